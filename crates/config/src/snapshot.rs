@@ -1,0 +1,442 @@
+//! What workers use: one complete, valid, immutable configuration.
+//!
+//! Nothing here is optional in the sense of "use the default": defaults were filled in when the
+//! text was read. Nothing names another thing by string: references are ids that stay the same
+//! from one snapshot to the next for as long as the named thing exists, so that a worker can keep
+//! what changes at run time (pools, cursors, health) in tables of its own under those ids.
+//!
+//! `F` is the built filter. The binary chooses it; this crate only carries it.
+
+use std::net::SocketAddr;
+use std::num::{NonZeroU16, NonZeroU32};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::hosts::HostTable;
+use crate::paths::PathTable;
+
+/// A stable name for one resource: a slot in a table and the use of that slot.
+///
+/// A slot is used again after its resource went, with the next generation; a stale id therefore
+/// finds nothing instead of the wrong thing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id {
+    /// Place in the table.
+    pub slot: u32,
+    /// How often the place was given away before.
+    pub generation: u32,
+}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub Id);
+    )*};
+}
+
+ids! {
+    /// Names a listener across snapshots: same name and address, same id.
+    ListenerId
+    /// Names a route table (one entry of `routes`) across snapshots.
+    RouteTableId
+    /// Names a cluster across snapshots.
+    ClusterId
+    /// Names an endpoint of one cluster (same cluster, same address) across snapshots. Unique
+    /// in the process, not only in its cluster.
+    EndpointId
+}
+
+/// A table from ids to resources with shared structure: building the next one copies pointers.
+#[derive(Clone, Debug)]
+pub struct Slots<T> {
+    slots: Vec<Option<(u32, T)>>,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new() }
+    }
+}
+
+impl<T> Slots<T> {
+    /// The resource with this id, if this snapshot still has it.
+    #[must_use]
+    pub fn find(&self, id: Id) -> Option<&T> {
+        match self.slots.get(id.slot as usize) {
+            Some(Some((generation, value))) if *generation == id.generation => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Puts `value` under `id`, replacing what the slot held.
+    pub fn insert(&mut self, id: Id, value: T) {
+        let slot = id.slot as usize;
+        if self.slots.len() <= slot {
+            self.slots.resize_with(slot + 1, || None);
+        }
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = Some((id.generation, value));
+        }
+    }
+
+    /// All resources with their ids, in slot order.
+    pub fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
+        self.slots.iter().zip(0u32..).filter_map(|(place, slot)| {
+            place.as_ref().map(|(generation, value)| (Id { slot, generation: *generation }, value))
+        })
+    }
+}
+
+/// One complete valid configuration.
+#[derive(Debug)]
+pub struct Snapshot<F> {
+    /// Counts the snapshots of this process, from 1.
+    pub version: u64,
+    /// The listeners, in the order of the file.
+    pub listeners: Vec<Arc<Listener<F>>>,
+    /// What `routes` holds, by [`RouteTableId`].
+    pub route_tables: Slots<Arc<RouteTable>>,
+    /// The clusters, by [`ClusterId`].
+    pub clusters: Slots<Arc<Cluster>>,
+    /// Bounds of the process. A worker takes its share of those that are counted.
+    pub limits: Limits,
+    /// What is observed of each exchange.
+    pub access_log: AccessLog,
+    /// What differs from the snapshot of `version - 1`.
+    pub changes: Changes,
+}
+
+impl<F> Snapshot<F> {
+    /// The cluster with this id, if this snapshot still has it.
+    #[must_use]
+    pub fn cluster(&self, id: ClusterId) -> Option<&Arc<Cluster>> {
+        self.clusters.find(id.0)
+    }
+
+    /// The route table with this id, if this snapshot still has it.
+    #[must_use]
+    pub fn route_table(&self, id: RouteTableId) -> Option<&Arc<RouteTable>> {
+        self.route_tables.find(id.0)
+    }
+}
+
+/// What one snapshot changes against the one before. A worker's work follows the length of these
+/// lists, not the size of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Listeners that are new, or whose address or socket options changed (these also stand in
+    /// `listeners_removed` under their former id).
+    pub listeners_added: Vec<ListenerId>,
+    /// Listeners whose content changed while socket and id stay.
+    pub listeners_changed: Vec<ListenerId>,
+    /// Listeners that are gone: their sockets close, their connections drain.
+    pub listeners_removed: Vec<ListenerId>,
+    /// Clusters that are gone: their idle connections close.
+    pub clusters_removed: Vec<ClusterId>,
+    /// Clusters whose content changed: limits and schedules are read again.
+    pub clusters_changed: Vec<ClusterId>,
+    /// Endpoints that are gone, with the cluster that had them: their idle connections close.
+    pub endpoints_removed: Vec<(ClusterId, EndpointId)>,
+}
+
+/// Where to listen or connect.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// TCP over IPv4 or IPv6.
+    Tcp(SocketAddr),
+    /// A unix stream socket.
+    Unix(Arc<Path>),
+}
+
+/// A bound address and what happens to its connections.
+#[derive(Debug)]
+pub struct Listener<F> {
+    /// Stable name.
+    pub id: ListenerId,
+    /// Name in the file.
+    pub name: Arc<str>,
+    /// Address to bind.
+    pub address: Address,
+    /// Options of the listening socket.
+    pub socket: ListenSocket,
+    /// The filter chain, in order.
+    pub filters: Arc<[F]>,
+    /// Host name ⇒ route table.
+    pub hosts: HostTable<RouteTableId>,
+    /// How HTTP is read and rewritten here.
+    pub http: HttpOptions,
+    /// How long its peers may take.
+    pub timeouts: DownstreamTimeouts,
+    /// Connections open at a time, in the process.
+    pub connections_max: NonZeroU32,
+}
+
+/// Options of a listening socket; a change of these needs a new socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenSocket {
+    /// Queue of connections not yet accepted.
+    pub backlog: NonZeroU32,
+    /// Queue of TCP Fast Open requests, or none to leave Fast Open off.
+    pub fast_open: Option<NonZeroU32>,
+    /// TCP keepalive of accepted connections.
+    pub keepalive: Option<Keepalive>,
+}
+
+/// TCP keepalive probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Silence before the first probe.
+    pub idle: Duration,
+    /// Time between probes.
+    pub interval: Duration,
+    /// Unanswered probes that end the connection.
+    pub probes: NonZeroU32,
+}
+
+/// How HTTP is read and rewritten on a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpOptions {
+    /// Bytes of a request line (method, target, version).
+    pub request_line_bytes_max: u32,
+    /// Bytes of a head, request line included.
+    pub head_bytes_max: u32,
+    /// Fields of a head.
+    pub fields_max: u16,
+    /// Bytes of a request body, or none for no bound.
+    pub body_bytes_max: Option<u64>,
+    /// Proxies in front of this one whose `x-forwarded-*`, `forwarded` and `x-request-id` are
+    /// believed. 0 means that the peer is the client and that those fields are replaced.
+    pub trusted_hops: u8,
+    /// Which fields tell the upstream about the client.
+    pub forwarded: ForwardedFields,
+    /// Pseudonym for `via`, or none to leave that field alone.
+    pub via: Option<Arc<str>>,
+    /// Whether a request without `x-request-id` gets one.
+    pub request_id: bool,
+    /// Whether each connection begins with a PROXY protocol header (versions 1 and 2).
+    pub proxy_protocol: bool,
+}
+
+/// Which fields tell the upstream about the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardedFields {
+    /// None; those that came in are removed unless hops are trusted.
+    Off,
+    /// `x-forwarded-for`, `-proto`, `-host`, `-port`.
+    XForwarded,
+    /// `forwarded` (RFC 7239).
+    Forwarded,
+    /// Both kinds.
+    Both,
+}
+
+/// How long a downstream may take. Each has a counter of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DownstreamTimeouts {
+    /// From a head's first byte (or the accepted connection) to its last.
+    pub request_head: Duration,
+    /// Between requests on a kept connection.
+    pub idle: Duration,
+    /// Between two pieces of a request body.
+    pub request_body: Duration,
+    /// Without progress while response bytes wait to be taken by the downstream.
+    pub response_write: Duration,
+    /// Without a byte either way in a tunnel.
+    pub tunnel_idle: Duration,
+}
+
+/// One entry of `routes`: rules tried in order.
+#[derive(Debug)]
+pub struct RouteTable {
+    /// Stable name.
+    pub id: RouteTableId,
+    /// Name in the file.
+    pub name: Arc<str>,
+    /// Index over the paths of `rules`; yields the first rule that matches.
+    pub paths: PathTable,
+    /// The rules, in the order of the file.
+    pub rules: Vec<Rule>,
+}
+
+/// Match ⇒ action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// What it matches.
+    pub path: PathMatch,
+    /// What is done.
+    pub action: Action,
+}
+
+/// A rule's condition on the normalised path (without query).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathMatch {
+    /// The whole path.
+    Exact(Arc<str>),
+    /// The beginning of the path, byte by byte as in Envoy.
+    Prefix(Arc<str>),
+}
+
+/// What a rule does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Forward to a cluster.
+    Forward(Forward),
+    /// Answer from here.
+    Respond(Respond),
+    /// Send the client elsewhere.
+    Redirect(Redirect),
+}
+
+/// Forward to a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// Bound on the whole exchange, from the request's head to the response's last byte; none
+    /// for no bound.
+    pub timeout: Option<Duration>,
+    /// `Upgrade` tokens that are let through, lower case. `h2c` is never among them.
+    pub upgrades: Arc<[Box<str>]>,
+}
+
+/// A fixed response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Respond {
+    /// 200 to 599.
+    pub status: u16,
+    /// Sent as `text/plain`, unless `fields` says otherwise.
+    pub body: Arc<[u8]>,
+    /// Further fields, valid names and values.
+    pub fields: Vec<(Box<str>, Box<str>)>,
+}
+
+/// A redirect: what is none stays as the request had it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+    /// `http` or `https`.
+    pub scheme: Option<Box<str>>,
+    /// Host, with port if any.
+    pub host: Option<Box<str>>,
+    /// What stands in for the path.
+    pub path: Option<RedirectPath>,
+    /// Whether the query is dropped.
+    pub strip_query: bool,
+}
+
+/// How a redirect changes the path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedirectPath {
+    /// Replaces all of it.
+    Whole(Box<str>),
+    /// Replaces the matched prefix.
+    Prefix(Box<str>),
+}
+
+/// A logical service.
+#[derive(Debug)]
+pub struct Cluster {
+    /// Stable name.
+    pub id: ClusterId,
+    /// Name in the file.
+    pub name: Arc<str>,
+    /// Its addresses.
+    pub endpoints: Vec<Endpoint>,
+    /// Whether all weights are equal, so that a plain turn through the endpoints is fair.
+    pub is_uniform: bool,
+    /// How long its peers may take.
+    pub timeouts: UpstreamTimeouts,
+    /// Connections open at a time, in the process.
+    pub connections_max: NonZeroU32,
+    /// Exchanges that wait for a connection at a time, in the process.
+    pub pending_max: u32,
+    /// Whether each connection begins with a PROXY protocol header, and of which version.
+    pub proxy_protocol: Option<ProxyProtocolVersion>,
+    /// TCP keepalive.
+    pub keepalive: Option<Keepalive>,
+    /// Whether a request's first bytes may travel with the SYN.
+    pub fast_open: bool,
+}
+
+/// One address of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Stable name.
+    pub id: EndpointId,
+    /// Where it listens.
+    pub address: Address,
+    /// Weight as written, 1 to 65,535.
+    pub weight: NonZeroU16,
+    /// Weight scaled so that the largest of the cluster is 65,535 (for static stride scheduling).
+    pub stride: NonZeroU16,
+}
+
+/// How long an upstream may take. Each has a counter of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpstreamTimeouts {
+    /// To establish a connection.
+    pub connect: Duration,
+    /// From the request's last byte to the response's head.
+    pub response_head: Duration,
+    /// Between two pieces of a response body.
+    pub response_body: Duration,
+    /// Without progress while request bytes wait to be taken by the upstream.
+    pub request_write: Duration,
+    /// In the pool.
+    pub idle: Duration,
+}
+
+/// Version of the PROXY protocol to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyProtocolVersion {
+    /// Text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+/// Bounds of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Downstream connections open at a time, in the process.
+    pub connections_max: NonZeroU32,
+    /// Bytes read from a request body after an early response, before the connection closes.
+    pub discard_bytes_max: u64,
+    /// How long a connection that is being closed is read from, so that its peer gets our last
+    /// bytes and not a reset.
+    pub linger_timeout: Duration,
+    /// How long running exchanges may take once a drain began.
+    pub drain_timeout: Duration,
+}
+
+/// What is observed of each exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// Where lines go, or none for no access log.
+    pub output: Option<AccessLogOutput>,
+    /// How a line looks.
+    pub format: AccessLogFormat,
+    /// Whether stage times are taken (`/slow`, stage histograms, access log).
+    pub stage_times: bool,
+}
+
+/// Where access log lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessLogOutput {
+    /// Standard output.
+    Stdout,
+    /// Appended to this file, which is opened again on SIGUSR1 (after a rotation).
+    File(Arc<Path>),
+}
+
+/// How an access log line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessLogFormat {
+    /// One JSON object a line.
+    Json,
+    /// `key=value` pairs behind a Common Log Format beginning.
+    Text,
+}

@@ -1,0 +1,2 @@
+//! filters
+#![forbid(unsafe_code)]

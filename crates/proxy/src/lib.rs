@@ -1,0 +1,2 @@
+//! proxy
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! sim
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! strait
+#![forbid(unsafe_code)]
+fn main() {}

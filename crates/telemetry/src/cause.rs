@@ -1,0 +1,114 @@
+//! The closed vocabulary of why an exchange or a connection ended other than well.
+//!
+//! A cause stands in the access log, in the metrics, and in the body of the replies that Strait
+//! makes itself. `proxy::fault` says which reply each becomes.
+
+macro_rules! causes {
+    ($($(#[doc = $doc:literal])* $variant:ident => $text:literal,)*) => {
+        /// Why an exchange or a connection ended other than well.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Cause {
+            $($(#[doc = $doc])* $variant,)*
+        }
+
+        impl Cause {
+            /// Every cause, in the order of the enum.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The word for it in logs, metrics and replies.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            /// What it means, for the documentation.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc,)*),)* }
+            }
+        }
+    };
+}
+
+causes! {
+    // What the downstream did.
+    /// The request line or a field breaks the syntax of HTTP/1.
+    RequestInvalid => "request_invalid",
+    /// `Content-Length` and `Transfer-Encoding` contradict themselves or each other.
+    RequestFramingInvalid => "request_framing_invalid",
+    /// `Host` is missing, repeated or not a host.
+    RequestHostInvalid => "request_host_invalid",
+    /// The request target is not a form that HTTP allows, or its path cannot be normalised.
+    RequestTargetInvalid => "request_target_invalid",
+    /// The request line is longer than `request_line_bytes_max`.
+    RequestLineTooLong => "request_line_too_long",
+    /// The head is longer than `head_bytes_max` or has more than `fields_max` fields.
+    RequestHeadTooLarge => "request_head_too_large",
+    /// A chunk, or the trailer section, breaks the syntax of the chunked coding.
+    RequestBodyInvalid => "request_body_invalid",
+    /// The body is longer than `body_bytes_max`.
+    RequestBodyTooLarge => "request_body_too_large",
+    /// A method, or a transfer coding, that is not implemented here.
+    RequestNotImplemented => "request_not_implemented",
+    /// A version of HTTP that is not spoken here.
+    RequestVersionUnsupported => "request_version_unsupported",
+    /// An expectation other than `100-continue`.
+    RequestExpectationUnknown => "request_expectation_unknown",
+    /// The PROXY protocol header is missing or wrong.
+    ProxyProtocolInvalid => "proxy_protocol_invalid",
+    /// No whole head in time.
+    RequestHeadTimeout => "request_head_timeout",
+    /// The request body stopped coming.
+    RequestBodyTimeout => "request_body_timeout",
+    /// The downstream stopped taking the response.
+    ResponseWriteTimeout => "response_write_timeout",
+    /// The downstream closed or reset before the exchange was over.
+    DownstreamClosed => "downstream_closed",
+    /// No request in time on a kept connection. Nobody is at fault.
+    IdleTimeout => "idle_timeout",
+    /// Nothing either way in a tunnel for its idle timeout.
+    TunnelIdleTimeout => "tunnel_idle_timeout",
+
+    // What the proxy decided.
+    /// No route table has the request's host.
+    NoHost => "no_host",
+    /// No rule of the route table matches.
+    NoRoute => "no_route",
+    /// The route does not allow this `Upgrade`.
+    UpgradeRefused => "upgrade_refused",
+    /// A filter answered.
+    FilterReply => "filter_reply",
+    /// The cluster has no endpoint, or went with a newer configuration.
+    NoEndpoint => "no_endpoint",
+    /// `connections_max` and then `pending_max` of the cluster are reached.
+    PendingOverflow => "pending_overflow",
+    /// `connections_max` of the listener or the process is reached.
+    ConnectionsOverflow => "connections_overflow",
+    /// The whole exchange took longer than its route's `timeout`.
+    RequestTimeout => "request_timeout",
+    /// The drain timeout ended what was still running.
+    DrainTimeout => "drain_timeout",
+    /// The proxy has no file descriptor left for the upstream connection.
+    OutOfDescriptors => "out_of_descriptors",
+
+    // What the upstream did.
+    /// The connection could not be established.
+    ConnectFailed => "connect_failed",
+    /// The connection was not established in time.
+    ConnectTimeout => "connect_timeout",
+    /// Closed or reset before a response head.
+    UpstreamClosed => "upstream_closed",
+    /// The response breaks the syntax of HTTP/1 or contradicts itself.
+    ResponseInvalid => "response_invalid",
+    /// The response head is too long.
+    ResponseHeadTooLarge => "response_head_too_large",
+    /// No response head in time.
+    ResponseHeadTimeout => "response_head_timeout",
+    /// The response body stopped coming.
+    ResponseBodyTimeout => "response_body_timeout",
+    /// Closed or reset before the response's end.
+    ResponseTruncated => "response_truncated",
+    /// The upstream stopped taking the request.
+    RequestWriteTimeout => "request_write_timeout",
+}

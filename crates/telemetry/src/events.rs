@@ -1,0 +1,21 @@
+//! The event types, one file per area.
+//!
+//! Times are nanoseconds. Text that came from a peer is borrowed and bounded where it is copied.
+//! Labels are ids of configured things or members of closed sets, never text from a peer.
+
+mod connection;
+mod exchange;
+mod upstream;
+
+pub use connection::{ConnectionClosed, ConnectionOpened, ConnectionRefused};
+pub use exchange::{ExchangeFinished, ExchangeStarted, Stages};
+pub use upstream::{UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried};
+
+/// The slot of a configured thing's stable id, for labels: small, dense, used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LabelId {
+    /// Place in the table.
+    pub slot: u32,
+    /// How often the place was given away before.
+    pub generation: u32,
+}

@@ -1,0 +1,118 @@
+//! Exchanges: one request and its response.
+
+use super::LabelId;
+use crate::cause::Cause;
+
+/// A request head was read.
+#[derive(Clone, Copy, Debug)]
+pub struct ExchangeStarted {
+    /// The listener.
+    pub listener: LabelId,
+}
+
+/// An exchange is over: its last response byte was handed to the kernel, or it was given up.
+///
+/// The started and finished events of an exchange come in pairs, so that `active` gauges derived
+/// from them cannot drift.
+#[derive(Clone, Copy, Debug)]
+pub struct ExchangeFinished<'a> {
+    /// The listener.
+    pub listener: LabelId,
+    /// The route table and, in it, the rule, if one matched.
+    pub rule: Option<(LabelId, u16)>,
+    /// The cluster, if the rule forwards to one.
+    pub cluster: Option<LabelId>,
+    /// The endpoint's address as text, if one was chosen; empty otherwise.
+    pub endpoint: &'a [u8],
+    /// Where the downstream connects from, as text (the client itself if a trusted proxy told).
+    pub client: &'a [u8],
+    /// `GET`, as received.
+    pub method: &'a [u8],
+    /// The normalised path with query as forwarded, cut at a bound.
+    pub target: &'a [u8],
+    /// Host as received.
+    pub host: &'a [u8],
+    /// `x-request-id`, if any.
+    pub request_id: &'a [u8],
+    /// `user-agent`, if any.
+    pub user_agent: &'a [u8],
+    /// HTTP version of the request: 10 or 11.
+    pub version: u8,
+    /// Status sent to the downstream; 0 if none was.
+    pub status: u16,
+    /// Why it ended other than well.
+    pub cause: Option<Cause>,
+    /// Whether the proxy made the response itself.
+    pub is_reply: bool,
+    /// Body bytes from the downstream.
+    pub request_bytes: u64,
+    /// Body bytes to the downstream.
+    pub response_bytes: u64,
+    /// Upstream attempts, 0 if none was made.
+    pub attempts: u8,
+    /// Whether it became a tunnel; `request_bytes` and `response_bytes` then count its bytes.
+    pub is_tunnel: bool,
+    /// Wall-clock time of the request's first byte, ns since the Unix epoch.
+    pub started_at: u64,
+    /// Where the time went.
+    pub stages: Stages,
+}
+
+/// Where an exchange's time went. Each is a length in ns; a stage that did not happen is 0, and
+/// all but `total` are 0 when stage times are off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stages {
+    /// From the kernel's accept to the connection's first byte (first request of a connection).
+    pub accept: u64,
+    /// From the head's first byte to its last.
+    pub read_head: u64,
+    /// Filters, routing and encoding, a filter's waiting included.
+    pub route: u64,
+    /// Waiting for a pooled connection.
+    pub pool_wait: u64,
+    /// Establishing an upstream connection.
+    pub connect: u64,
+    /// From the first request byte handed to the upstream's socket to the last.
+    pub upstream_write: u64,
+    /// From there to the response's first byte.
+    pub first_byte: u64,
+    /// From the response's first byte to its last.
+    pub response: u64,
+    /// From the last response byte read to the last one written.
+    pub downstream_write: u64,
+    /// From the head's first byte to the last response byte written.
+    pub total: u64,
+}
+
+impl Stages {
+    /// Names of the stages in the order in which they happen; `values` has the same order.
+    pub const NAMES: [&'static str; 10] = [
+        "accept",
+        "read_head",
+        "route",
+        "pool_wait",
+        "connect",
+        "upstream_write",
+        "first_byte",
+        "response",
+        "downstream_write",
+        "total",
+    ];
+
+    /// The lengths, ns, in the order of [`Stages::NAMES`].
+    #[must_use]
+    pub const fn values(&self) -> [u64; 10] {
+        [
+            self.accept,
+            self.read_head,
+            self.route,
+            self.pool_wait,
+            self.connect,
+            self.upstream_write,
+            self.first_byte,
+            self.response,
+            self.downstream_write,
+            self.total,
+        ]
+    }
+}

@@ -1,0 +1,44 @@
+//! Upstream connections and attempts.
+
+use super::LabelId;
+use crate::cause::Cause;
+
+/// An upstream connection was established.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamConnected {
+    /// The cluster.
+    pub cluster: LabelId,
+    /// From connect to established, ns.
+    pub duration: u64,
+}
+
+/// An upstream connection could not be established.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamConnectFailed {
+    /// The cluster.
+    pub cluster: LabelId,
+    /// [`Cause::ConnectFailed`], [`Cause::ConnectTimeout`] or [`Cause::OutOfDescriptors`].
+    pub cause: Cause,
+}
+
+/// An established upstream connection ended.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamClosed {
+    /// The cluster.
+    pub cluster: LabelId,
+    /// Why, if not because either side was done with it.
+    pub cause: Option<Cause>,
+    /// From established to closed, ns.
+    pub lifetime: u64,
+    /// Requests it carried.
+    pub requests: u32,
+}
+
+/// An exchange is tried again on another connection.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamRetried {
+    /// The cluster.
+    pub cluster: LabelId,
+    /// Why the former attempt ended.
+    pub cause: Cause,
+}

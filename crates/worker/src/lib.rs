@@ -1,0 +1,2 @@
+//! worker
+#![forbid(unsafe_code)]
