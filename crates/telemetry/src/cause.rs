@@ -75,8 +75,6 @@ causes! {
     NoHost => "no_host",
     /// No rule of the route table matches.
     NoRoute => "no_route",
-    /// The route does not allow this `Upgrade`.
-    UpgradeRefused => "upgrade_refused",
     /// A filter answered.
     FilterReply => "filter_reply",
     /// The cluster has no endpoint, or went with a newer configuration.

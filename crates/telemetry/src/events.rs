@@ -3,13 +3,17 @@
 //! Times are nanoseconds. Text that came from a peer is borrowed and bounded where it is copied.
 //! Labels are ids of configured things or members of closed sets, never text from a peer.
 
+mod config;
 mod connection;
 mod exchange;
 mod upstream;
+mod worker;
 
+pub use config::{AccessLogWriteFailed, ConfigAccepted, ConfigRejected};
 pub use connection::{ConnectionClosed, ConnectionOpened, ConnectionRefused};
-pub use exchange::{ExchangeFinished, ExchangeStarted, Stages};
+pub use exchange::{ExchangeFinished, ExchangeStarted, Stages, TunnelStarted};
 pub use upstream::{UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried};
+pub use worker::{ClusterGauges, WorkerGauges};
 
 /// The slot of a configured thing's stable id, for labels: small, dense, used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

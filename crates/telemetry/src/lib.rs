@@ -3,7 +3,37 @@
 //! The data path emits typed events; it names no counter and writes no log line. Counters,
 //! histograms, the access log and the list of slow requests are derived here, beside the event
 //! types, so that they cannot disagree.
+//!
+//! ```text
+//!   worker: Emitter ──counters──────────► Collector ──► /metrics, /stats      control
+//!              │     ──new blocks─queue──►    ▲
+//!              │                            Names
+//!              │                              ▼
+//!              └─────records──byte queue─► LogReader ──► access log, /slow
+//! ```
+//!
+//! Each [`Emitter`] is owned by one worker and never waits; what does not fit into its queues is
+//! dropped and counted.
 #![forbid(unsafe_code)]
 
 pub mod cause;
 pub mod events;
+
+mod block;
+mod cell;
+mod collector;
+mod emitter;
+mod exposition;
+mod histogram;
+mod metrics;
+mod names;
+mod process;
+mod record;
+#[cfg(test)]
+mod sample;
+
+pub use collector::{ClusterTotals, Collector, ListenerTotals};
+pub use emitter::{CounterSource, Emitter, RECORD_QUEUE_BYTES, RecordSource, Reports};
+pub use metrics::reference as metrics_reference;
+pub use names::{Names, RouteNames};
+pub use process::ProcessFacts;

@@ -10,6 +10,14 @@ pub struct ExchangeStarted {
     pub listener: LabelId,
 }
 
+/// An exchange became a tunnel. Its [`ExchangeFinished`] with `is_tunnel` is the other half of the
+/// pair.
+#[derive(Clone, Copy, Debug)]
+pub struct TunnelStarted {
+    /// The listener.
+    pub listener: LabelId,
+}
+
 /// An exchange is over: its last response byte was handed to the kernel, or it was given up.
 ///
 /// The started and finished events of an exchange come in pairs, so that `active` gauges derived

@@ -1,0 +1,240 @@
+//! The control thread's end of the counters: knows the blocks of all workers and adds them up
+//! when asked.
+//!
+//! Reading takes nothing that a worker could wait for. Blocks are kept while their label has a
+//! name: what a new configuration no longer names is forgotten with what it had counted, so that
+//! memory follows the configuration and not its history.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::block::{Announced, ListenerBlock, WorkerBlock};
+use crate::emitter::CounterSource;
+use crate::events::{AccessLogWriteFailed, ConfigAccepted, ConfigRejected, LabelId};
+use crate::exposition::{Glob, PrometheusText, StatsText};
+use crate::metrics::config::ControlCounters;
+use crate::metrics::exchange::RuleBlock;
+use crate::metrics::upstream::ClusterBlock;
+use crate::metrics::{View, families};
+use crate::names::Names;
+use crate::process::ProcessFacts;
+
+/// Adds up what the workers count.
+#[derive(Debug)]
+pub struct Collector {
+    version: &'static str,
+    names: Arc<Names>,
+    workers: Vec<Worker>,
+    control: ControlCounters,
+}
+
+#[derive(Debug)]
+struct Worker {
+    source: CounterSource,
+    listeners: BTreeMap<LabelId, Arc<ListenerBlock>>,
+    rules: BTreeMap<(LabelId, u32), Arc<RuleBlock>>,
+    clusters: BTreeMap<LabelId, Arc<ClusterBlock>>,
+}
+
+/// What a listener has counted, for the admin's own pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenerTotals {
+    /// Downstream connections open now.
+    pub connections_active: u64,
+    /// Downstream connections accepted.
+    pub connections_total: u64,
+    /// Exchanges running now.
+    pub exchanges_active: u64,
+    /// Exchanges finished.
+    pub exchanges_total: u64,
+}
+
+/// What a cluster has counted, for the admin's own pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClusterTotals {
+    /// Established connections now.
+    pub connections_active: u64,
+    /// Of these, idle ones.
+    pub connections_idle: u64,
+    /// Connections established.
+    pub connections_total: u64,
+    /// Connections that could not be established.
+    pub connect_failures_total: u64,
+    /// Exchanges waiting for a connection now.
+    pub pending: u64,
+    /// Exchanges finished.
+    pub exchanges_total: u64,
+    /// Attempts repeated.
+    pub retries_total: u64,
+}
+
+impl Collector {
+    /// A collector without workers, for a program of this version.
+    #[must_use]
+    pub fn new(version: &'static str) -> Self {
+        Self {
+            version,
+            names: Arc::default(),
+            workers: Vec::new(),
+            control: ControlCounters::default(),
+        }
+    }
+
+    /// Adds a worker; its `worker` label is its place, from 0.
+    pub fn add_worker(&mut self, source: CounterSource) {
+        self.workers.push(Worker {
+            source,
+            listeners: BTreeMap::new(),
+            rules: BTreeMap::new(),
+            clusters: BTreeMap::new(),
+        });
+    }
+
+    /// Takes the names of a new snapshot, before the workers get it, and forgets what these no
+    /// longer name.
+    pub fn set_names(&mut self, names: Arc<Names>) {
+        self.poll();
+        self.names = names;
+        let names = &self.names;
+        for worker in &mut self.workers {
+            worker.listeners.retain(|id, _| names.listener(*id).is_some());
+            worker.rules.retain(|(id, _), _| names.route(*id).is_some());
+            worker.clusters.retain(|id, _| names.cluster(*id).is_some());
+        }
+    }
+
+    /// Fetches blocks that workers made. Every reading does that too; to be called now and then
+    /// where nobody reads, so that the queue does not fill.
+    pub fn poll(&mut self) {
+        for worker in &mut self.workers {
+            worker.poll();
+        }
+    }
+
+    /// See [`ConfigAccepted`].
+    pub fn config_accepted(&mut self, event: &ConfigAccepted) {
+        self.control.config_accepted(event);
+    }
+
+    /// See [`ConfigRejected`].
+    pub fn config_rejected(&mut self, event: &ConfigRejected) {
+        self.control.config_rejected(event);
+    }
+
+    /// See [`AccessLogWriteFailed`].
+    pub fn access_log_write_failed(&mut self, event: &AccessLogWriteFailed) {
+        self.control.access_log_write_failed(event);
+    }
+
+    /// Appends all metrics in the Prometheus text format 0.0.4
+    /// (`text/plain; version=0.0.4; charset=utf-8`).
+    pub fn write_prometheus(&mut self, process: &ProcessFacts, out: &mut String) {
+        self.poll();
+        let view = self.view(process);
+        for (_, family) in families() {
+            let mut samples = PrometheusText::begin(family, out);
+            (family.samples)(&view, &mut samples);
+        }
+    }
+
+    /// Appends the metrics as lines `name value`, those of whose name `filter` is a part; `*` in
+    /// the filter stands for anything, and an empty one for all.
+    pub fn write_stats(&mut self, process: &ProcessFacts, filter: &str, out: &mut String) {
+        self.poll();
+        let view = self.view(process);
+        let filter = Glob::new(filter);
+        for (_, family) in families() {
+            (family.samples)(&view, &mut StatsText::new(family, &filter, out));
+        }
+    }
+
+    /// What a listener has counted.
+    pub fn listener_totals(&mut self, id: LabelId) -> ListenerTotals {
+        self.poll();
+        let mut totals = ListenerTotals::default();
+        for block in self.workers.iter().filter_map(|worker| worker.listeners.get(&id)) {
+            let closed = block.connections.closed.value();
+            let finished = block.exchanges.finished.value();
+            let opened = block.connections.opened.value();
+            totals.connections_total += opened;
+            totals.connections_active += opened.saturating_sub(closed);
+            totals.exchanges_total += finished;
+            totals.exchanges_active += block.exchanges.started.value().saturating_sub(finished);
+        }
+        totals
+    }
+
+    /// What a cluster has counted.
+    pub fn cluster_totals(&mut self, id: LabelId) -> ClusterTotals {
+        self.poll();
+        let mut totals = ClusterTotals::default();
+        for block in self.workers.iter().filter_map(|worker| worker.clusters.get(&id)) {
+            block.add_to(&mut totals);
+        }
+        totals
+    }
+
+    fn view<'a>(&'a self, process: &'a ProcessFacts) -> View<'a> {
+        let mut view = View {
+            workers: Vec::with_capacity(self.workers.len()),
+            listeners: BTreeMap::new(),
+            clusters: BTreeMap::new(),
+            rules: Vec::new(),
+            control: &self.control,
+            process,
+            version: self.version,
+        };
+        // A listener is reported from the start, since its zeros are what an alert compares with.
+        for name in self.names.listeners() {
+            view.listeners.insert(name, Vec::new());
+        }
+        let mut rules = BTreeMap::<(&str, usize), (&str, u64)>::new();
+        for (index, worker) in self.workers.iter().enumerate() {
+            let block: &WorkerBlock = &worker.source.worker;
+            view.workers.push((index.to_string(), block));
+            for (id, block) in &worker.listeners {
+                if let Some(name) = self.names.listener(*id) {
+                    view.listeners.entry(name).or_default().push(block);
+                }
+            }
+            for (id, block) in &worker.clusters {
+                if let Some(name) = self.names.cluster(*id) {
+                    view.clusters.entry(name).or_default().push(block);
+                }
+            }
+            for ((id, group), block) in &worker.rules {
+                let Some(route) = self.names.route(*id) else { continue };
+                for (rule, count) in block.taken(*group) {
+                    let text = route.rules.get(rule).map_or("", |text| text);
+                    rules.entry((&route.name, rule)).or_insert((text, 0)).1 += count;
+                }
+            }
+        }
+        view.rules = rules
+            .into_iter()
+            .map(|((route, rule), (text, count))| {
+                let separator = if text.is_empty() { "" } else { " " };
+                (route, format!("{rule}{separator}{text}"), count)
+            })
+            .collect();
+        view
+    }
+}
+
+impl Worker {
+    fn poll(&mut self) {
+        while let Ok(announced) = self.source.announced.pop() {
+            match announced {
+                Announced::Listener(id, block) => {
+                    self.listeners.insert(id, block);
+                }
+                Announced::Rules(id, group, block) => {
+                    self.rules.insert((id, group), block);
+                }
+                Announced::Cluster(id, block) => {
+                    self.clusters.insert(id, block);
+                }
+            }
+        }
+    }
+}

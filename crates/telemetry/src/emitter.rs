@@ -1,0 +1,249 @@
+//! The worker's end: takes events, counts, and hands records on.
+//!
+//! An emitter is owned by one worker thread and is the only writer of its blocks. Nothing here
+//! takes a lock, waits, or allocates, but for the first event that names a listener, a rule or a
+//! cluster. The ends that control reads are made together with it, see [`Reports`].
+
+use std::sync::Arc;
+
+use crate::block::{Announced, Announcer, Blocks, ListenerBlock, WorkerBlock};
+use crate::events::{
+    ClusterGauges, ConnectionClosed, ConnectionOpened, ConnectionRefused, ExchangeFinished,
+    ExchangeStarted, LabelId, TunnelStarted, UpstreamClosed, UpstreamConnectFailed,
+    UpstreamConnected, UpstreamRetried, WorkerGauges,
+};
+use crate::metrics::exchange::{RULES_PER_BLOCK, RuleBlock};
+use crate::metrics::upstream::ClusterBlock;
+use crate::record::{self, Audience, RECORD_BYTES_MAX};
+
+/// Bytes of records that wait for the log reader, a worker, unless told otherwise: some 3,000
+/// records, which a worker at full speed makes in 40 ms.
+pub const RECORD_QUEUE_BYTES: usize = 1024 * 1024;
+
+/// Takes what happened on one worker.
+#[derive(Debug)]
+pub struct Emitter {
+    worker: Arc<WorkerBlock>,
+    listeners: Blocks<ListenerBlock>,
+    /// By the route table's slot; within, a block for each few rules.
+    rules: Vec<Blocks<RuleBlock>>,
+    clusters: Blocks<ClusterBlock>,
+    announcer: Announcer,
+    records: rtrb::Producer<u8>,
+    scratch: Box<[u8; RECORD_BYTES_MAX]>,
+    is_access_log: bool,
+}
+
+/// What control reads of one emitter.
+#[derive(Debug)]
+pub struct Reports {
+    /// For [`crate::Collector::add_worker`].
+    pub counters: CounterSource,
+    /// For [`crate::LogReader::add_worker`].
+    pub records: RecordSource,
+}
+
+/// The counters of one worker.
+#[derive(Debug)]
+pub struct CounterSource {
+    pub(crate) worker: Arc<WorkerBlock>,
+    pub(crate) announced: rtrb::Consumer<Announced>,
+}
+
+/// The records of one worker.
+#[derive(Debug)]
+pub struct RecordSource {
+    pub(crate) worker: Arc<WorkerBlock>,
+    pub(crate) records: rtrb::Consumer<u8>,
+}
+
+impl Emitter {
+    /// An emitter whose queue of records holds `record_queue_bytes_max`, and what control reads of
+    /// it. The access log is off.
+    #[must_use]
+    pub fn new(record_queue_bytes_max: usize) -> (Self, Reports) {
+        let worker = Arc::new(WorkerBlock::default());
+        let (announcer, announced) = Announcer::new();
+        let (producer, records) = rtrb::RingBuffer::new(record_queue_bytes_max);
+        let reports = Reports {
+            counters: CounterSource { worker: Arc::clone(&worker), announced },
+            records: RecordSource { worker: Arc::clone(&worker), records },
+        };
+        let emitter = Self {
+            worker,
+            listeners: Blocks::default(),
+            rules: Vec::new(),
+            clusters: Blocks::default(),
+            announcer,
+            records: producer,
+            scratch: Box::new([0; RECORD_BYTES_MAX]),
+            is_access_log: false,
+        };
+        (emitter, reports)
+    }
+
+    /// Whether finished exchanges go to the access log from now on. Slow ones go to the list of
+    /// slow requests either way.
+    pub fn set_access_log(&mut self, is_on: bool) {
+        self.is_access_log = is_on;
+    }
+
+    /// See [`ConnectionOpened`].
+    pub fn connection_opened(&mut self, event: &ConnectionOpened) {
+        if let Some(block) = self.listener(event.listener) {
+            block.connections.opened.increment();
+        }
+    }
+
+    /// See [`ConnectionRefused`].
+    pub fn connection_refused(&mut self, event: &ConnectionRefused) {
+        if let Some(block) = self.listener(event.listener) {
+            block.connections.refused(event);
+        }
+    }
+
+    /// See [`ConnectionClosed`].
+    pub fn connection_closed(&mut self, event: &ConnectionClosed) {
+        self.worker.connections.closed(event);
+        if let Some(block) = self.listener(event.listener) {
+            block.connections.closed.increment();
+        }
+    }
+
+    /// See [`ExchangeStarted`].
+    pub fn exchange_started(&mut self, event: &ExchangeStarted) {
+        if let Some(block) = self.listener(event.listener) {
+            block.exchanges.started.increment();
+        }
+    }
+
+    /// See [`TunnelStarted`].
+    pub fn tunnel_started(&mut self, event: &TunnelStarted) {
+        if let Some(block) = self.listener(event.listener) {
+            block.exchanges.tunnels_started.increment();
+        }
+    }
+
+    /// See [`ExchangeFinished`].
+    pub fn exchange_finished(&mut self, event: &ExchangeFinished<'_>) {
+        self.worker.exchanges.finished(event);
+        if let Some(block) = self.listener(event.listener) {
+            block.exchanges.finished(event);
+        }
+        if let Some((table, rule)) = event.rule {
+            self.rule_taken(table, rule);
+        }
+        if let Some(block) = event.cluster.and_then(|cluster| self.cluster(cluster)) {
+            block.exchange_finished(event);
+        }
+        // A tunnel's length says nothing about how fast the proxy or its upstream were.
+        let is_slow = !event.is_tunnel && self.worker.slow_floor.is_below(event.stages.total);
+        if self.is_access_log || is_slow {
+            self.hand_on(event, Audience { is_log: self.is_access_log, is_slow });
+        }
+    }
+
+    /// See [`UpstreamConnected`].
+    pub fn upstream_connected(&mut self, event: &UpstreamConnected) {
+        if let Some(block) = self.cluster(event.cluster) {
+            block.connected(event);
+        }
+    }
+
+    /// See [`UpstreamConnectFailed`].
+    pub fn upstream_connect_failed(&mut self, event: &UpstreamConnectFailed) {
+        if let Some(block) = self.cluster(event.cluster) {
+            block.connect_failed(event);
+        }
+    }
+
+    /// See [`UpstreamClosed`].
+    pub fn upstream_closed(&mut self, event: &UpstreamClosed) {
+        self.worker.upstream.closed(event);
+        if let Some(block) = self.cluster(event.cluster) {
+            block.closed.increment();
+        }
+    }
+
+    /// See [`UpstreamRetried`].
+    pub fn upstream_retried(&mut self, event: &UpstreamRetried) {
+        if let Some(block) = self.cluster(event.cluster) {
+            block.retried(event);
+        }
+    }
+
+    /// Sets the levels of a cluster.
+    pub fn cluster_gauges(&mut self, cluster: LabelId, gauges: &ClusterGauges) {
+        if let Some(block) = self.cluster(cluster) {
+            block.set_gauges(gauges);
+        }
+    }
+
+    /// Sets the levels of the worker. To be called once a turn or so: it also announces what could
+    /// not be announced before.
+    pub fn worker_gauges(&mut self, gauges: &WorkerGauges) {
+        self.worker.levels.set(gauges);
+        if self.announcer.can_catch_up() {
+            self.announce_rest();
+        }
+    }
+
+    fn listener(&mut self, id: LabelId) -> Option<&ListenerBlock> {
+        self.listeners.block(id, &mut self.announcer, Announced::Listener)
+    }
+
+    fn cluster(&mut self, id: LabelId) -> Option<&ClusterBlock> {
+        self.clusters.block(id, &mut self.announcer, Announced::Cluster)
+    }
+
+    fn rule_taken(&mut self, table: LabelId, rule: u16) {
+        let Ok(slot) = usize::try_from(table.slot) else { return };
+        if self.rules.len() <= slot {
+            self.make_table(slot);
+        }
+        let rule = usize::from(rule);
+        let Some(blocks) = self.rules.get_mut(slot) else { return };
+        let Ok(group) = u32::try_from(rule / RULES_PER_BLOCK) else { return };
+        // A group has the table's generation: a newer table's rules start from zero.
+        let group = LabelId { slot: group, generation: table.generation };
+        let block = blocks.block(group, &mut self.announcer, |group, block| {
+            Announced::Rules(LabelId { slot: table.slot, ..group }, group.slot, block)
+        });
+        if let Some(counter) = block.and_then(|block| block.requests.get(rule % RULES_PER_BLOCK)) {
+            counter.increment();
+        }
+    }
+
+    #[cold]
+    fn make_table(&mut self, slot: usize) {
+        if slot < crate::block::LABEL_SLOTS_MAX {
+            self.rules.resize_with(slot + 1, Blocks::default);
+        }
+    }
+
+    #[cold]
+    fn announce_rest(&mut self) {
+        self.announcer.start_catching_up();
+        self.listeners.announce_rest(&mut self.announcer, Announced::Listener);
+        self.clusters.announce_rest(&mut self.announcer, Announced::Cluster);
+        for (slot, blocks) in (0u32..).zip(&mut self.rules) {
+            blocks.announce_rest(&mut self.announcer, |group, block| {
+                Announced::Rules(LabelId { slot, ..group }, group.slot, block)
+            });
+        }
+    }
+
+    /// Hands an exchange to the log reader, or counts it as dropped if there is no room.
+    fn hand_on(&mut self, event: &ExchangeFinished<'_>, audience: Audience) {
+        let record = record::encode(event, audience, &mut self.scratch);
+        let is_handed_on = self.records.push_entire_slice(record).is_ok();
+        let counters = &self.worker.records;
+        if audience.is_log {
+            let counter = if is_handed_on { &counters.logged } else { &counters.log_dropped };
+            counter.increment();
+        }
+        if audience.is_slow && !is_handed_on {
+            counters.slow_dropped.increment();
+        }
+    }
+}

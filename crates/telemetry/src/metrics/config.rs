@@ -1,0 +1,95 @@
+//! Counted from what the control thread reports.
+
+use super::{Family, Kind};
+use crate::events::{AccessLogWriteFailed, ConfigAccepted, ConfigRejected};
+
+/// Counts of the control thread; nobody else sees them, so they are plain numbers.
+#[derive(Debug, Default)]
+pub(crate) struct ControlCounters {
+    version: u64,
+    accepted: u64,
+    rejected: u64,
+    accepted_at: u64,
+    accepted_duration: u64,
+    rejected_at: u64,
+    rejected_errors: u32,
+    lines_lost: u64,
+}
+
+impl ControlCounters {
+    pub(crate) fn config_accepted(&mut self, event: &ConfigAccepted) {
+        self.accepted = self.accepted.saturating_add(1);
+        self.version = event.version;
+        self.accepted_at = event.at;
+        self.accepted_duration = event.duration;
+    }
+
+    pub(crate) fn config_rejected(&mut self, event: &ConfigRejected) {
+        self.rejected = self.rejected.saturating_add(1);
+        self.rejected_at = event.at;
+        self.rejected_errors = event.errors;
+    }
+
+    pub(crate) fn access_log_write_failed(&mut self, event: &AccessLogWriteFailed) {
+        self.lines_lost = self.lines_lost.saturating_add(event.lines);
+    }
+}
+
+pub(super) static FAMILIES: &[Family] = &[
+    Family {
+        name: "proxy_config_accepted_total",
+        kind: Kind::Counter,
+        help: "Configurations accepted, the first one included.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.control.accepted),
+    },
+    Family {
+        name: "proxy_config_rejected_total",
+        kind: Kind::Counter,
+        help: "Configurations refused; the one before stays in use.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.control.rejected),
+    },
+    Family {
+        name: "proxy_config_version",
+        kind: Kind::Gauge,
+        help: "Version of the snapshot that workers were last given.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.control.version),
+    },
+    Family {
+        name: "proxy_config_last_accepted_timestamp_seconds",
+        kind: Kind::Gauge,
+        help: "When a configuration was last accepted, seconds since the Unix epoch; 0 for never.",
+        labels: &[],
+        samples: |view, out| out.decimal(&[], super::seconds(view.control.accepted_at)),
+    },
+    Family {
+        name: "proxy_config_last_accepted_duration_seconds",
+        kind: Kind::Gauge,
+        help: "Time from reading the configuration last accepted to handing it to the workers.",
+        labels: &[],
+        samples: |view, out| out.decimal(&[], super::seconds(view.control.accepted_duration)),
+    },
+    Family {
+        name: "proxy_config_last_rejected_timestamp_seconds",
+        kind: Kind::Gauge,
+        help: "When a configuration was last refused, seconds since the Unix epoch; 0 for never.",
+        labels: &[],
+        samples: |view, out| out.decimal(&[], super::seconds(view.control.rejected_at)),
+    },
+    Family {
+        name: "proxy_config_last_rejected_errors",
+        kind: Kind::Gauge,
+        help: "Errors in the configuration last refused.",
+        labels: &[],
+        samples: |view, out| out.number(&[], u64::from(view.control.rejected_errors)),
+    },
+    Family {
+        name: "proxy_access_log_lines_lost_total",
+        kind: Kind::Counter,
+        help: "Access log lines that could not be written to their output.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.control.lines_lost),
+    },
+];

@@ -1,0 +1,117 @@
+//! Counted from the events of downstream connections.
+
+use super::{CauseTotals, Family, Kind, total};
+use crate::cause::Cause;
+use crate::cell::{CauseCounters, CauseSet, Counter};
+use crate::events::{ConnectionClosed, ConnectionRefused};
+use crate::histogram::Histogram;
+
+/// Bounds at which a connection can be refused.
+static REFUSAL_CAUSES: CauseSet<3> =
+    CauseSet::new(&[Cause::ConnectionsOverflow, Cause::OutOfDescriptors]);
+
+/// Connections of one listener on one worker.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionCounters {
+    pub(crate) opened: Counter,
+    pub(crate) closed: Counter,
+    refused: CauseCounters<3>,
+}
+
+impl ConnectionCounters {
+    pub(crate) fn refused(&self, event: &ConnectionRefused) {
+        self.refused.increment(&REFUSAL_CAUSES, event.cause);
+    }
+}
+
+/// Connections of one worker, whichever the listener.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionEnds {
+    causes: CauseTotals,
+    lifetime: Histogram,
+}
+
+impl ConnectionEnds {
+    pub(crate) fn closed(&self, event: &ConnectionClosed) {
+        if let Some(cause) = event.cause {
+            self.causes.increment(cause);
+        }
+        self.lifetime.record(event.lifetime);
+    }
+}
+
+pub(super) static FAMILIES: &[Family] = &[
+    Family {
+        name: "proxy_downstream_connections_opened_total",
+        kind: Kind::Counter,
+        help: "Downstream connections accepted.",
+        labels: &["listener"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                out.number(&[listener], total(blocks, |block| &block.connections.opened));
+            }
+        },
+    },
+    Family {
+        name: "proxy_downstream_connections_closed_total",
+        kind: Kind::Counter,
+        help: "Downstream connections that ended, for whatever reason.",
+        labels: &["listener"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                out.number(&[listener], total(blocks, |block| &block.connections.closed));
+            }
+        },
+    },
+    Family {
+        name: "proxy_downstream_connections_active",
+        kind: Kind::Gauge,
+        help: "Downstream connections open now.",
+        labels: &["listener"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                let closed = total(blocks, |block| &block.connections.closed);
+                let opened = total(blocks, |block| &block.connections.opened);
+                out.number(&[listener], opened.saturating_sub(closed));
+            }
+        },
+    },
+    Family {
+        name: "proxy_downstream_connections_refused_total",
+        kind: Kind::Counter,
+        help: "Downstream connections closed at accept because a bound was reached.",
+        labels: &["listener", "cause"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                for (place, cause) in REFUSAL_CAUSES.words().enumerate() {
+                    let count =
+                        blocks.iter().map(|block| block.connections.refused.value(place)).sum();
+                    out.number(&[listener, cause], count);
+                }
+            }
+        },
+    },
+    Family {
+        name: "proxy_downstream_connections_ended_total",
+        kind: Kind::Counter,
+        help: "Downstream connections that ended because of something other than either side \
+               being done with them: each timeout, each fault.",
+        labels: &["cause"],
+        samples: |view, out| {
+            view.each_cause(out, |block| &block.connections.causes);
+        },
+    },
+    Family {
+        name: "proxy_downstream_connection_lifetime_seconds",
+        kind: Kind::Histogram,
+        help: "Time from accept to close of downstream connections.",
+        labels: &[],
+        samples: |view, out| {
+            out.histogram(
+                &[],
+                &super::BOUNDS_COARSE,
+                &view.times(|block| &block.connections.lifetime),
+            );
+        },
+    },
+];

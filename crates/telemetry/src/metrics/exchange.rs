@@ -1,0 +1,271 @@
+//! Counted from the events of exchanges.
+
+use super::status::{STATUSES, StatusCounters};
+use super::{BOUNDS_COARSE, BOUNDS_FINE, CauseTotals, Family, Kind, total};
+use crate::cell::Counter;
+use crate::events::{ExchangeFinished, Stages};
+use crate::histogram::Histogram;
+
+/// Rules of a route table that share a block, so that a table of thousands of which few are used
+/// costs little.
+pub(crate) const RULES_PER_BLOCK: usize = 32;
+
+/// Exchanges of one listener on one worker.
+#[derive(Debug, Default)]
+pub(crate) struct ExchangeCounters {
+    pub(crate) started: Counter,
+    pub(crate) finished: Counter,
+    pub(crate) tunnels_started: Counter,
+    tunnels_finished: Counter,
+    statuses: StatusCounters,
+    replies: Counter,
+    request_bytes: Counter,
+    response_bytes: Counter,
+    tunnel_bytes_up: Counter,
+    tunnel_bytes_down: Counter,
+}
+
+impl ExchangeCounters {
+    pub(crate) fn finished(&self, event: &ExchangeFinished<'_>) {
+        self.finished.increment();
+        self.statuses.increment(event.status);
+        if event.is_reply {
+            self.replies.increment();
+        }
+        if event.is_tunnel {
+            self.tunnels_finished.increment();
+            self.tunnel_bytes_up.add(event.request_bytes);
+            self.tunnel_bytes_down.add(event.response_bytes);
+        } else {
+            self.request_bytes.add(event.request_bytes);
+            self.response_bytes.add(event.response_bytes);
+        }
+    }
+}
+
+/// Exchanges of one worker, whichever the listener.
+#[derive(Debug, Default)]
+pub(crate) struct ExchangeTimes {
+    causes: CauseTotals,
+    stages: [Histogram; Stages::NAMES.len()],
+    tunnels: Histogram,
+}
+
+impl ExchangeTimes {
+    pub(crate) fn finished(&self, event: &ExchangeFinished<'_>) {
+        if let Some(cause) = event.cause {
+            self.causes.increment(cause);
+        }
+        if event.is_tunnel {
+            self.tunnels.record(event.stages.total);
+            return;
+        }
+        for (histogram, time) in self.stages.iter().zip(event.stages.values()) {
+            // A stage that did not happen is 0 and not a time of zero.
+            if time != 0 {
+                histogram.record(time);
+            }
+        }
+    }
+}
+
+/// Up to [`RULES_PER_BLOCK`] neighbouring rules of one route table on one worker.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct RuleBlock {
+    pub(crate) requests: [Counter; RULES_PER_BLOCK],
+}
+
+impl RuleBlock {
+    /// The rules of this block that were taken, and how often; it is the table's `group`-th block.
+    pub(crate) fn taken(&self, group: u32) -> impl Iterator<Item = (usize, u64)> {
+        let first = usize::try_from(group).unwrap_or(0) * RULES_PER_BLOCK;
+        self.requests
+            .iter()
+            .enumerate()
+            .map(move |(place, counter)| (first + place, counter.value()))
+            .filter(|(_, count)| *count > 0)
+    }
+}
+
+pub(super) static FAMILIES: &[Family] = &[
+    Family {
+        name: "proxy_exchanges_started_total",
+        kind: Kind::Counter,
+        help: "Requests whose head was read.",
+        labels: &["listener"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                out.number(&[listener], total(blocks, |block| &block.exchanges.started));
+            }
+        },
+    },
+    Family {
+        name: "proxy_exchanges_finished_total",
+        kind: Kind::Counter,
+        help: "Exchanges that are over, with a response or without.",
+        labels: &["listener"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                out.number(&[listener], total(blocks, |block| &block.exchanges.finished));
+            }
+        },
+    },
+    Family {
+        name: "proxy_exchanges_active",
+        kind: Kind::Gauge,
+        help: "Exchanges between their request's head and their end, tunnels included.",
+        labels: &["listener"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                let finished = total(blocks, |block| &block.exchanges.finished);
+                let started = total(blocks, |block| &block.exchanges.started);
+                out.number(&[listener], started.saturating_sub(finished));
+            }
+        },
+    },
+    Family {
+        name: "proxy_exchange_responses_total",
+        kind: Kind::Counter,
+        help: "Exchanges by the status sent downstream. A code that is not registered with IANA \
+               counts as `other` of its class, one without response as `none`; codes that never \
+               occurred are left out.",
+        labels: &["listener", "class", "code"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                for (place, status) in STATUSES.iter().enumerate() {
+                    let count =
+                        blocks.iter().map(|block| block.exchanges.statuses.value(place)).sum();
+                    if count > 0 {
+                        out.number(&[listener, status.class, status.code], count);
+                    }
+                }
+            }
+        },
+    },
+    Family {
+        name: "proxy_exchange_replies_total",
+        kind: Kind::Counter,
+        help: "Exchanges whose response the proxy made itself.",
+        labels: &["listener"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                out.number(&[listener], total(blocks, |block| &block.exchanges.replies));
+            }
+        },
+    },
+    Family {
+        name: "proxy_exchange_causes_total",
+        kind: Kind::Counter,
+        help: "Exchanges that ended other than well, by cause: each timeout, each fault.",
+        labels: &["cause"],
+        samples: |view, out| view.each_cause(out, |block| &block.exchanges.causes),
+    },
+    Family {
+        name: "proxy_exchange_request_body_bytes_total",
+        kind: Kind::Counter,
+        help: "Body bytes received from downstreams, without tunnels; counted when the exchange \
+               ends.",
+        labels: &["listener"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                out.number(&[listener], total(blocks, |block| &block.exchanges.request_bytes));
+            }
+        },
+    },
+    Family {
+        name: "proxy_exchange_response_body_bytes_total",
+        kind: Kind::Counter,
+        help: "Body bytes sent to downstreams, without tunnels; counted when the exchange ends.",
+        labels: &["listener"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                out.number(&[listener], total(blocks, |block| &block.exchanges.response_bytes));
+            }
+        },
+    },
+    Family {
+        name: "proxy_exchange_stage_seconds",
+        kind: Kind::Histogram,
+        help: "Where the time of exchanges went, without tunnels; an exchange counts for the \
+               stages that it had. `total` is from the head's first byte to the response's last.",
+        labels: &["stage"],
+        samples: |view, out| {
+            for (place, stage) in Stages::NAMES.iter().enumerate() {
+                let times = view.times_of(|block| block.exchanges.stages.get(place));
+                out.histogram(&[stage], &BOUNDS_FINE, &times);
+            }
+        },
+    },
+    Family {
+        name: "proxy_tunnels_started_total",
+        kind: Kind::Counter,
+        help: "Exchanges that became a tunnel.",
+        labels: &["listener"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                out.number(&[listener], total(blocks, |block| &block.exchanges.tunnels_started));
+            }
+        },
+    },
+    Family {
+        name: "proxy_tunnels_finished_total",
+        kind: Kind::Counter,
+        help: "Tunnels that ended.",
+        labels: &["listener"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                out.number(&[listener], total(blocks, |block| &block.exchanges.tunnels_finished));
+            }
+        },
+    },
+    Family {
+        name: "proxy_tunnels_active",
+        kind: Kind::Gauge,
+        help: "Tunnels open now.",
+        labels: &["listener"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                let finished = total(blocks, |block| &block.exchanges.tunnels_finished);
+                let started = total(blocks, |block| &block.exchanges.tunnels_started);
+                out.number(&[listener], started.saturating_sub(finished));
+            }
+        },
+    },
+    Family {
+        name: "proxy_tunnel_bytes_total",
+        kind: Kind::Counter,
+        help: "Bytes that went through tunnels, up to the upstream and down from it; counted when \
+               the tunnel ends.",
+        labels: &["listener", "direction"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                let up = total(blocks, |block| &block.exchanges.tunnel_bytes_up);
+                let down = total(blocks, |block| &block.exchanges.tunnel_bytes_down);
+                out.number(&[listener, "up"], up);
+                out.number(&[listener, "down"], down);
+            }
+        },
+    },
+    Family {
+        name: "proxy_tunnel_seconds",
+        kind: Kind::Histogram,
+        help: "Time from the head's first byte to the end of exchanges that became a tunnel.",
+        labels: &[],
+        samples: |view, out| {
+            out.histogram(&[], &BOUNDS_COARSE, &view.times(|block| &block.exchanges.tunnels));
+        },
+    },
+    Family {
+        name: "proxy_route_exchanges_total",
+        kind: Kind::Counter,
+        help: "Exchanges that took this rule, counted when they end. `rule` is the rule's place \
+               in its route table and what it matches; rules never taken are left out.",
+        labels: &["route", "rule"],
+        samples: |view, out| {
+            for (route, rule, count) in &view.rules {
+                out.number(&[route, rule], *count);
+            }
+        },
+    },
+];

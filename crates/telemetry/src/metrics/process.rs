@@ -1,0 +1,69 @@
+//! What the kernel says of the process, under the names that all Prometheus clients use.
+
+use super::{Family, Kind};
+
+pub(super) static FAMILIES: &[Family] = &[
+    Family {
+        name: "proxy_build_info",
+        kind: Kind::Gauge,
+        help: "Always 1; the label is the version that runs.",
+        labels: &["version"],
+        samples: |view, out| out.number(&[view.version], 1),
+    },
+    Family {
+        name: "proxy_uptime_seconds",
+        kind: Kind::Gauge,
+        help: "Time since the process started.",
+        labels: &[],
+        samples: |view, out| out.decimal(&[], view.process.uptime_seconds()),
+    },
+    Family {
+        name: "process_start_time_seconds",
+        kind: Kind::Gauge,
+        help: "When the process started, seconds since the Unix epoch.",
+        labels: &[],
+        samples: |view, out| out.decimal(&[], view.process.start_time_seconds),
+    },
+    Family {
+        name: "process_cpu_seconds_total",
+        kind: Kind::Counter,
+        help: "User and system CPU time spent.",
+        labels: &[],
+        samples: |view, out| out.decimal(&[], view.process.cpu_seconds),
+    },
+    Family {
+        name: "process_resident_memory_bytes",
+        kind: Kind::Gauge,
+        help: "Resident memory.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.process.resident_bytes),
+    },
+    Family {
+        name: "process_virtual_memory_bytes",
+        kind: Kind::Gauge,
+        help: "Virtual memory.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.process.virtual_bytes),
+    },
+    Family {
+        name: "process_open_fds",
+        kind: Kind::Gauge,
+        help: "Open file descriptors.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.process.descriptors),
+    },
+    Family {
+        name: "process_max_fds",
+        kind: Kind::Gauge,
+        help: "Bound on open file descriptors.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.process.descriptors_max),
+    },
+    Family {
+        name: "process_threads",
+        kind: Kind::Gauge,
+        help: "Threads of the process.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.process.threads),
+    },
+];

@@ -1,0 +1,263 @@
+//! Counted from the events of upstream connections and from exchanges that have a cluster.
+
+use super::status::{CLASSES, class_place};
+use super::{BOUNDS_COARSE, CauseTotals, Family, Kind, total};
+use crate::cause::Cause;
+use crate::cell::{CauseCounters, CauseSet, Counter};
+use crate::collector::ClusterTotals;
+use crate::events::{
+    ClusterGauges, ExchangeFinished, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected,
+    UpstreamRetried,
+};
+use crate::histogram::Histogram;
+
+static CONNECT_CAUSES: CauseSet<4> =
+    CauseSet::new(&[Cause::ConnectFailed, Cause::ConnectTimeout, Cause::OutOfDescriptors]);
+static RETRY_CAUSES: CauseSet<6> = CauseSet::new(&[
+    Cause::ConnectFailed,
+    Cause::ConnectTimeout,
+    Cause::OutOfDescriptors,
+    Cause::UpstreamClosed,
+    Cause::ResponseHeadTimeout,
+]);
+
+/// One cluster on one worker. Exists once the worker had an event of that cluster.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct ClusterBlock {
+    classes: [Counter; CLASSES.len()],
+    attempts: Counter,
+    pub(crate) opened: Counter,
+    pub(crate) closed: Counter,
+    idle: Counter,
+    pending: Counter,
+    connect_failures: CauseCounters<4>,
+    retries: CauseCounters<6>,
+    connect: Histogram,
+    exchange: Histogram,
+}
+
+/// Memory is counted for clusters by the thousand: this is what a cluster that has traffic costs
+/// on each worker.
+const _: () = assert!(size_of::<ClusterBlock>() <= 2432);
+
+impl ClusterBlock {
+    pub(crate) fn exchange_finished(&self, event: &ExchangeFinished<'_>) {
+        let class = if event.is_reply { 0 } else { class_place(event.status) };
+        if let Some(counter) = self.classes.get(class) {
+            counter.increment();
+        }
+        self.attempts.add(u64::from(event.attempts));
+        if !event.is_tunnel {
+            self.exchange.record(event.stages.total);
+        }
+    }
+
+    pub(crate) fn connected(&self, event: &UpstreamConnected) {
+        self.opened.increment();
+        self.connect.record(event.duration);
+    }
+
+    pub(crate) fn connect_failed(&self, event: &UpstreamConnectFailed) {
+        self.connect_failures.increment(&CONNECT_CAUSES, event.cause);
+    }
+
+    pub(crate) fn retried(&self, event: &UpstreamRetried) {
+        self.retries.increment(&RETRY_CAUSES, event.cause);
+    }
+
+    /// Adds what the admin's own pages show.
+    pub(crate) fn add_to(&self, totals: &mut ClusterTotals) {
+        let closed = self.closed.value();
+        let opened = self.opened.value();
+        totals.connections_active += opened.saturating_sub(closed);
+        totals.connections_idle += self.idle.value();
+        totals.connections_total += opened;
+        totals.connect_failures_total += self.connect_failures.sum();
+        totals.pending += self.pending.value();
+        totals.exchanges_total += self.classes.iter().map(Counter::value).sum::<u64>();
+        totals.retries_total += self.retries.sum();
+    }
+
+    pub(crate) fn set_gauges(&self, gauges: &ClusterGauges) {
+        self.idle.set(gauges.idle);
+        self.pending.set(gauges.pending);
+    }
+}
+
+/// Upstream connections of one worker, whichever the cluster.
+#[derive(Debug, Default)]
+pub(crate) struct UpstreamEnds {
+    causes: CauseTotals,
+    lifetime: Histogram,
+}
+
+impl UpstreamEnds {
+    pub(crate) fn closed(&self, event: &UpstreamClosed) {
+        if let Some(cause) = event.cause {
+            self.causes.increment(cause);
+        }
+        self.lifetime.record(event.lifetime);
+    }
+}
+
+pub(super) static FAMILIES: &[Family] = &[
+    Family {
+        name: "proxy_upstream_exchanges_total",
+        kind: Kind::Counter,
+        help: "Exchanges routed to the cluster, by class of the status that the upstream sent; \
+               `none` if the proxy had to answer itself or nobody did.",
+        labels: &["cluster", "class"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                for (place, class) in CLASSES.iter().enumerate() {
+                    let count = blocks
+                        .iter()
+                        .filter_map(|block| block.classes.get(place))
+                        .map(Counter::value)
+                        .sum();
+                    out.number(&[cluster, class], count);
+                }
+            }
+        },
+    },
+    Family {
+        name: "proxy_upstream_attempts_total",
+        kind: Kind::Counter,
+        help: "Attempts that exchanges made, the first and its repetitions.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                out.number(&[cluster], total(blocks, |block| &block.attempts));
+            }
+        },
+    },
+    Family {
+        name: "proxy_upstream_retries_total",
+        kind: Kind::Counter,
+        help: "Attempts repeated on another connection, by what ended the former one.",
+        labels: &["cluster", "cause"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                for (place, cause) in RETRY_CAUSES.words().enumerate() {
+                    let count = blocks.iter().map(|block| block.retries.value(place)).sum();
+                    out.number(&[cluster, cause], count);
+                }
+            }
+        },
+    },
+    Family {
+        name: "proxy_upstream_exchange_seconds",
+        kind: Kind::Histogram,
+        help: "Time from the request head's first byte to the response's last byte, without \
+               tunnels.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                let times = super::times_of(blocks, |block| &block.exchange);
+                out.histogram(&[cluster], &BOUNDS_COARSE, &times);
+            }
+        },
+    },
+    Family {
+        name: "proxy_upstream_connections_opened_total",
+        kind: Kind::Counter,
+        help: "Upstream connections established.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                out.number(&[cluster], total(blocks, |block| &block.opened));
+            }
+        },
+    },
+    Family {
+        name: "proxy_upstream_connections_closed_total",
+        kind: Kind::Counter,
+        help: "Established upstream connections that ended, for whatever reason.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                out.number(&[cluster], total(blocks, |block| &block.closed));
+            }
+        },
+    },
+    Family {
+        name: "proxy_upstream_connections_active",
+        kind: Kind::Gauge,
+        help: "Established upstream connections, in use or idle.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                let closed = total(blocks, |block| &block.closed);
+                let opened = total(blocks, |block| &block.opened);
+                out.number(&[cluster], opened.saturating_sub(closed));
+            }
+        },
+    },
+    Family {
+        name: "proxy_upstream_connections_idle",
+        kind: Kind::Gauge,
+        help: "Upstream connections waiting in a pool.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                out.number(&[cluster], total(blocks, |block| &block.idle));
+            }
+        },
+    },
+    Family {
+        name: "proxy_upstream_pending",
+        kind: Kind::Gauge,
+        help: "Exchanges waiting for an upstream connection.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                out.number(&[cluster], total(blocks, |block| &block.pending));
+            }
+        },
+    },
+    Family {
+        name: "proxy_upstream_connect_seconds",
+        kind: Kind::Histogram,
+        help: "Time to establish an upstream connection.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                let times = super::times_of(blocks, |block| &block.connect);
+                out.histogram(&[cluster], &BOUNDS_COARSE, &times);
+            }
+        },
+    },
+    Family {
+        name: "proxy_upstream_connect_failures_total",
+        kind: Kind::Counter,
+        help: "Upstream connections that could not be established.",
+        labels: &["cluster", "cause"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                for (place, cause) in CONNECT_CAUSES.words().enumerate() {
+                    let count =
+                        blocks.iter().map(|block| block.connect_failures.value(place)).sum();
+                    out.number(&[cluster, cause], count);
+                }
+            }
+        },
+    },
+    Family {
+        name: "proxy_upstream_connections_ended_total",
+        kind: Kind::Counter,
+        help: "Upstream connections that ended because of something other than either side being \
+               done with them.",
+        labels: &["cause"],
+        samples: |view, out| view.each_cause(out, |block| &block.upstream.causes),
+    },
+    Family {
+        name: "proxy_upstream_connection_lifetime_seconds",
+        kind: Kind::Histogram,
+        help: "Time from established to closed of upstream connections.",
+        labels: &[],
+        samples: |view, out| {
+            out.histogram(&[], &BOUNDS_COARSE, &view.times(|block| &block.upstream.lifetime));
+        },
+    },
+];

@@ -1,0 +1,153 @@
+//! What workers say of themselves, and what became of their access log records.
+
+use super::{Family, Kind};
+use crate::cell::Counter;
+use crate::events::WorkerGauges;
+
+/// Levels of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerLevels {
+    turns: Counter,
+    events: Counter,
+    buffers_leased: Counter,
+    buffers_reused: Counter,
+    buffers_allocated: Counter,
+    buffer_bytes: Counter,
+    connections_downstream: Counter,
+    connections_upstream: Counter,
+    idle_upstream: Counter,
+    pending: Counter,
+}
+
+impl WorkerLevels {
+    pub(crate) fn set(&self, gauges: &WorkerGauges) {
+        self.turns.set(gauges.turns);
+        self.events.set(gauges.events);
+        self.buffers_leased.set(gauges.buffers_leased);
+        self.buffers_reused.set(gauges.buffers_reused_total);
+        self.buffers_allocated.set(gauges.buffers_allocated_total);
+        self.buffer_bytes.set(gauges.buffer_bytes);
+        self.connections_downstream.set(gauges.connections_downstream);
+        self.connections_upstream.set(gauges.connections_upstream);
+        self.idle_upstream.set(gauges.idle_upstream);
+        self.pending.set(gauges.pending);
+    }
+}
+
+/// Records that a worker handed on or had to drop.
+#[derive(Debug, Default)]
+pub(crate) struct RecordCounters {
+    pub(crate) logged: Counter,
+    pub(crate) log_dropped: Counter,
+    pub(crate) slow_dropped: Counter,
+}
+
+pub(super) static FAMILIES: &[Family] = &[
+    Family {
+        name: "proxy_worker_turns_total",
+        kind: Kind::Counter,
+        help: "Turns of the worker's loop.",
+        labels: &["worker"],
+        samples: |view, out| view.each_worker(out, |block| &block.levels.turns),
+    },
+    Family {
+        name: "proxy_worker_events_total",
+        kind: Kind::Counter,
+        help: "Socket events and operations that the worker's loop handled.",
+        labels: &["worker"],
+        samples: |view, out| view.each_worker(out, |block| &block.levels.events),
+    },
+    Family {
+        name: "proxy_worker_connections_downstream",
+        kind: Kind::Gauge,
+        help: "Downstream connections that the worker owns.",
+        labels: &["worker"],
+        samples: |view, out| view.each_worker(out, |block| &block.levels.connections_downstream),
+    },
+    Family {
+        name: "proxy_worker_connections_upstream",
+        kind: Kind::Gauge,
+        help: "Upstream connections that the worker owns or is establishing.",
+        labels: &["worker"],
+        samples: |view, out| view.each_worker(out, |block| &block.levels.connections_upstream),
+    },
+    Family {
+        name: "proxy_worker_connections_upstream_idle",
+        kind: Kind::Gauge,
+        help: "Upstream connections idle in the worker's pools.",
+        labels: &["worker"],
+        samples: |view, out| view.each_worker(out, |block| &block.levels.idle_upstream),
+    },
+    Family {
+        name: "proxy_worker_pending",
+        kind: Kind::Gauge,
+        help: "Exchanges of the worker that wait for an upstream connection.",
+        labels: &["worker"],
+        samples: |view, out| view.each_worker(out, |block| &block.levels.pending),
+    },
+    Family {
+        name: "proxy_buffers_leased",
+        kind: Kind::Gauge,
+        help: "Buffers with bytes in flight.",
+        labels: &[],
+        samples: |view, out| {
+            out.number(&[], view.worker_total(|block| &block.levels.buffers_leased));
+        },
+    },
+    Family {
+        name: "proxy_buffer_leases_total",
+        kind: Kind::Counter,
+        help: "Buffers leased, by where they came from: `reused` or newly `allocated`.",
+        labels: &["source"],
+        samples: |view, out| {
+            out.number(&["reused"], view.worker_total(|block| &block.levels.buffers_reused));
+            out.number(&["allocated"], view.worker_total(|block| &block.levels.buffers_allocated));
+        },
+    },
+    Family {
+        name: "proxy_buffer_reuse_ratio",
+        kind: Kind::Gauge,
+        help: "Share of all leases so far that needed no new memory, 0 to 1.",
+        labels: &[],
+        samples: |view, out| {
+            let reused = view.worker_total(|block| &block.levels.buffers_reused);
+            let allocated = view.worker_total(|block| &block.levels.buffers_allocated);
+            out.decimal(&[], super::ratio(reused, reused.saturating_add(allocated)));
+        },
+    },
+    Family {
+        name: "proxy_buffer_memory_bytes",
+        kind: Kind::Gauge,
+        help: "Memory of the workers' buffers, leased or not.",
+        labels: &[],
+        samples: |view, out| {
+            out.number(&[], view.worker_total(|block| &block.levels.buffer_bytes));
+        },
+    },
+    Family {
+        name: "proxy_access_log_records_total",
+        kind: Kind::Counter,
+        help: "Access log records that workers handed on to be written.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.worker_total(|block| &block.records.logged)),
+    },
+    Family {
+        name: "proxy_access_log_dropped_total",
+        kind: Kind::Counter,
+        help: "Access log records that workers dropped because the queue to the writer was full.",
+        labels: &[],
+        samples: |view, out| {
+            out.number(&[], view.worker_total(|block| &block.records.log_dropped));
+        },
+    },
+    Family {
+        name: "proxy_slow_dropped_total",
+        kind: Kind::Counter,
+        help: "Candidates for the list of slow requests that workers dropped because the queue \
+               was full.",
+        labels: &[],
+        samples: |view, out| {
+            out.number(&[], view.worker_total(|block| &block.records.slow_dropped));
+        },
+    },
+];

@@ -1,0 +1,147 @@
+//! The names behind label ids.
+//!
+//! Control builds them from each snapshot and hands them over *before* the workers get that
+//! snapshot, so that nothing new is counted under an id without a name. What is not named any
+//! more is not reported any more.
+
+use std::sync::Arc;
+
+use crate::events::LabelId;
+
+/// Names of everything that one snapshot configures.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    listeners: Table<Arc<str>>,
+    routes: Table<RouteNames>,
+    clusters: Table<Arc<str>>,
+}
+
+/// A route table's name and what its rules match.
+#[derive(Clone, Debug)]
+pub struct RouteNames {
+    /// Name in the file.
+    pub name: Arc<str>,
+    /// For each rule, in the order of the table, what it matches as a few words.
+    pub rules: Arc<[Box<str>]>,
+}
+
+impl Names {
+    /// Names a listener.
+    pub fn insert_listener(&mut self, id: LabelId, name: Arc<str>) {
+        self.listeners.insert(id, name);
+    }
+
+    /// Names a route table and its rules.
+    pub fn insert_route(&mut self, id: LabelId, route: RouteNames) {
+        self.routes.insert(id, route);
+    }
+
+    /// Names a cluster.
+    pub fn insert_cluster(&mut self, id: LabelId, name: Arc<str>) {
+        self.clusters.insert(id, name);
+    }
+
+    /// The listener's name.
+    #[must_use]
+    pub fn listener(&self, id: LabelId) -> Option<&Arc<str>> {
+        self.listeners.find(id)
+    }
+
+    /// The route table's name and rules.
+    #[must_use]
+    pub fn route(&self, id: LabelId) -> Option<&RouteNames> {
+        self.routes.find(id)
+    }
+
+    /// The cluster's name.
+    #[must_use]
+    pub fn cluster(&self, id: LabelId) -> Option<&Arc<str>> {
+        self.clusters.find(id)
+    }
+
+    /// All listeners.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.listeners.slots.iter().flatten().map(|(_, name)| name)
+    }
+}
+
+/// Names by slot; a slot named twice keeps what came last.
+#[derive(Clone, Debug)]
+struct Table<T> {
+    slots: Vec<Option<(u32, T)>>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new() }
+    }
+}
+
+impl<T> Table<T> {
+    fn insert(&mut self, id: LabelId, value: T) {
+        let Ok(slot) = usize::try_from(id.slot) else { return };
+        if self.slots.len() <= slot {
+            self.slots.resize_with(slot + 1, || None);
+        }
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = Some((id.generation, value));
+        }
+    }
+
+    fn find(&self, id: LabelId) -> Option<&T> {
+        let slot = usize::try_from(id.slot).ok()?;
+        match self.slots.get(slot) {
+            Some(Some((generation, value))) if *generation == id.generation => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// The names in use and those before them, for what ended after its configuration went.
+#[derive(Debug, Default)]
+pub(crate) struct NameHistory {
+    current: Arc<Names>,
+    former: Arc<Names>,
+}
+
+impl NameHistory {
+    pub(crate) fn set(&mut self, names: Arc<Names>) {
+        self.former = std::mem::replace(&mut self.current, names);
+    }
+
+    pub(crate) fn listener(&self, id: LabelId) -> Option<&Arc<str>> {
+        self.current.listener(id).or_else(|| self.former.listener(id))
+    }
+
+    pub(crate) fn route(&self, id: LabelId) -> Option<&RouteNames> {
+        self.current.route(id).or_else(|| self.former.route(id))
+    }
+
+    pub(crate) fn cluster(&self, id: LabelId) -> Option<&Arc<str>> {
+        self.current.cluster(id).or_else(|| self.former.cluster(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_id_finds_nothing_and_a_history_finds_what_just_went() {
+        let (old, new) = (LabelId { slot: 2, generation: 0 }, LabelId { slot: 2, generation: 1 });
+        let mut before = Names::default();
+        before.insert_cluster(old, "api".into());
+        let mut after = Names::default();
+        after.insert_cluster(new, "web".into());
+        assert!(after.cluster(old).is_none());
+        assert!(after.cluster(LabelId { slot: u32::MAX, generation: 1 }).is_none());
+
+        let mut history = NameHistory::default();
+        history.set(Arc::new(before));
+        history.set(Arc::new(after));
+        assert_eq!(history.cluster(old).map(|name| &**name), Some("api"));
+        assert_eq!(history.cluster(new).map(|name| &**name), Some("web"));
+        history.set(Arc::default());
+        assert!(history.cluster(old).is_none());
+    }
+}

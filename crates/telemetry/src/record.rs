@@ -1,0 +1,314 @@
+//! The compact form in which a finished exchange travels from its worker to the log reader.
+//!
+//! ```text
+//! u32 length of all | u8 flags | u8 version | u16 status | u8 cause | u8 attempts | u16 rule
+//! 3 x (u32 slot, u32 generation): listener, route table, cluster
+//! 3 x u64: request bytes, response bytes, start | 10 x u64: stages | 7 x u16: lengths of texts
+//! texts: endpoint, client, method, target, host, request id, user agent
+//! ```
+//!
+//! Numbers are little-endian. A record never leaves the process, so nothing here is a format that
+//! others read. Texts are cut at the bounds below when they are copied.
+
+use crate::cause::Cause;
+use crate::events::{ExchangeFinished, LabelId, Stages};
+
+/// Bytes kept of the endpoint's and the client's address: a unix socket's path has 108 at most.
+const ADDRESS_BYTES_MAX: usize = 112;
+/// Bytes kept of the method.
+const METHOD_BYTES_MAX: usize = 32;
+/// Bytes kept of the target.
+pub(crate) const TARGET_BYTES_MAX: usize = 1024;
+/// Bytes kept of the host: a name has 253 at most, and a port.
+const HOST_BYTES_MAX: usize = 264;
+/// Bytes kept of the request id.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+/// Bytes kept of the user agent.
+const USER_AGENT_BYTES_MAX: usize = 256;
+
+/// The bounds of the texts, in their order.
+const TEXTS_MAX: [usize; 7] = [
+    ADDRESS_BYTES_MAX,
+    ADDRESS_BYTES_MAX,
+    METHOD_BYTES_MAX,
+    TARGET_BYTES_MAX,
+    HOST_BYTES_MAX,
+    REQUEST_ID_BYTES_MAX,
+    USER_AGENT_BYTES_MAX,
+];
+/// Bytes before the texts.
+const FIXED_BYTES: usize = 12 + 24 + 24 + 80 + 14;
+/// Bytes of the longest record.
+pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
+    + 2 * ADDRESS_BYTES_MAX
+    + METHOD_BYTES_MAX
+    + TARGET_BYTES_MAX
+    + HOST_BYTES_MAX
+    + REQUEST_ID_BYTES_MAX
+    + USER_AGENT_BYTES_MAX;
+
+/// For whom a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Audience {
+    /// The access log.
+    pub(crate) is_log: bool,
+    /// The list of slow requests.
+    pub(crate) is_slow: bool,
+}
+
+const FLAG_LOG: u8 = 1;
+const FLAG_SLOW: u8 = 2;
+const FLAG_RULE: u8 = 4;
+const FLAG_CLUSTER: u8 = 8;
+const FLAG_REPLY: u8 = 16;
+const FLAG_TUNNEL: u8 = 32;
+/// What stands for no cause.
+const CAUSE_NONE: u8 = u8::MAX;
+const _: () = assert!(Cause::ALL.len() < CAUSE_NONE as usize);
+
+/// Writes a record to `buffer` and returns it.
+pub(crate) fn encode<'b>(
+    event: &ExchangeFinished<'_>,
+    audience: Audience,
+    buffer: &'b mut [u8; RECORD_BYTES_MAX],
+) -> &'b [u8] {
+    let mut flags = 0;
+    for (is_set, flag) in [
+        (audience.is_log, FLAG_LOG),
+        (audience.is_slow, FLAG_SLOW),
+        (event.rule.is_some(), FLAG_RULE),
+        (event.cluster.is_some(), FLAG_CLUSTER),
+        (event.is_reply, FLAG_REPLY),
+        (event.is_tunnel, FLAG_TUNNEL),
+    ] {
+        flags |= if is_set { flag } else { 0 };
+    }
+    let (table, rule) = event.rule.unwrap_or_default();
+    let cluster = event.cluster.unwrap_or_default();
+    let texts = [
+        event.endpoint,
+        event.client,
+        event.method,
+        event.target,
+        event.host,
+        event.request_id,
+        event.user_agent,
+    ];
+    let mut bytes = FIXED_BYTES;
+    let mut lengths = [0u16; TEXTS_MAX.len()];
+    for ((length, text), max) in lengths.iter_mut().zip(texts).zip(TEXTS_MAX) {
+        let kept = text.len().min(max);
+        bytes += kept;
+        *length = u16::try_from(kept).unwrap_or(0);
+    }
+
+    let mut writer = Writer { rest: buffer.as_mut_slice() };
+    writer.put(u32::try_from(bytes).unwrap_or(0).to_le_bytes());
+    writer.put([flags, event.version]);
+    writer.put(event.status.to_le_bytes());
+    writer.put([event.cause.map_or(CAUSE_NONE, |cause| cause as u8), event.attempts]);
+    writer.put(rule.to_le_bytes());
+    for id in [event.listener, table, cluster] {
+        writer.put(id.slot.to_le_bytes());
+        writer.put(id.generation.to_le_bytes());
+    }
+    for number in [event.request_bytes, event.response_bytes, event.started_at] {
+        writer.put(number.to_le_bytes());
+    }
+    for time in event.stages.values() {
+        writer.put(time.to_le_bytes());
+    }
+    for length in lengths {
+        writer.put(length.to_le_bytes());
+    }
+    for (text, length) in texts.into_iter().zip(lengths) {
+        writer.put_text(text.get(..usize::from(length)).unwrap_or_default());
+    }
+    buffer.get(..bytes).unwrap_or_default()
+}
+
+/// The length of the record at the front of `bytes`, once its first four bytes are there.
+pub(crate) fn length(bytes: &[u8]) -> Option<usize> {
+    let (length, _) = bytes.split_first_chunk()?;
+    usize::try_from(u32::from_le_bytes(*length)).ok()
+}
+
+/// Reads a record back. `None` would be a bug of ours, since no peer writes records.
+pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> {
+    let mut reader = Reader { rest: record };
+    let _length = reader.take::<4>()?;
+    let [flags, version] = reader.take()?;
+    let status = u16::from_le_bytes(reader.take()?);
+    let [cause, attempts] = reader.take()?;
+    let rule = u16::from_le_bytes(reader.take()?);
+    let mut ids = [LabelId::default(); 3];
+    for id in &mut ids {
+        id.slot = u32::from_le_bytes(reader.take()?);
+        id.generation = u32::from_le_bytes(reader.take()?);
+    }
+    let [listener, table, cluster] = ids;
+    let request_bytes = reader.number()?;
+    let response_bytes = reader.number()?;
+    let started_at = reader.number()?;
+    let stages = Stages {
+        accept: reader.number()?,
+        read_head: reader.number()?,
+        route: reader.number()?,
+        pool_wait: reader.number()?,
+        connect: reader.number()?,
+        upstream_write: reader.number()?,
+        first_byte: reader.number()?,
+        response: reader.number()?,
+        downstream_write: reader.number()?,
+        total: reader.number()?,
+    };
+    let mut lengths = [0u16; TEXTS_MAX.len()];
+    for length in &mut lengths {
+        *length = u16::from_le_bytes(reader.take()?);
+    }
+    let mut texts = [&[][..]; TEXTS_MAX.len()];
+    for (text, length) in texts.iter_mut().zip(lengths) {
+        *text = reader.text(usize::from(length))?;
+    }
+    let [endpoint, client, method, target, host, request_id, user_agent] = texts;
+    let has = |flag| flags & flag != 0;
+    let audience = Audience { is_log: has(FLAG_LOG), is_slow: has(FLAG_SLOW) };
+    let event = ExchangeFinished {
+        listener,
+        rule: has(FLAG_RULE).then_some((table, rule)),
+        cluster: has(FLAG_CLUSTER).then_some(cluster),
+        endpoint,
+        client,
+        method,
+        target,
+        host,
+        request_id,
+        user_agent,
+        version,
+        status,
+        cause: Cause::ALL.get(usize::from(cause)).copied(),
+        is_reply: has(FLAG_REPLY),
+        request_bytes,
+        response_bytes,
+        attempts,
+        is_tunnel: has(FLAG_TUNNEL),
+        started_at,
+        stages,
+    };
+    Some((audience, event))
+}
+
+/// Writes to a buffer that [`RECORD_BYTES_MAX`] makes long enough.
+struct Writer<'b> {
+    rest: &'b mut [u8],
+}
+
+impl Writer<'_> {
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        if let Some((place, rest)) = std::mem::take(&mut self.rest).split_first_chunk_mut() {
+            *place = bytes;
+            self.rest = rest;
+        }
+    }
+
+    fn put_text(&mut self, text: &[u8]) {
+        if let Some((place, rest)) = std::mem::take(&mut self.rest).split_at_mut_checked(text.len())
+        {
+            place.copy_from_slice(text);
+            self.rest = rest;
+        }
+    }
+}
+
+struct Reader<'r> {
+    rest: &'r [u8],
+}
+
+impl<'r> Reader<'r> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (bytes, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(*bytes)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn text(&mut self, length: usize) -> Option<&'r [u8]> {
+        let (text, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::exchange;
+
+    const BOTH: Audience = Audience { is_log: true, is_slow: true };
+
+    fn round_trip(event: &ExchangeFinished<'_>, audience: Audience) -> (Audience, String) {
+        let mut buffer = [0xaa; RECORD_BYTES_MAX];
+        let record = encode(event, audience, &mut buffer);
+        assert_eq!(length(record), Some(record.len()));
+        let (audience, event) = decode(record).unwrap();
+        (audience, format!("{event:?}"))
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let event = exchange();
+        let bare = ExchangeFinished { rule: None, cluster: None, cause: None, ..event };
+        let edges = ExchangeFinished {
+            cause: Cause::ALL.last().copied(),
+            is_reply: true,
+            is_tunnel: true,
+            attempts: u8::MAX,
+            started_at: u64::MAX,
+            endpoint: b"",
+            ..event
+        };
+        for event in [event, bare, edges] {
+            for (is_log, is_slow) in [(true, false), (false, true), (true, true)] {
+                let audience = Audience { is_log, is_slow };
+                assert_eq!(round_trip(&event, audience), (audience, format!("{event:?}")));
+            }
+        }
+    }
+
+    #[test]
+    fn texts_are_cut_at_their_bounds_and_the_longest_record_fits() {
+        for (extra, cut) in [(0, 0), (1, 1), (60_000, 60_000)] {
+            let text = |max: usize| vec![b'x'; max + extra];
+            let [endpoint, client, method, target, host, request_id, user_agent] =
+                TEXTS_MAX.map(text);
+            let event = ExchangeFinished {
+                endpoint: &endpoint,
+                client: &client,
+                method: &method,
+                target: &target,
+                host: &host,
+                request_id: &request_id,
+                user_agent: &user_agent,
+                ..exchange()
+            };
+            let mut buffer = [0; RECORD_BYTES_MAX];
+            let record = encode(&event, BOTH, &mut buffer);
+            assert_eq!(record.len(), RECORD_BYTES_MAX);
+            let (_, found) = decode(record).unwrap();
+            assert_eq!(found.target.len(), target.len() - cut);
+            assert_eq!(found.user_agent.len(), user_agent.len() - cut);
+        }
+    }
+
+    #[test]
+    fn a_record_cut_short_is_refused_at_every_byte() {
+        let mut buffer = [0; RECORD_BYTES_MAX];
+        let record = encode(&exchange(), BOTH, &mut buffer).to_vec();
+        for n in 0..record.len() {
+            assert!(decode(&record[..n]).is_none(), "{n} bytes");
+        }
+    }
+}

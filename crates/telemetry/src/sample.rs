@@ -1,0 +1,41 @@
+//! An exchange for the tests of this crate.
+
+use crate::events::{ExchangeFinished, LabelId, Stages};
+
+/// A plain GET that went well.
+pub(crate) fn exchange() -> ExchangeFinished<'static> {
+    ExchangeFinished {
+        listener: LabelId { slot: 0, generation: 0 },
+        rule: Some((LabelId { slot: 0, generation: 0 }, 1)),
+        cluster: Some(LabelId { slot: 0, generation: 0 }),
+        endpoint: b"127.0.0.1:9000",
+        client: b"192.0.2.7:50312",
+        method: b"GET",
+        target: b"/api/items?page=2",
+        host: b"shop.example.com",
+        request_id: b"7f3c1e0a-5d7b-4a51-9d3e-0c6f5d1f2a10",
+        user_agent: b"curl/7.88.1",
+        version: 11,
+        status: 200,
+        cause: None,
+        is_reply: false,
+        request_bytes: 0,
+        response_bytes: 1024,
+        attempts: 1,
+        is_tunnel: false,
+        // 2026-11-21T04:14:27.123456Z
+        started_at: 1_795_234_467_123_456_000,
+        stages: Stages {
+            accept: 0,
+            read_head: 1_200,
+            route: 800,
+            pool_wait: 0,
+            connect: 0,
+            upstream_write: 6_500,
+            first_byte: 184_000,
+            response: 2_300,
+            downstream_write: 7_150,
+            total: 201_950,
+        },
+    }
+}
