@@ -19,21 +19,26 @@
 pub mod cause;
 pub mod events;
 
+mod access_log;
 mod block;
 mod cell;
 mod collector;
 mod emitter;
 mod exposition;
 mod histogram;
+mod log_reader;
 mod metrics;
 mod names;
 mod process;
 mod record;
 #[cfg(test)]
 mod sample;
+mod slow;
 
+pub use access_log::{LogFormat, reference as access_log_reference};
 pub use collector::{ClusterTotals, Collector, ListenerTotals};
 pub use emitter::{CounterSource, Emitter, RECORD_QUEUE_BYTES, RecordSource, Reports};
+pub use log_reader::{LogReader, Polled};
 pub use metrics::reference as metrics_reference;
 pub use names::{Names, RouteNames};
 pub use process::ProcessFacts;

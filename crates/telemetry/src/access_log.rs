@@ -1,0 +1,400 @@
+//! The access log: one line for each finished exchange.
+//!
+//! The fields are declared once, in [`FIELDS`], and both forms of a line and the documentation
+//! follow that table. Text of peers stays inside its quotes whatever it holds: see
+//! [`json`] and [`text`] for what each form does with bytes that are not plain.
+
+use std::fmt::Write as _;
+
+use crate::events::{ExchangeFinished, Stages};
+use crate::names::NameHistory;
+
+mod clock;
+mod json;
+mod number;
+mod text;
+
+pub(crate) use clock::Clock;
+pub(crate) use json::{write_line as write_json, write_members as write_json_members};
+pub(crate) use number::push_tenths;
+pub(crate) use text::{push_escaped, write_line as write_text};
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// `key=value` pairs behind a Common Log Format beginning.
+    Text,
+}
+
+/// An exchange with the names that its labels have.
+#[derive(Debug)]
+pub(crate) struct Line<'a> {
+    pub(crate) event: ExchangeFinished<'a>,
+    listener: &'a str,
+    route: &'a str,
+    cluster: &'a str,
+}
+
+impl<'a> Line<'a> {
+    /// The line for an exchange; a label without a name has an empty one.
+    pub(crate) fn new(event: ExchangeFinished<'a>, names: &'a NameHistory) -> Self {
+        let route = event.rule.and_then(|(table, _)| names.route(table));
+        Self {
+            listener: names.listener(event.listener).map_or("", |name| name),
+            route: route.map_or("", |route| &route.name),
+            cluster: event.cluster.and_then(|id| names.cluster(id)).map_or("", |name| name),
+            event,
+        }
+    }
+}
+
+/// A field of a line.
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    /// The name as JSON writes it, so that a line costs one copy for it.
+    json_key: &'static str,
+    /// The same for text.
+    text_key: &'static str,
+    /// Whether the text form has it in its beginning and not as a pair.
+    is_in_beginning: bool,
+    doc: &'static str,
+    value: for<'l> fn(&'l Line<'_>) -> Value<'l>,
+}
+
+impl std::fmt::Debug for Field {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Field").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A field's value. Empty text and zero times are absent.
+#[derive(Clone, Copy, Debug)]
+enum Value<'l> {
+    /// Not there: the field is left out.
+    Absent,
+    /// Bytes of a peer.
+    Bytes(&'l [u8]),
+    /// Text that we or the configuration chose.
+    Text(&'l str),
+    Number(u64),
+    /// A length in ns, written in µs.
+    Length(u64),
+    /// A moment, ns since the Unix epoch.
+    Time(u64),
+    /// Written only if it is so.
+    IsTrue,
+}
+
+impl<'l> Value<'l> {
+    fn number_if(value: u64, is_there: bool) -> Self {
+        if is_there { Self::Number(value) } else { Self::Absent }
+    }
+
+    fn length(ns: u64) -> Self {
+        if ns == 0 { Self::Absent } else { Self::Length(ns) }
+    }
+
+    fn bytes(bytes: &'l [u8]) -> Self {
+        if bytes.is_empty() { Self::Absent } else { Self::Bytes(bytes) }
+    }
+
+    fn text(text: &'l str) -> Self {
+        if text.is_empty() { Self::Absent } else { Self::Text(text) }
+    }
+
+    fn flag(is_true: bool) -> Self {
+        if is_true { Self::IsTrue } else { Self::Absent }
+    }
+}
+
+/// Declares the fields, so that a name is written once.
+macro_rules! fields {
+    ($($name:literal $place:ident $doc:literal $value:expr;)*) => {
+        /// The fields of a line, in their order.
+        pub(crate) static FIELDS: &[Field] = &[$(Field {
+            name: $name,
+            json_key: concat!("\"", $name, "\":"),
+            text_key: concat!(" ", $name, "="),
+            is_in_beginning: fields!(@ $place),
+            doc: $doc,
+            value: $value,
+        },)*];
+    };
+    (@ beginning) => { true };
+    (@ pair) => { false };
+}
+
+fields! {
+    "time" beginning "When the request's first byte came, UTC, with microseconds (text: seconds)."
+        |line| Value::Time(line.event.started_at);
+    "client" beginning "Where the downstream connects from, or what a trusted proxy said of it."
+        |line| Value::bytes(line.event.client);
+    "method" beginning "The request's method, as received."
+        |line| Value::bytes(line.event.method);
+    "target" beginning "The normalised path with its query, cut at 1,024 bytes."
+        |line| Value::bytes(line.event.target);
+    "protocol" beginning "The request's version of HTTP."
+        |line| Value::text(protocol(line.event.version));
+    "status" beginning "The status sent downstream; absent if none was."
+        |line| Value::number_if(u64::from(line.event.status), line.event.status != 0);
+    "response_bytes" beginning "Body bytes sent downstream (of a tunnel: all bytes)."
+        |line| Value::Number(line.event.response_bytes);
+    "request_bytes" pair "Body bytes received from the downstream (of a tunnel: all bytes)."
+        |line| Value::Number(line.event.request_bytes);
+    "host" pair "The host that the request named, as received."
+        |line| Value::bytes(line.event.host);
+    "request_id" pair "`x-request-id`."
+        |line| Value::bytes(line.event.request_id);
+    "listener" pair "Name of the listener."
+        |line| Value::text(line.listener);
+    "route" pair "Name of the route table, if a rule matched."
+        |line| Value::text(line.route);
+    "rule" pair "Place of that rule in the table, from 0."
+        |line| line.event.rule.map_or(Value::Absent, |(_, rule)| Value::Number(u64::from(rule)));
+    "cluster" pair "Name of the cluster, if the rule forwards to one."
+        |line| Value::text(line.cluster);
+    "endpoint" pair "Address of the endpoint that was chosen."
+        |line| Value::bytes(line.event.endpoint);
+    "attempts" pair "Upstream attempts, if any were made."
+        |line| Value::number_if(u64::from(line.event.attempts), line.event.attempts != 0);
+    "cause" pair "Why it ended other than well: one of the causes in METRICS.md."
+        |line| line.event.cause.map_or(Value::Absent, |cause| Value::Text(cause.as_str()));
+    "reply" pair "`true` if the proxy made the response itself."
+        |line| Value::flag(line.event.is_reply);
+    "tunnel" pair "`true` if it became a tunnel."
+        |line| Value::flag(line.event.is_tunnel);
+    "duration_us" pair "From the head's first byte to the last response byte written, µs."
+        |line| Value::Length(line.event.stages.total);
+    "accept_us" pair "From the kernel's accept to the connection's first byte, µs (first request \
+        of a connection)."
+        |line| Value::length(line.event.stages.accept);
+    "read_head_us" pair "From the head's first byte to its last, µs."
+        |line| Value::length(line.event.stages.read_head);
+    "route_us" pair "Filters, routing and encoding, a filter's waiting included, µs."
+        |line| Value::length(line.event.stages.route);
+    "pool_wait_us" pair "Waiting for a pooled connection, µs."
+        |line| Value::length(line.event.stages.pool_wait);
+    "connect_us" pair "Establishing an upstream connection, µs."
+        |line| Value::length(line.event.stages.connect);
+    "upstream_write_us" pair "From the first request byte handed to the upstream's socket to the \
+        last, µs."
+        |line| Value::length(line.event.stages.upstream_write);
+    "first_byte_us" pair "From there to the response's first byte, µs."
+        |line| Value::length(line.event.stages.first_byte);
+    "response_us" pair "From the response's first byte to its last, µs."
+        |line| Value::length(line.event.stages.response);
+    "downstream_write_us" pair "From the last response byte read to the last one written, µs."
+        |line| Value::length(line.event.stages.downstream_write);
+    "user_agent" pair "`user-agent`, cut at 256 bytes."
+        |line| Value::bytes(line.event.user_agent);
+}
+
+/// How the request's version is written.
+const fn protocol(version: u8) -> &'static str {
+    match version {
+        10 => "HTTP/1.0",
+        11 => "HTTP/1.1",
+        20 => "HTTP/2.0",
+        30 => "HTTP/3.0",
+        _ => "",
+    }
+}
+
+/// Whether a byte is printable ASCII and neither quote nor backslash.
+const fn is_plain(byte: u8) -> bool {
+    matches!(byte, 0x20..=0x7e) && byte != b'"' && byte != b'\\'
+}
+
+/// Whether all bytes are plain; branch-free, since nearly all of them are.
+fn are_plain(bytes: &[u8]) -> bool {
+    bytes.iter().fold(true, |so_far, byte| so_far & is_plain(*byte))
+}
+
+const HEX: [u8; 16] = *b"0123456789abcdef";
+
+/// The two digits of a byte.
+fn hex(byte: u8) -> [u8; 2] {
+    [byte >> 4, byte & 15].map(|digit| HEX.get(usize::from(digit)).copied().unwrap_or(b'0'))
+}
+
+/// `docs/access-log.md`.
+#[must_use]
+pub fn reference() -> String {
+    let sample = ExchangeFinished {
+        client: b"192.0.2.7:50312",
+        method: b"GET",
+        target: b"/api/items?page=2",
+        host: b"shop.example.com",
+        request_id: b"7f3c1e0a5d7b4a51",
+        user_agent: b"curl/7.88.1",
+        endpoint: b"127.0.0.1:9000",
+        listener: crate::events::LabelId::default(),
+        rule: Some((crate::events::LabelId::default(), 1)),
+        cluster: Some(crate::events::LabelId::default()),
+        version: 11,
+        status: 200,
+        cause: None,
+        is_reply: false,
+        request_bytes: 0,
+        response_bytes: 1024,
+        attempts: 1,
+        is_tunnel: false,
+        started_at: 1_795_234_467_123_456_000,
+        stages: Stages {
+            read_head: 1_200,
+            route: 800,
+            upstream_write: 6_500,
+            first_byte: 184_000,
+            response: 2_300,
+            downstream_write: 7_150,
+            total: 201_950,
+            ..Stages::default()
+        },
+    };
+    let line = Line { event: sample, listener: "edge", route: "shop", cluster: "api" };
+    let mut clock = Clock::default();
+    let (mut json, mut text) = (Vec::new(), Vec::new());
+    write_json(&line, &mut clock, &mut json);
+    write_text(&line, &mut clock, &mut text);
+
+    let mut page = String::from(REFERENCE_HEAD);
+    page.push_str("\n## Fields\n\n| field | text form | what it says |\n|---|---|---|\n");
+    for field in FIELDS {
+        let place = if field.is_in_beginning { "beginning" } else { "pair" };
+        let _ = writeln!(page, "| `{}` | {place} | {} |", field.name, field.doc);
+    }
+    let _ = write!(
+        page,
+        "\n## Examples\n\n```json\n{}```\n\n```text\n{}```\n",
+        String::from_utf8_lossy(&json),
+        String::from_utf8_lossy(&text)
+    );
+    page
+}
+
+const REFERENCE_HEAD: &str = r#"# The access log
+
+Generated from the declarations in `crates/telemetry/src/access_log.rs`; `BLESS=1 cargo test -p telemetry` writes it anew.
+
+One line for each finished exchange, in the order in which exchanges end on their worker; lines of different workers
+are interleaved. Workers hand compact records to the control thread through a bounded queue and never wait for it: what does not
+fit is dropped and counted in `proxy_access_log_dropped_total`.
+
+`json` writes one object a line. Fields stand in the order below; one that is absent is left out. Lengths of time are µs with one
+decimal, everything counted is an integer.
+
+`text` writes a beginning in the Common Log Format, `client - - [time] "method target protocol" status response_bytes`
+with `-` for what is absent, and then the other fields as `name=value`, text in quotes.
+
+No peer can break a line or forge another. In JSON every byte of text other than printable ASCII, and `"` and `\`, is written
+as `\u00XX` with that byte's value; decoding the string as Latin-1 gives the bytes back. In text such a byte is `\xXX`; in the beginning,
+where blanks separate, so is a blank within a value. Long values are cut: the target at 1,024 bytes, the user agent at 256,
+the host at 264, the request id at 128, addresses at 112, the method at 32.
+
+A stage that did not happen is absent; all but `duration_us` are when stage times are off.
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::TARGET_BYTES_MAX;
+    use crate::sample::exchange;
+
+    /// Every kind of byte at every place where a peer's text goes.
+    fn with_hostile_text(text: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let event = ExchangeFinished {
+            endpoint: text,
+            client: text,
+            method: text,
+            target: text,
+            host: text,
+            request_id: text,
+            user_agent: text,
+            ..exchange()
+        };
+        let names = NameHistory::default();
+        let line = Line::new(event, &names);
+        let mut clock = Clock::default();
+        let (mut json, mut text) = (Vec::new(), Vec::new());
+        write_json(&line, &mut clock, &mut json);
+        write_text(&line, &mut clock, &mut text);
+        (json, text)
+    }
+
+    #[test]
+    fn no_byte_of_a_peer_leaves_its_quotes() {
+        for byte in 0..=u8::MAX {
+            let (json, text) = with_hostile_text(&[b'a', byte, b'z']);
+            for line in [&json, &text] {
+                let (end, body) = line.split_last().unwrap();
+                assert_eq!(*end, b'\n');
+                assert!(body.iter().all(|byte| (0x20..0x7f).contains(byte)), "{byte:#x}");
+            }
+            let (plain_json, plain_text) = with_hostile_text(b"a-z");
+            let quotes = |line: &[u8]| line.iter().filter(|byte| **byte == b'"').count();
+            // In JSON a quote is written without one, as \u0022, so the count tells.
+            assert_eq!(quotes(&json), quotes(&plain_json), "{byte:#x}");
+            assert_eq!(quotes(&text), quotes(&plain_text), "{byte:#x}");
+            let beginning = |line: &[u8]| {
+                let text = String::from_utf8(line.to_vec()).unwrap();
+                text.split(" request_bytes=").next().unwrap().split(' ').count()
+            };
+            assert_eq!(beginning(&text), beginning(&plain_text), "{byte:#x}");
+        }
+    }
+
+    #[test]
+    fn every_byte_can_be_read_back_from_json() {
+        let all: Vec<u8> = (0..=u8::MAX).collect();
+        let (json, _) = with_hostile_text(&all);
+        let json = String::from_utf8(json).unwrap();
+        let value = json.split("\"target\":\"").nth(1).unwrap().split('"').next().unwrap();
+        let mut bytes = Vec::new();
+        let mut rest = value;
+        while let Some(first) = rest.chars().next() {
+            if let Some(escape) = rest.strip_prefix("\\u00") {
+                bytes.push(u8::from_str_radix(&escape[..2], 16).unwrap());
+                rest = &escape[2..];
+            } else {
+                bytes.push(u8::try_from(first).unwrap());
+                rest = &rest[1..];
+            }
+        }
+        assert_eq!(bytes, all);
+    }
+
+    #[test]
+    fn json_has_the_declared_fields_in_their_order() {
+        let mut event = exchange();
+        event.cause = Some(crate::cause::Cause::NoRoute);
+        event.is_reply = true;
+        event.is_tunnel = true;
+        event.stages = Stages {
+            accept: 1,
+            read_head: 1,
+            route: 1,
+            pool_wait: 1,
+            connect: 1,
+            upstream_write: 1,
+            first_byte: 1,
+            response: 1,
+            downstream_write: 1,
+            total: 1,
+        };
+        let line = Line { event, listener: "l", route: "r", cluster: "c" };
+        let mut json = Vec::new();
+        write_json(&line, &mut Clock::default(), &mut json);
+        let json = String::from_utf8(json).unwrap();
+        let places: Vec<_> = FIELDS.iter().map(|field| json.find(field.json_key)).collect();
+        assert!(places.iter().all(Option::is_some), "{json}");
+        assert!(places.is_sorted(), "{json}");
+    }
+
+    #[test]
+    fn the_documented_bounds_are_those_of_the_record() {
+        assert_eq!(TARGET_BYTES_MAX, 1024);
+        assert!(REFERENCE_HEAD.contains("the target at 1,024 bytes"));
+    }
+}

@@ -1,0 +1,330 @@
+//! The control thread's end of the records: access log lines and slow requests.
+//!
+//! [`LogReader::poll`] is to be called every few milliseconds while there is traffic, also with
+//! the access log off, since slow requests come the same way. It writes lines into a buffer of the
+//! caller's, who writes that to wherever it goes; while the caller is busy with that the queues
+//! fill, and when they are full workers drop and count.
+
+use std::sync::Arc;
+
+use crate::access_log::{Clock, Line, LogFormat, write_json, write_text};
+use crate::emitter::RecordSource;
+use crate::names::{NameHistory, Names};
+use crate::record::{self, Audience, RECORD_BYTES_MAX};
+use crate::slow::SlowRequests;
+
+/// Bytes taken from a queue at a time before their room is given back to the worker.
+const BATCH_BYTES_MAX: usize = 64 * 1024;
+const _: () = assert!(BATCH_BYTES_MAX >= RECORD_BYTES_MAX, "a batch holds a record at least");
+
+/// Turns the workers' records into lines, and keeps the slow ones.
+#[derive(Debug, Default)]
+pub struct LogReader {
+    sources: Vec<RecordSource>,
+    /// Where the next poll begins, so that no worker's records wait behind another's.
+    first: usize,
+    /// Holds the record that lies across the end of a queue's memory.
+    spliced: Vec<u8>,
+    lines: Lines,
+    floor: u64,
+}
+
+/// What one poll did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Polled {
+    /// Lines appended.
+    pub lines: u64,
+    /// Whether the output's bound ended it, so that there is more to be had at once.
+    pub has_more: bool,
+}
+
+impl LogReader {
+    /// A reader without workers and with the access log off.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a worker.
+    pub fn add_worker(&mut self, source: RecordSource) {
+        source.worker.slow_floor.set(self.floor);
+        self.sources.push(source);
+    }
+
+    /// Takes the names of a new snapshot, before the workers get it. The names before are kept once
+    /// more, for exchanges that began under them.
+    pub fn set_names(&mut self, names: Arc<Names>) {
+        self.lines.names.set(names);
+    }
+
+    /// How lines are written from now on, or that they are not.
+    pub fn set_format(&mut self, format: Option<LogFormat>) {
+        self.lines.format = format;
+    }
+
+    /// Takes what the workers handed on and appends its lines to `out`, until all that was there is
+    /// taken or `out` holds `out_bytes_max` (the line that passes the bound is whole). `now` is ns
+    /// of a clock that does not step, any one.
+    pub fn poll(&mut self, now: u64, out: &mut Vec<u8>, out_bytes_max: usize) -> Polled {
+        self.lines.slow.advance(now);
+        let mut polled = Polled::default();
+        let count = self.sources.len();
+        for turn in 0..count {
+            let place = (self.first + turn) % count;
+            let Some(source) = self.sources.get_mut(place) else { continue };
+            let is_empty =
+                self.lines.take(source, &mut self.spliced, out, out_bytes_max, &mut polled.lines);
+            if !is_empty {
+                polled.has_more = true;
+                self.first = place;
+                break;
+            }
+        }
+        if !polled.has_more {
+            self.first = if count == 0 { 0 } else { (self.first + 1) % count };
+        }
+        self.publish_floor();
+        polled
+    }
+
+    /// Appends the slow requests as JSON.
+    pub fn write_slow_json(&self, out: &mut Vec<u8>) {
+        self.lines.slow.write_json(out);
+    }
+
+    /// Appends the slow requests as text for people.
+    pub fn write_slow_text(&mut self, out: &mut Vec<u8>) {
+        self.lines.slow.write_text(&mut self.lines.clock, out);
+    }
+
+    fn publish_floor(&mut self) {
+        let floor = self.lines.slow.floor();
+        if self.floor != floor {
+            self.floor = floor;
+            for source in &self.sources {
+                source.worker.slow_floor.set(floor);
+            }
+        }
+    }
+}
+
+/// What records are turned into.
+#[derive(Debug, Default)]
+struct Lines {
+    names: NameHistory,
+    format: Option<LogFormat>,
+    clock: Clock,
+    slow: SlowRequests,
+}
+
+impl Lines {
+    /// Takes the records that a worker has handed on by now; false if `out` was full before the
+    /// last of them.
+    fn take(
+        &mut self,
+        source: &mut RecordSource,
+        spliced: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+        out_bytes_max: usize,
+        lines: &mut u64,
+    ) -> bool {
+        let mut left = source.records.slots();
+        while left > 0 {
+            let Ok(chunk) = source.records.read_chunk(left.min(BATCH_BYTES_MAX)) else { break };
+            let (front, back) = chunk.as_slices();
+            let mut taken = 0;
+            let mut is_full = false;
+            while let Some(record) = record_at(front, back, taken, spliced) {
+                is_full = out.len() >= out_bytes_max;
+                if is_full {
+                    break;
+                }
+                taken += record.len();
+                *lines += u64::from(self.on_record(record, out));
+            }
+            chunk.commit(taken);
+            if is_full {
+                return false;
+            }
+            if taken == 0 {
+                break;
+            }
+            left -= taken;
+        }
+        true
+    }
+
+    /// Turns one record into what it is for; whether that was a line.
+    fn on_record(&mut self, record: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some((Audience { is_log, is_slow }, event)) = record::decode(record) else {
+            debug_assert!(false, "a worker wrote a record that cannot be read");
+            return false;
+        };
+        if is_slow {
+            let total = event.stages.total;
+            self.slow.offer(record, total, &self.names, &mut self.clock);
+        }
+        let Some(format) = self.format.filter(|_| is_log) else { return false };
+        let line = Line::new(event, &self.names);
+        match format {
+            LogFormat::Json => write_json(&line, &mut self.clock, out),
+            LogFormat::Text => write_text(&line, &mut self.clock, out),
+        }
+        true
+    }
+}
+
+/// The record that begins `at` bytes into `front` and `back` taken as one, if all of it is there.
+/// One that lies across the two is put together in `spliced`.
+fn record_at<'r>(
+    front: &'r [u8],
+    back: &'r [u8],
+    at: usize,
+    spliced: &'r mut Vec<u8>,
+) -> Option<&'r [u8]> {
+    let whole = |bytes: &'r [u8]| bytes.get(..record::length(bytes).filter(|n| *n > 0)?);
+    let Some(rest) = front.get(at..).filter(|rest| !rest.is_empty()) else {
+        return whole(back.get(at - front.len()..)?);
+    };
+    if let Some(record) = whole(rest) {
+        return Some(record);
+    }
+    spliced.clear();
+    spliced.extend_from_slice(rest);
+    spliced.extend(back.iter().take(RECORD_BYTES_MAX));
+    whole(spliced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emitter::Emitter;
+    use crate::events::{ExchangeFinished, Stages};
+    use crate::sample::exchange;
+
+    fn pair(queue_bytes: usize) -> (Emitter, LogReader) {
+        let (mut emitter, reports) = Emitter::new(queue_bytes);
+        emitter.set_access_log(true);
+        let mut reader = LogReader::new();
+        reader.set_format(Some(LogFormat::Json));
+        reader.add_worker(reports.records);
+        (emitter, reader)
+    }
+
+    fn finish(emitter: &mut Emitter, place: usize, target_bytes: usize) {
+        let target = format!("/{place}/{}", "x".repeat(target_bytes));
+        emitter.exchange_finished(&ExchangeFinished { target: target.as_bytes(), ..exchange() });
+    }
+
+    fn places(out: &[u8]) -> Vec<usize> {
+        let text = std::str::from_utf8(out).unwrap();
+        text.lines()
+            .map(|line| line.split("\"target\":\"/").nth(1).unwrap())
+            .map(|rest| rest.split('/').next().unwrap().parse().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn every_record_becomes_a_line_wherever_the_queue_wraps() {
+        // Lengths that share no factor with the queue's put its end at every place of a record.
+        let (mut emitter, mut reader) = pair(4_099);
+        let mut out = Vec::new();
+        for place in 0..2_000 {
+            finish(&mut emitter, place, place % 97);
+            if place % 5 == 0 {
+                reader.poll(0, &mut out, usize::MAX);
+            }
+        }
+        reader.poll(0, &mut out, usize::MAX);
+        assert_eq!(places(&out), (0..2_000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_full_queue_drops_and_counts_and_never_waits() {
+        let (mut emitter, mut reader) = pair(4_096);
+        for place in 0..100 {
+            finish(&mut emitter, place, 0);
+        }
+        let mut out = Vec::new();
+        let polled = reader.poll(0, &mut out, usize::MAX);
+        let counters = &reader.sources[0].worker.records;
+        assert_eq!(counters.logged.value(), polled.lines);
+        assert_eq!(counters.log_dropped.value(), 100 - polled.lines);
+        assert!((5..50).contains(&polled.lines), "{polled:?}");
+        assert_eq!(places(&out), (0..usize::try_from(polled.lines).unwrap()).collect::<Vec<_>>());
+
+        finish(&mut emitter, 100, 0);
+        out.clear();
+        assert_eq!(reader.poll(0, &mut out, usize::MAX).lines, 1, "there is room again");
+        assert_eq!(places(&out), [100]);
+    }
+
+    #[test]
+    fn a_full_output_leaves_the_rest_for_the_next_poll() {
+        let (mut emitter, mut reader) = pair(1 << 16);
+        for place in 0..10 {
+            finish(&mut emitter, place, 0);
+        }
+        let (mut out, mut polls) = (Vec::new(), 0);
+        loop {
+            let bound = out.len() + 1;
+            let polled = reader.poll(0, &mut out, bound);
+            polls += 1;
+            assert!(polled.lines <= 1);
+            if !polled.has_more {
+                break;
+            }
+        }
+        assert_eq!((places(&out), polls), ((0..10).collect(), 10));
+    }
+
+    #[test]
+    fn workers_take_turns_when_the_output_is_short() {
+        let (mut first, mut reader) = pair(1 << 16);
+        let (mut second, reports) = Emitter::new(1 << 16);
+        second.set_access_log(true);
+        reader.add_worker(reports.records);
+        for _ in 0..3 {
+            finish(&mut first, 1, 0);
+            finish(&mut second, 2, 0);
+        }
+        let mut out = Vec::new();
+        reader.poll(0, &mut out, usize::MAX);
+        assert_eq!(places(&out), [1, 1, 1, 2, 2, 2]);
+        finish(&mut first, 1, 0);
+        finish(&mut second, 2, 0);
+        out.clear();
+        reader.poll(0, &mut out, usize::MAX);
+        assert_eq!(places(&out), [2, 1]);
+    }
+
+    #[test]
+    fn slow_requests_come_also_with_the_log_off_and_stop_below_the_floor() {
+        let (mut emitter, mut reader) = pair(1 << 20);
+        emitter.set_access_log(false);
+        let mut out = Vec::new();
+        let finish = |emitter: &mut Emitter, total| {
+            let stages = Stages { total, ..Stages::default() };
+            emitter.exchange_finished(&ExchangeFinished { stages, ..exchange() });
+        };
+        for total in 1..=32 {
+            finish(&mut emitter, total * 1_000);
+        }
+        assert_eq!(reader.poll(0, &mut out, usize::MAX), Polled::default());
+        assert!(out.is_empty());
+        reader.write_slow_json(&mut out);
+        assert_eq!(String::from_utf8_lossy(&out).matches("duration_us").count(), 32);
+
+        finish(&mut emitter, 1_000);
+        assert_eq!(reader.sources[0].records.slots(), 0, "no worse than the least of the worst");
+        let tunnel = ExchangeFinished {
+            is_tunnel: true,
+            stages: Stages { total: u64::MAX, ..Stages::default() },
+            ..exchange()
+        };
+        emitter.exchange_finished(&tunnel);
+        assert_eq!(reader.sources[0].records.slots(), 0, "a tunnel is long and not slow");
+        finish(&mut emitter, 33_000);
+        assert_ne!(reader.sources[0].records.slots(), 0);
+    }
+}

@@ -1,0 +1,324 @@
+//! The worst recent requests, with where their time went.
+//!
+//! Two windows of time stand side by side: one that fills and the one before it, so that what is
+//! shown reaches back between one and two windows. Each keeps the [`ENTRIES_MAX`] longest. Once the
+//! filling one is full, its shortest entry is the floor below which workers do not report: for a
+//! worker the list costs one comparison an exchange.
+
+use crate::access_log::{Clock, Line, push_escaped, push_tenths, write_json_members};
+use crate::events::Stages;
+use crate::names::NameHistory;
+use crate::record;
+
+/// Requests that a window keeps.
+const ENTRIES_MAX: usize = 32;
+/// Length of a window, ns: five minutes.
+const WINDOW: u64 = 300 * 1_000_000_000;
+/// Stages that are parts of `total`: all between the first, which comes before it, and the last.
+const PARTS: std::ops::Range<usize> = 1..Stages::NAMES.len() - 1;
+
+/// The worst requests of the running window and of the one before.
+#[derive(Debug, Default)]
+pub(crate) struct SlowRequests {
+    current: Vec<Entry>,
+    former: Vec<Entry>,
+    /// When the current window began; none before the first look at a clock.
+    began_at: Option<u64>,
+}
+
+/// A request as its worker wrote it down, since names may change or go meanwhile, with its line.
+#[derive(Clone, Debug)]
+struct Entry {
+    total: u64,
+    record: Box<[u8]>,
+    /// The members of the request's JSON object, with the names that it had.
+    json: Box<[u8]>,
+}
+
+impl SlowRequests {
+    /// Begins a new window if the current one is over. `now` is ns of a clock that does not step.
+    pub(crate) fn advance(&mut self, now: u64) {
+        let began_at = *self.began_at.get_or_insert(now);
+        let age = now.saturating_sub(began_at);
+        if age < WINDOW {
+            return;
+        }
+        self.former = std::mem::take(&mut self.current);
+        if age >= 2 * WINDOW {
+            self.former.clear();
+        }
+        self.began_at = Some(now);
+    }
+
+    /// What a total has to exceed to be among the worst.
+    pub(crate) fn floor(&self) -> u64 {
+        if self.current.len() < ENTRIES_MAX {
+            return 0;
+        }
+        self.current.iter().map(|entry| entry.total).min().unwrap_or(0)
+    }
+
+    /// Takes a candidate, if it is among the worst.
+    pub(crate) fn offer(
+        &mut self,
+        record: &[u8],
+        total: u64,
+        names: &NameHistory,
+        clock: &mut Clock,
+    ) {
+        if total <= self.floor() {
+            return;
+        }
+        let Some((_, event)) = record::decode(record) else { return };
+        let mut json = Vec::with_capacity(512);
+        write_json_members(&Line::new(event, names), clock, &mut json);
+        let entry = Entry { total, record: record.into(), json: json.into() };
+        if self.current.len() < ENTRIES_MAX {
+            self.current.push(entry);
+        } else if let Some(least) = self.current.iter_mut().min_by_key(|entry| entry.total) {
+            *least = entry;
+        }
+    }
+
+    /// The worst of both windows, longest first.
+    fn worst(&self) -> Vec<&Entry> {
+        let mut entries: Vec<_> = self.current.iter().chain(&self.former).collect();
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.total));
+        entries.truncate(ENTRIES_MAX);
+        entries
+    }
+
+    /// Appends a JSON object: `requests` holds objects with the fields of the access log, and
+    /// `percent` with the share of each stage in the duration.
+    pub(crate) fn write_json(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"window_seconds\":");
+        out.extend_from_slice((WINDOW / 1_000_000_000).to_string().as_bytes());
+        out.extend_from_slice(b",\"requests\":[");
+        for (place, entry) in self.worst().into_iter().enumerate() {
+            out.extend_from_slice(if place == 0 { b"\n{" } else { b",\n{" });
+            out.extend_from_slice(&entry.json);
+            out.extend_from_slice(b",\"percent\":{");
+            for (place, part) in breakdown(entry).iter().filter(|part| part.is_share).enumerate() {
+                out.extend_from_slice(if place == 0 { b"\"" } else { b",\"" });
+                out.extend_from_slice(part.name.as_bytes());
+                out.extend_from_slice(b"\":");
+                push_tenths(out, per_mille(part.ns, entry.total));
+            }
+            out.extend_from_slice(b"}}");
+        }
+        out.extend_from_slice(b"\n]}\n");
+    }
+
+    /// Appends the same for people: a headline for each request, and a row for each stage.
+    pub(crate) fn write_text(&self, clock: &mut Clock, out: &mut Vec<u8>) {
+        let worst = self.worst();
+        out.extend_from_slice(b"The longest requests of the last five to ten minutes");
+        out.extend_from_slice(if worst.is_empty() { b": none.\n" } else { b", longest first.\n" });
+        for entry in worst {
+            let Some((_, event)) = record::decode(&entry.record) else { continue };
+            out.push(b'\n');
+            push_right(out, &millis(entry.total), 12);
+            out.extend_from_slice(format!(" ms  {}  ", event.status).as_bytes());
+            for (separator, text) in [("", event.method), (" ", event.host), ("", event.target)] {
+                out.extend_from_slice(separator.as_bytes());
+                push_escaped(out, text);
+            }
+            out.extend_from_slice(b"\n                 ");
+            clock.push_iso(event.started_at, out);
+            for (key, text) in [
+                ("client", event.client),
+                ("endpoint", event.endpoint),
+                ("cause", event.cause.map_or("", |cause| cause.as_str()).as_bytes()),
+                ("request_id", event.request_id),
+            ] {
+                if !text.is_empty() {
+                    out.extend_from_slice(format!("  {key} ").as_bytes());
+                    push_escaped(out, text);
+                }
+            }
+            out.extend_from_slice(format!("  attempts {}\n", event.attempts).as_bytes());
+            for part in breakdown(entry) {
+                push_right(out, &millis(part.ns), 12);
+                out.extend_from_slice(b" ms  ");
+                if part.is_share {
+                    let share = per_mille(part.ns, entry.total);
+                    let mut percent = Vec::new();
+                    push_tenths(&mut percent, share);
+                    push_right(out, &String::from_utf8_lossy(&percent), 5);
+                    out.extend_from_slice(b" %  ");
+                } else {
+                    out.extend_from_slice(b" before  ");
+                }
+                out.extend_from_slice(part.name.as_bytes());
+                out.push(b'\n');
+            }
+        }
+    }
+}
+
+/// A stage of a request.
+#[derive(Debug)]
+struct Part {
+    name: &'static str,
+    ns: u64,
+    /// Whether it is a part of the total; `accept` comes before it.
+    is_share: bool,
+}
+
+/// The stages that a request had, and what none of them accounts for. Empty without stage times.
+fn breakdown(entry: &Entry) -> Vec<Part> {
+    let Some((_, event)) = record::decode(&entry.record) else { return Vec::new() };
+    let mut parts: Vec<Part> = Stages::NAMES
+        .into_iter()
+        .zip(event.stages.values())
+        .enumerate()
+        .take(PARTS.end)
+        .filter(|(_, (_, ns))| *ns != 0)
+        .map(|(place, (name, ns))| Part { name, ns, is_share: PARTS.contains(&place) })
+        .collect();
+    if !parts.is_empty() {
+        let known = parts
+            .iter()
+            .filter(|part| part.is_share)
+            .fold(0u64, |known, part| known.saturating_add(part.ns));
+        let ns = entry.total.saturating_sub(known);
+        parts.push(Part { name: "other", ns, is_share: true });
+    }
+    parts
+}
+
+/// A part in thousandths of the whole, rounded.
+fn per_mille(part: u64, whole: u64) -> u64 {
+    let (part, whole) = (u128::from(part), u128::from(whole.max(1)));
+    u64::try_from((part * 1_000 + whole / 2) / whole).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds with three decimals.
+fn millis(ns: u64) -> String {
+    let micros = ns / 1_000 + u64::from(ns % 1_000 >= 500);
+    format!("{}.{:03}", micros / 1_000, micros % 1_000)
+}
+
+fn push_right(out: &mut Vec<u8>, text: &str, width: usize) {
+    out.extend_from_slice(format!("{text:>width$}").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::ExchangeFinished;
+    use crate::record::{Audience, RECORD_BYTES_MAX, encode};
+    use crate::sample::exchange;
+
+    fn offer(slow: &mut SlowRequests, event: &ExchangeFinished<'_>) {
+        let mut buffer = [0; RECORD_BYTES_MAX];
+        let record = encode(event, Audience { is_log: false, is_slow: true }, &mut buffer);
+        slow.offer(record, event.stages.total, &NameHistory::default(), &mut Clock::default());
+    }
+
+    fn offer_total(slow: &mut SlowRequests, total: u64) {
+        offer(
+            slow,
+            &ExchangeFinished { stages: Stages { total, ..Stages::default() }, ..exchange() },
+        );
+    }
+
+    fn totals(slow: &SlowRequests) -> Vec<u64> {
+        slow.worst().iter().map(|entry| entry.total).collect()
+    }
+
+    fn text(slow: &SlowRequests) -> String {
+        let mut out = Vec::new();
+        slow.write_text(&mut Clock::default(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn json(slow: &SlowRequests) -> String {
+        let mut out = Vec::new();
+        slow.write_json(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_worst_are_kept_and_the_floor_follows_the_least_of_them() {
+        let mut slow = SlowRequests::default();
+        for total in 1..=100 {
+            offer_total(&mut slow, total);
+            let expected = if total < 32 { 0 } else { total - 31 };
+            assert_eq!(slow.floor(), expected, "after {total}");
+        }
+        offer_total(&mut slow, 69);
+        assert_eq!(totals(&slow), (69..=100).rev().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_request_is_shown_for_one_window_at_least_and_two_at_most() {
+        let start = 7;
+        let mut slow = SlowRequests::default();
+        slow.advance(start);
+        offer_total(&mut slow, 1);
+        slow.advance(start + WINDOW - 1);
+        assert_eq!((totals(&slow), slow.current.len()), (vec![1], 1));
+        slow.advance(start + WINDOW);
+        assert_eq!((totals(&slow), slow.floor()), (vec![1], 0));
+        offer_total(&mut slow, 2);
+        assert_eq!(totals(&slow), [2, 1]);
+        slow.advance(start + 2 * WINDOW);
+        assert_eq!(totals(&slow), [2]);
+        slow.advance(start + 5 * WINDOW);
+        assert!(totals(&slow).is_empty(), "nobody looked for two windows");
+    }
+
+    #[test]
+    fn the_breakdown_adds_up_and_names_what_no_stage_accounts_for() {
+        let mut slow = SlowRequests::default();
+        let stages = Stages {
+            accept: 5_000_000,
+            route: 250_000,
+            first_byte: 500_000,
+            total: 1_000_000,
+            ..Stages::default()
+        };
+        offer(&mut slow, &ExchangeFinished { stages, ..exchange() });
+        assert!(
+            json(&slow).contains(r#""percent":{"route":25.0,"first_byte":50.0,"other":25.0}"#),
+            "{}",
+            json(&slow)
+        );
+        let text = text(&slow);
+        for row in [
+            "1.000 ms  200  GET shop.example.com/api/items?page=2",
+            "5.000 ms   before  accept",
+            "0.250 ms   25.0 %  route",
+            "0.500 ms   50.0 %  first_byte",
+            "0.250 ms   25.0 %  other",
+        ] {
+            assert!(text.lines().any(|line| line.trim_start() == row), "{row} in {text}");
+        }
+    }
+
+    #[test]
+    fn stages_that_overlap_leave_nothing_over() {
+        let mut slow = SlowRequests::default();
+        let stages = Stages { response: u64::MAX, route: u64::MAX, total: 10, ..Stages::default() };
+        offer(&mut slow, &ExchangeFinished { stages, ..exchange() });
+        assert!(json(&slow).contains(r#""other":0.0"#), "{}", json(&slow));
+    }
+
+    #[test]
+    fn an_empty_list_is_a_valid_answer() {
+        let slow = SlowRequests::default();
+        assert_eq!(json(&slow), "{\"window_seconds\":300,\"requests\":[\n]}\n");
+        assert!(text(&slow).ends_with("minutes: none.\n"));
+    }
+
+    #[test]
+    fn hostile_text_stays_on_its_line() {
+        let mut slow = SlowRequests::default();
+        let event = ExchangeFinished { target: b"/a\r\nb\x1b[31m\xff", host: b"\n", ..exchange() };
+        offer(&mut slow, &event);
+        let all = json(&slow) + &text(&slow);
+        assert!(all.bytes().all(|byte| byte == b'\n' || (0x20..0x7f).contains(&byte)));
+        assert!(all.contains(r"\x0a/a\x0d\x0ab\x1b[31m\xff"), "{all}");
+    }
+}

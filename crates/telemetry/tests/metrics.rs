@@ -1,0 +1,377 @@
+//! What workers count and what is reported of it.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use telemetry::cause::Cause;
+use telemetry::events::{
+    AccessLogWriteFailed, ClusterGauges, ConfigAccepted, ConfigRejected, ConnectionClosed,
+    ConnectionOpened, ConnectionRefused, ExchangeFinished, ExchangeStarted, LabelId, Stages,
+    TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried,
+    WorkerGauges,
+};
+use telemetry::{
+    ClusterTotals, Collector, Emitter, ListenerTotals, Names, ProcessFacts, RouteNames,
+};
+
+const EDGE: LabelId = LabelId { slot: 0, generation: 0 };
+const SHOP: LabelId = LabelId { slot: 0, generation: 0 };
+const API: LabelId = LabelId { slot: 1, generation: 0 };
+
+fn names() -> Names {
+    let mut names = Names::default();
+    names.insert_listener(EDGE, "edge".into());
+    let rules = (0..40).map(|rule| format!("prefix /{rule}").into()).collect();
+    names.insert_route(SHOP, RouteNames { name: "shop".into(), rules });
+    names.insert_cluster(API, "api".into());
+    names
+}
+
+fn workers(count: usize) -> (Vec<Emitter>, Collector) {
+    let mut collector = Collector::new("0.1.0");
+    collector.set_names(Arc::new(names()));
+    let emitters = (0..count)
+        .map(|_| {
+            let (emitter, reports) = Emitter::new(1 << 16);
+            collector.add_worker(reports.counters);
+            emitter
+        })
+        .collect();
+    (emitters, collector)
+}
+
+fn finished() -> ExchangeFinished<'static> {
+    ExchangeFinished {
+        listener: EDGE,
+        rule: Some((SHOP, 1)),
+        cluster: Some(API),
+        endpoint: b"127.0.0.1:9000",
+        client: b"192.0.2.7:1",
+        method: b"GET",
+        target: b"/",
+        host: b"shop",
+        request_id: b"",
+        user_agent: b"",
+        version: 11,
+        status: 200,
+        cause: None,
+        is_reply: false,
+        request_bytes: 10,
+        response_bytes: 1_000,
+        attempts: 1,
+        is_tunnel: false,
+        started_at: 1_795_234_467_123_456_000,
+        stages: Stages { first_byte: 2_500_000, total: 5_000_001, ..Stages::default() },
+    }
+}
+
+/// The value of the line with this name, as it is written.
+fn stat(collector: &mut Collector, name: &str) -> Option<String> {
+    let mut out = String::new();
+    collector.write_stats(&ProcessFacts::default(), name, &mut out);
+    out.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(' ')?.to_owned()))
+}
+
+fn assert_stats(collector: &mut Collector, expected: &[(&str, &str)]) {
+    for (name, value) in expected {
+        assert_eq!(stat(collector, name).as_deref(), Some(*value), "{name}");
+    }
+}
+
+fn prometheus(collector: &mut Collector) -> String {
+    let mut out = String::new();
+    collector.write_prometheus(&ProcessFacts::read(1_795_234_467_000_000_000), &mut out);
+    out
+}
+
+/// Every event once, so that every family has a sample.
+fn everything(emitter: &mut Emitter, collector: &mut Collector) {
+    emitter.connection_opened(&ConnectionOpened { listener: EDGE });
+    emitter.connection_opened(&ConnectionOpened { listener: EDGE });
+    emitter.connection_refused(&ConnectionRefused {
+        listener: EDGE,
+        cause: Cause::ConnectionsOverflow,
+    });
+    emitter.connection_closed(&ConnectionClosed {
+        listener: EDGE,
+        cause: Some(Cause::IdleTimeout),
+        lifetime: 3_000_000_000,
+        requests: 2,
+    });
+    for _ in 0..4 {
+        emitter.exchange_started(&ExchangeStarted { listener: EDGE });
+    }
+    emitter.exchange_finished(&finished());
+    emitter.exchange_finished(&ExchangeFinished {
+        status: 504,
+        cause: Some(Cause::ResponseHeadTimeout),
+        is_reply: true,
+        rule: Some((SHOP, 33)),
+        ..finished()
+    });
+    emitter.tunnel_started(&TunnelStarted { listener: EDGE });
+    emitter.exchange_finished(&ExchangeFinished {
+        status: 101,
+        is_tunnel: true,
+        request_bytes: 7,
+        response_bytes: 8,
+        ..finished()
+    });
+    emitter.upstream_connected(&UpstreamConnected { cluster: API, duration: 150_000 });
+    emitter.upstream_connected(&UpstreamConnected { cluster: API, duration: 250_000 });
+    emitter.upstream_connect_failed(&UpstreamConnectFailed {
+        cluster: API,
+        cause: Cause::ConnectTimeout,
+    });
+    emitter.upstream_closed(&UpstreamClosed {
+        cluster: API,
+        cause: Some(Cause::ResponseTruncated),
+        lifetime: 1,
+        requests: 1,
+    });
+    emitter.upstream_retried(&UpstreamRetried { cluster: API, cause: Cause::UpstreamClosed });
+    emitter.cluster_gauges(API, &ClusterGauges { idle: 1, pending: 2 });
+    emitter.worker_gauges(&WorkerGauges {
+        turns: 5,
+        events: 9,
+        buffers_leased: 1,
+        buffers_reused_total: 97,
+        buffers_allocated_total: 3,
+        buffer_bytes: 65_536,
+        connections_downstream: 1,
+        connections_upstream: 1,
+        idle_upstream: 1,
+        pending: 2,
+    });
+    collector.config_accepted(&ConfigAccepted { version: 3, at: 1_500_000_000, duration: 2_000 });
+    collector.config_rejected(&ConfigRejected { errors: 4, at: 2_500_000_000 });
+    collector.access_log_write_failed(&AccessLogWriteFailed { lines: 6 });
+}
+
+#[test]
+fn each_event_is_counted_where_it_belongs() {
+    let (mut emitters, mut collector) = workers(1);
+    everything(&mut emitters[0], &mut collector);
+    assert_stats(
+        &mut collector,
+        &[
+            ("proxy_downstream_connections_opened_total{listener=\"edge\"}", "2"),
+            ("proxy_downstream_connections_closed_total{listener=\"edge\"}", "1"),
+            ("proxy_downstream_connections_active{listener=\"edge\"}", "1"),
+            (
+                "proxy_downstream_connections_refused_total{listener=\"edge\",cause=\"connections_overflow\"}",
+                "1",
+            ),
+            ("proxy_downstream_connections_ended_total{cause=\"idle_timeout\"}", "1"),
+            ("proxy_downstream_connection_lifetime_seconds_sum", "3"),
+            ("proxy_exchanges_started_total{listener=\"edge\"}", "4"),
+            ("proxy_exchanges_finished_total{listener=\"edge\"}", "3"),
+            ("proxy_exchanges_active{listener=\"edge\"}", "1"),
+            ("proxy_exchange_responses_total{listener=\"edge\",class=\"2xx\",code=\"200\"}", "1"),
+            ("proxy_exchange_responses_total{listener=\"edge\",class=\"5xx\",code=\"504\"}", "1"),
+            ("proxy_exchange_replies_total{listener=\"edge\"}", "1"),
+            ("proxy_exchange_causes_total{cause=\"response_head_timeout\"}", "1"),
+            ("proxy_exchange_causes_total{cause=\"no_route\"}", "0"),
+            ("proxy_exchange_request_body_bytes_total{listener=\"edge\"}", "20"),
+            ("proxy_exchange_response_body_bytes_total{listener=\"edge\"}", "2000"),
+            ("proxy_exchange_stage_seconds_count{stage=\"first_byte\"}", "2"),
+            ("proxy_exchange_stage_seconds_count{stage=\"connect\"}", "0"),
+            ("proxy_exchange_stage_seconds_sum{stage=\"total\"}", "0.010000002"),
+            ("proxy_tunnels_started_total{listener=\"edge\"}", "1"),
+            ("proxy_tunnels_active{listener=\"edge\"}", "0"),
+            ("proxy_tunnel_bytes_total{listener=\"edge\",direction=\"up\"}", "7"),
+            ("proxy_tunnel_bytes_total{listener=\"edge\",direction=\"down\"}", "8"),
+            ("proxy_tunnel_seconds_count", "1"),
+            ("proxy_route_exchanges_total{route=\"shop\",rule=\"1 prefix /1\"}", "2"),
+            ("proxy_route_exchanges_total{route=\"shop\",rule=\"33 prefix /33\"}", "1"),
+            ("proxy_upstream_exchanges_total{cluster=\"api\",class=\"2xx\"}", "1"),
+            ("proxy_upstream_exchanges_total{cluster=\"api\",class=\"none\"}", "1"),
+            ("proxy_upstream_exchanges_total{cluster=\"api\",class=\"5xx\"}", "0"),
+            ("proxy_upstream_attempts_total{cluster=\"api\"}", "3"),
+            ("proxy_upstream_retries_total{cluster=\"api\",cause=\"upstream_closed\"}", "1"),
+            ("proxy_upstream_exchange_seconds_count{cluster=\"api\"}", "2"),
+            ("proxy_upstream_connections_active{cluster=\"api\"}", "1"),
+            ("proxy_upstream_connections_idle{cluster=\"api\"}", "1"),
+            ("proxy_upstream_pending{cluster=\"api\"}", "2"),
+            ("proxy_upstream_connect_seconds_sum{cluster=\"api\"}", "0.0004"),
+            (
+                "proxy_upstream_connect_failures_total{cluster=\"api\",cause=\"connect_timeout\"}",
+                "1",
+            ),
+            ("proxy_upstream_connections_ended_total{cause=\"response_truncated\"}", "1"),
+            ("proxy_worker_turns_total{worker=\"0\"}", "5"),
+            ("proxy_buffer_leases_total{source=\"reused\"}", "97"),
+            ("proxy_buffer_reuse_ratio", "0.97"),
+            ("proxy_config_version", "3"),
+            ("proxy_config_last_rejected_timestamp_seconds", "2.5"),
+            ("proxy_config_last_rejected_errors", "4"),
+            ("proxy_access_log_lines_lost_total", "6"),
+        ],
+    );
+}
+
+#[test]
+fn workers_on_their_own_threads_add_up() {
+    const EACH: u64 = 10_000;
+    let (emitters, mut collector) = workers(4);
+    std::thread::scope(|scope| {
+        for mut emitter in emitters {
+            scope.spawn(move || {
+                for _ in 0..EACH {
+                    emitter.exchange_started(&ExchangeStarted { listener: EDGE });
+                    emitter.exchange_finished(&finished());
+                }
+            });
+        }
+        // Reading meanwhile must neither disturb the writers nor see a gauge below zero.
+        for _ in 0..50 {
+            let active = stat(&mut collector, "proxy_exchanges_active{listener=\"edge\"}").unwrap();
+            assert!(active.parse::<u64>().unwrap() <= 4 * EACH, "{active}");
+        }
+    });
+    let all = (4 * EACH).to_string();
+    assert_stats(
+        &mut collector,
+        &[
+            ("proxy_exchanges_finished_total{listener=\"edge\"}", &all),
+            ("proxy_exchanges_active{listener=\"edge\"}", "0"),
+            ("proxy_exchange_stage_seconds_count{stage=\"total\"}", &all),
+            ("proxy_upstream_exchanges_total{cluster=\"api\",class=\"2xx\"}", &all),
+            ("proxy_route_exchanges_total{route=\"shop\",rule=\"1 prefix /1\"}", &all),
+        ],
+    );
+}
+
+#[test]
+fn a_gauge_does_not_fall_below_zero_when_its_opening_was_not_counted() {
+    let (mut emitters, mut collector) = workers(2);
+    emitters[0].connection_closed(&ConnectionClosed {
+        listener: EDGE,
+        cause: None,
+        lifetime: 1,
+        requests: 0,
+    });
+    assert_stats(
+        &mut collector,
+        &[("proxy_downstream_connections_active{listener=\"edge\"}", "0")],
+    );
+    assert_eq!(
+        collector.listener_totals(EDGE),
+        ListenerTotals::default(),
+        "for the admin's pages too"
+    );
+}
+
+#[test]
+fn what_is_no_longer_named_is_no_longer_reported_and_a_new_use_of_its_slot_starts_at_zero() {
+    let (mut emitters, mut collector) = workers(1);
+    let emitter = &mut emitters[0];
+    emitter.exchange_finished(&finished());
+    assert!(prometheus(&mut collector).contains("cluster=\"api\""));
+
+    let mut without = names();
+    let newer = LabelId { generation: 1, ..API };
+    without.insert_cluster(newer, "web".into());
+    collector.set_names(Arc::new(without));
+    emitter.exchange_finished(&ExchangeFinished { cluster: Some(newer), ..finished() });
+    emitter.exchange_finished(&finished());
+    let text = prometheus(&mut collector);
+    assert!(!text.contains("cluster=\"api\""), "{text}");
+    assert_stats(
+        &mut collector,
+        &[("proxy_upstream_exchanges_total{cluster=\"web\",class=\"2xx\"}", "1")],
+    );
+    assert_eq!(collector.cluster_totals(API), ClusterTotals::default());
+    assert_eq!(collector.cluster_totals(newer).exchanges_total, 1);
+}
+
+#[test]
+fn more_clusters_than_the_queue_holds_are_all_reported_in_the_end() {
+    const CLUSTERS: u32 = 2_000;
+    let (mut emitters, mut collector) = workers(1);
+    let mut many = names();
+    for slot in 0..CLUSTERS {
+        many.insert_cluster(LabelId { slot, generation: 0 }, format!("c{slot}").into());
+    }
+    collector.set_names(Arc::new(many));
+    for slot in 0..CLUSTERS {
+        let cluster = Some(LabelId { slot, generation: 0 });
+        emitters[0].exchange_finished(&ExchangeFinished { cluster, ..finished() });
+    }
+    for _ in 0..CLUSTERS / 100 {
+        collector.poll();
+        emitters[0].worker_gauges(&WorkerGauges::default());
+    }
+    let text = prometheus(&mut collector);
+    let found = text.matches("proxy_upstream_attempts_total{").count();
+    assert_eq!(found, usize::try_from(CLUSTERS).unwrap());
+}
+
+#[test]
+fn histogram_counts_at_their_bounds_are_exact() {
+    let (mut emitters, mut collector) = workers(1);
+    emitters[0].exchange_finished(&finished());
+    let text = prometheus(&mut collector);
+    for line in [
+        "proxy_exchange_stage_seconds_bucket{stage=\"first_byte\",le=\"0.001\"} 0",
+        "proxy_exchange_stage_seconds_bucket{stage=\"first_byte\",le=\"0.0025\"} 1",
+        "proxy_exchange_stage_seconds_bucket{stage=\"total\",le=\"0.005\"} 0",
+        "proxy_exchange_stage_seconds_bucket{stage=\"total\",le=\"0.01\"} 1",
+        "proxy_exchange_stage_seconds_bucket{stage=\"total\",le=\"+Inf\"} 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}");
+    }
+}
+
+#[test]
+fn a_filter_leaves_only_what_it_names() {
+    let (mut emitters, mut collector) = workers(1);
+    everything(&mut emitters[0], &mut collector);
+    let mut out = String::new();
+    collector.write_stats(&ProcessFacts::default(), "exchange*stage=\"total\"", &mut out);
+    let names: Vec<_> = out.lines().map(|line| line.split('{').next().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["count", "sum", "p50", "p90", "p99", "p999"]
+            .map(|suffix| format!("proxy_exchange_stage_seconds_{suffix}"))
+    );
+    out.clear();
+    collector.write_stats(&ProcessFacts::default(), "no such thing", &mut out);
+    assert_eq!(out, "");
+}
+
+#[test]
+fn a_name_in_the_configuration_cannot_break_the_text() {
+    let (mut emitters, mut collector) = workers(1);
+    let mut odd = names();
+    odd.insert_cluster(API, "a\"} 1\nb\\".into());
+    collector.set_names(Arc::new(odd));
+    emitters[0].exchange_finished(&finished());
+    let text = prometheus(&mut collector);
+    assert!(text.contains("proxy_upstream_attempts_total{cluster=\"a\\\"} 1\\nb\\\\\"} 1\n"));
+}
+
+#[test]
+fn promtool_finds_nothing_to_complain_about() {
+    let child = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else {
+        let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
+        assert!(!is_ci, "promtool is missing: apt-get install prometheus");
+        println!("skipped: promtool is missing (apt-get install prometheus)");
+        return;
+    };
+    let (mut emitters, mut collector) = workers(2);
+    everything(&mut emitters[0], &mut collector);
+    let text = prometheus(&mut collector);
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success() && said.trim().is_empty(), "{said}");
+}
