@@ -1,2 +1,21 @@
-//! wire
+//! Codecs: bytes in, values out, and back.
+//!
+//! Nothing here reads a socket or a clock, starts a thread, or knows a configuration or a metric.
+//! A decoder says `None` (or `NeedMore`) when bytes are missing and an error only when the bytes
+//! that are there are wrong. What a codec remembers between two calls is plain data that can be
+//! written down and read back elsewhere.
+//!
+//! Where to look: [`buffer`] holds bytes in flight, [`head`] is what every HTTP codec turns a
+//! message's head into, [`h1`] is HTTP/1, [`path`] and [`host`] decide what is routed on,
+//! [`proxy_protocol`] is the PROXY header of a connection, and [`upgrade`] reads `Upgrade` lists.
 #![forbid(unsafe_code)]
+
+pub mod buffer;
+pub mod h1;
+pub mod head;
+pub mod host;
+pub mod path;
+pub mod proxy_protocol;
+pub mod upgrade;
+
+mod octets;

@@ -1,0 +1,463 @@
+//! Bodies: framed bytes ⇒ data and trailers, and back (RFC 9112, sections 6 and 7).
+//!
+//! The decoder hands out slices of its input and the encoder says what to write around the
+//! caller's data, so that neither copies a body. Chunks are not kept: what comes in two may leave
+//! as one, and chunk extensions, which are for the next hop only, end here.
+
+use serde::{Deserialize, Serialize};
+
+use super::decode::{Stop, field};
+use super::error::{BodyError, HeadError, Truncated};
+use super::scan::Scan;
+use crate::head::Framing;
+
+/// Bounds on what the chunked coding puts around data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BodyLimits {
+    /// Bytes of the line with a chunk's size and extensions, without its line end.
+    pub chunk_line_bytes_max: u32,
+    /// Bytes of the trailer section with the empty line that ends it. The section is handed out
+    /// whole: a buffer of this capacity can hold every one that is accepted.
+    pub trailers_bytes_max: u32,
+    /// Fields of the trailer section.
+    pub fields_max: u16,
+}
+
+/// Takes a body apart.
+///
+/// ```text
+///                 ┌────────────────────── next chunk ◄─────────────────────┐
+///                 ▼                                                        │
+///  Chunked ─► Size ─► (Extension) ─► SizeLf ─► Data ─► DataCr ─► DataLf ───┘
+///                                       └─ size 0 ─► Trailers ─► Complete
+///  Length ─► Complete        UntilClose ─ on_eof ─► Complete        None = Complete
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BodyDecoder {
+    state: State,
+}
+
+/// What the decoder found at the front of its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyElement<'i> {
+    /// Nothing yet. The bytes said to be consumed are, all the same.
+    NeedMore,
+    /// Data; never empty.
+    Data(&'i [u8]),
+    /// The body is over, without trailers.
+    End,
+    /// The body is over, with these valid field lines, each with its line end.
+    Trailers(&'i [u8]),
+}
+
+impl BodyDecoder {
+    /// A decoder at the beginning of a body.
+    #[must_use]
+    pub fn new(framing: Framing) -> Self {
+        let state = match framing {
+            Framing::None | Framing::Length(0) => State::Complete,
+            Framing::Length(left) => State::Length { left },
+            Framing::Chunked => State::SIZE,
+            Framing::UntilClose => State::UntilClose,
+        };
+        Self { state }
+    }
+
+    /// Whether the body is over.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        matches!(self.state, State::Complete)
+    }
+
+    /// Reads on: how many bytes of `input` are done with, and what they hold.
+    ///
+    /// The slices of an element lie in those bytes. Call again with what follows them until the
+    /// element is an end.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are not chunks. The end of the body cannot be found any more.
+    pub fn decode<'i>(
+        &mut self,
+        input: &'i [u8],
+        limits: &BodyLimits,
+    ) -> Result<(usize, BodyElement<'i>), BodyError> {
+        let mut at = 0;
+        loop {
+            let rest = input.get(at..).unwrap_or_default();
+            match &mut self.state {
+                State::Complete => return Ok((at, BodyElement::End)),
+                State::UntilClose if rest.is_empty() => return Ok((at, BodyElement::NeedMore)),
+                State::UntilClose => return Ok((input.len(), BodyElement::Data(rest))),
+                State::Length { left } | State::Data { left } => {
+                    let data = take(rest, left);
+                    if *left == 0 {
+                        self.state = self.state.after_data();
+                    }
+                    let element = match data {
+                        [] => BodyElement::NeedMore,
+                        data => BodyElement::Data(data),
+                    };
+                    return Ok((at + data.len(), element));
+                }
+                State::Trailers { scan } => {
+                    let Some(section) = trailers(rest, scan, limits)? else {
+                        return Ok((at, BodyElement::NeedMore));
+                    };
+                    self.state = State::Complete;
+                    let element = match section {
+                        [] => BodyElement::End,
+                        section => BodyElement::Trailers(section),
+                    };
+                    return Ok((at + section.len() + 2, element));
+                }
+                framing => {
+                    let Some(&octet) = rest.first() else {
+                        return Ok((at, BodyElement::NeedMore));
+                    };
+                    self.state = framing.on_octet(octet, limits)?;
+                    at += 1;
+                }
+            }
+        }
+    }
+
+    /// The peer will send nothing more.
+    ///
+    /// # Errors
+    ///
+    /// When the body is not over and does not end so.
+    pub fn on_eof(&mut self) -> Result<(), Truncated> {
+        match self.state {
+            State::Complete => Ok(()),
+            State::UntilClose => {
+                self.state = State::Complete;
+                Ok(())
+            }
+            _ => Err(Truncated),
+        }
+    }
+}
+
+/// Where in a body the decoder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum State {
+    Complete,
+    /// `left` is not zero.
+    Length {
+        left: u64,
+    },
+    UntilClose,
+    /// In the digits of a size.
+    Size {
+        size: u64,
+        line_bytes: u32,
+    },
+    /// Between a size and the end of its line.
+    Extension {
+        size: u64,
+        line_bytes: u32,
+    },
+    /// Before the LF of a size line.
+    SizeLf {
+        size: u64,
+    },
+    /// `left` is not zero.
+    Data {
+        left: u64,
+    },
+    /// Before the CR behind a chunk's data.
+    DataCr,
+    /// Before the LF behind a chunk's data.
+    DataLf,
+    /// Behind the last chunk's size line.
+    Trailers {
+        scan: Scan,
+    },
+}
+
+impl State {
+    const SIZE: Self = Self::Size { size: 0, line_bytes: 0 };
+
+    /// What follows once all data of a known length was seen.
+    fn after_data(self) -> Self {
+        match self {
+            Self::Data { .. } => Self::DataCr,
+            _ => Self::Complete,
+        }
+    }
+
+    /// The step that one octet between data makes.
+    fn on_octet(self, octet: u8, limits: &BodyLimits) -> Result<Self, BodyError> {
+        match self {
+            Self::Size { size, line_bytes } => on_size_octet(octet, size, line_bytes, limits),
+            Self::Extension { size, .. } if octet == b'\r' => Ok(Self::SizeLf { size }),
+            Self::Extension { size, line_bytes } if crate::octets::is_value_octet(octet) => {
+                Ok(Self::Extension { size, line_bytes: longer(line_bytes, limits)? })
+            }
+            Self::Extension { .. } if octet == b'\n' => Err(BodyError::ChunkLineBreakInvalid),
+            Self::Extension { .. } => Err(BodyError::ChunkExtensionInvalid),
+            Self::SizeLf { size: 0 } if octet == b'\n' => {
+                Ok(Self::Trailers { scan: Scan::default() })
+            }
+            Self::SizeLf { size: left } if octet == b'\n' => Ok(Self::Data { left }),
+            Self::DataCr if octet == b'\r' => Ok(Self::DataLf),
+            Self::DataLf if octet == b'\n' => Ok(Self::SIZE),
+            Self::SizeLf { .. } | Self::DataCr | Self::DataLf => {
+                Err(BodyError::ChunkLineBreakInvalid)
+            }
+            // Not between data; `decode` does not ask.
+            Self::Complete
+            | Self::Length { .. }
+            | Self::UntilClose
+            | Self::Data { .. }
+            | Self::Trailers { .. } => Ok(self),
+        }
+    }
+}
+
+/// Digits, then a line end or `;`. White space before either is `BWS` that nobody sends and some
+/// read in their own way (RFC 9112, section 7.1.1), so it is refused.
+fn on_size_octet(
+    octet: u8,
+    size: u64,
+    line_bytes: u32,
+    limits: &BodyLimits,
+) -> Result<State, BodyError> {
+    let digit = match octet {
+        b'0'..=b'9' => octet - b'0',
+        b'a'..=b'f' => octet - b'a' + 10,
+        b'A'..=b'F' => octet - b'A' + 10,
+        b'\r' if line_bytes > 0 => return Ok(State::SizeLf { size }),
+        b'\n' if line_bytes > 0 => return Err(BodyError::ChunkLineBreakInvalid),
+        b';' if line_bytes > 0 => {
+            return Ok(State::Extension { size, line_bytes: longer(line_bytes, limits)? });
+        }
+        _ => return Err(BodyError::ChunkSizeInvalid),
+    };
+    let line_bytes = longer(line_bytes, limits)?;
+    let size = size
+        .checked_mul(16)
+        .and_then(|size| size.checked_add(u64::from(digit)))
+        // As for `Content-Length`: some who read it after us have signed integers.
+        .filter(|&size| i64::try_from(size).is_ok())
+        .ok_or(BodyError::ChunkSizeInvalid)?;
+    Ok(State::Size { size, line_bytes })
+}
+
+fn longer(line_bytes: u32, limits: &BodyLimits) -> Result<u32, BodyError> {
+    if line_bytes < limits.chunk_line_bytes_max {
+        Ok(line_bytes + 1)
+    } else {
+        Err(BodyError::ChunkLineTooLong)
+    }
+}
+
+/// Up to `left` bytes from the front of `rest`, and counts them off.
+fn take<'i>(rest: &'i [u8], left: &mut u64) -> &'i [u8] {
+    let len = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
+    *left -= len as u64;
+    rest.get(..len).unwrap_or_default()
+}
+
+/// The lines of a trailer section without the empty one at its end, or `None` if more bytes are
+/// needed.
+fn trailers<'i>(
+    rest: &'i [u8],
+    scan: &mut Scan,
+    limits: &BodyLimits,
+) -> Result<Option<&'i [u8]>, BodyError> {
+    if !scan.is_due(rest) {
+        return Ok(None);
+    }
+    let bytes_max = limits.trailers_bytes_max as usize;
+    let window = rest.get(..bytes_max).unwrap_or(rest);
+    match trailers_len(window, limits) {
+        Ok(len) => Ok(Some(window.get(..len).unwrap_or_default())),
+        Err(Refusal::More) if rest.len() < bytes_max => {
+            scan.on_unfinished(rest, &[bytes_max]);
+            Ok(None)
+        }
+        Err(Refusal::More) => Err(BodyError::TrailersTooLarge),
+        Err(Refusal::Wrong(error)) => Err(error),
+    }
+}
+
+enum Refusal {
+    More,
+    Wrong(BodyError),
+}
+
+impl From<Stop> for Refusal {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::More => Self::More,
+            Stop::Wrong(error) => Self::Wrong(BodyError::TrailerInvalid(error)),
+        }
+    }
+}
+
+fn trailers_len(window: &[u8], limits: &BodyLimits) -> Result<usize, Refusal> {
+    let mut at = 0;
+    let mut left = limits.fields_max;
+    loop {
+        match window.get(at..).unwrap_or_default() {
+            [b'\r', b'\n', ..] => return Ok(at),
+            [] | [b'\r'] => return Err(Refusal::More),
+            [b'\r', ..] => return Err(Stop::Wrong(HeadError::LineBreakInvalid).into()),
+            _ => {}
+        }
+        let (field, next) = field(window, at)?;
+        if !field.known.is_allowed_in_trailers() {
+            return Err(Refusal::Wrong(BodyError::TrailerForbidden));
+        }
+        left = left.checked_sub(1).ok_or(Refusal::Wrong(BodyError::TrailersTooLarge))?;
+        at = next;
+    }
+}
+
+/// Puts a body together: says what to write around the caller's data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BodyEncoder {
+    framing: Framing,
+    is_complete: bool,
+}
+
+/// What goes around one piece of data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Framed {
+    prefix: [u8; Self::PREFIX_BYTES_MAX],
+    prefix_start: u8,
+    is_chunk: bool,
+}
+
+/// What goes around the trailer section, if there is any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tail {
+    is_chunked: bool,
+}
+
+impl BodyEncoder {
+    /// An encoder at the beginning of a body.
+    #[must_use]
+    pub fn new(framing: Framing) -> Self {
+        let is_complete = matches!(framing, Framing::None | Framing::Length(0));
+        Self { framing, is_complete }
+    }
+
+    /// Whether the body is over: all of its declared length was announced, or [`BodyEncoder::end`]
+    /// was called.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Whether only the end of the connection ends this body.
+    #[must_use]
+    pub fn ends_with_connection(&self) -> bool {
+        self.framing == Framing::UntilClose
+    }
+
+    /// Announces `len` bytes of data, and says what to write before and behind them.
+    ///
+    /// # Errors
+    ///
+    /// When they are more than the declared length, or there is no body, or it is over.
+    pub fn begin(&mut self, len: usize) -> Result<Framed, BodyError> {
+        if len == 0 {
+            // A chunk of no bytes would be the last.
+            return Ok(Framed::default());
+        }
+        if self.is_complete {
+            return Err(BodyError::TooLong);
+        }
+        match &mut self.framing {
+            Framing::None => Err(BodyError::TooLong),
+            Framing::UntilClose => Ok(Framed::default()),
+            Framing::Chunked => Ok(Framed::chunk(len)),
+            Framing::Length(left) => {
+                *left = left.checked_sub(len as u64).ok_or(BodyError::TooLong)?;
+                self.is_complete = *left == 0;
+                Ok(Framed::default())
+            }
+        }
+    }
+
+    /// Ends the body, and says what to write before and behind the trailer section.
+    ///
+    /// # Errors
+    ///
+    /// When less than the declared length was announced.
+    pub fn end(&mut self) -> Result<Tail, BodyError> {
+        if let (Framing::Length(1..), false) = (self.framing, self.is_complete) {
+            return Err(BodyError::TooShort);
+        }
+        let is_chunked = self.framing == Framing::Chunked && !self.is_complete;
+        self.is_complete = true;
+        Ok(Tail { is_chunked })
+    }
+}
+
+impl Framed {
+    /// The longest prefix: 64 bits in hexadecimal and a line end.
+    pub const PREFIX_BYTES_MAX: usize = 18;
+
+    fn chunk(len: usize) -> Self {
+        let mut prefix = [0; Self::PREFIX_BYTES_MAX];
+        let mut left = len;
+        let mut start = Self::PREFIX_BYTES_MAX;
+        for (place, octet) in prefix.iter_mut().enumerate().rev() {
+            *octet = match place {
+                17 => b'\n',
+                16 => b'\r',
+                _ if left == 0 => break,
+                _ => {
+                    let digit = HEX.get(left % 16).copied().unwrap_or_default();
+                    left /= 16;
+                    digit
+                }
+            };
+            start = place;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "at most PREFIX_BYTES_MAX")]
+        let prefix_start = start as u8;
+        Self { prefix, prefix_start, is_chunk: true }
+    }
+
+    /// To be written before the data.
+    #[must_use]
+    pub fn prefix(&self) -> &[u8] {
+        match self.is_chunk {
+            true => self.prefix.get(usize::from(self.prefix_start)..).unwrap_or_default(),
+            false => b"",
+        }
+    }
+
+    /// To be written behind the data.
+    #[must_use]
+    pub fn suffix(&self) -> &'static [u8] {
+        if self.is_chunk { b"\r\n" } else { b"" }
+    }
+}
+
+impl Tail {
+    /// To be written before the trailer lines.
+    #[must_use]
+    pub fn before_trailers(&self) -> &'static [u8] {
+        if self.is_chunked { b"0\r\n" } else { b"" }
+    }
+
+    /// To be written behind the trailer lines.
+    #[must_use]
+    pub fn after_trailers(&self) -> &'static [u8] {
+        if self.is_chunked { b"\r\n" } else { b"" }
+    }
+
+    /// Whether trailers can be written at all. Other framings have no place for them.
+    #[must_use]
+    pub fn takes_trailers(&self) -> bool {
+        self.is_chunked
+    }
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";

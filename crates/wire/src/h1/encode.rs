@@ -1,0 +1,331 @@
+//! Heads: [`RequestHead`], [`ResponseHead`] ⇒ bytes.
+//!
+//! Lines that nobody touched are copied from the block, and neighbours among them as one run: the
+//! usual head without anything changed is a single copy. The encoder alone writes what is for the
+//! next hop: `Connection`, `Upgrade`, `TE`, `Transfer-Encoding`, and a `Content-Length` that the
+//! head does not have.
+
+use crate::buffer::Buffer;
+use crate::head::{Framing, Head, Known, Method, RequestHead, ResponseHead, Spelling, Version};
+
+/// What the encoder says about the connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConnectionField {
+    /// Nothing: what the version implies.
+    #[default]
+    Default,
+    /// This is the last message.
+    Close,
+    /// The connection stays open, for peers of HTTP/1.0 that do not imply it.
+    KeepAlive,
+    /// The connection changes to the protocols in the head's `Upgrade`.
+    Upgrade,
+}
+
+/// Writes `head` to `out`, as HTTP/1.1 and in origin form (or `*`), whatever it came as.
+///
+/// A request without a host gets an empty `Host`, which HTTP/1.1 demands.
+///
+/// # Panics
+///
+/// When `out` has less room than [`Head::encoded_len_max`] and the head needs it.
+pub fn encode_request(head: &RequestHead<'_>, connection: ConnectionField, out: &mut Buffer) {
+    let facts = &head.index.request;
+    let mut run = Run { block: head.block, start: 0, end: 0 };
+    match facts.line_end {
+        Some(line_end) => run.end = line_end,
+        None => request_line(head, out),
+    }
+    let options = Options {
+        connection,
+        accepts_trailers: facts.accepts_trailers,
+        upgrade: head.upgrade().unwrap_or_default(),
+    };
+    let has_host = fields(head, facts.framing, facts.framing, &options, run, out);
+    // Behind all others, for want of a better place: nobody sends such requests in earnest.
+    if !has_host {
+        out.push(b"host: \r\n");
+    }
+    out.push(b"\r\n");
+}
+
+/// Writes `head` to `out` as a response of `version` whose body is delimited by `framing`.
+///
+/// # Panics
+///
+/// When `out` has less room than [`Head::encoded_len_max`] and the head needs it.
+pub fn encode_response(
+    head: &ResponseHead<'_>,
+    version: Version,
+    framing: Framing,
+    connection: ConnectionField,
+    out: &mut Buffer,
+) {
+    let facts = &head.index.response;
+    let mut run = Run { block: head.block, start: 0, end: 0 };
+    match facts.line_end {
+        Some(line_end) if facts.version == version => run.end = line_end,
+        _ => status_line(version, facts.status, head.reason(), out),
+    }
+    let options = Options {
+        connection,
+        accepts_trailers: false,
+        upgrade: head.upgrade().unwrap_or_default(),
+    };
+    fields(head, facts.framing, framing, &options, run, out);
+    out.push(b"\r\n");
+}
+
+/// Writes the head of a response made from parts, as HTTP/1.1: the status, `fields` in order,
+/// then `content-length` if there is one and what `connection` says. The body, if any, is the
+/// caller's to push behind it.
+///
+/// # Panics
+///
+/// When `out` has less room than [`reply_len_max`] and the head needs it.
+pub fn encode_reply(
+    status: u16,
+    fields: &[(&[u8], &[u8])],
+    content_length: Option<u64>,
+    connection: ConnectionField,
+    out: &mut Buffer,
+) {
+    status_line(Version::Http11, status, reason_phrase(status), out);
+    for (name, value) in fields {
+        field(name, value, out);
+    }
+    if let Some(length) = content_length {
+        field(b"content-length", Decimal::new(length).digits(), out);
+    }
+    Options { connection, accepts_trailers: false, upgrade: b"" }.push(out);
+    out.push(b"\r\n");
+}
+
+/// No head that [`encode_reply`] writes with these fields takes more bytes than this.
+#[must_use]
+pub fn reply_len_max(fields: &[(&[u8], &[u8])]) -> usize {
+    const OWN_BYTES_MAX: usize = 160;
+    fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>() + OWN_BYTES_MAX
+}
+
+/// The standard phrase for a status (RFC 9110, section 15, and the registry it founds), or
+/// nothing.
+#[must_use]
+pub fn reason_phrase(status: u16) -> &'static [u8] {
+    match status {
+        100 => b"Continue",
+        101 => b"Switching Protocols",
+        103 => b"Early Hints",
+        200 => b"OK",
+        201 => b"Created",
+        202 => b"Accepted",
+        203 => b"Non-Authoritative Information",
+        204 => b"No Content",
+        205 => b"Reset Content",
+        206 => b"Partial Content",
+        300 => b"Multiple Choices",
+        301 => b"Moved Permanently",
+        302 => b"Found",
+        303 => b"See Other",
+        304 => b"Not Modified",
+        307 => b"Temporary Redirect",
+        308 => b"Permanent Redirect",
+        400 => b"Bad Request",
+        401 => b"Unauthorized",
+        402 => b"Payment Required",
+        403 => b"Forbidden",
+        404 => b"Not Found",
+        405 => b"Method Not Allowed",
+        406 => b"Not Acceptable",
+        407 => b"Proxy Authentication Required",
+        408 => b"Request Timeout",
+        409 => b"Conflict",
+        410 => b"Gone",
+        411 => b"Length Required",
+        412 => b"Precondition Failed",
+        413 => b"Content Too Large",
+        414 => b"URI Too Long",
+        415 => b"Unsupported Media Type",
+        416 => b"Range Not Satisfiable",
+        417 => b"Expectation Failed",
+        421 => b"Misdirected Request",
+        422 => b"Unprocessable Content",
+        425 => b"Too Early",
+        426 => b"Upgrade Required",
+        428 => b"Precondition Required",
+        429 => b"Too Many Requests",
+        431 => b"Request Header Fields Too Large",
+        451 => b"Unavailable For Legal Reasons",
+        500 => b"Internal Server Error",
+        501 => b"Not Implemented",
+        502 => b"Bad Gateway",
+        503 => b"Service Unavailable",
+        504 => b"Gateway Timeout",
+        505 => b"HTTP Version Not Supported",
+        511 => b"Network Authentication Required",
+        _ => b"",
+    }
+}
+
+/// Bytes of the block that wait to be copied together.
+struct Run<'b> {
+    block: &'b [u8],
+    start: u32,
+    end: u32,
+}
+
+impl Run<'_> {
+    /// Takes in a whole line, copying what waits if that is not its neighbour.
+    fn extend(&mut self, start: u32, end: u32, out: &mut Buffer) {
+        if start != self.end {
+            self.flush(out);
+            self.start = start;
+        }
+        self.end = end;
+    }
+
+    fn flush(&mut self, out: &mut Buffer) {
+        if self.start < self.end {
+            let bytes = self.block.get(self.start as usize..self.end as usize);
+            out.push(bytes.unwrap_or_default());
+        }
+        self.start = self.end;
+    }
+}
+
+/// Writes the live fields and those of the encoder, and says whether `Host` was among them.
+fn fields<K>(
+    head: &Head<'_, K>,
+    declared: Framing,
+    framing: Framing,
+    options: &Options<'_>,
+    mut run: Run<'_>,
+    out: &mut Buffer,
+) -> bool {
+    let mut has_host = false;
+    let mut has_length = false;
+    for entry in &head.index.fields {
+        match entry.known {
+            Known::Host => has_host = true,
+            Known::ContentLength if !keeps_length(declared, framing) => continue,
+            Known::ContentLength => has_length = true,
+            _ => {}
+        }
+        if entry.spelling == Spelling::Canonical {
+            run.extend(entry.name_start, entry.line_end(), out);
+        } else {
+            run.flush(out);
+            field(head.bytes(entry.name()), head.bytes(entry.value()), out);
+        }
+    }
+    run.flush(out);
+    match framing {
+        Framing::Chunked => out.push(b"transfer-encoding: chunked\r\n"),
+        Framing::Length(length) if !has_length => {
+            field(b"content-length", Decimal::new(length).digits(), out);
+        }
+        Framing::Length(_) | Framing::None | Framing::UntilClose => {}
+    }
+    options.push(out);
+    has_host
+}
+
+/// Whether a `Content-Length` that came with `declared` is right for what goes on.
+///
+/// Where there is no body it is kept: the answer to `HEAD`, and a 304, say by it how long the body
+/// would have been.
+fn keeps_length(declared: Framing, framing: Framing) -> bool {
+    match framing {
+        Framing::None | Framing::Length(_) => declared == framing,
+        Framing::Chunked | Framing::UntilClose => false,
+    }
+}
+
+/// What the encoder says to the next hop only.
+struct Options<'a> {
+    connection: ConnectionField,
+    accepts_trailers: bool,
+    upgrade: &'a [u8],
+}
+
+impl Options<'_> {
+    fn push(&self, out: &mut Buffer) {
+        if self.connection == ConnectionField::Default && !self.accepts_trailers {
+            return;
+        }
+        // `TE` is nominated by who sends it (RFC 9110, section 10.1.4).
+        out.push(match (self.connection, self.accepts_trailers) {
+            (ConnectionField::Default, _) => &b"connection: te\r\n"[..],
+            (ConnectionField::Close, false) => b"connection: close\r\n",
+            (ConnectionField::Close, true) => b"connection: close, te\r\n",
+            (ConnectionField::KeepAlive, false) => b"connection: keep-alive\r\n",
+            (ConnectionField::KeepAlive, true) => b"connection: keep-alive, te\r\n",
+            (ConnectionField::Upgrade, false) => b"connection: upgrade\r\n",
+            (ConnectionField::Upgrade, true) => b"connection: upgrade, te\r\n",
+        });
+        if self.connection == ConnectionField::Upgrade {
+            field(b"upgrade", self.upgrade, out);
+        }
+        if self.accepts_trailers {
+            out.push(b"te: trailers\r\n");
+        }
+    }
+}
+
+fn request_line(head: &RequestHead<'_>, out: &mut Buffer) {
+    out.push(head.method_bytes());
+    out.push(b" ");
+    if head.method() == Method::Connect {
+        out.push(head.authority());
+    }
+    out.push(head.path());
+    if let Some(query) = head.query() {
+        out.push(b"?");
+        out.push(query);
+    }
+    out.push(b" HTTP/1.1\r\n");
+}
+
+fn status_line(version: Version, status: u16, reason: &[u8], out: &mut Buffer) {
+    out.push(match version {
+        Version::Http10 => b"HTTP/1.0 ",
+        Version::Http11 => b"HTTP/1.1 ",
+    });
+    out.push(Decimal::new(u64::from(status)).digits());
+    out.push(b" ");
+    out.push(reason);
+    out.push(b"\r\n");
+}
+
+fn field(name: &[u8], value: &[u8], out: &mut Buffer) {
+    out.push(name);
+    out.push(b": ");
+    out.push(value);
+    out.push(b"\r\n");
+}
+
+/// A number in decimal digits, without an allocation.
+struct Decimal {
+    bytes: [u8; 20],
+    start: usize,
+}
+
+impl Decimal {
+    fn new(mut number: u64) -> Self {
+        let mut this = Self { bytes: [b'0'; 20], start: 20 };
+        for (place, digit) in this.bytes.iter_mut().enumerate().rev() {
+            let value = (number % 10) as u8;
+            *digit = b'0' + value;
+            this.start = place;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        this
+    }
+
+    fn digits(&self) -> &[u8] {
+        self.bytes.get(self.start..).unwrap_or_default()
+    }
+}

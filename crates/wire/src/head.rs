@@ -1,0 +1,463 @@
+//! The head of a message: what every codec turns bytes into and back.
+//!
+//! A head is one contiguous block, as it came from the wire, and a [`HeadIndex`] of spans into it.
+//! Nothing is copied to decode it. What filters set goes to an arena in the index, and encoding
+//! copies the neighbouring fields that nobody touched as one run.
+//!
+//! The live fields of a head are those that go on: fields for the next hop only (`Connection` and
+//! what it nominates, `Transfer-Encoding`, `Upgrade` and so on) were taken out when it was decoded,
+//! their meaning is in getters such as [`Head::persistent`], and the encoder writes its own.
+
+mod fields;
+mod known;
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::{Deserialize, Serialize};
+
+pub use fields::HeadIndex;
+pub(crate) use fields::{FieldEntry, Place, Span, Spelling};
+pub use known::Known;
+
+use crate::host::Authority;
+use crate::octets;
+
+/// The head of a request.
+pub type RequestHead<'b> = Head<'b, Request>;
+
+/// The head of a response.
+pub type ResponseHead<'b> = Head<'b, Response>;
+
+/// A decoded head: the block that it came in and the index over it.
+///
+/// `K` is [`Request`] or [`Response`].
+pub struct Head<'b, K> {
+    pub(crate) block: &'b [u8],
+    pub(crate) index: &'b mut HeadIndex,
+    kind: PhantomData<K>,
+}
+
+/// Marks the head of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request;
+
+/// Marks the head of a response.
+#[derive(Clone, Copy, Debug)]
+pub struct Response;
+
+/// A head and its index, kept together or brought together again.
+impl<'b, K> Head<'b, K> {
+    /// The head that `index` describes, where `block` is what [`Head::block`] gave when it was
+    /// decoded. Both may have been saved in between.
+    pub fn resume(block: &'b [u8], index: &'b mut HeadIndex) -> Self {
+        Self { block, index, kind: PhantomData }
+    }
+
+    /// The bytes that the index points into. They must be kept as long as the index.
+    #[must_use]
+    pub fn block(&self) -> &'b [u8] {
+        self.block
+    }
+
+    /// The index, to be saved.
+    #[must_use]
+    pub fn index(&self) -> &HeadIndex {
+        self.index
+    }
+
+    pub(crate) fn bytes(&self, span: Span) -> &[u8] {
+        self.index.bytes(self.block, span)
+    }
+}
+
+/// The live fields.
+impl<K> Head<'_, K> {
+    /// How many fields there are.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "the fields of a head, not a container")]
+    pub fn len(&self) -> usize {
+        self.index.fields.len()
+    }
+
+    /// Name and value of each field, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.index.fields.iter().map(|field| (self.bytes(field.name()), self.bytes(field.value())))
+    }
+
+    /// The value of the first field of this name. [`Known::Other`] finds nothing.
+    #[must_use]
+    pub fn field(&self, known: Known) -> Option<&[u8]> {
+        self.fields_named(known).next()
+    }
+
+    /// The values of all fields of this name, in order.
+    pub fn fields_named(&self, known: Known) -> impl Iterator<Item = &[u8]> {
+        self.index
+            .fields
+            .iter()
+            .filter(move |field| field.known == known && known != Known::Other)
+            .map(|field| self.bytes(field.value()))
+    }
+
+    /// The value of the first field of this name, in any case.
+    #[must_use]
+    pub fn find(&self, name: &[u8]) -> Option<&[u8]> {
+        self.find_all(name).next()
+    }
+
+    /// The values of all fields of this name, in any case and in order.
+    pub fn find_all<'h>(&'h self, name: &[u8]) -> impl Iterator<Item = &'h [u8]> {
+        let known = Known::from_name(name);
+        self.index
+            .fields
+            .iter()
+            .filter(move |field| self.index.is_named(self.block, field, known, name))
+            .map(|field| self.bytes(field.value()))
+    }
+
+    /// Whether there is a field of this name, in any case.
+    #[must_use]
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// Makes `value` the only value of the fields named `name`, in the place of the first.
+    ///
+    /// Names and values are trusted to be a token and a field value. Fields that the encoder
+    /// writes on its own account (those that [`Known::is_hop_by_hop`], and `Content-Length`) are
+    /// left as they are: a filter cannot contradict the framing.
+    pub fn set(&mut self, name: &[u8], value: &[u8]) {
+        self.index.set(self.block, Known::from_name(name), name, value);
+    }
+
+    /// [`Head::set`] by number; nothing happens for [`Known::Other`].
+    pub fn set_known(&mut self, known: Known, value: &[u8]) {
+        if known != Known::Other {
+            self.index.set(self.block, known, known.name(), value);
+        }
+    }
+
+    /// Adds a field behind all others, on the terms of [`Head::set`].
+    ///
+    /// Another `Host` cannot be added; use [`Head::set`].
+    pub fn append(&mut self, name: &[u8], value: &[u8]) {
+        self.index.append(Known::from_name(name), name, value);
+    }
+
+    /// [`Head::append`] by number; nothing happens for [`Known::Other`].
+    pub fn append_known(&mut self, known: Known, value: &[u8]) {
+        if known != Known::Other {
+            self.index.append(known, known.name(), value);
+        }
+    }
+
+    /// Removes all fields of this name, in any case, and says whether there were any.
+    ///
+    /// `Content-Length` stays, on the terms of [`Head::set`].
+    pub fn remove(&mut self, name: &[u8]) -> bool {
+        self.index.remove(self.block, Known::from_name(name), name)
+    }
+
+    /// [`Head::remove`] by number.
+    pub fn remove_known(&mut self, known: Known) -> bool {
+        known != Known::Other && self.index.remove(self.block, known, known.name())
+    }
+
+    /// No encoding of this head takes more bytes than this. Costs nothing to ask.
+    #[must_use]
+    pub fn encoded_len_max(&self) -> usize {
+        // A field from the block never grows: it is copied, or loses space that is not canonical.
+        // One from the arena gains a colon, a space and a line end, and the encoder's own fields
+        // and the start line's are all in the constant.
+        const OWN_BYTES_MAX: usize = 256;
+        self.block.len() + self.index.added.len() + 4 * self.index.fields.len() + OWN_BYTES_MAX
+    }
+}
+
+/// The request line, and what the fields say about the request as a whole.
+impl RequestHead<'_> {
+    /// The method, as far as the proxy tells methods apart.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        self.index.request.method
+    }
+
+    /// The method as it was received.
+    #[must_use]
+    pub fn method_bytes(&self) -> &[u8] {
+        self.bytes(self.index.request.method_span)
+    }
+
+    /// The version that the request came in.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.index.request.version
+    }
+
+    /// The normal form of the path (see [`crate::path`]), without the query; `*` for the server as
+    /// a whole, and nothing for `CONNECT`.
+    #[must_use]
+    pub fn path(&self) -> &[u8] {
+        self.bytes(self.index.request.path)
+    }
+
+    /// What follows the first `?` of the target, as it was received.
+    #[must_use]
+    pub fn query(&self) -> Option<&[u8]> {
+        self.index.request.query.map(|span| self.bytes(span))
+    }
+
+    /// The host, in lower case and without its port; an IPv6 address has its brackets. Empty if
+    /// the request names none.
+    #[must_use]
+    pub fn host(&self) -> &[u8] {
+        self.bytes(self.index.host)
+    }
+
+    /// Host and port as they were received, from the target if it named them, else from `Host`.
+    /// It is also the value of the live `Host` field.
+    #[must_use]
+    pub fn authority(&self) -> &[u8] {
+        self.field(Known::Host).unwrap_or_default()
+    }
+
+    /// How the end of the body is found. Never [`Framing::UntilClose`].
+    #[must_use]
+    pub fn framing(&self) -> Framing {
+        self.index.request.framing
+    }
+
+    /// Whether the peer would send another request on this connection.
+    #[must_use]
+    pub fn persistent(&self) -> bool {
+        self.index.request.persistent
+    }
+
+    /// The protocols that the peer offers to change to: `Upgrade`, if `Connection` nominates it
+    /// and the version is HTTP/1.1.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<&[u8]> {
+        self.index.upgrade.map(|span| self.bytes(span))
+    }
+
+    /// Whether the peer waits for a `100 Continue` before it sends the body.
+    #[must_use]
+    pub fn expects_continue(&self) -> bool {
+        self.index.request.expects_continue
+    }
+
+    /// Whether the peer takes a trailer section (`TE: trailers`).
+    #[must_use]
+    pub fn accepts_trailers(&self) -> bool {
+        self.index.request.accepts_trailers
+    }
+
+    /// Replaces the path. It is trusted to be normal, and the query stays.
+    pub fn set_path(&mut self, path: &[u8]) {
+        debug_assert!(path == b"*" || path.first() == Some(&b'/'));
+        self.index.request.path = self.index.add(path);
+        self.index.request.line_end = None;
+    }
+
+    /// Replaces or removes the query. It is trusted to hold no space and no control.
+    pub fn set_query(&mut self, query: Option<&[u8]>) {
+        self.index.request.query = query.map(|query| self.index.add(query));
+        self.index.request.line_end = None;
+    }
+
+    /// Replaces host and port: both the `Host` field and what [`RequestHead::host`] says. It is
+    /// trusted to be an authority.
+    pub fn set_authority(&mut self, authority: &[u8]) {
+        self.set_known(Known::Host, authority);
+    }
+
+    /// Replaces the framing, for a body that is not sent on as it came.
+    pub fn set_framing(&mut self, framing: Framing) {
+        debug_assert_ne!(framing, Framing::UntilClose, "a request has an end");
+        self.index.request.framing = framing;
+    }
+}
+
+/// The status line, and what the fields say about the response as a whole.
+impl ResponseHead<'_> {
+    /// The status code, from 100 to 999.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.index.response.status
+    }
+
+    /// The reason phrase, which means nothing and may be empty.
+    #[must_use]
+    pub fn reason(&self) -> &[u8] {
+        self.bytes(self.index.response.reason)
+    }
+
+    /// The version that the response came in.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.index.response.version
+    }
+
+    /// How the end of the body is found.
+    #[must_use]
+    pub fn framing(&self) -> Framing {
+        self.index.response.framing
+    }
+
+    /// Whether the peer would take another request on this connection after the response.
+    #[must_use]
+    pub fn persistent(&self) -> bool {
+        self.index.response.persistent
+    }
+
+    /// The protocol changed to, or offered: `Upgrade`, if `Connection` nominates it and the
+    /// version is HTTP/1.1.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<&[u8]> {
+        self.index.upgrade.map(|span| self.bytes(span))
+    }
+
+    /// Replaces the status; its reason becomes the standard one.
+    pub fn set_status(&mut self, status: u16) {
+        debug_assert!((100..=999).contains(&status));
+        self.index.response.status = status;
+        self.index.response.reason = self.index.add(crate::h1::reason_phrase(status));
+        self.index.response.line_end = None;
+    }
+}
+
+impl<K> fmt::Debug for Head<'_, K> {
+    /// Lengths only: what is inside belongs to a peer.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Head")
+            .field("bytes", &self.block.len())
+            .field("fields", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A version of HTTP/1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    #[default]
+    Http11,
+}
+
+/// A request method, as far as the proxy tells methods apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Method {
+    /// `GET`
+    #[default]
+    Get,
+    /// `HEAD`
+    Head,
+    /// `POST`
+    Post,
+    /// `PUT`
+    Put,
+    /// `DELETE`
+    Delete,
+    /// `CONNECT`
+    Connect,
+    /// `OPTIONS`
+    Options,
+    /// `TRACE`
+    Trace,
+    /// `PATCH`
+    Patch,
+    /// Any other token.
+    Other,
+}
+
+impl Method {
+    /// The method called `bytes`. Methods are compared with their case (RFC 9110, section 9.1).
+    #[must_use]
+    #[inline]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        match bytes {
+            b"GET" => Self::Get,
+            b"HEAD" => Self::Head,
+            b"POST" => Self::Post,
+            b"PUT" => Self::Put,
+            b"DELETE" => Self::Delete,
+            b"CONNECT" => Self::Connect,
+            b"OPTIONS" => Self::Options,
+            b"TRACE" => Self::Trace,
+            b"PATCH" => Self::Patch,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether it asks for no change (RFC 9110, section 9.2.1).
+    #[must_use]
+    pub fn is_safe(self) -> bool {
+        matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
+    }
+
+    /// Whether asking twice is the same as asking once (RFC 9110, section 9.2.2).
+    #[must_use]
+    pub fn is_idempotent(self) -> bool {
+        self.is_safe() || matches!(self, Self::Put | Self::Delete)
+    }
+}
+
+/// How the end of a body is found (RFC 9112, section 6.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Framing {
+    /// There is no body.
+    #[default]
+    None,
+    /// This many bytes follow.
+    Length(u64),
+    /// The chunked coding says.
+    Chunked,
+    /// The peer closes the connection. Only a response may end so.
+    UntilClose,
+}
+
+/// What the request line and the fields of a request came to.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct RequestFacts {
+    pub(crate) method: Method,
+    pub(crate) version: Version,
+    pub(crate) framing: Framing,
+    pub(crate) persistent: bool,
+    pub(crate) expects_continue: bool,
+    pub(crate) accepts_trailers: bool,
+    pub(crate) method_span: Span,
+    pub(crate) path: Span,
+    pub(crate) query: Option<Span>,
+    /// Where the request line ends in the block, if it can be forwarded as it is.
+    pub(crate) line_end: Option<u32>,
+}
+
+/// What the status line and the fields of a response came to.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ResponseFacts {
+    pub(crate) status: u16,
+    pub(crate) version: Version,
+    pub(crate) framing: Framing,
+    pub(crate) persistent: bool,
+    pub(crate) reason: Span,
+    /// Where the status line ends in the block, if it can be forwarded as it is.
+    pub(crate) line_end: Option<u32>,
+}
+
+impl HeadIndex {
+    /// Reads the host anew from `value`, which lies at `span`, and says whether it is an authority.
+    pub(crate) fn on_host_set(&mut self, value: &[u8], span: Span) -> bool {
+        let authority = Authority::parse(value);
+        self.host = match authority {
+            None => Span::default(),
+            Some(Authority { host, is_lower_case: true, .. }) => {
+                Span { len: octets::narrow(host.len()), ..span }
+            }
+            Some(Authority { host, .. }) => self.add_lower_case(host),
+        };
+        authority.is_some()
+    }
+}

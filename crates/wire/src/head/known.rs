@@ -1,0 +1,188 @@
+//! The fields that a proxy cares about, by number.
+//!
+//! A name is looked up once, when its head is decoded, by its length and two of its octets and
+//! one comparison. What is in the table is not an optimisation only: these are the fields that
+//! mean something to whoever forwards a message, so they are also those that a peer can neither
+//! have removed through `Connection` nor smuggle in through a trailer section.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! known {
+    ($($variant:ident => $name:literal,)*) => {
+        /// A field name, as far as the proxy tells names apart.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[repr(u8)]
+        pub enum Known {
+            $(#[doc = concat!("`", $name, "`")] $variant,)*
+            /// Any other name.
+            Other,
+        }
+
+        impl Known {
+            /// Every name but [`Known::Other`].
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name in lower case; nothing for [`Known::Other`].
+            #[must_use]
+            pub const fn name(self) -> &'static [u8] {
+                match self {
+                    $(Self::$variant => $name.as_bytes(),)*
+                    Self::Other => b"",
+                }
+            }
+        }
+    };
+}
+
+known! {
+    Authorization => "authorization",
+    CacheControl => "cache-control",
+    Connection => "connection",
+    ContentEncoding => "content-encoding",
+    ContentLength => "content-length",
+    ContentRange => "content-range",
+    ContentType => "content-type",
+    Cookie => "cookie",
+    Date => "date",
+    Expect => "expect",
+    Forwarded => "forwarded",
+    Host => "host",
+    Http2Settings => "http2-settings",
+    KeepAlive => "keep-alive",
+    Location => "location",
+    MaxForwards => "max-forwards",
+    ProxyAuthenticate => "proxy-authenticate",
+    ProxyAuthorization => "proxy-authorization",
+    ProxyConnection => "proxy-connection",
+    Range => "range",
+    SecWebsocketKey => "sec-websocket-key",
+    Server => "server",
+    SetCookie => "set-cookie",
+    Te => "te",
+    Trailer => "trailer",
+    TransferEncoding => "transfer-encoding",
+    Upgrade => "upgrade",
+    UserAgent => "user-agent",
+    Via => "via",
+    WwwAuthenticate => "www-authenticate",
+    XForwardedFor => "x-forwarded-for",
+    XForwardedHost => "x-forwarded-host",
+    XForwardedPort => "x-forwarded-port",
+    XForwardedProto => "x-forwarded-proto",
+    XRealIp => "x-real-ip",
+    XRequestId => "x-request-id",
+}
+
+impl Known {
+    /// The number of `name`, in any case.
+    #[must_use]
+    #[inline]
+    pub fn from_name(name: &[u8]) -> Self {
+        let [first, .., near_last, _] = name else {
+            return if name.eq_ignore_ascii_case(b"te") { Self::Te } else { Self::Other };
+        };
+        let slot = slot(name.len(), *first, *near_last);
+        let known = TABLE.get(slot).copied().unwrap_or(Self::Other);
+        if known.name().eq_ignore_ascii_case(name) { known } else { Self::Other }
+    }
+
+    /// Whether it is for the next hop only, and so never forwarded (RFC 9110, section 7.6.1).
+    ///
+    /// `Proxy-Authenticate` and `Proxy-Authorization` count as such: this proxy asks nobody for
+    /// credentials, so those meant for a proxy were meant for another one, and no upstream is to
+    /// see them (section 11.7).
+    #[must_use]
+    pub const fn is_hop_by_hop(self) -> bool {
+        matches!(
+            self,
+            Self::Connection
+                | Self::Http2Settings
+                | Self::KeepAlive
+                | Self::ProxyAuthenticate
+                | Self::ProxyAuthorization
+                | Self::ProxyConnection
+                | Self::Te
+                | Self::TransferEncoding
+                | Self::Upgrade
+        )
+    }
+
+    /// Whether a peer may have it removed by naming it in `Connection`.
+    ///
+    /// Only what nobody on the way acts on: a client that could take away `X-Forwarded-For`,
+    /// `Authorization` or `Cookie` behind the back of the hop that set or checked it would choose
+    /// what the upstream believes.
+    #[must_use]
+    pub const fn is_removable_by_nomination(self) -> bool {
+        matches!(self, Self::Other)
+    }
+
+    /// Whether it may stand in a trailer section (RFC 9110, section 6.5.1): nothing about
+    /// framing, routing, authentication, or how to read the content may.
+    #[must_use]
+    pub const fn is_allowed_in_trailers(self) -> bool {
+        matches!(self, Self::Other)
+    }
+}
+
+const SLOTS: usize = 256;
+
+/// The place of a name in the table. The multipliers are such that no two names share one, which
+/// the compiler checks below; after adding a name, try others until it is content.
+const fn slot(len: usize, first: u8, near_last: u8) -> usize {
+    let first = (first | 0x20) as usize;
+    let near_last = (near_last | 0x20) as usize;
+    (len + first + near_last * 12) % SLOTS
+}
+
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+static TABLE: [Known; SLOTS] = {
+    let mut table = [Known::Other; SLOTS];
+    let mut rest = Known::ALL;
+    while let [known, others @ ..] = rest {
+        if let [first, .., near_last, _] = known.name() {
+            let slot = slot(known.name().len(), *first, *near_last);
+            assert!(matches!(table[slot], Known::Other), "two names share a slot");
+            table[slot] = *known;
+        }
+        rest = others;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_found_in_any_case() {
+        for &known in Known::ALL {
+            let lower = known.name().to_vec();
+            assert_eq!(Known::from_name(&lower), known);
+            assert_eq!(Known::from_name(&lower.to_ascii_uppercase()), known);
+        }
+    }
+
+    #[test]
+    fn near_misses_are_other_names() {
+        for &known in Known::ALL {
+            let mut name = known.name().to_vec();
+            name.push(b's');
+            assert_eq!(Known::from_name(&name), Known::Other);
+            name.truncate(name.len() - 2);
+            assert_eq!(Known::from_name(&name), Known::Other);
+            for place in 0..known.name().len() {
+                let mut name = known.name().to_vec();
+                name[place] ^= 0x01;
+                let found = Known::from_name(&name);
+                assert_ne!(found, known, "{}", name.escape_ascii());
+                // A letter differs from a control octet by bits that folding case must not drop.
+                let mut name = known.name().to_vec();
+                name[place] &= !0x60;
+                assert_eq!(Known::from_name(&name), Known::Other, "{}", name.escape_ascii());
+            }
+        }
+        assert_eq!(Known::from_name(b""), Known::Other);
+        assert_eq!(Known::from_name(b"t"), Known::Other);
+    }
+}

@@ -1,0 +1,129 @@
+//! The authority of a request: a host and perhaps a port (RFC 9110, section 7.2).
+//!
+//! Stricter than RFC 3986: a name is made of letters, digits and `-._~`. Percent-encoding, the
+//! comma of two hosts joined by somebody, userinfo and the like are refused, because hosts are
+//! compared as octets, end up in `Location` fields and logs, and no real name needs them.
+
+use std::net::Ipv6Addr;
+
+/// A valid authority, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Authority<'a> {
+    /// The host as it was received; an IPv6 address keeps its brackets. Empty if there is none.
+    pub host: &'a [u8],
+    /// The port, if one is named.
+    pub port: Option<u16>,
+    /// Whether the host holds no upper-case letter.
+    pub is_lower_case: bool,
+}
+
+impl<'a> Authority<'a> {
+    /// Reads `bytes`, or `None` if they are not an authority. No bytes at all are one without a
+    /// host, which a request may have when its target has none.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let host_len = match bytes {
+            [b'[', ..] => address_len(bytes)?,
+            _ => bytes.iter().position(|&octet| !is_name_octet(octet)).unwrap_or(bytes.len()),
+        };
+        let (host, rest) = bytes.split_at_checked(host_len)?;
+        let port = match rest {
+            [] => None,
+            [b':', port @ ..] if !host.is_empty() => parse_port(port)?,
+            _ => return None,
+        };
+        let is_lower_case = !host.iter().any(u8::is_ascii_uppercase);
+        Some(Self { host, port, is_lower_case })
+    }
+}
+
+/// The length of a bracketed IPv6 address at the front, brackets included. Zones are refused.
+fn address_len(bytes: &[u8]) -> Option<usize> {
+    let close = bytes.iter().position(|&octet| octet == b']')?;
+    let address = std::str::from_utf8(bytes.get(1..close)?).ok()?;
+    address.parse::<Ipv6Addr>().ok()?;
+    Some(close + 1)
+}
+
+/// The digits behind a colon; there may be none (RFC 3986, section 3.2.3).
+#[expect(clippy::option_option, reason = "the outer level is validity")]
+fn parse_port(digits: &[u8]) -> Option<Option<u16>> {
+    if digits.is_empty() {
+        return Some(None);
+    }
+    digits
+        .iter()
+        .try_fold(0u16, |port, &digit| {
+            let value = digit.checked_sub(b'0').filter(|&value| value <= 9)?;
+            port.checked_mul(10)?.checked_add(u16::from(value))
+        })
+        .map(Some)
+}
+
+fn is_name_octet(octet: u8) -> bool {
+    octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'.' | b'_' | b'~')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_from_ports() {
+        for (bytes, host, port) in [
+            ("", "", None),
+            ("a", "a", None),
+            ("example.com", "example.com", None),
+            ("example.com.", "example.com.", None),
+            ("my_host-1.~x", "my_host-1.~x", None),
+            ("example.com:80", "example.com", Some(80)),
+            ("example.com:", "example.com", None),
+            ("example.com:0", "example.com", Some(0)),
+            ("example.com:65535", "example.com", Some(65535)),
+            ("example.com:00080", "example.com", Some(80)),
+            ("127.0.0.1:8080", "127.0.0.1", Some(8080)),
+            ("[::1]", "[::1]", None),
+            ("[2001:db8::1]:443", "[2001:db8::1]", Some(443)),
+            ("[::ffff:1.2.3.4]:1", "[::ffff:1.2.3.4]", Some(1)),
+        ] {
+            let authority = Authority::parse(bytes.as_bytes()).unwrap();
+            assert_eq!((authority.host, authority.port), (host.as_bytes(), port), "{bytes}");
+            assert!(authority.is_lower_case);
+        }
+    }
+
+    #[test]
+    fn upper_case_is_seen_in_the_host() {
+        assert!(!Authority::parse(b"Example.com:80").unwrap().is_lower_case);
+        assert!(!Authority::parse(b"[2001:DB8::1]").unwrap().is_lower_case);
+    }
+
+    #[test]
+    fn what_is_not_an_authority_is_refused() {
+        for bytes in [
+            ":80",
+            "a b",
+            "a,b",
+            "user@host",
+            "a/b",
+            "a%41",
+            "a:8a",
+            "a:+80",
+            "a:65536",
+            "a:80:80",
+            "a::",
+            "::1",
+            "[]",
+            "[::1",
+            "[::1]x",
+            "[::1%eth0]",
+            "[v1.x]",
+            "[127.0.0.1]",
+            "*",
+            "a\"b",
+            "\u{e9}",
+        ] {
+            assert_eq!(Authority::parse(bytes.as_bytes()), None, "{bytes}");
+        }
+    }
+}

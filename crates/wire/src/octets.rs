@@ -1,0 +1,165 @@
+//! Classes of octets, and fast scans over them.
+//!
+//! Eight octets at a time in a plain 64-bit word: as fast as needed for heads of a few hundred
+//! bytes (`benches/h1.rs`), the same on every machine, and without unsafe code.
+
+/// Whether an octet may stand in a token (RFC 9110, section 5.6.2).
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+pub(crate) static TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut octet = 0;
+    while octet < 256 {
+        #[expect(clippy::cast_possible_truncation, reason = "the loop ends at 255")]
+        let byte = octet as u8;
+        table[octet] = byte.is_ascii_alphanumeric()
+            || matches!(
+                byte,
+                b'!' | b'#'
+                    | b'$'
+                    | b'%'
+                    | b'&'
+                    | b'\''
+                    | b'*'
+                    | b'+'
+                    | b'-'
+                    | b'.'
+                    | b'^'
+                    | b'_'
+                    | b'`'
+                    | b'|'
+                    | b'~'
+            );
+        octet += 1;
+    }
+    table
+};
+
+/// Whether an octet may stand in a token.
+#[inline]
+pub(crate) fn is_token_octet(octet: u8) -> bool {
+    TOKEN.get(usize::from(octet)).copied().unwrap_or_default()
+}
+
+/// Whether `bytes` are a token: at least one octet, and only such octets.
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&octet| is_token_octet(octet))
+}
+
+/// The place of the first octet at or after `from` that is not of a token, or `bytes.len()`.
+#[inline]
+pub(crate) fn token_end(bytes: &[u8], from: usize) -> usize {
+    let rest = bytes.get(from..).unwrap_or_default();
+    from + rest.iter().position(|&octet| !is_token_octet(octet)).unwrap_or(rest.len())
+}
+
+/// The place of the first octet at or after `from` that may not stand in a field value, or
+/// `bytes.len()`.
+///
+/// Refused are controls other than HTAB, and DEL; octets from 0x80 are allowed (`obs-text`).
+#[inline]
+pub(crate) fn value_end(bytes: &[u8], from: usize) -> usize {
+    let mut at = from;
+    while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let hits = controls(u64::from_le_bytes(*word));
+        if hits == 0 {
+            at += 8;
+            continue;
+        }
+        // The lowest hit is exact: borrows only run towards higher octets.
+        at += (hits.trailing_zeros() / 8) as usize;
+        if bytes.get(at) != Some(&b'\t') {
+            return at;
+        }
+        at += 1;
+    }
+    let tail = bytes.get(at..).unwrap_or_default();
+    at + tail.iter().position(|&octet| !is_value_octet(octet)).unwrap_or(tail.len())
+}
+
+/// Whether an octet may stand in a field value.
+#[inline]
+pub(crate) fn is_value_octet(octet: u8) -> bool {
+    (octet >= 0x20 && octet != 0x7f) || octet == b'\t'
+}
+
+/// `bytes` without the spaces and tabs around them (`OWS`).
+#[inline]
+pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// The elements of a comma-separated list, trimmed; empty ones are left out (RFC 9110, section
+/// 5.6.1.2). Right for lists whose elements hold no quoted strings.
+pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&octet| octet == b',').map(trim).filter(|element| !element.is_empty())
+}
+
+/// Offsets into a head fit 32 bits because its limit does.
+#[inline]
+pub(crate) fn narrow(offset: usize) -> u32 {
+    u32::try_from(offset).unwrap_or(u32::MAX)
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const TOPS: u64 = 0x8080_8080_8080_8080;
+
+/// The top bit of each octet that is below 0x20 or is DEL; exact up to and with the lowest.
+#[inline]
+fn controls(word: u64) -> u64 {
+    let below_space = word.wrapping_sub(ONES * 0x20) & !word;
+    let without_del = word ^ (ONES * 0x7f);
+    let del = without_del.wrapping_sub(ONES) & !without_del;
+    (below_space | del) & TOPS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_octet_ends_a_value_exactly_when_it_is_a_control() {
+        for octet in 0..=255u8 {
+            let allowed = octet == b'\t' || (octet >= 0x20 && octet != 0x7f);
+            for place in 0..20 {
+                let mut bytes = *b"ab\tcdefghi\tjklmnopqr";
+                bytes[place] = octet;
+                let expected = if allowed { bytes.len() } else { place };
+                assert_eq!(value_end(&bytes, 0), expected, "{octet:#x} at {place}");
+                assert_eq!(value_end(&bytes, place), expected, "{octet:#x} from {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_of_several_controls_is_found() {
+        assert_eq!(value_end(b"abc\x00\x7f\x01\x20\x21", 0), 3);
+        assert_eq!(value_end(b"\x20\x20\x7f\x00defghi", 0), 2);
+        assert_eq!(value_end(b"", 0), 0);
+        assert_eq!(value_end(b"abc", 3), 3);
+    }
+
+    #[test]
+    fn tokens_hold_the_octets_of_the_grammar() {
+        let allowed =
+            b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        for octet in 0..=255u8 {
+            assert_eq!(is_token_octet(octet), allowed.contains(&octet), "{octet:#x}");
+        }
+        assert!(!is_token(b""));
+        assert!(is_token(b"x-1"));
+        assert!(!is_token(b"x 1"));
+    }
+
+    #[test]
+    fn lists_skip_empty_elements_and_space() {
+        let elements: Vec<&[u8]> = list(b" , a ,\tb,,c d ,").collect();
+        assert_eq!(elements, [&b"a"[..], b"b", b"c d"]);
+        assert_eq!(list(b" ").count(), 0);
+    }
+}
