@@ -1,2 +1,44 @@
-//! proxy
+//! What happens to bytes between a listener and an endpoint, as plain data moved forward by events.
+//!
+//! [`Proxy`] is everything that one worker's connections are. It reads no socket and no clock: the
+//! worker tells it what happened (`on_*`), with the time, and then does what it asks for
+//! ([`Proxy::poll_op`]). The same value runs on the kernel and in the simulation.
 #![forbid(unsafe_code)]
+
+mod balance;
+mod buffers;
+mod connection;
+mod deadlines;
+mod describe;
+mod downstream;
+mod exchange;
+pub mod fault;
+pub mod filter;
+mod forwarded;
+mod listeners;
+mod ops;
+mod outbox;
+mod pool;
+mod proxy;
+mod pump;
+mod random;
+mod record;
+mod reply;
+pub mod route;
+pub mod save;
+pub mod slab;
+mod text;
+pub mod time;
+mod upstream;
+mod wheel;
+
+/// A configuration with the filters that run here.
+pub type Snapshot = config::snapshot::Snapshot<Box<dyn filter::Filter>>;
+
+pub use buffers::BufferUse;
+pub use connection::{ConnKey, Connection, ExchangeKey, PeerAddress};
+pub use describe::{ConnectionSummary, SummarySide};
+pub use exchange::Exchange;
+pub use ops::{ConnectOptions, Op};
+pub use outbox::SLICES_MAX;
+pub use proxy::{Proxy, Settings, Share};

@@ -1,2 +1,17 @@
-//! worker
+//! One thread, one loop, its own connections.
+//!
+//! A [`Worker`] joins a [`proxy::Proxy`], which knows what should happen, with a [`World`], which
+//! can make it happen: the kernel in production, a virtual network in the simulation. It waits for
+//! events, tells the proxy, and does what the proxy asks for. It never waits for anything else.
 #![forbid(unsafe_code)]
+
+mod kernel;
+mod mailbox;
+mod sockets;
+mod turn;
+mod world;
+
+pub use kernel::{Kernel, Listener, bind};
+pub use mailbox::{Mailbox, Mailboxes, Message, Postbox, Report, ReportBody};
+pub use turn::{Settings, TurnError, Worker};
+pub use world::{AcceptError, Accepted, ConnectError, ConnectState, Event, Ready, World};

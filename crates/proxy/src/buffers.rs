@@ -1,0 +1,129 @@
+//! The worker's slab of byte buffers: leased while bytes are in flight, given back after.
+//!
+//! An idle connection owns none. Buffers come in four sizes; a lease takes the smallest that
+//! holds what is asked for. What is given back is handed out again first, so that a busy worker
+//! keeps writing to the same few cache lines. Buffers that nobody needed for a while go back to
+//! the allocator (`trim`), so that memory follows load in both directions.
+
+use wire::buffer::Buffer;
+
+/// Capacities to lease. The smallest holds the usual head, the largest what one read brings in.
+const SIZES: [usize; 4] = [1 << 10, 4 << 10, 16 << 10, BUFFER_BYTES_MAX];
+
+/// The largest buffer there is.
+pub(crate) const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// Buffers of one size that are allocated at a time when none is free.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Leases and what they cost, since the worker began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferUse {
+    /// Leases out now.
+    pub leased: u64,
+    /// Leases served from a buffer that was used before.
+    pub reused_total: u64,
+    /// Buffers that had to be allocated.
+    pub allocated_total: u64,
+    /// Bytes held, leased or free.
+    pub bytes: u64,
+}
+
+/// The slab.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    free: [Vec<Buffer>; SIZES.len()],
+    /// The fewest free buffers since the last trim: that many were not needed.
+    spare: [usize; SIZES.len()],
+    usage: BufferUse,
+}
+
+impl Buffers {
+    /// An empty buffer with room for at least `bytes`, or for [`BUFFER_BYTES_MAX`] if that is less.
+    pub(crate) fn lease(&mut self, bytes: usize) -> Buffer {
+        let class = SIZES.iter().position(|size| *size >= bytes).unwrap_or(SIZES.len() - 1);
+        self.usage.leased += 1;
+        let Some(free) = self.free.get_mut(class) else { return Buffer::new(bytes) };
+        if free.is_empty() {
+            let size = SIZES.get(class).copied().unwrap_or(BUFFER_BYTES_MAX);
+            let count = (CHUNK_BYTES / size).max(1);
+            free.extend((0..count).map(|_| Buffer::new(size)));
+            self.usage.allocated_total += count as u64;
+            self.usage.bytes += (count * size) as u64;
+        } else {
+            self.usage.reused_total += 1;
+        }
+        let buffer = free.pop().expect("filled above");
+        if let Some(spare) = self.spare.get_mut(class) {
+            *spare = (*spare).min(free.len());
+        }
+        buffer
+    }
+
+    /// Takes a leased buffer back; what it still holds is forgotten.
+    pub(crate) fn give_back(&mut self, mut buffer: Buffer) {
+        buffer.clear();
+        self.usage.leased = self.usage.leased.saturating_sub(1);
+        let class = SIZES.iter().position(|size| *size == buffer.capacity());
+        if let Some(free) = class.and_then(|class| self.free.get_mut(class)) {
+            free.push(buffer);
+        }
+    }
+
+    /// Gives the allocator what has not been needed since the last call.
+    pub(crate) fn trim(&mut self) {
+        for ((free, spare), size) in self.free.iter_mut().zip(&mut self.spare).zip(SIZES) {
+            let gone = (*spare).min(free.len());
+            free.truncate(free.len() - gone);
+            if free.is_empty() {
+                free.shrink_to_fit();
+            }
+            self.usage.bytes = self.usage.bytes.saturating_sub((gone * size) as u64);
+            *spare = free.len();
+        }
+    }
+
+    /// Leases and what they cost.
+    pub(crate) const fn usage(&self) -> BufferUse {
+        self.usage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_given_back_is_leased_again_empty() {
+        let mut buffers = Buffers::default();
+        let mut first = buffers.lease(10);
+        first.push(b"secret of another peer");
+        buffers.give_back(first);
+        let allocated = buffers.usage().allocated_total;
+        let second = buffers.lease(1024);
+        assert!(second.is_empty());
+        assert_eq!(buffers.usage().allocated_total, allocated);
+        assert_eq!(buffers.usage().leased, 1);
+    }
+
+    #[test]
+    fn a_lease_is_as_large_as_asked_for_up_to_the_bound() {
+        let mut buffers = Buffers::default();
+        for bytes in [0, 1, 1024, 1025, 4096, 4097, 16_384, 16_385, BUFFER_BYTES_MAX] {
+            assert!(buffers.lease(bytes).capacity() >= bytes, "{bytes}");
+        }
+        assert_eq!(buffers.lease(BUFFER_BYTES_MAX + 1).capacity(), BUFFER_BYTES_MAX);
+    }
+
+    #[test]
+    fn memory_returns_when_load_goes() {
+        let mut buffers = Buffers::default();
+        let leases: Vec<_> = (0..100).map(|_| buffers.lease(10_000)).collect();
+        let peak = buffers.usage().bytes;
+        leases.into_iter().for_each(|lease| buffers.give_back(lease));
+        buffers.trim();
+        assert_eq!(buffers.usage().bytes, peak, "all of it was needed since the last trim");
+        buffers.trim();
+        assert_eq!(buffers.usage().bytes, 0);
+    }
+}

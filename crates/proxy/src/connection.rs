@@ -1,0 +1,323 @@
+//! One transport connection: plain data, moved forward by [`Proxy`](crate::Proxy).
+//!
+//! ```text
+//! downstream   ProxyHeader ─► Head ─► Body ─► Complete ─► Head …          (kept alive)
+//!                              │        └──► Discard ─► Head | Linger     (answered early)
+//!                              └──► Linger ─► closed                      (refused)
+//! upstream     Connecting ─► Busy: Head ─► Body ─► Idle ─► Busy …         (kept alive)
+//! either       … ─► Body(until close), both ways                          (tunnel)
+//! ```
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+
+use config::snapshot::{ClusterId, EndpointId};
+use serde::{Deserialize, Serialize};
+use wire::buffer::Buffer;
+use wire::h1::{BodyDecoder, BodyEncoder, BodyError, Scan};
+
+use crate::buffers::Buffers;
+use crate::exchange::Exchange;
+use crate::listeners::ListenerKey;
+use crate::outbox::Outbox;
+use crate::slab::Key;
+use crate::time::Time;
+use crate::wheel::TimerKey;
+
+/// Names one connection of a worker.
+pub type ConnKey = Key<Connection>;
+/// Names one exchange of a worker.
+pub type ExchangeKey = Key<Exchange>;
+
+/// Bytes that may wait in an outbox before its source is no longer read. One read more may still
+/// arrive, so that a connection's queue is bounded by twice this.
+pub(crate) const OUTBOX_BYTES_MAX: usize = 64 << 10;
+
+/// One transport connection.
+#[derive(Debug)]
+pub struct Connection {
+    pub(crate) role: Role,
+    /// Where the reading half stands.
+    pub(crate) receive: Receive,
+    /// Where the writing half stands.
+    pub(crate) send: Send,
+    /// Bytes that were read and could not be consumed yet.
+    pub(crate) inbox: Option<Buffer>,
+    pub(crate) outbox: Outbox,
+    pub(crate) timer: TimerKey,
+    pub(crate) peer: PeerAddress,
+    pub(crate) local: PeerAddress,
+    /// Accepted, or established.
+    pub(crate) opened: Time,
+    /// Requests that it carried.
+    pub(crate) requests: u32,
+    /// The peer will send nothing more.
+    pub(crate) is_read_closed: bool,
+    /// The peer takes nothing more, but may have said something before.
+    pub(crate) is_send_broken: bool,
+    /// A send is already among the operations to do.
+    pub(crate) is_flush_queued: bool,
+}
+
+/// Which way a connection faces, and what only such a connection has.
+#[derive(Debug)]
+pub(crate) enum Role {
+    Downstream(Downstream),
+    Upstream(Upstream),
+}
+
+/// What only a downstream connection has.
+#[derive(Debug)]
+pub(crate) struct Downstream {
+    pub(crate) listener: ListenerKey,
+    pub(crate) exchange: Option<ExchangeKey>,
+    pub(crate) life: Life,
+    /// When the first byte of the head that is being read came; `NEVER` before it.
+    pub(crate) head_began: Time,
+}
+
+/// What becomes of a downstream connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Life {
+    /// Kept for further requests if the exchange allows it.
+    Open,
+    /// Closed once the outbox is empty. The downstream said that it sends nothing more.
+    CloseWhenSent,
+    /// As above, but the downstream may still be sending: its bytes are read for a while, so that
+    /// the reset they would cause does not overtake our response.
+    LingerWhenSent,
+    /// Our side is shut; reading until the downstream closes.
+    Lingering,
+}
+
+/// What only an upstream connection has.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(crate) cluster: ClusterId,
+    pub(crate) endpoint: EndpointId,
+    pub(crate) state: UpstreamState,
+    /// Whether it may carry another exchange, as far as this one's heads say.
+    pub(crate) is_reusable: bool,
+}
+
+/// Where an upstream connection stands.
+#[derive(Debug)]
+pub(crate) enum UpstreamState {
+    Connecting {
+        exchange: ExchangeKey,
+        since: Time,
+    },
+    Busy {
+        exchange: ExchangeKey,
+    },
+    /// In its endpoint's pool, between these neighbours.
+    Idle {
+        newer: Option<ConnKey>,
+        older: Option<ConnKey>,
+    },
+}
+
+impl Upstream {
+    pub(crate) const fn exchange(&self) -> Option<ExchangeKey> {
+        match self.state {
+            UpstreamState::Connecting { exchange, .. } | UpstreamState::Busy { exchange } => {
+                Some(exchange)
+            }
+            UpstreamState::Idle { .. } => None,
+        }
+    }
+}
+
+/// Where the reading half stands.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Receive {
+    /// The PROXY protocol header comes first.
+    ProxyHeader,
+    /// A head, looked through this far.
+    Head(Scan),
+    /// A body, or a tunnel's bytes.
+    Body(BodyDecoder),
+    /// The message is complete; what follows waits for the exchange to end.
+    Complete,
+    /// A body that nobody wants, with the bytes of it that are read at most.
+    Discard { body: BodyDecoder, left: u64 },
+    /// Whatever still comes before the peer closes, with the bytes of it that are read at most.
+    Linger { left: u64 },
+}
+
+/// Where the writing half stands.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Send {
+    /// Between messages.
+    Idle,
+    /// A head was sent; its body follows.
+    Body(BodyEncoder),
+    /// Nothing may follow; our side is shut once the outbox is empty.
+    Ending,
+    /// Our side is shut, or broken.
+    Shut,
+}
+
+impl Connection {
+    pub(crate) const fn new(role: Role, receive: Receive, timer: TimerKey, now: Time) -> Self {
+        Self {
+            role,
+            receive,
+            send: Send::Idle,
+            inbox: None,
+            outbox: Outbox::new(),
+            timer,
+            peer: PeerAddress::Unix,
+            local: PeerAddress::Unix,
+            opened: now,
+            requests: 0,
+            is_read_closed: false,
+            is_send_broken: false,
+            is_flush_queued: false,
+        }
+    }
+
+    pub(crate) const fn downstream(&self) -> Option<&Downstream> {
+        match &self.role {
+            Role::Downstream(downstream) => Some(downstream),
+            Role::Upstream(_) => None,
+        }
+    }
+
+    pub(crate) const fn downstream_mut(&mut self) -> Option<&mut Downstream> {
+        match &mut self.role {
+            Role::Downstream(downstream) => Some(downstream),
+            Role::Upstream(_) => None,
+        }
+    }
+
+    pub(crate) const fn upstream(&self) -> Option<&Upstream> {
+        match &self.role {
+            Role::Upstream(upstream) => Some(upstream),
+            Role::Downstream(_) => None,
+        }
+    }
+
+    pub(crate) const fn upstream_mut(&mut self) -> Option<&mut Upstream> {
+        match &mut self.role {
+            Role::Upstream(upstream) => Some(upstream),
+            Role::Downstream(_) => None,
+        }
+    }
+
+    /// The exchange that it carries.
+    pub(crate) const fn exchange(&self) -> Option<ExchangeKey> {
+        match &self.role {
+            Role::Downstream(downstream) => downstream.exchange,
+            Role::Upstream(upstream) => upstream.exchange(),
+        }
+    }
+
+    /// Queues a piece of a body in the framing that its head announced.
+    ///
+    /// # Errors
+    ///
+    /// More bytes than the head announced; nothing is queued then.
+    pub(crate) fn send_data(
+        &mut self,
+        data: &[u8],
+        buffers: &mut Buffers,
+    ) -> Result<(), BodyError> {
+        if let Send::Body(encoder) = &mut self.send {
+            let framed = encoder.begin(data.len())?;
+            self.outbox.push(framed.prefix(), buffers);
+            self.outbox.push(data, buffers);
+            self.outbox.push(framed.suffix(), buffers);
+        }
+        Ok(())
+    }
+
+    /// Queues the end of a body, with its trailer section if it has one.
+    ///
+    /// # Errors
+    ///
+    /// Fewer bytes were sent than the head announced.
+    pub(crate) fn send_end(
+        &mut self,
+        trailers: &[u8],
+        buffers: &mut Buffers,
+    ) -> Result<(), BodyError> {
+        if let Send::Body(encoder) = &mut self.send {
+            let ends_with_close = encoder.ends_with_connection();
+            let tail = encoder.end()?;
+            self.outbox.push(tail.before_trailers(), buffers);
+            if tail.takes_trailers() {
+                self.outbox.push(trailers, buffers);
+            }
+            self.outbox.push(tail.after_trailers(), buffers);
+            self.send = if ends_with_close { Send::Ending } else { Send::Idle };
+        }
+        Ok(())
+    }
+
+    /// Bytes that may be read now: 0 while the other side has to catch up first.
+    pub(crate) fn inbox_room(&self) -> usize {
+        OUTBOX_BYTES_MAX - self.inbox.as_ref().map_or(0, Buffer::len).min(OUTBOX_BYTES_MAX)
+    }
+}
+
+/// An address of a peer, in the 16 bytes that a connection has for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PeerAddress {
+    /// A unix socket; its peers have no name.
+    Unix,
+    /// IPv4 address and port.
+    V4(Ipv4Addr, u16),
+    /// IPv6 address, port and scope; apart, because it is long and less common.
+    V6(Box<SocketAddrV6>),
+}
+
+impl PeerAddress {
+    /// The address without the port.
+    #[must_use]
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::Unix => None,
+            Self::V4(ip, _) => Some(IpAddr::V4(*ip)),
+            Self::V6(address) => Some(IpAddr::V6(*address.ip())),
+        }
+    }
+
+    /// The whole address.
+    #[must_use]
+    pub fn socket_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Unix => None,
+            Self::V4(ip, port) => Some(SocketAddr::from((*ip, *port))),
+            Self::V6(address) => Some(SocketAddr::V6(**address)),
+        }
+    }
+
+    /// The port, if there is one.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Unix => None,
+            Self::V4(_, port) => Some(*port),
+            Self::V6(address) => Some(address.port()),
+        }
+    }
+}
+
+impl From<SocketAddr> for PeerAddress {
+    /// An IPv4 address inside an IPv6 one becomes what it is.
+    fn from(address: SocketAddr) -> Self {
+        match address {
+            SocketAddr::V4(v4) => Self::V4(*v4.ip(), v4.port()),
+            SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+                Some(ip) => Self::V4(ip, v6.port()),
+                None => Self::V6(Box::new(v6)),
+            },
+        }
+    }
+}
+
+impl From<Option<SocketAddr>> for PeerAddress {
+    fn from(address: Option<SocketAddr>) -> Self {
+        address.map_or(Self::Unix, Self::from)
+    }
+}

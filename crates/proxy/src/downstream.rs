@@ -1,0 +1,482 @@
+//! Hops 2 to 5 on the downstream side: bytes of a client become exchanges.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use config::snapshot::Limits;
+use telemetry::cause::Cause;
+use telemetry::events::ExchangeStarted;
+use wire::h1::{
+    BodyDecoder, BodyElement, BodyLimits, HeadError, HeadErrorKind, HeadLimits, Scan,
+    decode_request,
+};
+use wire::head::{Framing, Known, Method, RequestHead, Version};
+use wire::proxy_protocol;
+
+use crate::Snapshot;
+use crate::connection::{ConnKey, ExchangeKey, Life, PeerAddress, Receive, Send};
+use crate::exchange::{Deadlines, Exchange, Request, Stage, Wait};
+use crate::ops::Op;
+use crate::proxy::{Proxy, TimerOwner};
+use crate::record::{Record, Stamps, Words, label};
+use crate::time::Time;
+
+/// Bounds on what the chunked coding may add to a body.
+pub(crate) const BODY_LIMITS: BodyLimits =
+    BodyLimits { chunk_line_bytes_max: 256, trailers_bytes_max: 8 << 10, fields_max: 100 };
+
+/// What consuming a piece came to.
+enum Step {
+    /// So many bytes were taken; go on behind them.
+    Took(usize),
+    /// So many bytes were taken; nothing more can be for now.
+    Wait(usize),
+}
+
+impl Proxy {
+    /// Consumes a downstream's bytes as far as possible.
+    pub(crate) fn consume_downstream(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
+        let mut at = 0;
+        while let Some(rest) = input.get(at..).filter(|rest| !rest.is_empty()) {
+            let Some(connection) = self.connections.get_mut(key) else { return input.len() };
+            let step = match &connection.receive {
+                Receive::ProxyHeader => self.on_proxy_header(key, rest, now),
+                Receive::Head(_) => self.on_request_head_bytes(key, rest, now),
+                Receive::Body(_) => self.on_request_body_bytes(key, rest, now),
+                Receive::Complete => Step::Wait(0),
+                Receive::Discard { .. } => self.on_discarded_bytes(key, rest, now),
+                Receive::Linger { .. } => self.on_lingering_bytes(key, rest, now),
+            };
+            match step {
+                Step::Took(n) => at += n,
+                Step::Wait(n) => return at + n,
+            }
+        }
+        at
+    }
+
+    fn on_proxy_header(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
+        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
+        match proxy_protocol::decode(input) {
+            Ok(None) => Step::Wait(0),
+            Ok(Some((header, n))) => {
+                if let proxy_protocol::Header::Proxied { source, destination } = header {
+                    connection.peer = PeerAddress::from(source);
+                    connection.local = PeerAddress::from(destination);
+                }
+                connection.receive = Receive::Head(Scan::default());
+                Step::Took(n)
+            }
+            Err(_) => {
+                // There is no telling what the peer speaks, so nothing is said to it.
+                self.close_downstream(key, Some(Cause::ProxyProtocolInvalid), now);
+                Step::Took(input.len())
+            }
+        }
+    }
+
+    fn on_request_head_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
+        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
+        let Receive::Head(mut scan) = connection.receive else { return Step::Wait(0) };
+        let Some(downstream) = connection.downstream_mut() else { return Step::Wait(0) };
+        if downstream.exchange.is_some() {
+            return Step::Wait(0);
+        }
+        let state = self.listeners.get(downstream.listener);
+        let (snapshot, place) = (Rc::clone(&state.snapshot), state.place);
+        let listener = state.listener();
+        let limits = HeadLimits {
+            request_line_bytes_max: listener.http.request_line_bytes_max,
+            head_bytes_max: listener.http.head_bytes_max,
+            fields_max: listener.http.fields_max,
+        };
+        let is_first_byte = !downstream.head_began.is_set();
+        if is_first_byte {
+            downstream.head_began = now;
+        }
+        let mut index = std::mem::take(&mut self.request_index);
+        let step = match decode_request(input, &mut scan, &limits, &mut index) {
+            Ok(None) => {
+                connection.receive = Receive::Head(scan);
+                if is_first_byte {
+                    let deadline = now + listener.timeouts.request_head;
+                    self.timers.arm(connection.timer, deadline);
+                }
+                Step::Wait(0)
+            }
+            Ok(Some((mut head, n))) => {
+                let body = BodyDecoder::new(head.framing());
+                let request = Request {
+                    method: head.method(),
+                    version: head.version(),
+                    is_persistent: head.persistent(),
+                    is_complete: body.is_complete(),
+                    expects_continue: head.expects_continue(),
+                    asks_upgrade: false,
+                };
+                connection.receive =
+                    if body.is_complete() { Receive::Complete } else { Receive::Body(body) };
+                let exchange = self.begin_exchange(key, snapshot, place, request, now);
+                self.on_request_head(exchange, &mut head, now);
+                Step::Took(n)
+            }
+            Err(error) => {
+                self.refuse_head(key, cause_of_request(&error), now);
+                Step::Took(input.len())
+            }
+        };
+        self.request_index = index;
+        step
+    }
+
+    /// Puts an exchange on the connection whose head was just read, or refused.
+    fn begin_exchange(
+        &mut self,
+        key: ConnKey,
+        snapshot: Rc<Arc<Snapshot>>,
+        place: usize,
+        request: Request,
+        now: Time,
+    ) -> ExchangeKey {
+        let connection = self.connections.get_mut(key).expect("its head was just read");
+        let is_first = connection.requests == 0;
+        connection.requests += 1;
+        let opened = connection.opened;
+        let downstream = connection.downstream_mut().expect("requests come from downstream");
+        let began = std::mem::replace(&mut downstream.head_began, Time::NEVER);
+        let accepted = if is_first { opened } else { Time::NEVER };
+        let stamps = Stamps { accepted, began, head_read: now, ..Stamps::NONE };
+        let timer = self.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)));
+        let exchange = self.exchanges.insert(Exchange {
+            snapshot,
+            listener: place,
+            downstream: key,
+            stage: Stage::Finishing,
+            request,
+            route: None,
+            timer,
+            deadlines: Deadlines::default(),
+            slots: None,
+            record: Record::new(stamps),
+            is_response_complete: false,
+        });
+        self.timers.set_owner(timer, TimerOwner::Exchange(exchange));
+        downstream.exchange = Some(exchange);
+        let listener = label(self.listeners.get(downstream.listener).id.0);
+        self.emitter.exchange_started(&ExchangeStarted { listener });
+        exchange
+    }
+
+    /// Answers bytes that are no request head, or the lack of one, and ends the connection.
+    pub(crate) fn refuse_head(&mut self, key: ConnKey, cause: Cause, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        let state = self.listeners.get(downstream.listener);
+        let (snapshot, place) = (Rc::clone(&state.snapshot), state.place);
+        let request = Request {
+            method: Method::Other,
+            version: Version::Http11,
+            is_persistent: false,
+            is_complete: false,
+            expects_continue: false,
+            asks_upgrade: false,
+        };
+        let exchange = self.begin_exchange(key, snapshot, place, request, now);
+        self.fail(exchange, cause, now);
+    }
+
+    /// Hop 5: a whole request head.
+    fn on_request_head(&mut self, key: ExchangeKey, head: &mut RequestHead<'_>, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Some(connection) = self.connections.get(exchange.downstream) else { return };
+        let snapshot = Rc::clone(&exchange.snapshot);
+        let listener = exchange.listener();
+        let forward_facts = crate::forwarded::Facts {
+            peer: &connection.peer,
+            local: &connection.local,
+            options: &listener.http,
+        };
+        crate::forwarded::rewrite(head, &forward_facts, &mut self.random);
+        let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);
+        if snapshot.access_log.stage_times || snapshot.access_log.output.is_some() {
+            exchange.record.words = Words::take(head, &mut self.buffers);
+        }
+        let has_unknown_expectation =
+            head.field(Known::Expect).is_some() && !head.expects_continue();
+        let is_too_large = matches!(head.framing(), Framing::Length(n) if n > body_bytes_max);
+        if head.method() == Method::Connect {
+            self.fail(key, Cause::RequestNotImplemented, now);
+        } else if has_unknown_expectation {
+            self.fail(key, Cause::RequestExpectationUnknown, now);
+        } else if is_too_large {
+            self.fail(key, Cause::RequestBodyTooLarge, now);
+        } else {
+            self.set_slots(key);
+            self.run_filters(key, head, 0, now);
+        }
+    }
+
+    fn on_request_body_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
+        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
+        let exchange = connection.exchange();
+        let Receive::Body(body) = &mut connection.receive else { return Step::Wait(0) };
+        let Some(exchange_key) = exchange else { return Step::Wait(0) };
+        let Some(exchange) = self.exchanges.get(exchange_key) else { return Step::Wait(0) };
+        if exchange.upstream().is_none() {
+            // The body waits in the socket, and what was read of it in the inbox, until there is
+            // a connection to send it on.
+            return Step::Wait(0);
+        }
+        match body.decode(input, &BODY_LIMITS) {
+            Ok((n, BodyElement::NeedMore)) => Step::Wait(n),
+            Ok((n, BodyElement::Data(data))) => {
+                let is_complete = body.is_complete();
+                self.on_request_data(exchange_key, data, now);
+                if is_complete {
+                    self.on_request_end(exchange_key, &[], now);
+                }
+                Step::Took(n)
+            }
+            Ok((n, BodyElement::End)) => {
+                self.on_request_end(exchange_key, &[], now);
+                Step::Took(n)
+            }
+            Ok((n, BodyElement::Trailers(trailers))) => {
+                self.on_request_end(exchange_key, trailers, now);
+                Step::Took(n)
+            }
+            Err(_) => {
+                self.fail(exchange_key, Cause::RequestBodyInvalid, now);
+                Step::Took(input.len())
+            }
+        }
+    }
+
+    /// A body that nobody wants: read within bounds, so that the connection can be kept.
+    fn on_discarded_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
+        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
+        let Receive::Discard { body, left } = &mut connection.receive else {
+            return Step::Wait(0);
+        };
+        let (n, is_complete) = match body.decode(input, &BODY_LIMITS) {
+            Ok((n, BodyElement::NeedMore)) if n < input.len() => return Step::Wait(n),
+            Ok((n, BodyElement::NeedMore)) => (n, false),
+            Ok((n, BodyElement::Data(_))) => (n, body.is_complete()),
+            Ok((n, BodyElement::End | BodyElement::Trailers(_))) => (n, true),
+            Err(_) => {
+                self.end_downstream(key, now);
+                return Step::Took(input.len());
+            }
+        };
+        *left = left.saturating_sub(n as u64);
+        let is_over = *left == 0;
+        if is_complete {
+            connection.receive = Receive::Complete;
+            if connection.exchange().is_none() {
+                self.await_request(key, now);
+            }
+        } else if is_over {
+            self.end_downstream(key, now);
+        }
+        Step::Took(n)
+    }
+
+    fn on_lingering_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
+        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
+        let Some(downstream) = connection.downstream() else { return Step::Wait(0) };
+        let is_shut = downstream.life == Life::Lingering;
+        if let Receive::Linger { left } = &mut connection.receive {
+            *left = left.saturating_sub(input.len() as u64);
+            if *left == 0 && is_shut {
+                self.close_downstream(key, None, now);
+            }
+        }
+        Step::Took(input.len())
+    }
+
+    /// The downstream sent FIN.
+    pub(crate) fn on_downstream_end(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let exchange = connection.exchange();
+        match (&mut connection.receive, exchange) {
+            (Receive::Body(body), Some(exchange)) => {
+                if body.on_eof().is_ok() {
+                    self.on_request_end(exchange, &[], now);
+                } else {
+                    self.abort(exchange, Cause::DownstreamClosed, now);
+                }
+            }
+            // It asked and now waits for the rest of the answer; nothing more will be asked.
+            (_, Some(exchange)) => {
+                if let Some(exchange) = self.exchanges.get_mut(exchange) {
+                    exchange.request.is_persistent = false;
+                }
+                if let Some(downstream) = connection.downstream_mut()
+                    && downstream.life == Life::Open
+                {
+                    downstream.life = Life::CloseWhenSent;
+                }
+            }
+            (_, None) if connection.outbox.is_empty() => self.close_downstream(key, None, now),
+            (_, None) => {
+                if let Some(downstream) = connection.downstream_mut() {
+                    downstream.life = Life::CloseWhenSent;
+                }
+            }
+        }
+    }
+
+    /// The downstream is gone.
+    pub(crate) fn on_downstream_broken(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        match connection.exchange() {
+            Some(exchange) => self.abort(exchange, Cause::DownstreamClosed, now),
+            None => self.close_downstream(key, None, now),
+        }
+    }
+
+    /// The downstream took bytes; `left` still wait.
+    pub(crate) fn on_downstream_sent(&mut self, key: ConnKey, left: usize, n: usize, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let is_ending = matches!(connection.send, Send::Ending);
+        let Some(exchange_key) = connection.exchange() else {
+            if left == 0 {
+                self.on_downstream_drained(key, now);
+            }
+            return;
+        };
+        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        if left > 0 {
+            if n > 0 || !exchange.deadlines.is_set(Wait::ResponseWrite) {
+                let timeout = exchange.listener().timeouts.response_write;
+                self.set_deadline(exchange_key, Wait::ResponseWrite, now + timeout);
+            }
+            return;
+        }
+        exchange.deadlines.clear(Wait::ResponseWrite);
+        if matches!(exchange.stage, Stage::Finishing) {
+            self.finish(exchange_key, None, now);
+        } else if is_ending {
+            self.shut(key);
+            self.finish_tunnel(exchange_key, now);
+        }
+    }
+
+    /// The outbox of a downstream without exchange is empty.
+    fn on_downstream_drained(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        match downstream.life {
+            Life::CloseWhenSent => self.close_downstream(key, None, now),
+            Life::LingerWhenSent => self.linger(key, now),
+            Life::Open | Life::Lingering => {}
+        }
+    }
+
+    /// Goes on with the connection after its exchange.
+    pub(crate) fn after_exchange(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let is_complete = matches!(connection.receive, Receive::Complete);
+        let has_more = connection.inbox.is_some();
+        let Some(downstream) = connection.downstream_mut() else { return };
+        downstream.exchange = None;
+        match downstream.life {
+            Life::Open if is_complete => self.await_request(key, now),
+            Life::Open => {
+                // The rest of a body is on its way; the timer that waits for it is this one.
+                let state = self.listeners.get(downstream.listener);
+                let deadline = now + state.listener().timeouts.request_body;
+                self.timers.arm(connection.timer, deadline);
+                self.resume_inbox(key, now);
+            }
+            Life::CloseWhenSent if !has_more => {
+                self.close_downstream(key, None, now);
+            }
+            Life::CloseWhenSent | Life::LingerWhenSent | Life::Lingering => self.linger(key, now),
+        }
+    }
+
+    /// Waits for the next request, which may have come already.
+    fn await_request(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.receive = Receive::Head(Scan::default());
+        connection.send = Send::Idle;
+        let Some(downstream) = connection.downstream() else { return };
+        let deadline = now + self.listeners.get(downstream.listener).listener().timeouts.idle;
+        self.timers.arm(connection.timer, deadline);
+        if connection.is_read_closed && connection.inbox.is_none() {
+            self.close_downstream(key, None, now);
+        } else {
+            self.resume_inbox(key, now);
+        }
+    }
+
+    /// Ends a connection that has no exchange, once what it has to send is sent.
+    pub(crate) fn end_downstream(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let (is_empty, has_exchange) = (connection.outbox.is_empty(), connection.exchange());
+        let left = self.snapshot.limits.discard_bytes_max;
+        connection.receive = Receive::Linger { left };
+        if let Some(downstream) = connection.downstream_mut() {
+            downstream.life = Life::LingerWhenSent;
+        }
+        if is_empty && has_exchange.is_none() {
+            self.linger(key, now);
+        }
+    }
+
+    /// Shuts our side and reads on for a while.
+    fn linger(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.is_read_closed {
+            return self.close_downstream(key, None, now);
+        }
+        let Limits { discard_bytes_max, linger_timeout, .. } = self.snapshot.limits;
+        if !matches!(connection.receive, Receive::Linger { .. }) {
+            connection.receive = Receive::Linger { left: discard_bytes_max };
+        }
+        if let Some(inbox) = connection.inbox.take() {
+            self.buffers.give_back(inbox);
+        }
+        if let Some(downstream) = connection.downstream_mut() {
+            downstream.life = Life::Lingering;
+        }
+        self.timers.arm(connection.timer, now + linger_timeout);
+        self.shut(key);
+        self.ops.push_back(Op::Read(key));
+    }
+
+    /// Shuts our side of a connection whose outbox is empty.
+    pub(crate) fn shut(&mut self, key: ConnKey) {
+        if let Some(connection) = self.connections.get_mut(key)
+            && !matches!(connection.send, Send::Shut)
+        {
+            connection.send = Send::Shut;
+            self.ops.push_back(Op::ShutdownWrite(key));
+        }
+    }
+
+    /// Turns what is still to come of a request's body into something to discard.
+    pub(crate) fn discard_request(&mut self, key: ConnKey) {
+        let left = self.snapshot.limits.discard_bytes_max;
+        if let Some(connection) = self.connections.get_mut(key)
+            && let Receive::Body(body) = &connection.receive
+        {
+            connection.receive = Receive::Discard { body: body.clone(), left };
+        }
+    }
+}
+
+/// What a refused head is called.
+fn cause_of_request(error: &HeadError) -> Cause {
+    match error.kind() {
+        HeadErrorKind::Syntax => Cause::RequestInvalid,
+        HeadErrorKind::Framing => Cause::RequestFramingInvalid,
+        HeadErrorKind::Host => Cause::RequestHostInvalid,
+        HeadErrorKind::Target => Cause::RequestTargetInvalid,
+        HeadErrorKind::LineTooLong => Cause::RequestLineTooLong,
+        HeadErrorKind::TooLarge => Cause::RequestHeadTooLarge,
+        HeadErrorKind::NotImplemented => Cause::RequestNotImplemented,
+        HeadErrorKind::Version => Cause::RequestVersionUnsupported,
+    }
+}

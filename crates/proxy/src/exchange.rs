@@ -1,0 +1,200 @@
+//! One request and its response, whatever the codecs on either side.
+//!
+//! ```text
+//!            ┌─► Suspended ─┐ (a filter waits for an answer)
+//! new ───────┤              ▼
+//!            └───────► Waiting ─► Attempting ─► Responding ─► Finishing ─► gone
+//!                      (for a       │   ▲ (again, if     │        ▲
+//!                      connection)  └───┘  it is safe)   └────────┤ (the response is queued whole)
+//!            any of them ── reply made here ──────────────────────┘
+//! ```
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::snapshot::{ClusterId, Listener, RouteTableId};
+use telemetry::cause::Cause;
+use wire::buffer::Buffer;
+use wire::head::{Method, Version};
+
+use crate::Snapshot;
+use crate::connection::{ConnKey, Send};
+use crate::filter::{Filter, Question};
+use crate::outbox::Outbox;
+use crate::record::Record;
+use crate::time::Time;
+use crate::wheel::TimerKey;
+
+/// Attempts of one exchange, the first included.
+pub(crate) const ATTEMPTS_MAX: u8 = 3;
+
+/// Interim responses (1xx) that an upstream may send before the final one.
+pub(crate) const INTERIM_RESPONSES_MAX: u8 = 16;
+
+/// One request and its response.
+#[derive(Debug)]
+pub struct Exchange {
+    /// The configuration it began with and ends with.
+    pub(crate) snapshot: Rc<Arc<Snapshot>>,
+    /// The listener's place in that snapshot.
+    pub(crate) listener: usize,
+    pub(crate) downstream: ConnKey,
+    pub(crate) stage: Stage,
+    pub(crate) request: Request,
+    pub(crate) route: Option<Route>,
+    pub(crate) timer: TimerKey,
+    pub(crate) deadlines: Deadlines,
+    /// The slots of the chain's filters, one behind the other; none if no filter has one.
+    pub(crate) slots: Option<Box<[u8]>>,
+    pub(crate) record: Record,
+    /// In a tunnel: whether the upstream has said all.
+    pub(crate) is_response_complete: bool,
+}
+
+/// Where an exchange stands.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// The filter at this place of the chain waits for an answer; the head, encoded, waits with it.
+    Suspended { filter: usize, question: Question, head: Buffer },
+    /// No connection is free; the head, encoded, waits for one.
+    Waiting { request: Unbound },
+    /// Given to this connection; no byte of a response yet.
+    Attempting { upstream: ConnKey },
+    /// The response's head went to the downstream; its body follows.
+    Responding { upstream: ConnKey },
+    /// The whole response is queued, or will never be; the outbox empties.
+    Finishing,
+}
+
+/// A request that is encoded, and not or no longer given to a connection.
+#[derive(Debug)]
+pub(crate) struct Unbound {
+    /// What of it has to be sent.
+    pub(crate) outbox: Outbox,
+    /// Where its encoding stands.
+    pub(crate) send: Send,
+}
+
+/// What of the request decides how its response is read and whether it may be sent again.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) version: Version,
+    /// Whether the downstream lets the connection live on.
+    pub(crate) is_persistent: bool,
+    /// Whether the request's last byte was read.
+    pub(crate) is_complete: bool,
+    /// Whether its body waits for a `100 Continue`.
+    pub(crate) expects_continue: bool,
+    /// Whether an `Upgrade` that the route allows went upstream.
+    pub(crate) asks_upgrade: bool,
+}
+
+/// Where the request goes.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) table: RouteTableId,
+    pub(crate) rule: u16,
+    pub(crate) cluster: Option<ClusterId>,
+    /// Place of the endpoint in the cluster, once one was chosen.
+    pub(crate) endpoint: Option<usize>,
+}
+
+impl Exchange {
+    /// The listener as it was when the exchange began.
+    pub(crate) fn listener(&self) -> &Listener<Box<dyn Filter>> {
+        self.snapshot.listeners.get(self.listener).expect("places are of this very snapshot")
+    }
+
+    /// The upstream connection that it has, if any.
+    pub(crate) const fn upstream(&self) -> Option<ConnKey> {
+        match self.stage {
+            Stage::Attempting { upstream } | Stage::Responding { upstream } => Some(upstream),
+            Stage::Suspended { .. } | Stage::Waiting { .. } | Stage::Finishing => None,
+        }
+    }
+}
+
+/// What an exchange may wait for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Wait {
+    /// Its end, from its beginning.
+    Whole,
+    /// The next piece of the request body.
+    RequestBody,
+    /// The upstream to take what waits for it.
+    RequestWrite,
+    /// The response's head, from the request's last byte.
+    ResponseHead,
+    /// The next piece of the response body.
+    ResponseBody,
+    /// The downstream to take what waits for it.
+    ResponseWrite,
+    /// A byte either way in a tunnel.
+    TunnelIdle,
+}
+
+impl Wait {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Whole,
+        Self::RequestBody,
+        Self::RequestWrite,
+        Self::ResponseHead,
+        Self::ResponseBody,
+        Self::ResponseWrite,
+        Self::TunnelIdle,
+    ];
+
+    /// What it is called when it took too long.
+    pub(crate) const fn cause(self) -> Cause {
+        match self {
+            Self::Whole => Cause::RequestTimeout,
+            Self::RequestBody => Cause::RequestBodyTimeout,
+            Self::RequestWrite => Cause::RequestWriteTimeout,
+            Self::ResponseHead => Cause::ResponseHeadTimeout,
+            Self::ResponseBody => Cause::ResponseBodyTimeout,
+            Self::ResponseWrite => Cause::ResponseWriteTimeout,
+            Self::TunnelIdle => Cause::TunnelIdleTimeout,
+        }
+    }
+}
+
+/// The deadlines of an exchange, one for each thing it may wait for.
+#[derive(Clone, Debug)]
+pub(crate) struct Deadlines([Time; Wait::ALL.len()]);
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self([Time::NEVER; Wait::ALL.len()])
+    }
+}
+
+impl Deadlines {
+    pub(crate) fn set(&mut self, wait: Wait, deadline: Time) {
+        if let Some(place) = self.0.get_mut(wait as usize) {
+            *place = deadline;
+        }
+    }
+
+    pub(crate) fn is_set(&self, wait: Wait) -> bool {
+        self.0.get(wait as usize).is_some_and(|deadline| deadline.is_set())
+    }
+
+    pub(crate) fn clear(&mut self, wait: Wait) {
+        self.set(wait, Time::NEVER);
+    }
+
+    /// The wait that ends first, and when; `NEVER` if none is set.
+    pub(crate) fn first(&self) -> (Wait, Time) {
+        let all = Wait::ALL.into_iter().zip(self.0);
+        all.min_by_key(|(_, deadline)| *deadline).expect("there are waits")
+    }
+
+    /// Those that are set, with what is left of them at `now`.
+    pub(crate) fn remaining(&self, now: Time) -> Vec<(u8, Duration)> {
+        let set = self.0.into_iter().zip(0u8..).filter(|(deadline, _)| deadline.is_set());
+        set.map(|(deadline, wait)| (wait, deadline - now)).collect()
+    }
+}

@@ -1,0 +1,80 @@
+//! What each fault means: whose it is, whether another attempt may help, which reply it becomes.
+//!
+//! One table, one function. The words themselves are [`telemetry::cause::Cause`]; they stand in
+//! the access log, in the metrics and in the body of the reply.
+
+use telemetry::cause::Cause;
+
+/// On which side of the proxy the fault lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The client.
+    Downstream,
+    /// This proxy, its limits or its configuration.
+    Proxy,
+    /// The service.
+    Upstream,
+}
+
+/// When a request that met this fault may be sent again on another connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// It would not help, or would not be right.
+    Never,
+    /// Always: the upstream has not seen a byte.
+    Unsent,
+    /// If the connection had been used before, the method is idempotent and every byte is still
+    /// here (RFC 9110, section 9.2.2; RFC 9112, section 9.3.1).
+    IfReused,
+}
+
+/// What follows from a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Consequence {
+    /// Whose fault it is.
+    pub side: Side,
+    /// The status of the reply if no response was begun; none if there is nobody to answer.
+    pub status: Option<u16>,
+    /// Whether another attempt may help.
+    pub retry: Retry,
+}
+
+/// The table.
+#[must_use]
+pub const fn consequence(cause: Cause) -> Consequence {
+    use Cause::*;
+    let (side, status, retry) = match cause {
+        RequestInvalid
+        | RequestFramingInvalid
+        | RequestHostInvalid
+        | RequestTargetInvalid
+        | RequestBodyInvalid => (Side::Downstream, 400, Retry::Never),
+        RequestHeadTimeout | RequestBodyTimeout => (Side::Downstream, 408, Retry::Never),
+        RequestBodyTooLarge => (Side::Downstream, 413, Retry::Never),
+        RequestLineTooLong => (Side::Downstream, 414, Retry::Never),
+        RequestExpectationUnknown => (Side::Downstream, 417, Retry::Never),
+        RequestHeadTooLarge => (Side::Downstream, 431, Retry::Never),
+        RequestNotImplemented => (Side::Downstream, 501, Retry::Never),
+        RequestVersionUnsupported => (Side::Downstream, 505, Retry::Never),
+        ProxyProtocolInvalid | ResponseWriteTimeout | DownstreamClosed | IdleTimeout
+        | TunnelIdleTimeout => (Side::Downstream, 0, Retry::Never),
+
+        NoHost | NoRoute => (Side::Proxy, 404, Retry::Never),
+        NoEndpoint | PendingOverflow | ConnectionsOverflow | OutOfDescriptors => {
+            (Side::Proxy, 503, Retry::Never)
+        }
+        FilterReply => (Side::Proxy, 0, Retry::Never),
+        RequestTimeout => (Side::Proxy, 504, Retry::Never),
+        DrainTimeout => (Side::Proxy, 503, Retry::Never),
+
+        ConnectFailed | ConnectTimeout => (Side::Upstream, 503, Retry::Unsent),
+        UpstreamClosed => (Side::Upstream, 502, Retry::IfReused),
+        ResponseInvalid | ResponseHeadTooLarge | ResponseTruncated => {
+            (Side::Upstream, 502, Retry::Never)
+        }
+        ResponseHeadTimeout | ResponseBodyTimeout | RequestWriteTimeout => {
+            (Side::Upstream, 504, Retry::Never)
+        }
+    };
+    Consequence { side, status: if status == 0 { None } else { Some(status) }, retry }
+}

@@ -1,0 +1,53 @@
+//! What the proxy asks the worker to do.
+
+use std::sync::Arc;
+
+use config::snapshot::{Address, Keepalive, ListenerId};
+
+use crate::Snapshot;
+use crate::connection::{ConnKey, ExchangeKey};
+use crate::filter::Question;
+
+/// Something for the worker to do, in the order asked for.
+#[derive(Debug)]
+pub enum Op {
+    /// Connect to `address` and say how it went with [`Proxy::on_connected`](crate::Proxy::on_connected).
+    Connect {
+        /// The connection that waits for it.
+        connection: ConnKey,
+        /// Where to.
+        address: Address,
+        /// How.
+        options: ConnectOptions,
+    },
+    /// Send what [`Proxy::unsent`](crate::Proxy::unsent) holds, as far as the socket takes it.
+    Send(ConnKey),
+    /// Read again if there is something to read: the connection was held back until now.
+    Read(ConnKey),
+    /// Send nothing more, once.
+    ShutdownWrite(ConnKey),
+    /// Close the socket. The key is stale already.
+    Close(ConnKey),
+    /// As [`Op::Close`], but with a reset, so that the peer does not take what it has for whole.
+    Reset(ConnKey),
+    /// Stop accepting on this listener and close its sockets.
+    CloseListener(ListenerId),
+    /// A filter asks; the answer goes to [`Proxy::on_answer`](crate::Proxy::on_answer).
+    Ask {
+        /// The exchange that waits.
+        exchange: ExchangeKey,
+        /// What it waits to be told.
+        question: Question,
+    },
+    /// Nobody here uses this snapshot any more; control frees it.
+    Retire(Arc<Snapshot>),
+}
+
+/// How to connect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// TCP keepalive.
+    pub keepalive: Option<Keepalive>,
+    /// Whether the first bytes may travel with the SYN.
+    pub fast_open: bool,
+}

@@ -1,0 +1,341 @@
+//! Upstream connections by endpoint, and the exchanges that wait for one.
+//!
+//! What changes at run time stands here, under the stable ids of clusters and endpoints; a cluster
+//! that nobody asked for yet takes no memory. Idle connections of an endpoint form a stack, linked
+//! through the connections themselves: the newest is used first, so that the ones a burst left
+//! over grow old and close.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Id};
+
+use crate::Share;
+use crate::balance;
+use crate::connection::{ConnKey, Connection, ExchangeKey, UpstreamState};
+use crate::slab::Slab;
+
+/// What a worker knows of clusters and endpoints at run time.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    clusters: Vec<Option<ClusterState>>,
+    endpoints: Vec<Option<EndpointState>>,
+    share: Share,
+    /// Connections open or being opened.
+    pub(crate) open: u32,
+    /// Connections in a pool.
+    pub(crate) idle: u32,
+    /// Exchanges that wait for a connection.
+    pub(crate) waiting: u32,
+}
+
+/// A cluster at run time.
+#[derive(Debug)]
+struct ClusterState {
+    id: ClusterId,
+    /// Where the balancer stands.
+    cursor: u64,
+    open: u32,
+    idle: u32,
+    /// Who waits for a connection, in order; who gave up may still stand here.
+    queue: VecDeque<ExchangeKey>,
+    waiting: u32,
+}
+
+/// An endpoint at run time.
+#[derive(Debug)]
+struct EndpointState {
+    id: EndpointId,
+    newest: Option<ConnKey>,
+}
+
+/// What an exchange gets that asks for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    /// This connection, out of the pool.
+    Idle(ConnKey, usize),
+    /// Leave to open one to the endpoint at this place.
+    Open(usize),
+    /// A place in the queue.
+    Wait,
+    /// Nothing: the queue is full.
+    Overflow,
+    /// Nothing: there is no endpoint.
+    NoEndpoint,
+}
+
+impl Pools {
+    pub(crate) const fn new(share: Share) -> Self {
+        Self { clusters: Vec::new(), endpoints: Vec::new(), share, open: 0, idle: 0, waiting: 0 }
+    }
+
+    /// Finds a connection for an exchange: an idle one to the endpoint whose turn it is, else a new
+    /// one, else an idle one to any endpoint of the cluster, else a place in the queue.
+    pub(crate) fn acquire(
+        &mut self,
+        cluster: &Cluster,
+        avoid: Option<EndpointId>,
+        start: impl FnOnce() -> u64,
+        connections: &mut Slab<Connection>,
+    ) -> Acquired {
+        let share = self.share;
+        let Some(state) = self.cluster_or_new(cluster.id, start) else {
+            return Acquired::NoEndpoint;
+        };
+        let tries = if avoid.is_some() { cluster.endpoints.len() } else { 1 };
+        let mut chosen = None;
+        for _ in 0..tries {
+            chosen = balance::pick(cluster, &mut state.cursor);
+            if chosen.is_none_or(|(_, endpoint)| Some(endpoint.id) != avoid) {
+                break;
+            }
+        }
+        let Some((place, endpoint)) = chosen else { return Acquired::NoEndpoint };
+        let has_room = state.open < share.of(cluster.connections_max.get());
+        let (idle, waiting) = (state.idle, state.waiting);
+        if idle > 0
+            && let Some(connection) = self.take_idle(cluster.id, endpoint.id, connections)
+        {
+            return Acquired::Idle(connection, place);
+        }
+        if has_room {
+            return Acquired::Open(place);
+        }
+        if idle > 0 {
+            for (place, endpoint) in cluster.endpoints.iter().enumerate() {
+                if let Some(connection) = self.take_idle(cluster.id, endpoint.id, connections) {
+                    return Acquired::Idle(connection, place);
+                }
+            }
+        }
+        if waiting < share.of(cluster.pending_max) { Acquired::Wait } else { Acquired::Overflow }
+    }
+
+    /// A connection of this cluster begins to be opened.
+    pub(crate) fn on_open(&mut self, cluster: ClusterId) {
+        self.open += 1;
+        if let Some(state) = self.cluster(cluster) {
+            state.open += 1;
+        }
+    }
+
+    /// A connection of this cluster came from another worker.
+    pub(crate) fn on_restored(&mut self, cluster: ClusterId, start: impl FnOnce() -> u64) {
+        self.open += 1;
+        // The id of a cluster that is gone is beyond every table.
+        if cluster.0.slot != u32::MAX
+            && let Some(state) = self.cluster_or_new(cluster, start)
+        {
+            state.open += 1;
+        }
+    }
+
+    /// A connection of this cluster is gone; it was not idle any more.
+    pub(crate) fn on_closed(&mut self, cluster: ClusterId) {
+        self.open -= 1;
+        if let Some(state) = self.cluster(cluster) {
+            state.open -= 1;
+        }
+    }
+
+    /// Puts an exchange into the queue.
+    pub(crate) fn wait(&mut self, cluster: ClusterId, exchange: ExchangeKey) {
+        if let Some(state) = self.cluster(cluster) {
+            state.queue.push_back(exchange);
+            state.waiting += 1;
+            self.waiting += 1;
+        }
+    }
+
+    /// An exchange left the queue without having been taken from it. Its place there stays until it
+    /// is passed; `is_waiting` tells the places that still count.
+    pub(crate) fn give_up(&mut self, cluster: ClusterId, is_waiting: impl Fn(ExchangeKey) -> bool) {
+        self.waiting -= 1;
+        if let Some(state) = self.cluster(cluster) {
+            state.waiting -= 1;
+            if state.queue.len() > 2 * state.waiting as usize + 16 {
+                state.queue.retain(|exchange| is_waiting(*exchange));
+            }
+        }
+    }
+
+    /// Takes the first that still waits out of the queue.
+    pub(crate) fn next_waiting(
+        &mut self,
+        cluster: ClusterId,
+        is_waiting: impl Fn(ExchangeKey) -> bool,
+    ) -> Option<ExchangeKey> {
+        let state = self.cluster(cluster)?;
+        while let Some(exchange) = state.queue.pop_front() {
+            if is_waiting(exchange) {
+                state.waiting -= 1;
+                self.waiting -= 1;
+                return Some(exchange);
+            }
+        }
+        if state.queue.capacity() > 64 {
+            state.queue = VecDeque::new();
+        }
+        None
+    }
+
+    /// Whether somebody waits and a connection is idle or may be opened.
+    pub(crate) fn can_serve(&mut self, cluster: &Cluster) -> bool {
+        let room = self.share.of(cluster.connections_max.get());
+        self.cluster(cluster.id)
+            .is_some_and(|state| state.waiting > 0 && (state.open < room || state.idle > 0))
+    }
+
+    /// Puts a connection on top of its endpoint's stack. Says no if the endpoint is gone and its
+    /// place is another's.
+    pub(crate) fn put_idle(
+        &mut self,
+        key: ConnKey,
+        (cluster, endpoint): (ClusterId, EndpointId),
+        connections: &mut Slab<Connection>,
+    ) -> bool {
+        let slot = slot(&mut self.endpoints, endpoint.0);
+        if slot.as_ref().is_some_and(|state| state.id.0.generation > endpoint.0.generation) {
+            return false;
+        }
+        if slot.as_ref().is_none_or(|state| state.id != endpoint) {
+            *slot = None;
+        }
+        let state = slot.get_or_insert(EndpointState { id: endpoint, newest: None });
+        let older = state.newest.replace(key);
+        set_state(connections, key, UpstreamState::Idle { newer: None, older });
+        if let Some(older) = older {
+            link(connections, older, |newer, _| *newer = Some(key));
+        }
+        self.idle += 1;
+        if let Some(state) = self.cluster(cluster) {
+            state.idle += 1;
+        }
+        true
+    }
+
+    /// Takes a connection out of its pool, wherever in the stack it stands.
+    pub(crate) fn remove_idle(
+        &mut self,
+        (cluster, endpoint): (ClusterId, EndpointId),
+        (newer, older): (Option<ConnKey>, Option<ConnKey>),
+        connections: &mut Slab<Connection>,
+    ) {
+        self.idle -= 1;
+        if let Some(state) = self.cluster(cluster) {
+            state.idle -= 1;
+        }
+        match newer {
+            Some(newer) => link(connections, newer, |_, place| *place = older),
+            None => {
+                if let Some(state) = self.endpoint(endpoint) {
+                    state.newest = older;
+                }
+            }
+        }
+        if let Some(older) = older {
+            link(connections, older, |place, _| *place = newer);
+        }
+    }
+
+    /// The newest idle connection of an endpoint, still in its pool.
+    pub(crate) fn newest_idle(&mut self, endpoint: EndpointId) -> Option<ConnKey> {
+        self.endpoint(endpoint)?.newest
+    }
+
+    /// How many connections are idle and how many exchanges wait, by cluster.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = (ClusterId, u32, u32)> {
+        self.clusters.iter().flatten().map(|state| (state.id, state.idle, state.waiting))
+    }
+
+    /// Forgets an endpoint. Its idle connections must be gone.
+    pub(crate) fn forget_endpoint(&mut self, endpoint: EndpointId) {
+        if let Some(place) = self.endpoints.get_mut(endpoint.0.slot as usize)
+            && place.as_ref().is_some_and(|state| state.id == endpoint)
+        {
+            *place = None;
+        }
+    }
+
+    /// Forgets a cluster. What is still open to it is not counted any more.
+    pub(crate) fn forget_cluster(&mut self, cluster: ClusterId) {
+        if let Some(place) = self.clusters.get_mut(cluster.0.slot as usize)
+            && place.as_ref().is_some_and(|state| state.id == cluster && state.waiting == 0)
+        {
+            *place = None;
+        }
+    }
+
+    fn take_idle(
+        &mut self,
+        cluster: ClusterId,
+        endpoint: EndpointId,
+        connections: &mut Slab<Connection>,
+    ) -> Option<ConnKey> {
+        let key = self.newest_idle(endpoint)?;
+        let links = match connections.get(key)?.upstream()?.state {
+            UpstreamState::Idle { newer, older } => (newer, older),
+            UpstreamState::Connecting { .. } | UpstreamState::Busy { .. } => return None,
+        };
+        self.remove_idle((cluster, endpoint), links, connections);
+        Some(key)
+    }
+
+    fn cluster(&mut self, id: ClusterId) -> Option<&mut ClusterState> {
+        self.clusters.get_mut(id.0.slot as usize)?.as_mut().filter(|state| state.id == id)
+    }
+
+    fn cluster_or_new(
+        &mut self,
+        id: ClusterId,
+        start: impl FnOnce() -> u64,
+    ) -> Option<&mut ClusterState> {
+        let slot = slot(&mut self.clusters, id.0);
+        // An exchange on an old configuration may ask for a cluster that is gone.
+        if slot.as_ref().is_some_and(|state| state.id.0.generation > id.0.generation) {
+            return None;
+        }
+        if slot.as_ref().is_none_or(|state| state.id != id) {
+            let (cursor, queue) = (start(), VecDeque::new());
+            *slot = Some(ClusterState { id, cursor, open: 0, idle: 0, queue, waiting: 0 });
+        }
+        slot.as_mut()
+    }
+
+    fn endpoint(&mut self, id: EndpointId) -> Option<&mut EndpointState> {
+        self.endpoints.get_mut(id.0.slot as usize)?.as_mut().filter(|state| state.id == id)
+    }
+}
+
+/// The place for `id`, which the table grows to have.
+fn slot<T>(table: &mut Vec<Option<T>>, id: Id) -> &mut Option<T> {
+    let slot = id.slot as usize;
+    if table.len() <= slot {
+        table.resize_with(slot + 1, || None);
+    }
+    table.get_mut(slot).expect("grown above")
+}
+
+fn set_state(connections: &mut Slab<Connection>, key: ConnKey, state: UpstreamState) {
+    if let Some(upstream) = connections.get_mut(key).and_then(Connection::upstream_mut) {
+        upstream.state = state;
+    }
+}
+
+/// Changes the neighbours of an idle connection: the newer, then the older.
+fn link(
+    connections: &mut Slab<Connection>,
+    key: ConnKey,
+    change: impl FnOnce(&mut Option<ConnKey>, &mut Option<ConnKey>),
+) {
+    if let Some(upstream) = connections.get_mut(key).and_then(Connection::upstream_mut)
+        && let UpstreamState::Idle { newer, older } = &mut upstream.state
+    {
+        change(newer, older);
+    }
+}
+
+/// The endpoint at `place` of a cluster.
+pub(crate) fn endpoint_at(cluster: &Arc<Cluster>, place: usize) -> &Endpoint {
+    cluster.endpoints.get(place).expect("the balancer picks places of this very cluster")
+}

@@ -1,0 +1,560 @@
+//! Everything that one worker's connections are, and the events that move it.
+//!
+//! Methods named `on_*` are told what happened; [`Proxy::poll_op`] says what to do next. A method
+//! that finds its key stale does nothing: what it is about is over.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use config::snapshot::ListenerId;
+use telemetry::Emitter;
+use telemetry::cause::Cause;
+use telemetry::events::{ConnectionClosed, ConnectionOpened, ConnectionRefused, UpstreamClosed};
+use wire::h1::Scan;
+use wire::head::HeadIndex;
+
+use crate::Snapshot;
+use crate::buffers::Buffers;
+use crate::connection::{
+    ConnKey, Connection, Downstream, ExchangeKey, Life, OUTBOX_BYTES_MAX, PeerAddress, Receive,
+    Role, UpstreamState,
+};
+use crate::exchange::Exchange;
+use crate::listeners::Listeners;
+use crate::ops::Op;
+use crate::outbox::SLICES_MAX;
+use crate::pool::Pools;
+use crate::random::Random;
+use crate::record::label;
+use crate::slab::Slab;
+use crate::time::Time;
+use crate::wheel::Wheel;
+
+/// What stays the same for the life of a worker.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Which part of the process's limits is this worker's.
+    pub share: Share,
+    /// Where random numbers begin.
+    pub seed: u64,
+}
+
+/// One worker among several, each of which takes its part of a limit of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// This worker, from 0.
+    pub worker: u32,
+    /// All of them, at least 1.
+    pub workers: u32,
+}
+
+impl Share {
+    /// This worker's part of `limit`. The parts add up to the limit, unless it is smaller than the
+    /// number of workers: then each has 1, because one that had none could serve nobody.
+    #[must_use]
+    pub fn of(self, limit: u32) -> u32 {
+        let rest = u32::from(self.worker < limit % self.workers);
+        if limit == 0 { 0 } else { (limit / self.workers + rest).max(1) }
+    }
+}
+
+/// Everything that one worker's connections are.
+#[derive(Debug)]
+pub struct Proxy {
+    pub(crate) connections: Slab<Connection>,
+    pub(crate) exchanges: Slab<Exchange>,
+    pub(crate) listeners: Listeners,
+    pub(crate) pools: Pools,
+    pub(crate) timers: Wheel<TimerOwner>,
+    pub(crate) buffers: Buffers,
+    /// The newest configuration.
+    pub(crate) snapshot: Rc<Arc<Snapshot>>,
+    /// Older ones that exchanges or draining listeners still use.
+    former: Vec<Rc<Arc<Snapshot>>>,
+    pub(crate) ops: VecDeque<Op>,
+    pub(crate) emitter: Emitter,
+    /// Indexes of the heads that are being looked at, one for each direction.
+    pub(crate) request_index: HeadIndex,
+    pub(crate) response_index: HeadIndex,
+    pub(crate) random: Random,
+    pub(crate) share: Share,
+    /// When a drain ends, if one began.
+    pub(crate) drain_deadline: Option<Time>,
+    /// Wall-clock time of the clock's zero, ns since the Unix epoch.
+    pub(crate) wall_clock_zero: u64,
+}
+
+/// Whose deadline a timer is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TimerOwner {
+    Connection(ConnKey),
+    Exchange(ExchangeKey),
+}
+
+impl Proxy {
+    /// A worker's state before its first connection.
+    #[must_use]
+    pub fn new(
+        settings: Settings,
+        snapshot: Arc<Snapshot>,
+        mut emitter: Emitter,
+        now: Time,
+    ) -> Self {
+        let snapshot = Rc::new(snapshot);
+        let mut listeners = Listeners::default();
+        listeners.update(&snapshot);
+        emitter.set_access_log(snapshot.access_log.output.is_some());
+        Self {
+            connections: Slab::default(),
+            exchanges: Slab::default(),
+            listeners,
+            pools: Pools::new(settings.share),
+            timers: Wheel::new(now),
+            buffers: Buffers::default(),
+            snapshot,
+            former: Vec::new(),
+            ops: VecDeque::new(),
+            emitter,
+            request_index: HeadIndex::default(),
+            response_index: HeadIndex::default(),
+            random: Random::new(settings.seed),
+            share: settings.share,
+            drain_deadline: None,
+            wall_clock_zero: 0,
+        }
+    }
+
+    // What the worker asks.
+
+    /// The next thing to do, if any.
+    pub fn poll_op(&mut self) -> Option<Op> {
+        let op = self.ops.pop_front()?;
+        if let Op::Send(key) = op
+            && let Some(connection) = self.connections.get_mut(key)
+        {
+            connection.is_flush_queued = false;
+        }
+        Some(op)
+    }
+
+    /// Bytes to read from a connection now; 0 while it is held back.
+    #[must_use]
+    pub fn read_bytes_max(&self, key: ConnKey) -> usize {
+        let Some(connection) = self.connections.get(key) else { return 0 };
+        if connection.is_read_closed {
+            return 0;
+        }
+        let room = connection.inbox_room();
+        match (&connection.role, &connection.receive) {
+            (_, Receive::Complete) => 0,
+            (_, Receive::ProxyHeader | Receive::Discard { .. } | Receive::Linger { .. }) => room,
+            (Role::Downstream(downstream), Receive::Head(_)) => {
+                if downstream.exchange.is_none() {
+                    room
+                } else {
+                    0
+                }
+            }
+            (Role::Upstream(upstream), _)
+                if matches!(upstream.state, UpstreamState::Connecting { .. }) =>
+            {
+                0
+            }
+            (Role::Upstream(_), Receive::Head(_)) => room,
+            (_, Receive::Body(_)) => match self.opposite(connection) {
+                Some(other) if other.outbox.len() < OUTBOX_BYTES_MAX => room,
+                _ => 0,
+            },
+        }
+    }
+
+    /// Whether bytes wait to be sent.
+    #[must_use]
+    pub fn has_unsent(&self, key: ConnKey) -> bool {
+        self.connections.get(key).is_some_and(|connection| {
+            !connection.outbox.is_empty()
+                && !connection.is_send_broken
+                && !self.is_connecting(connection)
+        })
+    }
+
+    /// Fills `slices` with what waits to be sent; returns how many were filled.
+    #[must_use]
+    pub fn unsent<'a>(&'a self, key: ConnKey, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
+        self.connections.get(key).map_or(0, |connection| connection.outbox.slices(slices))
+    }
+
+    /// When to call [`Proxy::on_deadlines`] again, if ever.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        let timers = self.timers.next_deadline();
+        timers.into_iter().chain(self.drain_deadline).min()
+    }
+
+    /// Whether nothing is left to wait for, once a drain began.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.drain_deadline.is_some() && self.listeners.open == 0
+    }
+
+    // What the worker tells.
+
+    /// The wall clock, as the time of the monotonic clock's zero: ns since the Unix epoch.
+    pub const fn on_wall_clock(&mut self, zero: u64) {
+        self.wall_clock_zero = zero;
+    }
+
+    /// A newer configuration. Work follows what it changes, not its size.
+    pub fn on_snapshot(&mut self, snapshot: Arc<Snapshot>, now: Time) {
+        let snapshot = Rc::new(snapshot);
+        let former = std::mem::replace(&mut self.snapshot, Rc::clone(&snapshot));
+        self.former.push(former);
+        self.listeners.update(&snapshot);
+        self.emitter.set_access_log(snapshot.access_log.output.is_some());
+        let changes = &snapshot.changes;
+        for listener in &changes.listeners_removed {
+            self.ops.push_back(Op::CloseListener(*listener));
+        }
+        for (cluster, endpoint) in &changes.endpoints_removed {
+            while let Some(key) = self.pools.newest_idle(*endpoint) {
+                self.close_upstream(key, None, now);
+            }
+            self.pools.forget_endpoint(*endpoint);
+            self.serve_waiting(*cluster, now);
+        }
+        for cluster in &changes.clusters_changed {
+            self.serve_waiting(*cluster, now);
+        }
+        for cluster in &changes.clusters_removed {
+            self.pools.forget_cluster(*cluster);
+        }
+        self.retire_former();
+    }
+
+    /// A downstream connected. None if a bound is reached: the worker closes the socket then.
+    pub fn on_accepted(
+        &mut self,
+        listener: ListenerId,
+        peer: PeerAddress,
+        local: PeerAddress,
+        now: Time,
+    ) -> Option<ConnKey> {
+        let listener = self.listeners.find(listener)?;
+        let state = self.listeners.get(listener);
+        let settings = state.listener();
+        let is_over = state.open >= self.share.of(settings.connections_max.get())
+            || self.listeners.open >= self.share.of(self.snapshot.limits.connections_max.get());
+        if is_over {
+            let (listener, cause) = (label(state.id.0), Cause::ConnectionsOverflow);
+            self.emitter.connection_refused(&ConnectionRefused { listener, cause });
+            return None;
+        }
+        let receive = if settings.http.proxy_protocol {
+            Receive::ProxyHeader
+        } else {
+            Receive::Head(Scan::default())
+        };
+        let deadline = now + settings.timeouts.request_head;
+        self.emitter.connection_opened(&ConnectionOpened { listener: label(state.id.0) });
+        self.listeners.on_opened(listener);
+        let life = Life::Open;
+        let role = Role::Downstream(Downstream {
+            listener,
+            exchange: None,
+            life,
+            head_began: Time::NEVER,
+        });
+        let key = self.insert_connection(role, receive, now);
+        if let Some(connection) = self.connections.get_mut(key) {
+            (connection.peer, connection.local) = (peer, local);
+            self.timers.arm(connection.timer, deadline);
+        }
+        Some(key)
+    }
+
+    /// Bytes arrived; at most as many as [`Proxy::read_bytes_max`] said.
+    pub fn on_received(&mut self, key: ConnKey, bytes: &[u8], now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        match connection.inbox.take() {
+            None => {
+                let consumed = self.consume(key, bytes, now);
+                let rest = bytes.get(consumed..).unwrap_or_default();
+                if !rest.is_empty() && self.connections.get(key).is_some() {
+                    let mut inbox = self.buffers.lease(rest.len());
+                    inbox.push(rest);
+                    self.put_inbox(key, inbox);
+                }
+            }
+            Some(inbox) => {
+                let mut inbox = self.widen(inbox, bytes.len());
+                inbox.push(bytes);
+                self.consume_inbox(key, inbox, now);
+            }
+        }
+    }
+
+    /// The peer will send nothing more (FIN).
+    pub fn on_read_closed(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.is_read_closed = true;
+        match connection.role {
+            Role::Downstream(_) => self.on_downstream_end(key, now),
+            Role::Upstream(_) => self.on_upstream_end(key, now),
+        }
+    }
+
+    /// The connection is broken: reset, or an error while reading.
+    pub fn on_broken(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        match connection.role {
+            Role::Downstream(_) => self.on_downstream_broken(key, now),
+            Role::Upstream(_) => self.on_upstream_broken(key, now),
+        }
+    }
+
+    /// The connection is broken or closed on both sides while it is held back from reading. An
+    /// upstream's last bytes may still be there to read, so only a downstream is given up.
+    pub fn on_hangup(&mut self, key: ConnKey, now: Time) {
+        if self.connections.get(key).is_some_and(|connection| connection.downstream().is_some()) {
+            self.on_downstream_broken(key, now);
+        }
+    }
+
+    /// The socket took `n` of the unsent bytes; the send began at `began`.
+    pub fn on_sent(&mut self, key: ConnKey, n: usize, began: Time, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let before = connection.outbox.len();
+        connection.outbox.on_sent(n, &mut self.buffers);
+        let after = before - n;
+        if before >= OUTBOX_BYTES_MAX
+            && after < OUTBOX_BYTES_MAX
+            && let Some(source) = self.opposite_key(key)
+        {
+            self.ops.push_back(Op::Read(source));
+        }
+        match self.connections.get(key).map(|connection| &connection.role) {
+            Some(Role::Downstream(_)) => self.on_downstream_sent(key, after, n, now),
+            Some(Role::Upstream(_)) => self.on_upstream_sent(key, after, n, (began, now)),
+            None => {}
+        }
+    }
+
+    /// The socket takes nothing more: the peer reset it, or closed it and got our bytes.
+    pub fn on_send_failed(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        match connection.role {
+            Role::Downstream(_) => self.on_downstream_broken(key, now),
+            // What the upstream said before it closed may still be there to read.
+            Role::Upstream(_) => self.on_upstream_send_failed(key, now),
+        }
+    }
+
+    /// Time passed.
+    pub fn on_deadlines(&mut self, now: Time) {
+        while let Some(owner) = self.timers.pop_expired(now) {
+            match owner {
+                TimerOwner::Connection(key) => self.on_connection_deadline(key, now),
+                TimerOwner::Exchange(key) => self.on_exchange_deadline(key, now),
+            }
+        }
+        if self.drain_deadline.is_some_and(|deadline| deadline <= now) {
+            self.end_drain(now);
+        }
+    }
+
+    /// Gives memory back that was not needed lately. Called every few seconds.
+    pub fn on_quiet(&mut self) {
+        self.buffers.trim();
+    }
+
+    /// Takes no new work: kept connections end with their next response, and everything ends when
+    /// the drain timeout does. The worker stops accepting.
+    pub fn drain(&mut self, now: Time) {
+        let timeout = self.snapshot.limits.drain_timeout;
+        self.drain_deadline.get_or_insert(now + timeout);
+    }
+
+    // What several parts share.
+
+    /// Feeds bytes to a connection; returns how many it consumed.
+    pub(crate) fn consume(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
+        match self.connections.get(key).map(|connection| &connection.role) {
+            Some(Role::Downstream(_)) => self.consume_downstream(key, input, now),
+            Some(Role::Upstream(_)) => self.consume_upstream(key, input, now),
+            None => input.len(),
+        }
+    }
+
+    /// Feeds a connection what it could not consume before.
+    pub(crate) fn resume_inbox(&mut self, key: ConnKey, now: Time) {
+        let inbox = self.connections.get_mut(key).and_then(|connection| connection.inbox.take());
+        if let Some(inbox) = inbox {
+            self.consume_inbox(key, inbox, now);
+        }
+        self.ops.push_back(Op::Read(key));
+    }
+
+    fn consume_inbox(&mut self, key: ConnKey, mut inbox: wire::buffer::Buffer, now: Time) {
+        let consumed = self.consume(key, inbox.filled(), now);
+        inbox.consume(consumed);
+        self.put_inbox(key, inbox);
+    }
+
+    fn put_inbox(&mut self, key: ConnKey, inbox: wire::buffer::Buffer) {
+        match self.connections.get_mut(key) {
+            Some(connection) if !inbox.is_empty() => connection.inbox = Some(inbox),
+            _ => self.buffers.give_back(inbox),
+        }
+    }
+
+    /// A buffer with the same bytes and room for `more`.
+    fn widen(&mut self, mut inbox: wire::buffer::Buffer, more: usize) -> wire::buffer::Buffer {
+        if inbox.spare_len() >= more {
+            return inbox;
+        }
+        inbox.compact();
+        if inbox.spare_len() >= more {
+            return inbox;
+        }
+        let mut wider = self.buffers.lease(inbox.len() + more);
+        wider.push(inbox.filled());
+        self.buffers.give_back(inbox);
+        wider
+    }
+
+    pub(crate) fn insert_connection(&mut self, role: Role, receive: Receive, now: Time) -> ConnKey {
+        // The timer wants its owner's key, the connection its timer's.
+        let placeholder = self.timers.insert(TimerOwner::Connection(ConnKey::from_bits(0)));
+        let key = self.connections.insert(Connection::new(role, receive, placeholder, now));
+        self.timers.set_owner(placeholder, TimerOwner::Connection(key));
+        key
+    }
+
+    /// Queues a send, once.
+    pub(crate) fn queue_send(&mut self, key: ConnKey) {
+        if let Some(connection) = self.connections.get_mut(key)
+            && !connection.is_flush_queued
+        {
+            connection.is_flush_queued = true;
+            self.ops.push_back(Op::Send(key));
+        }
+    }
+
+    fn is_connecting(&self, connection: &Connection) -> bool {
+        connection
+            .upstream()
+            .is_some_and(|upstream| matches!(upstream.state, UpstreamState::Connecting { .. }))
+    }
+
+    /// The connection on the other side of the exchange.
+    fn opposite(&self, connection: &Connection) -> Option<&Connection> {
+        let exchange = self.exchanges.get(connection.exchange()?)?;
+        let key = match connection.role {
+            Role::Downstream(_) => exchange.upstream()?,
+            Role::Upstream(_) => exchange.downstream,
+        };
+        self.connections.get(key)
+    }
+
+    pub(crate) fn opposite_key(&self, key: ConnKey) -> Option<ConnKey> {
+        let connection = self.connections.get(key)?;
+        let exchange = self.exchanges.get(connection.exchange()?)?;
+        match connection.role {
+            Role::Downstream(_) => exchange.upstream(),
+            Role::Upstream(_) => Some(exchange.downstream),
+        }
+    }
+
+    /// Closes a downstream connection that has no exchange any more.
+    pub(crate) fn close_downstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
+        let Some(connection) = self.remove_connection(key) else { return };
+        let Role::Downstream(downstream) = connection.role else {
+            unreachable!("only downstream connections are closed here");
+        };
+        self.emitter.connection_closed(&ConnectionClosed {
+            listener: label(self.listeners.get(downstream.listener).id.0),
+            cause,
+            lifetime: now.nanos_since(connection.opened),
+            requests: connection.requests,
+        });
+        self.listeners.on_closed(downstream.listener);
+        self.ops.push_back(Op::Close(key));
+    }
+
+    /// Closes an upstream connection, established or not, idle or not.
+    pub(crate) fn close_upstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
+        let Some(upstream) = self.connections.get(key).and_then(Connection::upstream) else {
+            return;
+        };
+        let (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
+        let is_established = !matches!(upstream.state, UpstreamState::Connecting { .. });
+        if let UpstreamState::Idle { newer, older } = upstream.state {
+            self.pools.remove_idle((cluster, endpoint), (newer, older), &mut self.connections);
+        }
+        let Some(connection) = self.remove_connection(key) else { return };
+        if is_established {
+            self.emitter.upstream_closed(&UpstreamClosed {
+                cluster: label(cluster.0),
+                cause,
+                lifetime: now.nanos_since(connection.opened),
+                requests: connection.requests,
+            });
+        }
+        self.pools.on_closed(cluster);
+        self.ops.push_back(Op::Close(key));
+        self.serve_waiting(cluster, now);
+    }
+
+    /// Takes a connection out, with its timer and its buffers.
+    fn remove_connection(&mut self, key: ConnKey) -> Option<Connection> {
+        let mut connection = self.connections.remove(key)?;
+        self.timers.remove(connection.timer);
+        connection.outbox.clear(&mut self.buffers);
+        if let Some(inbox) = connection.inbox.take() {
+            self.buffers.give_back(inbox);
+        }
+        Some(connection)
+    }
+
+    /// Tells control of snapshots that nobody here uses any more.
+    pub(crate) fn retire_former(&mut self) {
+        let mut index = 0;
+        while let Some(snapshot) = self.former.get(index) {
+            if Rc::strong_count(snapshot) > 1 {
+                index += 1;
+                continue;
+            }
+            if let Ok(snapshot) = Rc::try_unwrap(self.former.swap_remove(index)) {
+                self.ops.push_back(Op::Retire(snapshot));
+            }
+        }
+    }
+
+    pub(crate) fn has_former_snapshots(&self) -> bool {
+        !self.former.is_empty()
+    }
+
+    /// Whether connections of this downstream end with their exchange.
+    pub(crate) fn is_draining(&self, downstream: &Downstream) -> bool {
+        self.drain_deadline.is_some() || self.listeners.get(downstream.listener).is_draining
+    }
+
+    /// The drain timeout is over: everything ends now.
+    fn end_drain(&mut self, now: Time) {
+        self.drain_deadline = Some(Time::NEVER);
+        let all: Vec<_> = self.connections.iter().map(|(key, _)| key).collect();
+        for key in all {
+            let Some(connection) = self.connections.get(key) else { continue };
+            match (&connection.role, connection.exchange()) {
+                (Role::Downstream(_), Some(exchange)) => {
+                    self.abort(exchange, Cause::DrainTimeout, now);
+                }
+                (Role::Downstream(_), None) => self.close_downstream(key, None, now),
+                (Role::Upstream(_), None) => self.close_upstream(key, None, now),
+                (Role::Upstream(_), Some(_)) => {}
+            }
+        }
+    }
+}

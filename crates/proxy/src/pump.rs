@@ -1,0 +1,561 @@
+//! Hops 5 to 8: what an exchange does with the elements that codecs hand it, whatever the codecs.
+//!
+//! Heads go through filters and routing; data, ends and resets go to the other side's connection,
+//! which frames them as it needs. Every way an exchange can end is here too: [`Proxy::finish`]
+//! when its response is sent, [`Proxy::fail`] when a reply has to take the response's place, and
+//! [`Proxy::abort`] when nobody is left to answer.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use config::snapshot::{Action, Cluster, ClusterId, Forward, ProxyProtocolVersion};
+use telemetry::cause::Cause;
+use telemetry::events::{ExchangeFinished, UpstreamRetried};
+use wire::h1::{BodyEncoder, ConnectionField, HeadLimits, Scan, decode_request};
+use wire::head::{Framing, RequestHead, Version};
+use wire::proxy_protocol;
+
+use crate::connection::{ConnKey, ExchangeKey, Life, Receive, Send};
+use crate::exchange::{ATTEMPTS_MAX, Exchange, Route, Stage, Unbound, Wait};
+use crate::fault::{Retry, consequence};
+use crate::filter::{Question, Verdict};
+use crate::ops::Op;
+use crate::outbox::Outbox;
+use crate::pool::Acquired;
+use crate::proxy::Proxy;
+use crate::record::{Word, label};
+use crate::route;
+use crate::text::Text;
+use crate::time::Time;
+
+/// Bounds on a head that this proxy encoded itself: none but what it was read with.
+const OWN_HEAD: HeadLimits =
+    HeadLimits { request_line_bytes_max: u32::MAX, head_bytes_max: u32::MAX, fields_max: u16::MAX };
+
+/// Bytes of the longest PROXY protocol header that is sent: a line of version 1.
+const PROXY_HEADER_BYTES_MAX: usize = 107;
+
+impl Proxy {
+    // Filters and routing.
+
+    /// Gives an exchange the slots that its chain's filters want.
+    pub(crate) fn set_slots(&mut self, key: ExchangeKey) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let filters = &exchange.listener().filters;
+        let bytes = filters.iter().map(|filter| filter.slot_bytes()).sum::<usize>();
+        if bytes > 0 {
+            exchange.slots = Some(vec![0; bytes].into_boxed_slice());
+        }
+    }
+
+    /// Runs the chain from its `first` filter on, then routes.
+    pub(crate) fn run_filters(
+        &mut self,
+        key: ExchangeKey,
+        head: &mut RequestHead<'_>,
+        first: usize,
+        now: Time,
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let filters = Arc::clone(&exchange.listener().filters);
+        let mut slots = exchange.slots.take();
+        let mut rest = slots.as_deref_mut().unwrap_or_default();
+        let mut outcome = Verdict::Continue;
+        let mut stopped_at = filters.len();
+        for (place, filter) in filters.iter().enumerate() {
+            let (slot, behind) = rest.split_at_mut(filter.slot_bytes());
+            rest = behind;
+            if place < first {
+                continue;
+            }
+            outcome = filter.on_request(head, slot);
+            if !matches!(outcome, Verdict::Continue) {
+                stopped_at = place;
+                break;
+            }
+        }
+        exchange.slots = slots;
+        self.on_verdict(key, outcome, stopped_at, head, now);
+    }
+
+    /// The answer that a suspended exchange waits for.
+    pub fn on_answer(&mut self, key: ExchangeKey, answer: &[u8], now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        if !matches!(exchange.stage, Stage::Suspended { .. }) {
+            return;
+        }
+        let stage = std::mem::replace(&mut exchange.stage, Stage::Finishing);
+        let Stage::Suspended { filter: place, head: encoded, .. } = stage else { return };
+        let filters = Arc::clone(&exchange.listener().filters);
+        let mut slots = exchange.slots.take();
+        let mut index = std::mem::take(&mut self.request_index);
+        let decoded = decode_request(encoded.filled(), &mut Scan::default(), &OWN_HEAD, &mut index);
+        let Ok(Some((mut head, _))) = decoded else {
+            unreachable!("a head that was encoded here can be decoded");
+        };
+        let before = filters.iter().take(place).map(|filter| filter.slot_bytes()).sum::<usize>();
+        let filter = filters.get(place).expect("it suspended the exchange");
+        let slot = slots.as_deref_mut().unwrap_or_default();
+        let slot = slot.get_mut(before..before + filter.slot_bytes()).unwrap_or_default();
+        let verdict = filter.on_answer(answer, &mut head, slot);
+        if let Some(exchange) = self.exchanges.get_mut(key) {
+            exchange.slots = slots;
+        }
+        match verdict {
+            Verdict::Continue => self.run_filters(key, &mut head, place + 1, now),
+            verdict => self.on_verdict(key, verdict, place, &mut head, now),
+        }
+        self.request_index = index;
+        self.buffers.give_back(encoded);
+        if let Some(exchange) = self.exchanges.get(key) {
+            self.resume_inbox(exchange.downstream, now);
+        }
+    }
+
+    fn on_verdict(
+        &mut self,
+        key: ExchangeKey,
+        verdict: Verdict,
+        filter: usize,
+        head: &mut RequestHead<'_>,
+        now: Time,
+    ) {
+        match verdict {
+            Verdict::Continue => self.route(key, head, now),
+            Verdict::Reply(reply) => self.reply_from_filter(key, &reply),
+            Verdict::Suspend(question) => self.suspend(key, filter, question, head),
+        }
+    }
+
+    fn suspend(
+        &mut self,
+        key: ExchangeKey,
+        filter: usize,
+        question: Question,
+        head: &RequestHead<'_>,
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let mut encoded = self.buffers.lease(head.encoded_len_max());
+        let connection = connection_field(head.upgrade().is_some());
+        wire::h1::encode_request(head, connection, &mut encoded);
+        exchange.stage = Stage::Suspended { filter, question: question.clone(), head: encoded };
+        self.ops.push_back(Op::Ask { exchange: key, question });
+    }
+
+    /// Hop 7: finds the rule and does what it says.
+    fn route(&mut self, key: ExchangeKey, head: &mut RequestHead<'_>, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let snapshot = Rc::clone(&exchange.snapshot);
+        let found = route::find(&snapshot, exchange.listener(), head.host(), head.path());
+        let (table, place, rule) = match found {
+            Ok(found) => found,
+            Err(cause) => return self.fail(key, cause, now),
+        };
+        let rule_label = u16::try_from(place).unwrap_or(u16::MAX);
+        let mut route = Route { table: table.id, rule: rule_label, cluster: None, endpoint: None };
+        match &rule.action {
+            Action::Forward(forward) => {
+                route.cluster = Some(forward.cluster);
+                exchange.route = Some(route);
+                self.forward(key, forward, head, now);
+            }
+            Action::Respond(respond) => {
+                exchange.route = Some(route);
+                self.respond(key, respond);
+            }
+            Action::Redirect(redirect) => {
+                exchange.route = Some(route);
+                self.redirect(key, redirect, &rule.path, head);
+            }
+        }
+    }
+
+    /// Hop 8 begins: encodes the request and asks for a connection.
+    fn forward(&mut self, key: ExchangeKey, forward: &Forward, head: &RequestHead<'_>, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let asks_upgrade =
+            head.upgrade().is_some_and(|value| route::allows_upgrade(&forward.upgrades, value));
+        exchange.request.asks_upgrade = asks_upgrade;
+        let encoder = BodyEncoder::new(head.framing());
+        let send = if encoder.is_complete() { Send::Idle } else { Send::Body(encoder) };
+        let mut outbox = Outbox::new();
+        outbox.keep();
+        self.push_proxy_header(key, &mut outbox);
+        // Room for the body of a usual request too, so that all of it is in one buffer: one send,
+        // and all of it there to be sent again.
+        let body = match head.framing() {
+            Framing::Length(n) => usize::try_from(n).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        let bytes = head.encoded_len_max();
+        let room = bytes.saturating_add(if body <= 16 << 10 { body } else { 0 });
+        outbox.push_with(room, &mut self.buffers, |buffer| {
+            wire::h1::encode_request(head, connection_field(asks_upgrade), buffer);
+        });
+        if let Some(timeout) = forward.timeout {
+            self.set_deadline(key, Wait::Whole, now + timeout);
+        }
+        self.attempt(key, Unbound { outbox, send }, now);
+    }
+
+    /// The PROXY protocol header, for clusters that want one in front of each connection.
+    fn push_proxy_header(&mut self, key: ExchangeKey, outbox: &mut Outbox) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let cluster = exchange.cluster();
+        let Some(version) = cluster.and_then(|cluster| cluster.proxy_protocol) else { return };
+        let Some(connection) = self.connections.get(exchange.downstream) else { return };
+        let addresses = connection.peer.socket_address().zip(connection.local.socket_address());
+        outbox.push_with(PROXY_HEADER_BYTES_MAX, &mut self.buffers, |buffer| {
+            match (version, addresses) {
+                (ProxyProtocolVersion::V1, Some((source, destination))) => {
+                    proxy_protocol::encode_v1(source, destination, buffer);
+                }
+                (ProxyProtocolVersion::V1, None) => proxy_protocol::encode_unknown_v1(buffer),
+                (ProxyProtocolVersion::V2, Some((source, destination))) => {
+                    proxy_protocol::encode_v2(source, destination, buffer);
+                }
+                (ProxyProtocolVersion::V2, None) => proxy_protocol::encode_local_v2(buffer),
+            }
+        });
+    }
+
+    // The upstream side of an exchange.
+
+    /// Finds a connection for a request and gives it to that, or queues it, or fails.
+    pub(crate) fn attempt(&mut self, key: ExchangeKey, request: Unbound, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Some(cluster) = exchange.cluster() else {
+            return self.fail_unbound(key, request, Cause::NoEndpoint, now);
+        };
+        let route = exchange.route.as_ref();
+        let avoid = route
+            .and_then(|route| route.endpoint)
+            .and_then(|place| cluster.endpoints.get(place))
+            .map(|endpoint| endpoint.id);
+        let random = &mut self.random;
+        let connections = &mut self.connections;
+        match self.pools.acquire(&cluster, avoid, || random.next(), connections) {
+            Acquired::Idle(connection, place) => self.give(key, connection, place, request, now),
+            Acquired::Open(place) => self.open(key, &cluster, place, request, now),
+            Acquired::Wait => {
+                exchange.stage = Stage::Waiting { request };
+                exchange.record.stamps.wait_began = now;
+                self.pools.wait(cluster.id, key);
+            }
+            Acquired::Overflow => self.fail_unbound(key, request, Cause::PendingOverflow, now),
+            Acquired::NoEndpoint => self.fail_unbound(key, request, Cause::NoEndpoint, now),
+        }
+    }
+
+    fn fail_unbound(&mut self, key: ExchangeKey, mut request: Unbound, cause: Cause, now: Time) {
+        request.outbox.clear(&mut self.buffers);
+        self.fail(key, cause, now);
+    }
+
+    /// Gives connections to those that wait for one, as far as there are any.
+    pub(crate) fn serve_waiting(&mut self, id: ClusterId, now: Time) {
+        loop {
+            let exchanges = &self.exchanges;
+            let is_waiting = |key| is_waiting(exchanges.get(key));
+            let Some(cluster) = self.snapshot.cluster(id).map(Arc::clone) else {
+                return self.fail_waiting(id, now);
+            };
+            if !self.pools.can_serve(&cluster) {
+                return;
+            }
+            let Some(key) = self.pools.next_waiting(id, is_waiting) else { return };
+            self.leave_queue(key, now);
+        }
+    }
+
+    /// The cluster is gone; so is the hope of those that wait for it.
+    fn fail_waiting(&mut self, id: ClusterId, now: Time) {
+        loop {
+            let exchanges = &self.exchanges;
+            let next = self.pools.next_waiting(id, |key| is_waiting(exchanges.get(key)));
+            let Some(key) = next else { return };
+            if let Some(request) = self.take_waiting(key, now) {
+                self.fail_unbound(key, request, Cause::NoEndpoint, now);
+            }
+        }
+    }
+
+    /// An exchange that was taken out of the queue tries again.
+    pub(crate) fn leave_queue(&mut self, key: ExchangeKey, now: Time) {
+        if let Some(request) = self.take_waiting(key, now) {
+            self.attempt(key, request, now);
+            self.resume_request(key, now);
+        }
+    }
+
+    fn take_waiting(&mut self, key: ExchangeKey, now: Time) -> Option<Unbound> {
+        let exchange = self.exchanges.get_mut(key)?;
+        exchange.record.stamps.wait_ended = now;
+        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
+            Stage::Waiting { request } => Some(request),
+            stage => {
+                exchange.stage = stage;
+                None
+            }
+        }
+    }
+
+    // Elements of the request.
+
+    /// A piece of the request body.
+    pub(crate) fn on_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.record.request_bytes += data.len() as u64;
+        let bytes_max = exchange.listener().http.body_bytes_max;
+        if !exchange.record.is_tunnel
+            && bytes_max.is_some_and(|max| exchange.record.request_bytes > max)
+        {
+            return self.fail(key, Cause::RequestBodyTooLarge, now);
+        }
+        let timeouts = exchange.listener().timeouts;
+        let Some(upstream) = exchange.upstream() else { return };
+        let (wait, timeout) = if exchange.record.is_tunnel {
+            (Wait::TunnelIdle, timeouts.tunnel_idle)
+        } else {
+            (Wait::RequestBody, timeouts.request_body)
+        };
+        self.set_deadline(key, wait, now + timeout);
+        let Some(connection) = self.connections.get_mut(upstream) else { return };
+        if connection.is_send_broken {
+            // The upstream takes nothing more, but may have answered: the rest is dropped.
+            connection.outbox.forget(&mut self.buffers);
+            return;
+        }
+        connection
+            .send_data(data, &mut self.buffers)
+            .expect("both sides have the same framing, and the decoder keeps to it");
+        self.queue_send(upstream);
+    }
+
+    /// The end of the request, with its trailer section.
+    pub(crate) fn on_request_end(&mut self, key: ExchangeKey, trailers: &[u8], now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.request.is_complete = true;
+        exchange.deadlines.clear(Wait::RequestBody);
+        let is_tunnel = exchange.record.is_tunnel;
+        let upstream = exchange.upstream();
+        if let Some(downstream) = self.connections.get_mut(exchange.downstream) {
+            downstream.receive = Receive::Complete;
+        }
+        let Some(upstream) = upstream else { return };
+        let Some(connection) = self.connections.get_mut(upstream) else { return };
+        if connection.is_send_broken {
+            return;
+        }
+        connection
+            .send_end(trailers, &mut self.buffers)
+            .expect("both sides have the same framing, and the decoder keeps to it");
+        if connection.outbox.is_empty() {
+            self.on_upstream_sent(upstream, 0, 0, (now, now));
+        } else {
+            self.queue_send(upstream);
+        }
+        if is_tunnel {
+            self.finish_tunnel(key, now);
+        }
+    }
+
+    // Ends.
+
+    /// The response is sent, or the reply is: the exchange is over.
+    pub(crate) fn finish(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
+        let Some(downstream) = self.remove_exchange(key, cause, now) else { return };
+        self.after_exchange(downstream, now);
+    }
+
+    /// Nobody is left to answer, or the response cannot be completed: the exchange and its
+    /// connections end here.
+    pub(crate) fn abort(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        self.drop_upstream(key, Some(cause), now);
+        let Some(downstream) = self.remove_exchange(key, Some(cause), now) else { return };
+        if let Some(connection) = self.connections.get_mut(downstream)
+            && let Some(role) = connection.downstream_mut()
+        {
+            role.exchange = None;
+        }
+        self.close_downstream(downstream, Some(cause), now);
+    }
+
+    /// The exchange cannot go on. If no response was begun, a reply says so; else the response
+    /// breaks off where it is.
+    pub(crate) fn fail(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        self.drop_upstream(key, Some(cause), now);
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let has_responded = exchange.record.status != 0;
+        match consequence(cause).status {
+            Some(status) if !has_responded => self.reply_to_fault(key, status, cause),
+            Some(_) => self.break_off(key, cause, now),
+            None => self.abort(key, cause, now),
+        }
+    }
+
+    /// What of the response is queued still goes out; then the connection closes, which tells the
+    /// downstream that the rest is missing.
+    fn break_off(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let downstream = exchange.downstream;
+        let Some(connection) = self.connections.get_mut(downstream) else { return };
+        if connection.outbox.is_empty() {
+            return self.abort(key, cause, now);
+        }
+        exchange.stage = Stage::Finishing;
+        exchange.record.cause = Some(cause);
+        if let Some(role) = connection.downstream_mut() {
+            role.life = Life::CloseWhenSent;
+        }
+        self.discard_request(downstream);
+        self.queue_send(downstream);
+    }
+
+    /// The attempt on this exchange's connection failed before a byte of the response. Tries again
+    /// where that is safe, else fails.
+    pub(crate) fn fail_attempt(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Some(upstream) = exchange.upstream() else { return self.fail(key, cause, now) };
+        let Some(connection) = self.connections.get_mut(upstream) else { return };
+        let is_reused = connection.requests > 1;
+        let outbox = &connection.outbox;
+        let may_retry = match consequence(cause).retry {
+            Retry::Never => false,
+            Retry::Unsent => outbox.is_untouched(),
+            Retry::IfReused => {
+                let is_replayable = outbox.is_keeping() && exchange.request.method.is_idempotent();
+                is_reused && (is_replayable || outbox.is_untouched())
+            }
+        };
+        if !may_retry || exchange.record.attempts >= ATTEMPTS_MAX {
+            return self.fail(key, cause, now);
+        }
+        let mut outbox = std::mem::take(&mut connection.outbox);
+        let send = std::mem::replace(&mut connection.send, Send::Shut);
+        outbox.rewind();
+        exchange.stage = Stage::Finishing;
+        for wait in [Wait::RequestWrite, Wait::ResponseHead] {
+            exchange.deadlines.clear(wait);
+        }
+        let label = exchange.route.as_ref().and_then(|route| route.cluster).map(|id| label(id.0));
+        if let Some(cluster) = label {
+            self.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
+        }
+        self.close_upstream(upstream, Some(cause), now);
+        self.attempt(key, Unbound { outbox, send }, now);
+        self.resume_request(key, now);
+    }
+
+    /// Reads on a request whose body waited for a connection.
+    fn resume_request(&mut self, key: ExchangeKey, now: Time) {
+        if let Some(exchange) = self.exchanges.get(key)
+            && !exchange.request.is_complete
+        {
+            self.resume_inbox(exchange.downstream, now);
+        }
+    }
+
+    /// Takes the upstream connection, or the place in a queue, from an exchange.
+    fn drop_upstream(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
+            Stage::Suspended { head, .. } => self.buffers.give_back(head),
+            Stage::Waiting { mut request } => {
+                request.outbox.clear(&mut self.buffers);
+                let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
+                if let Some(cluster) = cluster {
+                    let exchanges = &self.exchanges;
+                    self.pools.give_up(cluster, |key| is_waiting(exchanges.get(key)));
+                }
+            }
+            Stage::Attempting { upstream } | Stage::Responding { upstream } => {
+                self.close_upstream(upstream, cause, now);
+            }
+            Stage::Finishing => {}
+        }
+    }
+
+    /// Takes an exchange out and tells what it was; returns its downstream connection.
+    fn remove_exchange(
+        &mut self,
+        key: ExchangeKey,
+        cause: Option<Cause>,
+        now: Time,
+    ) -> Option<ConnKey> {
+        let exchange = self.exchanges.remove(key)?;
+        self.timers.remove(exchange.timer);
+        let cause = cause.or(exchange.record.cause);
+        self.tell(&exchange, cause, now);
+        let downstream = exchange.downstream;
+        if let Some(text) = exchange.record.words.text {
+            self.buffers.give_back(text);
+        }
+        drop(exchange.snapshot);
+        if self.has_former_snapshots() {
+            self.retire_former();
+        }
+        Some(downstream)
+    }
+
+    fn tell(&mut self, exchange: &Exchange, cause: Option<Cause>, now: Time) {
+        let record = &exchange.record;
+        let route = exchange.route.as_ref();
+        let cluster = exchange.cluster();
+        let endpoint = cluster
+            .as_ref()
+            .zip(route.and_then(|route| route.endpoint))
+            .and_then(|(cluster, place)| cluster.endpoints.get(place));
+        let peer = self.connections.get(exchange.downstream).map(|connection| &connection.peer);
+        let endpoint = Text::of_address(endpoint.map(|endpoint| &endpoint.address));
+        let client = peer.map_or(Text::EMPTY, Text::of_ip);
+        let stages = if exchange.snapshot.access_log.stage_times {
+            record.stamps.stages(now)
+        } else {
+            record.stamps.total_only(now)
+        };
+        let words = &record.words;
+        self.emitter.exchange_finished(&ExchangeFinished {
+            listener: label(exchange.listener().id.0),
+            rule: route.map(|route| (label(route.table.0), route.rule)),
+            cluster: route.and_then(|route| route.cluster).map(|id| label(id.0)),
+            endpoint: endpoint.as_bytes(),
+            client: client.as_bytes(),
+            method: words.word(Word::Method),
+            target: words.word(Word::Target),
+            host: words.word(Word::Host),
+            request_id: words.word(Word::RequestId),
+            user_agent: words.word(Word::UserAgent),
+            version: match exchange.request.version {
+                Version::Http10 => 10,
+                Version::Http11 => 11,
+            },
+            status: record.status,
+            cause,
+            is_reply: record.is_reply,
+            request_bytes: record.request_bytes,
+            response_bytes: record.response_bytes,
+            attempts: record.attempts,
+            is_tunnel: record.is_tunnel,
+            started_at: self.wall_clock_zero.saturating_add(record.stamps.began.as_nanos()),
+            stages,
+        });
+    }
+}
+
+impl Exchange {
+    /// The cluster that its rule forwards to, as its snapshot has it.
+    pub(crate) fn cluster(&self) -> Option<Arc<Cluster>> {
+        let id = self.route.as_ref()?.cluster?;
+        self.snapshot.cluster(id).map(Arc::clone)
+    }
+}
+
+const fn is_waiting(exchange: Option<&Exchange>) -> bool {
+    matches!(exchange, Some(Exchange { stage: Stage::Waiting { .. }, .. }))
+}
+
+/// How an encoded request names what becomes of its connection.
+const fn connection_field(asks_upgrade: bool) -> ConnectionField {
+    if asks_upgrade { ConnectionField::Upgrade } else { ConnectionField::Default }
+}

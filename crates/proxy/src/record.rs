@@ -1,0 +1,206 @@
+//! What is remembered of an exchange until it is over: when things happened, how many bytes went
+//! each way, and the words of the request that the access log wants.
+
+use config::snapshot::Id;
+use telemetry::cause::Cause;
+use telemetry::events::{LabelId, Stages};
+use wire::buffer::Buffer;
+use wire::head::{Known, RequestHead};
+
+use crate::buffers::Buffers;
+use crate::time::Time;
+
+/// Bytes of one word that are remembered; what is longer is cut.
+const WORD_BYTES_MAX: usize = 1024;
+
+/// What is remembered of one exchange.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) stamps: Stamps,
+    pub(crate) status: u16,
+    /// Whether the proxy made the response itself.
+    pub(crate) is_reply: bool,
+    pub(crate) is_tunnel: bool,
+    pub(crate) attempts: u8,
+    pub(crate) interim_responses: u8,
+    pub(crate) request_bytes: u64,
+    pub(crate) response_bytes: u64,
+    /// Why it ended, or will end, other than well.
+    pub(crate) cause: Option<Cause>,
+    pub(crate) words: Words,
+}
+
+impl Record {
+    pub(crate) fn new(stamps: Stamps) -> Self {
+        Self {
+            stamps,
+            status: 0,
+            is_reply: false,
+            is_tunnel: false,
+            attempts: 0,
+            interim_responses: 0,
+            request_bytes: 0,
+            response_bytes: 0,
+            cause: None,
+            words: Words::default(),
+        }
+    }
+}
+
+/// When things happened; [`Time::NEVER`] for what did not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamps {
+    /// The connection was accepted; only for its first request.
+    pub(crate) accepted: Time,
+    /// First byte of the request's head.
+    pub(crate) began: Time,
+    /// Last byte of it.
+    pub(crate) head_read: Time,
+    /// The exchange began to wait for a connection.
+    pub(crate) wait_began: Time,
+    /// The wait was over.
+    pub(crate) wait_ended: Time,
+    /// A connection began to be established.
+    pub(crate) connect_began: Time,
+    /// It was established.
+    pub(crate) connected: Time,
+    /// First request byte handed to the upstream's socket.
+    pub(crate) write_began: Time,
+    /// Last request byte handed to it, so far.
+    pub(crate) written: Time,
+    /// First byte of the response.
+    pub(crate) first_byte: Time,
+    /// Last byte of it.
+    pub(crate) response_read: Time,
+}
+
+impl Stamps {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 11;
+
+    pub(crate) const NONE: Self = Self {
+        accepted: Time::NEVER,
+        began: Time::NEVER,
+        head_read: Time::NEVER,
+        wait_began: Time::NEVER,
+        wait_ended: Time::NEVER,
+        connect_began: Time::NEVER,
+        connected: Time::NEVER,
+        write_began: Time::NEVER,
+        written: Time::NEVER,
+        first_byte: Time::NEVER,
+        response_read: Time::NEVER,
+    };
+
+    /// Every stamp in one order, for saving.
+    pub(crate) const fn all_mut(&mut self) -> [&mut Time; Self::COUNT] {
+        [
+            &mut self.accepted,
+            &mut self.began,
+            &mut self.head_read,
+            &mut self.wait_began,
+            &mut self.wait_ended,
+            &mut self.connect_began,
+            &mut self.connected,
+            &mut self.write_began,
+            &mut self.written,
+            &mut self.first_byte,
+            &mut self.response_read,
+        ]
+    }
+
+    /// Only how long it took, for an exchange that ended at `now`.
+    pub(crate) fn total_only(&self, now: Time) -> Stages {
+        Stages { total: between(self.began, now), ..Stages::default() }
+    }
+
+    /// The stages between the stamps, for an exchange that ended at `now`.
+    pub(crate) fn stages(&self, now: Time) -> Stages {
+        let routed = [self.wait_began, self.connect_began, self.write_began].into_iter().min();
+        Stages {
+            accept: between(self.accepted, self.began),
+            read_head: between(self.began, self.head_read),
+            route: between(self.head_read, routed.unwrap_or(Time::NEVER)),
+            pool_wait: between(self.wait_began, self.wait_ended),
+            connect: between(self.connect_began, self.connected),
+            upstream_write: between(self.write_began, self.written),
+            first_byte: between(self.written, self.first_byte),
+            response: between(self.first_byte, self.response_read),
+            downstream_write: between(self.response_read, now),
+            total: between(self.began, now),
+        }
+    }
+}
+
+/// Length of a stage that began and ended, 0 of one that did not.
+const fn between(from: Time, to: Time) -> u64 {
+    if from.is_set() && to.is_set() { to.nanos_since(from) } else { 0 }
+}
+
+/// A stable id as the label of what happens to the thing that it names.
+pub(crate) const fn label(id: Id) -> LabelId {
+    LabelId { slot: id.slot, generation: id.generation }
+}
+
+/// Words of the request head, one behind the other in one buffer.
+#[derive(Debug, Default)]
+pub(crate) struct Words {
+    pub(crate) text: Option<Buffer>,
+    pub(crate) lengths: [u16; Word::COUNT],
+}
+
+/// Which word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Word {
+    Method,
+    Target,
+    Host,
+    RequestId,
+    UserAgent,
+}
+
+impl Word {
+    const COUNT: usize = 5;
+}
+
+impl Words {
+    /// Copies the words of `head`.
+    pub(crate) fn take(head: &RequestHead<'_>, buffers: &mut Buffers) -> Self {
+        let field = |known| head.field(known).unwrap_or_default();
+        let query = head.query();
+        let (mark, query) = query.map_or((&b""[..], &b""[..]), |query| (&b"?"[..], query));
+        let target: [&[u8]; 3] = [head.path(), mark, query];
+        let words: [&[&[u8]]; Word::COUNT] = [
+            &[head.method_bytes()],
+            &target,
+            &[head.authority()],
+            &[field(Known::XRequestId)],
+            &[field(Known::UserAgent)],
+        ];
+        let room = words.iter().map(|parts| length(parts)).sum();
+        let mut text = buffers.lease(room);
+        let mut lengths = [0; Word::COUNT];
+        for (parts, place) in words.iter().zip(&mut lengths) {
+            let before = text.len();
+            for part in *parts {
+                let left = WORD_BYTES_MAX - (text.len() - before);
+                text.push(part.get(..part.len().min(left)).unwrap_or_default());
+            }
+            *place = u16::try_from(text.len() - before).expect("a word is cut at its bound");
+        }
+        Self { text: Some(text), lengths }
+    }
+
+    /// One word; empty if none were taken.
+    pub(crate) fn word(&self, word: Word) -> &[u8] {
+        let before =
+            self.lengths.iter().take(word as usize).map(|n| usize::from(*n)).sum::<usize>();
+        let length = self.lengths.get(word as usize).map_or(0, |n| usize::from(*n));
+        let text = self.text.as_ref().map_or(&[][..], Buffer::filled);
+        text.get(before..before + length).unwrap_or_default()
+    }
+}
+
+fn length(parts: &[&[u8]]) -> usize {
+    parts.iter().map(|part| part.len()).sum::<usize>().min(WORD_BYTES_MAX)
+}

@@ -1,0 +1,169 @@
+//! Responses that the proxy makes itself: direct responses, redirects, filters' replies, faults.
+//!
+//! All carry `server: strait`. A reply to a fault is plain text: the status in words, and the cause
+//! in the vocabulary of the access log.
+
+use config::snapshot::{PathMatch, Redirect, RedirectPath, Respond};
+use telemetry::cause::Cause;
+use wire::h1::{encode_reply, reason_phrase, reply_len_max};
+use wire::head::{Framing, Method, RequestHead};
+
+use crate::connection::{ExchangeKey, Life, Receive, Send};
+use crate::exchange::Stage;
+use crate::fault::{Side, consequence};
+use crate::filter;
+use crate::proxy::Proxy;
+
+/// What a reply consists of.
+struct Content<'a> {
+    status: u16,
+    fields: &'a [(&'a [u8], &'a [u8])],
+    body: &'a [u8],
+    cause: Option<Cause>,
+}
+
+/// What says that a reply is the proxy's own.
+const SERVER: (&[u8], &[u8]) = (b"server", b"strait");
+const TEXT_PLAIN: (&[u8], &[u8]) = (b"content-type", b"text/plain; charset=utf-8");
+
+impl Proxy {
+    /// A route's direct response.
+    pub(crate) fn respond(&mut self, key: ExchangeKey, respond: &Respond) {
+        let own = respond.fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let has_type =
+            respond.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let plain = (!has_type && !respond.body.is_empty()).then_some(TEXT_PLAIN);
+        let fields: Vec<_> = [SERVER].into_iter().chain(plain).chain(own).collect();
+        let (status, body) = (respond.status, &respond.body[..]);
+        self.reply(key, &Content { status, fields: &fields, body, cause: None });
+    }
+
+    /// A route's redirect.
+    pub(crate) fn redirect(
+        &mut self,
+        key: ExchangeKey,
+        redirect: &Redirect,
+        matched: &PathMatch,
+        head: &RequestHead<'_>,
+    ) {
+        let location = location(redirect, matched, head);
+        let fields = [SERVER, (&b"location"[..], &location[..])];
+        let status = redirect.status;
+        self.reply(key, &Content { status, fields: &fields, body: b"", cause: None });
+    }
+
+    /// A filter's reply.
+    pub(crate) fn reply_from_filter(&mut self, key: ExchangeKey, reply: &filter::Reply) {
+        let body = plain_reason(reply.status, reply.reason);
+        let (status, body, cause) = (reply.status, &body[..], Some(Cause::FilterReply));
+        self.reply(key, &Content { status, fields: &[SERVER, TEXT_PLAIN], body, cause });
+    }
+
+    /// The reply that a fault becomes.
+    pub(crate) fn reply_to_fault(&mut self, key: ExchangeKey, status: u16, cause: Cause) {
+        if consequence(cause).side == Side::Downstream {
+            self.stop_reading(key);
+        }
+        let body = plain_reason(status, cause.as_str());
+        let (body, cause) = (&body[..], Some(cause));
+        self.reply(key, &Content { status, fields: &[SERVER, TEXT_PLAIN], body, cause });
+    }
+
+    /// There is no telling where the next request would begin: the connection ends with the reply.
+    fn stop_reading(&mut self, key: ExchangeKey) {
+        let left = self.snapshot.limits.discard_bytes_max;
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let Some(connection) = self.connections.get_mut(exchange.downstream) else { return };
+        if !exchange.request.is_complete {
+            connection.receive = Receive::Linger { left };
+        }
+        if let Some(downstream) = connection.downstream_mut() {
+            downstream.life = Life::LingerWhenSent;
+        }
+    }
+
+    fn reply(&mut self, key: ExchangeKey, content: &Content<'_>) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.stage = Stage::Finishing;
+        exchange.record.status = content.status;
+        exchange.record.is_reply = true;
+        exchange.record.cause = content.cause;
+        let request = &exchange.request;
+        let (downstream, version) = (exchange.downstream, request.version);
+        // A client that waits for leave to send a body may send it or not: it cannot be told which
+        // of its bytes would begin the next request.
+        let is_persistent =
+            request.is_persistent && (request.is_complete || !request.expects_continue);
+        let has_body = request.method != Method::Head && !matches!(content.status, 204 | 304);
+        if has_body {
+            exchange.record.response_bytes = content.body.len() as u64;
+        }
+        let is_cut_short = request.is_persistent && !is_persistent;
+        self.discard_request(downstream);
+        if is_cut_short
+            && let Some(role) =
+                self.connections.get_mut(downstream).and_then(|c| c.downstream_mut())
+            && role.life == Life::Open
+        {
+            role.life = Life::LingerWhenSent;
+        }
+        let framing = Framing::Length(content.body.len() as u64);
+        let field = self.settle_life(downstream, is_persistent, version, framing);
+        let length = (!matches!(content.status, 204 | 304)).then_some(content.body.len() as u64);
+        let Some(connection) = self.connections.get_mut(downstream) else { return };
+        let bytes = reply_len_max(content.fields);
+        connection.outbox.push_with(bytes, &mut self.buffers, |buffer| {
+            encode_reply(content.status, content.fields, length, field, buffer);
+        });
+        connection.send = Send::Idle;
+        if has_body {
+            connection.outbox.push(content.body, &mut self.buffers);
+        }
+        self.queue_send(downstream);
+    }
+}
+
+/// `Not Found: no_route`, and a line end.
+fn plain_reason(status: u16, reason: &str) -> Vec<u8> {
+    [reason_phrase(status), b": ", reason.as_bytes(), b"\n"].concat()
+}
+
+/// The `location` of a redirect.
+fn location(redirect: &Redirect, matched: &PathMatch, head: &RequestHead<'_>) -> Vec<u8> {
+    let mut location = Vec::new();
+    // A reference relative to the request's own URL needs neither scheme nor host (RFC 9110,
+    // section 10.2.2); a client knows its own scheme better than a proxy behind another one does.
+    if redirect.scheme.is_some() || redirect.host.is_some() {
+        if let Some(scheme) = &redirect.scheme {
+            location.extend_from_slice(scheme.as_bytes());
+            location.push(b':');
+        }
+        location.extend_from_slice(b"//");
+        match &redirect.host {
+            Some(host) => location.extend_from_slice(host.as_bytes()),
+            None => location.extend_from_slice(head.host()),
+        }
+    }
+    match (&redirect.path, matched) {
+        (Some(RedirectPath::Whole(path)), _) => location.extend_from_slice(path.as_bytes()),
+        (Some(RedirectPath::Prefix(new)), PathMatch::Prefix(old)) => {
+            location.extend_from_slice(new.as_bytes());
+            location.extend_from_slice(head.path().get(old.len()..).unwrap_or_default());
+        }
+        (Some(RedirectPath::Prefix(new)), PathMatch::Exact(_)) => {
+            location.extend_from_slice(new.as_bytes());
+        }
+        (None, _) => location.extend_from_slice(head.path()),
+    }
+    // `//host` at the beginning of a path would be taken for another host.
+    if redirect.scheme.is_none() && redirect.host.is_none() && location.starts_with(b"//") {
+        location.splice(0..0, *b"/.");
+    }
+    if !redirect.strip_query
+        && let Some(query) = head.query()
+    {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    location
+}

@@ -1,0 +1,37 @@
+//! Hop 7: host and path to a rule.
+//!
+//! `strait explain` asks the same functions as the data path does, so that it cannot tell a
+//! different story.
+
+use std::sync::Arc;
+
+use config::snapshot::{Listener, RouteTable, Rule};
+use telemetry::cause::Cause;
+
+use crate::Snapshot;
+use crate::filter::Filter;
+
+/// The rule for a request with this host (lower case, no port) and path (normalised, no query),
+/// with its table and its place there.
+///
+/// # Errors
+///
+/// [`Cause::NoHost`] or [`Cause::NoRoute`].
+pub fn find<'s>(
+    snapshot: &'s Snapshot,
+    listener: &Listener<Box<dyn Filter>>,
+    host: &[u8],
+    path: &[u8],
+) -> Result<(&'s Arc<RouteTable>, usize, &'s Rule), Cause> {
+    let table = listener.hosts.find(host).and_then(|id| snapshot.route_table(id));
+    let table = table.ok_or(Cause::NoHost)?;
+    let place = table.paths.find(path).ok_or(Cause::NoRoute)?;
+    let rule = table.rules.get(place).ok_or(Cause::NoRoute)?;
+    Ok((table, place, rule))
+}
+
+/// Whether every protocol that an `Upgrade` field names may be let through.
+#[must_use]
+pub fn allows_upgrade(allowed: &[Box<str>], value: &[u8]) -> bool {
+    wire::upgrade::all_allowed(value, allowed)
+}

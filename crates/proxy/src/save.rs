@@ -1,0 +1,661 @@
+//! A connection as bytes, and back: in another worker, with another configuration.
+//!
+//! What is moved together: a downstream connection, the exchange on it, and the upstream
+//! connection of that; or an idle upstream connection alone. Clusters, endpoints, listeners and
+//! route tables go by name, deadlines as the time that is left. Nothing is said of readiness: it
+//! is assumed, and the first call that finds it wrong corrects it.
+//!
+//! The form is [`VERSION`] in two bytes, then the structures below in postcard's encoding. A change
+//! of any of them is a new version.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::snapshot::{Address, ClusterId, EndpointId, Id, RouteTableId};
+use serde::{Deserialize, Serialize};
+use telemetry::cause::Cause;
+use wire::buffer::Buffer;
+use wire::head::{Method, Version};
+
+use crate::buffers::Buffers;
+use crate::connection::{
+    ConnKey, Connection, Downstream, ExchangeKey, Life, PeerAddress, Receive, Role, Send, Upstream,
+    UpstreamState,
+};
+use crate::exchange::{Deadlines, Exchange, Request, Route, Stage, Unbound, Wait};
+use crate::filter::Question;
+use crate::ops::Op;
+use crate::outbox::Outbox;
+use crate::proxy::{Proxy, TimerOwner};
+use crate::record::{Record, Stamps, Words};
+use crate::text::Text;
+use crate::time::Time;
+
+/// Version of the form that is written, and the only one that is read.
+pub const VERSION: u16 = 1;
+
+/// The id of something that the new configuration does not have.
+const GONE: Id = Id { slot: u32::MAX, generation: u32::MAX };
+
+/// What was taken out of a worker.
+#[derive(Debug)]
+pub struct Saved {
+    /// Everything but the sockets.
+    pub bytes: Vec<u8>,
+    /// The connections whose sockets go with it, in the order in which [`Proxy::restore`] names
+    /// their successors. The keys are stale.
+    pub connections: Vec<ConnKey>,
+}
+
+/// Why bytes cannot become connections.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RestoreError {
+    /// The bytes are not what [`Proxy::save`] wrote.
+    #[error("the saved connection is damaged")]
+    Damaged,
+    /// The listener that it came through is not in this configuration.
+    #[error("there is no listener of the saved connection's name")]
+    NoListener,
+    /// Another version of this program wrote them.
+    #[error("the saved connection has form {0}, and this program reads form {VERSION}")]
+    Version(u16),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Group {
+    downstream: Option<SavedDownstream>,
+    exchange: Option<SavedExchange>,
+    upstream: Option<SavedUpstream>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedConnection {
+    receive: Receive,
+    send: Send,
+    inbox: Vec<u8>,
+    outbox: SavedOutbox,
+    peer: PeerAddress,
+    local: PeerAddress,
+    age: u64,
+    requests: u32,
+    is_read_closed: bool,
+    is_send_broken: bool,
+    deadline: Option<Duration>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedOutbox {
+    /// Bytes that were sent and are kept, then those that wait.
+    bytes: Vec<u8>,
+    kept: u32,
+    is_keeping: bool,
+    is_untouched: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedDownstream {
+    connection: SavedConnection,
+    listener: String,
+    life: Life,
+    head_began: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedUpstream {
+    connection: SavedConnection,
+    cluster: String,
+    endpoint: Vec<u8>,
+    is_reusable: bool,
+    state: SavedUpstreamState,
+}
+
+#[derive(Serialize, Deserialize)]
+enum SavedUpstreamState {
+    Connecting { age: u64 },
+    Busy,
+    Idle,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedExchange {
+    stage: SavedStage,
+    request: SavedRequest,
+    route: Option<SavedRoute>,
+    deadlines: Vec<(u8, Duration)>,
+    slots: Option<Vec<u8>>,
+    record: SavedRecord,
+    is_response_complete: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+enum SavedStage {
+    Suspended { filter: usize, topic: String, payload: Vec<u8>, head: Vec<u8> },
+    Waiting { outbox: SavedOutbox, send: Send },
+    Attempting,
+    Responding,
+    Finishing,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedRequest {
+    method: Method,
+    version: Version,
+    is_persistent: bool,
+    is_complete: bool,
+    expects_continue: bool,
+    asks_upgrade: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedRoute {
+    table: String,
+    rule: u16,
+    cluster: Option<String>,
+    endpoint: Option<Vec<u8>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedRecord {
+    /// Time since each stamp, none for those that are not set.
+    stamps: [Option<u64>; Stamps::COUNT],
+    status: u16,
+    is_reply: bool,
+    is_tunnel: bool,
+    attempts: u8,
+    interim_responses: u8,
+    request_bytes: u64,
+    response_bytes: u64,
+    cause: Option<String>,
+    words: Vec<u8>,
+    lengths: [u16; 5],
+}
+
+impl Proxy {
+    /// Takes a downstream connection with all that belongs to it, or an idle upstream connection,
+    /// out of this worker. None for a stale key, and for an upstream connection that is in use: it
+    /// goes with its downstream.
+    ///
+    /// Nothing is closed and nothing is counted: the sockets live on under [`Proxy::restore`].
+    pub fn save(&mut self, key: ConnKey, now: Time) -> Option<Saved> {
+        let connection = self.connections.get(key)?;
+        let mut keys = Vec::new();
+        let mut group = Group { downstream: None, exchange: None, upstream: None };
+        match &connection.role {
+            Role::Downstream(downstream) => {
+                let exchange = downstream.exchange;
+                let upstream = exchange.and_then(|key| self.exchanges.get(key)?.upstream());
+                group.exchange = exchange.and_then(|exchange| self.save_exchange(exchange, now));
+                group.downstream = Some(self.save_downstream(key, now)?);
+                keys.push(key);
+                if let Some(upstream) = upstream {
+                    group.upstream = Some(self.save_upstream(upstream, now)?);
+                    keys.push(upstream);
+                }
+            }
+            Role::Upstream(upstream) => {
+                if upstream.exchange().is_some() {
+                    return None;
+                }
+                group.upstream = Some(self.save_upstream(key, now)?);
+                keys.push(key);
+            }
+        }
+        let mut bytes = VERSION.to_be_bytes().to_vec();
+        bytes.extend(postcard::to_stdvec(&group).expect("memory is the only thing it needs"));
+        Some(Saved { bytes, connections: keys })
+    }
+
+    /// Takes up what [`Proxy::save`] wrote, with its sockets to be registered under the returned
+    /// keys: the downstream's first, then the upstream's.
+    ///
+    /// # Errors
+    ///
+    /// [`RestoreError`]; nothing was taken up then.
+    pub fn restore(&mut self, bytes: &[u8], now: Time) -> Result<Vec<ConnKey>, RestoreError> {
+        let (version, rest) = bytes.split_first_chunk().ok_or(RestoreError::Damaged)?;
+        let version = u16::from_be_bytes(*version);
+        if version != VERSION {
+            return Err(RestoreError::Version(version));
+        }
+        let group: Group = postcard::from_bytes(rest).map_err(|_| RestoreError::Damaged)?;
+        let needs_upstream = group.exchange.as_ref().is_some_and(|exchange| {
+            matches!(exchange.stage, SavedStage::Attempting | SavedStage::Responding)
+        });
+        let is_whole = match (&group.downstream, &group.exchange) {
+            (Some(_), Some(_)) => needs_upstream == group.upstream.is_some(),
+            (Some(_), None) => group.upstream.is_none(),
+            (None, Some(_)) => false,
+            (None, None) => group.upstream.is_some(),
+        };
+        if !is_whole {
+            return Err(RestoreError::Damaged);
+        }
+        let mut keys = Vec::new();
+        let downstream = match group.downstream {
+            Some(saved) => Some(self.restore_downstream(saved, now)?),
+            None => None,
+        };
+        keys.extend(downstream);
+        let upstream = group.upstream.map(|saved| self.restore_upstream(saved, now));
+        keys.extend(upstream);
+        if let (Some(downstream), Some(saved)) = (downstream, group.exchange) {
+            self.restore_exchange(saved, downstream, upstream, now);
+        }
+        for key in &keys {
+            self.ops.push_back(Op::Send(*key));
+            self.ops.push_back(Op::Read(*key));
+        }
+        Ok(keys)
+    }
+
+    /// Whether the socket of a restored connection is still being connected.
+    #[must_use]
+    pub fn awaits_connection(&self, key: ConnKey) -> bool {
+        let upstream = self.connections.get(key).and_then(Connection::upstream);
+        upstream.is_some_and(|role| matches!(role.state, UpstreamState::Connecting { .. }))
+    }
+
+    /// Goes on with restored connections, once their sockets are registered.
+    pub fn on_restored(&mut self, keys: &[ConnKey], now: Time) {
+        for key in keys {
+            self.resume_inbox(*key, now);
+        }
+    }
+
+    fn save_connection(&mut self, key: ConnKey, now: Time) -> Option<(SavedConnection, Role)> {
+        let mut connection = self.connections.remove(key)?;
+        let deadline = self.timers.deadline(connection.timer);
+        self.timers.remove(connection.timer);
+        let inbox = connection.inbox.take();
+        let saved = SavedConnection {
+            receive: connection.receive,
+            send: connection.send,
+            inbox: inbox.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
+            outbox: save_outbox(&mut connection.outbox, &mut self.buffers),
+            peer: connection.peer,
+            local: connection.local,
+            age: now.nanos_since(connection.opened),
+            requests: connection.requests,
+            is_read_closed: connection.is_read_closed,
+            is_send_broken: connection.is_send_broken,
+            deadline: deadline.is_set().then(|| deadline - now),
+        };
+        if let Some(inbox) = inbox {
+            self.buffers.give_back(inbox);
+        }
+        Some((saved, connection.role))
+    }
+
+    fn save_downstream(&mut self, key: ConnKey, now: Time) -> Option<SavedDownstream> {
+        let (connection, role) = self.save_connection(key, now)?;
+        let Role::Downstream(downstream) = role else { return None };
+        let listener = self.listeners.get(downstream.listener).listener().name.to_string();
+        self.listeners.on_closed(downstream.listener);
+        let head_began = since(downstream.head_began, now);
+        Some(SavedDownstream { connection, listener, life: downstream.life, head_began })
+    }
+
+    fn save_upstream(&mut self, key: ConnKey, now: Time) -> Option<SavedUpstream> {
+        let upstream = self.connections.get(key)?.upstream()?;
+        let (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
+        let state = match upstream.state {
+            UpstreamState::Connecting { since, .. } => {
+                SavedUpstreamState::Connecting { age: now.nanos_since(since) }
+            }
+            UpstreamState::Busy { .. } => SavedUpstreamState::Busy,
+            UpstreamState::Idle { newer, older } => {
+                let links = (newer, older);
+                self.pools.remove_idle((cluster, endpoint), links, &mut self.connections);
+                SavedUpstreamState::Idle
+            }
+        };
+        let (connection, role) = self.save_connection(key, now)?;
+        let Role::Upstream(upstream) = role else { return None };
+        self.pools.on_closed(cluster);
+        let (cluster, endpoint) = self.names_of(cluster, endpoint);
+        let is_reusable = upstream.is_reusable;
+        Some(SavedUpstream { connection, cluster, endpoint, is_reusable, state })
+    }
+
+    /// Names by which another configuration may know a cluster and an endpoint; empty if this one
+    /// has them no more.
+    fn names_of(&self, cluster: ClusterId, endpoint: EndpointId) -> (String, Vec<u8>) {
+        let Some(cluster) = self.snapshot.cluster(cluster) else { return Default::default() };
+        let found = cluster.endpoints.iter().find(|candidate| candidate.id == endpoint);
+        let address = Text::of_address(found.map(|endpoint| &endpoint.address));
+        (cluster.name.to_string(), address.as_bytes().to_vec())
+    }
+
+    fn save_exchange(&mut self, key: ExchangeKey, now: Time) -> Option<SavedExchange> {
+        let exchange = self.exchanges.remove(key)?;
+        self.timers.remove(exchange.timer);
+        let route = exchange.route.as_ref().map(|route| {
+            let table = exchange.snapshot.route_table(route.table);
+            let cluster = route.cluster.and_then(|id| exchange.snapshot.cluster(id));
+            let endpoint = cluster
+                .zip(route.endpoint)
+                .and_then(|(cluster, place)| cluster.endpoints.get(place))
+                .map(|endpoint| Text::of_address(Some(&endpoint.address)).as_bytes().to_vec());
+            SavedRoute {
+                table: table.map(|table| table.name.to_string()).unwrap_or_default(),
+                rule: route.rule,
+                cluster: cluster.map(|cluster| cluster.name.to_string()),
+                endpoint,
+            }
+        });
+        let stage = match exchange.stage {
+            Stage::Suspended { filter, question, head } => {
+                let saved = SavedStage::Suspended {
+                    filter,
+                    topic: question.topic.to_string(),
+                    payload: question.payload.to_vec(),
+                    head: head.filled().to_vec(),
+                };
+                self.buffers.give_back(head);
+                saved
+            }
+            Stage::Waiting { mut request } => {
+                if let Some(cluster) = exchange.route.as_ref().and_then(|route| route.cluster) {
+                    let exchanges = &self.exchanges;
+                    self.pools.give_up(cluster, |key| exchanges.get(key).is_some());
+                }
+                let outbox = save_outbox(&mut request.outbox, &mut self.buffers);
+                SavedStage::Waiting { outbox, send: request.send }
+            }
+            Stage::Attempting { .. } => SavedStage::Attempting,
+            Stage::Responding { .. } => SavedStage::Responding,
+            Stage::Finishing => SavedStage::Finishing,
+        };
+        let Request { method, version, is_persistent, is_complete, expects_continue, asks_upgrade } =
+            exchange.request;
+        let request = SavedRequest {
+            method,
+            version,
+            is_persistent,
+            is_complete,
+            expects_continue,
+            asks_upgrade,
+        };
+        Some(SavedExchange {
+            stage,
+            request,
+            route,
+            deadlines: exchange.deadlines.remaining(now),
+            slots: exchange.slots.map(Vec::from),
+            record: self.save_record(exchange.record, now),
+            is_response_complete: exchange.is_response_complete,
+        })
+    }
+
+    fn save_record(&mut self, mut record: Record, now: Time) -> SavedRecord {
+        let text = record.words.text.take();
+        let saved = SavedRecord {
+            stamps: record.stamps.all_mut().map(|stamp| since(*stamp, now)),
+            status: record.status,
+            is_reply: record.is_reply,
+            is_tunnel: record.is_tunnel,
+            attempts: record.attempts,
+            interim_responses: record.interim_responses,
+            request_bytes: record.request_bytes,
+            response_bytes: record.response_bytes,
+            cause: record.cause.map(|cause| cause.as_str().to_owned()),
+            words: text.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
+            lengths: record.words.lengths,
+        };
+        if let Some(text) = text {
+            self.buffers.give_back(text);
+        }
+        saved
+    }
+
+    fn restore_connection(&mut self, key: ConnKey, saved: SavedConnection, now: Time) {
+        let outbox = restore_outbox(&saved.outbox, &mut self.buffers);
+        let inbox = (!saved.inbox.is_empty()).then(|| {
+            let mut inbox = self.buffers.lease(saved.inbox.len());
+            inbox.push(&saved.inbox);
+            inbox
+        });
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.receive = saved.receive;
+        connection.send = saved.send;
+        connection.inbox = inbox;
+        connection.outbox = outbox;
+        connection.peer = saved.peer;
+        connection.local = saved.local;
+        connection.opened = before(saved.age, now);
+        connection.requests = saved.requests;
+        connection.is_read_closed = saved.is_read_closed;
+        connection.is_send_broken = saved.is_send_broken;
+        let deadline = saved.deadline.map_or(Time::NEVER, |left| now + left);
+        self.timers.arm(connection.timer, deadline);
+    }
+
+    fn restore_downstream(
+        &mut self,
+        saved: SavedDownstream,
+        now: Time,
+    ) -> Result<ConnKey, RestoreError> {
+        let mut listeners = self.snapshot.listeners.iter();
+        let id = listeners.find(|listener| *listener.name == *saved.listener);
+        let id = id.ok_or(RestoreError::NoListener)?.id;
+        let listener = self.listeners.find(id).ok_or(RestoreError::NoListener)?;
+        self.listeners.on_opened(listener);
+        let head_began = saved.head_began.map_or(Time::NEVER, |age| before(age, now));
+        let downstream = Downstream { listener, exchange: None, life: saved.life, head_began };
+        let key = self.insert_connection(Role::Downstream(downstream), Receive::Complete, now);
+        self.restore_connection(key, saved.connection, now);
+        Ok(key)
+    }
+
+    fn restore_upstream(&mut self, saved: SavedUpstream, now: Time) -> ConnKey {
+        let (cluster, endpoint) = self.ids_of(&saved.cluster, &saved.endpoint);
+        let nobody = ExchangeKey::from_bits(u64::MAX >> 1);
+        let state = match saved.state {
+            SavedUpstreamState::Connecting { age } => {
+                UpstreamState::Connecting { exchange: nobody, since: before(age, now) }
+            }
+            SavedUpstreamState::Busy | SavedUpstreamState::Idle => {
+                UpstreamState::Busy { exchange: nobody }
+            }
+        };
+        let upstream = Upstream { cluster, endpoint, state, is_reusable: saved.is_reusable };
+        let key = self.insert_connection(Role::Upstream(upstream), Receive::Complete, now);
+        let random = &mut self.random;
+        self.pools.on_restored(cluster, || random.next());
+        self.restore_connection(key, saved.connection, now);
+        if matches!(saved.state, SavedUpstreamState::Idle)
+            && (cluster.0 == GONE
+                || !self.pools.put_idle(key, (cluster, endpoint), &mut self.connections))
+        {
+            self.close_upstream(key, None, now);
+        }
+        key
+    }
+
+    fn ids_of(&self, cluster: &str, endpoint: &[u8]) -> (ClusterId, EndpointId) {
+        let found = self.snapshot.clusters.iter().find(|(_, found)| *found.name == *cluster);
+        let Some((_, found)) = found else { return (ClusterId(GONE), EndpointId(GONE)) };
+        let is_same = |address: &Address| Text::of_address(Some(address)).as_bytes() == endpoint;
+        let place = found.endpoints.iter().find(|candidate| is_same(&candidate.address));
+        (found.id, place.map_or(EndpointId(GONE), |endpoint| endpoint.id))
+    }
+
+    fn restore_exchange(
+        &mut self,
+        saved: SavedExchange,
+        downstream: ConnKey,
+        upstream: Option<ConnKey>,
+        now: Time,
+    ) {
+        let listener = self.connections.get(downstream).and_then(Connection::downstream);
+        let Some(listener) = listener.map(|role| role.listener) else { return };
+        let state = self.listeners.get(listener);
+        let (snapshot, place) = (Rc::clone(&state.snapshot), state.place);
+        let route = saved.route.map(|route| restore_route(&snapshot, &route));
+        let timer = self.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)));
+        let mut deadlines = Deadlines::default();
+        for (wait, left) in saved.deadlines {
+            if let Some(wait) = Wait::ALL.get(usize::from(wait)) {
+                deadlines.set(*wait, now + left);
+            }
+        }
+        let (_, first) = deadlines.first();
+        let mut words = Words { text: None, lengths: saved.record.lengths };
+        if !saved.record.words.is_empty() {
+            let mut text = self.buffers.lease(saved.record.words.len());
+            text.push(&saved.record.words);
+            words.text = Some(text);
+        }
+        let slot_bytes = state.listener().filters.iter().map(|f| f.slot_bytes()).sum::<usize>();
+        let key = self.exchanges.insert(Exchange {
+            snapshot,
+            listener: place,
+            downstream,
+            stage: Stage::Finishing,
+            request: Request {
+                method: saved.request.method,
+                version: saved.request.version,
+                is_persistent: saved.request.is_persistent,
+                is_complete: saved.request.is_complete,
+                expects_continue: saved.request.expects_continue,
+                asks_upgrade: saved.request.asks_upgrade,
+            },
+            route,
+            timer,
+            deadlines,
+            // Slots of another chain would mean nothing to this one's filters.
+            slots: saved
+                .slots
+                .filter(|slots| slots.len() == slot_bytes)
+                .or_else(|| (slot_bytes > 0).then(|| vec![0; slot_bytes]))
+                .map(Vec::into_boxed_slice),
+            record: restore_record(&saved.record, words, now),
+            is_response_complete: saved.is_response_complete,
+        });
+        self.timers.set_owner(timer, TimerOwner::Exchange(key));
+        self.timers.arm(timer, first);
+        if let Some(role) =
+            self.connections.get_mut(downstream).and_then(Connection::downstream_mut)
+        {
+            role.exchange = Some(key);
+        }
+        if let Some(role) = upstream
+            .and_then(|upstream| self.connections.get_mut(upstream))
+            .and_then(Connection::upstream_mut)
+        {
+            match &mut role.state {
+                UpstreamState::Connecting { exchange, .. } | UpstreamState::Busy { exchange } => {
+                    *exchange = key;
+                }
+                UpstreamState::Idle { .. } => {}
+            }
+        }
+        self.restore_stage(key, saved.stage, upstream, now);
+    }
+
+    fn restore_stage(
+        &mut self,
+        key: ExchangeKey,
+        saved: SavedStage,
+        upstream: Option<ConnKey>,
+        now: Time,
+    ) {
+        let stage = match (saved, upstream) {
+            (SavedStage::Attempting, Some(upstream)) => Stage::Attempting { upstream },
+            (SavedStage::Responding, Some(upstream)) => Stage::Responding { upstream },
+            (SavedStage::Suspended { filter, topic, payload, head }, _) => {
+                let mut encoded = self.buffers.lease(head.len());
+                encoded.push(&head);
+                let question = Question { topic: topic.into(), payload: payload.into() };
+                self.ops.push_back(Op::Ask { exchange: key, question: question.clone() });
+                Stage::Suspended { filter, question, head: encoded }
+            }
+            (SavedStage::Waiting { outbox, send }, _) => {
+                let outbox = restore_outbox(&outbox, &mut self.buffers);
+                return self.attempt(key, Unbound { outbox, send }, now);
+            }
+            (SavedStage::Finishing | SavedStage::Attempting | SavedStage::Responding, _) => {
+                Stage::Finishing
+            }
+        };
+        if let Some(exchange) = self.exchanges.get_mut(key) {
+            exchange.stage = stage;
+        }
+    }
+}
+
+fn restore_route(snapshot: &Rc<Arc<crate::Snapshot>>, saved: &SavedRoute) -> Route {
+    let table = snapshot.route_tables.iter().find(|(_, table)| *table.name == *saved.table);
+    let cluster = saved.cluster.as_ref().map(|name| {
+        snapshot
+            .clusters
+            .iter()
+            .find(|(_, cluster)| *cluster.name == **name)
+            .map(|(_, found)| found)
+    });
+    let endpoint = saved.endpoint.as_ref().zip(cluster.flatten()).and_then(|(address, cluster)| {
+        let is_same = |other: &Address| Text::of_address(Some(other)).as_bytes() == *address;
+        cluster.endpoints.iter().position(|endpoint| is_same(&endpoint.address))
+    });
+    Route {
+        table: table.map_or(RouteTableId(GONE), |(_, table)| table.id),
+        rule: saved.rule,
+        cluster: cluster.map(|found| found.map_or(ClusterId(GONE), |cluster| cluster.id)),
+        endpoint,
+    }
+}
+
+fn restore_record(saved: &SavedRecord, words: Words, now: Time) -> Record {
+    let mut stamps = Stamps::NONE;
+    for (stamp, age) in stamps.all_mut().into_iter().zip(saved.stamps) {
+        *stamp = age.map_or(Time::NEVER, |age| before(age, now));
+    }
+    let cause = saved.cause.as_ref();
+    Record {
+        stamps,
+        status: saved.status,
+        is_reply: saved.is_reply,
+        is_tunnel: saved.is_tunnel,
+        attempts: saved.attempts,
+        interim_responses: saved.interim_responses,
+        request_bytes: saved.request_bytes,
+        response_bytes: saved.response_bytes,
+        cause: cause.and_then(|word| {
+            Cause::ALL.iter().copied().find(|cause| cause.as_str() == word.as_str())
+        }),
+        words,
+    }
+}
+
+fn save_outbox(outbox: &mut Outbox, buffers: &mut Buffers) -> SavedOutbox {
+    let mut bytes = outbox.kept().to_vec();
+    let kept = u32::try_from(bytes.len()).expect("kept bytes are in one buffer");
+    bytes.extend(outbox.to_vec());
+    let (is_keeping, is_untouched) = (outbox.is_keeping(), outbox.is_untouched());
+    outbox.clear(buffers);
+    SavedOutbox { bytes, kept, is_keeping, is_untouched }
+}
+
+fn restore_outbox(saved: &SavedOutbox, buffers: &mut Buffers) -> Outbox {
+    let mut outbox = Outbox::new();
+    if saved.is_keeping {
+        outbox.keep();
+    }
+    outbox.push(&saved.bytes, buffers);
+    if saved.kept > 0 {
+        outbox.on_sent(saved.kept as usize, buffers);
+    }
+    outbox.restore_untouched(saved.is_untouched);
+    outbox
+}
+
+/// Time since a stamp, if it is set.
+fn since(stamp: Time, now: Time) -> Option<u64> {
+    stamp.is_set().then(|| now.nanos_since(stamp))
+}
+
+/// The point that many nanoseconds before `now`.
+const fn before(age: u64, now: Time) -> Time {
+    Time::from_nanos(now.as_nanos().saturating_sub(age))
+}

@@ -1,0 +1,257 @@
+//! Values under typed keys with a generation; a stale key finds nothing instead of the wrong thing.
+//!
+//! Grows by whole chunks and never moves a value, so that growing from 100,000 to 100,001
+//! connections costs the same as growing from one to two.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Slots of one chunk.
+const CHUNK: usize = 256;
+
+/// A generation has 31 bits, which leaves one in [`Key::to_bits`] for others.
+const GENERATION_MASK: u32 = u32::MAX >> 1;
+
+/// Names one value of a [`Slab<T>`].
+pub struct Key<T> {
+    index: u32,
+    generation: u32,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Key<T> {
+    /// Place in the slab: dense, small, used again.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self.index
+    }
+
+    /// How often the place was given away before; 31 bits.
+    #[must_use]
+    pub const fn generation(self) -> u32 {
+        self.generation
+    }
+
+    /// Both halves in one word, for a poller's token; the highest bit is 0.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        ((self.generation as u64) << 32) | self.index as u64
+    }
+
+    /// The key that [`Key::to_bits`] made.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "takes the two halves apart")]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self { index: bits as u32, generation: (bits >> 32) as u32, of: PhantomData }
+    }
+}
+
+impl<T> Clone for Key<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Key<T> {}
+
+impl<T> PartialEq for Key<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_bits() == other.to_bits()
+    }
+}
+
+impl<T> Eq for Key<T> {}
+
+impl<T> fmt::Debug for Key<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.index, self.generation)
+    }
+}
+
+/// Values under keys.
+#[derive(Debug)]
+pub struct Slab<T> {
+    chunks: Vec<Box<[Slot<T>]>>,
+    /// First free slot, `NONE` if there is none; each free slot names the next.
+    free: u32,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    content: Content<T>,
+}
+
+#[derive(Debug)]
+enum Content<T> {
+    Free { next: u32 },
+    Used(T),
+}
+
+const NONE: u32 = u32::MAX;
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { chunks: Vec::new(), free: NONE, len: 0 }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Values held.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no value is held.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Puts a value in.
+    pub fn insert(&mut self, value: T) -> Key<T> {
+        if self.free == NONE {
+            self.grow();
+        }
+        let index = self.free;
+        let slot = self.slot_mut(index).expect("the free list names slots of this slab");
+        let Content::Free { next } = slot.content else {
+            unreachable!("the free list holds free slots only");
+        };
+        slot.content = Content::Used(value);
+        let generation = slot.generation;
+        self.free = next;
+        self.len += 1;
+        Key { index, generation, of: PhantomData }
+    }
+
+    /// Takes a value out, if the key is not stale.
+    pub fn remove(&mut self, key: Key<T>) -> Option<T> {
+        let free = self.free;
+        let slot = self.slot_mut(key.index)?;
+        if slot.generation != key.generation || matches!(slot.content, Content::Free { .. }) {
+            return None;
+        }
+        let content = std::mem::replace(&mut slot.content, Content::Free { next: free });
+        slot.generation = slot.generation.wrapping_add(1) & GENERATION_MASK;
+        self.free = key.index;
+        self.len -= 1;
+        match content {
+            Content::Used(value) => Some(value),
+            Content::Free { .. } => None,
+        }
+    }
+
+    /// The value, if the key is not stale.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, key: Key<T>) -> Option<&T> {
+        let index = key.index as usize;
+        match self.chunks.get(index / CHUNK)?.get(index % CHUNK)? {
+            Slot { generation, content: Content::Used(value) } if *generation == key.generation => {
+                Some(value)
+            }
+            _ => None,
+        }
+    }
+
+    /// The value, if the key is not stale.
+    #[must_use]
+    #[inline]
+    pub fn get_mut(&mut self, key: Key<T>) -> Option<&mut T> {
+        match self.slot_mut(key.index)? {
+            Slot { generation, content: Content::Used(value) } if *generation == key.generation => {
+                Some(value)
+            }
+            _ => None,
+        }
+    }
+
+    /// All values with their keys, in slot order.
+    pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
+        self.chunks.iter().flatten().zip(0u32..).filter_map(|(slot, index)| match &slot.content {
+            Content::Used(value) => {
+                Some((Key { index, generation: slot.generation, of: PhantomData }, value))
+            }
+            Content::Free { .. } => None,
+        })
+    }
+
+    /// The values in `count` slots from `first` on, and the slot to go on with if there are more.
+    pub fn range(
+        &self,
+        first: u32,
+        count: u32,
+    ) -> (impl Iterator<Item = (Key<T>, &T)>, Option<u32>) {
+        let slots = u32::try_from(self.chunks.len() * CHUNK).unwrap_or(u32::MAX);
+        let last = first.saturating_add(count).min(slots);
+        let values = (first..last).filter_map(|index| {
+            let place = index as usize;
+            let slot = self.chunks.get(place / CHUNK)?.get(place % CHUNK)?;
+            match &slot.content {
+                Content::Used(value) => {
+                    Some((Key { index, generation: slot.generation, of: PhantomData }, value))
+                }
+                Content::Free { .. } => None,
+            }
+        });
+        (values, (last < slots).then_some(last))
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
+        let index = index as usize;
+        self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
+    }
+
+    fn grow(&mut self) {
+        let first = u32::try_from(self.chunks.len() * CHUNK).expect("fewer than 2^32 slots");
+        let last = first + u32::try_from(CHUNK).expect("a chunk is small") - 1;
+        let chunk = (first..=last).map(|index| Slot {
+            generation: 0,
+            content: Content::Free { next: if index == last { NONE } else { index + 1 } },
+        });
+        self.chunks.push(chunk.collect());
+        self.free = first;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_key_finds_nothing() {
+        let mut slab = Slab::default();
+        let first = slab.insert("first");
+        assert_eq!(slab.remove(first), Some("first"));
+        let second = slab.insert("second");
+        assert_eq!(second.index(), first.index(), "the slot is used again");
+        assert_eq!(slab.get(first), None);
+        assert_eq!(slab.get_mut(first), None);
+        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.get(second), Some(&"second"));
+    }
+
+    #[test]
+    fn grows_past_a_chunk_and_keeps_every_value() {
+        let mut slab = Slab::default();
+        let keys: Vec<_> = (0..3 * CHUNK).map(|n| slab.insert(n)).collect();
+        for (n, key) in keys.iter().enumerate() {
+            assert_eq!(slab.get(*key), Some(&n));
+        }
+        assert_eq!(slab.len(), 3 * CHUNK);
+        assert_eq!(slab.iter().map(|(_, n)| *n).sum::<usize>(), (0..3 * CHUNK).sum());
+    }
+
+    #[test]
+    fn a_key_survives_its_bits() {
+        let mut slab = Slab::default();
+        let gone = slab.insert(1);
+        slab.remove(gone);
+        let key = slab.insert(2);
+        assert_eq!(Key::from_bits(key.to_bits()), key);
+    }
+}

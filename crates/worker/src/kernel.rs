@@ -1,0 +1,235 @@
+//! The [`World`] of production: epoll, sockets, the kernel's clocks.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ::io::{BindError, Events, ListenOptions, Poller, Socket, Waker, clock};
+use config::snapshot::{Address, Keepalive, ListenSocket};
+use proxy::time::Time;
+use proxy::{ConnKey, ConnectOptions};
+
+use crate::world::{AcceptError, Accepted, ConnectError, ConnectState, Event, Ready, World};
+
+/// Linux's numbers for what `std::io::ErrorKind` has no names for.
+const ENOMEM: i32 = 12;
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+const ENOBUFS: i32 = 105;
+
+/// Tokens of connections are below this: a key's generation has 31 bits.
+const LISTENER_TOKENS: u64 = 1 << 63;
+/// The waker's token.
+const MAIL: u64 = u64::MAX;
+
+/// One worker's epoll instance and clocks.
+#[derive(Debug)]
+pub struct Kernel {
+    poller: Poller,
+    waker: Waker,
+    events: Events,
+}
+
+/// A listening socket and the address that its connections came to, where that is one.
+#[derive(Debug)]
+pub struct Listener {
+    socket: ::io::Listener,
+    /// None if it is bound to every address of the machine: then each connection is asked.
+    local: Option<SocketAddr>,
+}
+
+impl Listener {
+    /// The bound address with its actual port, or none for a unix socket.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockname`.
+    pub fn local_address(&self) -> io::Result<Option<SocketAddr>> {
+        self.socket.local_address()
+    }
+}
+
+/// Listens on `address`, once for each of several workers.
+///
+/// # Errors
+///
+/// Somebody else listens there, in spite of `SO_REUSEPORT`; or what the kernel refused.
+pub fn bind(
+    address: &Address,
+    options: &ListenSocket,
+    workers: u32,
+) -> Result<Vec<Listener>, BindError> {
+    let target = borrow(address);
+    ::io::Listener::probe(target)?;
+    let options = ListenOptions {
+        backlog: options.backlog.get(),
+        fast_open: options.fast_open.map(u32::from),
+        keepalive: options.keepalive.map(keepalive),
+        reuse_port: true,
+    };
+    let first = ::io::Listener::bind(target, &options)?;
+    let bound = at_name(first.local_address())?;
+    let mut sockets = vec![first];
+    while let (Some(first), true) = (sockets.first(), sockets.len() < workers as usize) {
+        let next = match bound {
+            // The port may have been 0, and now is what the first socket got.
+            Some(bound) => ::io::Listener::bind(::io::Address::Tcp(bound), &options)?,
+            // Unix sockets have no SO_REUSEPORT: the workers share one queue.
+            None => at_name(first.try_clone())?,
+        };
+        sockets.push(next);
+    }
+    let local = bound.filter(|address| !address.ip().is_unspecified());
+    Ok(sockets.into_iter().map(|socket| Listener { socket, local }).collect())
+}
+
+fn at_name<T>(result: io::Result<T>) -> Result<T, BindError> {
+    result.map_err(|source| BindError::System { step: "getsockname", source })
+}
+
+impl Kernel {
+    /// A world of its own, woken through `waker`.
+    ///
+    /// # Errors
+    ///
+    /// Out of descriptors or memory.
+    pub fn new(waker: Waker) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        poller.add_waker(&waker, MAIL)?;
+        Ok(Self { poller, waker, events: Events::new() })
+    }
+}
+
+impl World for Kernel {
+    type Socket = Socket;
+    type Listener = Listener;
+
+    #[inline]
+    fn now(&mut self) -> Time {
+        Time::from_nanos(clock::monotonic_ns())
+    }
+
+    fn wall_clock(&mut self) -> u64 {
+        clock::realtime_ns()
+    }
+
+    fn wait(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {
+        let timeout = match until {
+            Some(until) if until <= Time::from_nanos(0) => Some(Duration::ZERO),
+            Some(until) => Some(until - self.now()),
+            None => None,
+        };
+        self.poller.wait(timeout, &mut self.events)?;
+        for event in self.events.iter() {
+            events.push(match event.token {
+                MAIL => {
+                    self.waker.drain();
+                    Event::Mail
+                }
+                token if token >= LISTENER_TOKENS => {
+                    let index = u32::try_from(token - LISTENER_TOKENS);
+                    Event::Accept(index.expect("tokens are made of 32 bits"))
+                }
+                token => {
+                    let ready = Ready {
+                        is_readable: event.readiness.is_readable(),
+                        is_writable: event.readiness.is_writable(),
+                        is_ending: !event.readiness.is_open(),
+                        is_closed: event.readiness.is_closed(),
+                    };
+                    Event::Socket { key: ConnKey::from_bits(token), ready }
+                }
+            });
+        }
+        Ok(())
+    }
+
+    fn watch_listener(&mut self, listener: &Listener, token: u32) -> io::Result<()> {
+        self.poller.add_listener(&listener.socket, LISTENER_TOKENS | u64::from(token))
+    }
+
+    fn unwatch_listener(&mut self, listener: &Listener) {
+        // Fails only if it is not watched, which is what is wanted.
+        let _ = self.poller.remove_listener(&listener.socket);
+    }
+
+    fn accept(&mut self, listener: &Listener) -> Result<Option<Accepted<Socket>>, AcceptError> {
+        match listener.socket.accept() {
+            Ok(Some((socket, peer))) => {
+                let local = match (listener.local, peer) {
+                    (Some(local), _) => Some(local),
+                    (None, Some(_)) => socket.local_address().ok().flatten(),
+                    (None, None) => None,
+                };
+                Ok(Some(Accepted { socket, peer, local }))
+            }
+            Ok(None) => Ok(None),
+            Err(::io::AcceptError::OutOfDescriptors(_)) => Err(AcceptError::OutOfDescriptors),
+            Err(::io::AcceptError::Transient(_)) => Err(AcceptError::Transient),
+            Err(::io::AcceptError::Fatal(_)) => Err(AcceptError::Fatal),
+        }
+    }
+
+    fn connect(
+        &mut self,
+        address: &Address,
+        options: &ConnectOptions,
+    ) -> Result<(Socket, ConnectState), ConnectError> {
+        let options = ::io::ConnectOptions {
+            fast_open: options.fast_open,
+            keepalive: options.keepalive.map(keepalive),
+        };
+        let connected = Socket::connect(borrow(address), &options);
+        let (socket, state) = connected.map_err(|error| match error.raw_os_error() {
+            Some(ENFILE | EMFILE | ENOBUFS | ENOMEM) => ConnectError::OutOfDescriptors,
+            _ => ConnectError::Failed,
+        })?;
+        let state = match state {
+            ::io::ConnectState::Connected => ConnectState::Connected,
+            ::io::ConnectState::Connecting => ConnectState::Connecting,
+        };
+        Ok((socket, state))
+    }
+
+    fn watch(&mut self, socket: &Socket, key: ConnKey) -> io::Result<()> {
+        self.poller.add(socket, key.to_bits())
+    }
+
+    fn take_error(&mut self, socket: &Socket) -> io::Result<()> {
+        socket.take_error()
+    }
+
+    #[inline]
+    fn recv(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
+        socket.recv(buffer)
+    }
+
+    #[inline]
+    fn send(&mut self, socket: &Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        socket.send(slices)
+    }
+
+    fn shutdown_write(&mut self, socket: &Socket) {
+        // Fails if the peer is gone, which the next event says better.
+        let _ = socket.shutdown_write();
+    }
+
+    fn reset(&mut self, socket: Socket) {
+        socket.reset();
+    }
+}
+
+fn borrow(address: &Address) -> ::io::Address<'_> {
+    match address {
+        Address::Tcp(address) => ::io::Address::Tcp(*address),
+        Address::Unix(path) => ::io::Address::Unix(path),
+    }
+}
+
+fn keepalive(keepalive: Keepalive) -> ::io::Keepalive {
+    ::io::Keepalive {
+        idle: keepalive.idle,
+        interval: keepalive.interval,
+        probes: keepalive.probes.get(),
+    }
+}

@@ -1,0 +1,170 @@
+//! What workers and control tell each other. Neither ever waits for the other.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+use config::snapshot::ListenerId;
+use proxy::filter::Question;
+use proxy::{ConnectionSummary, ExchangeKey, Snapshot};
+
+/// Messages that a worker's mailbox holds. Control sends a few a second at most; answers to filters
+/// are more, and wait on control's side when the mailbox is full.
+const MESSAGES_MAX: usize = 1024;
+
+/// Reports that wait for control, of all workers.
+const REPORTS_MAX: usize = 4096;
+
+/// What control tells a worker.
+#[derive(Debug)]
+pub enum Message<L> {
+    /// A newer configuration, with the sockets of its new listeners for this worker.
+    Snapshot {
+        /// The configuration.
+        snapshot: Arc<Snapshot>,
+        /// Sockets of the listeners that are new.
+        listeners: Vec<(ListenerId, L)>,
+    },
+    /// The answer to a filter's question.
+    Answer {
+        /// Who asked.
+        exchange: ExchangeKey,
+        /// What to tell it.
+        payload: Arc<[u8]>,
+    },
+    /// Tell about some connections: a part of them at a time, so that no turn gets long.
+    Describe {
+        /// The first slot to look at.
+        first: u32,
+        /// Given back with the answer.
+        request: u64,
+    },
+    /// Stop accepting, finish what runs, then stop.
+    Drain,
+    /// Stop now.
+    Stop,
+}
+
+/// What a worker tells control.
+#[derive(Debug)]
+pub struct Report {
+    /// Who tells it.
+    pub worker: u32,
+    /// What.
+    pub body: ReportBody,
+}
+
+/// What a worker tells control.
+#[derive(Debug)]
+pub enum ReportBody {
+    /// A filter asks.
+    Question {
+        /// Whom to answer.
+        exchange: ExchangeKey,
+        /// What it asks.
+        question: Question,
+    },
+    /// The worker uses this configuration no more; control frees it.
+    Retired(Arc<Snapshot>),
+    /// Some connections.
+    Described {
+        /// The request's own number.
+        request: u64,
+        /// Those among the slots looked at.
+        connections: Vec<ConnectionSummary>,
+        /// The slot to go on with, if there are more.
+        next: Option<u32>,
+    },
+    /// A listener could not be used any more.
+    ListenerBroken(ListenerId),
+    /// No file descriptor was left to accept a connection with; tried again soon.
+    OutOfDescriptors,
+    /// The drain is over; the worker ends.
+    Drained,
+}
+
+/// A worker's end: messages to it, reports from it.
+#[derive(Debug)]
+pub struct Mailbox<L> {
+    messages: Receiver<Message<L>>,
+    reports: SyncSender<Report>,
+    worker: u32,
+    /// Reports that did not fit and may not be lost, oldest first.
+    unsent: std::collections::VecDeque<ReportBody>,
+}
+
+/// Control's end of one worker's mailbox. The worker has to be woken after a message.
+#[derive(Debug)]
+pub struct Postbox<L>(SyncSender<Message<L>>);
+
+impl<L> Clone for Postbox<L> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<L> Postbox<L> {
+    /// Puts a message in.
+    ///
+    /// # Errors
+    ///
+    /// The message, if the mailbox is full or the worker is gone.
+    pub fn post(&self, message: Message<L>) -> Result<(), Message<L>> {
+        self.0.try_send(message).map_err(|error| match error {
+            TrySendError::Full(message) | TrySendError::Disconnected(message) => message,
+        })
+    }
+}
+
+/// All the ends for a number of workers.
+#[derive(Debug)]
+pub struct Mailboxes<L> {
+    /// One for each worker.
+    pub mailboxes: Vec<Mailbox<L>>,
+    /// One for each worker, for control.
+    pub postboxes: Vec<Postbox<L>>,
+    /// What all of them report.
+    pub reports: Receiver<Report>,
+}
+
+impl<L> Mailboxes<L> {
+    /// Makes the ends for this many workers.
+    #[must_use]
+    pub fn new(workers: u32) -> Self {
+        let (report_sender, reports) = sync_channel(REPORTS_MAX);
+        let (mut mailboxes, mut postboxes) = (Vec::new(), Vec::new());
+        for worker in 0..workers {
+            let (sender, messages) = sync_channel(MESSAGES_MAX);
+            let reports = report_sender.clone();
+            mailboxes.push(Mailbox { messages, reports, worker, unsent: Default::default() });
+            postboxes.push(Postbox(sender));
+        }
+        Self { mailboxes, postboxes, reports }
+    }
+}
+
+impl<L> Mailbox<L> {
+    pub(crate) fn next(&self) -> Option<Message<L>> {
+        self.messages.try_recv().ok()
+    }
+
+    /// Tells control. What does not fit waits here: these are few, and none may be lost.
+    pub(crate) fn report(&mut self, body: ReportBody) {
+        self.unsent.push_back(body);
+        self.flush();
+    }
+
+    /// Tries again what did not fit.
+    pub(crate) fn flush(&mut self) {
+        while let Some(body) = self.unsent.pop_front() {
+            let report = Report { worker: self.worker, body };
+            if let Err(TrySendError::Full(report)) = self.reports.try_send(report) {
+                return self.unsent.push_front(report.body);
+            }
+        }
+    }
+
+    /// Whether something waits to be told.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+}

@@ -1,0 +1,83 @@
+//! The sockets of a worker's connections, and what is known to be possible on them.
+
+use proxy::ConnKey;
+
+/// Sockets by connection.
+#[derive(Debug)]
+pub(crate) struct Sockets<S> {
+    entries: Vec<Entry<S>>,
+}
+
+impl<S> Default for Sockets<S> {
+    fn default() -> Self {
+        Self { entries: Vec::new() }
+    }
+}
+
+/// One connection's socket.
+#[derive(Debug)]
+pub(crate) struct Entry<S> {
+    generation: u32,
+    pub(crate) flags: Flags,
+    pub(crate) socket: Option<S>,
+}
+
+/// What is known to be possible. With edge-triggered events a worker has to remember.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flags(u8);
+
+impl Flags {
+    /// A read may bring something.
+    pub(crate) const READABLE: Self = Self(1);
+    /// A write may take something.
+    pub(crate) const WRITABLE: Self = Self(2);
+    /// An end is behind what can be read.
+    pub(crate) const ENDING: Self = Self(4);
+    /// Not connected yet.
+    pub(crate) const CONNECTING: Self = Self(8);
+    /// Among those to be read again.
+    pub(crate) const QUEUED: Self = Self(16);
+    /// Over in both directions.
+    pub(crate) const CLOSED: Self = Self(32);
+
+    pub(crate) const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub(crate) const fn set(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    pub(crate) const fn clear(&mut self, other: Self) {
+        self.0 &= !other.0;
+    }
+}
+
+impl<S> Sockets<S> {
+    pub(crate) fn insert(&mut self, key: ConnKey, socket: S, flags: Flags) {
+        let index = key.index() as usize;
+        if self.entries.len() <= index {
+            let empty = || Entry { generation: 0, flags: Flags::default(), socket: None };
+            self.entries.resize_with(index + 1, empty);
+        }
+        if let Some(entry) = self.entries.get_mut(index) {
+            *entry = Entry { generation: key.generation(), flags, socket: Some(socket) };
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, key: ConnKey) -> Option<(&S, &mut Flags)> {
+        let entry = self.entries.get_mut(key.index() as usize)?;
+        match &entry.socket {
+            Some(socket) if entry.generation == key.generation() => {
+                Some((socket, &mut entry.flags))
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: ConnKey) -> Option<S> {
+        let entry = self.entries.get_mut(key.index() as usize)?;
+        if entry.generation == key.generation() { entry.socket.take() } else { None }
+    }
+}

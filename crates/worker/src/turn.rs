@@ -1,0 +1,533 @@
+//! The loop.
+//!
+//! Order inside a turn matters. What the proxy asks for after an event is done before the next
+//! event, while the bytes are in the cache. Deadlines run after socket events, so that a byte that
+//! arrived in time is never lost to its own timeout. A connection with more to read than one read
+//! takes goes to the end of the turn's queue, so that one busy peer cannot starve the others.
+
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use config::snapshot::ListenerId;
+use proxy::time::Time;
+use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX};
+use telemetry::cause::Cause;
+
+use crate::mailbox::{Mailbox, Message, ReportBody};
+use crate::sockets::{Flags, Sockets};
+use crate::world::{AcceptError, ConnectError, ConnectState, Event, Ready, World};
+
+/// Bytes of one read. Large bodies want few system calls, and more does not help beyond this.
+const READ_BYTES: usize = 64 << 10;
+
+/// Connections accepted from one listener in a turn: a burst must not starve what is open.
+const ACCEPTS_MAX: usize = 64;
+
+/// Rest after running out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often memory is given back, clocks are compared and gauges are told.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Upkeeps between two trims of the buffer slab.
+const TRIM_EVERY: u32 = 10;
+
+/// Connections described for one message.
+const DESCRIBED_MAX: u32 = 256;
+
+/// What a worker is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Whether the clock is read at every stage of an exchange, or once a turn.
+    pub stage_times: bool,
+}
+
+/// Why a worker cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum TurnError {
+    /// The world cannot wait for events any more.
+    #[error("cannot wait for events: {0}")]
+    Wait(io::Error),
+}
+
+/// One thread's loop.
+#[derive(Debug)]
+pub struct Worker<W: World> {
+    world: W,
+    proxy: Proxy,
+    sockets: Sockets<W::Socket>,
+    listeners: Vec<Listening<W::Listener>>,
+    mailbox: Mailbox<W::Listener>,
+    /// Events of this turn; kept for its room.
+    events: Vec<Event>,
+    /// Connections with more to read than was read.
+    again: Vec<ConnKey>,
+    scratch: Box<[u8]>,
+    settings: Settings,
+    /// When this turn began.
+    now: Time,
+    upkeep_at: Time,
+    upkeeps: u32,
+    turns: u64,
+    events_total: u64,
+    state: State,
+}
+
+/// One listening socket of a worker.
+#[derive(Debug)]
+struct Listening<L> {
+    id: ListenerId,
+    /// None once it is closed; its token is not used again.
+    socket: Option<L>,
+    /// When accepting resumes after running out of descriptors.
+    paused_until: Option<Time>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    Draining,
+    Stopped,
+}
+
+impl<W: World> Worker<W> {
+    /// A worker before its first turn.
+    ///
+    /// # Errors
+    ///
+    /// A listener cannot be watched.
+    pub fn new(
+        mut world: W,
+        proxy: Proxy,
+        listeners: Vec<(ListenerId, W::Listener)>,
+        mailbox: Mailbox<W::Listener>,
+        settings: Settings,
+    ) -> io::Result<Self> {
+        let now = world.now();
+        let mut worker = Self {
+            world,
+            proxy,
+            sockets: Sockets::default(),
+            listeners: Vec::new(),
+            mailbox,
+            events: Vec::new(),
+            again: Vec::new(),
+            scratch: vec![0; READ_BYTES].into_boxed_slice(),
+            settings,
+            now,
+            upkeep_at: now,
+            upkeeps: 0,
+            turns: 0,
+            events_total: 0,
+            state: State::Running,
+        };
+        for (id, listener) in listeners {
+            worker.add_listener(id, listener)?;
+        }
+        worker.upkeep();
+        Ok(worker)
+    }
+
+    /// Turns until told to stop.
+    ///
+    /// # Errors
+    ///
+    /// The world is broken.
+    pub fn run(&mut self) -> Result<(), TurnError> {
+        while self.turn()? {}
+        Ok(())
+    }
+
+    /// One pass of the loop; says whether there is to be another.
+    ///
+    /// # Errors
+    ///
+    /// The world is broken.
+    pub fn turn(&mut self) -> Result<bool, TurnError> {
+        let until = self.next_deadline();
+        self.world.wait(until, &mut self.events).map_err(TurnError::Wait)?;
+        self.now = self.world.now();
+        self.turns += 1;
+        self.events_total += self.events.len() as u64;
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            self.on_event(event);
+        }
+        self.events = events;
+        self.read_again();
+        self.proxy.on_deadlines(self.now);
+        self.perform();
+        self.resume_listeners();
+        if self.upkeep_at <= self.now {
+            self.upkeep();
+        }
+        if self.state == State::Draining && self.proxy.is_drained() {
+            self.mailbox.report(ReportBody::Drained);
+            self.state = State::Stopped;
+        }
+        Ok(self.state != State::Stopped)
+    }
+
+    /// The world, for a simulation that plays its other side.
+    pub const fn world(&mut self) -> &mut W {
+        &mut self.world
+    }
+
+    /// The proxy, for a test that looks at it.
+    pub const fn proxy(&mut self) -> &mut Proxy {
+        &mut self.proxy
+    }
+
+    /// When the next turn has something to do even if nothing happens.
+    pub fn next_deadline(&self) -> Option<Time> {
+        if !self.again.is_empty() {
+            return Some(Time::from_nanos(0));
+        }
+        let resumes = self.listeners.iter().filter_map(|listening| listening.paused_until);
+        resumes.chain(self.proxy.next_deadline()).chain([self.upkeep_at]).min()
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Socket { key, ready } => self.on_ready(key, ready),
+            Event::Accept(token) => self.accept(token as usize, ACCEPTS_MAX),
+            Event::Mail => self.open_mail(),
+        }
+        self.perform();
+    }
+
+    /// The time of what is being done: read anew if stage times are wanted.
+    fn stamp(&mut self) -> Time {
+        if self.settings.stage_times { self.world.now() } else { self.now }
+    }
+
+    // Connections.
+
+    fn on_ready(&mut self, key: ConnKey, ready: Ready) {
+        let Some((socket, flags)) = self.sockets.get(key) else { return };
+        if ready.is_readable {
+            flags.set(Flags::READABLE);
+        }
+        if ready.is_writable {
+            flags.set(Flags::WRITABLE);
+        }
+        if ready.is_ending {
+            flags.set(Flags::ENDING);
+        }
+        if ready.is_closed {
+            flags.set(Flags::CLOSED);
+        }
+        if flags.has(Flags::CONNECTING) {
+            if !flags.has(Flags::WRITABLE) {
+                return;
+            }
+            flags.clear(Flags::CONNECTING);
+            let result = self.world.take_error(socket).map_err(|_| Cause::ConnectFailed);
+            let now = self.stamp();
+            self.proxy.on_connected(key, result, now);
+            self.perform();
+        }
+        if ready.is_writable && self.proxy.has_unsent(key) {
+            self.send(key);
+            self.perform();
+        }
+        if ready.is_readable {
+            self.read(key);
+        }
+    }
+
+    fn read(&mut self, key: ConnKey) {
+        let bytes_max = self.proxy.read_bytes_max(key).min(READ_BYTES);
+        let Some((socket, flags)) = self.sockets.get(key) else { return };
+        if bytes_max == 0 {
+            if flags.has(Flags::CLOSED) {
+                let now = self.now;
+                self.proxy.on_hangup(key, now);
+            }
+            return;
+        }
+        let Some(buffer) = self.scratch.get_mut(..bytes_max) else { return };
+        match self.world.recv(socket, buffer) {
+            Ok(0) => {
+                flags.clear(Flags::READABLE);
+                let now = self.stamp();
+                self.proxy.on_read_closed(key, now);
+            }
+            Ok(n) => {
+                if n < bytes_max && !flags.has(Flags::ENDING) {
+                    flags.clear(Flags::READABLE);
+                } else if !flags.has(Flags::QUEUED) {
+                    flags.set(Flags::QUEUED);
+                    self.again.push(key);
+                }
+                let now = if self.settings.stage_times { self.world.now() } else { self.now };
+                let bytes = self.scratch.get(..n).unwrap_or_default();
+                self.proxy.on_received(key, bytes, now);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                flags.clear(Flags::READABLE);
+            }
+            Err(_) => {
+                flags.clear(Flags::READABLE);
+                let now = self.stamp();
+                self.proxy.on_broken(key, now);
+            }
+        }
+    }
+
+    /// Reads once more from those that had more; what still has more waits for the next turn.
+    fn read_again(&mut self) {
+        let count = self.again.len();
+        for index in 0..count {
+            let Some(key) = self.again.get(index).copied() else { break };
+            if let Some((_, flags)) = self.sockets.get(key) {
+                flags.clear(Flags::QUEUED);
+                if flags.has(Flags::READABLE) {
+                    self.read(key);
+                    self.perform();
+                }
+            }
+        }
+        self.again.drain(..count);
+    }
+
+    fn send(&mut self, key: ConnKey) {
+        loop {
+            let began = self.stamp();
+            let Some((socket, flags)) = self.sockets.get(key) else { return };
+            if !flags.has(Flags::WRITABLE) || flags.has(Flags::CONNECTING) {
+                return;
+            }
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = self.proxy.unsent(key, &mut slices);
+            let slices = slices.get(..count).unwrap_or_default();
+            let waiting = slices.iter().map(|slice| slice.len()).sum::<usize>();
+            if waiting == 0 {
+                return;
+            }
+            match self.world.send(socket, slices) {
+                Ok(n) => {
+                    if n < waiting {
+                        flags.clear(Flags::WRITABLE);
+                    }
+                    let now = self.stamp();
+                    self.proxy.on_sent(key, n, began, now);
+                    if n < waiting || !self.proxy.has_unsent(key) {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    flags.clear(Flags::WRITABLE);
+                    self.proxy.on_sent(key, 0, began, began);
+                    return;
+                }
+                Err(_) => {
+                    self.proxy.on_send_failed(key, began);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Does what the proxy asks for.
+    fn perform(&mut self) {
+        while let Some(op) = self.proxy.poll_op() {
+            match op {
+                Op::Send(key) => self.send(key),
+                Op::Read(key) => {
+                    if let Some((_, flags)) = self.sockets.get(key)
+                        && flags.has(Flags::READABLE)
+                        && !flags.has(Flags::QUEUED)
+                    {
+                        flags.set(Flags::QUEUED);
+                        self.again.push(key);
+                    }
+                }
+                Op::Connect { connection, address, options } => {
+                    self.connect(connection, &address, &options);
+                }
+                Op::ShutdownWrite(key) => {
+                    if let Some((socket, _)) = self.sockets.get(key) {
+                        self.world.shutdown_write(socket);
+                    }
+                }
+                Op::Close(key) => drop(self.sockets.remove(key)),
+                Op::Reset(key) => {
+                    if let Some(socket) = self.sockets.remove(key) {
+                        self.world.reset(socket);
+                    }
+                }
+                Op::CloseListener(id) => self.close_listener(id),
+                Op::Ask { exchange, question } => {
+                    self.mailbox.report(ReportBody::Question { exchange, question });
+                }
+                Op::Retire(snapshot) => self.mailbox.report(ReportBody::Retired(snapshot)),
+            }
+        }
+    }
+
+    fn connect(
+        &mut self,
+        key: ConnKey,
+        address: &config::snapshot::Address,
+        options: &proxy::ConnectOptions,
+    ) {
+        let began = self.stamp();
+        self.proxy.on_connecting(key, began);
+        let connected = self.world.connect(address, options).and_then(|(socket, state)| {
+            let watched = self.world.watch(&socket, key);
+            watched.map(|()| (socket, state)).map_err(|_| ConnectError::OutOfDescriptors)
+        });
+        match connected {
+            Ok((socket, ConnectState::Connected)) => {
+                self.sockets.insert(key, socket, Flags::WRITABLE);
+                let now = self.stamp();
+                self.proxy.on_connected(key, Ok(()), now);
+            }
+            Ok((socket, ConnectState::Connecting)) => {
+                self.sockets.insert(key, socket, Flags::CONNECTING);
+            }
+            Err(error) => {
+                let cause = match error {
+                    ConnectError::OutOfDescriptors => Cause::OutOfDescriptors,
+                    ConnectError::Failed => Cause::ConnectFailed,
+                };
+                self.proxy.on_connected(key, Err(cause), began);
+            }
+        }
+    }
+
+    // Listeners.
+
+    fn add_listener(&mut self, id: ListenerId, socket: W::Listener) -> io::Result<()> {
+        let token = u32::try_from(self.listeners.len()).expect("fewer than 2^32 listeners");
+        self.world.watch_listener(&socket, token)?;
+        self.listeners.push(Listening { id, socket: Some(socket), paused_until: None });
+        Ok(())
+    }
+
+    /// Accepts up to `count` connections.
+    fn accept(&mut self, index: usize, count: usize) {
+        for _ in 0..count {
+            let Some(listening) = self.listeners.get_mut(index) else { return };
+            let Some(listener) = &listening.socket else { return };
+            let id = listening.id;
+            match self.world.accept(listener) {
+                Ok(Some(accepted)) => {
+                    let (peer, local) =
+                        (PeerAddress::from(accepted.peer), PeerAddress::from(accepted.local));
+                    let now = self.stamp();
+                    let Some(key) = self.proxy.on_accepted(id, peer, local, now) else { continue };
+                    if self.world.watch(&accepted.socket, key).is_err() {
+                        self.proxy.on_broken(key, now);
+                        continue;
+                    }
+                    self.sockets.insert(key, accepted.socket, Flags::WRITABLE);
+                }
+                Ok(None) => return,
+                Err(AcceptError::Transient) => {}
+                Err(AcceptError::OutOfDescriptors) => {
+                    self.world.unwatch_listener(listener);
+                    listening.paused_until = Some(self.now + ACCEPT_PAUSE);
+                    return self.mailbox.report(ReportBody::OutOfDescriptors);
+                }
+                Err(AcceptError::Fatal) => {
+                    self.world.unwatch_listener(listener);
+                    listening.socket = None;
+                    return self.mailbox.report(ReportBody::ListenerBroken(id));
+                }
+            }
+        }
+    }
+
+    /// Accepts again where descriptors had run out.
+    fn resume_listeners(&mut self) {
+        for (index, listening) in (0u32..).zip(&mut self.listeners) {
+            if listening.paused_until.is_some_and(|until| until <= self.now) {
+                let watched = listening
+                    .socket
+                    .as_ref()
+                    .is_some_and(|socket| self.world.watch_listener(socket, index).is_ok());
+                listening.paused_until = if watched { None } else { Some(self.now + ACCEPT_PAUSE) };
+            }
+        }
+    }
+
+    fn close_listener(&mut self, id: ListenerId) {
+        for listening in &mut self.listeners {
+            if listening.id == id
+                && let Some(socket) = listening.socket.take()
+            {
+                self.world.unwatch_listener(&socket);
+                listening.paused_until = None;
+            }
+        }
+    }
+
+    /// Takes what the kernel has accepted for us already, so that closing resets nobody.
+    fn empty_queue(&mut self, id: ListenerId) {
+        for index in 0..self.listeners.len() {
+            if self.listeners.get(index).is_some_and(|listening| listening.id == id) {
+                self.accept(index, usize::MAX);
+            }
+        }
+    }
+
+    // Control.
+
+    fn open_mail(&mut self) {
+        while let Some(message) = self.mailbox.next() {
+            match message {
+                Message::Snapshot { snapshot, listeners } => {
+                    for id in &snapshot.changes.listeners_removed {
+                        self.empty_queue(*id);
+                    }
+                    self.settings.stage_times = snapshot.access_log.stage_times;
+                    self.proxy.on_snapshot(snapshot, self.now);
+                    for (id, listener) in listeners {
+                        if self.add_listener(id, listener).is_err() {
+                            self.mailbox.report(ReportBody::ListenerBroken(id));
+                        }
+                    }
+                }
+                Message::Answer { exchange, payload } => {
+                    self.proxy.on_answer(exchange, &payload, self.now);
+                }
+                Message::Describe { first, request } => {
+                    let (connections, next) = self.proxy.describe(first, DESCRIBED_MAX, self.now);
+                    self.mailbox.report(ReportBody::Described { request, connections, next });
+                }
+                Message::Drain => self.drain(),
+                Message::Stop => self.state = State::Stopped,
+            }
+            self.perform();
+        }
+    }
+
+    fn drain(&mut self) {
+        if self.state != State::Running {
+            return;
+        }
+        self.state = State::Draining;
+        let ids: Vec<_> = self.listeners.iter().map(|listening| listening.id).collect();
+        for id in ids {
+            self.empty_queue(id);
+            self.close_listener(id);
+        }
+        self.proxy.drain(self.now);
+    }
+
+    fn upkeep(&mut self) {
+        self.upkeep_at = self.now + UPKEEP_INTERVAL;
+        self.upkeeps = self.upkeeps.wrapping_add(1);
+        let zero = self.world.wall_clock().saturating_sub(self.world.now().as_nanos());
+        self.proxy.on_wall_clock(zero);
+        self.proxy.tell_gauges(self.turns, self.events_total);
+        if self.upkeeps % TRIM_EVERY == 0 {
+            self.proxy.on_quiet();
+        }
+        if self.mailbox.has_unsent() {
+            self.mailbox.flush();
+        }
+    }
+}

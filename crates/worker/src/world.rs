@@ -1,0 +1,167 @@
+//! Everything that a worker needs from outside, behind one trait: the kernel, or a simulation.
+//!
+//! Sockets are edge-triggered in both directions from the moment they are registered: an event
+//! comes when something becomes possible, not while it is. Listeners are level-triggered.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+
+use config::snapshot::Address;
+use proxy::time::Time;
+use proxy::{ConnKey, ConnectOptions};
+
+/// Sockets, clock and waiting.
+pub trait World {
+    /// One connection. Closed when dropped.
+    type Socket;
+    /// One listening socket. Closed when dropped.
+    type Listener;
+
+    /// The monotonic clock, read now.
+    fn now(&mut self) -> Time;
+
+    /// The wall clock, read now: ns since the Unix epoch.
+    fn wall_clock(&mut self) -> u64;
+
+    /// Waits until something happens, or `until` has come, and appends what happened.
+    ///
+    /// # Errors
+    ///
+    /// The world is broken; nothing can go on.
+    fn wait(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()>;
+
+    /// Starts to report connections that wait on `listener`, as [`Event::Accept`] with `token`.
+    ///
+    /// # Errors
+    ///
+    /// The world has no room for it.
+    fn watch_listener(&mut self, listener: &Self::Listener, token: u32) -> io::Result<()>;
+
+    /// Stops to.
+    fn unwatch_listener(&mut self, listener: &Self::Listener);
+
+    /// The next connection that waits, if any.
+    ///
+    /// # Errors
+    ///
+    /// [`AcceptError`] says what to do.
+    fn accept(
+        &mut self,
+        listener: &Self::Listener,
+    ) -> Result<Option<Accepted<Self::Socket>>, AcceptError>;
+
+    /// Begins to connect.
+    ///
+    /// # Errors
+    ///
+    /// Those that are known at once.
+    fn connect(
+        &mut self,
+        address: &Address,
+        options: &ConnectOptions,
+    ) -> Result<(Self::Socket, ConnectState), ConnectError>;
+
+    /// Starts to report what becomes possible on `socket`, as [`Event::Socket`] with `key`.
+    ///
+    /// # Errors
+    ///
+    /// The world has no room for it.
+    fn watch(&mut self, socket: &Self::Socket, key: ConnKey) -> io::Result<()>;
+
+    /// How a connection attempt ended.
+    ///
+    /// # Errors
+    ///
+    /// Why it failed.
+    fn take_error(&mut self, socket: &Self::Socket) -> io::Result<()>;
+
+    /// Reads; 0 is the peer's end.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is nothing; others mean that the connection is broken.
+    fn recv(&mut self, socket: &Self::Socket, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes as much as the socket takes.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if that is nothing; others mean that the connection is broken.
+    fn send(&mut self, socket: &Self::Socket, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Sends the end.
+    fn shutdown_write(&mut self, socket: &Self::Socket);
+
+    /// Closes so that the peer sees a reset.
+    fn reset(&mut self, socket: Self::Socket);
+}
+
+/// Something became possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// On a connection.
+    Socket {
+        /// Which.
+        key: ConnKey,
+        /// What.
+        ready: Ready,
+    },
+    /// Connections wait on the listener with this token.
+    Accept(u32),
+    /// There is something in the mailbox.
+    Mail,
+}
+
+/// What became possible on a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// There are bytes, an end or an error to read.
+    pub is_readable: bool,
+    /// Bytes can be written, or a connection attempt ended.
+    pub is_writable: bool,
+    /// The peer's end, or the connection's, is behind the bytes that can be read, so that a short
+    /// read does not mean that nothing is left.
+    pub is_ending: bool,
+    /// Both directions are over, or the connection is broken.
+    pub is_closed: bool,
+}
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub struct Accepted<S> {
+    /// The connection.
+    pub socket: S,
+    /// Who connects; none for unix sockets.
+    pub peer: Option<SocketAddr>,
+    /// To which of our addresses; none for unix sockets.
+    pub local: Option<SocketAddr>,
+}
+
+/// Whether a connection is established.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectState {
+    /// It is.
+    Connected,
+    /// A writable event will say.
+    Connecting,
+}
+
+/// Why a connection could not begin to be established.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectError {
+    /// No descriptor or memory is left here.
+    OutOfDescriptors,
+    /// Refused, no route, no port left.
+    Failed,
+}
+
+/// Why no connection was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceptError {
+    /// No descriptor or memory is left: try again later, not at once.
+    OutOfDescriptors,
+    /// The connection went away before it was accepted: go on with the next.
+    Transient,
+    /// The listener is broken.
+    Fatal,
+}
