@@ -1,1 +1,37 @@
-//! io
+//! The kernel's side of the data path: epoll, sockets, clocks and what a process may use.
+//!
+//! Nothing here knows HTTP, configuration or workers. Every call is non-blocking, nothing is
+//! allocated per call, and errors are the kernel's, so that the caller decides what they mean.
+//! Linux only.
+//!
+//! The order that the calls below are made for, and that callers rely on:
+//!
+//! * a socket is registered once, edge-triggered for both directions, right after it exists;
+//! * a reader goes on until `WouldBlock` or a short read, but a short read ends the reading only
+//!   while [`Readiness::is_open`] (a FIN that was queued behind the bytes has no edge of its own);
+//! * a writer that was refused waits for the next writable event; no interest is ever changed.
+//!
+//! The safe interface of `rustix` covers all but TCP Fast Open, so the crate's only unsafe call is
+//! in the private module `fast_open`.
+
+#![deny(unsafe_code)]
+
+pub mod affinity;
+pub mod clock;
+pub mod limits;
+pub mod process;
+
+mod address;
+#[expect(unsafe_code, reason = "rustix has no TCP Fast Open; see the module's own text")]
+mod fast_open;
+mod listener;
+mod poller;
+mod socket;
+mod socket_file;
+mod waker;
+
+pub use address::Address;
+pub use listener::{AcceptError, BindError, ListenOptions, Listener};
+pub use poller::{EVENTS_MAX, Event, Events, Poller, Readiness};
+pub use socket::{ConnectOptions, ConnectState, Keepalive, Socket};
+pub use waker::Waker;

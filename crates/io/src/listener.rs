@@ -1,0 +1,255 @@
+//! A listening socket.
+//!
+//! TCP listeners of several workers share an address by `SO_REUSEPORT`, which also lets a second
+//! process of the same user in without a word: [`Listener::probe`] is how a starting process finds
+//! out first. Unix listeners cannot share that way; workers share one queue by
+//! [`Listener::try_clone`].
+//!
+//! Accepted sockets inherit `TCP_NODELAY` and the keepalive options from the listener on Linux (a
+//! test holds the kernel to it), so that accepting costs one system call.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{SocketType, sockopt};
+
+use crate::socket::{SOCKET_FLAGS, ip_address};
+use crate::socket_file::SocketFile;
+use crate::{Address, Keepalive, Socket, fast_open};
+
+/// A listening socket, closed on drop. The file of a unix socket goes with its last listener.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    /// Shared among clones, none for TCP. Dropped after `fd`, as declared.
+    file: Option<Arc<SocketFile>>,
+}
+
+impl Listener {
+    /// Binds and listens.
+    ///
+    /// An IPv6 address takes IPv6 connections only, whatever the machine's default, so that
+    /// `[::]:80` and `0.0.0.0:80` are two addresses. A unix socket file that nobody answers on is
+    /// replaced; the new one is for its owner and group (mode 660). Two processes that replace the
+    /// same stale file at the same moment may both believe that they own it.
+    ///
+    /// # Errors
+    ///
+    /// [`BindError`] says whether the address is taken or what the kernel refused.
+    pub fn bind(address: Address<'_>, options: &ListenOptions) -> Result<Self, BindError> {
+        match address {
+            Address::Tcp(_) => Self::bind_tcp(address, options),
+            Address::Unix(path) => Self::bind_unix(path, options),
+        }
+    }
+
+    /// Finds out whether somebody listens on `address`, in spite of `SO_REUSEPORT`.
+    ///
+    /// The answer is as of now: another process may come between it and [`Self::bind`]. Not for
+    /// an address that this process listens on itself.
+    ///
+    /// # Errors
+    ///
+    /// [`BindError::InUse`] if so; other errors are those that binding would meet too.
+    pub fn probe(address: Address<'_>) -> Result<(), BindError> {
+        match address {
+            Address::Tcp(_) => {
+                let alone = ListenOptions { reuse_port: false, ..ListenOptions::default() };
+                Self::bind_tcp(address, &alone).map(drop)
+            }
+            Address::Unix(path) => SocketFile::probe(path),
+        }
+    }
+
+    /// Takes one connection from the queue, with its peer's address (none for a unix socket), or
+    /// none when the queue is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`AcceptError`] says what to do next.
+    pub fn accept(&self) -> Result<Option<(Socket, Option<SocketAddr>)>, AcceptError> {
+        match retry_on_intr(|| rustix::net::acceptfrom_with(&self.fd, SOCKET_FLAGS)) {
+            Ok((fd, peer)) => Ok(Some((Socket::from(fd), peer.and_then(ip_address)))),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(error) => Err(AcceptError::from_kernel(error)),
+        }
+    }
+
+    /// A second handle on the same queue, for another worker.
+    ///
+    /// # Errors
+    ///
+    /// Out of descriptors.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, file: self.file.clone() })
+    }
+
+    /// The bound address with its actual port, or none for a unix socket.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockname`.
+    pub fn local_address(&self) -> io::Result<Option<SocketAddr>> {
+        Ok(ip_address(rustix::net::getsockname(&self.fd)?))
+    }
+
+    fn bind_tcp(address: Address<'_>, options: &ListenOptions) -> Result<Self, BindError> {
+        let fd = new_socket(address)?;
+        // Connections of a former process may linger in TIME_WAIT; they do not hold the port.
+        at("SO_REUSEADDR", sockopt::set_socket_reuseaddr(&fd, true))?;
+        if options.reuse_port {
+            at("SO_REUSEPORT", sockopt::set_socket_reuseport(&fd, true))?;
+        }
+        if matches!(address, Address::Tcp(SocketAddr::V6(_))) {
+            at("IPV6_V6ONLY", sockopt::set_ipv6_v6only(&fd, true))?;
+        }
+        at("TCP_NODELAY", sockopt::set_tcp_nodelay(&fd, true))?;
+        if let Some(keepalive) = &options.keepalive {
+            at("SO_KEEPALIVE", keepalive.apply(&fd))?;
+        }
+        if let Some(queue) = options.fast_open {
+            at("TCP_FASTOPEN", fast_open::accept(&fd, queue))?;
+        }
+        bind_socket(&fd, address)?;
+        listen(&fd, options)?;
+        Ok(Self { fd, file: None })
+    }
+
+    fn bind_unix(path: &Path, options: &ListenOptions) -> Result<Self, BindError> {
+        let fd = new_socket(Address::Unix(path))?;
+        SocketFile::remove_stale(path)?;
+        bind_socket(&fd, Address::Unix(path))?;
+        // Between bind and listen a connection is refused, so nobody slips in under a wider mode.
+        let file = SocketFile::adopt(path)?;
+        listen(&fd, options)?;
+        Ok(Self { fd, file: Some(Arc::new(file)) })
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Options of a listening socket. All but `backlog` are for TCP only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenOptions {
+    /// Connections that wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
+    pub backlog: u32,
+    /// Connections with data in their SYN that wait to be accepted, or none to leave TCP Fast
+    /// Open off.
+    pub fast_open: Option<u32>,
+    /// Keepalive probes of accepted connections, or none.
+    pub keepalive: Option<Keepalive>,
+    /// Whether other sockets of this user may listen on the same address, sharing the load.
+    pub reuse_port: bool,
+}
+
+impl Default for ListenOptions {
+    /// The kernel's own backlog, and shared among workers.
+    fn default() -> Self {
+        Self { backlog: 4096, fast_open: None, keepalive: None, reuse_port: true }
+    }
+}
+
+/// Why an address could not be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Somebody listens there.
+    #[error("the address is in use: another process listens on it")]
+    InUse,
+    /// The path of a unix socket names something else, which is left alone.
+    #[error("the path exists and is not a socket")]
+    NotASocket,
+    /// The kernel refused a step.
+    #[error("{step}: {source}")]
+    System {
+        /// The system call or socket option.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// Why no connection was accepted, by what to do next. A queue without connections is no error.
+#[derive(Debug, thiserror::Error)]
+pub enum AcceptError {
+    /// The socket does not listen (any more): accepting again will fail again.
+    #[error("the socket cannot accept: {0}")]
+    Fatal(io::Error),
+    /// Descriptors or kernel memory ran out. The connection stays queued, so a level-triggered
+    /// listener reports it again at once: stop watching, free something, resume later.
+    #[error("no descriptor or memory for another connection: {0}")]
+    OutOfDescriptors(io::Error),
+    /// That one connection failed before it was accepted; the next may be well.
+    #[error("a connection failed before it was accepted: {0}")]
+    Transient(io::Error),
+}
+
+impl AcceptError {
+    fn from_kernel(error: Errno) -> Self {
+        let kind = match error {
+            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => Self::OutOfDescriptors,
+            Errno::BADF | Errno::FAULT | Errno::INVAL | Errno::NOTSOCK | Errno::OPNOTSUPP => {
+                Self::Fatal
+            }
+            // ECONNABORTED, EPERM (a firewall), and the network errors of the new connection that
+            // accept(2) says to treat like a retry.
+            _ => Self::Transient,
+        };
+        kind(error.into())
+    }
+}
+
+fn new_socket(address: Address<'_>) -> Result<OwnedFd, BindError> {
+    let made = rustix::net::socket_with(address.family(), SocketType::STREAM, SOCKET_FLAGS, None);
+    at("socket", made)
+}
+
+fn bind_socket(fd: &OwnedFd, address: Address<'_>) -> Result<(), BindError> {
+    let target = at("address", address.to_kernel())?;
+    in_use_or("bind", rustix::net::bind(fd, &target))
+}
+
+fn listen(fd: &OwnedFd, options: &ListenOptions) -> Result<(), BindError> {
+    let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
+    in_use_or("listen", rustix::net::listen(fd, backlog))
+}
+
+fn in_use_or<T>(step: &'static str, result: rustix::io::Result<T>) -> Result<T, BindError> {
+    if matches!(result, Err(Errno::ADDRINUSE)) { Err(BindError::InUse) } else { at(step, result) }
+}
+
+pub(crate) fn at<T, E: Into<io::Error>>(
+    step: &'static str,
+    result: Result<T, E>,
+) -> Result<T, BindError> {
+    result.map_err(|error| BindError::System { step, source: error.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accept_errors_say_what_to_do_next() {
+        for error in [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM] {
+            let class = AcceptError::from_kernel(error);
+            assert!(matches!(class, AcceptError::OutOfDescriptors(_)), "{error}");
+        }
+        for error in [Errno::CONNABORTED, Errno::PERM, Errno::PROTO, Errno::HOSTUNREACH] {
+            assert!(
+                matches!(AcceptError::from_kernel(error), AcceptError::Transient(_)),
+                "{error}"
+            );
+        }
+        for error in [Errno::BADF, Errno::INVAL, Errno::NOTSOCK] {
+            assert!(matches!(AcceptError::from_kernel(error), AcceptError::Fatal(_)), "{error}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A connected (or connecting) stream socket.
+//!
+//! A `Socket` is a descriptor and nothing else: 4 bytes, with a niche. All calls are non-blocking;
+//! `WouldBlock` is an error like any other, interruption by a signal never shows.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType,
+    sockopt,
+};
+
+use crate::{Address, fast_open};
+
+const _: () = assert!(size_of::<Option<Socket>>() == 4);
+
+/// Flags of every socket made here.
+pub(crate) const SOCKET_FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+/// A connected (or connecting) stream socket, closed on drop.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+}
+
+impl Socket {
+    /// Begins to connect. While the answer is [`ConnectState::Connecting`], the next writable
+    /// event says that the attempt has ended, and [`Self::take_error`] how.
+    ///
+    /// With `fast_open` the answer may be `Connected` before any packet was sent: the first send
+    /// carries the SYN, and a failure to connect shows there or in a later event.
+    ///
+    /// # Errors
+    ///
+    /// Those of `socket` and `connect` that are known at once: out of descriptors or ports, no
+    /// route, refused (local peers). `WouldBlock` means that a unix listener's queue is full; it
+    /// is an end of the attempt, not a state to wait in.
+    pub fn connect(
+        address: Address<'_>,
+        options: &ConnectOptions,
+    ) -> io::Result<(Self, ConnectState)> {
+        let target = address.to_kernel()?;
+        let fd =
+            rustix::net::socket_with(address.family(), SocketType::STREAM, SOCKET_FLAGS, None)?;
+        if matches!(address, Address::Tcp(_)) {
+            sockopt::set_tcp_nodelay(&fd, true)?;
+            if let Some(keepalive) = &options.keepalive {
+                keepalive.apply(&fd)?;
+            }
+            if options.fast_open {
+                fast_open::connect(&fd)?;
+            }
+        }
+        let state = match rustix::net::connect(&fd, &target) {
+            Ok(()) => ConnectState::Connected,
+            // An interrupted attempt goes on in the background, as one in progress does.
+            Err(Errno::INPROGRESS | Errno::INTR) => ConnectState::Connecting,
+            Err(error) => return Err(error.into()),
+        };
+        Ok((Self { fd }, state))
+    }
+
+    /// The error that is pending on the socket, which this clears.
+    ///
+    /// # Errors
+    ///
+    /// The pending error, if there is one.
+    pub fn take_error(&self) -> io::Result<()> {
+        Ok(sockopt::socket_error(&self.fd)??)
+    }
+
+    /// Reads into `buffer`. 0 is the peer's end (or an empty `buffer`).
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when nothing is queued; a reset or a timeout of the connection.
+    #[inline]
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (length, _) =
+            retry_on_intr(|| rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::empty()))?;
+        Ok(length)
+    }
+
+    /// Writes the `slices` in order, as far as the kernel takes them; never raises `SIGPIPE`.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when the kernel takes nothing; a reset, a timeout, or a write after
+    /// [`Self::shutdown_write`].
+    #[inline]
+    pub fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        if let [slice] = slices {
+            return self.send_slice(slice);
+        }
+        let mut none = SendAncillaryBuffer::new(&mut [] as &mut [MaybeUninit<u8>]);
+        Ok(retry_on_intr(|| {
+            rustix::net::sendmsg(&self.fd, slices, &mut none, SendFlags::NOSIGNAL)
+        })?)
+    }
+
+    /// [`Self::send`] for one slice, by the cheaper system call.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::send`].
+    #[inline]
+    pub fn send_slice(&self, slice: &[u8]) -> io::Result<usize> {
+        Ok(retry_on_intr(|| rustix::net::send(&self.fd, slice, SendFlags::NOSIGNAL))?)
+    }
+
+    /// Ends our direction: the peer reads the end after what was sent.
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected` if the peer is gone already.
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)
+    }
+
+    /// Closes with a reset instead of a FIN; what was sent and not acknowledged is lost.
+    pub fn reset(self) {
+        // Fails for no reason that a caller could act on; the socket is closed either way.
+        let _ = sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
+    }
+
+    /// Our address, or none for a unix socket.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockname`.
+    pub fn local_address(&self) -> io::Result<Option<SocketAddr>> {
+        Ok(ip_address(rustix::net::getsockname(&self.fd)?))
+    }
+
+    /// The peer's address, or none for a unix socket.
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected` if there is no peer (yet, or any more).
+    pub fn peer_address(&self) -> io::Result<Option<SocketAddr>> {
+        Ok(rustix::net::getpeername(&self.fd)?.and_then(ip_address))
+    }
+
+    /// Whether small segments are sent at once.
+    ///
+    /// # Errors
+    ///
+    /// Not a TCP socket.
+    pub fn is_nodelay(&self) -> io::Result<bool> {
+        Ok(sockopt::tcp_nodelay(&self.fd)?)
+    }
+
+    /// The keepalive probes in force, or none.
+    ///
+    /// # Errors
+    ///
+    /// Not a TCP socket.
+    pub fn keepalive(&self) -> io::Result<Option<Keepalive>> {
+        if !sockopt::socket_keepalive(&self.fd)? {
+            return Ok(None);
+        }
+        Ok(Some(Keepalive {
+            idle: sockopt::tcp_keepidle(&self.fd)?,
+            interval: sockopt::tcp_keepintvl(&self.fd)?,
+            probes: sockopt::tcp_keepcnt(&self.fd)?,
+        }))
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Takes over a descriptor, which must be a non-blocking stream socket for the calls above to
+/// keep their word; anything else merely fails or blocks.
+impl From<OwnedFd> for Socket {
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> Self {
+        socket.fd
+    }
+}
+
+/// How far a connection attempt is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectState {
+    /// Bytes can be sent.
+    Connected,
+    /// A writable event will say that the attempt has ended.
+    Connecting,
+}
+
+/// Options of an outgoing connection. TCP only; a unix socket has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// Whether the first bytes may travel with the SYN.
+    pub fast_open: bool,
+    /// Keepalive probes, or none.
+    pub keepalive: Option<Keepalive>,
+}
+
+/// TCP keepalive probes. The kernel counts whole seconds, up to 32,767; other values are rounded
+/// up or cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Silence before the first probe.
+    pub idle: Duration,
+    /// Time between probes.
+    pub interval: Duration,
+    /// Unanswered probes that end the connection, up to 127.
+    pub probes: u32,
+}
+
+impl Keepalive {
+    /// `MAX_TCP_KEEPIDLE` and `MAX_TCP_KEEPINTVL` of Linux.
+    const SECONDS_MAX: u64 = 32_767;
+    /// `MAX_TCP_KEEPCNT` of Linux.
+    const PROBES_MAX: u32 = 127;
+
+    pub(crate) fn apply(&self, fd: &OwnedFd) -> io::Result<()> {
+        sockopt::set_socket_keepalive(fd, true)?;
+        sockopt::set_tcp_keepidle(fd, Self::whole_seconds(self.idle))?;
+        sockopt::set_tcp_keepintvl(fd, Self::whole_seconds(self.interval))?;
+        Ok(sockopt::set_tcp_keepcnt(fd, self.probes.clamp(1, Self::PROBES_MAX))?)
+    }
+
+    fn whole_seconds(span: Duration) -> Duration {
+        let rounded_up = span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0));
+        Duration::from_secs(rounded_up.clamp(1, Self::SECONDS_MAX))
+    }
+}
+
+/// The IP address in what the kernel reported, or none for a unix socket.
+pub(crate) fn ip_address(address: SocketAddrAny) -> Option<SocketAddr> {
+    SocketAddr::try_from(address).ok()
+}

@@ -1,0 +1,79 @@
+//! The file of a unix listener: who may connect, and who removes it.
+//!
+//! A file outlives the process that bound it. It is stale when a connection to it is refused; only
+//! then is it replaced. The owner removes its file when the last listener is dropped, but only the
+//! very file it made: a successor may have put its own in the same place by then.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::listener::at;
+use crate::{Address, BindError, ConnectOptions, Socket};
+
+/// Owner and group may connect (writing is what connecting needs).
+const MODE: u32 = 0o660;
+
+/// A socket file of ours, removed on drop.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl SocketFile {
+    /// Fails with [`BindError::InUse`] if somebody answers at `path`.
+    pub(crate) fn probe(path: &Path) -> Result<(), BindError> {
+        is_stale(path).map(drop)
+    }
+
+    /// Makes way for a new socket at `path`, if nobody answers there.
+    pub(crate) fn remove_stale(path: &Path) -> Result<(), BindError> {
+        if is_stale(path)? {
+            at("unlink", fs::remove_file(path))?;
+        }
+        Ok(())
+    }
+
+    /// Takes over the file that was just bound, and sets its mode.
+    pub(crate) fn adopt(path: &Path) -> Result<Self, BindError> {
+        let found = at("stat", fs::symlink_metadata(path))?;
+        let file = Self { path: path.to_owned(), device: found.dev(), inode: found.ino() };
+        at("chmod", fs::set_permissions(path, Permissions::from_mode(MODE)))?;
+        Ok(file)
+    }
+
+    fn is_in_place(&self) -> bool {
+        fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| found.dev() == self.device && found.ino() == self.inode)
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if self.is_in_place() {
+            // A file that stays behind is stale, and its next user replaces it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether a socket file is at `path` that nobody answers on. False if there is no file.
+fn is_stale(path: &Path) -> Result<bool, BindError> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        result => at("stat", result)?,
+    };
+    if !found.file_type().is_socket() {
+        return Err(BindError::NotASocket);
+    }
+    match Socket::connect(Address::Unix(path), &ConnectOptions::default()) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        // A full queue is an answer too.
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => at("connect", Err(error)),
+        Ok(_) | Err(_) => Err(BindError::InUse),
+    }
+}

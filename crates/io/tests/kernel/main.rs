@@ -1,0 +1,11 @@
+//! What the crate says about the kernel, held against the kernel: loopback and unix sockets, ports
+//! zero, no sleeps.
+
+#![forbid(unsafe_code)]
+
+mod exhaustion;
+mod listeners;
+mod machine;
+mod pair;
+mod readiness;
+mod sockets;
