@@ -16,7 +16,11 @@ mod body;
 mod decode;
 mod encode;
 mod error;
+mod field_line;
+mod meaning;
 mod scan;
+mod start_line;
+mod target;
 
 pub use body::{BodyDecoder, BodyElement, BodyEncoder, BodyLimits, Framed, Tail};
 pub use decode::{HeadLimits, decode_request, decode_response};

@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::decode::{Stop, field};
-use super::error::{BodyError, HeadError, Truncated};
+use super::error::{BodyError, HeadError, Stop, Truncated};
+use super::field_line::field;
 use super::scan::Scan;
 use crate::head::Framing;
 

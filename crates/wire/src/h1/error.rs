@@ -173,3 +173,15 @@ pub enum BodyError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the body was cut off")]
 pub struct Truncated;
+
+/// Why reading stopped before the end of a head or a trailer section.
+pub(super) enum Stop {
+    More,
+    Wrong(HeadError),
+}
+
+impl<E: Into<HeadError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Wrong(error.into())
+    }
+}

@@ -1,0 +1,65 @@
+//! Field lines (RFC 9112, section 5), of heads and of trailer sections.
+
+use super::error::{HeadError, Stop};
+use crate::head::{FieldEntry, Known, Spelling};
+use crate::octets;
+
+/// Reads the field line at `at` and says where the next line begins.
+#[inline]
+pub(super) fn field(block: &[u8], at: usize) -> Result<(FieldEntry, usize), Stop> {
+    let name_end = octets::token_end(block, at);
+    match block.get(name_end) {
+        None => return Err(Stop::More),
+        Some(b':') if name_end > at => {}
+        Some(&octet) => return Err(name_error(octet, name_end > at).into()),
+    }
+    let mut value_start = name_end + 1;
+    while let Some(b' ' | b'\t') = block.get(value_start) {
+        value_start += 1;
+    }
+    let text_end = octets::value_end(block, value_start);
+    let next = line_end(block, text_end, HeadError::FieldValueInvalid)?;
+    let mut value_end = text_end;
+    while value_end > value_start && matches!(block.get(value_end - 1), Some(b' ' | b'\t')) {
+        value_end -= 1;
+    }
+    let is_canonical = value_end == text_end
+        && match value_start - name_end {
+            1 => true,
+            2 => block.get(name_end + 1) == Some(&b' '),
+            _ => false,
+        };
+    let name = block.get(at..name_end).unwrap_or_default();
+    let field = FieldEntry {
+        name_start: octets::narrow(at),
+        value_start: octets::narrow(value_start),
+        value_len: octets::narrow(value_end - value_start),
+        name_len: u16::try_from(name.len()).map_err(|_| HeadError::HeadTooLarge)?,
+        known: Known::from_name(name),
+        spelling: if is_canonical { Spelling::Canonical } else { Spelling::Spaced },
+    };
+    Ok((field, next))
+}
+
+/// What is wrong with a name that ends with `octet`.
+#[cold]
+fn name_error(octet: u8, has_begun: bool) -> HeadError {
+    match octet {
+        b' ' | b'\t' if has_begun => HeadError::FieldSpaceBeforeColon,
+        b' ' | b'\t' => HeadError::LineFolded,
+        b'\r' | b'\n' if !has_begun => HeadError::LineBreakInvalid,
+        _ => HeadError::FieldNameInvalid,
+    }
+}
+
+/// Reads the CRLF at `at` and says where the next line begins. Anything but a CR or LF there is
+/// `otherwise`.
+#[inline]
+pub(super) fn line_end(block: &[u8], at: usize, otherwise: HeadError) -> Result<usize, Stop> {
+    match block.get(at..).unwrap_or_default() {
+        [b'\r', b'\n', ..] => Ok(at + 2),
+        [] | [b'\r'] => Err(Stop::More),
+        [b'\r' | b'\n', ..] => Err(HeadError::LineBreakInvalid.into()),
+        _ => Err(otherwise.into()),
+    }
+}

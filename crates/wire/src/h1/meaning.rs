@@ -1,0 +1,247 @@
+//! What the fields of a head say together: framing, host, persistence, what goes no further.
+//!
+//! Everything that a message's length hangs on is decided here and nowhere else.
+
+use super::error::HeadError;
+use crate::head::{FieldEntry, Framing, HeadIndex, Known, Method, Place, Span, Version};
+use crate::octets;
+
+/// What was seen of the fields that decide about a message as a whole.
+#[derive(Default)]
+pub(super) struct Summary {
+    pub(super) host: Option<Span>,
+    pub(super) is_host_repeated: bool,
+    pub(super) content_length: Option<Span>,
+    pub(super) is_content_length_repeated: bool,
+    pub(super) expect: Option<Span>,
+}
+
+pub(super) fn finish_request(
+    block: &[u8],
+    index: &mut HeadIndex,
+    summary: &Summary,
+) -> Result<(), HeadError> {
+    let version = index.request.version;
+    let hop_by_hop = HopByHop::read(block, index)?;
+    index.request.framing =
+        declared_framing(block, version, &hop_by_hop, summary)?.unwrap_or_default();
+    index.request.persistent = hop_by_hop.is_persistent(version);
+    index.request.accepts_trailers = hop_by_hop.accepts_trailers && version == Version::Http11;
+    index.upgrade = hop_by_hop.offered_upgrade(version);
+    finish_host(block, index, summary)?;
+    finish_expect(block, index, summary);
+    Ok(())
+}
+
+pub(super) fn finish_response(
+    block: &[u8],
+    index: &mut HeadIndex,
+    summary: &Summary,
+    to: Method,
+) -> Result<(), HeadError> {
+    let version = index.response.version;
+    let hop_by_hop = HopByHop::read(block, index)?;
+    let declared = declared_framing(block, version, &hop_by_hop, summary)?;
+    // RFC 9112, section 6.3. What may not declare a length loses the field that did.
+    index.response.framing = match (index.response.status, to) {
+        (100..=199 | 204, _) | (200..=299, Method::Connect) => {
+            let name = Known::ContentLength.name();
+            index.remove_from(0, block, Known::ContentLength, name);
+            Framing::None
+        }
+        (304, _) | (_, Method::Head) => Framing::None,
+        _ => declared.unwrap_or(Framing::UntilClose),
+    };
+    index.response.persistent =
+        hop_by_hop.is_persistent(version) && index.response.framing != Framing::UntilClose;
+    index.upgrade = hop_by_hop.offered_upgrade(version);
+    Ok(())
+}
+
+/// RFC 9110, section 7.2, and RFC 9112, section 3.2.
+fn finish_host(block: &[u8], index: &mut HeadIndex, summary: &Summary) -> Result<(), HeadError> {
+    if summary.is_host_repeated {
+        return Err(HeadError::HostRepeated);
+    }
+    if summary.host.is_none() && index.request.version == Version::Http11 {
+        return Err(HeadError::HostMissing);
+    }
+    let in_target = index.host;
+    let in_field = summary.host.unwrap_or_default();
+    if !index.on_host_set(in_field.of(block), in_field) {
+        return Err(HeadError::HostInvalid);
+    }
+    if in_target != Span::default() && in_target.of(block) != in_field.of(block) {
+        index.set(block, Known::Host, Known::Host.name(), in_target.of(block));
+    }
+    Ok(())
+}
+
+/// RFC 9110, section 10.1.1: HTTP/1.0 knows no expectations, and one that was ignored here must
+/// not come to life in the HTTP/1.1 request that goes on.
+fn finish_expect(block: &[u8], index: &mut HeadIndex, summary: &Summary) {
+    let Some(expect) = summary.expect else { return };
+    if index.request.version == Version::Http10 {
+        index.remove_from(0, block, Known::Expect, Known::Expect.name());
+    } else {
+        index.request.expects_continue = expect.of(block).eq_ignore_ascii_case(b"100-continue");
+    }
+}
+
+/// The framing that the fields declare, if any, on the terms of RFC 9112, section 6.
+fn declared_framing(
+    block: &[u8],
+    version: Version,
+    hop_by_hop: &HopByHop,
+    summary: &Summary,
+) -> Result<Option<Framing>, HeadError> {
+    match (hop_by_hop.codings, summary.content_length) {
+        (None, None) => Ok(None),
+        (None, Some(_)) if summary.is_content_length_repeated => {
+            Err(HeadError::ContentLengthRepeated)
+        }
+        (None, Some(length)) => content_length(length.of(block)).map(Framing::Length).map(Some),
+        (Some(_), Some(_)) => Err(HeadError::ContentLengthWithTransferEncoding),
+        (Some(_), None) if version == Version::Http10 => Err(HeadError::TransferEncodingInHttp10),
+        (Some(Codings::Chunked), None) => Ok(Some(Framing::Chunked)),
+        (Some(Codings::Invalid), None) => Err(HeadError::TransferEncodingInvalid),
+        (Some(Codings::Unknown | Codings::UnknownThenChunked), None) => {
+            Err(HeadError::TransferEncodingUnknown)
+        }
+    }
+}
+
+/// A length as digits and nothing else. It fits 63 bits, since some of those who read it after us
+/// have signed integers.
+fn content_length(digits: &[u8]) -> Result<u64, HeadError> {
+    let length = digits.iter().try_fold(0u64, |length, &digit| {
+        let value = digit.checked_sub(b'0').filter(|&value| value <= 9)?;
+        length.checked_mul(10)?.checked_add(u64::from(value))
+    });
+    length
+        .filter(|&length| !digits.is_empty() && i64::try_from(length).is_ok())
+        .ok_or(HeadError::ContentLengthInvalid)
+}
+
+/// Names that one head may nominate in `Connection`, those with a meaning of their own aside. Each
+/// costs a pass over the fields.
+const NOMINATED_MAX: u8 = 32;
+
+/// What the fields for the next hop only say.
+#[derive(Default)]
+struct HopByHop {
+    has_close: bool,
+    has_keep_alive: bool,
+    nominates_upgrade: bool,
+    accepts_trailers: bool,
+    upgrade: Option<Span>,
+    codings: Option<Codings>,
+    nominated: u8,
+}
+
+/// The transfer codings, in order over all fields.
+#[derive(Clone, Copy)]
+enum Codings {
+    Chunked,
+    Invalid,
+    Unknown,
+    UnknownThenChunked,
+}
+
+impl HopByHop {
+    /// Reads the fields that the decoder put aside, and removes those that they nominate.
+    fn read(block: &[u8], index: &mut HeadIndex) -> Result<Self, HeadError> {
+        let mut this = Self::default();
+        let entries = std::mem::take(&mut index.hop_by_hop);
+        let mut result = Ok(());
+        for entry in &entries {
+            let value = entry.value().of(block);
+            match entry.known {
+                Known::Connection if result.is_ok() => {
+                    result = this.on_connection(value, block, index);
+                }
+                Known::Te => this.accepts_trailers |= has_trailers(value),
+                Known::TransferEncoding => this.on_codings(value),
+                Known::Upgrade => this.upgrade = Some(joined(this.upgrade, entry, block, index)),
+                _ => {}
+            }
+        }
+        // The storage goes back to be used again.
+        index.hop_by_hop = entries;
+        index.hop_by_hop.clear();
+        result.map(|()| this)
+    }
+
+    fn on_connection(
+        &mut self,
+        value: &[u8],
+        block: &[u8],
+        index: &mut HeadIndex,
+    ) -> Result<(), HeadError> {
+        for option in octets::list(value) {
+            if option.eq_ignore_ascii_case(b"close") {
+                self.has_close = true;
+            } else if option.eq_ignore_ascii_case(b"keep-alive") {
+                self.has_keep_alive = true;
+            } else if option.eq_ignore_ascii_case(b"upgrade") {
+                self.nominates_upgrade = true;
+            } else if !octets::is_token(option) {
+                return Err(HeadError::ConnectionInvalid);
+            } else if Known::from_name(option).is_removable_by_nomination() {
+                self.nominated += 1;
+                if self.nominated > NOMINATED_MAX {
+                    return Err(HeadError::ConnectionInvalid);
+                }
+                index.remove_from(0, block, Known::Other, option);
+            }
+        }
+        Ok(())
+    }
+
+    /// Elements are not trimmed of emptiness as other lists are: whoever reads one coding too
+    /// many or too few here disagrees about where the message ends.
+    fn on_codings(&mut self, value: &[u8]) {
+        for coding in value.split(|&octet| octet == b',').map(octets::trim) {
+            let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
+            self.codings = Some(match self.codings {
+                _ if !octets::is_token(coding) => Codings::Invalid,
+                None if is_chunked => Codings::Chunked,
+                Some(Codings::Unknown) if is_chunked => Codings::UnknownThenChunked,
+                None | Some(Codings::Unknown) => Codings::Unknown,
+                Some(Codings::Chunked | Codings::Invalid | Codings::UnknownThenChunked) => {
+                    Codings::Invalid
+                }
+            });
+        }
+    }
+
+    /// RFC 9112, section 9.3.
+    fn is_persistent(&self, version: Version) -> bool {
+        !self.has_close && (version == Version::Http11 || self.has_keep_alive)
+    }
+
+    fn offered_upgrade(&self, version: Version) -> Option<Span> {
+        self.upgrade.filter(|_| self.nominates_upgrade && version == Version::Http11)
+    }
+}
+
+/// Whether `trailers` is among the codings of a `TE` field (RFC 9110, section 10.1.4).
+fn has_trailers(value: &[u8]) -> bool {
+    octets::list(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+}
+
+/// The list of `before`, if any, continued by the value of `entry`.
+fn joined(before: Option<Span>, entry: &FieldEntry, block: &[u8], index: &mut HeadIndex) -> Span {
+    let Some(before) = before else { return entry.value() };
+    let start = index.added.len();
+    match before.place {
+        Place::Block => index.added.extend_from_slice(before.of(block)),
+        Place::Added => {
+            let before = before.start as usize..(before.start + before.len) as usize;
+            index.added.extend_from_within(before);
+        }
+    }
+    index.added.extend_from_slice(b", ");
+    index.added.extend_from_slice(entry.value().of(block));
+    index.added_from(start)
+}

@@ -1,0 +1,189 @@
+//! Request targets (RFC 9112, section 3.2): one look to find the end, then path, query and host.
+
+use super::error::{HeadError, Stop};
+use crate::head::{HeadIndex, Method, Span};
+use crate::host::Authority;
+use crate::path;
+
+/// What one look over a target found.
+pub(super) struct TargetScan {
+    pub(super) end: usize,
+    question: Option<usize>,
+    /// Whether the part before the first `?` holds what only [`path::normalise`] can judge.
+    is_suspect: bool,
+}
+
+/// Ends a target, or may not stand in one.
+const STOP: u8 = 1;
+/// `?`
+const QUESTION: u8 = 2;
+/// `%` or `\`, which make a path suspect.
+const SUSPECT: u8 = 4;
+/// `.`, which makes it suspect behind a slash.
+const DOT: u8 = 8;
+
+/// What each octet is in a target.
+///
+/// A target is made of visible ASCII. `#` is refused, because a fragment is never sent and those
+/// who accept it disagree on whether it belongs to the path. Other octets that no URI holds, such
+/// as `|` and `{`, are accepted as they are: browsers send them, and nobody is misled.
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+static TARGET: [u8; 256] = {
+    let mut table = [STOP; 256];
+    let mut octet = 0x21;
+    while octet < 0x7f {
+        table[octet] = 0;
+        octet += 1;
+    }
+    table[b'#' as usize] = STOP;
+    table[b'?' as usize] = QUESTION;
+    table[b'%' as usize] = SUSPECT;
+    table[b'\\' as usize] = SUSPECT;
+    table[b'.' as usize] = DOT;
+    table
+};
+
+fn target_class(octet: u8) -> u8 {
+    TARGET.get(usize::from(octet)).copied().unwrap_or(STOP)
+}
+
+impl TargetScan {
+    pub(super) fn new(line: &[u8], start: usize) -> Result<Self, Stop> {
+        let rest = line.get(start..).unwrap_or_default();
+        let mut seen = 0;
+        let path_len = rest.iter().position(|&octet| {
+            let class = target_class(octet);
+            seen |= class;
+            class & (STOP | QUESTION) != 0
+        });
+        let path_len = path_len.ok_or(Stop::More)?;
+        let has_dot_segment = seen & DOT != 0
+            && path::has_dot_segment_start(rest.get(..path_len).unwrap_or_default());
+        let is_suspect = seen & SUSPECT != 0 || has_dot_segment;
+
+        let query_len = if seen & QUESTION == 0 {
+            0
+        } else {
+            let query = rest.get(path_len..).unwrap_or_default();
+            query.iter().position(|&octet| target_class(octet) == STOP).ok_or(Stop::More)?
+        };
+        let end = start + path_len + query_len;
+        match line.get(end) {
+            Some(b' ') if end > start => {}
+            Some(b' ' | b'\t' | b'\r' | b'\n') => return Err(HeadError::RequestLineInvalid.into()),
+            _ => return Err(HeadError::TargetInvalid.into()),
+        }
+        Ok(Self { end, question: (query_len > 0).then_some(start + path_len), is_suspect })
+    }
+
+    /// Sets path, query and, if the target names one, the host.
+    pub(super) fn resolve(
+        &self,
+        line: &[u8],
+        start: usize,
+        method: Method,
+        index: &mut HeadIndex,
+    ) -> Result<(), HeadError> {
+        let path_end = self.question.unwrap_or(self.end);
+        if let Some(question) = self.question {
+            index.request.query = Some(Span::block(question + 1, self.end));
+        }
+        match line.get(start..path_end).unwrap_or_default() {
+            _ if method == Method::Connect => self.resolve_authority_form(line, start, index),
+            [b'/', ..] => self.resolve_path(line, start, path_end, index),
+            b"*" if method == Method::Options && self.question.is_none() => {
+                index.request.path = Span::block(start, path_end);
+                Ok(())
+            }
+            _ => self.resolve_absolute_form(line, start, path_end, method, index),
+        }
+    }
+
+    fn resolve_path(
+        &self,
+        line: &[u8],
+        start: usize,
+        end: usize,
+        index: &mut HeadIndex,
+    ) -> Result<(), HeadError> {
+        if !self.is_suspect {
+            index.request.path = Span::block(start, end);
+            return Ok(());
+        }
+        let path = line.get(start..end).unwrap_or_default();
+        let normal_start = index.added.len();
+        path::normalise(path, &mut index.added)?;
+        if index.added.get(normal_start..) == Some(path) {
+            index.added.truncate(normal_start);
+            index.request.path = Span::block(start, end);
+        } else {
+            index.request.path = index.added_from(normal_start);
+            index.request.line_end = None;
+        }
+        Ok(())
+    }
+
+    fn resolve_authority_form(
+        &self,
+        line: &[u8],
+        start: usize,
+        index: &mut HeadIndex,
+    ) -> Result<(), HeadError> {
+        index.request.line_end = None;
+        index.request.query = None;
+        resolve_authority(line, start, self.end, index)
+    }
+
+    fn resolve_absolute_form(
+        &self,
+        line: &[u8],
+        start: usize,
+        path_end: usize,
+        method: Method,
+        index: &mut HeadIndex,
+    ) -> Result<(), HeadError> {
+        index.request.line_end = None;
+        let target = line.get(start..path_end).unwrap_or_default();
+        let scheme_len = SCHEMES
+            .iter()
+            .find(|scheme| {
+                target.get(..scheme.len()).is_some_and(|front| front.eq_ignore_ascii_case(scheme))
+            })
+            .ok_or(HeadError::TargetInvalid)?
+            .len();
+        let authority_start = start + scheme_len;
+        let rest = line.get(authority_start..path_end).unwrap_or_default();
+        let authority_len = rest.iter().position(|&octet| octet == b'/').unwrap_or(rest.len());
+        let path_start = authority_start + authority_len;
+        resolve_authority(line, authority_start, path_start, index)?;
+        if path_start < path_end {
+            return self.resolve_path(line, path_start, path_end, index);
+        }
+        // RFC 9112, sections 3.2.1 and 3.2.4.
+        let whole_server = method == Method::Options && self.question.is_none();
+        index.request.path = index.add(if whole_server { b"*" } else { b"/" });
+        Ok(())
+    }
+}
+
+/// Schemes of targets in absolute form. Those of WebSocket are what some clients write where they
+/// mean the ones of HTTP.
+const SCHEMES: [&[u8]; 4] = [b"http://", b"https://", b"ws://", b"wss://"];
+
+/// Takes the host from the target, which overrules `Host` (RFC 9112, section 3.2.2). Here it may
+/// not be empty.
+fn resolve_authority(
+    line: &[u8],
+    start: usize,
+    end: usize,
+    index: &mut HeadIndex,
+) -> Result<(), HeadError> {
+    let authority = line.get(start..end).unwrap_or_default();
+    match Authority::parse(authority) {
+        Some(Authority { host, .. }) if !host.is_empty() => {
+            index.host = Span::block(start, end);
+            Ok(())
+        }
+        _ => Err(HeadError::TargetInvalid),
+    }
+}
