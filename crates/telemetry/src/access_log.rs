@@ -33,8 +33,8 @@ pub enum LogFormat {
 pub(crate) struct Line<'a> {
     pub(crate) event: ExchangeFinished<'a>,
     listener: &'a str,
-    route: &'a str,
-    cluster: &'a str,
+    pub(crate) route: &'a str,
+    pub(crate) cluster: &'a str,
 }
 
 impl<'a> Line<'a> {
@@ -294,6 +294,10 @@ where blanks separate, so is a blank within a value. Long values are cut: the ta
 the host at 264, the request id at 128, addresses at 112, the method at 32.
 
 A stage that did not happen is absent; all but `duration_us` are when stage times are off.
+
+`/slow` on the admin address shows the 32 longest requests of the last five to ten minutes, tunnels apart, also when no access log
+is written: as text with a row for each stage, or as JSON whose `requests` are objects with the fields below and `percent`,
+the share of each stage in the duration. `other` is what no stage accounts for.
 "#;
 
 #[cfg(test)]
@@ -349,20 +353,12 @@ mod tests {
     fn every_byte_can_be_read_back_from_json() {
         let all: Vec<u8> = (0..=u8::MAX).collect();
         let (json, _) = with_hostile_text(&all);
-        let json = String::from_utf8(json).unwrap();
-        let value = json.split("\"target\":\"").nth(1).unwrap().split('"').next().unwrap();
-        let mut bytes = Vec::new();
-        let mut rest = value;
-        while let Some(first) = rest.chars().next() {
-            if let Some(escape) = rest.strip_prefix("\\u00") {
-                bytes.push(u8::from_str_radix(&escape[..2], 16).unwrap());
-                rest = &escape[2..];
-            } else {
-                bytes.push(u8::try_from(first).unwrap());
-                rest = &rest[1..];
-            }
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        for field in ["client", "target", "host", "request_id", "endpoint", "user_agent"] {
+            let text = json[field].as_str().unwrap();
+            let bytes: Vec<_> = text.chars().map(|c| u8::try_from(c).unwrap()).collect();
+            assert!(all.starts_with(&bytes) && bytes.len() > 100, "{field}");
         }
-        assert_eq!(bytes, all);
     }
 
     #[test]

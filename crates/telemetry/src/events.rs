@@ -1,7 +1,9 @@
 //! The event types, one file per area.
 //!
 //! Times are nanoseconds. Text that came from a peer is borrowed and bounded where it is copied.
-//! Labels are ids of configured things or members of closed sets, never text from a peer.
+//! Labels are ids of configured things or members of closed sets, never text from a peer, so the
+//! number of series has the configuration's size: by listener (connections and exchanges), by
+//! rule, by cluster, and by cause, status or stage, of which there are a few dozen each.
 
 mod config;
 mod connection;

@@ -299,6 +299,25 @@ mod tests {
     }
 
     #[test]
+    fn an_exchange_keeps_its_names_through_one_change_of_configuration() {
+        let (mut emitter, mut reader) = pair(1 << 16);
+        let mut names = Names::default();
+        names.insert_listener(exchange().listener, "edge".into());
+        names.insert_cluster(exchange().cluster.unwrap(), "api".into());
+        let mut line = |names: Names| {
+            reader.set_names(Arc::new(names));
+            finish(&mut emitter, 0, 0);
+            let mut out = Vec::new();
+            reader.poll(0, &mut out, usize::MAX);
+            let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+            (value["listener"].clone(), value["cluster"].clone())
+        };
+        assert_eq!(line(names.clone()), ("edge".into(), "api".into()));
+        assert_eq!(line(Names::default()), ("edge".into(), "api".into()));
+        assert_eq!(line(Names::default()), (serde_json::Value::Null, serde_json::Value::Null));
+    }
+
+    #[test]
     fn slow_requests_come_also_with_the_log_off_and_stop_below_the_floor() {
         let (mut emitter, mut reader) = pair(1 << 20);
         emitter.set_access_log(false);

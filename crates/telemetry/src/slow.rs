@@ -33,6 +33,8 @@ struct Entry {
     record: Box<[u8]>,
     /// The members of the request's JSON object, with the names that it had.
     json: Box<[u8]>,
+    route: Box<str>,
+    cluster: Box<str>,
 }
 
 impl SlowRequests {
@@ -71,8 +73,15 @@ impl SlowRequests {
         }
         let Some((_, event)) = record::decode(record) else { return };
         let mut json = Vec::with_capacity(512);
-        write_json_members(&Line::new(event, names), clock, &mut json);
-        let entry = Entry { total, record: record.into(), json: json.into() };
+        let line = Line::new(event, names);
+        write_json_members(&line, clock, &mut json);
+        let entry = Entry {
+            total,
+            record: record.into(),
+            json: json.into(),
+            route: line.route.into(),
+            cluster: line.cluster.into(),
+        };
         if self.current.len() < ENTRIES_MAX {
             self.current.push(entry);
         } else if let Some(least) = self.current.iter_mut().min_by_key(|entry| entry.total) {
@@ -127,6 +136,8 @@ impl SlowRequests {
             clock.push_iso(event.started_at, out);
             for (key, text) in [
                 ("client", event.client),
+                ("route", entry.route.as_bytes()),
+                ("cluster", entry.cluster.as_bytes()),
                 ("endpoint", event.endpoint),
                 ("cause", event.cause.map_or("", |cause| cause.as_str()).as_bytes()),
                 ("request_id", event.request_id),
@@ -205,15 +216,22 @@ fn push_right(out: &mut Vec<u8>, text: &str, width: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::events::ExchangeFinished;
+    use crate::names::Names;
     use crate::record::{Audience, RECORD_BYTES_MAX, encode};
     use crate::sample::exchange;
 
     fn offer(slow: &mut SlowRequests, event: &ExchangeFinished<'_>) {
+        let mut names = Names::default();
+        names.insert_cluster(exchange().cluster.unwrap(), "api".into());
+        let mut history = NameHistory::default();
+        history.set(Arc::new(names));
         let mut buffer = [0; RECORD_BYTES_MAX];
         let record = encode(event, Audience { is_log: false, is_slow: true }, &mut buffer);
-        slow.offer(record, event.stages.total, &NameHistory::default(), &mut Clock::default());
+        slow.offer(record, event.stages.total, &history, &mut Clock::default());
     }
 
     fn offer_total(slow: &mut SlowRequests, total: u64) {
@@ -236,6 +254,8 @@ mod tests {
     fn json(slow: &SlowRequests) -> String {
         let mut out = Vec::new();
         slow.write_json(&mut out);
+        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(value["requests"].as_array().map(Vec::len), Some(slow.worst().len()));
         String::from_utf8(out).unwrap()
     }
 
@@ -263,9 +283,14 @@ mod tests {
         assert_eq!((totals(&slow), slow.floor()), (vec![1], 0));
         offer_total(&mut slow, 2);
         assert_eq!(totals(&slow), [2, 1]);
+        json(&slow);
         slow.advance(start + 2 * WINDOW);
         assert_eq!(totals(&slow), [2]);
-        slow.advance(start + 5 * WINDOW);
+        offer_total(&mut slow, 3);
+        slow.advance(start + 4 * WINDOW - 1);
+        assert_eq!(totals(&slow), [3], "what was in the window that just ended");
+        offer_total(&mut slow, 4);
+        slow.advance(start + 6 * WINDOW - 1);
         assert!(totals(&slow).is_empty(), "nobody looked for two windows");
     }
 
@@ -295,6 +320,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|line| line.trim_start() == row), "{row} in {text}");
         }
+        assert!(text.contains("client 192.0.2.7:50312  cluster api  endpoint"), "{text}");
     }
 
     #[test]
