@@ -1,2 +1,108 @@
-//! xtask
-fn main() {}
+//! Developer commands: `cargo xtask` lists them.
+//!
+//! Each command prints the plain commands that it runs, so that nobody needs this program to know
+//! how something is done. A module per command; `plain` runs, `say` prints, `tidy` reads.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod fuzz;
+mod peers;
+mod plain;
+mod say;
+mod sim;
+mod test;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+/// Developer commands of Strait.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Formatting, lints, documentation, unit and conversation tests: before each commit.
+    Check,
+    /// Every test, real peers included; or those of one crate (`peers` is one), or one by name.
+    Test {
+        /// Package to test.
+        package: Option<String>,
+        /// Only the tests whose name holds this.
+        name: Option<String>,
+    },
+    /// Simulates whole workers under a seed; prints the seed.
+    Sim(sim::Options),
+    /// Runs one fuzz target from its corpus, until stopped; without a target, lists them.
+    Fuzz {
+        /// Target, a file of `fuzz/fuzz_targets`.
+        target: Option<String>,
+        /// Stops after this many seconds.
+        #[arg(long)]
+        seconds: Option<u64>,
+    },
+    /// Tests against real programs: curl, nginx, HAProxy, wrk and others.
+    Peers {
+        /// Only the claims whose name holds this.
+        name: Option<String>,
+        /// Lists the claims and the programs that each needs.
+        #[arg(long)]
+        list: bool,
+    },
+    /// What no lint checks: crate table, dependency list, documents, dead files.
+    Tidy,
+}
+
+/// What a command may know of where it runs.
+#[derive(Debug)]
+struct Surroundings {
+    /// The repository's root.
+    root: PathBuf,
+    /// Whether warnings and missing peers are failures.
+    is_ci: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say::failure(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let at = surroundings()?;
+    match &arguments.command {
+        None => list(),
+        Some(Command::Check) => check::run(&at),
+        Some(Command::Test { package, name }) => {
+            test::run(&at, package.as_deref(), name.as_deref())
+        }
+        Some(Command::Sim(options)) => sim::run(&at, options),
+        Some(Command::Fuzz { target, seconds }) => fuzz::run(&at, target.as_deref(), *seconds),
+        Some(Command::Peers { name, list }) => peers::run(&at, name.as_deref(), *list),
+        Some(Command::Tidy) => tidy::run(&at),
+    }
+}
+
+fn list() -> Result<()> {
+    Arguments::command().print_help().context("printing the list")
+}
+
+#[expect(clippy::disallowed_methods, reason = "the entry point; below it, this is an argument")]
+fn surroundings() -> Result<Surroundings> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent")?;
+    let is_ci =
+        std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"));
+    Ok(Surroundings { root: root.to_path_buf(), is_ci })
+}

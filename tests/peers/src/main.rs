@@ -1,0 +1,5 @@
+//! Strait against real programs.
+
+#![forbid(unsafe_code)]
+
+fn main() {}

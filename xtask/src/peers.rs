@@ -1,0 +1,66 @@
+//! `cargo xtask peers`: builds Strait and the program that runs it against real peers.
+//!
+//! What a peer is, how it is installed and what is claimed of it stands in `tests/peers`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::Surroundings;
+use crate::plain::{Counts, Plain};
+
+/// Package that holds the claims.
+pub(crate) const PACKAGE: &str = "peers";
+
+/// Runs the claims whose names hold `name`, with the programs that are installed; or lists them.
+///
+/// # Errors
+///
+/// If one failed or could not be run.
+pub(crate) fn run(at: &Surroundings, name: Option<&str>, list: bool) -> Result<()> {
+    let programs = build(at)?;
+    if list {
+        return Plain::new(&at.root, programs.join(PACKAGE), &["list"]).run();
+    }
+    match claims(at, &programs, name)? {
+        Counts { failed: 0, .. } => Ok(()),
+        counts => bail!("{counts}"),
+    }
+}
+
+/// Installs what is missing where that is possible, then runs the claims.
+///
+/// # Errors
+///
+/// If the claims could not be run.
+pub(crate) fn test(at: &Surroundings, name: Option<&str>) -> Result<Counts> {
+    let programs = build(at)?;
+    Plain::new(&at.root, programs.join(PACKAGE), &["install"]).run()?;
+    claims(at, &programs, name)
+}
+
+fn claims(at: &Surroundings, programs: &std::path::Path, name: Option<&str>) -> Result<Counts> {
+    let mut plain = Plain::new(&at.root, programs.join(PACKAGE), &["run", "--strait"])
+        .arg(programs.join("strait"));
+    if at.is_ci {
+        plain = plain.arg("--require-all");
+    }
+    if let Some(name) = name {
+        plain = plain.arg(name);
+    }
+    plain.run_counting()
+}
+
+/// Builds both programs and says where they are.
+fn build(at: &Surroundings) -> Result<PathBuf> {
+    Plain::cargo(&at.root, &["build", "--package", "strait", "--package", PACKAGE]).run()?;
+    Ok(target_directory(at)?.join("debug"))
+}
+
+fn target_directory(at: &Surroundings) -> Result<PathBuf> {
+    let arguments = ["metadata", "--format-version=1", "--no-deps", "--offline"];
+    let metadata: serde_json::Value =
+        serde_json::from_str(&Plain::cargo(&at.root, &arguments).read()?)?;
+    let directory = metadata.get("target_directory").and_then(serde_json::Value::as_str);
+    Ok(directory.context("cargo metadata names no target_directory")?.into())
+}

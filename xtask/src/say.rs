@@ -1,0 +1,20 @@
+//! What the commands print: to stderr, so that a command's own output stays apart.
+
+#![expect(clippy::print_stderr, reason = "printing is what this module is for")]
+
+use std::fmt::Display;
+
+/// One line about what goes on.
+pub(crate) fn line(text: impl Display) {
+    eprintln!("{text}");
+}
+
+/// A plain command that is about to run.
+pub(crate) fn command(text: impl Display) {
+    eprintln!("\n$ {text}");
+}
+
+/// Why a command failed, causes included.
+pub(crate) fn failure(error: &anyhow::Error) {
+    eprintln!("\nxtask: {error:#}");
+}

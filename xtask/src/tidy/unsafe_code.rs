@@ -1,0 +1,45 @@
+//! Every crate root forbids unsafe code, but for `io`, where all of it lives.
+
+use super::{Finding, Tree};
+
+/// The one crate that may hold unsafe code.
+const EXEMPT: &str = "crates/io/";
+
+/// A test program that counts allocations implements an unsafe trait; it is in nobody's product.
+const COUNTING_ALLOCATOR: &str = "unsafe impl GlobalAlloc for";
+
+/// Looks at each root of a library or program, and for the word anywhere else.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, text) in tree.ending(".rs").filter(|(name, _)| !name.starts_with(EXEMPT)) {
+        let is_root = name.ends_with("src/lib.rs")
+            || name.ends_with("src/main.rs")
+            || name.contains("src/bin/");
+        if is_root && !text.contains("#![forbid(unsafe_code)]") {
+            findings.push(Finding::new(name, "lacks `#![forbid(unsafe_code)]`"));
+        }
+        let has_allow = ["allow(unsafe_code", "expect(unsafe_code"];
+        if has_allow.iter().any(|allow| text.contains(allow)) && !text.contains(COUNTING_ALLOCATOR)
+        {
+            findings.push(Finding::new(name, format!("unsafe code belongs in {EXEMPT}")));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_without_the_line_is_found_and_io_is_not_asked() {
+        let tree = Tree::of(&[
+            ("crates/wire/src/lib.rs", "#![forbid(unsafe_code)]"),
+            ("crates/proxy/src/lib.rs", "//! No line."),
+            ("crates/proxy/src/route.rs", "//! No root."),
+            ("crates/io/src/lib.rs", "#![deny(unsafe_code)]"),
+        ]);
+        let found: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["crates/proxy/src/lib.rs: lacks `#![forbid(unsafe_code)]`"]);
+    }
+}
