@@ -70,7 +70,12 @@ fn request_decode(bencher: Bencher<'_, '_>, sample: Sample) {
     let mut index = HeadIndex::default();
     bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
         for _ in 0..BATCH {
-            let head = decode_request(black_box(sample.bytes()), &mut Scan::default(), &LIMITS, &mut index);
+            let head = decode_request(
+                black_box(sample.bytes()),
+                &mut Scan::default(),
+                &LIMITS,
+                &mut index,
+            );
             let (head, _) = head.expect("a valid head").expect("a whole head");
             black_box(head.host());
         }
@@ -83,7 +88,12 @@ fn request_both_ways(bencher: Bencher<'_, '_>, sample: Sample) {
     let mut out = Buffer::new(16 << 10);
     bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
         for _ in 0..BATCH {
-            let head = decode_request(black_box(sample.bytes()), &mut Scan::default(), &LIMITS, &mut index);
+            let head = decode_request(
+                black_box(sample.bytes()),
+                &mut Scan::default(),
+                &LIMITS,
+                &mut index,
+            );
             let (head, _) = head.expect("a valid head").expect("a whole head");
             encode_request(&head, ConnectionField::Default, &mut out);
             black_box(out.filled());
@@ -99,7 +109,12 @@ fn request_both_ways_with_changes(bencher: Bencher<'_, '_>, sample: Sample) {
     let mut out = Buffer::new(16 << 10);
     bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
         for _ in 0..BATCH {
-            let head = decode_request(black_box(sample.bytes()), &mut Scan::default(), &LIMITS, &mut index);
+            let head = decode_request(
+                black_box(sample.bytes()),
+                &mut Scan::default(),
+                &LIMITS,
+                &mut index,
+            );
             let (mut head, _) = head.expect("a valid head").expect("a whole head");
             head.append_known(Known::XForwardedFor, b"203.0.113.7");
             head.set_known(Known::XRequestId, b"0192f0c1-7d4e-7c3b-9a55-2f6d8e1b4c07");

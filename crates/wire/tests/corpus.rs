@@ -1,0 +1,38 @@
+//! Replays the fuzz corpus, so that what fuzzing once reached stays true without a fuzzer.
+
+use std::fs;
+use std::path::Path;
+
+#[path = "checks/h1_chunked.rs"]
+mod h1_chunked;
+#[path = "checks/h1_head.rs"]
+mod h1_head;
+#[path = "checks/proxy_protocol.rs"]
+mod proxy_protocol;
+
+/// Runs `check` on each file of the target's corpus.
+fn replay(target: &str, check: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let mut inputs = 0;
+    for entry in fs::read_dir(&folder).expect("the corpus is checked in") {
+        let path = entry.expect("the corpus can be listed").path();
+        check(&fs::read(&path).expect("the corpus can be read"));
+        inputs += 1;
+    }
+    assert!(inputs >= 20, "{inputs} inputs in {}", folder.display());
+}
+
+#[test]
+fn heads_of_the_corpus_hold() {
+    replay("h1_head", h1_head::check);
+}
+
+#[test]
+fn chunks_of_the_corpus_hold() {
+    replay("h1_chunked", h1_chunked::check);
+}
+
+#[test]
+fn proxy_headers_of_the_corpus_hold() {
+    replay("proxy_protocol", proxy_protocol::check);
+}
