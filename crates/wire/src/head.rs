@@ -425,6 +425,8 @@ pub(crate) struct RequestFacts {
     pub(crate) method: Method,
     pub(crate) version: Version,
     pub(crate) framing: Framing,
+    /// The framing that the fields declared; `framing` may have been replaced.
+    pub(crate) declared: Framing,
     pub(crate) persistent: bool,
     pub(crate) expects_continue: bool,
     pub(crate) accepts_trailers: bool,
@@ -459,5 +461,170 @@ impl HeadIndex {
             Some(Authority { host, .. }) => self.add_lower_case(host),
         };
         authority.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::h1::{HeadLimits, Scan, decode_request, decode_response};
+
+    const LIMITS: HeadLimits =
+        HeadLimits { request_line_bytes_max: 100, head_bytes_max: 1000, fields_max: 50 };
+
+    const REQUEST: &[u8] = b"PUT /a?b HTTP/1.1\r\nHost: A:1\r\nX-One: 1\r\nVia: v\r\nx-two: 2\r\n\
+        X-ONE: 3\r\nContent-Length: 4\r\nCookie: c\r\ncookie: d\r\n\r\n";
+
+    fn decoded(index: &mut HeadIndex) -> RequestHead<'_> {
+        decode_request(REQUEST, &mut Scan::default(), &LIMITS, index).unwrap().unwrap().0
+    }
+
+    fn values(head: &RequestHead<'_>, name: &str) -> Vec<String> {
+        head.find_all(name.as_bytes())
+            .map(|value| String::from_utf8(value.to_vec()).unwrap())
+            .collect()
+    }
+
+    fn names(head: &RequestHead<'_>) -> String {
+        let names: Vec<_> =
+            head.iter().map(|(name, _)| String::from_utf8(name.to_vec()).unwrap()).collect();
+        names.join(" ")
+    }
+
+    #[test]
+    fn fields_are_found_by_number_and_by_name_in_any_case() {
+        let mut index = HeadIndex::default();
+        let head = decoded(&mut index);
+        assert_eq!(head.len(), 8);
+        assert_eq!(head.field(Known::Cookie), Some(&b"c"[..]));
+        assert_eq!(head.fields_named(Known::Cookie).collect::<Vec<_>>(), [b"c", b"d"]);
+        assert_eq!(head.find(b"COOKIE"), Some(&b"c"[..]));
+        assert_eq!(values(&head, "x-one"), ["1", "3"]);
+        assert_eq!(head.find(b"X-Two"), Some(&b"2"[..]));
+        assert!(head.contains(b"via") && !head.contains(b"vi") && !head.contains(b""));
+        assert_eq!(head.field(Known::Server), None);
+        assert_eq!(head.field(Known::Other), None, "not the first of all others");
+    }
+
+    #[test]
+    fn setting_replaces_all_of_a_name_in_the_place_of_the_first() {
+        let mut index = HeadIndex::default();
+        let mut head = decoded(&mut index);
+        head.set(b"x-one", b"new");
+        head.set_known(Known::Cookie, b"e");
+        head.set(b"X-Three", b"");
+        assert_eq!(names(&head), "Host x-one Via x-two Content-Length cookie X-Three");
+        assert_eq!(values(&head, "X-One"), ["new"]);
+        assert_eq!(values(&head, "cookie"), ["e"]);
+        assert_eq!(values(&head, "x-three"), [""]);
+        head.set(b"x-one", b"newer");
+        assert_eq!(values(&head, "x-one"), ["newer"]);
+    }
+
+    #[test]
+    fn appending_keeps_what_is_there() {
+        let mut index = HeadIndex::default();
+        let mut head = decoded(&mut index);
+        head.append_known(Known::Via, b"w");
+        head.append(b"x-two", b"4");
+        head.append_known(Known::Other, b"nothing");
+        assert_eq!(values(&head, "via"), ["v", "w"]);
+        assert_eq!(values(&head, "X-TWO"), ["2", "4"]);
+        assert_eq!(head.len(), 10);
+    }
+
+    #[test]
+    fn removing_takes_all_of_a_name() {
+        let mut index = HeadIndex::default();
+        let mut head = decoded(&mut index);
+        assert!(head.remove(b"x-ONE"));
+        assert!(!head.remove(b"x-one"));
+        assert!(head.remove_known(Known::Cookie));
+        assert!(!head.remove_known(Known::Cookie));
+        assert!(!head.remove_known(Known::Other), "not all others");
+        assert_eq!(names(&head), "Host Via x-two Content-Length");
+        head.append(b"x-one", b"9");
+        assert!(head.remove(b"X-One"));
+        assert_eq!(head.len(), 4);
+    }
+
+    #[test]
+    fn what_the_encoder_writes_cannot_be_set() {
+        let mut index = HeadIndex::default();
+        let mut head = decoded(&mut index);
+        for name in ["Content-Length", "transfer-encoding", "CONNECTION", "upgrade", "te"] {
+            head.set(name.as_bytes(), b"9");
+            head.append(name.as_bytes(), b"9");
+        }
+        head.set_known(Known::KeepAlive, b"9");
+        assert!(!head.remove(b"content-length"));
+        assert_eq!(values(&head, "content-length"), ["4"]);
+        assert_eq!(head.len(), 8);
+    }
+
+    #[test]
+    fn the_host_follows_its_field() {
+        let mut index = HeadIndex::default();
+        let mut head = decoded(&mut index);
+        assert_eq!((head.host(), head.authority()), (&b"a"[..], &b"A:1"[..]));
+        head.set_authority(b"New.Example:2");
+        assert_eq!((head.host(), head.authority()), (&b"new.example"[..], &b"New.Example:2"[..]));
+        head.set(b"hOST", b"other:3");
+        assert_eq!((head.host(), head.authority()), (&b"other"[..], &b"other:3"[..]));
+        assert_eq!(values(&head, "host"), ["other:3"]);
+        assert!(head.remove(b"host"));
+        assert_eq!((head.host(), head.authority()), (&b""[..], &b""[..]));
+    }
+
+    #[test]
+    fn path_query_and_framing_can_be_replaced() {
+        let mut index = HeadIndex::default();
+        let mut head = decoded(&mut index);
+        head.set_path(b"/c/d");
+        assert_eq!((head.path(), head.query()), (&b"/c/d"[..], Some(&b"b"[..])));
+        head.set_query(None);
+        assert_eq!(head.query(), None);
+        head.set_query(Some(b""));
+        assert_eq!(head.query(), Some(&b""[..]));
+        head.set_framing(Framing::Chunked);
+        assert_eq!(head.framing(), Framing::Chunked);
+    }
+
+    #[test]
+    fn a_new_status_brings_its_reason() {
+        let mut index = HeadIndex::default();
+        let input = b"HTTP/1.1 200 Fine\r\nContent-Length: 0\r\n\r\n";
+        let head = decode_response(input, &mut Scan::default(), &LIMITS, &mut index, Method::Get);
+        let (mut head, _) = head.unwrap().unwrap();
+        assert_eq!((head.status(), head.reason()), (200, &b"Fine"[..]));
+        head.set_status(404);
+        assert_eq!((head.status(), head.reason()), (404, &b"Not Found"[..]));
+    }
+
+    #[test]
+    fn methods_are_told_apart_with_their_case() {
+        for (name, method, is_safe, is_idempotent) in [
+            ("GET", Method::Get, true, true),
+            ("HEAD", Method::Head, true, true),
+            ("POST", Method::Post, false, false),
+            ("PUT", Method::Put, false, true),
+            ("DELETE", Method::Delete, false, true),
+            ("CONNECT", Method::Connect, false, false),
+            ("OPTIONS", Method::Options, true, true),
+            ("TRACE", Method::Trace, true, true),
+            ("PATCH", Method::Patch, false, false),
+            ("get", Method::Other, false, false),
+            ("GETS", Method::Other, false, false),
+        ] {
+            assert_eq!(Method::from_bytes(name.as_bytes()), method);
+            assert_eq!((method.is_safe(), method.is_idempotent()), (is_safe, is_idempotent));
+        }
+    }
+
+    #[test]
+    fn a_head_shows_no_contents() {
+        let mut index = HeadIndex::default();
+        let shown = format!("{:?}", decoded(&mut index));
+        assert_eq!(shown, format!("Head {{ bytes: {}, fields: 8, .. }}", REQUEST.len()));
     }
 }

@@ -413,3 +413,213 @@ fn to_v6(address: IpAddr) -> Ipv6Addr {
         IpAddr::V6(address) => address,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxied(source: &str, destination: &str) -> Header {
+        Header::Proxied {
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+        }
+    }
+
+    /// A header of version 2 from its two bytes and what follows the length.
+    fn v2(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(body.len()).unwrap().to_be_bytes();
+        [&V2_SIGNATURE[..], &[command, family], &len, body].concat()
+    }
+
+    const ADDRESSES4: [u8; 12] = [192, 0, 2, 1, 198, 51, 100, 2, 0x9c, 0x40, 1, 0xbb];
+
+    #[test]
+    fn lines_of_version_1_are_read() {
+        let long = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
+        let longest = format!("PROXY UNKNOWN {long} {long} 65535 65535\r\n");
+        assert_eq!(longest.len(), V1_BYTES_MAX);
+        for (line, header) in [
+            (
+                "PROXY TCP4 192.0.2.1 198.51.100.2 40000 443\r\n",
+                proxied("192.0.2.1:40000", "198.51.100.2:443"),
+            ),
+            ("PROXY TCP6 ::1 2001:DB8::2 0 65535\r\n", proxied("[::1]:0", "[2001:db8::2]:65535")),
+            ("PROXY UNKNOWN\r\n", Header::Unspecified),
+            ("PROXY UNKNOWN whatever is here\r\n", Header::Unspecified),
+            (&longest, Header::Unspecified),
+        ] {
+            assert_eq!(decode(line.as_bytes()), Ok(Some((header, line.len()))), "{line}");
+            let followed = format!("{line}GET /");
+            assert_eq!(decode(followed.as_bytes()), Ok(Some((header, line.len()))), "{line}");
+            for cut in 0..line.len() {
+                assert_eq!(decode(&line.as_bytes()[..cut]), Ok(None), "{cut} of {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_lines_are_refused_where_they_go_wrong() {
+        use ProxyProtocolError::{AddressInvalid, SignatureWrong, TooLong};
+        let long = format!("PROXY UNKNOWN {}", "x".repeat(V1_BYTES_MAX - 14));
+        for (line, error) in [
+            ("PO", SignatureWrong),
+            ("PROXY  ", SignatureWrong),
+            ("PROXY TCP5", SignatureWrong),
+            ("PROXY t", SignatureWrong),
+            ("PROXY UNKNOWNX", SignatureWrong),
+            ("PROXY UNKNOWN\n", SignatureWrong),
+            ("PROXY UNKNOWN \u{0}", AddressInvalid),
+            ("PROXY TCP4 1.2.3.4 5.6.7.8 1 2\n", AddressInvalid),
+            ("PROXY TCP4 1.2.3.4 5.6.7.8 1 2\rx", AddressInvalid),
+            ("PROXY TCP4 1.2.3.4 5.6.7.8 +", AddressInvalid),
+            ("PROXY TCP4 1.2.3.4/", AddressInvalid),
+            ("PROXY TCP4 1.2.3.4 5.6.7.8 1 2 \r\n", AddressInvalid),
+            ("PROXY TCP4 1.2.3.4 5.6.7.8 1 2 3\r\n", AddressInvalid),
+            ("PROXY TCP4 1.2.3.4 5.6.7.8 1\r\n", AddressInvalid),
+            ("PROXY TCP4  1.2.3.4 5.6.7.8 1 2\r\n", AddressInvalid),
+            ("PROXY TCP4 1.2.3.4 5.6.7.8 01 2\r\n", AddressInvalid),
+            ("PROXY TCP4 1.2.3.4 5.6.7.8 65536 2\r\n", AddressInvalid),
+            ("PROXY TCP4 01.2.3.4 5.6.7.8 1 2\r\n", AddressInvalid),
+            ("PROXY TCP4 ::1 ::2 1 2\r\n", AddressInvalid),
+            ("PROXY TCP6 1.2.3.4 5.6.7.8 1 2\r\n", AddressInvalid),
+            ("PROXY TCP6 ::1 ::g 1 2\r\n", AddressInvalid),
+            (&long, TooLong),
+        ] {
+            let bytes = line.as_bytes();
+            assert_eq!(decode(bytes), Err(error), "{line:?}");
+            assert_eq!(decode(&bytes[..bytes.len() - 1]), Ok(None), "not before: {line:?}");
+        }
+    }
+
+    #[test]
+    fn blocks_of_version_2_are_read() {
+        let v6 = [&[0x20; 16][..], &[0x30; 16], &[0, 1, 0, 2]].concat();
+        let tlvs = [&ADDRESSES4[..], &[1, 0, 2, b'h', b'2', 4, 0, 0]].concat();
+        let addresses4 = proxied("192.0.2.1:40000", "198.51.100.2:443");
+        let addresses6 = proxied(
+            "[2020:2020:2020:2020:2020:2020:2020:2020]:1",
+            "[3030:3030:3030:3030:3030:3030:3030:3030]:2",
+        );
+        for (bytes, header) in [
+            (v2(V2_PROXY, TCP4, &ADDRESSES4), addresses4),
+            (v2(V2_PROXY, TCP6, &v6), addresses6),
+            (v2(V2_PROXY, TCP4, &tlvs), addresses4),
+            (v2(V2_PROXY, 0x12, &ADDRESSES4), Header::Unspecified),
+            (v2(V2_PROXY, 0x22, &v6), Header::Unspecified),
+            (v2(V2_PROXY, 0x31, &[b'/'; 216]), Header::Unspecified),
+            (v2(V2_PROXY, 0x32, &[b'/'; 216]), Header::Unspecified),
+            (v2(V2_PROXY, UNSPECIFIED, &[]), Header::Unspecified),
+            (v2(V2_PROXY, UNSPECIFIED, &[9; 5]), Header::Unspecified),
+            (v2(V2_LOCAL, UNSPECIFIED, &[]), Header::Local),
+            (v2(V2_LOCAL, 0xff, &[9; 5]), Header::Local),
+            (v2(V2_PROXY, UNSPECIFIED, &[0; V2_BYTES_MAX - 16]), Header::Unspecified),
+        ] {
+            assert_eq!(decode(&bytes), Ok(Some((header, bytes.len()))), "{bytes:x?}");
+            for cut in 0..bytes.len() {
+                assert_eq!(decode(&bytes[..cut]), Ok(None), "{cut} of {bytes:x?}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_blocks_are_refused_where_they_go_wrong() {
+        use ProxyProtocolError::{
+            AddressInvalid, ChecksumWrong, CommandUnknown, FamilyUnknown, SignatureWrong,
+            TlvInvalid, TooLong, VersionUnknown,
+        };
+        let front = |len, byte| {
+            let mut bytes = v2(V2_PROXY, TCP4, &ADDRESSES4)[..len].to_vec();
+            *bytes.last_mut().unwrap() = byte;
+            bytes
+        };
+        let with = |tlvs: &[u8]| v2(V2_PROXY, TCP4, &[&ADDRESSES4, tlvs].concat());
+        for (bytes, error) in [
+            (front(1, b'G'), SignatureWrong),
+            (front(1, 0x16), SignatureWrong),
+            (front(12, b'X'), SignatureWrong),
+            (front(13, 0x11), VersionUnknown),
+            (front(13, 0x31), VersionUnknown),
+            (front(13, 0x22), CommandUnknown),
+            (front(14, 0x41), FamilyUnknown),
+            (front(14, 0x13), FamilyUnknown),
+            (front(16, 11), AddressInvalid),
+            (with(&[1]), TlvInvalid),
+            (with(&[1, 0]), TlvInvalid),
+            (with(&[1, 0, 1]), TlvInvalid),
+            (with(&[1, 0xff, 0xff, 1]), TlvInvalid),
+            (with(&[TLV_CRC32C, 0, 3, 1, 2, 3]), TlvInvalid),
+            (with(&[TLV_CRC32C, 0, 5, 1, 2, 3, 4, 5]), TlvInvalid),
+            (with(&[TLV_CRC32C, 0, 4, 1, 2, 3, 4]), ChecksumWrong),
+        ] {
+            assert_eq!(decode(&bytes), Err(error), "{bytes:x?}");
+            assert_eq!(decode(&bytes[..bytes.len() - 1]), Ok(None), "not before: {bytes:x?}");
+        }
+        let long = v2(V2_PROXY, UNSPECIFIED, &[0; V2_BYTES_MAX - 15]);
+        assert_eq!(decode(&long[..16]), Err(TooLong), "before the block comes");
+    }
+
+    #[test]
+    fn a_right_checksum_is_accepted_wherever_it_stands() {
+        for before in [&[][..], &[1, 0, 2, b'h', b'2']] {
+            for after in [&[][..], &[4, 0, 1, 0]] {
+                let hole = [TLV_CRC32C, 0, 4, 0, 0, 0, 0];
+                let mut bytes = v2(V2_PROXY, TCP4, &[&ADDRESSES4, before, &hole, after].concat());
+                let at = V2_FIXED_LEN + ADDRESSES4.len() + before.len() + 3;
+                let crc = crc32c_without(&bytes, at).to_be_bytes();
+                bytes[at..at + 4].copy_from_slice(&crc);
+                assert!(matches!(decode(&bytes), Ok(Some((Header::Proxied { .. }, _)))));
+                // Without its kind there is no checksum to compare.
+                let kind = 8 * (at - 3)..8 * (at - 2);
+                for bit in (0..8 * bytes.len()).filter(|bit| !kind.contains(bit)) {
+                    let mut damaged = bytes.clone();
+                    damaged[bit / 8] ^= 1 << (bit % 8);
+                    assert_ne!(decode(&damaged), decode(&bytes), "bit {bit}");
+                }
+            }
+        }
+    }
+
+    /// The check value of the polynomial, as in the catalogue of CRC algorithms.
+    #[test]
+    fn the_checksum_is_crc32c() {
+        assert_eq!(crc32c_without(b"123456789", 100), 0xe306_9283);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for (source, destination, text) in [
+            ("192.0.2.1:1", "198.51.100.2:2", "PROXY TCP4 192.0.2.1 198.51.100.2 1 2\r\n"),
+            ("[::1]:1", "[2001:db8::2]:2", "PROXY TCP6 ::1 2001:db8::2 1 2\r\n"),
+            // Of two families: as IPv6. Mapped ones: as what they are.
+            ("192.0.2.1:1", "[::2]:2", "PROXY TCP6 ::ffff:192.0.2.1 ::2 1 2\r\n"),
+            ("[::1]:1", "192.0.2.2:2", "PROXY TCP6 ::1 ::ffff:192.0.2.2 1 2\r\n"),
+            ("[::ffff:192.0.2.1]:1", "192.0.2.2:2", "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n"),
+        ] {
+            let (from, to) = (source.parse().unwrap(), destination.parse().unwrap());
+            let (expected_from, expected_to) = of_one_family(from, to);
+            let expected = Header::Proxied { source: expected_from, destination: expected_to };
+            let mut out = Buffer::new(ENCODED_BYTES_MAX);
+            encode_v1(from, to, &mut out);
+            assert_eq!(out.filled(), text.as_bytes());
+            assert_eq!(decode(out.filled()), Ok(Some((expected, out.len()))));
+            out.clear();
+            encode_v2(from, to, &mut out);
+            assert_eq!(decode(out.filled()), Ok(Some((expected, out.len()))), "{text}");
+        }
+        let mut out = Buffer::new(ENCODED_BYTES_MAX);
+        encode_unknown_v1(&mut out);
+        assert_eq!(decode(out.filled()), Ok(Some((Header::Unspecified, out.len()))));
+        out.clear();
+        encode_local_v2(&mut out);
+        assert_eq!(decode(out.filled()), Ok(Some((Header::Local, out.len()))));
+    }
+
+    #[test]
+    fn the_longest_line_is_written() {
+        let longest: SocketAddr =
+            "[1111:2222:3333:4444:5555:6666:7777:8888]:65535".parse().unwrap();
+        let mut out = Buffer::new(ENCODED_BYTES_MAX);
+        encode_v1(longest, longest, &mut out);
+        assert_eq!(decode(out.filled()).unwrap().unwrap().1, out.len());
+    }
+}

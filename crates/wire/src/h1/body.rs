@@ -461,3 +461,160 @@ impl Tail {
 }
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: BodyLimits =
+        BodyLimits { chunk_line_bytes_max: 8, trailers_bytes_max: 16, fields_max: 2 };
+
+    /// What a new decoder of chunks makes of `input`.
+    fn first<'i>(
+        input: &'i [u8],
+        limits: &BodyLimits,
+    ) -> Result<(usize, BodyElement<'i>), BodyError> {
+        BodyDecoder::new(Framing::Chunked).decode(input, limits)
+    }
+
+    #[test]
+    fn a_body_of_known_length_ends_there() {
+        let mut decoder = BodyDecoder::new(Framing::Length(5));
+        assert_eq!(decoder.decode(b"", &LIMITS), Ok((0, BodyElement::NeedMore)));
+        assert_eq!(decoder.decode(b"ab", &LIMITS), Ok((2, BodyElement::Data(b"ab"))));
+        assert_eq!(decoder.clone().on_eof(), Err(Truncated));
+        assert_eq!(decoder.decode(b"cdefg", &LIMITS), Ok((3, BodyElement::Data(b"cde"))));
+        assert!(decoder.is_complete());
+        assert_eq!(decoder.decode(b"fg", &LIMITS), Ok((0, BodyElement::End)));
+        assert_eq!(decoder.on_eof(), Ok(()));
+    }
+
+    #[test]
+    fn no_body_is_over_at_once() {
+        for framing in [Framing::None, Framing::Length(0)] {
+            let mut decoder = BodyDecoder::new(framing);
+            assert!(decoder.is_complete());
+            assert_eq!(decoder.decode(b"next", &LIMITS), Ok((0, BodyElement::End)));
+        }
+    }
+
+    #[test]
+    fn a_body_until_close_is_over_when_the_peer_closes() {
+        let mut decoder = BodyDecoder::new(Framing::UntilClose);
+        assert_eq!(decoder.decode(b"ab", &LIMITS), Ok((2, BodyElement::Data(b"ab"))));
+        assert_eq!(decoder.decode(b"", &LIMITS), Ok((0, BodyElement::NeedMore)));
+        assert!(!decoder.is_complete());
+        assert_eq!(decoder.on_eof(), Ok(()));
+        assert!(decoder.is_complete());
+    }
+
+    #[test]
+    fn a_chunked_body_that_is_cut_off_is_not_over() {
+        let whole = b"2;a\r\nab\r\n0\r\nx: 1\r\n\r\n";
+        for cut in 0..whole.len() {
+            let mut decoder = BodyDecoder::new(Framing::Chunked);
+            let mut input = &whole[..cut];
+            loop {
+                let (n, element) = decoder.decode(input, &LIMITS).unwrap();
+                input = &input[n..];
+                if element == BodyElement::NeedMore {
+                    break;
+                }
+            }
+            assert_eq!(decoder.on_eof(), Err(Truncated), "{cut}");
+        }
+    }
+
+    #[test]
+    fn framing_is_consumed_with_the_data_behind_it() {
+        let mut decoder = BodyDecoder::new(Framing::Chunked);
+        let input = b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\nnext";
+        assert_eq!(decoder.decode(input, &LIMITS), Ok((6, BodyElement::Data(b"abc"))));
+        assert_eq!(decoder.decode(&input[6..], &LIMITS), Ok((7, BodyElement::Data(b"de"))));
+        assert_eq!(decoder.decode(&input[13..], &LIMITS), Ok((7, BodyElement::End)));
+        assert!(decoder.is_complete());
+    }
+
+    #[test]
+    fn limits_are_met_exactly() {
+        let decode = |input| first(input, &LIMITS);
+        assert_eq!(decode(b"00000001\r\nx"), Ok((11, BodyElement::Data(b"x"))));
+        assert_eq!(decode(b"000000001"), Err(BodyError::ChunkLineTooLong));
+        assert_eq!(decode(b"1;abcdef\r\nx"), Ok((11, BodyElement::Data(b"x"))));
+        assert_eq!(decode(b"1;abcdefg"), Err(BodyError::ChunkLineTooLong));
+        let trailers = b"0\r\nx: 1\r\ny: 345\r\n\r\n";
+        assert_eq!(decode(trailers), Ok((19, BodyElement::Trailers(b"x: 1\r\ny: 345\r\n"))));
+        assert_eq!(decode(b"0\r\nx: 1\r\ny: 3456\r\n\r\n"), Err(BodyError::TrailersTooLarge));
+        assert_eq!(decode(b"0\r\nxxxxxxxxxxxxxxx"), Ok((3, BodyElement::NeedMore)));
+        assert_eq!(decode(b"0\r\nxxxxxxxxxxxxxxxx"), Err(BodyError::TrailersTooLarge));
+        assert_eq!(
+            decode(b"0\r\na:\r\nb:\r\n\r\n"),
+            Ok((13, BodyElement::Trailers(b"a:\r\nb:\r\n")))
+        );
+        assert_eq!(decode(b"0\r\na:\r\nb:\r\nc:\r\n\r\n"), Err(BodyError::TrailersTooLarge));
+    }
+
+    #[test]
+    fn the_largest_chunk_fits_63_bits() {
+        let limits = BodyLimits { chunk_line_bytes_max: 32, ..LIMITS };
+        let decode = |input| first(input, &limits);
+        assert_eq!(decode(b"7fffffffffffffff\r\nx"), Ok((19, BodyElement::Data(b"x"))));
+        assert_eq!(decode(b"8000000000000000"), Err(BodyError::ChunkSizeInvalid));
+        assert_eq!(decode(b"10000000000000000"), Err(BodyError::ChunkSizeInvalid));
+    }
+
+    #[test]
+    fn chunks_are_written_in_hexadecimal() {
+        for (len, prefix) in [
+            (1, "1\r\n"),
+            (15, "f\r\n"),
+            (16, "10\r\n"),
+            (1024, "400\r\n"),
+            (usize::MAX, "ffffffffffffffff\r\n"),
+        ] {
+            let framed = BodyEncoder::new(Framing::Chunked).begin(len).unwrap();
+            assert_eq!(framed.prefix(), prefix.as_bytes());
+            assert_eq!(framed.suffix(), b"\r\n");
+        }
+    }
+
+    #[test]
+    fn nothing_is_no_chunk() {
+        let mut encoder = BodyEncoder::new(Framing::Chunked);
+        let framed = encoder.begin(0).unwrap();
+        assert_eq!((framed.prefix(), framed.suffix()), (&b""[..], &b""[..]));
+        assert!(!encoder.is_complete());
+        let tail = encoder.end().unwrap();
+        assert_eq!((tail.before_trailers(), tail.after_trailers()), (&b"0\r\n"[..], &b"\r\n"[..]));
+        assert!(tail.takes_trailers() && encoder.is_complete());
+        assert_eq!(encoder.begin(1), Err(BodyError::TooLong));
+        assert!(!encoder.end().unwrap().takes_trailers(), "the end is written once");
+    }
+
+    #[test]
+    fn a_declared_length_is_kept_to() {
+        let mut encoder = BodyEncoder::new(Framing::Length(5));
+        assert_eq!(encoder.begin(3).unwrap().prefix(), b"");
+        assert_eq!(encoder.clone().begin(3), Err(BodyError::TooLong));
+        assert_eq!(encoder.clone().end(), Err(BodyError::TooShort));
+        assert!(!encoder.is_complete());
+        encoder.begin(2).unwrap();
+        assert!(encoder.is_complete());
+        assert_eq!(encoder.begin(1), Err(BodyError::TooLong));
+        let tail = encoder.end().unwrap();
+        assert_eq!((tail.before_trailers(), tail.after_trailers()), (&b""[..], &b""[..]));
+    }
+
+    #[test]
+    fn other_framings_add_nothing() {
+        let mut none = BodyEncoder::new(Framing::None);
+        assert!(none.is_complete());
+        assert_eq!(none.begin(1), Err(BodyError::TooLong));
+        assert!(none.end().is_ok());
+        let mut until_close = BodyEncoder::new(Framing::UntilClose);
+        assert_eq!(until_close.begin(7).unwrap(), Framed::default());
+        assert!(!until_close.is_complete());
+        assert!(!until_close.end().unwrap().takes_trailers());
+        assert!(until_close.is_complete());
+    }
+}

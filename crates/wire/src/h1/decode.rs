@@ -201,3 +201,119 @@ fn fields(
         index.fields.push(field);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: HeadLimits =
+        HeadLimits { request_line_bytes_max: 20, head_bytes_max: 64, fields_max: 3 };
+
+    fn length(input: &str, limits: &HeadLimits) -> Result<Option<usize>, HeadError> {
+        let mut index = HeadIndex::default();
+        let head = decode_request(input.as_bytes(), &mut Scan::default(), limits, &mut index);
+        head.map(|head| head.map(|(_, len)| len))
+    }
+
+    #[test]
+    fn a_request_line_may_be_as_long_as_its_limit() {
+        let of_20 = "GET /234567 HTTP/1.1\r\n";
+        assert_eq!(of_20.len(), 22);
+        let longer = of_20.replace("/234567", "/2345678");
+        let fields = "Host: a\r\n\r\n";
+        assert_eq!(length(&format!("{of_20}{fields}"), &LIMITS), Ok(Some(33)));
+        assert_eq!(length(of_20, &LIMITS), Ok(None));
+        assert_eq!(length(&format!("\r\n{of_20}{fields}"), &LIMITS), Ok(Some(35)));
+        assert_eq!(length(&format!("{longer}{fields}"), &LIMITS), Err(HeadError::LineTooLong));
+        // It is found before the line ends.
+        assert_eq!(length(&longer[..22], &LIMITS), Err(HeadError::LineTooLong));
+        assert_eq!(length(&"A".repeat(21), &LIMITS), Ok(None));
+        assert_eq!(length(&"A".repeat(22), &LIMITS), Err(HeadError::LineTooLong));
+    }
+
+    #[test]
+    fn a_head_may_be_as_long_as_its_limit() {
+        let start = "GET / HTTP/1.1\r\nHost: a\r\nX: ";
+        for (value_len, expected) in [(32, Ok(Some(64))), (33, Err(HeadError::HeadTooLarge))] {
+            let head = format!("{start}{}\r\n\r\n", "y".repeat(value_len));
+            assert_eq!(length(&head, &LIMITS), expected);
+        }
+        // Whatever follows: a head that fills the limit without an end is too long.
+        let endless = format!("{start}{}", "y".repeat(100));
+        assert_eq!(length(&endless[..63], &LIMITS), Ok(None));
+        assert_eq!(length(&endless[..64], &LIMITS), Err(HeadError::HeadTooLarge));
+        assert_eq!(length(&endless, &LIMITS), Err(HeadError::HeadTooLarge));
+    }
+
+    #[test]
+    fn a_head_may_have_as_many_fields_as_its_limit() {
+        let start = "GET / HTTP/1.1\r\nHost: a\r\n";
+        // Fields that go no further count too.
+        assert_eq!(length(&format!("{start}TE: a\r\nX: 1\r\n\r\n"), &LIMITS), Ok(Some(40)));
+        let more = format!("{start}TE: a\r\nX: 1\r\nY: 2\r\n\r\n");
+        assert_eq!(length(&more, &LIMITS), Err(HeadError::FieldsTooMany));
+        assert_eq!(HeadError::FieldsTooMany.kind(), super::super::HeadErrorKind::TooLarge);
+    }
+
+    #[test]
+    fn what_cannot_become_a_request_is_refused_at_its_first_octet() {
+        for (input, error) in [
+            ("\u{16}", HeadError::MethodInvalid),
+            ("\u{0}", HeadError::MethodInvalid),
+            ("\n", HeadError::LineBreakInvalid),
+            ("GET\t", HeadError::MethodInvalid),
+            ("GET  ", HeadError::RequestLineInvalid),
+            ("GET /\t", HeadError::RequestLineInvalid),
+            ("GET / G", HeadError::VersionInvalid),
+            ("GET / HTTP/1.1\n", HeadError::LineBreakInvalid),
+            ("GET / HTTP/1.1\rx", HeadError::LineBreakInvalid),
+            ("GET / HTTP/1.1x", HeadError::RequestLineInvalid),
+            ("GET / HTTP/1.1\r\n ", HeadError::LineFolded),
+            ("GET / HTTP/1.1\r\nA ", HeadError::FieldSpaceBeforeColon),
+            ("GET / HTTP/1.1\r\nA: \u{0}", HeadError::FieldValueInvalid),
+        ] {
+            let input = input.as_bytes();
+            for len in 0..input.len() {
+                let short = std::str::from_utf8(&input[..len]).unwrap();
+                assert_eq!(length(short, &LIMITS), Ok(None), "{short:?}");
+            }
+            let text = std::str::from_utf8(input).unwrap();
+            assert_eq!(length(text, &LIMITS), Err(error), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn storage_is_used_again() {
+        let input =
+            b"GET /%61 HTTP/1.1\r\nHost: A\r\nConnection: x\r\nX: 1\r\nTE: trailers\r\n\r\n";
+        let wide = HeadLimits { head_bytes_max: 1000, fields_max: 10, ..LIMITS };
+        let mut index = HeadIndex::default();
+        let mut storage = None;
+        for _ in 0..3 {
+            decode_request(input, &mut Scan::default(), &wide, &mut index).unwrap().unwrap();
+            let now = (
+                index.fields.as_ptr(),
+                index.hop_by_hop.as_ptr(),
+                index.added.as_ptr(),
+                index.fields.capacity(),
+                index.hop_by_hop.capacity(),
+                index.added.capacity(),
+            );
+            assert_eq!(*storage.get_or_insert(now), now);
+        }
+    }
+
+    #[test]
+    fn a_head_leaves_nothing_to_the_next_on_its_connection() {
+        let input = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET / HTTP/1.1\r\nHost: b\r\n\r\n";
+        let (mut scan, mut index) = (Scan::default(), HeadIndex::default());
+        assert!(decode_request(&input[..20], &mut scan, &LIMITS, &mut index).unwrap().is_none());
+        let (head, len) = decode_request(input, &mut scan, &LIMITS, &mut index).unwrap().unwrap();
+        assert_eq!((head.host(), head.persistent()), (&b"a"[..], false));
+        assert_eq!(scan, Scan::default());
+        let (head, rest) =
+            decode_request(&input[len..], &mut scan, &LIMITS, &mut index).unwrap().unwrap();
+        assert_eq!((head.host(), head.persistent()), (&b"b"[..], true));
+        assert_eq!(len + rest, input.len());
+    }
+}

@@ -41,7 +41,7 @@ pub fn encode_request(head: &RequestHead<'_>, connection: ConnectionField, out: 
         accepts_trailers: facts.accepts_trailers,
         upgrade: head.upgrade().unwrap_or_default(),
     };
-    let has_host = fields(head, facts.framing, facts.framing, &options, run, out);
+    let has_host = fields(head, facts.declared, facts.framing, &options, run, out);
     // Behind all others, for want of a better place: nobody sends such requests in earnest.
     if !has_host {
         out.push(b"host: \r\n");
@@ -327,5 +327,206 @@ impl Decimal {
 
     fn digits(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::h1::{HeadLimits, Scan, decode_request, decode_response};
+    use crate::head::HeadIndex;
+
+    const LIMITS: HeadLimits =
+        HeadLimits { request_line_bytes_max: 100, head_bytes_max: 1000, fields_max: 50 };
+
+    fn request(
+        input: &str,
+        connection: ConnectionField,
+        change: impl FnOnce(&mut RequestHead<'_>),
+    ) -> String {
+        let mut index = HeadIndex::default();
+        let head = decode_request(input.as_bytes(), &mut Scan::default(), &LIMITS, &mut index);
+        let (mut head, _) = head.unwrap().unwrap();
+        change(&mut head);
+        let mut out = Buffer::new(head.encoded_len_max());
+        encode_request(&head, connection, &mut out);
+        String::from_utf8(out.filled().to_vec()).unwrap()
+    }
+
+    fn response(input: &str, to: Method, version: Version, framing: Option<Framing>) -> String {
+        let mut index = HeadIndex::default();
+        let head = decode_response(input.as_bytes(), &mut Scan::default(), &LIMITS, &mut index, to);
+        let (head, _) = head.unwrap().unwrap();
+        let mut out = Buffer::new(head.encoded_len_max());
+        let framing = framing.unwrap_or_else(|| head.framing());
+        encode_response(&head, version, framing, ConnectionField::Default, &mut out);
+        String::from_utf8(out.filled().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_request_goes_on_with_what_was_changed() {
+        let input = "GET /a?b HTTP/1.1\r\nHost: a\r\nA: 1\r\nConnection: keep-alive\r\nB: 2\r\n\
+            C:  3\r\nD: 4\r\n\r\n";
+        let untouched = request(input, ConnectionField::Default, |_| {});
+        let expected = "GET /a?b HTTP/1.1\r\nHost: a\r\nA: 1\r\nB: 2\r\nC: 3\r\nD: 4\r\n\r\n";
+        assert_eq!(untouched, expected);
+        let changed = request(input, ConnectionField::Close, |head| {
+            head.set_path(b"/x");
+            head.set(b"b", b"two");
+            head.remove(b"a");
+            head.append(b"e", b"5");
+        });
+        let expected = "GET /x?b HTTP/1.1\r\nHost: a\r\nb: two\r\nC: 3\r\nD: 4\r\ne: 5\r\n\
+            connection: close\r\n\r\n";
+        assert_eq!(changed, expected);
+    }
+
+    #[test]
+    fn a_request_of_http_1_0_becomes_one_of_http_1_1() {
+        let sent_on = request("GET / HTTP/1.0\r\nA: 1\r\n\r\n", ConnectionField::Default, |_| {});
+        assert_eq!(sent_on, "GET / HTTP/1.1\r\nA: 1\r\nhost: \r\n\r\n");
+        let sent_on = request("GET / HTTP/1.0\r\n\r\n", ConnectionField::Default, |head| {
+            head.set_authority(b"b");
+        });
+        assert_eq!(sent_on, "GET / HTTP/1.1\r\nhost: b\r\n\r\n");
+    }
+
+    #[test]
+    fn the_connection_is_described_anew() {
+        let head = "GET / HTTP/1.1\r\nHost: a\r\n";
+        let upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\n";
+        for (lines, connection, expected) in [
+            ("", ConnectionField::Default, ""),
+            ("", ConnectionField::KeepAlive, "connection: keep-alive\r\n"),
+            ("", ConnectionField::Close, "connection: close\r\n"),
+            (upgrade, ConnectionField::Default, ""),
+            (upgrade, ConnectionField::Upgrade, "connection: upgrade\r\nupgrade: websocket\r\n"),
+            ("TE: trailers\r\n", ConnectionField::Default, "connection: te\r\nte: trailers\r\n"),
+            (
+                "TE: trailers\r\n",
+                ConnectionField::Close,
+                "connection: close, te\r\nte: trailers\r\n",
+            ),
+            (
+                "TE: trailers\r\n",
+                ConnectionField::KeepAlive,
+                "connection: keep-alive, te\r\nte: trailers\r\n",
+            ),
+            (
+                "TE: trailers\r\nConnection: upgrade\r\nUpgrade: a\r\n",
+                ConnectionField::Upgrade,
+                "connection: upgrade, te\r\nupgrade: a\r\nte: trailers\r\n",
+            ),
+        ] {
+            let sent_on = request(&format!("{head}{lines}\r\n"), connection, |_| {});
+            assert_eq!(sent_on, format!("{head}{expected}\r\n"), "{lines} {connection:?}");
+        }
+    }
+
+    #[test]
+    fn the_length_that_goes_on_is_that_of_the_framing() {
+        let with = |length: &str| format!("PUT / HTTP/1.1\r\nHost: a\r\n{length}\r\n");
+        for (length, framing, expected) in [
+            ("Content-Length: 5\r\n", Framing::Length(5), "Content-Length: 5\r\n"),
+            ("Content-Length: 5\r\n", Framing::Length(6), "content-length: 6\r\n"),
+            ("Content-Length: 5\r\n", Framing::Chunked, "transfer-encoding: chunked\r\n"),
+            ("Content-Length: 5\r\n", Framing::None, ""),
+            ("Transfer-Encoding: chunked\r\n", Framing::Length(0), "content-length: 0\r\n"),
+            (
+                "Transfer-Encoding: chunked\r\n",
+                Framing::Length(u64::MAX),
+                "content-length: 18446744073709551615\r\n",
+            ),
+            ("", Framing::Chunked, "transfer-encoding: chunked\r\n"),
+        ] {
+            let sent_on =
+                request(&with(length), ConnectionField::Default, |head| head.set_framing(framing));
+            assert_eq!(sent_on, with(expected), "{length} {framing:?}");
+        }
+    }
+
+    #[test]
+    fn a_response_goes_on_in_the_version_and_framing_of_the_other_side() {
+        let length = "HTTP/1.1 200 Fine\r\nA: 1\r\nContent-Length: 5\r\nB: 2\r\n\r\n";
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let plain = "HTTP/1.1 200 OK\r\n\r\n";
+        for (input, to, version, framing, expected) in [
+            (length, Method::Get, Version::Http11, None, length.to_owned()),
+            (length, Method::Head, Version::Http11, None, length.to_owned()),
+            (length, Method::Get, Version::Http10, None, length.replace("/1.1", "/1.0")),
+            (
+                length,
+                Method::Get,
+                Version::Http11,
+                Some(Framing::Chunked),
+                "HTTP/1.1 200 Fine\r\nA: 1\r\nB: 2\r\ntransfer-encoding: chunked\r\n\r\n".into(),
+            ),
+            (
+                chunked,
+                Method::Get,
+                Version::Http10,
+                Some(Framing::UntilClose),
+                plain.replace("/1.1", "/1.0"),
+            ),
+            (
+                plain,
+                Method::Get,
+                Version::Http11,
+                Some(Framing::Chunked),
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".into(),
+            ),
+            (
+                "HTTP/1.1 200\r\n\r\n",
+                Method::Head,
+                Version::Http11,
+                None,
+                "HTTP/1.1 200 \r\n\r\n".into(),
+            ),
+            (
+                "HTTP/1.0 304 \r\nContent-Length: 9\r\n\r\n",
+                Method::Get,
+                Version::Http11,
+                None,
+                "HTTP/1.1 304 \r\nContent-Length: 9\r\n\r\n".into(),
+            ),
+            (
+                "HTTP/1.1 204 x\r\nContent-Length: 0\r\n\r\n",
+                Method::Get,
+                Version::Http11,
+                None,
+                "HTTP/1.1 204 x\r\n\r\n".into(),
+            ),
+        ] {
+            assert_eq!(response(input, to, version, framing), expected, "{input}");
+        }
+    }
+
+    #[test]
+    fn a_reply_is_made_from_its_parts() {
+        let fields: [(&[u8], &[u8]); 2] =
+            [(b"server", b"strait"), (b"content-type", b"text/plain")];
+        let mut out = Buffer::new(reply_len_max(&fields));
+        encode_reply(503, &fields, Some(12), ConnectionField::Close, &mut out);
+        let expected: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nserver: strait\r\n\
+            content-type: text/plain\r\ncontent-length: 12\r\nconnection: close\r\n\r\n";
+        assert_eq!(out.filled(), expected);
+        out.clear();
+        encode_reply(100, &[], None, ConnectionField::Default, &mut out);
+        assert_eq!(out.filled(), b"HTTP/1.1 100 Continue\r\n\r\n");
+    }
+
+    #[test]
+    fn no_reply_is_longer_than_its_bound() {
+        for status in 100..=999 {
+            let mut out = Buffer::new(reply_len_max(&[]));
+            encode_reply(status, &[], Some(u64::MAX), ConnectionField::KeepAlive, &mut out);
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_in_decimal() {
+        for number in [0, 1, 9, 10, 99, 100, 1024, u64::MAX] {
+            assert_eq!(Decimal::new(number).digits(), number.to_string().as_bytes());
+        }
     }
 }

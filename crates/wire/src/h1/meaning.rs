@@ -23,8 +23,9 @@ pub(super) fn finish_request(
 ) -> Result<(), HeadError> {
     let version = index.request.version;
     let hop_by_hop = HopByHop::read(block, index)?;
-    index.request.framing =
-        declared_framing(block, version, &hop_by_hop, summary)?.unwrap_or_default();
+    let declared = declared_framing(block, version, &hop_by_hop, summary)?.unwrap_or_default();
+    index.request.declared = declared;
+    index.request.framing = declared;
     index.request.persistent = hop_by_hop.is_persistent(version);
     index.request.accepts_trailers = hop_by_hop.accepts_trailers && version == Version::Http11;
     index.upgrade = hop_by_hop.offered_upgrade(version);
@@ -244,4 +245,146 @@ fn joined(before: Option<Span>, entry: &FieldEntry, block: &[u8], index: &mut He
     index.added.extend_from_slice(b", ");
     index.added.extend_from_slice(entry.value().of(block));
     index.added_from(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::h1::{HeadLimits, Scan, decode_request, decode_response};
+
+    const LIMITS: HeadLimits =
+        HeadLimits { request_line_bytes_max: 100, head_bytes_max: 4000, fields_max: 50 };
+
+    #[test]
+    fn a_response_ends_where_its_status_and_fields_say() {
+        let length = "Content-Length: 5\r\n";
+        let chunked = "Transfer-Encoding: chunked\r\n";
+        for (status, to, lines, framing, keeps_length) in [
+            (200, Method::Get, length, Framing::Length(5), true),
+            (200, Method::Get, "Content-Length: 0\r\n", Framing::Length(0), true),
+            (200, Method::Get, chunked, Framing::Chunked, false),
+            (200, Method::Get, "", Framing::UntilClose, false),
+            (200, Method::Head, length, Framing::None, true),
+            (200, Method::Head, chunked, Framing::None, false),
+            (200, Method::Head, "", Framing::None, false),
+            (304, Method::Get, length, Framing::None, true),
+            (304, Method::Get, "", Framing::None, false),
+            (204, Method::Get, length, Framing::None, false),
+            (204, Method::Get, chunked, Framing::None, false),
+            (100, Method::Get, length, Framing::None, false),
+            (101, Method::Get, "", Framing::None, false),
+            (199, Method::Head, "", Framing::None, false),
+            (200, Method::Connect, length, Framing::None, false),
+            (299, Method::Connect, chunked, Framing::None, false),
+            (400, Method::Connect, length, Framing::Length(5), true),
+            (205, Method::Get, "", Framing::UntilClose, false),
+            (999, Method::Get, length, Framing::Length(5), true),
+        ] {
+            let input = format!("HTTP/1.1 {status} x\r\n{lines}\r\n");
+            let mut index = HeadIndex::default();
+            let head =
+                decode_response(input.as_bytes(), &mut Scan::default(), &LIMITS, &mut index, to);
+            let (head, _) = head.unwrap().unwrap();
+            assert_eq!(head.framing(), framing, "{status} {to:?} {lines}");
+            let has_length = head.field(Known::ContentLength).is_some();
+            assert_eq!(has_length, keeps_length, "{status} {to:?} {lines}");
+            assert_eq!(head.persistent(), framing != Framing::UntilClose);
+        }
+    }
+
+    /// Calls `see` with the head of a request with these lines.
+    fn request<T>(
+        version: &str,
+        lines: &str,
+        see: impl FnOnce(crate::head::RequestHead<'_>) -> T,
+    ) -> Result<T, HeadError> {
+        let input = format!("GET / HTTP/{version}\r\nHost: a\r\n{lines}\r\n");
+        let mut index = HeadIndex::default();
+        let head = decode_request(input.as_bytes(), &mut Scan::default(), &LIMITS, &mut index)?;
+        Ok(see(head.expect("a whole head").0))
+    }
+
+    #[test]
+    fn persistence_follows_the_version_and_the_options() {
+        for (version, lines, expected) in [
+            ("1.1", "", true),
+            ("1.1", "Connection: close\r\n", false),
+            ("1.1", "Connection: x, CLOSE\r\n", false),
+            ("1.1", "Connection: keep-alive\r\nConnection: close\r\n", false),
+            ("1.1", "Connection: closed\r\n", true),
+            ("1.1", "Proxy-Connection: close\r\n", true),
+            ("1.0", "", false),
+            ("1.0", "Connection: Keep-Alive\r\n", true),
+            ("1.0", "Connection: keep-alive, close\r\n", false),
+            ("1.0", "Proxy-Connection: keep-alive\r\n", false),
+            ("1.0", "Keep-Alive: timeout=5\r\n", false),
+        ] {
+            let persistent = request(version, lines, |head| head.persistent()).unwrap();
+            assert_eq!(persistent, expected, "{version} {lines}");
+        }
+    }
+
+    #[test]
+    fn an_upgrade_counts_when_it_is_nominated() {
+        for (version, lines, expected) in [
+            ("1.1", "Connection: Upgrade\r\nUpgrade: websocket\r\n", Some("websocket")),
+            ("1.1", "Upgrade: websocket\r\nConnection: x, upgrade\r\n", Some("websocket")),
+            ("1.1", "Connection: upgrade\r\nUpgrade: a\r\nUpgrade: b, c\r\n", Some("a, b, c")),
+            (
+                "1.1",
+                "Connection: upgrade\r\nUpgrade: a\r\nUpgrade: b\r\nUpgrade: c\r\n",
+                Some("a, b, c"),
+            ),
+            ("1.1", "Upgrade: websocket\r\n", None),
+            ("1.1", "Connection: upgrade\r\n", None),
+            ("1.0", "Connection: Upgrade\r\nUpgrade: websocket\r\n", None),
+        ] {
+            let upgrade = request(version, lines, |head| head.upgrade().map(<[u8]>::to_vec));
+            assert_eq!(upgrade.unwrap().as_deref(), expected.map(str::as_bytes), "{lines}");
+        }
+    }
+
+    #[test]
+    fn an_expectation_is_one_of_http_1_1() {
+        for (version, lines, expects, is_kept) in [
+            ("1.1", "Expect: 100-continue\r\n", true, true),
+            ("1.1", "Expect: 100-Continue\r\n", true, true),
+            ("1.1", "Expect: x\r\n", false, true),
+            ("1.0", "Expect: 100-continue\r\n", false, false),
+        ] {
+            let seen = request(version, lines, |head| {
+                (head.expects_continue(), head.field(Known::Expect).is_some())
+            });
+            assert_eq!(seen, Ok((expects, is_kept)), "{version} {lines}");
+        }
+    }
+
+    #[test]
+    fn what_is_for_the_next_hop_goes_no_further() {
+        let lines = "Connection: close, x-a, TE\r\nKeep-Alive: 1\r\nProxy-Connection: 1\r\n\
+            TE: gzip, trailers\r\nUpgrade: a\r\nHTTP2-Settings: a\r\nProxy-Authorization: a\r\n\
+            Proxy-Authenticate: a\r\nX-A: 1\r\nx-a: 2\r\nX-B: 3\r\nTrailer: x\r\n";
+        request("1.1", lines, |head| {
+            let names: Vec<&[u8]> = head.iter().map(|(name, _)| name).collect();
+            assert_eq!(names, [&b"Host"[..], b"X-B", b"Trailer"]);
+            assert_eq!(head.len(), 3);
+            assert!(head.accepts_trailers());
+        })
+        .unwrap();
+        // Trailers are of HTTP/1.1.
+        assert_eq!(request("1.0", "TE: trailers\r\n", |head| head.accepts_trailers()), Ok(false));
+        assert_eq!(request("1.1", "TE: trailersx\r\n", |head| head.accepts_trailers()), Ok(false));
+    }
+
+    #[test]
+    fn nominations_are_bounded() {
+        for (count, expected) in [(32, Ok(())), (33, Err(HeadError::ConnectionInvalid))] {
+            let names: Vec<String> = (0..count).map(|n| format!("x{n}")).collect();
+            let lines = format!("Connection: {}\r\n", names.join(", "));
+            assert_eq!(request("1.1", &lines, |_| ()), expected);
+        }
+        // Those that mean something by themselves are free, and so are those that are protected.
+        let lines = format!("Connection: {}\r\n", ["close", "te", "cookie"].join(", ").repeat(20));
+        assert!(request("1.1", &lines.replace("cookieclose", "cookie, close"), |_| ()).is_ok());
+    }
 }

@@ -49,3 +49,55 @@ impl Scan {
 fn ends_empty_line(input: &[u8], at: usize) -> bool {
     matches!(input.get(..at).unwrap_or_default(), [] | [b'\r'] | [.., b'\n'] | [.., b'\n', b'\r'])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often a section that comes octet by octet is read, if it never ends.
+    fn readings(input: &[u8], limits: &[usize]) -> Vec<usize> {
+        let mut scan = Scan::default();
+        let mut readings = Vec::new();
+        for len in 0..=input.len() {
+            let input = &input[..len];
+            if scan.is_due(input) {
+                readings.push(len);
+                scan.on_unfinished(input, limits);
+            }
+        }
+        readings
+    }
+
+    #[test]
+    fn what_does_not_end_is_read_when_it_has_doubled() {
+        let input = b"x: y\r\n".repeat(10_000);
+        let read = readings(&input, &[]);
+        assert_eq!(read[..5], [0, 1, 2, 4, 8]);
+        assert!(read.iter().sum::<usize>() < 2 * input.len(), "each octet about once more");
+    }
+
+    #[test]
+    fn what_may_end_is_read_at_once() {
+        let read = readings(b"a: b\r\nc: d\r\n\r\nx", &[]);
+        assert_eq!(read, [0, 1, 2, 4, 8, 14]);
+        assert_eq!(readings(b"aaaaaaaaa\n\nxxx", &[]), [0, 1, 2, 4, 8, 11]);
+        assert_eq!(readings(b"aaaaaaaaa\r\nxxx", &[]), [0, 1, 2, 4, 8]);
+        assert_eq!(readings(b"\r\n\r\n", &[]), [0, 1, 2, 4]);
+    }
+
+    #[test]
+    fn what_may_cross_a_limit_is_read_there() {
+        assert_eq!(readings(&[b'a'; 20], &[5, 11]), [0, 1, 2, 4, 5, 10, 11]);
+    }
+
+    #[test]
+    fn an_end_is_found_in_any_cut_around_it() {
+        let input = b"aaaaaaaaa\r\n\r\n";
+        for before in 9..input.len() {
+            let mut scan = Scan::default();
+            scan.on_unfinished(&input[..9], &[]);
+            assert!(!scan.is_due(&input[..before]), "{before}");
+            assert!(scan.is_due(input), "{before}");
+        }
+    }
+}

@@ -187,3 +187,72 @@ fn resolve_authority(
         _ => Err(HeadError::TargetInvalid),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::h1::{HeadError, HeadLimits, Scan, decode_request};
+    use crate::head::HeadIndex;
+
+    /// Path, query, host, authority, and the request line that goes on.
+    fn resolved(line: &str) -> Result<[String; 5], HeadError> {
+        let limits =
+            HeadLimits { request_line_bytes_max: 100, head_bytes_max: 200, fields_max: 10 };
+        let input = format!("{line}\r\nHost: Field:1\r\n\r\n");
+        let mut index = HeadIndex::default();
+        let head = decode_request(input.as_bytes(), &mut Scan::default(), &limits, &mut index)?;
+        let (head, _) = head.expect("a whole head");
+        let mut out = crate::buffer::Buffer::new(head.encoded_len_max());
+        crate::h1::encode_request(&head, Default::default(), &mut out);
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let sent_on = text(out.filled());
+        let query =
+            head.query().map_or_else(|| "none".into(), |query| format!("some {}", text(query)));
+        let first = sent_on.lines().next().unwrap().to_owned();
+        assert!(sent_on.contains(&format!("ost: {}\r\n", text(head.authority()))), "{sent_on}");
+        Ok([text(head.path()), query, text(head.host()), text(head.authority()), first])
+    }
+
+    #[test]
+    fn each_form_of_target_has_one_meaning() {
+        for (line, expected) in [
+            // Origin form.
+            ("GET / HTTP/1.1", ["/", "none", "field", "Field:1", "GET / HTTP/1.1"]),
+            ("GET / HTTP/1.0", ["/", "none", "field", "Field:1", "GET / HTTP/1.1"]),
+            ("GET /a?b HTTP/1.1", ["/a", "some b", "field", "Field:1", "GET /a?b HTTP/1.1"]),
+            ("GET /a? HTTP/1.1", ["/a", "some ", "field", "Field:1", "GET /a? HTTP/1.1"]),
+            ("GET /?a?b HTTP/1.1", ["/", "some a?b", "field", "Field:1", "GET /?a?b HTTP/1.1"]),
+            ("GET /a/../b HTTP/1.1", ["/b", "none", "field", "Field:1", "GET /b HTTP/1.1"]),
+            ("GET /%61 HTTP/1.1", ["/a", "none", "field", "Field:1", "GET /a HTTP/1.1"]),
+            ("GET /%2f HTTP/1.1", ["/%2f", "none", "field", "Field:1", "GET /%2f HTTP/1.1"]),
+            ("GET /.a HTTP/1.1", ["/.a", "none", "field", "Field:1", "GET /.a HTTP/1.1"]),
+            // A query is not a path: nothing in it is resolved, decoded or refused.
+            (
+                "GET /a?/../%61%\\ HTTP/1.1",
+                ["/a", "some /../%61%\\", "field", "Field:1", "GET /a?/../%61%\\ HTTP/1.1"],
+            ),
+            // Absolute form: the host of the target wins.
+            ("GET http://T:2/a HTTP/1.1", ["/a", "none", "t", "T:2", "GET /a HTTP/1.1"]),
+            ("GET HTTPS://t HTTP/1.1", ["/", "none", "t", "t", "GET / HTTP/1.1"]),
+            ("GET ws://t?a HTTP/1.1", ["/", "some a", "t", "t", "GET /?a HTTP/1.1"]),
+            ("GET wss://t/../a HTTP/1.1", ["/a", "none", "t", "t", "GET /a HTTP/1.1"]),
+            (
+                "GET http://t?a/../b HTTP/1.1",
+                ["/", "some a/../b", "t", "t", "GET /?a/../b HTTP/1.1"],
+            ),
+            ("GET http://[::A]:2/ HTTP/1.1", ["/", "none", "[::a]", "[::A]:2", "GET / HTTP/1.1"]),
+            (
+                "GET http://Field:1/a HTTP/1.1",
+                ["/a", "none", "field", "Field:1", "GET /a HTTP/1.1"],
+            ),
+            ("OPTIONS http://t HTTP/1.1", ["*", "none", "t", "t", "OPTIONS * HTTP/1.1"]),
+            ("OPTIONS http://t/ HTTP/1.1", ["/", "none", "t", "t", "OPTIONS / HTTP/1.1"]),
+            // Asterisk form.
+            ("OPTIONS * HTTP/1.1", ["*", "none", "field", "Field:1", "OPTIONS * HTTP/1.1"]),
+            // Authority form.
+            ("CONNECT T:2 HTTP/1.1", ["", "none", "t", "T:2", "CONNECT T:2 HTTP/1.1"]),
+        ] {
+            let resolved = resolved(line).unwrap();
+            assert_eq!(resolved, expected.map(str::to_owned), "{line}");
+        }
+    }
+}
