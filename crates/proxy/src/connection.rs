@@ -254,6 +254,16 @@ impl Connection {
         Ok(())
     }
 
+    /// Whether a FIN now would make the peer take what it has for the whole message: its end is the
+    /// connection's end, and it has not been sent.
+    pub(crate) fn would_end_early(&self) -> bool {
+        match &self.send {
+            Send::Body(encoder) => encoder.ends_with_connection(),
+            Send::Ending => !self.outbox.is_empty(),
+            Send::Idle | Send::Shut => false,
+        }
+    }
+
     /// Bytes that may be read now: 0 while the other side has to catch up first.
     pub(crate) fn inbox_room(&self) -> usize {
         OUTBOX_BYTES_MAX - self.inbox.as_ref().map_or(0, Buffer::len).min(OUTBOX_BYTES_MAX)

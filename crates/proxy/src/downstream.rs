@@ -146,7 +146,7 @@ impl Proxy {
         let began = std::mem::replace(&mut downstream.head_began, Time::NEVER);
         let accepted = if is_first { opened } else { Time::NEVER };
         let stamps = Stamps { accepted, began, head_read: now, ..Stamps::NONE };
-        let timer = self.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)));
+        let timer = self.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
         let exchange = self.exchanges.insert(Exchange {
             snapshot,
             listener: place,
@@ -160,7 +160,7 @@ impl Proxy {
             record: Record::new(stamps),
             is_response_complete: false,
         });
-        self.timers.set_owner(timer, TimerOwner::Exchange(exchange));
+        self.timers.set_owner(timer, TimerOwner::Exchange(exchange).into());
         downstream.exchange = Some(exchange);
         let listener = label(self.listeners.get(downstream.listener).id.0);
         self.emitter.exchange_started(&ExchangeStarted { listener });
@@ -191,12 +191,12 @@ impl Proxy {
         let Some(connection) = self.connections.get(exchange.downstream) else { return };
         let snapshot = Rc::clone(&exchange.snapshot);
         let listener = exchange.listener();
-        let forward_facts = crate::forwarded::Facts {
+        let facts = crate::forwarded::Facts {
             peer: &connection.peer,
             local: &connection.local,
             options: &listener.http,
         };
-        crate::forwarded::rewrite(head, &forward_facts, &mut self.random);
+        crate::forwarded::rewrite(head, &facts, &mut self.random, &mut self.scratch);
         let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);
         if snapshot.access_log.stage_times || snapshot.access_log.output.is_some() {
             exchange.record.words = Words::take(head, &mut self.buffers);

@@ -19,8 +19,13 @@ pub(crate) struct Facts<'a> {
     pub(crate) options: &'a HttpOptions,
 }
 
-/// Sets the fields of a request.
-pub(crate) fn rewrite(head: &mut RequestHead<'_>, facts: &Facts<'_>, random: &mut Random) {
+/// Sets the fields of a request. `scratch` is room to put values together in.
+pub(crate) fn rewrite(
+    head: &mut RequestHead<'_>,
+    facts: &Facts<'_>,
+    random: &mut Random,
+    scratch: &mut Vec<u8>,
+) {
     let is_trusted = facts.options.trusted_hops > 0;
     let (sends_x, sends_standard) = match facts.options.forwarded {
         ForwardedFields::Off => (false, false),
@@ -41,36 +46,31 @@ pub(crate) fn rewrite(head: &mut RequestHead<'_>, facts: &Facts<'_>, random: &mu
     }
     let ip = Text::of_ip(facts.peer);
     if sends_x {
-        append_list(head, Known::XForwardedFor, ip.as_bytes());
-        set_missing(head, Known::XForwardedProto, b"http");
-        if let Some(port) = facts.local.port() {
-            let mut text = Text::EMPTY;
-            text.push_number(port);
-            set_missing(head, Known::XForwardedPort, text.as_bytes());
-        }
-        if head.field(Known::XForwardedHost).is_none() && !head.authority().is_empty() {
-            let host = head.authority().to_vec();
-            head.append_known(Known::XForwardedHost, &host);
-        }
+        append_x_forwarded(head, facts, &ip, scratch);
     }
     if sends_standard {
-        let mut element = Vec::with_capacity(64);
-        element.extend_from_slice(b"for=");
-        match facts.peer {
-            PeerAddress::V6(_) => element.extend([b"\"[", ip.as_bytes(), b"]\""].concat()),
-            PeerAddress::V4(..) => element.extend_from_slice(ip.as_bytes()),
-            // RFC 7239, section 6.2: an identifier for what has no address.
-            PeerAddress::Unix => element.extend_from_slice(b"_unix"),
-        }
-        if !head.authority().is_empty() {
-            element.extend([b";host=\"", head.authority(), b"\""].concat());
-        }
-        element.extend_from_slice(b";proto=http");
-        append_list(head, Known::Forwarded, &element);
+        append_to_list(head, Known::Forwarded, scratch, |head, element| {
+            element.extend_from_slice(b"for=");
+            match facts.peer {
+                PeerAddress::V6(_) => {
+                    element.extend_from_slice(b"\"[");
+                    element.extend_from_slice(ip.as_bytes());
+                    element.extend_from_slice(b"]\"");
+                }
+                PeerAddress::V4(..) => element.extend_from_slice(ip.as_bytes()),
+                // RFC 7239, section 6.2: an identifier for what has no address.
+                PeerAddress::Unix => element.extend_from_slice(b"_unix"),
+            }
+            if !head.authority().is_empty() {
+                element.extend_from_slice(b";host=\"");
+                element.extend_from_slice(head.authority());
+                element.push(b'"');
+            }
+            element.extend_from_slice(b";proto=http");
+        });
     }
     if let Some(pseudonym) = &facts.options.via {
-        let element = [b"1.1 ", pseudonym.as_bytes()].concat();
-        append_list(head, Known::Via, &element);
+        append_to_list(head, Known::Via, scratch, |_, element| push_via(element, pseudonym));
     }
     if facts.options.request_id && (!is_trusted || head.field(Known::XRequestId).is_none()) {
         head.remove_known(Known::XRequestId);
@@ -78,22 +78,56 @@ pub(crate) fn rewrite(head: &mut RequestHead<'_>, facts: &Facts<'_>, random: &mu
     }
 }
 
-/// Adds this proxy to a response's `via`.
-pub(crate) fn append_via(head: &mut ResponseHead<'_>, pseudonym: &str) {
-    head.append_known(Known::Via, &[b"1.1 ", pseudonym.as_bytes()].concat());
-}
-
-/// Adds an element to a list field: behind the one there is, else as a new field.
-fn append_list(head: &mut RequestHead<'_>, known: Known, element: &[u8]) {
-    let joined = match head.fields_named(known).collect::<Vec<_>>().as_slice() {
-        [] => return head.append_known(known, element),
-        values => [&values.join(&b", "[..]), element].join(&b", "[..]),
-    };
-    head.set_known(known, &joined);
-}
-
-fn set_missing(head: &mut RequestHead<'_>, known: Known, value: &[u8]) {
-    if head.field(known).is_none() {
-        head.append_known(known, value);
+fn append_x_forwarded(
+    head: &mut RequestHead<'_>,
+    facts: &Facts<'_>,
+    ip: &Text,
+    scratch: &mut Vec<u8>,
+) {
+    append_to_list(head, Known::XForwardedFor, scratch, |_, element| {
+        element.extend_from_slice(ip.as_bytes());
+    });
+    if head.field(Known::XForwardedProto).is_none() {
+        head.append_known(Known::XForwardedProto, b"http");
     }
+    if let Some(port) = facts.local.port()
+        && head.field(Known::XForwardedPort).is_none()
+    {
+        let mut text = Text::EMPTY;
+        text.push_number(port);
+        head.append_known(Known::XForwardedPort, text.as_bytes());
+    }
+    if head.field(Known::XForwardedHost).is_none() && !head.authority().is_empty() {
+        scratch.clear();
+        scratch.extend_from_slice(head.authority());
+        head.append_known(Known::XForwardedHost, scratch);
+    }
+}
+
+/// Adds this proxy to a response's `via`.
+pub(crate) fn append_via(head: &mut ResponseHead<'_>, pseudonym: &str, scratch: &mut Vec<u8>) {
+    scratch.clear();
+    push_via(scratch, pseudonym);
+    head.append_known(Known::Via, scratch);
+}
+
+fn push_via(element: &mut Vec<u8>, pseudonym: &str) {
+    element.extend_from_slice(b"1.1 ");
+    element.extend_from_slice(pseudonym.as_bytes());
+}
+
+/// Adds an element to a list field: behind those there are, in one field.
+fn append_to_list(
+    head: &mut RequestHead<'_>,
+    known: Known,
+    scratch: &mut Vec<u8>,
+    element: impl FnOnce(&RequestHead<'_>, &mut Vec<u8>),
+) {
+    scratch.clear();
+    for value in head.fields_named(known) {
+        scratch.extend_from_slice(value);
+        scratch.extend_from_slice(b", ");
+    }
+    element(head, scratch);
+    head.set_known(known, scratch);
 }

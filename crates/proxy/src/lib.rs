@@ -41,4 +41,4 @@ pub use describe::{ConnectionSummary, SummarySide};
 pub use exchange::Exchange;
 pub use ops::{ConnectOptions, Op};
 pub use outbox::SLICES_MAX;
-pub use proxy::{Proxy, Settings, Share};
+pub use proxy::{Load, Proxy, Settings, Share};

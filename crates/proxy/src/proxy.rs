@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::snapshot::ListenerId;
 use telemetry::Emitter;
@@ -16,7 +17,7 @@ use wire::h1::Scan;
 use wire::head::HeadIndex;
 
 use crate::Snapshot;
-use crate::buffers::Buffers;
+use crate::buffers::{BufferUse, Buffers};
 use crate::connection::{
     ConnKey, Connection, Downstream, ExchangeKey, Life, OUTBOX_BYTES_MAX, PeerAddress, Receive,
     Role, UpstreamState,
@@ -31,6 +32,10 @@ use crate::record::label;
 use crate::slab::Slab;
 use crate::time::Time;
 use crate::wheel::Wheel;
+
+/// How long a kept connection may stay silent once a drain began. Its client may be about to ask,
+/// and is answered with `connection: close` then; a silent one shall not hold up the drain.
+const DRAIN_IDLE: Duration = Duration::from_secs(5);
 
 /// What stays the same for the life of a worker.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +65,21 @@ impl Share {
     }
 }
 
+/// How much a worker has of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Connections, either way.
+    pub connections: usize,
+    /// Exchanges.
+    pub exchanges: usize,
+    /// Exchanges that wait for an upstream connection.
+    pub waiting: usize,
+    /// Upstream connections in pools.
+    pub idle: usize,
+    /// Leases of buffers.
+    pub buffers: BufferUse,
+}
+
 /// Everything that one worker's connections are.
 #[derive(Debug)]
 pub struct Proxy {
@@ -67,7 +87,7 @@ pub struct Proxy {
     pub(crate) exchanges: Slab<Exchange>,
     pub(crate) listeners: Listeners,
     pub(crate) pools: Pools,
-    pub(crate) timers: Wheel<TimerOwner>,
+    pub(crate) timers: Wheel<PackedOwner>,
     pub(crate) buffers: Buffers,
     /// The newest configuration.
     pub(crate) snapshot: Rc<Arc<Snapshot>>,
@@ -78,6 +98,8 @@ pub struct Proxy {
     /// Indexes of the heads that are being looked at, one for each direction.
     pub(crate) request_index: HeadIndex,
     pub(crate) response_index: HeadIndex,
+    /// Room to put field values together in.
+    pub(crate) scratch: Vec<u8>,
     pub(crate) random: Random,
     pub(crate) share: Share,
     /// When a drain ends, if one began.
@@ -91,6 +113,31 @@ pub struct Proxy {
 pub(crate) enum TimerOwner {
     Connection(ConnKey),
     Exchange(ExchangeKey),
+}
+
+/// A [`TimerOwner`] in one word: a key leaves the highest bit free.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PackedOwner(u64);
+
+impl PackedOwner {
+    const EXCHANGE: u64 = 1 << 63;
+
+    const fn unpack(self) -> TimerOwner {
+        if self.0 & Self::EXCHANGE == 0 {
+            TimerOwner::Connection(ConnKey::from_bits(self.0))
+        } else {
+            TimerOwner::Exchange(ExchangeKey::from_bits(self.0 & !Self::EXCHANGE))
+        }
+    }
+}
+
+impl From<TimerOwner> for PackedOwner {
+    fn from(owner: TimerOwner) -> Self {
+        match owner {
+            TimerOwner::Connection(key) => Self(key.to_bits()),
+            TimerOwner::Exchange(key) => Self(key.to_bits() | Self::EXCHANGE),
+        }
+    }
 }
 
 impl Proxy {
@@ -119,6 +166,7 @@ impl Proxy {
             emitter,
             request_index: HeadIndex::default(),
             response_index: HeadIndex::default(),
+            scratch: Vec::new(),
             random: Random::new(settings.seed),
             share: settings.share,
             drain_deadline: None,
@@ -197,6 +245,24 @@ impl Proxy {
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.drain_deadline.is_some() && self.listeners.open == 0
+    }
+
+    /// The newest configuration.
+    #[must_use]
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// How much there is of everything.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        Load {
+            connections: self.connections.len(),
+            exchanges: self.exchanges.len(),
+            waiting: self.pools.waiting as usize,
+            idle: self.pools.idle as usize,
+            buffers: self.buffers.usage(),
+        }
     }
 
     // What the worker tells.
@@ -354,7 +420,7 @@ impl Proxy {
     /// Time passed.
     pub fn on_deadlines(&mut self, now: Time) {
         while let Some(owner) = self.timers.pop_expired(now) {
-            match owner {
+            match owner.unpack() {
                 TimerOwner::Connection(key) => self.on_connection_deadline(key, now),
                 TimerOwner::Exchange(key) => self.on_exchange_deadline(key, now),
             }
@@ -369,11 +435,21 @@ impl Proxy {
         self.buffers.trim();
     }
 
-    /// Takes no new work: kept connections end with their next response, and everything ends when
-    /// the drain timeout does. The worker stops accepting.
+    /// Takes no new work: kept connections end with their next response, or when none is asked for
+    /// within [`DRAIN_IDLE`], and everything ends when the drain timeout does. The worker stops
+    /// accepting.
     pub fn drain(&mut self, now: Time) {
-        let timeout = self.snapshot.limits.drain_timeout;
-        self.drain_deadline.get_or_insert(now + timeout);
+        if self.drain_deadline.is_some() {
+            return;
+        }
+        self.drain_deadline = Some(now + self.snapshot.limits.drain_timeout);
+        let deadline = now + DRAIN_IDLE;
+        for (_, connection) in self.connections.iter() {
+            let is_idle = connection.downstream().is_some() && connection.exchange().is_none();
+            if is_idle && deadline < self.timers.deadline(connection.timer) {
+                self.timers.arm(connection.timer, deadline);
+            }
+        }
     }
 
     // What several parts share.
@@ -426,9 +502,9 @@ impl Proxy {
 
     pub(crate) fn insert_connection(&mut self, role: Role, receive: Receive, now: Time) -> ConnKey {
         // The timer wants its owner's key, the connection its timer's.
-        let placeholder = self.timers.insert(TimerOwner::Connection(ConnKey::from_bits(0)));
+        let placeholder = self.timers.insert(TimerOwner::Connection(ConnKey::from_bits(0)).into());
         let key = self.connections.insert(Connection::new(role, receive, placeholder, now));
-        self.timers.set_owner(placeholder, TimerOwner::Connection(key));
+        self.timers.set_owner(placeholder, TimerOwner::Connection(key).into());
         key
     }
 
@@ -469,6 +545,7 @@ impl Proxy {
 
     /// Closes a downstream connection that has no exchange any more.
     pub(crate) fn close_downstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
+        let would_end_early = self.would_end_early(key);
         let Some(connection) = self.remove_connection(key) else { return };
         let Role::Downstream(downstream) = connection.role else {
             unreachable!("only downstream connections are closed here");
@@ -480,7 +557,7 @@ impl Proxy {
             requests: connection.requests,
         });
         self.listeners.on_closed(downstream.listener);
-        self.ops.push_back(Op::Close(key));
+        self.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
     }
 
     /// Closes an upstream connection, established or not, idle or not.
@@ -493,6 +570,7 @@ impl Proxy {
         if let UpstreamState::Idle { newer, older } = upstream.state {
             self.pools.remove_idle((cluster, endpoint), (newer, older), &mut self.connections);
         }
+        let would_end_early = self.would_end_early(key);
         let Some(connection) = self.remove_connection(key) else { return };
         if is_established {
             self.emitter.upstream_closed(&UpstreamClosed {
@@ -503,8 +581,12 @@ impl Proxy {
             });
         }
         self.pools.on_closed(cluster);
-        self.ops.push_back(Op::Close(key));
+        self.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
         self.serve_waiting(cluster, now);
+    }
+
+    fn would_end_early(&self, key: ConnKey) -> bool {
+        self.connections.get(key).is_some_and(Connection::would_end_early)
     }
 
     /// Takes a connection out, with its timer and its buffers.

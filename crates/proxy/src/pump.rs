@@ -400,7 +400,7 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let downstream = exchange.downstream;
         let Some(connection) = self.connections.get_mut(downstream) else { return };
-        if connection.outbox.is_empty() {
+        if connection.outbox.is_empty() || connection.would_end_early() {
             return self.abort(key, cause, now);
         }
         exchange.stage = Stage::Finishing;

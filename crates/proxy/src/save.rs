@@ -493,7 +493,7 @@ impl Proxy {
         let state = self.listeners.get(listener);
         let (snapshot, place) = (Rc::clone(&state.snapshot), state.place);
         let route = saved.route.map(|route| restore_route(&snapshot, &route));
-        let timer = self.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)));
+        let timer = self.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
         let mut deadlines = Deadlines::default();
         for (wait, left) in saved.deadlines {
             if let Some(wait) = Wait::ALL.get(usize::from(wait)) {
@@ -533,7 +533,7 @@ impl Proxy {
             record: restore_record(&saved.record, words, now),
             is_response_complete: saved.is_response_complete,
         });
-        self.timers.set_owner(timer, TimerOwner::Exchange(key));
+        self.timers.set_owner(timer, TimerOwner::Exchange(key).into());
         self.timers.arm(timer, first);
         if let Some(role) =
             self.connections.get_mut(downstream).and_then(Connection::downstream_mut)

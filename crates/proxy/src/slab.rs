@@ -6,8 +6,60 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Slots of one chunk.
+/// Values of one chunk.
 const CHUNK: usize = 256;
+
+/// A sequence that grows by whole chunks: nothing is ever moved, and no more memory is touched than
+/// is used, give or take a chunk.
+#[derive(Debug)]
+pub struct Chunks<T> {
+    chunks: Vec<Box<[T]>>,
+}
+
+impl<T> Default for Chunks<T> {
+    fn default() -> Self {
+        Self { chunks: Vec::new() }
+    }
+}
+
+impl<T> Chunks<T> {
+    /// Values there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.chunks.len() * CHUNK
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// The value at a place.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        self.chunks.get(index / CHUNK)?.get(index % CHUNK)
+    }
+
+    /// The value at a place.
+    #[must_use]
+    #[inline]
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
+    }
+
+    /// Adds a chunk of values, each made from its place.
+    pub fn grow(&mut self, value: impl FnMut(usize) -> T) {
+        let first = self.len();
+        self.chunks.push((first..first + CHUNK).map(value).collect());
+    }
+
+    /// All values in order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().flatten()
+    }
+}
 
 /// A generation has 31 bits, which leaves one in [`Key::to_bits`] for others.
 const GENERATION_MASK: u32 = u32::MAX >> 1;
@@ -71,7 +123,7 @@ impl<T> fmt::Debug for Key<T> {
 /// Values under keys.
 #[derive(Debug)]
 pub struct Slab<T> {
-    chunks: Vec<Box<[Slot<T>]>>,
+    slots: Chunks<Slot<T>>,
     /// First free slot, `NONE` if there is none; each free slot names the next.
     free: u32,
     len: usize,
@@ -93,7 +145,7 @@ const NONE: u32 = u32::MAX;
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { chunks: Vec::new(), free: NONE, len: 0 }
+        Self { slots: Chunks::default(), free: NONE, len: 0 }
     }
 }
 
@@ -148,8 +200,7 @@ impl<T> Slab<T> {
     #[must_use]
     #[inline]
     pub fn get(&self, key: Key<T>) -> Option<&T> {
-        let index = key.index as usize;
-        match self.chunks.get(index / CHUNK)?.get(index % CHUNK)? {
+        match self.slots.get(key.index as usize)? {
             Slot { generation, content: Content::Used(value) } if *generation == key.generation => {
                 Some(value)
             }
@@ -171,7 +222,7 @@ impl<T> Slab<T> {
 
     /// All values with their keys, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
-        self.chunks.iter().flatten().zip(0u32..).filter_map(|(slot, index)| match &slot.content {
+        self.slots.iter().zip(0u32..).filter_map(|(slot, index)| match &slot.content {
             Content::Used(value) => {
                 Some((Key { index, generation: slot.generation, of: PhantomData }, value))
             }
@@ -185,11 +236,10 @@ impl<T> Slab<T> {
         first: u32,
         count: u32,
     ) -> (impl Iterator<Item = (Key<T>, &T)>, Option<u32>) {
-        let slots = u32::try_from(self.chunks.len() * CHUNK).unwrap_or(u32::MAX);
+        let slots = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
         let last = first.saturating_add(count).min(slots);
         let values = (first..last).filter_map(|index| {
-            let place = index as usize;
-            let slot = self.chunks.get(place / CHUNK)?.get(place % CHUNK)?;
+            let slot = self.slots.get(index as usize)?;
             match &slot.content {
                 Content::Used(value) => {
                     Some((Key { index, generation: slot.generation, of: PhantomData }, value))
@@ -202,18 +252,18 @@ impl<T> Slab<T> {
 
     #[inline]
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
-        let index = index as usize;
-        self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
+        self.slots.get_mut(index as usize)
     }
 
     fn grow(&mut self) {
-        let first = u32::try_from(self.chunks.len() * CHUNK).expect("fewer than 2^32 slots");
+        let first = u32::try_from(self.slots.len()).expect("fewer than 2^32 slots");
         let last = first + u32::try_from(CHUNK).expect("a chunk is small") - 1;
-        let chunk = (first..=last).map(|index| Slot {
-            generation: 0,
-            content: Content::Free { next: if index == last { NONE } else { index + 1 } },
+        let mut next = first;
+        self.slots.grow(|_| {
+            next += 1;
+            let next = if next > last { NONE } else { next };
+            Slot { generation: 0, content: Content::Free { next } }
         });
-        self.chunks.push(chunk.collect());
         self.free = first;
     }
 }

@@ -463,6 +463,9 @@ impl Proxy {
                 exchange.stage = Stage::Finishing;
             }
             if !is_request_complete {
+                if let Some(exchange) = self.exchanges.get_mut(exchange_key) {
+                    exchange.deadlines.clear(Wait::RequestBody);
+                }
                 self.discard_request(downstream);
             }
             self.release(key, is_last && is_request_complete, now);
@@ -487,7 +490,7 @@ impl Proxy {
             filter.on_response(head, slot);
         }
         if let Some(pseudonym) = &listener.http.via {
-            crate::forwarded::append_via(head, pseudonym);
+            crate::forwarded::append_via(head, pseudonym, &mut self.scratch);
         }
     }
 

@@ -5,6 +5,7 @@
 //! so that is the case to be cheap at. An entry fires at the first tick at or after its deadline,
 //! never before it.
 
+use crate::slab::Chunks;
 use crate::time::Time;
 
 /// A tick is 2^23 ns, some 8 ms: finer than any timeout an operator sets, and coarse enough that
@@ -24,7 +25,7 @@ pub(crate) struct TimerKey(u32);
 /// The deadlines of one worker, each with an owner of type `T`.
 #[derive(Debug)]
 pub(crate) struct Wheel<T> {
-    entries: Vec<Entry<T>>,
+    entries: Chunks<Entry<T>>,
     /// First unused entry.
     free: u32,
     /// First entry of each place.
@@ -42,7 +43,7 @@ struct Entry<T> {
     due: u64,
     next: u32,
     prev: u32,
-    owner: Option<T>,
+    owner: T,
 }
 
 const NOWHERE: u64 = u64::MAX;
@@ -51,7 +52,7 @@ impl<T: Copy> Wheel<T> {
     /// An empty wheel that starts at `now`.
     pub(crate) fn new(now: Time) -> Self {
         Self {
-            entries: Vec::new(),
+            entries: Chunks::default(),
             free: NONE,
             places: vec![NONE; PLACES].into_boxed_slice(),
             occupied: [0; PLACES / 64],
@@ -61,40 +62,35 @@ impl<T: Copy> Wheel<T> {
 
     /// An entry for `owner`, not armed.
     pub(crate) fn insert(&mut self, owner: T) -> TimerKey {
-        let entry = Entry {
-            deadline: Time::NEVER,
-            due: NOWHERE,
-            next: NONE,
-            prev: NONE,
-            owner: Some(owner),
-        };
-        let index = self.free;
-        match self.entries.get_mut(index as usize) {
-            Some(place) => {
-                self.free = place.next;
-                *place = entry;
-                TimerKey(index)
+        let unused = |next| Entry { deadline: Time::NEVER, due: NOWHERE, next, prev: NONE, owner };
+        if self.free == NONE {
+            let first = self.entries.len();
+            self.entries.grow(|place| unused(u32::try_from(place + 1).unwrap_or(NONE)));
+            // The last one's next is beyond the end, where nothing is: the list ends there.
+            let last = self.entries.len() - 1;
+            if let Some(last) = self.entries.get_mut(last) {
+                last.next = NONE;
             }
-            None => {
-                let index = u32::try_from(self.entries.len()).expect("fewer than 2^32 timers");
-                self.entries.push(entry);
-                TimerKey(index)
-            }
+            self.free = u32::try_from(first).expect("fewer than 2^32 timers");
         }
+        let index = self.free;
+        let entry = self.entry(index);
+        let next = entry.next;
+        *entry = unused(NONE);
+        self.free = next;
+        TimerKey(index)
     }
 
     /// Names the owner of an entry that was inserted before its owner was.
     pub(crate) fn set_owner(&mut self, timer: TimerKey, owner: T) {
-        self.entry(timer.0).owner = Some(owner);
+        self.entry(timer.0).owner = owner;
     }
 
     /// Takes an entry out.
     pub(crate) fn remove(&mut self, timer: TimerKey) {
         self.unlink(timer.0);
         let free = self.free;
-        let entry = self.entry(timer.0);
-        entry.owner = None;
-        entry.next = free;
+        self.entry(timer.0).next = free;
         self.free = timer.0;
     }
 
@@ -136,7 +132,7 @@ impl<T: Copy> Wheel<T> {
                     continue;
                 }
                 entry.deadline = Time::NEVER;
-                return entry.owner;
+                return Some(entry.owner);
             }
             if self.current >= now_tick {
                 return None;

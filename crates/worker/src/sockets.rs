@@ -1,16 +1,17 @@
 //! The sockets of a worker's connections, and what is known to be possible on them.
 
 use proxy::ConnKey;
+use proxy::slab::Chunks;
 
 /// Sockets by connection.
 #[derive(Debug)]
 pub(crate) struct Sockets<S> {
-    entries: Vec<Entry<S>>,
+    entries: Chunks<Entry<S>>,
 }
 
 impl<S> Default for Sockets<S> {
     fn default() -> Self {
-        Self { entries: Vec::new() }
+        Self { entries: Chunks::default() }
     }
 }
 
@@ -56,9 +57,8 @@ impl Flags {
 impl<S> Sockets<S> {
     pub(crate) fn insert(&mut self, key: ConnKey, socket: S, flags: Flags) {
         let index = key.index() as usize;
-        if self.entries.len() <= index {
-            let empty = || Entry { generation: 0, flags: Flags::default(), socket: None };
-            self.entries.resize_with(index + 1, empty);
+        while self.entries.len() <= index {
+            self.entries.grow(|_| Entry { generation: 0, flags: Flags::default(), socket: None });
         }
         if let Some(entry) = self.entries.get_mut(index) {
             *entry = Entry { generation: key.generation(), flags, socket: Some(socket) };
