@@ -1,5 +1,86 @@
-//! Strait against real programs.
+//! Strait against real programs: what other people's clients, servers and attack tools see of it.
+//!
+//! `cargo xtask peers` builds and runs this; `peers list` says what is claimed. A claim is one
+//! file under `claims/`, named by what it claims, and can be read on its own: it starts what it
+//! needs on free ports, in a folder of its own, and everything it started ends with it, however it
+//! ends. Claims run one after the other, because some of them measure memory and load.
 
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod claim;
+mod claims;
+mod client;
+mod folder;
+mod go;
+mod haproxy;
+mod lab;
+mod nginx;
+mod node;
+mod origin;
+mod pattern;
+mod peer;
+mod ports;
+mod process;
+mod python;
+mod say;
+mod strait;
+mod wait;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Strait against real programs.
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Lists the claims and the programs that each needs.
+    List,
+    /// Installs missing programs where that is possible; says how where it is not.
+    Install,
+    /// Runs the claims.
+    Run {
+        /// Strait's program.
+        #[arg(long)]
+        strait: PathBuf,
+        /// A missing program is a failure.
+        #[arg(long)]
+        require_all: bool,
+        /// Only the claims whose name holds this.
+        name: Option<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            say::line(format_args!("peers: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::List => {
+            claim::list();
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Install => {
+            peer::install();
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Run { strait, require_all, name } => {
+            let run = claim::Run { strait: strait.canonicalize()?, require_all };
+            Ok(if run.all(name.as_deref())? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+    }
+}

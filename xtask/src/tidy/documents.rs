@@ -80,17 +80,15 @@ fn line_numbers<'t>(name: &'t str, text: &'t str) -> impl Iterator<Item = Findin
         .map(move |line| Finding::new(name, format!("names a line of a source: {}", line.trim())))
 }
 
+/// Whether a page or a source names the page, or the folder of pages that it lies in.
 fn is_reached(tree: &Tree, name: &str) -> bool {
-    let short = name.rsplit('/').next().unwrap_or(name);
-    // A folder's own README is reached by naming the folder.
-    let wanted = match name.rsplit_once('/') {
-        Some((folder, "README.md")) => folder,
-        Some(_) | None => short,
-    };
-    let mut others = tree.files.iter().filter(|(other, _)| other != name);
-    others.any(|(other, text)| {
-        (other.ends_with(".md") || other.ends_with(".rs")) && text.contains(wanted)
-    })
+    let (folder, short) = name.rsplit_once('/').unwrap_or(("", name));
+    // `docs` alone would be named everywhere; `docs/decisions` is named on purpose.
+    let folder = (folder.contains('/') || short == "README.md").then_some(folder);
+    tree.files
+        .iter()
+        .filter(|(other, _)| other != name && (other.ends_with(".md") || other.ends_with(".rs")))
+        .any(|(_, text)| text.contains(short) || folder.is_some_and(|folder| text.contains(folder)))
 }
 
 #[cfg(test)]
@@ -131,5 +129,6 @@ mod tests {
     fn a_page_that_nothing_names_is_found() {
         assert_eq!(found(&[("docs/lost.md", "")]), ["docs/lost.md: no other document names it"]);
         assert!(found(&[("bench/README.md", ""), ("README.md", "see bench/")]).is_empty());
+        assert!(found(&[("docs/why/1.md", ""), ("README.md", "see docs/why")]).is_empty());
     }
 }

@@ -1,0 +1,15 @@
+//! nginx behind Strait and in front of it.
+
+mod is_an_upstream;
+mod may_close_kept_connections;
+mod reads_our_proxy_protocol;
+mod stands_in_front_and_keeps_connections;
+
+use crate::claim::Claim;
+
+pub(super) const CLAIMS: &[Claim] = &[
+    is_an_upstream::CLAIM,
+    may_close_kept_connections::CLAIM,
+    stands_in_front_and_keeps_connections::CLAIM,
+    reads_our_proxy_protocol::CLAIM,
+];

@@ -1,0 +1,27 @@
+//! Slowloris: clients that never finish a head are answered 408 and closed, while others are served.
+
+use anyhow::{Result, ensure};
+
+use crate::claim::Claim;
+use crate::lab::Lab;
+use crate::origin::Origin;
+use crate::peer::Peer;
+use crate::strait::{Options, Strait};
+
+pub(super) const CLAIM: Claim =
+    Claim { module: module_path!(), needs: &[Peer::Slowhttptest], holds };
+
+fn holds(lab: &Lab) -> Result<()> {
+    let origin = Origin::start()?;
+    let options = Options {
+        listener: "timeouts: { request_head: 2s, request_body: 2s, response_write: 2s, idle: 60s }",
+        ..Options::default()
+    };
+    let strait = Strait::forwarding_to(lab, origin.address(), options)?;
+
+    let attack = ["-H", "-c", "200", "-r", "200", "-i", "1", "-l", "7", "-u"];
+    super::attack(lab, &strait, &attack, "/bytes/100")?;
+    let cut = super::cause(&strait, "request_head_timeout")?;
+    ensure!(cut >= 150.0, "{cut} of 200 were cut off");
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Python's packages, in an environment of their own below the build folder.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use crate::lab::Lab;
+use crate::process::Process;
+use crate::strait::local;
+use crate::{peer, ports};
+
+/// Exact versions and hashes.
+const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/python.txt");
+
+const ECHO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/echo.py");
+
+/// A program of the environment, if it is there.
+pub(crate) fn environment_program(name: &str) -> Option<PathBuf> {
+    let path = environment()?.join("bin").join(name);
+    path.is_file().then_some(path)
+}
+
+/// The commands that make the environment.
+pub(crate) fn how_to_install() -> String {
+    "cargo xtask test peers (makes a Python environment)".to_owned()
+}
+
+/// Makes the environment.
+pub(crate) fn install_environment() {
+    let Some(environment) = environment() else { return };
+    let folder = environment.to_string_lossy();
+    peer::run("python3", &["-m", "venv", &folder]);
+    let pip = environment.join("bin/pip");
+    let options = ["install", "--quiet", "--disable-pip-version-check", "--require-hashes"];
+    peer::run(&pip.to_string_lossy(), &[&options[..], &["-r", REQUIREMENTS]].concat());
+}
+
+/// Beside this program, so that it goes with the build folder.
+fn environment() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    program.parent().and_then(Path::parent).map(|target| target.join("peers-python"))
+}
+
+/// The WebSocket server that sends back what it gets.
+#[derive(Debug)]
+pub(crate) struct Echo {
+    _process: Process,
+    address: SocketAddr,
+}
+
+impl Echo {
+    pub(crate) fn start(lab: &Lab) -> Result<Self> {
+        let address = local(ports::free()?);
+        let python = environment_program("python3").context("the Python environment")?;
+        let port = address.port().to_string();
+        let mut process = Process::start(lab.folder(), python, &[ECHO, &port])?;
+        process.ready(|| TcpStream::connect(address).is_ok())?;
+        Ok(Self { _process: process, address })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}

@@ -1,0 +1,187 @@
+//! Strait, started with a configuration that fits on a screen.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::Signal;
+
+use crate::client::{self, Response};
+use crate::lab::Lab;
+use crate::process::Process;
+use crate::{ports, wait};
+
+/// A running Strait.
+#[derive(Debug)]
+pub(crate) struct Strait {
+    process: Process,
+    address: SocketAddr,
+    admin: SocketAddr,
+    file: PathBuf,
+    access_log: PathBuf,
+}
+
+/// What differs from a plain forwarding configuration: lines of YAML in their places.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options<'o> {
+    /// Of the listener, such as `proxy_protocol: true`.
+    pub(crate) listener: &'o str,
+    /// Further listeners.
+    pub(crate) listeners: &'o str,
+    /// Rules in front of the one that forwards everything.
+    pub(crate) rules: &'o str,
+    /// Of the cluster.
+    pub(crate) cluster: &'o str,
+    /// Of the file.
+    pub(crate) file: &'o str,
+}
+
+impl Strait {
+    /// Forwards everything to `upstream`.
+    pub(crate) fn forwarding_to(
+        lab: &Lab,
+        upstream: SocketAddr,
+        options: Options<'_>,
+    ) -> Result<Self> {
+        let address = local(ports::free()?);
+        let admin = local(ports::free()?);
+        let access_log = lab.folder().join("access.log");
+        let mut config = format!(
+            "admin: {{ address: \"{admin}\" }}
+workers: 1
+listeners:
+  - name: edge
+    address: \"{address}\"
+    routes: everything
+",
+        );
+        push(&mut config, 4, options.listener);
+        push(&mut config, 2, options.listeners);
+        config.push_str(
+            "routes:
+  - name: everything
+    hosts: [\"*\"]
+    rules:
+",
+        );
+        push(&mut config, 6, options.rules);
+        config.push_str(
+            "      - match: { prefix: / }
+        cluster: upstream
+clusters:
+  - name: upstream
+",
+        );
+        push(&mut config, 4, &format!("endpoints: [\"{upstream}\"]\n{}", options.cluster));
+        push(&mut config, 0, options.file);
+        push(
+            &mut config,
+            0,
+            &format!("access_log: {{ output: \"{}\", format: json }}", access_log.display()),
+        );
+        let file = lab.write("strait.yaml", config)?;
+        let arguments = ["run", "-c", &file.to_string_lossy()];
+        let mut process = Process::start(lab.folder(), &lab.strait, &arguments)?;
+        process.ready(|| client::get(admin, "/ready").is_ok_and(|ready| ready.status == 200))?;
+        Ok(Self { process, address, admin, file, access_log })
+    }
+
+    /// Forwards everything to `upstream`, with defaults.
+    pub(crate) fn in_front_of(lab: &Lab, upstream: SocketAddr) -> Result<Self> {
+        Self::forwarding_to(lab, upstream, Options::default())
+    }
+
+    /// Where clients connect.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A URL of the listener.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Asks the admin interface.
+    pub(crate) fn admin(&self, path: &str) -> Result<Response> {
+        client::get(self.admin, path)
+    }
+
+    /// Sum over all labels of one metric; 0 if it is not there.
+    pub(crate) fn metric(&self, name: &str) -> Result<f64> {
+        let page = self.admin("/metrics")?.text();
+        page.lines()
+            .filter_map(|line| line.strip_prefix(name))
+            .filter(|rest| rest.starts_with([' ', '{']))
+            .map(|rest| {
+                let value = rest.rsplit(' ').next().unwrap_or_default();
+                value.parse::<f64>().with_context(|| format!("value of {name}: {rest}"))
+            })
+            .sum()
+    }
+
+    /// The access log's lines so far.
+    pub(crate) fn logged(&self) -> Result<Vec<serde_json::Value>> {
+        let text = std::fs::read_to_string(&self.access_log)?;
+        text.lines().map(|line| serde_json::from_str(line).context("access log")).collect()
+    }
+
+    /// Replaces one text of the configuration by another and waits until it serves.
+    pub(crate) fn reconfigure(&self, from: &str, to: &str) -> Result<()> {
+        let version = self.version()?;
+        self.replace_in_file(from, to)?;
+        wait::until("the next configuration", wait::SOON, || {
+            self.version().is_ok_and(|now| now != version)
+        })
+    }
+
+    /// Replaces one text of the configuration by another, without waiting.
+    pub(crate) fn replace_in_file(&self, from: &str, to: &str) -> Result<()> {
+        let text = std::fs::read_to_string(&self.file)?;
+        ensure!(text.contains(from), "the configuration has no {from:?}");
+        // Renamed over, as editors do, so that no half file is ever seen.
+        let next = self.file.with_extension("next");
+        std::fs::write(&next, text.replace(from, to))?;
+        Ok(std::fs::rename(&next, &self.file)?)
+    }
+
+    fn version(&self) -> Result<String> {
+        let config: serde_json::Value = serde_json::from_slice(&self.admin("/config")?.body)?;
+        Ok(config.get("version").context("/config says no version")?.to_string())
+    }
+
+    /// Resident memory in bytes.
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        self.process.resident_bytes()
+    }
+
+    /// Bytes that it read and wrote so far, files included, as the kernel counts them.
+    pub(crate) fn moved_bytes(&self) -> Result<String> {
+        self.process.moved_bytes()
+    }
+
+    /// Asks it to drain and end, without waiting.
+    pub(crate) fn terminate(&self) -> Result<()> {
+        self.process.signal(Signal::TERM)
+    }
+
+    /// Waits for its end, which must be clean.
+    pub(crate) fn expect_clean_end(&mut self, patience: Duration) -> Result<()> {
+        let status = self.process.wait(patience)?;
+        ensure!(status.success(), "{status}:\n{}", self.process.output());
+        Ok(())
+    }
+}
+
+/// An address of this machine.
+pub(crate) fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+fn push(config: &mut String, indent: usize, lines: &str) {
+    for line in lines.lines().filter(|line| !line.trim().is_empty()) {
+        config.extend(std::iter::repeat_n(' ', indent));
+        config.push_str(line);
+        config.push('\n');
+    }
+}
