@@ -269,6 +269,7 @@ fn what_looks_odd_and_is_unambiguous_goes_on_in_plain_form() {
         ("X-Transfer-Encoding: chunked", Framing::None, "X-Transfer-Encoding: chunked"),
         ("X: Content-Length: 5", Framing::None, "X: Content-Length: 5"),
         ("X: \u{e9}\u{85}", Framing::None, "X: \u{e9}\u{85}"),
+        ("X:\ta", Framing::None, "X: a"),
         ("X:", Framing::None, "X:"),
         ("X: ", Framing::None, "X: "),
     ] {
@@ -376,6 +377,7 @@ fn ambiguous_chunks_are_refused() {
         ("5\r\nhello\r\r\n0\r\n\r\n", LineBreak),
         ("5\r\nhell\r\n0\r\n\r\n", LineBreak),
         ("0\nX", LineBreak),
+        ("0\rX", LineBreak),
         // Trailers.
         ("0\r\nContent-Length: 5\r\n\r\n", Forbidden),
         ("0\r\ntransfer-encoding: chunked\r\n\r\n", Forbidden),

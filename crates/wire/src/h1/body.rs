@@ -536,6 +536,15 @@ mod tests {
     }
 
     #[test]
+    fn an_unfinished_trailer_section_is_remembered() {
+        let mut decoder = BodyDecoder::new(Framing::Chunked);
+        assert_eq!(decoder.decode(b"0\r\nx: 1", &LIMITS), Ok((3, BodyElement::NeedMore)));
+        let mut scan = Scan::default();
+        scan.on_unfinished(b"x: 1", &[16]);
+        assert_eq!(decoder.state, State::Trailers { scan });
+    }
+
+    #[test]
     fn limits_are_met_exactly() {
         let decode = |input| first(input, &LIMITS);
         assert_eq!(decode(b"00000001\r\nx"), Ok((11, BodyElement::Data(b"x"))));

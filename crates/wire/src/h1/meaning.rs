@@ -169,7 +169,6 @@ impl HopByHop {
         }
         // The storage goes back to be used again.
         index.hop_by_hop = entries;
-        index.hop_by_hop.clear();
         result.map(|()| this)
     }
 

@@ -86,6 +86,14 @@ mod tests {
     }
 
     #[test]
+    fn no_octet_is_searched_twice() {
+        let mut scan = Scan::default();
+        scan.on_unfinished(b"abcd", &[]);
+        assert!(!scan.is_due(b"abcd\r\n"));
+        assert_eq!(scan, Scan { searched: 6, due_len: 8 });
+    }
+
+    #[test]
     fn what_may_cross_a_limit_is_read_there() {
         assert_eq!(readings(&[b'a'; 20], &[5, 11]), [0, 1, 2, 4, 5, 10, 11]);
     }

@@ -11,7 +11,8 @@ use crate::octets;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HeadIndex {
     pub(crate) fields: Vec<FieldEntry>,
-    /// Fields for the next hop only, kept for their meaning until decoding ends.
+    /// Fields for the next hop only, of no use once decoding has read their meaning.
+    #[serde(skip)]
     pub(crate) hop_by_hop: Vec<FieldEntry>,
     /// Names, values and paths that were set or rewritten.
     pub(crate) added: Vec<u8>,
