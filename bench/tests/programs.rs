@@ -1,0 +1,190 @@
+//! The programs of the benchmark do what the method says of them.
+
+#![forbid(unsafe_code)]
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use bench::requests::{request, response};
+
+/// A program that goes with the test.
+struct Program {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Program {
+    /// Starts a program that prints the address it listens on.
+    fn start(path: &str, arguments: &[&str]) -> io::Result<Self> {
+        let mut child = Command::new(path).args(arguments).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        BufReader::new(stdout).read_line(&mut line)?;
+        let address = line.trim().parse().map_err(io::Error::other)?;
+        Ok(Self { child, address })
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn relay_to(upstream: SocketAddr) -> io::Result<Program> {
+    let upstream = upstream.to_string();
+    let arguments = ["--listen", "127.0.0.1:0", "--upstream", &upstream];
+    Program::start(env!("CARGO_BIN_EXE_relay"), &arguments)
+}
+
+fn upstream() -> io::Result<Program> {
+    Program::start(env!("CARGO_BIN_EXE_upstream"), &["--listen", "127.0.0.1:0"])
+}
+
+/// The number behind `name` in a line of JSON.
+fn number(json: &str, name: &str) -> Option<u64> {
+    let (_, rest) = json.split_once(&format!("\"{name}\":"))?;
+    rest.split([',', '}']).next()?.parse().ok()
+}
+
+fn load(target: SocketAddr, arguments: &[&str]) -> io::Result<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_load"))
+        .args(["--target", &target.to_string()])
+        .args(arguments)
+        .output()?;
+    String::from_utf8(output.stdout).map_err(io::Error::other)
+}
+
+#[test]
+fn the_relay_passes_on_every_byte_and_each_end_on_its_own() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let relay = relay_to(listener.local_addr().unwrap()).unwrap();
+    let sent: Vec<u8> =
+        (0..32u32 << 20).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+    let mut downstream = TcpStream::connect(relay.address).unwrap();
+    let (mut upstream, _) = listener.accept().unwrap();
+    let mut writer = downstream.try_clone().unwrap();
+    let copy = sent.clone();
+    // Nobody reads at first: more than all socket buffers hold is on its way.
+    let writing = thread::spawn(move || {
+        writer.write_all(&copy).unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+    let mut received = Vec::new();
+    upstream.read_to_end(&mut received).unwrap();
+    writing.join().unwrap();
+    assert!(received == sent, "downstream to upstream, with its end");
+    upstream.write_all(&sent[..1 << 20]).unwrap();
+    drop(upstream);
+    received.clear();
+    downstream.read_to_end(&mut received).unwrap();
+    assert!(received == sent[..1 << 20], "upstream to downstream after the other direction ended");
+}
+
+#[test]
+fn the_relay_closes_a_connection_whose_upstream_refuses_and_lives_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let relay = relay_to(address).unwrap();
+    drop(listener);
+    let mut downstream = TcpStream::connect(relay.address).unwrap();
+    assert!(matches!(downstream.read(&mut [0; 1]), Ok(0) | Err(_)));
+    let _listener = TcpListener::bind(address).unwrap();
+    TcpStream::connect(relay.address).expect("still listening");
+}
+
+#[test]
+fn the_upstream_answers_each_request_however_they_are_cut() {
+    let upstream = upstream().unwrap();
+    let mut stream = TcpStream::connect(upstream.address).unwrap();
+    stream.set_nodelay(true).unwrap();
+    let requests = [request(true), request(false), request(true)].concat();
+    for piece in requests.chunks(37) {
+        stream.write_all(piece).unwrap();
+    }
+    let mut answers = vec![0; 3 * response().len()];
+    stream.read_exact(&mut answers).unwrap();
+    assert_eq!(answers, response().repeat(3));
+}
+
+#[test]
+fn the_load_keeps_its_rate_and_finds_no_errors_through_the_relay() {
+    let upstream = upstream().unwrap();
+    let relay = relay_to(upstream.address).unwrap();
+    for body in ["no", "yes"] {
+        let arguments = ["--connections", "8", "--seconds", "1", "--rate", "500", "--body", body];
+        let result = load(relay.address, &arguments).unwrap();
+        assert_eq!(number(&result, "requests"), Some(500), "{result}");
+        assert_eq!(number(&result, "errors"), Some(0), "{result}");
+    }
+    let result = load(relay.address, &["--connections", "8", "--seconds", "1"]).unwrap();
+    assert!(number(&result, "requests").unwrap() > 500, "as fast as answered: {result}");
+}
+
+#[test]
+fn a_stall_counts_for_every_request_that_it_kept_waiting() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let stall = Duration::from_millis(400);
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let length = request(false).len();
+        let mut bytes = vec![0; length];
+        for count in 0.. {
+            if count == 300 {
+                // Waits on something that never comes.
+                let poller = ::io::Poller::new().unwrap();
+                poller.wait(Some(stall), &mut ::io::Events::new()).unwrap();
+            }
+            if stream.read_exact(&mut bytes).is_err() || stream.write_all(&response()).is_err() {
+                return;
+            }
+        }
+    });
+    let arguments = ["--connections", "1", "--seconds", "1", "--rate", "1000"];
+    let result = load(address, &arguments).unwrap();
+    assert_eq!(number(&result, "requests"), Some(1000), "{result}");
+    // 400 of 1000 requests fell into the stall; a closed loop would have seen one.
+    assert!(number(&result, "p90_ns").unwrap() > 200_000_000, "{result}");
+    assert!(number(&result, "max_ns").unwrap() > 390_000_000, "{result}");
+}
+
+#[test]
+fn requests_that_are_never_answered_are_counted_as_such() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let arguments = ["--connections", "2", "--seconds", "1", "--rate", "10"];
+    let result = load(listener.local_addr().unwrap(), &arguments).unwrap();
+    assert_eq!(number(&result, "requests"), Some(0), "{result}");
+    assert_eq!(number(&result, "unanswered"), Some(10), "{result}");
+    assert!(number(&result, "p50_ns").unwrap() > 2_000_000_000, "{result}");
+}
+
+#[test]
+fn idle_connections_stay_open_until_the_input_ends_and_closed_ones_are_told() {
+    let upstream = upstream().unwrap();
+    let run = |target: SocketAddr| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_idle"))
+            .args(["--target", &target.to_string(), "--connections", "100"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "open 100");
+        (child, lines)
+    };
+    let (mut child, mut lines) = run(upstream.address);
+    drop(child.stdin.take());
+    assert_eq!(lines.next().unwrap().unwrap(), "closed 0");
+    child.wait().unwrap();
+
+    let (mut child, mut lines) = run(upstream.address);
+    drop(upstream);
+    drop(child.stdin.take());
+    assert_eq!(lines.next().unwrap().unwrap(), "closed 100");
+    child.wait().unwrap();
+}
