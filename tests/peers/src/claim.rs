@@ -84,7 +84,7 @@ impl Run {
             }
         }
         for (name, error) in &failed {
-            say::line(format_args!("\n---- {name}\n{error:?}"));
+            say::line(format_args!("\n---- {name}\n{error:#}"));
         }
         let result = if failed.is_empty() { "ok" } else { "FAILED" };
         say::line(format_args!(

@@ -30,6 +30,7 @@ impl Haproxy {
 defaults
   mode http
   log global
+  option dontlognull
   log-format \"%HM %HU\"
   timeout connect 5s
   timeout client 30s

@@ -230,15 +230,19 @@ impl Connection {
     }
 
     fn upgrade(mut self) -> Result<()> {
-        self.send(
-            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
-        )?;
+        self.send(SWITCHING)?;
         let mut to = self.stream.get_ref().try_clone()?;
         std::io::copy(&mut self.stream, &mut to)?;
         // All that came was sent back, and nothing more will come.
         to.shutdown(std::net::Shutdown::Write).or_else(|error| bail!(error))
     }
 }
+
+/// The answer to a handshake with the example key of RFC 6455, section 1.3.
+const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\n\
+connection: Upgrade\r\n\
+upgrade: websocket\r\n\
+sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 
 fn number(path: &str, prefix: &str) -> Option<usize> {
     path.strip_prefix(prefix)?.parse().ok()

@@ -117,7 +117,7 @@ clusters:
                 let value = rest.rsplit(' ').next().unwrap_or_default();
                 value.parse::<f64>().with_context(|| format!("value of {name}: {rest}"))
             })
-            .sum()
+            .try_fold(0.0, |sum, value: Result<f64>| Ok(sum + value?))
     }
 
     /// The access log's lines so far.

@@ -51,8 +51,10 @@ fn verdicts(lab: &Lab, name: &str, server: SocketAddr) -> Result<BTreeMap<String
     let index: serde_json::Value = serde_json::from_str(&index)?;
     let servers = index.as_object().context("an object of servers")?.values();
     let cases = servers.filter_map(serde_json::Value::as_object).flatten();
+    // "Non-strict" is a good verdict that hangs on which of two rightful frames came first.
     let verdict = |case: &serde_json::Value, field: &str| {
-        case.get(field).map(ToString::to_string).unwrap_or_default()
+        let verdict = case.get(field).and_then(serde_json::Value::as_str);
+        verdict.unwrap_or_default().replace("NON-STRICT", "OK")
     };
     Ok(cases
         .map(|(name, case)| {
