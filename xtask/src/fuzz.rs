@@ -21,8 +21,12 @@ pub(crate) fn run(at: &Surroundings, target: Option<&str>, seconds: Option<u64>)
     let Some(target) = target else {
         return fuzz(&["list"]).run();
     };
+    // What the fuzzer finds goes into the first folder; the corpus that is checked in is only read.
+    let found = format!("fuzz/target/found/{target}");
+    std::fs::create_dir_all(at.root.join(&found)).context("creating a folder for what is found")?;
+    let corpus = format!("fuzz/corpus/{target}");
     let bound = seconds.map(|seconds| format!("-max_total_time={seconds}"));
-    let mut arguments = vec!["run", target, "--"];
+    let mut arguments = vec!["run", target, &found, &corpus, "--"];
     arguments.extend(bound.as_deref());
     fuzz(&arguments).run().with_context(|| {
         say::line(
