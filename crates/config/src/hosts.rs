@@ -1,15 +1,259 @@
 //! Host name ⇒ value, exact before longest `*.suffix` before `*`.
+//!
+//! `*.a.b` matches `x.a.b` and `y.x.a.b`, but neither `a.b` nor `.a.b`. A look-up allocates
+//! nothing and costs one hash for the whole name and one for each label behind a dot, as long as
+//! the rest is not longer than the longest suffix in the table. Neither the number of hosts nor
+//! an endless name sent by a peer makes it dearer.
+
+use std::sync::Arc;
+
+use crate::findings::Problem;
+use crate::map::Map;
 
 /// What a listener looks a request's host up in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct HostTable<T> {
+    exact: Map<Box<[u8]>, T>,
+    /// Keyed without `*.`.
+    suffixes: Map<Box<[u8]>, T>,
+    suffix_bytes_max: usize,
     any: Option<T>,
 }
+
+impl<T> Default for HostTable<T> {
+    fn default() -> Self {
+        Self { exact: Map::default(), suffixes: Map::default(), suffix_bytes_max: 0, any: None }
+    }
+}
+
+impl<T: PartialEq> PartialEq for HostTable<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.exact == other.exact && self.suffixes == other.suffixes && self.any == other.any
+    }
+}
+
+impl<T: Eq> Eq for HostTable<T> {}
 
 impl<T: Copy> HostTable<T> {
     /// The value for `host`, which is lower case and has no port.
     #[must_use]
-    pub fn find(&self, _host: &[u8]) -> Option<T> {
-        self.any
+    pub fn find(&self, host: &[u8]) -> Option<T> {
+        self.exact.get(host).or_else(|| self.find_suffix(host)).copied().or(self.any)
+    }
+
+    /// Gives `host` the value `value`.
+    ///
+    /// # Errors
+    ///
+    /// The value that `host` has already, which stays.
+    pub fn insert(&mut self, host: &Host, value: T) -> Result<(), T> {
+        let former = match host {
+            Host::Exact(name) => put(&mut self.exact, name.as_bytes(), value),
+            Host::Suffix(suffix) => {
+                self.suffix_bytes_max = self.suffix_bytes_max.max(suffix.len());
+                put(&mut self.suffixes, suffix.as_bytes(), value)
+            }
+            Host::Any => self.any.or_else(|| {
+                self.any = Some(value);
+                None
+            }),
+        };
+        former.map_or(Ok(()), Err)
+    }
+
+    /// Longest suffix first: the dots are taken from the left.
+    fn find_suffix(&self, host: &[u8]) -> Option<&T> {
+        if self.suffixes.is_empty() {
+            return None;
+        }
+        // A dot at the very beginning has no label before it for `*` to stand for.
+        let dots = memchr::memchr_iter(b'.', host).filter(|&dot| dot > 0);
+        dots.filter_map(|dot| host.get(dot + 1..))
+            .filter(|suffix| suffix.len() <= self.suffix_bytes_max)
+            .find_map(|suffix| self.suffixes.get(suffix))
+    }
+}
+
+/// Puts `value` under `key` unless something is there, which is then returned.
+fn put<T: Copy>(map: &mut Map<Box<[u8]>, T>, key: &[u8], value: T) -> Option<T> {
+    if let Some(former) = map.get(key) {
+        return Some(*former);
+    }
+    map.insert(key.into(), value);
+    None
+}
+
+/// A host as a route table names it. Lower case, without a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// This host alone.
+    Exact(Arc<str>),
+    /// Every host that ends with a dot and this.
+    Suffix(Arc<str>),
+    /// Every host.
+    Any,
+}
+
+impl std::fmt::Display for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exact(name) => f.write_str(name),
+            Self::Suffix(suffix) => write!(f, "*.{suffix}"),
+            Self::Any => f.write_str("*"),
+        }
+    }
+}
+
+/// Bytes of a host name (RFC 1035, section 2.3.4, as text and without the final dot).
+const HOST_BYTES_MAX: usize = 253;
+
+impl std::str::FromStr for Host {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        let lower = text.to_ascii_lowercase();
+        let (name, is_suffix) = match lower.strip_prefix("*.") {
+            Some(suffix) => (suffix, true),
+            None => (lower.as_str(), false),
+        };
+        check_name(name)?;
+        let name = Arc::from(name);
+        Ok(if is_suffix { Self::Suffix(name) } else { Self::Exact(name) })
+    }
+}
+
+/// Refuses what the host of a request can never be.
+fn check_name(name: &str) -> Result<(), Problem> {
+    if name.is_empty() || name.len() > HOST_BYTES_MAX {
+        return Err(Problem::new(
+            format!("a host has 1 to {HOST_BYTES_MAX} characters"),
+            "write a name such as shop.example.com, or \"*\" for every host",
+        ));
+    }
+    if name.contains('*') {
+        return Err(Problem::new(
+            "`*` stands alone or for whole labels at the beginning, as in *.example.com",
+            "write \"*.suffix\", \"*\" or the whole name",
+        ));
+    }
+    if let Some(literal) = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return match literal.parse::<std::net::Ipv6Addr>() {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Problem::new(
+                "what stands in brackets must be an IPv6 address",
+                "write [::1], for instance",
+            )),
+        };
+    }
+    if let Some((host, port)) = name.rsplit_once(':') {
+        let hint = if !host.contains(':') && port.bytes().all(|b| b.is_ascii_digit()) {
+            format!("write \"{host}\"")
+        } else {
+            format!("put an IPv6 address in brackets: \"[{name}]\"")
+        };
+        return Err(Problem::new("hosts are matched without their port", hint));
+    }
+    let is_label =
+        |label: &str| !label.is_empty() && label.bytes().all(|b| is_host_byte(b) && b != b'.');
+    if !name.split('.').all(is_label) {
+        return Err(Problem::new(
+            "a host consists of labels of letters, digits, `-` and `_`, with one dot between them",
+            "write a name such as shop.example.com (international names in their xn-- form)",
+        ));
+    }
+    Ok(())
+}
+
+const fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(hosts: &[&str]) -> HostTable<usize> {
+        let mut table = HostTable::default();
+        for (value, host) in hosts.iter().enumerate() {
+            table.insert(&host.parse().unwrap(), value).unwrap();
+        }
+        table
+    }
+
+    #[test]
+    fn exact_goes_before_the_longest_suffix_before_any() {
+        let table = table(&["a.b", "*.a.b", "*.x.a.b", "*"]);
+        for (host, value) in [
+            ("a.b", 0),
+            ("c.a.b", 1),
+            ("c.d.a.b", 1),
+            ("x.a.b", 1),
+            ("c.x.a.b", 2),
+            ("d.c.x.a.b", 2),
+            ("b", 3),
+            ("ca.b", 3),
+            (".a.b", 3),
+            ("", 3),
+            (".", 3),
+            ("a.b.", 3),
+        ] {
+            assert_eq!(table.find(host.as_bytes()), Some(value), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn without_any_an_unknown_host_finds_nothing() {
+        let table = table(&["a.b", "*.a.b"]);
+        for host in ["b", "a.b.c", ".a.b", "xa.b"] {
+            assert_eq!(table.find(host.as_bytes()), None, "{host:?}");
+        }
+    }
+
+    #[test]
+    fn a_second_value_for_a_host_is_refused_with_the_first() {
+        for host in ["a.b", "*.a.b", "*"] {
+            let mut table = table(&["a.b", "*.a.b", "*"]);
+            let first = table.insert(&host.parse().unwrap(), 9).unwrap_err();
+            assert!(first < 3, "{host}");
+            assert_eq!(table.find(host.replace('*', "x").as_bytes()), Some(first));
+        }
+    }
+
+    #[test]
+    fn hosts_are_kept_in_lower_case_and_written_as_they_are_read() {
+        for (text, shown) in [
+            ("Shop.Example.COM", "shop.example.com"),
+            ("*.A.b", "*.a.b"),
+            ("*", "*"),
+            ("[::1]", "[::1]"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("my_service-1", "my_service-1"),
+        ] {
+            assert_eq!(text.parse::<Host>().unwrap().to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn what_no_request_can_ask_for_is_refused() {
+        for (text, hint) in [
+            ("", "shop.example.com"),
+            ("a..b", "shop.example.com"),
+            ("a.b.", "shop.example.com"),
+            ("a b", "shop.example.com"),
+            ("bücher.de", "xn--"),
+            ("a.*.b", "*.suffix"),
+            ("*a.b", "*.suffix"),
+            ("a.b:80", "\"a.b\""),
+            ("::1", "[::1]"),
+            ("[::g]", "[::1]"),
+        ] {
+            let problem = text.parse::<Host>().unwrap_err();
+            assert!(problem.hint.contains(hint), "{text}: {problem:?}");
+        }
+        assert!("a".repeat(253).parse::<Host>().is_ok());
+        assert!("a".repeat(254).parse::<Host>().is_err());
     }
 }

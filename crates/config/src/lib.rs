@@ -1,6 +1,42 @@
 //! Text to snapshot: typed, valid, immutable.
+//!
+//! ```text
+//! text ─ tree ─ shape::check ─ file::* ─ build ─ snapshot::*
+//!        with    unknown keys,  types     names,   what workers
+//!        places  kinds, bounds            hosts    use
+//! ```
+//!
+//! A [`Loader`] takes one text after the other and gives an `Arc<Snapshot>` or [`Errors`]: all of
+//! them at once, each with its place and what would be right. The types in [`file`] are the only
+//! description of what may be written; the JSON Schema ([`schema`]), the reference
+//! ([`reference`]) and the checks come from them.
 #![forbid(unsafe_code)]
 
+pub mod address;
+mod build;
+pub mod defaults;
+mod effective;
+pub mod explain;
+pub mod file;
+pub mod filters;
+pub mod findings;
 pub mod hosts;
+mod ids;
+mod load;
+mod map;
+mod nearest;
 pub mod paths;
+mod reference;
+mod schema;
+mod shape;
 pub mod snapshot;
+mod tree;
+pub mod units;
+
+pub use effective::{MASK, effective, effective_yaml};
+pub use filters::{FilterError, FilterKinds};
+pub use findings::{Errors, Finding, Problem};
+pub use load::Loader;
+pub use reference::reference;
+pub use schema::schema;
+pub use shape::SchemaError;

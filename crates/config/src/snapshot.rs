@@ -13,7 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::hosts::HostTable;
+use crate::filters::FilterSource;
+use crate::hosts::{Host, HostTable};
 use crate::paths::PathTable;
 
 /// A stable name for one resource: a slot in a table and the use of that slot.
@@ -70,7 +71,8 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Puts `value` under `id`, replacing what the slot held.
+    /// Puts `value` under `id`, replacing what the slot held. Slots are given out densely: a table
+    /// is as long as the largest slot.
     pub fn insert(&mut self, id: Id, value: T) {
         let slot = id.slot as usize;
         if self.slots.len() <= slot {
@@ -94,6 +96,8 @@ impl<T> Slots<T> {
 pub struct Snapshot<F> {
     /// Counts the snapshots of this process, from 1.
     pub version: u64,
+    /// What was taken up when the process started, and stays until it ends.
+    pub startup: StartupOptions,
     /// The listeners, in the order of the file.
     pub listeners: Vec<Arc<Listener<F>>>,
     /// What `routes` holds, by [`RouteTableId`].
@@ -109,6 +113,12 @@ pub struct Snapshot<F> {
 }
 
 impl<F> Snapshot<F> {
+    /// The listener with this id, if this snapshot still has it, and its place in `listeners`.
+    #[must_use]
+    pub fn listener(&self, id: ListenerId) -> Option<(usize, &Arc<Listener<F>>)> {
+        self.listeners.iter().enumerate().find(|(_, listener)| listener.id == id)
+    }
+
     /// The cluster with this id, if this snapshot still has it.
     #[must_use]
     pub fn cluster(&self, id: ClusterId) -> Option<&Arc<Cluster>> {
@@ -122,8 +132,20 @@ impl<F> Snapshot<F> {
     }
 }
 
+/// What cannot change while a process runs. The first snapshot sets it; those that follow carry it
+/// on, whatever their file says (which is then a warning).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartupOptions {
+    /// Where the admin interface listens, or none for no admin interface.
+    pub admin: Option<Address>,
+    /// How many worker threads there are, or none for one for each core.
+    pub workers: Option<NonZeroU16>,
+    /// Whether each worker stays on one core.
+    pub pins_workers: bool,
+}
+
 /// What one snapshot changes against the one before. A worker's work follows the length of these
-/// lists, not the size of the configuration.
+/// lists, not the size of the configuration. The first snapshot adds everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Listeners that are new, or whose address or socket options changed (these also stand in
@@ -133,16 +155,27 @@ pub struct Changes {
     pub listeners_changed: Vec<ListenerId>,
     /// Listeners that are gone: their sockets close, their connections drain.
     pub listeners_removed: Vec<ListenerId>,
+    /// Clusters that are new.
+    pub clusters_added: Vec<ClusterId>,
     /// Clusters that are gone: their idle connections close.
     pub clusters_removed: Vec<ClusterId>,
     /// Clusters whose content changed: limits and schedules are read again.
     pub clusters_changed: Vec<ClusterId>,
-    /// Endpoints that are gone, with the cluster that had them: their idle connections close.
+    /// Endpoints that are new, with their cluster.
+    pub endpoints_added: Vec<(ClusterId, EndpointId)>,
+    /// Endpoints that are gone, with the cluster that had them (those of a cluster that is gone
+    /// among them): their idle connections close.
     pub endpoints_removed: Vec<(ClusterId, EndpointId)>,
+    /// Route tables that are new.
+    pub route_tables_added: Vec<RouteTableId>,
+    /// Route tables whose content changed.
+    pub route_tables_changed: Vec<RouteTableId>,
+    /// Route tables that are gone.
+    pub route_tables_removed: Vec<RouteTableId>,
 }
 
 /// Where to listen or connect.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Address {
     /// TCP over IPv4 or IPv6.
     Tcp(SocketAddr),
@@ -163,6 +196,10 @@ pub struct Listener<F> {
     pub socket: ListenSocket,
     /// The filter chain, in order.
     pub filters: Arc<[F]>,
+    /// What each filter was built from, in the same order.
+    pub filter_sources: Arc<[FilterSource]>,
+    /// The route tables, in the order of the file.
+    pub route_tables: Vec<RouteTableId>,
     /// Host name ⇒ route table.
     pub hosts: HostTable<RouteTableId>,
     /// How HTTP is read and rewritten here.
@@ -174,7 +211,7 @@ pub struct Listener<F> {
 }
 
 /// Options of a listening socket; a change of these needs a new socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ListenSocket {
     /// Queue of connections not yet accepted.
     pub backlog: NonZeroU32,
@@ -185,7 +222,7 @@ pub struct ListenSocket {
 }
 
 /// TCP keepalive probes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Keepalive {
     /// Silence before the first probe.
     pub idle: Duration,
@@ -248,12 +285,14 @@ pub struct DownstreamTimeouts {
 }
 
 /// One entry of `routes`: rules tried in order.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct RouteTable {
     /// Stable name.
     pub id: RouteTableId,
     /// Name in the file.
     pub name: Arc<str>,
+    /// The hosts it is for.
+    pub hosts: Vec<Host>,
     /// Index over the paths of `rules`; yields the first rule that matches.
     pub paths: PathTable,
     /// The rules, in the order of the file.
@@ -337,7 +376,7 @@ pub enum RedirectPath {
 }
 
 /// A logical service.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Cluster {
     /// Stable name.
     pub id: ClusterId,

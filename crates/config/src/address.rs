@@ -1,0 +1,154 @@
+//! Addresses as they stand in a file: `127.0.0.1:80`, `[::1]:80`, `unix:/run/app.sock`.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::findings::Problem;
+use crate::snapshot::Address;
+
+/// Bytes of a unix socket's path, without the final NUL (`sun_path`, unix(7)).
+const UNIX_PATH_BYTES_MAX: usize = 107;
+
+/// How an address is written, for JSON Schema.
+pub(crate) const ADDRESS_PATTERN: &str = r"^(unix:/.+|\[[0-9A-Fa-f:.]+\]:[0-9]+|[0-9.]+:[0-9]+)$";
+
+impl FromStr for Address {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return unix(path);
+        }
+        match text.parse::<SocketAddr>() {
+            Ok(address) => Ok(Self::Tcp(address)),
+            Err(_) => Err(explain(text)),
+        }
+    }
+}
+
+fn unix(path: &str) -> Result<Address, Problem> {
+    if !path.starts_with('/') || path.contains('\0') {
+        return Err(Problem::new(
+            "a unix socket has an absolute path",
+            "write unix:/run/app.sock, for instance",
+        ));
+    }
+    if path.len() > UNIX_PATH_BYTES_MAX {
+        return Err(Problem::new(
+            format!("the path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes"),
+            "use a shorter path",
+        ));
+    }
+    Ok(Address::Unix(Arc::from(Path::new(path))))
+}
+
+/// Why `text` is not a socket address, and what was probably meant.
+fn explain(text: &str) -> Problem {
+    let needs = "an address is an IP address with a port, or a unix socket";
+    if text.parse::<std::net::Ipv6Addr>().is_ok() {
+        return Problem::new(
+            "an IPv6 address with a port stands in brackets",
+            format!("write [{text}]:80"),
+        );
+    }
+    if text.parse::<std::net::IpAddr>().is_ok() {
+        return Problem::new("the port is missing", format!("write {text}:80, for instance"));
+    }
+    if text.starts_with('/') {
+        return Problem::new(needs, format!("write unix:{text} for a unix socket"));
+    }
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return Problem::new(needs, "write 127.0.0.1:80, [::1]:80 or unix:/run/app.sock");
+    };
+    if host.is_empty() {
+        return Problem::new(
+            needs,
+            format!("write 0.0.0.0:{port} or [::]:{port} for every address"),
+        );
+    }
+    let is_ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
+    if is_ip && port.parse::<u16>().is_err() {
+        return Problem::new(
+            "a port is a number from 0 to 65535",
+            format!("write {host}:80, for instance"),
+        );
+    }
+    let is_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let is_quad = host.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    if host.bytes().all(is_name) && !is_quad {
+        return Problem::new(
+            "host names are not resolved here, discovery comes later",
+            format!("use an IP address such as 127.0.0.1:{port}"),
+        );
+    }
+    Problem::new(needs, "write 127.0.0.1:80, [::1]:80 or unix:/run/app.sock")
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_written_as_they_are_read() {
+        for text in ["127.0.0.1:80", "[::1]:80", "0.0.0.0:0", "unix:/run/app.sock"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn each_mistake_gets_the_hint_that_mends_it() {
+        for (text, hint) in [
+            ("localhost:80", "use an IP address such as 127.0.0.1:80"),
+            ("api.internal:9000", "use an IP address such as 127.0.0.1:9000"),
+            ("127.0.0.1", "write 127.0.0.1:80, for instance"),
+            ("::1", "write [::1]:80"),
+            ("::1:80", "write [::1:80]:80"),
+            (":80", "write 0.0.0.0:80 or [::]:80 for every address"),
+            ("127.0.0.1:65536", "write 127.0.0.1:80, for instance"),
+            ("127.0.0.1:http", "write 127.0.0.1:80, for instance"),
+            ("[::1]:x", "write [::1]:80, for instance"),
+            ("256.0.0.1:80", "write 127.0.0.1:80, [::1]:80 or unix:/run/app.sock"),
+            ("/run/app.sock", "write unix:/run/app.sock for a unix socket"),
+            ("unix:app.sock", "write unix:/run/app.sock, for instance"),
+            ("unix:", "write unix:/run/app.sock, for instance"),
+            ("", "write 127.0.0.1:80, [::1]:80 or unix:/run/app.sock"),
+            ("localhost", "write 127.0.0.1:80, [::1]:80 or unix:/run/app.sock"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap_err().hint, hint, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_unix_path_fits_its_structure_to_the_byte() {
+        let fits = format!("unix:/{}", "a".repeat(UNIX_PATH_BYTES_MAX - 1));
+        assert!(fits.parse::<Address>().is_ok());
+        assert!(format!("{fits}a").parse::<Address>().unwrap_err().rule.contains("107"));
+    }
+}

@@ -1,0 +1,322 @@
+//! A file's types to a snapshot: the only validation of what the file means.
+//!
+//! One function a section. Each makes the values that workers use, or reports why it cannot and
+//! goes on with the next entry, so that one load reports everything. What was cut out of the tree
+//! before (`shape::check`) was reported already; names that stood in it still count as known.
+
+mod clusters;
+mod http;
+mod listeners;
+mod routes;
+
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use crate::file;
+use crate::filters::FilterKinds;
+use crate::findings::{Findings, Problem};
+use crate::ids::Ids;
+use crate::map::Map;
+use crate::nearest;
+use crate::snapshot::{
+    AccessLog, AccessLogFormat, AccessLogOutput, Address, Cluster, ClusterId, Limits, Listener,
+    RouteTable, RouteTableId, Snapshot, StartupOptions,
+};
+use crate::tree::{Node, Site};
+
+/// What one load has to work with.
+pub(crate) struct Context<'a, 'text, F> {
+    pub(crate) kinds: &'a FilterKinds<F>,
+    /// The snapshot before, whose equal parts are shared.
+    pub(crate) former: Option<&'a Snapshot<F>>,
+    pub(crate) ids: &'a mut Ids,
+    pub(crate) findings: &'a mut Findings<'text>,
+}
+
+/// The sections of a snapshot, each entry either the former one or new.
+pub(crate) struct Parts<F> {
+    pub(crate) startup: StartupOptions,
+    pub(crate) listeners: Vec<Arc<Listener<F>>>,
+    pub(crate) route_tables: Vec<Arc<RouteTable>>,
+    pub(crate) clusters: Vec<Arc<Cluster>>,
+    pub(crate) limits: Limits,
+    pub(crate) access_log: AccessLog,
+}
+
+/// The names that a section declares, whether their entries are sound or not.
+pub(crate) struct Declared {
+    names: Vec<Box<str>>,
+    /// Whether each entry has a name that can be read. If not, a name that is not found may be
+    /// the unreadable one, and it is not reported.
+    is_complete: bool,
+}
+
+impl Declared {
+    /// Reads the names of `section` before anything is cut.
+    pub(crate) fn read(root: &Node, section: &str) -> Self {
+        let Some(section) = root.find(section) else {
+            return Self { names: Vec::new(), is_complete: true };
+        };
+        let names = section.items().iter().filter_map(|item| item.find("name")?.text());
+        let names: Vec<Box<str>> = names.map(Box::from).collect();
+        let is_list = matches!(section.value, crate::tree::Value::List(_));
+        let is_complete = is_list && names.len() == section.items().len();
+        Self { names, is_complete }
+    }
+}
+
+/// The names of a section with what they stand for, and which of them were referred to.
+struct Names<'a, T> {
+    declared: &'a Declared,
+    known: Map<&'a str, (T, bool)>,
+}
+
+impl<'a, T: Copy> Names<'a, T> {
+    fn new(declared: &'a Declared, mut value: impl FnMut(&'a str) -> T) -> Self {
+        let mut known = Map::default();
+        for name in &declared.names {
+            known.insert(name.as_ref(), (value(name), false));
+        }
+        Self { declared, known }
+    }
+
+    /// What `name` stands for; a name that nobody declares is reported at `site`.
+    fn resolve(
+        &mut self,
+        name: &str,
+        what: &str,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Option<T> {
+        if let Some((value, is_used)) = self.known.get_mut(name) {
+            *is_used = true;
+            return Some(*value);
+        }
+        if self.declared.is_complete {
+            let names = self.declared.names.iter().map(AsRef::as_ref);
+            let hint = nearest::hint(name, names, "none is declared in this file");
+            site.error(findings, Problem::new(format!("no {what} has this name"), hint));
+        }
+        None
+    }
+
+    fn is_used(&self, name: &str) -> bool {
+        self.known.get(name).is_some_and(|(_, is_used)| *is_used)
+    }
+}
+
+/// Names of entries of one section, to find one that stands twice.
+#[derive(Default)]
+struct Once(Map<Box<str>, u32>);
+
+impl Once {
+    /// Whether `name` is sound and new; otherwise reports why not.
+    fn check(
+        &mut self,
+        name: &str,
+        what: &str,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> bool {
+        let site = site.key("name");
+        if let Err(problem) = check_name(name) {
+            site.error(findings, problem);
+            return false;
+        }
+        match self.0.get(name) {
+            Some(line) => {
+                let hint = format!("line {line} has it already; choose another name");
+                site.error(findings, Problem::new(format!("each {what} has its own name"), hint));
+                false
+            }
+            None => {
+                self.0.insert(name.into(), site.at().line);
+                true
+            }
+        }
+    }
+}
+
+/// Characters of a name: it becomes a label of every metric.
+const NAME_CHARS_MAX: usize = 128;
+
+fn check_name(name: &str) -> Result<(), Problem> {
+    let is_sound = |c: char| !c.is_control() && !c.is_whitespace();
+    if !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.chars().all(is_sound) {
+        return Ok(());
+    }
+    let rule = format!("a name has 1 to {NAME_CHARS_MAX} bytes and no spaces");
+    Err(Problem::new(rule, "write something like shop-api"))
+}
+
+/// Makes all sections. If something was reported, what comes out is not to be used.
+pub(crate) fn parts<F>(
+    file: &file::File,
+    site: &Site<'_>,
+    declared: (&Declared, &Declared),
+    context: &mut Context<'_, '_, F>,
+) -> Parts<F> {
+    let ids = &mut *context.ids;
+    let mut cluster_names =
+        Names::new(declared.0, |name| ClusterId(ids.clusters.assign(Arc::from(name))));
+    let mut table_names =
+        Names::new(declared.1, |name| RouteTableId(ids.route_tables.assign(Arc::from(name))));
+
+    let clusters = clusters::build(&file.clusters, &site.key("clusters"), &cluster_names, context);
+    let tables =
+        routes::build(&file.routes, &site.key("routes"), &table_names, &mut cluster_names, context);
+    let listeners = listeners::build(file, site, &mut table_names, &tables, context);
+    warn_unused(&file.clusters, &cluster_names, &site.key("clusters"), context.findings);
+    warn_unused(&file.routes, &table_names, &site.key("routes"), context.findings);
+    Parts {
+        startup: startup(file, site, context),
+        listeners,
+        route_tables: tables.into_values(),
+        clusters,
+        limits: limits(&file.limits),
+        access_log: access_log(&file.access_log, &site.key("access_log"), context.findings),
+    }
+}
+
+/// An entry of a section that others refer to by its name.
+trait Named {
+    const WHAT: &'static str;
+    const USER: &'static str;
+    fn name(&self) -> &str;
+}
+
+impl Named for file::Cluster {
+    const WHAT: &'static str = "cluster";
+    const USER: &'static str = "rule";
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Named for file::RouteTable {
+    const WHAT: &'static str = "route table";
+    const USER: &'static str = "listener";
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+fn warn_unused<N: Named, T: Copy>(
+    entries: &[N],
+    names: &Names<'_, T>,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) {
+    for (entry, site) in entries.iter().zip(site.items()) {
+        if !names.is_used(entry.name()) {
+            let rule = format!("no {} uses this {}", N::USER, N::WHAT);
+            site.key("name").warning(findings, Problem::new(rule, "remove it, or use it"));
+        }
+    }
+}
+
+/// What the process started with stays; a file that says something else is warned about.
+fn startup<F>(
+    file: &file::File,
+    site: &Site<'_>,
+    context: &mut Context<'_, '_, F>,
+) -> StartupOptions {
+    let options = match &file.workers {
+        file::Workers::Count(count) => file::WorkerOptions { count: *count, pin: false },
+        file::Workers::Options(options) => options.clone(),
+    };
+    let asked = StartupOptions {
+        admin: file.admin.as_ref().map(|admin| admin.address.clone()),
+        workers: match options.count {
+            file::WorkerCount::Auto(_) => None,
+            file::WorkerCount::Exactly(count) => Some(count),
+        },
+        pins_workers: options.pin,
+    };
+    let Some(former) = context.former else { return asked };
+    let mut warn = |site: &Site<'_>| {
+        let problem = Problem::new("a change of this takes a restart", "restart the process");
+        site.warning(context.findings, problem);
+    };
+    if asked.admin != former.startup.admin {
+        warn(&site.key("admin").key("address"));
+    }
+    if (asked.workers, asked.pins_workers) != (former.startup.workers, former.startup.pins_workers)
+    {
+        warn(&site.key("workers"));
+    }
+    former.startup.clone()
+}
+
+fn limits(file: &file::Limits) -> Limits {
+    Limits {
+        connections_max: file.connections_max,
+        discard_bytes_max: file.discard_max.0,
+        linger_timeout: file.linger_timeout.0,
+        drain_timeout: file.drain_timeout.into(),
+    }
+}
+
+fn access_log(file: &file::AccessLog, site: &Site<'_>, findings: &mut Findings<'_>) -> AccessLog {
+    let output = file.output.as_deref().and_then(|text| match text {
+        "stdout" => Some(AccessLogOutput::Stdout),
+        path if path.contains('/') && !path.ends_with('/') && !path.contains('\0') => {
+            Some(AccessLogOutput::File(Arc::from(FilePath::new(path))))
+        }
+        other => {
+            let hint = match nearest::nearest(other, ["stdout"]) {
+                Some(_) => "did you mean `stdout`?".to_owned(),
+                None => "write stdout, /var/log/strait/access.log or ./access.log".to_owned(),
+            };
+            let rule = "the access log goes to stdout or to a path with a `/` in it";
+            site.key("output").error(findings, Problem::new(rule, hint));
+            None
+        }
+    });
+    let format = match file.format {
+        file::access_log::Format::Json => AccessLogFormat::Json,
+        file::access_log::Format::Text => AccessLogFormat::Text,
+    };
+    AccessLog { output, format, stage_times: file.stage_times }
+}
+
+/// Seconds that the kernel counts in whole.
+fn keepalive(
+    file: Option<&file::listener::Keepalive>,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<crate::snapshot::Keepalive> {
+    let file = file?;
+    let site = site.key("keepalive");
+    for (key, period) in [("idle", file.idle), ("interval", file.interval)] {
+        if period.0.subsec_nanos() != 0 {
+            let hint = format!("write {}s", period.0.as_secs());
+            site.key(key).error(findings, Problem::new("keepalive counts whole seconds", hint));
+        }
+    }
+    Some(crate::snapshot::Keepalive {
+        idle: file.idle.0,
+        interval: file.interval.0,
+        probes: file.probes,
+    })
+}
+
+/// Port 0 names no endpoint.
+fn check_reachable(address: &Address) -> Result<(), Problem> {
+    match address {
+        Address::Tcp(address) if address.port() == 0 => {
+            Err(Problem::new("nothing can be reached at port 0", "write the endpoint's port"))
+        }
+        Address::Tcp(_) | Address::Unix(_) => Ok(()),
+    }
+}
+
+/// `new`, or the former value if it is the same: what did not change is shared.
+fn share<T: PartialEq>(new: T, former: Option<&Arc<T>>) -> Arc<T> {
+    match former {
+        Some(former) if **former == new => Arc::clone(former),
+        _ => Arc::new(new),
+    }
+}

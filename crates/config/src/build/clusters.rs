@@ -1,0 +1,141 @@
+//! `clusters` to [`Cluster`]s.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use super::{Context, Names, Once, check_reachable, keepalive, share};
+use crate::defaults;
+use crate::file::cluster::{Endpoint as FileEndpoint, ProxyProtocol};
+use crate::file::{self};
+use crate::findings::Problem;
+use crate::map::Map;
+use crate::snapshot::{
+    Address, Cluster, ClusterId, Endpoint, EndpointId, ProxyProtocolVersion, UpstreamTimeouts,
+};
+use crate::tree::Site;
+
+pub(super) fn build<F>(
+    entries: &[file::Cluster],
+    site: &Site<'_>,
+    names: &Names<'_, ClusterId>,
+    context: &mut Context<'_, '_, F>,
+) -> Vec<Arc<Cluster>> {
+    let mut once = Once::default();
+    let mut clusters = Vec::with_capacity(entries.len());
+    for (entry, site) in entries.iter().zip(site.items()) {
+        let is_new = once.check(&entry.name, "cluster", &site, context.findings);
+        let id = names.known.get(entry.name.as_str()).map(|(id, _)| *id);
+        let Some(id) = id.filter(|_| is_new) else { continue };
+        let cluster = cluster(entry, id, &site, context);
+        clusters.push(share(cluster, context.former.and_then(|former| former.cluster(id))));
+    }
+    clusters
+}
+
+fn cluster<F>(
+    file: &file::Cluster,
+    id: ClusterId,
+    site: &Site<'_>,
+    context: &mut Context<'_, '_, F>,
+) -> Cluster {
+    let endpoints = endpoints(&file.endpoints, id, &site.key("endpoints"), context);
+    let is_uniform = endpoints.windows(2).all(|pair| match pair {
+        [a, b] => a.weight == b.weight,
+        _ => true,
+    });
+    Cluster {
+        id,
+        name: Arc::from(file.name.as_str()),
+        endpoints,
+        is_uniform,
+        timeouts: UpstreamTimeouts {
+            connect: file.connect_timeout.into(),
+            response_head: file.timeouts.response_head.into(),
+            response_body: file.timeouts.response_body.into(),
+            request_write: file.timeouts.request_write.into(),
+            idle: file.timeouts.idle.into(),
+        },
+        connections_max: file.connections_max,
+        pending_max: file.pending_max,
+        proxy_protocol: match file.proxy_protocol {
+            ProxyProtocol::Off => None,
+            ProxyProtocol::V1 => Some(ProxyProtocolVersion::V1),
+            ProxyProtocol::V2 => Some(ProxyProtocolVersion::V2),
+        },
+        keepalive: keepalive(file.keepalive.as_ref(), site, context.findings),
+        fast_open: file.fast_open,
+    }
+}
+
+fn endpoints<F>(
+    entries: &[FileEndpoint],
+    cluster: ClusterId,
+    site: &Site<'_>,
+    context: &mut Context<'_, '_, F>,
+) -> Vec<Endpoint> {
+    if entries.is_empty() && site.node().items().is_empty() {
+        let problem = Problem::new("every request for this cluster gets 503", "add an endpoint");
+        site.warning(context.findings, problem);
+    }
+    let weight_max = entries.iter().map(weight).max().unwrap_or(defaults::WEIGHT);
+    let mut lines: Map<&Address, u32> = Map::default();
+    let mut endpoints = Vec::with_capacity(entries.len());
+    for (entry, site) in entries.iter().zip(site.items()) {
+        let (address, site) = match entry {
+            FileEndpoint::Address(address) => (address, site),
+            // Their place is the address itself, where a report should point.
+            FileEndpoint::Weighted(weighted) => (&weighted.address, site),
+        };
+        let inner = site.key("address");
+        let at = if matches!(entry, FileEndpoint::Address(_)) { &site } else { &inner };
+        if let Err(problem) = check_reachable(address) {
+            at.error(context.findings, problem);
+            continue;
+        }
+        if let Some(line) = lines.insert(address, at.at().line) {
+            let hint = format!("line {line} has it already; use a weight to give it more requests");
+            at.error(
+                context.findings,
+                Problem::new("each endpoint of a cluster has its own address", hint),
+            );
+            continue;
+        }
+        let weight = weight(entry);
+        endpoints.push(Endpoint {
+            id: EndpointId(context.ids.endpoints.assign((cluster, address.clone()))),
+            address: address.clone(),
+            weight,
+            stride: stride(weight, weight_max),
+        });
+    }
+    endpoints
+}
+
+const fn weight(endpoint: &FileEndpoint) -> NonZeroU16 {
+    match endpoint {
+        FileEndpoint::Address(_) => defaults::WEIGHT,
+        FileEndpoint::Weighted(weighted) => weighted.weight,
+    }
+}
+
+/// `weight` scaled so that `weight_max` becomes 65,535; never 0, however small its share.
+fn stride(weight: NonZeroU16, weight_max: NonZeroU16) -> NonZeroU16 {
+    let scaled = u32::from(weight.get()) * u32::from(u16::MAX) / u32::from(weight_max.get());
+    u16::try_from(scaled).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strides_keep_the_ratio_of_the_weights_and_never_reach_zero() {
+        let weight = |weight| NonZeroU16::new(weight).unwrap();
+        let stride = |part, max| stride(weight(part), weight(max)).get();
+        assert_eq!(stride(1, 1), 65_535);
+        assert_eq!(stride(1, 2), 32_767);
+        assert_eq!(stride(2, 2), 65_535);
+        assert_eq!(stride(1, 65_535), 1);
+        assert_eq!(stride(65_535, 65_535), 65_535);
+    }
+}

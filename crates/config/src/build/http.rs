@@ -1,0 +1,211 @@
+//! The pieces of HTTP that a file names: paths, fields, authorities.
+
+use crate::findings::Problem;
+
+/// The outcome for a piece that may be absent.
+pub(super) type Found<'a> = Option<Result<(), Problem>>;
+
+/// Fields of a response that Strait sets itself, because they say where it ends and what happens
+/// to its connection.
+const OWN_FIELDS: [&str; 9] = [
+    "connection",
+    "content-length",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "date",
+];
+
+/// Whether `text` is a token (RFC 9110, section 5.6.2).
+pub(super) fn is_token(text: &str) -> bool {
+    let is_token_byte = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !text.is_empty() && text.bytes().all(is_token_byte)
+}
+
+/// Checks the name, in lower case, of a field of a direct response.
+pub(super) fn check_response_field(name: &str) -> Result<(), Problem> {
+    if !is_token(name) {
+        let rule = "a header name consists of letters, digits and !#$%&'*+-.^_`|~";
+        return Err(Problem::new(rule, "write a name such as cache-control"));
+    }
+    if OWN_FIELDS.contains(&name) {
+        return Err(Problem::new("Strait sets this header itself", "remove it"));
+    }
+    Ok(())
+}
+
+/// Checks the value of a field (RFC 9110, section 5.5, without its obsolete bytes).
+pub(super) fn check_value(value: &str) -> Result<(), Problem> {
+    let is_value_byte = |b: u8| b.is_ascii_graphic() || b == b' ' || b == b'\t';
+    if !value.bytes().all(is_value_byte) {
+        let rule = "a header value consists of visible ASCII characters, spaces and tabs";
+        return Err(Problem::new(rule, "encode what is beyond ASCII, and remove line ends"));
+    }
+    if value.trim_matches([' ', '\t']) != value {
+        let rule = "a header value has no spaces at its ends";
+        return Err(Problem::new(rule, format!("write {:?}", value.trim())));
+    }
+    Ok(())
+}
+
+/// Checks a path or a prefix that requests are compared with: in the form that requests have
+/// after they were normalised, since it would never match otherwise.
+pub(super) fn check_path(path: &str, is_prefix: bool) -> Result<(), Problem> {
+    if !path.starts_with('/') {
+        return Err(Problem::new(
+            "a path begins with `/`",
+            format!("write {:?}", format!("/{path}")),
+        ));
+    }
+    if let Some(at) = path.find(['?', '#']) {
+        let rule = "a path is matched without query and fragment";
+        return Err(Problem::new(rule, format!("write {:?}", path.get(..at).unwrap_or("/"))));
+    }
+    check_path_bytes(path)?;
+    let mut segments = path.split('/').peekable();
+    while let Some(segment) = segments.next() {
+        // The last segment of a prefix goes on in the request: `/.` begins `/.well-known`.
+        let is_whole = !is_prefix || segments.peek().is_some();
+        let plain = segment.to_ascii_lowercase().replace("%2e", ".");
+        if is_whole && matches!(plain.as_str(), "." | "..") {
+            let rule = "dot segments are resolved before a path is matched";
+            return Err(Problem::new(rule, "write the path without `.` and `..` segments"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks what a redirect puts in the place of a path. It may bring its own query.
+pub(super) fn check_location(path: &str) -> Result<(), Problem> {
+    if !path.starts_with('/') {
+        return Err(Problem::new(
+            "a path begins with `/`",
+            format!("write {:?}", format!("/{path}")),
+        ));
+    }
+    if path.starts_with("//") {
+        let rule = "a path that begins with `//` would lead to another host";
+        return Err(Problem::new(rule, "write one `/`, and use `host` for another host"));
+    }
+    check_path_bytes(path)
+}
+
+/// Bytes that may stand in a request target as they are.
+fn check_path_bytes(path: &str) -> Result<(), Problem> {
+    let wrong = path.chars().find(|c| {
+        !c.is_ascii_graphic() || matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}')
+    });
+    if let Some(wrong) = wrong {
+        let mut utf8 = [0; 4];
+        let encoded: String =
+            wrong.encode_utf8(&mut utf8).bytes().map(|b| format!("%{b:02X}")).collect();
+        let rule = format!("{wrong:?} stands percent-encoded in a path");
+        return Err(Problem::new(rule, format!("write {encoded} in its place")));
+    }
+    let is_hex = |b: Option<&u8>| b.is_some_and(u8::is_ascii_hexdigit);
+    let escapes = path.bytes().enumerate().filter(|(_, b)| *b == b'%').map(|(at, _)| at);
+    let bytes = path.as_bytes();
+    for at in escapes {
+        if !is_hex(bytes.get(at + 1)) || !is_hex(bytes.get(at + 2)) {
+            let rule = "`%` is followed by two hexadecimal digits";
+            return Err(Problem::new(rule, "write %25 for the character itself"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a host with or without a port.
+pub(super) fn check_authority(text: &str) -> Result<(), Problem> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    if port.is_some_and(|port| {
+        !port.bytes().all(|b| b.is_ascii_digit()) || port.parse::<u16>().is_err()
+    }) {
+        return Err(Problem::new("a port is a number up to 65535", format!("write {host}:443")));
+    }
+    match host.parse()? {
+        crate::hosts::Host::Exact(_) => Ok(()),
+        crate::hosts::Host::Suffix(_) | crate::hosts::Host::Any => {
+            Err(Problem::new("a redirect leads to one host", "write a name without `*`"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_no_request_can_have_are_refused() {
+        for (path, hint) in [
+            ("api", "write \"/api\""),
+            ("", "write \"/\""),
+            ("/a?b=c", "write \"/a\""),
+            ("/a#b", "write \"/a\""),
+            ("/a b", "write %20"),
+            ("/é", "write %C3%A9"),
+            ("/a/../b", "without `.`"),
+            ("/a/%2e%2E/b", "without `.`"),
+            ("/a/.", "without `.`"),
+            ("/100%", "write %25"),
+            ("/%zz", "write %25"),
+            ("/\u{7f}", "write %7F"),
+            ("/a\\b", "write %5C"),
+        ] {
+            let problem = check_path(path, false).unwrap_err();
+            assert!(problem.hint.contains(hint), "{path}: {problem}");
+        }
+        for path in ["/", "/a%2Fb", "/a//b", "/...", "/.well-known/x", "/~a;b=c,d@e:f!$&'()*+"] {
+            assert_eq!(check_path(path, false), Ok(()), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_may_end_within_a_segment_that_begins_with_a_dot() {
+        assert_eq!(check_path("/.", true), Ok(()));
+        assert!(check_path("/./", true).is_err());
+        assert!(check_path("/a/../", true).is_err());
+    }
+
+    #[test]
+    fn fields_that_say_where_a_response_ends_are_ours() {
+        for name in ["content-length", "transfer-encoding", "connection", "a b", "", "a:"] {
+            assert!(check_response_field(name).is_err(), "{name}");
+        }
+        for name in ["cache-control", "x-a", "content-type", "set-cookie"] {
+            assert_eq!(check_response_field(name), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn values_hold_no_line_ends_and_no_outer_spaces() {
+        for value in ["a\r\nb", "a\nb", "a\0", "é", " a", "a\t"] {
+            assert!(check_value(value).is_err(), "{value:?}");
+        }
+        for value in ["", "a", "a b\tc", "max-age=3"] {
+            assert_eq!(check_value(value), Ok(()), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn authorities_are_one_host_with_or_without_a_port() {
+        for text in ["a.b", "a.b:443", "[::1]", "[::1]:80", "127.0.0.1:80"] {
+            assert_eq!(check_authority(text), Ok(()), "{text}");
+        }
+        for text in ["", "*", "*.a", "a:", "a:x", "a:65536", "a/b", "::1:80", "a@b"] {
+            assert!(check_authority(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_does_not_lead_astray() {
+        assert!(check_location("//evil.example").is_err());
+        assert!(check_location("x").is_err());
+        assert_eq!(check_location("/new?from=old"), Ok(()));
+    }
+}

@@ -1,0 +1,255 @@
+//! `listeners` to [`Listener`]s.
+
+use std::sync::Arc;
+
+use super::routes::Tables;
+use super::{Context, Names, Once, keepalive};
+use crate::file::listener::{Forwarded, Http, Names as FileNames};
+use crate::file::{self, OrNone};
+use crate::findings::{Findings, Problem};
+use crate::hosts::HostTable;
+use crate::map::Map;
+use crate::snapshot::{
+    Address, DownstreamTimeouts, ForwardedFields, HttpOptions, ListenSocket, Listener, ListenerId,
+    RouteTableId,
+};
+use crate::tree::Site;
+
+pub(super) fn build<F>(
+    file: &file::File,
+    site: &Site<'_>,
+    names: &mut Names<'_, RouteTableId>,
+    tables: &Tables,
+    context: &mut Context<'_, '_, F>,
+) -> Vec<Arc<Listener<F>>> {
+    let mut once = Once::default();
+    let mut addresses = Addresses::default();
+    if let Some(admin) = &file.admin {
+        let site = site.key("admin");
+        let site = site.key("address");
+        addresses.take(&admin.address, "the admin interface", &site, context.findings);
+    }
+    let site = site.key("listeners");
+    if file.listeners.is_empty() && site.is_written() && site.node().items().is_empty() {
+        let problem = Problem::new("without a listener there is no traffic", "add one");
+        site.warning(context.findings, problem);
+    }
+    let former: Map<&str, &Arc<Listener<F>>> = context
+        .former
+        .iter()
+        .flat_map(|former| former.listeners.iter().map(|listener| (&*listener.name, listener)))
+        .collect();
+    let mut listeners = Vec::with_capacity(file.listeners.len());
+    for (entry, site) in file.listeners.iter().zip(site.items()) {
+        let is_new = once.check(&entry.name, "listener", &site, context.findings);
+        let owner = format!("listener {:?}", entry.name);
+        addresses.take(&entry.address, &owner, &site.key("address"), context.findings);
+        let listener = listener(
+            entry,
+            &site,
+            former.get(entry.name.as_str()).copied(),
+            names,
+            tables,
+            context,
+        );
+        if is_new {
+            listeners.push(listener);
+        }
+    }
+    listeners
+}
+
+/// Who listens where.
+#[derive(Default)]
+struct Addresses(Map<Address, (String, u32)>);
+
+impl Addresses {
+    fn take(
+        &mut self,
+        address: &Address,
+        owner: &str,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) {
+        // Port 0 is any free port: two listeners get two.
+        if matches!(address, Address::Tcp(address) if address.port() == 0) {
+            return;
+        }
+        let taken = (owner.to_owned(), site.at().line);
+        if let Some((owner, line)) = self.0.insert(address.clone(), taken) {
+            let hint = format!("{owner} on line {line} has it already; choose another port");
+            let problem = Problem::new("each listener has its own address", hint);
+            site.error(findings, problem);
+        }
+    }
+}
+
+fn listener<F>(
+    file: &file::Listener,
+    site: &Site<'_>,
+    // Of the same name. With another socket it is another listener, but may lend its chain.
+    former: Option<&Arc<Listener<F>>>,
+    names: &mut Names<'_, RouteTableId>,
+    tables: &Tables,
+    context: &mut Context<'_, '_, F>,
+) -> Arc<Listener<F>> {
+    let socket = ListenSocket {
+        backlog: file.backlog,
+        fast_open: file.fast_open,
+        keepalive: keepalive(file.keepalive.as_ref(), site, context.findings),
+    };
+    let name: Arc<str> = Arc::from(file.name.as_str());
+    let key = (Arc::clone(&name), file.address.clone(), socket);
+    let id = ListenerId(context.ids.listeners.assign(key));
+    let (filter_sources, filters) = filters(&site.key("filters"), former, context);
+    let (route_tables, hosts) =
+        routes(&file.routes, &site.key("routes"), names, tables, context.findings);
+    let listener = Listener {
+        id,
+        name,
+        address: file.address.clone(),
+        socket,
+        filters,
+        filter_sources,
+        route_tables,
+        hosts,
+        http: http(&file.http, file.proxy_protocol, &site.key("http"), context.findings),
+        timeouts: DownstreamTimeouts {
+            request_head: file.timeouts.request_head.into(),
+            idle: file.timeouts.idle.into(),
+            request_body: file.timeouts.request_body.into(),
+            response_write: file.timeouts.response_write.into(),
+            tunnel_idle: file.timeouts.tunnel_idle.into(),
+        },
+        connections_max: file.connections_max,
+    };
+    match former {
+        Some(former) if is_same(former, &listener) => Arc::clone(former),
+        _ => Arc::new(listener),
+    }
+}
+
+/// Whether nothing changed. Filters cannot be compared; their sources can.
+fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
+    // Taken apart, so that a new field cannot be forgotten here.
+    let Listener {
+        id,
+        name,
+        address,
+        socket,
+        filters: _,
+        filter_sources,
+        route_tables,
+        hosts,
+        http,
+        timeouts,
+        connections_max,
+    } = former;
+    *id == new.id
+        && *name == new.name
+        && *address == new.address
+        && *socket == new.socket
+        && *filter_sources == new.filter_sources
+        && *route_tables == new.route_tables
+        && *hosts == new.hosts
+        && *http == new.http
+        && *timeouts == new.timeouts
+        && *connections_max == new.connections_max
+}
+
+/// The chain: the former one if it was made from the same text, since filters may hold caches.
+fn filters<F>(
+    site: &Site<'_>,
+    former: Option<&Arc<Listener<F>>>,
+    context: &mut Context<'_, '_, F>,
+) -> (Arc<[crate::filters::FilterSource]>, Arc<[F]>) {
+    if !site.is_written() {
+        return (Arc::new([]), Arc::new([]));
+    }
+    let sources: Vec<_> = site.items().filter_map(|item| context.kinds.source(&item)).collect();
+    if let Some(former) = former.filter(|former| *former.filter_sources == *sources) {
+        return (Arc::clone(&former.filter_sources), Arc::clone(&former.filters));
+    }
+    let filters = site.items().filter_map(|item| context.kinds.build(&item, context.findings));
+    let filters: Vec<F> = filters.collect();
+    (sources.into(), filters.into())
+}
+
+/// The tables of a listener and the index of their hosts. A host that two of them claim would go
+/// to one of them by accident.
+fn routes(
+    file: &FileNames,
+    site: &Site<'_>,
+    names: &mut Names<'_, RouteTableId>,
+    tables: &Tables,
+    findings: &mut Findings<'_>,
+) -> (Vec<RouteTableId>, HostTable<RouteTableId>) {
+    let mut ids = Vec::new();
+    let mut hosts = HostTable::default();
+    let mut add = |name: &str, site: &Site<'_>| {
+        let Some(id) = names.resolve(name, "route table", site, findings) else { return };
+        if ids.contains(&id) {
+            let problem = Problem::new("this route table stands twice", "remove one of the two");
+            return site.error(findings, problem);
+        }
+        ids.push(id);
+        for host in tables.find(id).iter().flat_map(|table| &table.hosts) {
+            if let Err(other) = hosts.insert(host, id) {
+                let other = tables.find(other).map_or("another", |table| table.name.as_ref());
+                let rule =
+                    format!("route tables `{other}` and `{name}` both claim the host {host}");
+                let hint = format!("remove {host} from one of them, or put their rules together");
+                site.error(findings, Problem::new(rule, hint));
+            }
+        }
+    };
+    match file {
+        FileNames::One(name) => add(name, site),
+        FileNames::Several(names) => {
+            names.iter().zip(site.items()).for_each(|(name, site)| add(name, &site));
+        }
+    }
+    (ids, hosts)
+}
+
+fn http(
+    file: &Http,
+    proxy_protocol: bool,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> HttpOptions {
+    if file.request_line_max > file.head_max {
+        let rule =
+            format!("a request line is part of its head, which has at most {}", file.head_max);
+        let key =
+            if site.key("request_line_max").is_written() { "request_line_max" } else { "head_max" };
+        let hint =
+            format!("write {} or less, or allow longer heads with `head_max`", file.head_max);
+        site.key(key).error(findings, Problem::new(rule, hint));
+    }
+    if file.via.as_deref().is_some_and(|via| !super::http::is_token(via)) {
+        let rule = "a name in `via` consists of letters, digits and !#$%&'*+-.^_`|~";
+        site.key("via").error(findings, Problem::new(rule, "write strait, for instance"));
+    }
+    // The bounds of both sizes, in the schema, are below 64 KiB.
+    let bytes = |size: crate::units::Size| u32::try_from(size.0).unwrap_or(u32::MAX);
+    HttpOptions {
+        request_line_bytes_max: bytes(file.request_line_max),
+        head_bytes_max: bytes(file.head_max),
+        fields_max: file.fields_max,
+        body_bytes_max: match file.body_max {
+            OrNone::None => None,
+            OrNone::Some(size) => Some(size.0),
+        },
+        trusted_hops: file.trusted_hops,
+        forwarded: match file.forwarded {
+            Forwarded::Off => ForwardedFields::Off,
+            Forwarded::XForwarded => ForwardedFields::XForwarded,
+            Forwarded::Forwarded => ForwardedFields::Forwarded,
+            Forwarded::Both => ForwardedFields::Both,
+        },
+        via: file.via.as_deref().map(Arc::from),
+        request_id: file.request_id,
+        proxy_protocol,
+    }
+}

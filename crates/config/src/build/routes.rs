@@ -1,0 +1,280 @@
+//! `routes` to [`RouteTable`]s.
+
+use std::sync::Arc;
+
+use super::http::{self, Found};
+use super::{Context, Names, Once, share};
+use crate::defaults;
+use crate::file::route::{self, Scheme};
+use crate::file::{self, OrNone};
+use crate::findings::{Findings, Problem};
+use crate::hosts::Host;
+use crate::map::Map;
+use crate::paths::PathTable;
+use crate::snapshot::{
+    Action, ClusterId, Forward, PathMatch, Redirect, RedirectPath, Respond, RouteTable,
+    RouteTableId, Rule,
+};
+use crate::tree::Site;
+
+/// The route tables that could be made, by id.
+#[derive(Default)]
+pub(super) struct Tables {
+    in_order: Vec<Arc<RouteTable>>,
+    places: Map<RouteTableId, usize>,
+}
+
+impl Tables {
+    pub(super) fn find(&self, id: RouteTableId) -> Option<&Arc<RouteTable>> {
+        self.places.get(&id).and_then(|place| self.in_order.get(*place))
+    }
+
+    pub(super) fn into_values(self) -> Vec<Arc<RouteTable>> {
+        self.in_order
+    }
+
+    fn push(&mut self, table: Arc<RouteTable>) {
+        self.places.insert(table.id, self.in_order.len());
+        self.in_order.push(table);
+    }
+}
+
+pub(super) fn build<F>(
+    entries: &[file::RouteTable],
+    site: &Site<'_>,
+    names: &Names<'_, RouteTableId>,
+    clusters: &mut Names<'_, ClusterId>,
+    context: &mut Context<'_, '_, F>,
+) -> Tables {
+    let mut once = Once::default();
+    let mut tables = Tables::default();
+    for (entry, site) in entries.iter().zip(site.items()) {
+        let is_new = once.check(&entry.name, "route table", &site, context.findings);
+        let id = names.known.get(entry.name.as_str()).map(|(id, _)| *id);
+        let hosts = hosts(&entry.hosts, &site.key("hosts"), context.findings);
+        let rules = rules(&entry.rules, &site.key("rules"), clusters, context.findings);
+        let Some(id) = id.filter(|_| is_new) else { continue };
+        let paths = PathTable::new(&rules);
+        let table = RouteTable { id, name: Arc::from(entry.name.as_str()), hosts, paths, rules };
+        tables.push(share(table, context.former.and_then(|former| former.route_table(id))));
+    }
+    tables
+}
+
+fn hosts(entries: &[String], site: &Site<'_>, findings: &mut Findings<'_>) -> Vec<Host> {
+    if !site.is_written() {
+        return vec![Host::Any];
+    }
+    let mut hosts = Vec::with_capacity(entries.len());
+    for (entry, site) in entries.iter().zip(site.items()) {
+        match entry.parse::<Host>() {
+            Ok(host) if hosts.contains(&host) => {
+                let problem = Problem::new("this host stands twice", "remove one of the two");
+                site.error(findings, problem);
+            }
+            Ok(host) => hosts.push(host),
+            Err(problem) => site.error(findings, problem),
+        }
+    }
+    hosts
+}
+
+fn rules(
+    entries: &[route::Rule],
+    site: &Site<'_>,
+    clusters: &mut Names<'_, ClusterId>,
+    findings: &mut Findings<'_>,
+) -> Vec<Rule> {
+    let mut rules = Vec::with_capacity(entries.len());
+    let mut lines = Vec::with_capacity(entries.len());
+    for (entry, site) in entries.iter().zip(site.items()) {
+        let path = path_match(&entry.matches, &site.key("match"), findings);
+        let action = action(entry, &site, clusters, findings);
+        if let (Some(path), Some(action)) = (path, action) {
+            rules.push(Rule { path, action });
+            lines.push(site.at().line);
+        }
+    }
+    // What was left out above was reported, and then nobody reads warnings.
+    if rules.len() == site.items().count() {
+        warn_unreachable(&rules, &lines, site, findings);
+    }
+    rules
+}
+
+/// A rule that an earlier one always goes before is a mistake in the order.
+fn warn_unreachable(rules: &[Rule], lines: &[u32], site: &Site<'_>, findings: &mut Findings<'_>) {
+    let table = PathTable::new(rules);
+    for (index, (rule, site)) in rules.iter().zip(site.items()).enumerate() {
+        let first = match &rule.path {
+            PathMatch::Exact(path) => table.find(path.as_bytes()),
+            PathMatch::Prefix(prefix) => table.find_prefix(prefix.as_bytes()),
+        };
+        if let Some(first) = first.filter(|first| *first < index) {
+            let line = lines.get(first).copied().unwrap_or_default();
+            let hint = format!("move it before the rule on line {line}, which matches all of it");
+            let site = site.key("match");
+            site.warning(findings, Problem::new("this rule is never reached", hint));
+        }
+    }
+}
+
+fn path_match(
+    file: &route::Match,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<PathMatch> {
+    let (key, text, is_prefix) = match (&file.path, &file.prefix) {
+        (Some(text), _) => ("path", text, false),
+        (None, Some(text)) => ("prefix", text, true),
+        (None, None) => return None,
+    };
+    let checked = match text.as_str() {
+        "*" if !is_prefix => Ok(()),
+        "*" => Err(Problem::new("a prefix begins with `/`", "write / to match everything")),
+        text => http::check_path(text, is_prefix),
+    };
+    match checked {
+        Ok(()) if is_prefix => Some(PathMatch::Prefix(Arc::from(text.as_str()))),
+        Ok(()) => Some(PathMatch::Exact(Arc::from(text.as_str()))),
+        Err(problem) => {
+            site.key(key).error(findings, problem);
+            None
+        }
+    }
+}
+
+fn action(
+    file: &route::Rule,
+    site: &Site<'_>,
+    clusters: &mut Names<'_, ClusterId>,
+    findings: &mut Findings<'_>,
+) -> Option<Action> {
+    if let Some(cluster) = &file.cluster {
+        let name = site.key("cluster");
+        let cluster = clusters.resolve(cluster, "cluster", &name, findings);
+        let upgrades = upgrades(file.upgrades.as_deref(), &site.key("upgrades"), findings);
+        let timeout = match file.timeout {
+            None => Some(defaults::EXCHANGE_TIMEOUT.0),
+            Some(OrNone::None) => None,
+            Some(OrNone::Some(timeout)) => Some(timeout.into()),
+        };
+        return Some(Action::Forward(Forward { cluster: cluster?, timeout, upgrades }));
+    }
+    for key in ["timeout", "upgrades"] {
+        if site.key(key).is_written() {
+            let rule = format!("`{key}` needs a `cluster` to forward to");
+            site.key_error(findings, key, Problem::new(rule, "remove it"));
+        }
+    }
+    match (&file.respond, &file.redirect) {
+        (Some(file), _) => Some(Action::Respond(respond(file, &site.key("respond"), findings))),
+        (None, Some(redirect_file)) => {
+            let is_prefix = file.matches.prefix.is_some();
+            let site = site.key("redirect");
+            Some(Action::Redirect(redirect(redirect_file, is_prefix, &site, findings)))
+        }
+        (None, None) => None,
+    }
+}
+
+fn upgrades(
+    entries: Option<&[String]>,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Arc<[Box<str>]> {
+    let Some(entries) = entries else { return Arc::new([defaults::UPGRADE.into()]) };
+    let mut tokens: Vec<Box<str>> = Vec::with_capacity(entries.len());
+    for (entry, site) in entries.iter().zip(site.items()) {
+        let token = entry.to_ascii_lowercase();
+        if token == "h2c" {
+            let rule = "an upgrade to h2c would let requests pass unseen";
+            let hint = "remove it; HTTP/2 is a matter of listeners and clusters";
+            site.error(findings, Problem::new(rule, hint));
+        } else if !token.split('/').all(http::is_token) || token.split('/').count() > 2 {
+            let rule = "a protocol is a token, with a version behind a `/` if need be";
+            site.error(findings, Problem::new(rule, "write websocket, for instance"));
+        } else if !tokens.iter().any(|known| **known == *token) {
+            tokens.push(token.into());
+        }
+    }
+    tokens.into()
+}
+
+fn respond(file: &route::Respond, site: &Site<'_>, findings: &mut Findings<'_>) -> Respond {
+    let has_no_body = matches!(file.status, 204 | 205 | 304);
+    if has_no_body && !file.body.is_empty() {
+        let rule = format!("a response with status {} has no body", file.status);
+        site.key("body").error(findings, Problem::new(rule, "remove the body"));
+    }
+    let headers = site.key("headers");
+    let mut fields: Vec<(Box<str>, Box<str>)> = Vec::with_capacity(file.headers.len());
+    let mut seen: Map<String, &str> = Map::default();
+    for (name, value) in &file.headers {
+        let lower = name.to_ascii_lowercase();
+        if let Err(problem) = http::check_response_field(&lower) {
+            headers.key_error(findings, name, problem);
+            continue;
+        }
+        if let Err(problem) = http::check_value(value) {
+            headers.key(name).error(findings, problem);
+            continue;
+        }
+        if let Some(former) = seen.insert(lower.clone(), name) {
+            let hint = format!("it stands as `{former}` already; keep one of the two");
+            let problem = Problem::new("case does not count in header names", hint);
+            headers.key_error(findings, name, problem);
+            continue;
+        }
+        fields.push((lower.into(), value.as_str().into()));
+    }
+    Respond { status: file.status, body: Arc::from(file.body.as_bytes()), fields }
+}
+
+fn redirect(
+    file: &route::Redirect,
+    matches_prefix: bool,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Redirect {
+    let mut check = |key: &str, found: Found<'_>| {
+        if let Some(Err(problem)) = found {
+            site.key(key).error(findings, problem);
+        }
+    };
+    check("host", file.host.as_deref().map(http::check_authority));
+    check("path", file.path.as_deref().map(http::check_location));
+    check("prefix", file.prefix.as_deref().map(http::check_location));
+    if file.prefix.is_some() && !matches_prefix {
+        let rule = "there is no matched prefix that this could stand in for";
+        let problem = Problem::new(rule, "use `path` here, or `prefix` in `match`");
+        site.key("prefix").error(findings, problem);
+    }
+    if file.scheme.is_none() && file.host.is_none() && file.path.is_none() && file.prefix.is_none()
+        // A part that was wrong was reported and cut.
+        && ["scheme", "host", "path", "prefix"].iter().all(|key| !has_key(site, key))
+    {
+        let rule = "a redirect that changes nothing leads back to itself";
+        site.error(findings, Problem::new(rule, "add one of scheme, host, path and prefix"));
+    }
+    let path = match (&file.path, &file.prefix) {
+        (Some(path), _) => Some(RedirectPath::Whole(path.as_str().into())),
+        (None, Some(prefix)) => Some(RedirectPath::Prefix(prefix.as_str().into())),
+        (None, None) => None,
+    };
+    Redirect {
+        status: file.status,
+        scheme: file.scheme.map(|scheme| match scheme {
+            Scheme::Http => "http".into(),
+            Scheme::Https => "https".into(),
+        }),
+        host: file.host.as_deref().map(|host| host.to_ascii_lowercase().into()),
+        path,
+        strip_query: file.strip_query,
+    }
+}
+
+/// Whether the key stands in the file, be its value sound or not.
+fn has_key(site: &Site<'_>, key: &str) -> bool {
+    site.node().entries().iter().any(|entry| entry.key.as_ref() == key)
+}

@@ -1,0 +1,101 @@
+//! What holds when a file does not say. Each with the reason for its value.
+
+use std::num::NonZeroU32;
+
+use crate::units::{Period, Size};
+
+/// Bytes of a request line. URLs beyond 8 KiB break browsers and other proxies long before us.
+pub const REQUEST_LINE_MAX: Size = Size::from_kib(8);
+
+/// Bytes of a head. A head lives in one 64 KiB block together with what is added to it on the way
+/// (`x-forwarded-*`, `via`, `x-request-id`), for which 4 KiB are kept.
+pub const HEAD_MAX: Size = Size::from_kib(60);
+
+/// Fields of a head. Browsers send about 20; Envoy's default is the same.
+pub const FIELDS_MAX: u16 = 100;
+
+/// Time for a head: longer than a phone's bad minute needs, short enough against slow senders.
+pub const REQUEST_HEAD_TIMEOUT: Period = Period::from_secs(10);
+
+/// Silence between requests: just above the 60 s after which browsers and balancers give up.
+pub const DOWNSTREAM_IDLE_TIMEOUT: Period = Period::from_secs(75);
+
+/// Silence within a request body, in which a healthy sender always sends something.
+pub const REQUEST_BODY_TIMEOUT: Period = Period::from_secs(30);
+
+/// Time in which a downstream must take at least one byte of its response.
+pub const RESPONSE_WRITE_TIMEOUT: Period = Period::from_secs(60);
+
+/// Silence in a tunnel. WebSocket peers that care send pings; the others must not live for ever.
+pub const TUNNEL_IDLE_TIMEOUT: Period = Period::from_secs(3_600);
+
+/// Bound on a whole exchange: long enough for downloads, short enough to end what hangs.
+pub const EXCHANGE_TIMEOUT: Period = Period::from_secs(3_600);
+
+/// Time to connect: two lost SYNs (1 s and 2 s later) may be made up for.
+pub const CONNECT_TIMEOUT: Period = Period::from_secs(5);
+
+/// Time to the response's head: what users still wait for.
+pub const RESPONSE_HEAD_TIMEOUT: Period = Period::from_secs(60);
+
+/// Silence within a response body.
+pub const RESPONSE_BODY_TIMEOUT: Period = Period::from_secs(60);
+
+/// Time in which an upstream must take at least one byte of a request.
+pub const REQUEST_WRITE_TIMEOUT: Period = Period::from_secs(60);
+
+/// Time in the pool: below the 65 to 75 s after which common servers close, so that we close first.
+pub const UPSTREAM_IDLE_TIMEOUT: Period = Period::from_secs(60);
+
+/// Queue of connections not yet accepted; the kernel lowers it to `net.core.somaxconn` (4096).
+pub const BACKLOG: NonZeroU32 = non_zero(4_096);
+
+/// Downstream connections of the process and of a listener: a hundred thousand idle ones take
+/// about 40 MB.
+pub const DOWNSTREAM_CONNECTIONS_MAX: NonZeroU32 = non_zero(100_000);
+
+/// Connections of a cluster; Envoy's breaker has the same.
+pub const UPSTREAM_CONNECTIONS_MAX: NonZeroU32 = non_zero(1_024);
+
+/// Exchanges of a cluster that wait for a connection; Envoy's breaker has the same.
+pub const PENDING_MAX: u32 = 1_024;
+
+/// Silence before the first keepalive probe: below the 350 s of common NAT gateways.
+pub const KEEPALIVE_IDLE: Period = Period::from_secs(60);
+
+/// Time between keepalive probes.
+pub const KEEPALIVE_INTERVAL: Period = Period::from_secs(10);
+
+/// Unanswered keepalive probes: a peer that is gone is noticed within 90 s.
+pub const KEEPALIVE_PROBES: NonZeroU32 = non_zero(3);
+
+/// Bytes read from a request body that nobody wants any more: what a common socket buffer holds.
+pub const DISCARD_MAX: Size = Size::from_kib(256);
+
+/// Time a closing connection is still read from: a few round trips.
+pub const LINGER_TIMEOUT: Period = Period::from_secs(2);
+
+/// Time for running exchanges in a drain: as Kubernetes' grace period.
+pub const DRAIN_TIMEOUT: Period = Period::from_secs(30);
+
+/// Status of a direct response.
+pub const RESPOND_STATUS: u16 = 200;
+
+/// Status of a redirect. As in Envoy.
+pub const REDIRECT_STATUS: u16 = 301;
+
+/// Weight of an endpoint.
+pub const WEIGHT: std::num::NonZeroU16 = std::num::NonZeroU16::MIN;
+
+/// The hosts of a route table that names none: all.
+pub const HOST: &str = "*";
+
+/// The only upgrade that is common and safe to let through.
+pub const UPGRADE: &str = "websocket";
+
+const fn non_zero(value: u32) -> NonZeroU32 {
+    match NonZeroU32::new(value) {
+        Some(value) => value,
+        None => NonZeroU32::MIN,
+    }
+}

@@ -1,0 +1,334 @@
+//! A snapshot written back as a file: every default filled in, secrets masked.
+//!
+//! What comes out is itself a configuration (a test loads it), but for what is masked. Route
+//! tables and clusters stand in the order of their ids, which for a first load is that of the file.
+
+use serde_json::{Value as Json, json};
+
+use crate::file::{self, OrNone, Timeout};
+use crate::shape::{Kind, Shape};
+use crate::snapshot::{
+    AccessLog, AccessLogFormat, AccessLogOutput, Action, Cluster, Forward, ForwardedFields,
+    Keepalive, Limits, Listener, PathMatch, ProxyProtocolVersion, Redirect, RedirectPath, Respond,
+    RouteTable, Rule, Snapshot, StartupOptions,
+};
+use crate::units::{Period, Size};
+
+/// The whole of `snapshot` in the form of a file.
+#[must_use]
+pub fn effective<F>(snapshot: &Snapshot<F>) -> Json {
+    let file = file::File {
+        admin: snapshot.startup.admin.clone().map(|address| file::Admin { address }),
+        workers: workers(&snapshot.startup),
+        listeners: snapshot.listeners.iter().map(|entry| listener(entry, snapshot)).collect(),
+        routes: snapshot.route_tables.iter().map(|(_, entry)| table(entry, snapshot)).collect(),
+        clusters: snapshot.clusters.iter().map(|(_, entry)| cluster(entry)).collect(),
+        limits: limits(&snapshot.limits),
+        access_log: access_log(&snapshot.access_log),
+    };
+    // Serialising cannot fail: all keys are text.
+    let mut shown = serde_json::to_value(file).unwrap_or_default();
+    let shape = crate::schema::schema(&crate::filters::FilterKinds::<()>::new());
+    redact(&mut shown, Shape::new(&shape, "").ok().as_ref());
+    shown
+}
+
+/// [`effective`] as YAML.
+#[must_use]
+pub fn effective_yaml<F>(snapshot: &Snapshot<F>) -> String {
+    let mut yaml = String::new();
+    write_yaml(&effective(snapshot), 0, &mut yaml);
+    yaml
+}
+
+/// Keys whose values are secrets wherever they stand; as header names they carry credentials.
+const SECRET_KEYS: [&str; 7] = [
+    "authorization",
+    "cookie",
+    "proxy-authorization",
+    "set-cookie",
+    "x-api-key",
+    "x-auth-token",
+    "x-amz-security-token",
+];
+
+/// What stands in for a secret.
+pub const MASK: &str = "***";
+
+/// Masks what the shape marks as secret, and what stands under a name that is known for secrets.
+pub(crate) fn redact(value: &mut Json, shape: Option<&Shape>) {
+    if shape.is_some_and(|shape| shape.is_secret) {
+        *value = MASK.into();
+        return;
+    }
+    let kind = shape.map(|shape| &shape.kind);
+    match value {
+        Json::Array(items) => {
+            let inner = match kind {
+                Some(Kind::List { items, .. }) => Some(items.as_ref()),
+                _ => None,
+            };
+            items.iter_mut().for_each(|item| redact(item, inner));
+        }
+        Json::Object(entries) => {
+            for (key, value) in entries {
+                if SECRET_KEYS.contains(&key.to_ascii_lowercase().as_str()) {
+                    *value = MASK.into();
+                    continue;
+                }
+                let inner = match kind {
+                    Some(Kind::Object(object)) => {
+                        let field = object.fields.iter().find(|field| field.name == *key);
+                        field.map(|field| &field.shape)
+                    }
+                    Some(Kind::Map(values)) => Some(values.as_ref()),
+                    _ => None,
+                };
+                redact(value, inner);
+            }
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => {}
+    }
+}
+
+fn workers(startup: &StartupOptions) -> file::Workers {
+    let count = match startup.workers {
+        Some(count) => file::WorkerCount::Exactly(count),
+        None => file::WorkerCount::default(),
+    };
+    file::Workers::Options(file::WorkerOptions { count, pin: startup.pins_workers })
+}
+
+fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener {
+    let tables = listener.route_tables.iter().filter_map(|id| snapshot.route_table(*id));
+    let sources = listener.filter_sources.iter();
+    let timeouts = &listener.timeouts;
+    let http = &listener.http;
+    file::Listener {
+        name: listener.name.to_string(),
+        address: listener.address.clone(),
+        filters: sources.map(|source| json!({ source.name(): source.shown() })).collect(),
+        routes: file::listener::Names::Several(
+            tables.map(|table| table.name.to_string()).collect(),
+        ),
+        http: file::listener::Http {
+            request_line_max: Size(http.request_line_bytes_max.into()),
+            head_max: Size(http.head_bytes_max.into()),
+            fields_max: http.fields_max,
+            body_max: http.body_bytes_max.map_or(OrNone::None, |max| OrNone::Some(Size(max))),
+            trusted_hops: http.trusted_hops,
+            forwarded: match http.forwarded {
+                ForwardedFields::Off => file::listener::Forwarded::Off,
+                ForwardedFields::XForwarded => file::listener::Forwarded::XForwarded,
+                ForwardedFields::Forwarded => file::listener::Forwarded::Forwarded,
+                ForwardedFields::Both => file::listener::Forwarded::Both,
+            },
+            via: http.via.as_deref().map(str::to_owned),
+            request_id: http.request_id,
+        },
+        proxy_protocol: http.proxy_protocol,
+        timeouts: file::listener::Timeouts {
+            request_head: timeout(timeouts.request_head),
+            idle: timeout(timeouts.idle),
+            request_body: timeout(timeouts.request_body),
+            response_write: timeout(timeouts.response_write),
+            tunnel_idle: timeout(timeouts.tunnel_idle),
+        },
+        connections_max: listener.connections_max,
+        backlog: listener.socket.backlog,
+        fast_open: listener.socket.fast_open,
+        keepalive: listener.socket.keepalive.map(keepalive),
+    }
+}
+
+fn table<F>(table: &RouteTable, snapshot: &Snapshot<F>) -> file::RouteTable {
+    file::RouteTable {
+        name: table.name.to_string(),
+        hosts: table.hosts.iter().map(ToString::to_string).collect(),
+        rules: table.rules.iter().map(|entry| rule(entry, snapshot)).collect(),
+    }
+}
+
+fn rule<F>(rule: &Rule, snapshot: &Snapshot<F>) -> file::route::Rule {
+    let matches = match &rule.path {
+        PathMatch::Exact(path) => file::route::Match { path: Some(path.to_string()), prefix: None },
+        PathMatch::Prefix(prefix) => {
+            file::route::Match { path: None, prefix: Some(prefix.to_string()) }
+        }
+    };
+    let mut shown = file::route::Rule {
+        matches,
+        cluster: None,
+        respond: None,
+        redirect: None,
+        timeout: None,
+        upgrades: None,
+    };
+    match &rule.action {
+        Action::Forward(Forward { cluster, timeout: bound, upgrades }) => {
+            shown.cluster = snapshot.cluster(*cluster).map(|cluster| cluster.name.to_string());
+            shown.timeout = Some(bound.map_or(OrNone::None, |bound| OrNone::Some(timeout(bound))));
+            shown.upgrades = Some(upgrades.iter().map(ToString::to_string).collect());
+        }
+        Action::Respond(respond) => shown.respond = Some(self::respond(respond)),
+        Action::Redirect(redirect) => shown.redirect = Some(self::redirect(redirect)),
+    }
+    shown
+}
+
+fn respond(respond: &Respond) -> file::route::Respond {
+    let fields = respond.fields.iter();
+    file::route::Respond {
+        status: respond.status,
+        // It was text when it was read.
+        body: String::from_utf8_lossy(&respond.body).into_owned(),
+        headers: fields.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+    }
+}
+
+fn redirect(redirect: &Redirect) -> file::route::Redirect {
+    let (path, prefix) = match &redirect.path {
+        None => (None, None),
+        Some(RedirectPath::Whole(path)) => (Some(path.to_string()), None),
+        Some(RedirectPath::Prefix(prefix)) => (None, Some(prefix.to_string())),
+    };
+    file::route::Redirect {
+        scheme: redirect.scheme.as_deref().map(|scheme| match scheme {
+            "https" => file::route::Scheme::Https,
+            _ => file::route::Scheme::Http,
+        }),
+        host: redirect.host.as_deref().map(str::to_owned),
+        path,
+        prefix,
+        status: redirect.status,
+        strip_query: redirect.strip_query,
+    }
+}
+
+fn cluster(cluster: &Cluster) -> file::Cluster {
+    let endpoint = |endpoint: &crate::snapshot::Endpoint| {
+        file::cluster::Endpoint::Weighted(file::cluster::WeightedEndpoint {
+            address: endpoint.address.clone(),
+            weight: endpoint.weight,
+        })
+    };
+    let timeouts = &cluster.timeouts;
+    file::Cluster {
+        name: cluster.name.to_string(),
+        endpoints: cluster.endpoints.iter().map(endpoint).collect(),
+        connect_timeout: timeout(timeouts.connect),
+        timeouts: file::cluster::Timeouts {
+            response_head: timeout(timeouts.response_head),
+            response_body: timeout(timeouts.response_body),
+            request_write: timeout(timeouts.request_write),
+            idle: timeout(timeouts.idle),
+        },
+        connections_max: cluster.connections_max,
+        pending_max: cluster.pending_max,
+        proxy_protocol: match cluster.proxy_protocol {
+            None => file::cluster::ProxyProtocol::Off,
+            Some(ProxyProtocolVersion::V1) => file::cluster::ProxyProtocol::V1,
+            Some(ProxyProtocolVersion::V2) => file::cluster::ProxyProtocol::V2,
+        },
+        keepalive: cluster.keepalive.map(keepalive),
+        fast_open: cluster.fast_open,
+    }
+}
+
+fn limits(limits: &Limits) -> file::Limits {
+    file::Limits {
+        connections_max: limits.connections_max,
+        discard_max: Size(limits.discard_bytes_max),
+        linger_timeout: Period(limits.linger_timeout),
+        drain_timeout: timeout(limits.drain_timeout),
+    }
+}
+
+fn access_log(log: &AccessLog) -> file::AccessLog {
+    file::AccessLog {
+        output: log.output.as_ref().map(|output| match output {
+            AccessLogOutput::Stdout => "stdout".to_owned(),
+            AccessLogOutput::File(path) => path.display().to_string(),
+        }),
+        format: match log.format {
+            AccessLogFormat::Json => file::access_log::Format::Json,
+            AccessLogFormat::Text => file::access_log::Format::Text,
+        },
+        stage_times: log.stage_times,
+    }
+}
+
+const fn keepalive(keepalive: Keepalive) -> file::listener::Keepalive {
+    file::listener::Keepalive {
+        idle: Period(keepalive.idle),
+        interval: Period(keepalive.interval),
+        probes: keepalive.probes,
+    }
+}
+
+const fn timeout(duration: std::time::Duration) -> Timeout {
+    Timeout(Period(duration))
+}
+
+/// Writes `value` as block YAML; scalars as JSON, which YAML 1.2 contains, unless they are words.
+fn write_yaml(value: &Json, indent: usize, out: &mut String) {
+    match value {
+        Json::Object(entries) => {
+            for (key, value) in entries {
+                out.extend(std::iter::repeat_n(' ', indent));
+                out.push_str(&yaml_text(key));
+                out.push(':');
+                write_inner(value, indent, out);
+            }
+        }
+        Json::Array(items) => {
+            for item in items {
+                out.extend(std::iter::repeat_n(' ', indent));
+                out.push('-');
+                match item {
+                    Json::Object(entries) if !entries.is_empty() => {
+                        // The first key stands behind the dash, the others below it.
+                        let mut inner = String::new();
+                        write_yaml(item, indent + 2, &mut inner);
+                        out.push(' ');
+                        out.push_str(inner.trim_start_matches(' '));
+                    }
+                    _ => write_inner(item, indent, out),
+                }
+            }
+        }
+        Json::String(text) => out.push_str(&yaml_text(text)),
+        Json::Null | Json::Bool(_) | Json::Number(_) => out.push_str(&value.to_string()),
+    }
+}
+
+/// What stands behind a key or a dash.
+fn write_inner(value: &Json, indent: usize, out: &mut String) {
+    let is_block = match value {
+        Json::Object(entries) => !entries.is_empty(),
+        Json::Array(items) => !items.is_empty(),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => false,
+    };
+    if is_block {
+        out.push('\n');
+        return write_yaml(value, indent + 2, out);
+    }
+    out.push(' ');
+    match value {
+        Json::Object(_) => out.push_str("{}"),
+        Json::Array(_) => out.push_str("[]"),
+        scalar => write_yaml(scalar, indent, out),
+    }
+    out.push('\n');
+}
+
+/// `text` without quotes if it stays text that way.
+fn yaml_text(text: &str) -> String {
+    let is_word_byte = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'/');
+    let is_word = text.starts_with(|c: char| c.is_ascii_lowercase() || c == '/')
+        && text.bytes().all(is_word_byte)
+        && !matches!(text, "null" | "true" | "false");
+    let is_unit = text.parse::<Period>().is_ok() || text.parse::<Size>().is_ok();
+    let is_plain = is_word || (is_unit && text.parse::<f64>().is_err());
+    if is_plain { text.to_owned() } else { Json::from(text).to_string() }
+}

@@ -1,0 +1,113 @@
+//! The configuration file as types: what may be written, and nothing about what it means.
+//!
+//! The doc comments here are the documentation: they become the descriptions of the JSON Schema
+//! and the text of `docs/configuration/reference.md`. So they speak to operators. What the types
+//! cannot say (names that must exist, hosts claimed twice) is checked in `build`, where the
+//! snapshot is made from these types.
+
+pub mod access_log;
+pub mod cluster;
+pub mod limits;
+pub mod listener;
+pub mod route;
+mod scalar;
+
+use std::num::NonZeroU16;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use access_log::AccessLog;
+pub use cluster::Cluster;
+pub use limits::Limits;
+pub use listener::Listener;
+pub use route::RouteTable;
+pub use scalar::{OrNone, Timeout};
+
+use crate::snapshot::Address;
+
+/// The whole configuration of a Strait process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("required" = ["listeners"]))]
+pub struct File {
+    /// The admin interface. Absent: none. Takes a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin: Option<Admin>,
+    /// The threads that carry traffic. Takes a restart.
+    #[serde(default)]
+    pub workers: Workers,
+    /// Where connections are taken.
+    #[serde(default)]
+    pub listeners: Vec<Listener>,
+    /// Route tables: which request goes where. Listeners name them.
+    #[serde(default)]
+    pub routes: Vec<RouteTable>,
+    /// The services that requests are forwarded to. Routes name them.
+    #[serde(default)]
+    pub clusters: Vec<Cluster>,
+    /// Bounds of the process.
+    #[serde(default)]
+    pub limits: Limits,
+    /// What is written about each exchange. Absent: no access log, and stage times are taken.
+    #[serde(default)]
+    pub access_log: AccessLog,
+}
+
+/// The admin interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Admin {
+    /// Where it listens. It has no authentication: keep it on loopback or on a unix socket.
+    pub address: Address,
+}
+
+/// `auto`, a number, or a map.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Workers {
+    /// How many, not pinned.
+    Count(WorkerCount),
+    /// How many, and whether pinned.
+    Options(WorkerOptions),
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self::Count(WorkerCount::default())
+    }
+}
+
+/// How many worker threads there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum WorkerCount {
+    /// One for each core that the process may use.
+    Auto(Auto),
+    /// That many.
+    Exactly(#[schemars(range(min = 1, max = 1024))] NonZeroU16),
+}
+
+impl Default for WorkerCount {
+    fn default() -> Self {
+        Self::Auto(Auto::Auto)
+    }
+}
+
+/// The word `auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Auto {
+    /// One for each core that the process may use.
+    Auto,
+}
+
+/// How many worker threads there are and where they run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkerOptions {
+    /// How many worker threads there are: `auto` is one for each core that the process may use.
+    pub count: WorkerCount,
+    /// Whether each worker stays on one core. Helps on machines that do nothing else.
+    pub pin: bool,
+}

@@ -1,0 +1,118 @@
+//! `clusters`: the services that requests are forwarded to.
+
+use std::num::{NonZeroU16, NonZeroU32};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Timeout;
+use super::listener::Keepalive;
+use crate::defaults;
+use crate::snapshot::Address;
+
+/// A logical service with its addresses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    /// Name, used by routes, in logs and metrics. Unique among clusters.
+    pub name: String,
+    /// Its addresses, used in turn by their weights.
+    pub endpoints: Vec<Endpoint>,
+    /// Time to establish a connection. Beyond it: the next endpoint, then 503.
+    #[serde(default = "connect_timeout")]
+    pub connect_timeout: Timeout,
+    /// How long peers may take.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+    /// Connections open at a time, in the process. Beyond it, exchanges wait.
+    #[serde(default = "connections_max")]
+    pub connections_max: NonZeroU32,
+    /// Exchanges that wait for a connection at a time, in the process. Beyond it: 503.
+    #[serde(default = "pending_max")]
+    pub pending_max: u32,
+    /// Whether each connection begins with a PROXY protocol header that names the client. Such
+    /// connections are used for one client only.
+    #[serde(default)]
+    pub proxy_protocol: ProxyProtocol,
+    /// TCP keepalive. Absent: off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keepalive: Option<Keepalive>,
+    /// Whether a request's first bytes may travel with the SYN (TCP Fast Open).
+    #[serde(default)]
+    pub fast_open: bool,
+}
+
+/// An address, or a map with an address and a weight.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Endpoint {
+    /// An address, with a weight of 1.
+    Address(Address),
+    /// An address and its weight.
+    Weighted(WeightedEndpoint),
+}
+
+/// An address and its weight.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WeightedEndpoint {
+    /// Where it listens. Unique in the cluster.
+    pub address: Address,
+    /// Its share of the requests, against the other weights of the cluster.
+    #[serde(default = "weight")]
+    pub weight: NonZeroU16,
+}
+
+/// How long an upstream may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Timeouts {
+    /// From the request's last byte to the response's head. Beyond it: 504.
+    pub response_head: Timeout,
+    /// Between two pieces of a response body. Beyond it, the response is cut off.
+    pub response_body: Timeout,
+    /// Without progress while request bytes wait for the upstream to take them.
+    pub request_write: Timeout,
+    /// Unused in the pool. Keep it below the time after which the upstream closes.
+    pub idle: Timeout,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            response_head: Timeout(defaults::RESPONSE_HEAD_TIMEOUT),
+            response_body: Timeout(defaults::RESPONSE_BODY_TIMEOUT),
+            request_write: Timeout(defaults::REQUEST_WRITE_TIMEOUT),
+            idle: Timeout(defaults::UPSTREAM_IDLE_TIMEOUT),
+        }
+    }
+}
+
+/// Which PROXY protocol header is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProxyProtocol {
+    /// None.
+    #[default]
+    Off,
+    /// Version 1, text.
+    V1,
+    /// Version 2, binary.
+    V2,
+}
+
+const fn connect_timeout() -> Timeout {
+    Timeout(defaults::CONNECT_TIMEOUT)
+}
+
+const fn connections_max() -> NonZeroU32 {
+    defaults::UPSTREAM_CONNECTIONS_MAX
+}
+
+const fn pending_max() -> u32 {
+    defaults::PENDING_MAX
+}
+
+const fn weight() -> NonZeroU16 {
+    defaults::WEIGHT
+}

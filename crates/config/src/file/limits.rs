@@ -1,0 +1,38 @@
+//! `limits`: bounds of the process.
+
+use std::num::NonZeroU32;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Timeout;
+use crate::defaults;
+use crate::units::{Period, Size};
+
+/// Bounds of the process. Those that are counted are split among the workers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Downstream connections open at a time. Beyond it, new ones wait in the backlog.
+    pub connections_max: NonZeroU32,
+    /// Bytes read from a request body after an early response, before the connection closes.
+    #[schemars(extend("x-maximum" = "1GiB"))]
+    pub discard_max: Size,
+    /// How long a connection that is being closed is still read from, so that its peer gets the
+    /// last bytes and not a reset.
+    #[schemars(extend("x-maximum" = "1m"))]
+    pub linger_timeout: Period,
+    /// How long running exchanges may take once a drain began (SIGTERM, or a removed listener).
+    pub drain_timeout: Timeout,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: defaults::DOWNSTREAM_CONNECTIONS_MAX,
+            discard_max: defaults::DISCARD_MAX,
+            linger_timeout: defaults::LINGER_TIMEOUT,
+            drain_timeout: Timeout(defaults::DRAIN_TIMEOUT),
+        }
+    }
+}

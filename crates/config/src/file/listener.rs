@@ -1,0 +1,193 @@
+//! `listeners`: where connections are taken, and how HTTP is read there.
+
+use std::num::NonZeroU32;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{OrNone, Timeout};
+use crate::defaults;
+use crate::snapshot::Address;
+use crate::units::{Period, Size};
+
+/// A bound address and what happens to its connections.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Listener {
+    /// Name, used in logs and metrics. Unique among listeners.
+    pub name: String,
+    /// Where it listens. Unique among listeners. A change of the address, of `backlog`, `fast_open`
+    /// or `keepalive` opens a new socket; connections of the old one finish what they do.
+    pub address: Address,
+    /// The filter chain, in order. Each item is a map with one key, the filter's name, and the
+    /// filter's configuration as its value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<NoFilter>")]
+    pub filters: Vec<serde_json::Value>,
+    /// The route table that requests are looked up in, or a list of several. No two of them may
+    /// claim the same host.
+    pub routes: Names,
+    /// How HTTP is read and rewritten.
+    #[serde(default)]
+    pub http: Http,
+    /// Whether each connection begins with a PROXY protocol header, version 1 or 2. A connection
+    /// without it is closed.
+    #[serde(default)]
+    pub proxy_protocol: bool,
+    /// How long peers may take.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+    /// Connections open at a time, in the process. Beyond it, new ones wait in the backlog.
+    #[serde(default = "connections_max")]
+    pub connections_max: NonZeroU32,
+    /// Queue of connections that are not yet accepted. The kernel lowers it to
+    /// `net.core.somaxconn`.
+    #[serde(default = "backlog")]
+    #[schemars(range(max = 1_048_576))]
+    pub backlog: NonZeroU32,
+    /// Queue of TCP Fast Open requests. Absent: Fast Open is off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1_048_576))]
+    pub fast_open: Option<NonZeroU32>,
+    /// TCP keepalive of accepted connections. Absent: off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keepalive: Option<Keepalive>,
+}
+
+/// One name or several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Names {
+    /// One.
+    One(String),
+    /// Several.
+    Several(#[schemars(length(min = 1))] Vec<String>),
+}
+
+/// How HTTP is read and rewritten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Http {
+    /// Bytes of a request line (method, target, version). Beyond it: 414.
+    #[schemars(extend("x-minimum" = "64B", "x-maximum" = "60KiB"))]
+    pub request_line_max: Size,
+    /// Bytes of a head, request line included. Beyond it: 431.
+    #[schemars(extend("x-minimum" = "256B", "x-maximum" = "60KiB"))]
+    pub head_max: Size,
+    /// Fields of a head. Beyond it: 431.
+    #[schemars(range(min = 1, max = 1000))]
+    pub fields_max: u16,
+    /// Bytes of a request body, or `none`. Beyond it: 413.
+    pub body_max: OrNone<Size>,
+    /// How many proxies in front of this one are trusted. Their `x-forwarded-*`, `forwarded` and
+    /// `x-request-id` are believed and added to. 0: the peer is the client, and those fields are
+    /// replaced.
+    #[schemars(range(max = 16))]
+    pub trusted_hops: u8,
+    /// Which fields tell the upstream about the client.
+    pub forwarded: Forwarded,
+    /// Name under which a `via` field is added to requests and responses. Absent: `via` is left
+    /// alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
+    /// Whether a request without a trusted `x-request-id` gets one.
+    pub request_id: bool,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            request_line_max: defaults::REQUEST_LINE_MAX,
+            head_max: defaults::HEAD_MAX,
+            fields_max: defaults::FIELDS_MAX,
+            // Bodies are streamed, so their length costs no memory.
+            body_max: OrNone::None,
+            // Nobody is believed unless the operator says so.
+            trusted_hops: 0,
+            forwarded: Forwarded::XForwarded,
+            via: None,
+            request_id: true,
+        }
+    }
+}
+
+/// Which fields tell the upstream about the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forwarded {
+    /// None; those that came in are removed unless hops are trusted.
+    Off,
+    /// `x-forwarded-for`, `-proto`, `-host`, `-port`.
+    XForwarded,
+    /// `forwarded` (RFC 7239).
+    Forwarded,
+    /// Both kinds.
+    Both,
+}
+
+/// How long a downstream may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Timeouts {
+    /// From the first byte of a head, or from the accepted connection, to the head's last byte.
+    /// Beyond it: 408.
+    pub request_head: Timeout,
+    /// Between requests on a kept connection, which is then closed.
+    pub idle: Timeout,
+    /// Between two pieces of a request body. Beyond it: 408.
+    pub request_body: Timeout,
+    /// Without progress while response bytes wait for the downstream to take them.
+    pub response_write: Timeout,
+    /// Without a byte either way in a tunnel (WebSocket).
+    pub tunnel_idle: Timeout,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            request_head: Timeout(defaults::REQUEST_HEAD_TIMEOUT),
+            idle: Timeout(defaults::DOWNSTREAM_IDLE_TIMEOUT),
+            request_body: Timeout(defaults::REQUEST_BODY_TIMEOUT),
+            response_write: Timeout(defaults::RESPONSE_WRITE_TIMEOUT),
+            tunnel_idle: Timeout(defaults::TUNNEL_IDLE_TIMEOUT),
+        }
+    }
+}
+
+/// TCP keepalive probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Keepalive {
+    /// Silence before the first probe, in whole seconds.
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "32767s"))]
+    pub idle: Period,
+    /// Time between probes, in whole seconds.
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "32767s"))]
+    pub interval: Period,
+    /// Unanswered probes that end the connection.
+    #[schemars(range(max = 127))]
+    pub probes: NonZeroU32,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self {
+            idle: defaults::KEEPALIVE_IDLE,
+            interval: defaults::KEEPALIVE_INTERVAL,
+            probes: defaults::KEEPALIVE_PROBES,
+        }
+    }
+}
+
+/// Stands in the schema where the filters that a program knows are put.
+#[derive(Debug, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoFilter {}
+
+const fn connections_max() -> NonZeroU32 {
+    defaults::DOWNSTREAM_CONNECTIONS_MAX
+}
+
+const fn backlog() -> NonZeroU32 {
+    defaults::BACKLOG
+}

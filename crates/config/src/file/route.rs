@@ -1,0 +1,142 @@
+//! `routes`: which request goes where.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{OrNone, Timeout};
+use crate::defaults;
+
+/// A table of rules for some hosts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RouteTable {
+    /// Name, used by listeners, in logs and metrics. Unique among route tables.
+    pub name: String,
+    /// The hosts it is for: a name, `*.suffix` for every name that ends with it, or `*`. Hosts are
+    /// matched in lower case and without their port; a name goes before the longest suffix, and
+    /// that before `*`. `*.a.b` matches `x.a.b` and `y.x.a.b`, but not `a.b`.
+    #[serde(default = "hosts")]
+    #[schemars(length(min = 1))]
+    pub hosts: Vec<String>,
+    /// The rules. The first that matches, in the order of the file, is taken. None matches: 404.
+    pub rules: Vec<Rule>,
+}
+
+/// What it matches, and what is done: one of `cluster`, `respond` and `redirect`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    {"required": ["cluster"]}, {"required": ["respond"]}, {"required": ["redirect"]}
+]))]
+pub struct Rule {
+    /// What it matches.
+    #[serde(rename = "match")]
+    pub matches: Match,
+    /// The cluster that the request is forwarded to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// A response that is given from here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub respond: Option<Respond>,
+    /// A redirect that is given from here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redirect: Option<Redirect>,
+    /// Bound on the whole exchange, from the request's head to the response's last byte, or
+    /// `none`. Beyond it: 504. Only with `cluster`. A tunnel has its own, `timeouts.tunnel_idle`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = defaults::EXCHANGE_TIMEOUT))]
+    pub timeout: Option<OrNone<Timeout>>,
+    /// The protocols that a request may upgrade to. `h2c` is never let through. Only with
+    /// `cluster`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = [defaults::UPGRADE]))]
+    pub upgrades: Option<Vec<String>>,
+}
+
+/// Condition on the path: one of `path` and `prefix`. Paths are compared after dot segments were
+/// resolved, without the query; `%2F` stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{"required": ["path"]}, {"required": ["prefix"]}]))]
+pub struct Match {
+    /// The whole path. `*` is the target of a server-wide `OPTIONS`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The beginning of the path, byte by byte: `/api` matches `/apix`, `/api/` does not. `/`
+    /// matches everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+}
+
+/// A fixed response.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Respond {
+    /// Status.
+    #[schemars(range(min = 200, max = 599))]
+    pub status: u16,
+    /// Body, sent as `text/plain` unless `headers` says otherwise.
+    pub body: String,
+    /// Further header fields. `content-length` and the fields of a connection are set by Strait.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+}
+
+impl Default for Respond {
+    fn default() -> Self {
+        Self { status: defaults::RESPOND_STATUS, body: String::new(), headers: BTreeMap::new() }
+    }
+}
+
+/// A redirect: what is absent stays as the request had it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("not" = {"required": ["path", "prefix"]}))]
+pub struct Redirect {
+    /// The new scheme.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<Scheme>,
+    /// The new host, with a port if there is to be one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Stands in for the whole path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Stands in for the prefix that was matched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// Status. 307 and 308 keep the method.
+    #[schemars(extend("enum" = [301, 302, 303, 307, 308]))]
+    pub status: u16,
+    /// Whether the query is dropped.
+    pub strip_query: bool,
+}
+
+impl Default for Redirect {
+    fn default() -> Self {
+        Self {
+            scheme: None,
+            host: None,
+            path: None,
+            prefix: None,
+            status: defaults::REDIRECT_STATUS,
+            strip_query: false,
+        }
+    }
+}
+
+/// The scheme of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scheme {
+    /// Plain.
+    Http,
+    /// With TLS.
+    Https,
+}
+
+fn hosts() -> Vec<String> {
+    vec![defaults::HOST.to_owned()]
+}

@@ -1,0 +1,227 @@
+//! The filters that a program knows: name ⇒ how its configuration looks and how it is built.
+//!
+//! This crate sees no filter. The binary registers each under its name with the type of its
+//! configuration; the JSON Schema of that type becomes part of the file's schema, so that the
+//! mistakes in it are reported like all others. What the type cannot say, the filter's
+//! constructor reports as [`FilterError`]s, each with its place below the filter.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+
+use crate::findings::{Findings, Path, Problem};
+use crate::shape::{self, SchemaError, Shape};
+use crate::tree::{Mismatch, Node, Site, deserialize};
+
+/// The filters that a program knows.
+pub struct FilterKinds<F> {
+    kinds: Vec<Kind<F>>,
+}
+
+struct Kind<F> {
+    name: Box<str>,
+    schema: Json,
+    shape: Shape,
+    build: Box<Build<F>>,
+}
+
+type Build<F> = dyn Fn(&Node) -> Result<F, Refusal> + Send + Sync;
+
+/// Why a filter was not built.
+enum Refusal {
+    Mismatch(Mismatch),
+    Errors(Vec<FilterError>),
+}
+
+impl<F> FilterKinds<F> {
+    /// No filters.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { kinds: Vec::new() }
+    }
+
+    /// Adds the filter `name`, whose configuration is a `C` and which `build` makes of it. The
+    /// doc comments of `C` and of its fields are what the reference says about the filter.
+    ///
+    /// # Errors
+    ///
+    /// If the schema of `C` says more than a configuration's shape can hold, for instance because
+    /// `C` lets unknown keys pass. This depends on nothing but `C`: a test finds it.
+    pub fn register<C>(
+        &mut self,
+        name: &str,
+        build: impl Fn(C) -> Result<F, Vec<FilterError>> + Send + Sync + 'static,
+    ) -> Result<(), SchemaError>
+    where
+        C: DeserializeOwned + JsonSchema,
+    {
+        let schema = shape::schema_of::<C>();
+        let shape = Shape::new(&schema, name)?;
+        let build = move |node: &Node| {
+            let config = deserialize(node).map_err(Refusal::Mismatch)?;
+            build(config).map_err(Refusal::Errors)
+        };
+        self.kinds.retain(|kind| *kind.name != *name);
+        self.kinds.push(Kind { name: name.into(), schema, shape, build: Box::new(build) });
+        Ok(())
+    }
+
+    /// The names, in the order in which they were registered.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.kinds.iter().map(|kind| kind.name.as_ref())
+    }
+
+    /// The schema of one item of a filter chain.
+    pub(crate) fn schema(&self) -> Json {
+        let properties: serde_json::Map<String, Json> =
+            self.kinds.iter().map(|kind| (kind.name.to_string(), kind.schema.clone())).collect();
+        let one_of: Vec<Json> =
+            self.names().map(|name| serde_json::json!({ "required": [name] })).collect();
+        let mut schema = serde_json::json!({
+            "type": "object",
+            "description": "A map with one key, the filter's name.",
+            "properties": properties,
+            "additionalProperties": false,
+            "x-noun": "filter",
+        });
+        if let Some(schema) = schema.as_object_mut().filter(|_| !one_of.is_empty()) {
+            schema.insert("oneOf".to_owned(), one_of.into());
+        }
+        schema
+    }
+
+    /// Builds the filter at `site`, a map with one key that was checked against the schema.
+    pub(crate) fn build(&self, site: &Site<'_>, findings: &mut Findings<'_>) -> Option<F> {
+        let (name, config) = site.entries().next()?;
+        let kind = self.kinds.iter().find(|kind| *kind.name == *name)?;
+        match (kind.build)(config.node()) {
+            Ok(filter) => Some(filter),
+            Err(Refusal::Mismatch(mismatch)) => {
+                let at = mismatch.at.unwrap_or_else(|| config.at());
+                let problem = Problem::new(mismatch.message, "see the reference of this filter");
+                findings.error(at, config.path(), "", problem);
+                None
+            }
+            Err(Refusal::Errors(errors)) => {
+                for FilterError { steps, problem } in errors {
+                    report(config.node(), config.path(), &steps, problem, findings);
+                }
+                None
+            }
+        }
+    }
+
+    /// What the filter at `site` is built from.
+    pub(crate) fn source(&self, site: &Site<'_>) -> Option<FilterSource> {
+        let (name, config) = site.entries().next()?;
+        let kind = self.kinds.iter().find(|kind| *kind.name == *name)?;
+        let config = config.node().to_json();
+        let mut shown = config.clone();
+        crate::effective::redact(&mut shown, Some(&kind.shape));
+        Some(FilterSource { name: name.into(), config, shown })
+    }
+}
+
+impl<F> Default for FilterKinds<F> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<F> fmt::Debug for FilterKinds<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+/// What a filter was built from. Filters of equal sources are equal, and are not built again.
+#[derive(Clone, PartialEq, Eq)]
+pub struct FilterSource {
+    name: Box<str>,
+    config: Json,
+    /// `config` without secrets.
+    shown: Json,
+}
+
+impl FilterSource {
+    /// The filter's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The filter's configuration, with secrets masked.
+    #[must_use]
+    pub const fn shown(&self) -> &Json {
+        &self.shown
+    }
+}
+
+impl fmt::Debug for FilterSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.shown)
+    }
+}
+
+/// What is wrong with a filter's configuration, and where below the filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterError {
+    steps: Vec<Step>,
+    problem: Problem,
+}
+
+/// One step down in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Key(Box<str>),
+    Index(usize),
+}
+
+impl FilterError {
+    /// An error in the configuration as a whole.
+    #[must_use]
+    pub const fn new(problem: Problem) -> Self {
+        Self { steps: Vec::new(), problem }
+    }
+
+    /// The error is in what stands under `key`, further down than said so far.
+    #[must_use]
+    pub fn key(mut self, key: &str) -> Self {
+        self.steps.push(Step::Key(key.into()));
+        self
+    }
+
+    /// The error is in the item `index` of a list, further down than said so far.
+    #[must_use]
+    pub fn index(mut self, index: usize) -> Self {
+        self.steps.push(Step::Index(index));
+        self
+    }
+}
+
+/// Follows `steps` from `node` as far as they go, and reports there.
+fn report(
+    node: &Node,
+    path: Path<'_>,
+    steps: &[Step],
+    problem: Problem,
+    findings: &mut Findings<'_>,
+) {
+    let (inner, path, rest) = match steps.split_first() {
+        None => return findings.error(node.at, path, &node.shown(), problem),
+        Some((Step::Key(key), rest)) => (node.find(key), Path::Key(&path, key), rest),
+        Some((Step::Index(index), rest)) => {
+            // A filter counts what it was given, which is without what was cut.
+            let mut items = node.items().iter().enumerate().filter(|(_, item)| !item.is_cut());
+            let found = items.nth(*index);
+            let place = found.map_or(*index, |(place, _)| place);
+            (found.map(|(_, item)| item), Path::Index(&path, place), rest)
+        }
+    };
+    match inner {
+        Some(inner) => report(inner, path, rest, problem, findings),
+        None => findings.error(node.at, path, "", problem),
+    }
+}

@@ -1,0 +1,286 @@
+//! What is wrong with a file, and where: errors and warnings that an operator can act on.
+//!
+//! A [`Finding`] says seven things: file, line, column, path, value, rule and what would be right.
+//! All findings of a file are reported together, up to a bound, in the order of the file. A
+//! [`Problem`] is the half of it that a parser of one value knows: the rule and what would be right.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+/// Findings kept of one kind; a machine-made file with the same mistake in every entry must not
+/// make a report larger than itself.
+pub const FINDINGS_MAX: usize = 200;
+
+/// Characters of a value or of a line of the file that are shown.
+const SHOWN_CHARS_MAX: usize = 120;
+
+/// One mistake, or one thing that looks like one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The file, as it was named to the loader.
+    pub file: Arc<str>,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+    /// Where in the structure: `listeners[1].address`; empty for the file as a whole.
+    pub path: String,
+    /// The value as written, shortened if it is long; empty if nothing was written.
+    pub value: String,
+    /// The rule that is broken.
+    pub rule: String,
+    /// What would be right.
+    pub hint: String,
+    /// The line of the file, empty if it is too long to help.
+    pub source: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: ", self.file, self.line, self.column)?;
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        if !self.value.is_empty() {
+            write!(f, "{}: ", self.value)?;
+        }
+        f.write_str(&self.rule)?;
+        if !self.hint.is_empty() {
+            write!(f, "; {}", self.hint)?;
+        }
+        if !self.source.is_empty() {
+            let indent = self.column.saturating_sub(1) as usize;
+            write!(f, "\n  | {}\n  | {:indent$}^", self.source, "")?;
+        }
+        Ok(())
+    }
+}
+
+/// All errors of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+pub struct Errors {
+    /// In the order of the file; at least one, at most [`FINDINGS_MAX`].
+    pub errors: Vec<Finding>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+impl fmt::Display for Errors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, error) in self.errors.iter().enumerate() {
+            let separator = if place == 0 { "" } else { "\n" };
+            write!(f, "{separator}{error}")?;
+        }
+        if self.more > 0 {
+            write!(f, "\nand {} more", self.more)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a value is refused, without where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The rule that is broken.
+    pub rule: Cow<'static, str>,
+    /// What would be right.
+    pub hint: Cow<'static, str>,
+}
+
+impl Problem {
+    /// A problem out of its rule and what would be right.
+    pub fn new(rule: impl Into<Cow<'static, str>>, hint: impl Into<Cow<'static, str>>) -> Self {
+        Self { rule: rule.into(), hint: hint.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.rule, self.hint)
+    }
+}
+
+/// A place in the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    /// From 1.
+    pub(crate) line: u32,
+    /// In characters, from 1.
+    pub(crate) column: u32,
+}
+
+/// A place in the structure, written as in `listeners[1].address`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Path<'a> {
+    /// The file.
+    Root,
+    /// What stands under a key.
+    Key(&'a Self, &'a str),
+    /// What stands in a list, from 0.
+    Index(&'a Self, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Index(parent, index) => write!(f, "{parent}[{index}]"),
+            Self::Key(parent, key) => {
+                let dot = if matches!(parent, Path::Root) { "" } else { "." };
+                // Header names may hold dots; in quotes the path stays unambiguous.
+                let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+                if !key.is_empty() && key.bytes().all(is_plain) {
+                    write!(f, "{parent}{dot}{key}")
+                } else {
+                    write!(f, "{parent}{dot}{}", shorten(&format!("{key:?}")))
+                }
+            }
+        }
+    }
+}
+
+/// Gathers what is found while one file is read.
+#[derive(Debug)]
+pub(crate) struct Findings<'a> {
+    file: Arc<str>,
+    lines: Vec<&'a str>,
+    errors: Vec<Finding>,
+    errors_more: usize,
+    warnings: Vec<Finding>,
+}
+
+impl<'a> Findings<'a> {
+    pub(crate) fn new(file: &str, text: &'a str) -> Self {
+        Self {
+            file: file.into(),
+            lines: text.lines().collect(),
+            errors: Vec::new(),
+            errors_more: 0,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Notes a mistake. `value` is what was written, empty for nothing.
+    pub(crate) fn error(&mut self, at: Position, path: Path<'_>, value: &str, problem: Problem) {
+        if self.errors.len() < FINDINGS_MAX {
+            let error = self.finding(at, path, value, problem);
+            self.errors.push(error);
+        } else {
+            self.errors_more = self.errors_more.saturating_add(1);
+        }
+    }
+
+    /// Notes what is allowed but looks like a mistake.
+    pub(crate) fn warning(&mut self, at: Position, path: Path<'_>, value: &str, problem: Problem) {
+        if self.warnings.len() < FINDINGS_MAX {
+            let warning = self.finding(at, path, value, problem);
+            self.warnings.push(warning);
+        }
+    }
+
+    /// The warnings, or all the errors if there is one.
+    pub(crate) fn into_result(self) -> Result<Vec<Finding>, Errors> {
+        let Self { mut errors, errors_more: more, mut warnings, .. } = self;
+        let place = |finding: &Finding| (finding.line, finding.column);
+        if errors.is_empty() {
+            warnings.sort_by_key(place);
+            Ok(warnings)
+        } else {
+            errors.sort_by_key(place);
+            Err(Errors { errors, more })
+        }
+    }
+
+    fn finding(&self, at: Position, path: Path<'_>, value: &str, problem: Problem) -> Finding {
+        let line = at.line.checked_sub(1).and_then(|line| self.lines.get(line as usize));
+        Finding {
+            file: Arc::clone(&self.file),
+            line: at.line,
+            column: at.column,
+            path: path.to_string(),
+            value: shorten(value).into_owned(),
+            rule: problem.rule.into_owned(),
+            hint: problem.hint.into_owned(),
+            source: line
+                .filter(|line| line.chars().nth(SHOWN_CHARS_MAX).is_none())
+                .map(|line| line.replace(|c: char| c.is_control(), " "))
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// `text` with its end cut off if it is too long to show.
+fn shorten(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        None => Cow::Borrowed(text),
+        Some((end, _)) => {
+            let mut short = text.get(..end).unwrap_or_default().to_owned();
+            short.push('…');
+            Cow::Owned(short)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_reads_like_a_compilers_with_its_line_and_a_caret() {
+        let mut findings = Findings::new("strait.yaml", "a: 1\nbc: \"x\"\n");
+        let at = Position { line: 2, column: 5 };
+        findings.error(at, Path::Key(&Path::Root, "bc"), "\"x\"", Problem::new("no", "write y"));
+        assert_eq!(
+            findings.into_result().unwrap_err().to_string(),
+            "strait.yaml:2:5: bc: \"x\": no; write y\n  | bc: \"x\"\n  |     ^"
+        );
+    }
+
+    #[test]
+    fn paths_name_keys_and_places_and_quote_what_holds_a_dot() {
+        let listeners = Path::Key(&Path::Root, "listeners");
+        let first = Path::Index(&listeners, 1);
+        let header = Path::Key(&first, "x.y");
+        assert_eq!(header.to_string(), "listeners[1].\"x.y\"");
+    }
+
+    #[test]
+    fn findings_beyond_the_bound_are_counted() {
+        let mut findings = Findings::new("f", "");
+        for _ in 0..FINDINGS_MAX + 3 {
+            let problem = Problem::new("no", "yes");
+            findings.error(Position::default(), Path::Root, "", problem.clone());
+            findings.warning(Position::default(), Path::Root, "", problem);
+        }
+        let errors = findings.into_result().unwrap_err();
+        assert_eq!((errors.errors.len(), errors.more), (FINDINGS_MAX, 3));
+        assert!(errors.to_string().ends_with("and 3 more"));
+    }
+
+    #[test]
+    fn errors_stand_in_the_order_of_the_file() {
+        let mut findings = Findings::new("f", "");
+        for line in [3, 1, 2] {
+            let at = Position { line, column: 1 };
+            findings.error(at, Path::Root, "", Problem::new("no", "yes"));
+        }
+        let lines: Vec<u32> =
+            findings.into_result().unwrap_err().errors.iter().map(|error| error.line).collect();
+        assert_eq!(lines, [1, 2, 3]);
+    }
+
+    #[test]
+    fn long_values_and_lines_are_cut() {
+        let line = "x".repeat(SHOWN_CHARS_MAX + 1);
+        let mut findings = Findings::new("f", &line);
+        let at = Position { line: 1, column: 1 };
+        findings.error(at, Path::Root, &line, Problem::new("no", "yes"));
+        let errors = findings.into_result().unwrap_err();
+        assert_eq!(errors.errors[0].value.chars().count(), SHOWN_CHARS_MAX + 1);
+        assert!(errors.errors[0].value.ends_with('…'));
+        assert_eq!(errors.errors[0].source, "");
+    }
+}

@@ -1,0 +1,9 @@
+//! The one map of this crate.
+//!
+//! Its seed is fixed: keys are put in by whoever writes the configuration, never by a peer, so a
+//! peer can look things up but cannot fill a bucket. A fixed seed makes runs repeatable.
+
+use foldhash::fast::FixedState;
+
+/// A hash map with a fixed seed.
+pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;

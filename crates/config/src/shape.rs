@@ -1,0 +1,351 @@
+//! What a configuration may look like: the JSON Schema of the types in `file`, compiled.
+//!
+//! One description serves four readers: an editor gets the JSON Schema itself, the checker
+//! (`shape::check`) and the reference (`reference`) work from the compiled form, and serde reads
+//! the types from which the schema came. Only the part of JSON Schema that our types produce is
+//! understood; anything else is an error of ours and found when a shape is made.
+//!
+//! Extensions, all for editors harmless: `x-format` (a scalar with its own parser), `x-minimum`,
+//! `x-maximum` (bounds of such a scalar, as text), `x-none` (the word `none` is allowed as well),
+//! `x-secret` (the value is not shown), `x-noun` (what the keys of an object are).
+
+mod check;
+
+pub(crate) use check::check;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map as JsonMap, Value as Json};
+
+use crate::findings::Problem;
+use crate::snapshot::Address;
+use crate::units::{Period, Size};
+
+/// What may stand at one place.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) kind: Kind,
+    /// What it means.
+    pub(crate) doc: String,
+    /// What holds when nothing is written.
+    pub(crate) default: Option<Json>,
+    /// Whether the value is kept out of what is shown.
+    pub(crate) is_secret: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// Known keys.
+    Object(Object),
+    /// Keys that the writer chooses.
+    Map(Box<Shape>),
+    List {
+        items: Box<Shape>,
+        items_min: usize,
+    },
+    Text,
+    /// One of these words, each with its meaning.
+    Word(Vec<(String, String)>),
+    Boolean,
+    Integer(Integer),
+    /// A scalar with a parser of its own.
+    Special(Special),
+    /// One of these, told apart by what they look like.
+    Either(Vec<Shape>),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Object {
+    pub(crate) fields: Vec<Field>,
+    /// Exactly one of these keys stands.
+    pub(crate) exactly_one: Vec<String>,
+    /// Not more than one of these keys stands.
+    pub(crate) at_most_one: Vec<String>,
+    /// What its keys are, if not just keys (`x-noun`).
+    pub(crate) noun: Option<String>,
+}
+
+impl Object {
+    /// What its keys are.
+    pub(crate) fn noun(&self) -> &str {
+        self.noun.as_deref().unwrap_or("key")
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) is_required: bool,
+    pub(crate) shape: Shape,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Integer {
+    pub(crate) min: i128,
+    pub(crate) max: i128,
+    /// If not empty, only these.
+    pub(crate) only: Vec<i128>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Special {
+    pub(crate) format: Format,
+    pub(crate) min: Option<String>,
+    pub(crate) max: Option<String>,
+    /// Whether the word `none` is allowed as well.
+    pub(crate) allows_none: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Duration,
+    Size,
+    Address,
+}
+
+/// A schema that says something no shape can.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("schema at {path:?}: {what}")]
+pub struct SchemaError {
+    /// Where in the schema.
+    pub path: String,
+    /// What is not understood.
+    pub what: String,
+}
+
+/// The JSON Schema of a type: no references, no nulls.
+pub(crate) fn schema_of<T: JsonSchema>() -> Json {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    without_nulls(&mut schema);
+    schema
+}
+
+/// An absent key is how a file says "nothing": `Option` must not bring in a second way.
+fn without_nulls(schema: &mut Json) {
+    match schema {
+        Json::Array(items) => items.iter_mut().for_each(without_nulls),
+        Json::Object(object) => {
+            object.values_mut().for_each(without_nulls);
+            if object.get("default").is_some_and(Json::is_null) {
+                object.shift_remove("default");
+            }
+            let mut only = None;
+            if let Some(Json::Array(kinds)) = object.get_mut("type") {
+                kinds.retain(|kind| kind != "null");
+                if let [kind] = kinds.as_slice() {
+                    only = Some(kind.clone());
+                }
+            }
+            if let Some(kind) = only {
+                object.insert("type".to_owned(), kind);
+            }
+            if let Some(Json::Array(words)) = object.get_mut("enum") {
+                words.retain(|word| !word.is_null());
+            }
+            collapse(object);
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => {}
+    }
+}
+
+/// `anyOf: [T, null]` becomes `T`, with what the outer schema says kept.
+fn collapse(object: &mut JsonMap<String, Json>) {
+    let Some(Json::Array(of)) = object.get_mut("anyOf") else { return };
+    of.retain(|schema| schema.get("type").is_none_or(|kind| kind != "null"));
+    if let [Json::Object(only)] = of.as_slice() {
+        let only = only.clone();
+        object.shift_remove("anyOf");
+        for (key, value) in only {
+            object.entry(key).or_insert(value);
+        }
+    }
+}
+
+impl Shape {
+    /// Compiles a schema that [`schema_of`] has made.
+    pub(crate) fn new(schema: &Json, path: &str) -> Result<Self, SchemaError> {
+        let text = |key: &str| schema.get(key).and_then(Json::as_str).unwrap_or_default();
+        Ok(Self {
+            kind: kind(schema, path)?,
+            doc: text("description").to_owned(),
+            default: schema.get("default").cloned(),
+            is_secret: schema.get("x-secret").is_some_and(|value| value == true),
+        })
+    }
+}
+
+fn kind(schema: &Json, path: &str) -> Result<Kind, SchemaError> {
+    if let Some(format) = schema.get("x-format") {
+        return special(schema, format, path).map(Kind::Special);
+    }
+    if let Some(of) = schema.get("anyOf").and_then(Json::as_array) {
+        let shapes = of.iter().map(|schema| Shape::new(schema, path)).collect::<Result<_, _>>()?;
+        return Ok(Kind::Either(shapes));
+    }
+    if schema.get("properties").is_none()
+        && let Some(of) = schema.get("oneOf").and_then(Json::as_array)
+    {
+        return of
+            .iter()
+            .map(|schema| word(schema, path))
+            .collect::<Result<_, _>>()
+            .map(Kind::Word);
+    }
+    match schema.get("type").and_then(Json::as_str) {
+        Some("object") => object(schema, path),
+        Some("array") => {
+            let items = schema.get("items").ok_or_else(|| unknown(path, "a list of anything"))?;
+            let items_min = schema.get("minItems").and_then(Json::as_u64).unwrap_or(0);
+            Ok(Kind::List {
+                items: Box::new(Shape::new(items, &format!("{path}[]"))?),
+                items_min: usize::try_from(items_min).unwrap_or(usize::MAX),
+            })
+        }
+        Some("boolean") => Ok(Kind::Boolean),
+        Some("integer") => {
+            integer(schema).map(Kind::Integer).ok_or_else(|| unknown(path, "integer bounds"))
+        }
+        Some("string") => match (schema.get("enum"), schema.get("const")) {
+            (Some(Json::Array(words)), _) => {
+                let word = |word: &Json| word.as_str().map(|word| (word.to_owned(), String::new()));
+                let words = words.iter().map(word).collect::<Option<_>>();
+                words.map(Kind::Word).ok_or_else(|| unknown(path, "words that are no text"))
+            }
+            (_, Some(_)) => Ok(Kind::Word(vec![word(schema, path)?])),
+            _ => Ok(Kind::Text),
+        },
+        kind => Err(unknown(path, &format!("type {kind:?}"))),
+    }
+}
+
+fn object(schema: &Json, path: &str) -> Result<Kind, SchemaError> {
+    let Some(properties) = schema.get("properties").and_then(Json::as_object) else {
+        return match schema.get("additionalProperties") {
+            Some(values @ Json::Object(_)) => {
+                Ok(Kind::Map(Box::new(Shape::new(values, &format!("{path}.*"))?)))
+            }
+            Some(Json::Bool(false)) => Ok(Kind::Object(Object::default())),
+            _ => Err(unknown(path, "an object with any keys")),
+        };
+    };
+    if schema.get("additionalProperties") != Some(&Json::Bool(false)) {
+        return Err(unknown(
+            path,
+            "unknown keys are not refused: use #[serde(deny_unknown_fields)]",
+        ));
+    }
+    let names = |key: &str| -> Vec<String> {
+        let names = schema.get(key).and_then(Json::as_array).into_iter().flatten();
+        names.filter_map(Json::as_str).map(str::to_owned).collect()
+    };
+    let required = names("required");
+    let fields = properties
+        .iter()
+        .map(|(name, schema)| {
+            let shape = Shape::new(schema, &format!("{path}.{name}"))?;
+            Ok(Field { name: name.clone(), is_required: required.contains(name), shape })
+        })
+        .collect::<Result<_, _>>()?;
+    let one_name = |schema: &Json| match schema.get("required")?.as_array()?.as_slice() {
+        [name] => name.as_str().map(str::to_owned),
+        _ => None,
+    };
+    let exactly_one = match schema.get("oneOf").and_then(Json::as_array) {
+        None => Vec::new(),
+        Some(of) => {
+            let of: Option<_> = of.iter().map(one_name).collect();
+            of.ok_or_else(|| unknown(path, "oneOf of more than one key each"))?
+        }
+    };
+    let at_most_one = match schema.get("not") {
+        None => Vec::new(),
+        Some(not) => {
+            let names = not.get("required").and_then(Json::as_array).into_iter().flatten();
+            names.filter_map(Json::as_str).map(str::to_owned).collect()
+        }
+    };
+    let noun = schema.get("x-noun").and_then(Json::as_str).map(str::to_owned);
+    Ok(Kind::Object(Object { fields, exactly_one, at_most_one, noun }))
+}
+
+fn special(schema: &Json, format: &Json, path: &str) -> Result<Special, SchemaError> {
+    let format = match format.as_str() {
+        Some("duration") => Format::Duration,
+        Some("size") => Format::Size,
+        Some("address") => Format::Address,
+        _ => return Err(unknown(path, &format!("x-format {format}"))),
+    };
+    let bound = |key: &str| schema.get(key).and_then(Json::as_str).map(str::to_owned);
+    let special = Special {
+        format,
+        min: bound("x-minimum"),
+        max: bound("x-maximum"),
+        allows_none: schema.get("x-none").is_some_and(|value| value == true),
+    };
+    for bound in [&special.min, &special.max].into_iter().flatten() {
+        format.read(bound).map_err(|problem| unknown(path, &problem.to_string()))?;
+    }
+    Ok(special)
+}
+
+fn word(schema: &Json, path: &str) -> Result<(String, String), SchemaError> {
+    let word = schema.get("const").and_then(Json::as_str);
+    let doc = schema.get("description").and_then(Json::as_str).unwrap_or_default();
+    let word = word.ok_or_else(|| unknown(path, "oneOf of other things than words"))?;
+    Ok((word.to_owned(), doc.to_owned()))
+}
+
+fn integer(schema: &Json) -> Option<Integer> {
+    let number = |key: &str| schema.get(key).and_then(whole);
+    let (min, max) = match schema.get("format").and_then(Json::as_str).unwrap_or_default() {
+        "uint8" => (0, i128::from(u8::MAX)),
+        "uint16" => (0, i128::from(u16::MAX)),
+        "uint32" => (0, i128::from(u32::MAX)),
+        "uint64" | "uint" => (0, i128::from(u64::MAX)),
+        "int32" => (i128::from(i32::MIN), i128::from(i32::MAX)),
+        "int64" | "int" => (i128::from(i64::MIN), i128::from(i64::MAX)),
+        _ => return None,
+    };
+    let only = schema.get("enum").and_then(Json::as_array).into_iter().flatten();
+    Some(Integer {
+        min: number("minimum").map_or(min, |bound| bound.max(min)),
+        max: number("maximum").map_or(max, |bound| bound.min(max)),
+        only: only.filter_map(whole).collect(),
+    })
+}
+
+/// Schemars writes some bounds as floats.
+fn whole(number: &Json) -> Option<i128> {
+    let float = || {
+        let float = number.as_f64().filter(|float| float.fract() == 0.0)?;
+        format!("{float:.0}").parse().ok()
+    };
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from)).or_else(float)
+}
+
+fn unknown(path: &str, what: &str) -> SchemaError {
+    SchemaError { path: path.to_owned(), what: what.to_owned() }
+}
+
+impl Format {
+    /// The value as something that can be compared with a bound, 0 where there are no bounds.
+    pub(crate) fn read(self, text: &str) -> Result<u128, Problem> {
+        match self {
+            Self::Duration => text.parse::<Period>().map(|period| period.0.as_micros()),
+            Self::Size => text.parse::<Size>().map(|size| u128::from(size.0)),
+            Self::Address => text.parse::<Address>().map(|_| 0),
+        }
+    }
+}
+
+impl Special {
+    /// A bound as something to compare with and as text.
+    pub(crate) fn bound<'a>(&self, text: &'a Option<String>) -> Option<(u128, &'a str)> {
+        let text = text.as_deref()?;
+        Some((self.format.read(text).ok()?, text))
+    }
+}

@@ -1,0 +1,410 @@
+//! A tree checked against a shape: every mistake is reported and cut out.
+//!
+//! What is cut counts as absent afterwards. Where something absent is required, what requires it
+//! is cut as well, silently, since the mistake is already told. What is left can be read into
+//! types and checked for its meaning, so that one run reports mistakes of both kinds.
+
+use super::{Format, Integer, Kind, Object, Shape, Special};
+use crate::findings::{Findings, Path, Problem};
+use crate::nearest;
+use crate::tree::{Entry, Node, Scalar, Value};
+
+/// Checks `node` against `shape` and cuts out what is wrong. Whether `node` itself is still there.
+pub(crate) fn check(
+    node: &mut Node,
+    shape: &Shape,
+    path: Path<'_>,
+    findings: &mut Findings<'_>,
+) -> bool {
+    let is_sound = match &shape.kind {
+        Kind::Either(shapes) => match choose(shapes, node) {
+            Some(shape) => return check(node, shape, path, findings),
+            None => Err(expected(shape, node)),
+        },
+        Kind::Object(object) => match &mut node.value {
+            Value::Map(_) => Ok(check_object(node, object, path, findings)),
+            _ => Err(expected(shape, node)),
+        },
+        Kind::Map(values) => match &mut node.value {
+            Value::Map(entries) => {
+                for Entry { key, value, .. } in entries {
+                    check(value, values, Path::Key(&path, key), findings);
+                }
+                Ok(true)
+            }
+            _ => Err(expected(shape, node)),
+        },
+        Kind::List { items, items_min } => match &mut node.value {
+            Value::List(list) => {
+                for (index, item) in list.iter_mut().enumerate() {
+                    check(item, items, Path::Index(&path, index), findings);
+                }
+                if list.len() < *items_min { Err(too_few(*items_min)) } else { Ok(true) }
+            }
+            _ => Err(expected(shape, node)),
+        },
+        Kind::Text | Kind::Word(_) | Kind::Boolean | Kind::Integer(_) | Kind::Special(_) => {
+            check_scalar(node, shape).map(|()| true)
+        }
+    };
+    let is_sound = is_sound.unwrap_or_else(|problem| {
+        findings.error(node.at, path, &node.shown(), problem);
+        false
+    });
+    if !is_sound {
+        node.value = Value::Cut;
+    }
+    is_sound
+}
+
+/// Whether the map can still be read into its type.
+fn check_object(
+    node: &mut Node,
+    object: &Object,
+    path: Path<'_>,
+    findings: &mut Findings<'_>,
+) -> bool {
+    let Node { at, value: Value::Map(entries) } = node else { return false };
+    let at = *at;
+    let mut is_sound = true;
+    let mut has_unknown = false;
+    for entry in entries.iter_mut() {
+        let path = Path::Key(&path, &entry.key);
+        let Some(field) = object.fields.iter().find(|field| *field.name == *entry.key) else {
+            let problem = unknown_key(&entry.key, object);
+            findings.error(entry.key_at, path, &format!("{:?}", entry.key), problem);
+            entry.value.value = Value::Cut;
+            has_unknown = true;
+            continue;
+        };
+        let is_needed = field.is_required || object.exactly_one.contains(&field.name);
+        if !check(&mut entry.value, &field.shape, path, findings) && is_needed {
+            is_sound = false;
+        }
+    }
+    let stands = |name: &str| entries.iter().any(|entry| entry.key.as_ref() == name);
+    for field in object.fields.iter().filter(|field| field.is_required && !stands(&field.name)) {
+        let hint = format!("add `{}: {}`", field.name, example(&field.shape));
+        findings.error(
+            at,
+            Path::Key(&path, &field.name),
+            "",
+            Problem::new("this key is missing", hint),
+        );
+        is_sound = false;
+    }
+    let one: Vec<&str> = chosen(&object.exactly_one, &stands);
+    if one.is_empty() && has_unknown && !object.exactly_one.is_empty() {
+        // The unknown key was probably meant to be one of them.
+        is_sound = false;
+    } else if !object.exactly_one.is_empty() && one.len() != 1 {
+        let names = object.exactly_one.join("`, `");
+        let hint = match one.as_slice() {
+            [] => "add one of them".to_owned(),
+            several => format!("keep one of `{}`", several.join("`, `")),
+        };
+        let problem = Problem::new(format!("exactly one of `{names}` stands here"), hint);
+        findings.error(at, path, "", problem);
+        is_sound = false;
+    }
+    let most: Vec<&str> = chosen(&object.at_most_one, &stands);
+    if most.len() > 1 {
+        let problem = Problem::new(
+            format!("only one of `{}` stands here", most.join("`, `")),
+            "remove all but one of them",
+        );
+        findings.error(at, path, "", problem);
+        is_sound = false;
+    }
+    is_sound
+}
+
+fn chosen<'a>(names: &'a [String], stands: &impl Fn(&str) -> bool) -> Vec<&'a str> {
+    names.iter().map(String::as_str).filter(|name| stands(name)).collect()
+}
+
+fn unknown_key(key: &str, object: &Object) -> Problem {
+    let known = object.fields.iter().map(|field| field.name.as_str());
+    let hint = if key == "<<" {
+        "merge keys are no part of YAML 1.2; use an alias for a whole value".to_owned()
+    } else {
+        nearest::hint(key, known, "nothing may stand here")
+    };
+    Problem::new(format!("this {} is unknown", object.noun()), hint)
+}
+
+/// The alternative that `node` was meant to be, by what it looks like.
+fn choose<'a>(shapes: &'a [Shape], node: &Node) -> Option<&'a Shape> {
+    let fits = |shape: &&Shape| looks_like(&shape.kind, node);
+    // A word is tried last where it is not spelt right, so that a mistake in it is told as such.
+    let exactly = |shape: &&Shape| match &shape.kind {
+        Kind::Word(words) => words.iter().any(|(word, _)| Some(word.as_str()) == node.text()),
+        _ => fits(shape),
+    };
+    shapes.iter().find(exactly).or_else(|| shapes.iter().find(fits))
+}
+
+fn looks_like(kind: &Kind, node: &Node) -> bool {
+    match kind {
+        Kind::Object(_) | Kind::Map(_) => matches!(node.value, Value::Map(_)),
+        Kind::List { .. } => matches!(node.value, Value::List(_)),
+        Kind::Text | Kind::Word(_) => matches!(node.scalar(), Some(Scalar::Text(_))),
+        Kind::Boolean => matches!(node.scalar(), Some(Scalar::Bool(_))),
+        Kind::Integer(_) => matches!(node.scalar(), Some(Scalar::Integer(_))),
+        Kind::Special(_) => !matches!(node.scalar(), None | Some(Scalar::Null | Scalar::Bool(_))),
+        Kind::Either(shapes) => choose(shapes, node).is_some(),
+    }
+}
+
+fn check_scalar(node: &Node, shape: &Shape) -> Result<(), Problem> {
+    let Some(scalar) = node.scalar() else { return Err(expected(shape, node)) };
+    let written = node.text().unwrap_or_default();
+    match (&shape.kind, scalar) {
+        (_, Scalar::Null) => Err(expected(shape, node)),
+        (Kind::Text, Scalar::Text(_)) | (Kind::Boolean, Scalar::Bool(_)) => Ok(()),
+        (Kind::Text, _) => {
+            let hint = format!("put it in quotes: {written:?}");
+            Err(Problem::new("text is needed here", hint))
+        }
+        (Kind::Word(words), _) => check_word(written, words),
+        (Kind::Integer(bounds), Scalar::Integer(value)) => check_integer(value, bounds),
+        (Kind::Integer(_), Scalar::Text(text)) if text.parse::<i128>().is_ok() => {
+            Err(Problem::new("a whole number is needed here", format!("remove the quotes: {text}")))
+        }
+        (Kind::Boolean, Scalar::Text(text)) => {
+            let hint = match text.to_ascii_lowercase().as_str() {
+                "yes" | "on" | "y" | "true" => "write true",
+                "no" | "off" | "n" | "false" => "write false",
+                _ => "write true or false",
+            };
+            Err(Problem::new("true or false is needed here", hint))
+        }
+        (Kind::Special(special), Scalar::Text(_) | Scalar::Integer(_) | Scalar::Float(_)) => {
+            check_special(written, special)
+        }
+        _ => Err(expected(shape, node)),
+    }
+}
+
+fn check_word(written: &str, words: &[(String, String)]) -> Result<(), Problem> {
+    if words.iter().any(|(word, _)| word == written) {
+        return Ok(());
+    }
+    let known = words.iter().map(|(word, _)| word.as_str());
+    let all: Vec<&str> = known.clone().collect();
+    let hint = nearest::hint(written, known, "no word is known");
+    Err(Problem::new(format!("one of these words is needed here: {}", all.join(", ")), hint))
+}
+
+fn check_integer(value: i128, bounds: &Integer) -> Result<(), Problem> {
+    if !bounds.only.is_empty() {
+        if bounds.only.contains(&value) {
+            return Ok(());
+        }
+        let all: Vec<String> = bounds.only.iter().map(i128::to_string).collect();
+        let rule = format!("one of these numbers is needed here: {}", all.join(", "));
+        return Err(Problem::new(rule, "write one of them"));
+    }
+    if (bounds.min..=bounds.max).contains(&value) {
+        return Ok(());
+    }
+    let nearest = value.clamp(bounds.min, bounds.max);
+    let rule = format!("a number from {} to {} is needed here", bounds.min, bounds.max);
+    Err(Problem::new(rule, format!("the nearest is {nearest}")))
+}
+
+fn check_special(written: &str, special: &Special) -> Result<(), Problem> {
+    if special.allows_none && written == "none" {
+        return Ok(());
+    }
+    let value = special.format.read(written)?;
+    let none = if special.allows_none { ", or none for no bound" } else { "" };
+    match (special.bound(&special.min), special.bound(&special.max)) {
+        (Some((min, text)), _) if value < min => Err(Problem::new(
+            format!("at least {text} is needed here"),
+            format!("write {text} or more{none}"),
+        )),
+        (_, Some((max, text))) if value > max => Err(Problem::new(
+            format!("at most {text} is allowed here"),
+            format!("write {text} or less{none}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn too_few(items_min: usize) -> Problem {
+    let what = if items_min == 1 { "one item" } else { "more items" };
+    Problem::new(
+        format!("the list needs at least {what}"),
+        "add one, or remove what holds the list",
+    )
+}
+
+/// The problem of a value of the wrong kind.
+fn expected(shape: &Shape, node: &Node) -> Problem {
+    let found = match (&node.value, node.scalar()) {
+        (Value::List(_), _) => "a list",
+        (Value::Map(_), _) => "a map",
+        (_, Some(Scalar::Null)) => "nothing",
+        (_, Some(Scalar::Bool(_))) => "true or false",
+        (_, Some(Scalar::Integer(_))) => "a whole number",
+        (_, Some(Scalar::Float(_))) => "a number",
+        (_, Some(Scalar::Text(_)) | None) => "text",
+    };
+    let rule = format!("{} is needed here, not {found}", describe(shape));
+    let hint = match (&shape.kind, found) {
+        (_, "nothing") => format!("write {}, or remove the key", example(shape)),
+        (Kind::List { .. }, _) => "begin each item with `- `, or write [item, item]".to_owned(),
+        (Kind::Object(_) | Kind::Map(_), _) => format!("write {}", example(shape)),
+        _ => format!("write {}, for instance", example(shape)),
+    };
+    Problem::new(rule, hint)
+}
+
+/// What a shape is, in words.
+pub(crate) fn describe(shape: &Shape) -> String {
+    match &shape.kind {
+        Kind::Object(_) | Kind::Map(_) => "a map".to_owned(),
+        Kind::List { .. } => "a list".to_owned(),
+        Kind::Text => "text".to_owned(),
+        Kind::Word(words) => {
+            let words: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
+            words.join(" or ")
+        }
+        Kind::Boolean => "true or false".to_owned(),
+        Kind::Integer(_) => "a whole number".to_owned(),
+        Kind::Special(special) => {
+            let none = if special.allows_none { " or `none`" } else { "" };
+            let what = match special.format {
+                Format::Duration => "a duration",
+                Format::Size => "a size",
+                Format::Address => "an address",
+            };
+            format!("{what}{none}")
+        }
+        Kind::Either(shapes) => shapes.iter().map(describe).collect::<Vec<_>>().join(" or "),
+    }
+}
+
+/// Something that fits a shape.
+fn example(shape: &Shape) -> String {
+    match &shape.kind {
+        Kind::Object(object) => match object.fields.first() {
+            Some(field) => format!("{{ {}: … }}", field.name),
+            None => "{}".to_owned(),
+        },
+        Kind::Map(_) => "{ key: value }".to_owned(),
+        Kind::List { items, .. } => format!("[{}]", example(items)),
+        Kind::Text => "text".to_owned(),
+        Kind::Word(words) => words.first().map(|(word, _)| word.clone()).unwrap_or_default(),
+        Kind::Boolean => "true".to_owned(),
+        Kind::Integer(bounds) => {
+            bounds.only.first().copied().unwrap_or_else(|| bounds.min.max(1)).to_string()
+        }
+        Kind::Special(Special { format, .. }) => match format {
+            Format::Duration => "10s".to_owned(),
+            Format::Size => "64KiB".to_owned(),
+            Format::Address => "127.0.0.1:8080".to_owned(),
+        },
+        Kind::Either(shapes) => shapes.first().map(example).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::JsonSchema;
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::shape::schema_of;
+    use crate::tree;
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    enum Word {
+        /// The first.
+        First,
+        /// The second.
+        Second,
+    }
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    #[schemars(extend("oneOf" = [{"required": ["left"]}, {"required": ["right"]}]))]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Sample {
+        name: String,
+        #[schemars(range(min = 2))]
+        count: Option<u8>,
+        word: Option<Word>,
+        flag: Option<bool>,
+        left: Option<u16>,
+        right: Option<String>,
+    }
+
+    fn findings(text: &str) -> Vec<(u32, u32, String, String, String)> {
+        let mut findings = Findings::new("f", text);
+        let mut root = tree::read(text, &mut findings).unwrap();
+        let shape = Shape::new(&schema_of::<Sample>(), "").unwrap();
+        check(&mut root, &shape, Path::Root, &mut findings);
+        let errors = findings.into_result().map_or_else(|errors| errors.errors, |_| Vec::new());
+        errors.into_iter().map(|e| (e.line, e.column, e.path, e.rule, e.hint)).collect()
+    }
+
+    #[test]
+    fn what_fits_is_left_alone() {
+        assert_eq!(findings("{name: x, count: 2, word: second, flag: false, left: 1}"), []);
+    }
+
+    #[test]
+    fn each_mistake_has_its_rule_place_and_hint() {
+        for (text, line, column, path, rule, hint) in [
+            ("{name: x, left: 1, nmae: y}", 1, 20, "nmae", "unknown", "did you mean `name`?"),
+            ("{name: x, left: 1, <<: y}", 1, 20, "\"<<\"", "unknown", "merge keys"),
+            ("{left: 1}", 1, 1, "name", "missing", "add `name: text`"),
+            ("{name: 1, left: 1}", 1, 8, "name", "text is needed", "in quotes: \"1\""),
+            ("{name: [], left: 1}", 1, 8, "name", "text is needed here, not a list", "write text"),
+            ("{name: , left: 1}", 1, 6, "name", "not nothing", "or remove the key"),
+            ("{name: x, left: 1, count: 1}", 1, 27, "count", "from 2 to 255", "nearest is 2"),
+            ("{name: x, left: 1, count: 256}", 1, 27, "count", "from 2 to 255", "nearest is 255"),
+            ("{name: x, left: 1, count: \"3\"}", 1, 27, "count", "whole number", "quotes: 3"),
+            ("{name: x, left: 1, count: 2.5}", 1, 27, "count", "not a number", "write 2"),
+            ("{name: x, left: 1, word: frist}", 1, 26, "word", "first, second", "mean `first`?"),
+            ("{name: x, left: 1, flag: yes}", 1, 26, "flag", "true or false", "write true"),
+            ("{name: x, left: 1, flag: off}", 1, 26, "flag", "true or false", "write false"),
+            ("{name: x}", 1, 1, "", "exactly one of `left`, `right`", "add one"),
+            ("{name: x, left: 1, right: y}", 1, 1, "", "exactly one", "one of `left`, `right`"),
+            ("[1]", 1, 1, "", "a map is needed here, not a list", "write { name: … }"),
+        ] {
+            let found = findings(text);
+            assert_eq!(found.len(), 1, "{text}: {found:?}");
+            let error = &found[0];
+            assert_eq!((error.0, error.1, error.2.as_str()), (line, column, path), "{text}");
+            assert!(error.3.contains(rule) && error.4.contains(hint), "{text}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_one_of_a_choice_is_one_mistake_not_two() {
+        let found = findings("{name: x, left: y}");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].2, "left");
+    }
+
+    #[test]
+    fn all_mistakes_are_found_at_once() {
+        let found = findings("{naem: x, count: 0, word: third, left: 1, right: 2}");
+        assert_eq!(found.len(), 6, "{found:?}");
+    }
+
+    #[test]
+    fn a_type_that_lets_unknown_keys_pass_is_refused() {
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Lax {
+            name: String,
+        }
+        let error = Shape::new(&schema_of::<Lax>(), "").unwrap_err();
+        assert!(error.what.contains("deny_unknown_fields"));
+    }
+}

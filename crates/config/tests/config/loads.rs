@@ -1,0 +1,395 @@
+//! Good texts: what they become, what stays from one load to the next, and what it costs.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::sample::{Headers, loader};
+use config::explain::{Mismatch, Verdict};
+use config::snapshot::{
+    Action, Address, Changes, ClusterId, EndpointId, ForwardedFields, ListenerId, RouteTableId,
+    Snapshot, StartupOptions,
+};
+use config::{Loader, effective, effective_yaml};
+use proptest::prelude::*;
+
+const SHOP: &str = include_str!("../../../../examples/shop.yaml");
+
+type Loaded = Arc<Snapshot<Headers>>;
+
+fn load(loader: &mut Loader<Headers>, text: &str) -> Loaded {
+    loader.load("strait.yaml", text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn address(text: &str) -> Address {
+    text.parse().unwrap()
+}
+
+#[test]
+fn the_shop_becomes_what_its_file_says() {
+    let mut loader = loader();
+    let snapshot = load(&mut loader, SHOP);
+    assert_eq!(loader.warnings(), []);
+    assert_eq!(
+        snapshot.startup,
+        StartupOptions {
+            admin: Some(address("127.0.0.1:9901")),
+            workers: NonZeroU16::new(1),
+            pins_workers: false
+        }
+    );
+    let listener = &snapshot.listeners[0];
+    assert_eq!((&*listener.name, &listener.address), ("edge", &address("127.0.0.1:8080")));
+    assert_eq!(listener.filters[0].request.set["x-edge"], "strait");
+    assert_eq!(listener.filters[0].response.remove, ["x-powered-by"]);
+    assert_eq!(listener.http.forwarded, ForwardedFields::XForwarded);
+    assert_eq!(listener.timeouts.request_head, Duration::from_secs(10));
+
+    let table_id = listener.hosts.find(b"a.shop.example.com").unwrap();
+    assert_eq!(listener.hosts.find(b"other"), Some(table_id));
+    let table = snapshot.route_table(table_id).unwrap();
+    let cluster_at = |path: &str| {
+        let rule = &table.rules[table.paths.find(path.as_bytes()).unwrap()];
+        let Action::Forward(forward) = &rule.action else { return None };
+        Some((snapshot.cluster(forward.cluster).unwrap().name.to_string(), forward.timeout))
+    };
+    assert_eq!(cluster_at("/healthz"), None);
+    assert_eq!(cluster_at("/api/x"), Some(("api".to_owned(), Some(Duration::from_secs(2)))));
+    assert_eq!(cluster_at("/api"), Some(("web".to_owned(), Some(Duration::from_secs(3_600)))));
+
+    let (_, api) = snapshot.clusters.iter().find(|(_, c)| &*c.name == "api").unwrap();
+    assert_eq!(api.timeouts.connect, Duration::from_millis(500));
+    let weights: Vec<_> = api.endpoints.iter().map(|e| (e.weight.get(), e.stride.get())).collect();
+    assert_eq!(weights, [(1, 32_767), (2, 65_535)]);
+    assert!(!api.is_uniform);
+}
+
+#[test]
+fn explain_says_of_each_rule_what_became_of_it() {
+    let snapshot = load(&mut loader(), SHOP);
+    let table = snapshot.route_table(snapshot.listeners[0].route_tables[0]).unwrap();
+    let verdicts = |path: &str| -> Vec<Verdict> {
+        table.explain(path.as_bytes()).map(|(_, verdict)| verdict).collect()
+    };
+    assert_eq!(
+        verdicts("/api/x"),
+        [
+            Verdict::PassedOver(Mismatch::OtherPath),
+            Verdict::Matched,
+            Verdict::NotReached { would_match: true }
+        ]
+    );
+    assert_eq!(
+        verdicts("/healthz"),
+        [
+            Verdict::Matched,
+            Verdict::NotReached { would_match: false },
+            Verdict::NotReached { would_match: true }
+        ]
+    );
+}
+
+#[test]
+fn what_did_not_change_is_the_same_and_keeps_its_id() {
+    let mut loader = loader();
+    let before = load(&mut loader, SHOP);
+    let after = load(&mut loader, &SHOP.replace("127.0.0.1:9002", "127.0.0.1:9003"));
+    assert_eq!((before.version, after.version), (1, 2));
+    assert!(Arc::ptr_eq(&before.listeners[0], &after.listeners[0]));
+    let clusters = |snapshot: &Loaded| -> BTreeMap<String, Arc<_>> {
+        snapshot.clusters.iter().map(|(_, c)| (c.name.to_string(), Arc::clone(c))).collect()
+    };
+    let (old, new) = (clusters(&before), clusters(&after));
+    assert!(Arc::ptr_eq(&old["api"], &new["api"]));
+    assert!(!Arc::ptr_eq(&old["web"], &new["web"]));
+    assert_eq!(old["web"].id, new["web"].id);
+    assert_eq!(
+        after.changes,
+        Changes {
+            clusters_changed: vec![new["web"].id],
+            endpoints_added: vec![(new["web"].id, new["web"].endpoints[0].id)],
+            endpoints_removed: vec![(old["web"].id, old["web"].endpoints[0].id)],
+            ..Changes::default()
+        }
+    );
+}
+
+#[test]
+fn a_changed_filter_gives_a_new_chain_and_keeps_the_rest() {
+    let mut loader = loader();
+    let before = load(&mut loader, SHOP);
+    let same = load(&mut loader, &SHOP.replace("routes: shop", "routes: [shop]"));
+    assert!(Arc::ptr_eq(&before.listeners[0], &same.listeners[0]), "only written otherwise");
+    let after = load(&mut loader, &SHOP.replace("x-edge: strait", "x-edge: other"));
+    assert!(!Arc::ptr_eq(&before.listeners[0].filters, &after.listeners[0].filters));
+    assert_eq!(after.listeners[0].id, before.listeners[0].id);
+    assert_eq!(after.changes.listeners_changed, [before.listeners[0].id]);
+    let moved = load(&mut loader, &SHOP.replace("127.0.0.1:8080", "127.0.0.1:8081"));
+    assert_eq!(moved.changes.listeners_removed, [before.listeners[0].id]);
+    assert_eq!(moved.changes.listeners_added, [moved.listeners[0].id]);
+}
+
+#[test]
+fn a_listener_with_another_address_keeps_its_chain() {
+    let mut loader = loader();
+    let before = load(&mut loader, SHOP);
+    let after = load(&mut loader, &SHOP.replace("127.0.0.1:8080", "127.0.0.1:8081"));
+    assert_ne!(before.listeners[0].id, after.listeners[0].id);
+    assert!(Arc::ptr_eq(&before.listeners[0].filters, &after.listeners[0].filters));
+}
+
+#[test]
+fn after_errors_a_loader_is_as_if_it_had_not_been_asked() {
+    let mut loader = loader();
+    let before = load(&mut loader, SHOP);
+    loader.load("f", &SHOP.replace("name: web", "name: wide")).unwrap_err();
+    loader.load("f", "").unwrap_err();
+    let after = load(&mut loader, SHOP);
+    assert_eq!(after.version, 2);
+    assert_eq!(after.changes, Changes::default());
+    assert!(Arc::ptr_eq(&before.listeners[0], &after.listeners[0]));
+}
+
+#[test]
+fn what_takes_a_restart_stays_with_a_warning() {
+    let mut loader = loader();
+    let before = load(&mut loader, SHOP);
+    let text =
+        SHOP.replace(":9901", ":9902").replace("workers: 1", "workers: { count: 2, pin: true }");
+    let after = load(&mut loader, &text);
+    assert_eq!(after.startup, before.startup);
+    let warned: Vec<_> =
+        loader.warnings().iter().map(|w| (w.path.as_str(), w.line, w.column)).collect();
+    assert_eq!(warned, [("admin.address", 6, 19), ("workers", 7, 10)]);
+    load(&mut loader, SHOP);
+    assert_eq!(loader.warnings(), []);
+}
+
+#[test]
+fn the_effective_configuration_is_a_configuration_with_the_same_meaning() {
+    for text in [SHOP, crate::sample::EVERY_KEY] {
+        let first = load(&mut loader(), text);
+        let yaml = effective_yaml(&first);
+        let mut loader = loader();
+        let again = load(&mut loader, &yaml);
+        assert_eq!(effective(&first), effective(&again), "{yaml}");
+        let json = effective(&first).to_string();
+        assert_eq!(effective(&load(&mut loader, &json)), effective(&first));
+        assert_eq!(again.clusters.iter().count(), first.clusters.iter().count());
+        for ((_, a), (_, b)) in first.clusters.iter().zip(again.clusters.iter()) {
+            assert_eq!(a, b);
+        }
+        for ((_, a), (_, b)) in first.route_tables.iter().zip(again.route_tables.iter()) {
+            assert_eq!(a, b);
+        }
+        for (a, b) in first.listeners.iter().zip(&again.listeners) {
+            assert_eq!((&a.http, &a.timeouts, &a.socket), (&b.http, &b.timeouts, &b.socket));
+            assert_eq!(a.filters, b.filters);
+        }
+        assert_eq!((first.limits, &first.access_log), (again.limits, &again.access_log));
+        assert_eq!(first.startup, again.startup);
+    }
+}
+
+#[test]
+fn secrets_are_masked_in_what_is_shown_and_kept_in_what_is_used() {
+    let text = SHOP
+        .replace("{ x-edge: strait }", "{ Authorization: \"Bearer abc\" }")
+        .replace("{ status: 200, body: ok }", "{ headers: { set-cookie: \"id=abc\", x-a: b } }");
+    let snapshot = load(&mut loader(), &text);
+    assert_eq!(snapshot.listeners[0].filters[0].request.set["Authorization"], "Bearer abc");
+    let shown = effective(&snapshot).to_string();
+    assert!(!shown.contains("abc"), "{shown}");
+    assert!(
+        shown.contains(r#""Authorization":"***""#) && shown.contains(r#""x-a":"b""#),
+        "{shown}"
+    );
+    assert!(!format!("{:?}", snapshot.listeners[0].filter_sources).contains("abc"));
+}
+
+#[test]
+fn words_of_json_in_text_stay_text_in_the_effective_yaml() {
+    for body in
+        ["true", "1", "1e3", "null", "~", "2s", "64", "a: b", "- x", "", " ", "#", "é\n\"", "0x1"]
+    {
+        let quoted = serde_json::Value::from(body).to_string();
+        let text = SHOP.replace("body: ok", &format!("body: {quoted}"));
+        let yaml = effective_yaml(&load(&mut loader(), &text));
+        let again = load(&mut loader(), &yaml);
+        let table = again.route_tables.iter().next().unwrap().1;
+        let Action::Respond(respond) = &table.rules[0].action else { panic!() };
+        assert_eq!(&*respond.body, body.as_bytes());
+    }
+}
+
+/// A configuration with `count` clusters of two endpoints and a rule for each.
+fn large(count: usize) -> String {
+    let mut text = String::from(
+        "listeners: [{ name: l, address: \"127.0.0.1:80\", routes: r }]\nroutes:\n  - name: r\n    rules:\n",
+    );
+    for n in 0..count {
+        text.push_str(&format!("      - match: {{ prefix: /c{n}/ }}\n        cluster: c{n}\n"));
+    }
+    text.push_str("clusters:\n");
+    for n in 0..count {
+        let (a, b) = (n / 250, n % 250);
+        text.push_str(&format!(
+            "  - name: c{n}\n    endpoints:\n      - 10.0.{a}.{b}:80\n      - 10.1.{a}.{b}:80\n"
+        ));
+    }
+    text
+}
+
+/// Run with `--nocapture` for the time of each load: on the machine this was written on, a release
+/// build took 0.1 s for each.
+#[test]
+fn one_endpoint_among_ten_thousand_clusters_changes_one_cluster() {
+    let mut loader = loader();
+    let text = large(10_000);
+    let timed = |loader: &mut Loader<Headers>, text: &str| {
+        #[expect(clippy::disallowed_methods, reason = "a figure to look at, nothing depends on it")]
+        let begin = std::time::Instant::now();
+        let snapshot = load(loader, text);
+        println!("{} KiB loaded in {:?}", text.len() >> 10, begin.elapsed());
+        snapshot
+    };
+    let before = timed(&mut loader, &text);
+    let after = timed(&mut loader, &text.replace("- 10.0.20.77:80\n", "- 10.0.20.77:81\n"));
+    let changed: Vec<ClusterId> = before
+        .clusters
+        .iter()
+        .zip(after.clusters.iter())
+        .filter(|((_, a), (_, b))| !Arc::ptr_eq(a, b))
+        .map(|((_, a), _)| a.id)
+        .collect();
+    assert_eq!(changed.len(), 1);
+    assert_eq!(&*after.cluster(changed[0]).unwrap().name, "c5077");
+    assert!(Arc::ptr_eq(&before.listeners[0], &after.listeners[0]));
+    let table = before.listeners[0].route_tables[0];
+    assert!(Arc::ptr_eq(before.route_table(table).unwrap(), after.route_table(table).unwrap()));
+    assert_eq!(
+        after.changes,
+        Changes {
+            clusters_changed: changed.clone(),
+            endpoints_added: vec![(changed[0], after.cluster(changed[0]).unwrap().endpoints[0].id)],
+            endpoints_removed: vec![(
+                changed[0],
+                before.cluster(changed[0]).unwrap().endpoints[0].id
+            )],
+            ..Changes::default()
+        }
+    );
+}
+
+/// What a worker keeps: the resources it knows under their ids.
+#[derive(Default)]
+struct Known {
+    listeners: BTreeMap<ListenerId, usize>,
+    tables: BTreeMap<RouteTableId, usize>,
+    clusters: BTreeMap<ClusterId, usize>,
+    endpoints: BTreeMap<EndpointId, ClusterId>,
+}
+
+fn pointer<T>(value: &Arc<T>) -> usize {
+    Arc::as_ptr(value).addr()
+}
+
+impl Known {
+    fn of(snapshot: &Loaded) -> Self {
+        Self {
+            listeners: snapshot.listeners.iter().map(|l| (l.id, pointer(l))).collect(),
+            tables: snapshot.route_tables.iter().map(|(_, t)| (t.id, pointer(t))).collect(),
+            clusters: snapshot.clusters.iter().map(|(_, c)| (c.id, pointer(c))).collect(),
+            endpoints: snapshot
+                .clusters
+                .iter()
+                .flat_map(|(_, c)| c.endpoints.iter().map(|e| (e.id, c.id)))
+                .collect(),
+        }
+    }
+
+    /// Takes up a change. Each list must say something that was not so before.
+    fn apply(&mut self, snapshot: &Loaded) {
+        let changes = &snapshot.changes;
+        for id in &changes.listeners_removed {
+            assert!(self.listeners.remove(id).is_some());
+        }
+        for id in &changes.route_tables_removed {
+            assert!(self.tables.remove(id).is_some());
+        }
+        for id in &changes.clusters_removed {
+            assert!(self.clusters.remove(id).is_some());
+        }
+        for (cluster, id) in &changes.endpoints_removed {
+            assert_eq!(self.endpoints.remove(id), Some(*cluster));
+        }
+        for id in changes.listeners_added.iter().chain(&changes.listeners_changed) {
+            let now = pointer(snapshot.listener(*id).unwrap().1);
+            let before = self.listeners.insert(*id, now);
+            assert_eq!(before.is_some(), changes.listeners_changed.contains(id));
+        }
+        for id in changes.route_tables_added.iter().chain(&changes.route_tables_changed) {
+            let before = self.tables.insert(*id, pointer(snapshot.route_table(*id).unwrap()));
+            assert_eq!(before.is_some(), changes.route_tables_changed.contains(id));
+        }
+        for id in changes.clusters_added.iter().chain(&changes.clusters_changed) {
+            let before = self.clusters.insert(*id, pointer(snapshot.cluster(*id).unwrap()));
+            assert_eq!(before.is_some(), changes.clusters_changed.contains(id));
+        }
+        for (cluster, id) in &changes.endpoints_added {
+            assert_eq!(self.endpoints.insert(*id, *cluster), None);
+        }
+    }
+}
+
+/// A small configuration, drawn from few names so that the next has much in common with it.
+fn text() -> impl Strategy<Value = String> {
+    let cluster = proptest::collection::btree_map(1u8..5, 1u8..4, 0..4);
+    let clusters = proptest::collection::btree_map(0u8..5, cluster, 0..5);
+    let listeners = proptest::collection::btree_map(0u8..3, (0u8..2, 0u8..2, 0u8..2), 0..3);
+    (clusters, listeners).prop_map(|(clusters, listeners)| {
+        let mut text = String::from("listeners:");
+        text.push_str(if listeners.is_empty() { " []\n" } else { "\n" });
+        for (name, (port, backlog, filter)) in &listeners {
+            text.push_str(&format!(
+                "  - name: l{name}\n    address: 127.0.0.1:{name}{port}\n    routes: r0\n    backlog: {}\n    \
+                 filters: [headers: {{ request: {{ set: {{ a: \"{filter}\" }} }} }}]\n",
+                backlog + 1,
+            ));
+        }
+        text.push_str("routes:\n  - name: r0\n    rules: []\n");
+        text.push_str("  - name: r1\n    rules:");
+        text.push_str(if clusters.is_empty() { " []\n" } else { "\n" });
+        for name in clusters.keys() {
+            text.push_str(&format!("      - {{ match: {{ prefix: / }}, cluster: c{name} }}\n"));
+        }
+        text.push_str("clusters:");
+        text.push_str(if clusters.is_empty() { " []\n" } else { "\n" });
+        for (name, endpoints) in &clusters {
+            let endpoints = endpoints.iter().map(|(port, weight)| {
+                format!("{{ address: \"127.0.0.1:{port}\", weight: {weight} }}")
+            });
+            let endpoints: Vec<String> = endpoints.collect();
+            text.push_str(&format!("  - name: c{name}\n    endpoints: [{}]\n", endpoints.join(", ")));
+        }
+        text
+    })
+}
+
+proptest! {
+    #[test]
+    fn changes_applied_to_what_was_give_what_is(texts in proptest::collection::vec(text(), 1..8)) {
+        let mut loader = loader();
+        let mut known = Known::default();
+        for text in &texts {
+            let snapshot = load(&mut loader, text);
+            known.apply(&snapshot);
+            let fresh = Known::of(&snapshot);
+            prop_assert_eq!(&known.listeners, &fresh.listeners);
+            prop_assert_eq!(&known.tables, &fresh.tables);
+            prop_assert_eq!(&known.clusters, &fresh.clusters);
+            prop_assert_eq!(&known.endpoints, &fresh.endpoints);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The whole way from text to snapshot, as its users see it.
+
+#[cfg(test)]
+mod loads;
+#[cfg(test)]
+mod sample;
