@@ -22,9 +22,9 @@ pub(crate) enum Peer {
     Node,
     /// Reads the metrics.
     Promtool,
-    /// Runs the WebSocket suite.
+    /// With `venv`: makes the environment of the WebSocket suite.
     Python,
-    /// The WebSocket suite, of which Python is the host.
+    /// The WebSocket suite and its server.
     WebSocketSuite,
     /// Slow clients of three kinds.
     Slowhttptest,
@@ -81,7 +81,10 @@ impl Peer {
     }
 
     pub(crate) fn is_installed(self) -> bool {
-        self.program().is_some()
+        match self {
+            Self::Python => python::makes_environments(),
+            _ => self.program().is_some(),
+        }
     }
 
     /// The command that installs it.

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
@@ -19,6 +20,12 @@ const ECHO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/echo.py");
 pub(crate) fn environment_program(name: &str) -> Option<PathBuf> {
     let path = environment()?.join("bin").join(name);
     path.is_file().then_some(path)
+}
+
+/// Whether Python is there with all that `venv` needs, which Debian puts into a package of its own.
+pub(crate) fn makes_environments() -> bool {
+    let check = Command::new("python3").args(["-c", "import venv, ensurepip"]).output();
+    check.is_ok_and(|check| check.status.success())
 }
 
 /// The commands that make the environment.
