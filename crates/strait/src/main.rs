@@ -1,3 +1,74 @@
-//! strait
+//! Strait: the program.
+//!
+//! Reads the command line, puts the crates together and starts the threads. What a newcomer may
+//! look for here: [`filter_list`] names every filter there is, [`data_path`] starts workers and is
+//! what control knows of them, [`serve`] is the order in which a process comes up.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod arguments;
+mod check;
+mod data_path;
+mod demo;
+mod explain;
+mod filter_list;
+mod logging;
+mod serve;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Command};
+
+/// Version of the program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn main() -> ExitCode {
+    // Wrong arguments end the process here, with status 2.
+    let Arguments { command } = Arguments::parse();
+    let result = match command {
+        Command::Run(run) => serve::run(&run),
+        Command::Check(check) => check::check(&check),
+        Command::Explain(explain) => explain::explain(&explain),
+        Command::Schema => check::schema(),
+        Command::Demo(demo) => demo::demo(&demo),
+        Command::Completions { shell } => arguments::completions(shell),
+        Command::Man { dir } => arguments::man(dir.as_deref()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // `strait schema | head` is no failure.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            // There is nothing left to tell it to.
+            let _ = writeln!(io::stderr(), "strait: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Why a command failed: what it says to the operator.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// The configuration cannot be taken up.
+    #[error("the configuration is refused\n{0}")]
+    Config(control::Refused),
+    /// No listener of that name.
+    #[error("{0}")]
+    Explain(String),
+    /// Standard output, or the file, cannot be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+    /// A filter's configuration type has a schema that files cannot follow: our own mistake.
+    #[error("a filter cannot be offered (please report this): {0}")]
+    Filters(config::SchemaError),
+    /// Something that has to be there to start.
+    #[error("cannot start: {0}")]
+    Start(String),
+    /// It ran, and ended other than by a drain.
+    #[error("{0}")]
+    Ended(String),
+}

@@ -1,0 +1,32 @@
+//! The admin interface: HTTP/1.1 for operators and scrapers, on the control thread.
+//!
+//! It asks the control loop and, through it, the workers, by messages that nobody waits for but the
+//! one who asked: the slowest scraper stalls no worker. Built on hyper without a framework: there
+//! are a dozen paths and one method that is not GET.
+//!
+//! Who can reach its address can read everything here and drain the process; it belongs on the
+//! loopback interface or behind a network policy. Browsers are kept from draining for another site.
+
+mod connections;
+mod pages;
+mod server;
+mod socket;
+
+pub(crate) use connections::Rows;
+pub use connections::{ConnectionRow, ConnectionSide, Described};
+pub(crate) use pages::{Answer, Page, index};
+pub(crate) use server::Server;
+pub use socket::AdminSocket;
+
+use tokio::sync::oneshot;
+
+/// What the admin interface asks the control loop.
+#[derive(Debug)]
+pub(crate) enum Query {
+    /// A page that control can write at once.
+    Page(Page, oneshot::Sender<Answer>),
+    /// The slow requests, which the log writer keeps.
+    Slow { as_text: bool, reply: oneshot::Sender<Vec<u8>> },
+    /// Some connections of a worker.
+    Connections { worker: u32, first: u32, reply: oneshot::Sender<Rows> },
+}

@@ -1,0 +1,292 @@
+//! `/connections`: what workers tell about their connections, a page at a time.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use config::snapshot::{ClusterId, EndpointId, ListenerId, Snapshot};
+use serde::Serialize;
+use tokio::sync::{mpsc, oneshot};
+
+use super::Query;
+use super::pages::Answer;
+use crate::workers::address_text;
+
+/// Connections on a page.
+const LIMIT_MAX: usize = 10_000;
+const LIMIT_DEFAULT: usize = 100;
+
+/// How long a worker may take to describe connections: some turns.
+const WORKER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Some connections, as a worker tells of them.
+#[derive(Clone, Debug, Default)]
+pub struct Described {
+    /// They, in the order of their slots.
+    pub connections: Vec<ConnectionRow>,
+    /// The slot to go on with, if there are more.
+    pub next: Option<u32>,
+}
+
+/// One connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionRow {
+    /// Its slot in its worker.
+    pub slot: u32,
+    /// Which way it faces.
+    pub side: ConnectionSide,
+    /// The peer; none for unix sockets.
+    pub peer: Option<SocketAddr>,
+    /// A word for where it stands.
+    pub state: &'static str,
+    /// Since it was accepted or established.
+    pub age: Duration,
+    /// Requests that it carried.
+    pub requests: u32,
+    /// Bytes read and not consumed.
+    pub inbox_bytes: usize,
+    /// Bytes not sent.
+    pub outbox_bytes: usize,
+    /// What its exchange asked for; empty if it has none.
+    pub target: String,
+}
+
+/// Which way a connection faces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionSide {
+    /// A client's, of this listener.
+    Downstream(ListenerId),
+    /// To this endpoint of this cluster.
+    Upstream(ClusterId, EndpointId),
+}
+
+/// Connections with the names of what they belong to, ready to be shown.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    rows: Vec<Row>,
+    next: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    worker: u32,
+    slot: u32,
+    side: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    listener: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    cluster: String,
+    peer: String,
+    state: &'static str,
+    age_seconds: f64,
+    requests: u32,
+    inbox_bytes: usize,
+    outbox_bytes: usize,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    target: String,
+}
+
+impl Rows {
+    /// Names what `described` belongs to. What `snapshot` no longer has is named as gone.
+    pub(crate) fn new<F>(worker: u32, described: Described, snapshot: &Snapshot<F>) -> Self {
+        let gone = || "(removed)".to_owned();
+        let rows = described.connections.into_iter().map(|connection| {
+            let (side, listener, cluster, endpoint) = match connection.side {
+                ConnectionSide::Downstream(id) => {
+                    let found = snapshot.listener(id);
+                    let name = found.map_or_else(gone, |(_, listener)| listener.name.to_string());
+                    ("downstream", name, String::new(), None)
+                }
+                ConnectionSide::Upstream(id, endpoint) => {
+                    let found = snapshot.cluster(id);
+                    let name = found.map_or_else(gone, |cluster| cluster.name.to_string());
+                    let endpoints = found.map_or(&[][..], |cluster| &cluster.endpoints);
+                    let endpoint = endpoints.iter().find(|known| known.id == endpoint);
+                    ("upstream", String::new(), name, endpoint)
+                }
+            };
+            let peer = match (connection.peer, endpoint) {
+                (Some(peer), _) => peer.to_string(),
+                (None, Some(endpoint)) => address_text(&endpoint.address),
+                (None, None) => "unix".to_owned(),
+            };
+            Row {
+                worker,
+                slot: connection.slot,
+                side,
+                listener,
+                cluster,
+                peer,
+                state: connection.state,
+                age_seconds: connection.age.as_secs_f64(),
+                requests: connection.requests,
+                inbox_bytes: connection.inbox_bytes,
+                outbox_bytes: connection.outbox_bytes,
+                target: connection.target,
+            }
+        });
+        Self { rows: rows.collect(), next: described.next }
+    }
+}
+
+/// What `?limit=` and `?after=` ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    limit: usize,
+    /// Where to begin.
+    worker: u32,
+    slot: u32,
+}
+
+impl Wanted {
+    pub(super) fn new(limit: Option<&str>, after: Option<&str>) -> Result<Self, String> {
+        let limit = match limit.map(str::parse::<usize>) {
+            None => LIMIT_DEFAULT,
+            Some(Ok(limit)) if (1..=LIMIT_MAX).contains(&limit) => limit,
+            Some(_) => return Err(format!("limit: a number from 1 to {LIMIT_MAX}")),
+        };
+        let place = |after: &str| {
+            let (worker, slot) = after.split_once('.')?;
+            Some((worker.parse().ok()?, slot.parse().ok()?))
+        };
+        let (worker, slot) = match after {
+            None => (0, 0),
+            Some(after) => place(after).ok_or("after: what `next` of the page before says")?,
+        };
+        Ok(Self { limit, worker, slot })
+    }
+}
+
+/// The page: asks one worker after the other until there are enough.
+pub(super) async fn page(wanted: Wanted, workers: u32, queries: &mpsc::Sender<Query>) -> Answer {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut next = None;
+    let (mut worker, mut first) = (wanted.worker, wanted.slot);
+    while worker < workers {
+        let (reply, answer) = oneshot::channel();
+        let query = Query::Connections { worker, first, reply };
+        let is_asked = queries.send(query).await.is_ok();
+        let Ok(Ok(found)) = tokio::time::timeout(WORKER_TIMEOUT, answer).await else {
+            let why = if is_asked { "did not answer in time" } else { "has ended" };
+            return Answer::text(503, format!("worker {worker} {why}\n"));
+        };
+        let room = wanted.limit - rows.len();
+        let cut = found.rows.get(room).map(|row| row.slot);
+        rows.extend(found.rows.into_iter().take(room));
+        (worker, first) = match cut.or(found.next) {
+            Some(slot) => (worker, slot),
+            None => (worker + 1, 0),
+        };
+        if rows.len() == wanted.limit {
+            next = Some(format!("/connections?limit={}&after={worker}.{first}", wanted.limit));
+            break;
+        }
+    }
+    Answer::json_bytes(200, render(&rows, next.filter(|_| worker < workers).as_deref()))
+}
+
+/// One connection a line, so that `grep` is of use.
+fn render(rows: &[Row], next: Option<&str>) -> Vec<u8> {
+    let mut out = b"{\"connections\":[".to_vec();
+    for (place, row) in rows.iter().enumerate() {
+        out.extend_from_slice(if place == 0 { b"\n" } else { b",\n" });
+        // Rows hold nothing that JSON cannot say.
+        out.extend(serde_json::to_vec(row).unwrap_or_default());
+    }
+    out.extend_from_slice(b"\n],\"next\":");
+    out.extend(serde_json::to_vec(&next).unwrap_or_default());
+    out.extend_from_slice(b"}\n");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_and_places_are_checked() {
+        let wanted = |limit, worker, slot| Ok(Wanted { limit, worker, slot });
+        assert_eq!(Wanted::new(None, None), wanted(100, 0, 0));
+        assert_eq!(Wanted::new(Some("10000"), Some("3.17")), wanted(10_000, 3, 17));
+        for limit in ["0", "10001", "-1", "x", ""] {
+            assert!(Wanted::new(Some(limit), None).unwrap_err().starts_with("limit"), "{limit}");
+        }
+        for after in ["", "1", "1.", ".1", "a.b", "1.2.3"] {
+            assert!(Wanted::new(None, Some(after)).unwrap_err().starts_with("after"), "{after}");
+        }
+    }
+
+    fn row(worker: u32, slot: u32) -> Row {
+        Row {
+            worker,
+            slot,
+            side: "downstream",
+            listener: "edge".to_owned(),
+            cluster: String::new(),
+            peer: "127.0.0.1:1".to_owned(),
+            state: "idle",
+            age_seconds: 0.5,
+            requests: 1,
+            inbox_bytes: 0,
+            outbox_bytes: 0,
+            target: String::new(),
+        }
+    }
+
+    /// A data path whose workers have connections in the slots 0, 2, 4 …, up to `count` each.
+    async fn slots_of(
+        wanted: Wanted,
+        workers: u32,
+        count: u32,
+    ) -> (Vec<(u32, u32)>, Option<String>) {
+        let (sender, mut queries) = mpsc::channel(1);
+        tokio::spawn(async move {
+            while let Some(Query::Connections { worker, first, reply }) = queries.recv().await {
+                let last = (first + 4).min(2 * count);
+                let rows = (first..last).filter(|slot| slot % 2 == 0).map(|slot| row(worker, slot));
+                let next = (last < 2 * count).then_some(last);
+                let _ = reply.send(Rows { rows: rows.collect(), next });
+            }
+        });
+        let answer = page(wanted, workers, &sender).await;
+        let page: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        let number =
+            |row: &serde_json::Value, key: &str| u32::try_from(row[key].as_u64().unwrap()).unwrap();
+        let rows = page["connections"].as_array().unwrap();
+        let slots = rows.iter().map(|row| (number(row, "worker"), number(row, "slot"))).collect();
+        (slots, page["next"].as_str().map(str::to_owned))
+    }
+
+    #[tokio::test]
+    async fn pages_of_any_size_show_every_connection_once() {
+        let whole: Vec<_> = (0..2).flat_map(|w| (0..5).map(move |slot| (w, 2 * slot))).collect();
+        for limit in 1..=11 {
+            let mut seen = Vec::new();
+            let mut after: Option<String> = None;
+            loop {
+                let wanted = Wanted::new(Some(&limit.to_string()), after.as_deref()).unwrap();
+                let (slots, next) = slots_of(wanted, 2, 5).await;
+                assert!(slots.len() <= limit);
+                seen.extend(slots);
+                let Some(next) = next else { break };
+                after = Some(next.split_once("after=").unwrap().1.to_owned());
+            }
+            assert_eq!(seen, whole, "limit {limit}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_does_not_answer_is_named() {
+        let (sender, mut queries) = mpsc::channel(1);
+        let silent = tokio::spawn(async move {
+            let query = queries.recv().await;
+            std::future::pending::<()>().await;
+            drop(query);
+        });
+        let answer = page(Wanted::new(None, None).unwrap(), 1, &sender).await;
+        assert_eq!(
+            (answer.status, answer.body),
+            (503, b"worker 0 did not answer in time\n".to_vec())
+        );
+        silent.abort();
+    }
+}

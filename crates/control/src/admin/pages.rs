@@ -1,0 +1,269 @@
+//! The paths of the admin interface, and how a request finds one.
+
+use std::fmt::Write as _;
+
+use super::connections::Wanted;
+
+/// What is sent back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Vec<u8>,
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+const HTML: &str = "text/html; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+impl Answer {
+    pub(crate) fn text(status: u16, body: impl Into<String>) -> Self {
+        Self { status, content_type: TEXT, body: body.into().into_bytes() }
+    }
+
+    pub(crate) fn metrics(body: String) -> Self {
+        Self { status: 200, content_type: PROMETHEUS, body: body.into_bytes() }
+    }
+
+    pub(crate) fn json_bytes(status: u16, body: Vec<u8>) -> Self {
+        Self { status, content_type: JSON, body }
+    }
+
+    /// Indented, since people read it with curl.
+    pub(crate) fn json(value: &serde_json::Value) -> Self {
+        let mut body = serde_json::to_vec_pretty(value).unwrap_or_default();
+        body.push(b'\n');
+        Self::json_bytes(200, body)
+    }
+
+    pub(super) fn html(body: String) -> Self {
+        Self { status: 200, content_type: HTML, body: body.into_bytes() }
+    }
+
+    pub(super) fn slow(as_text: bool, body: Vec<u8>) -> Self {
+        Self { status: 200, content_type: if as_text { TEXT } else { JSON }, body }
+    }
+}
+
+/// A page that control writes at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    Index,
+    Ready,
+    Healthz,
+    Metrics,
+    Config,
+    Clusters,
+    Listeners,
+    Stats { filter: String },
+    Drain,
+}
+
+/// What a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Page(Page),
+    Slow {
+        as_text: bool,
+    },
+    Connections(Wanted),
+    /// Nothing that there is; what to say.
+    Nothing(Answer),
+    /// The path has another method; `allow` says which.
+    WrongMethod {
+        allow: &'static str,
+    },
+}
+
+/// Every path with its methods and what it shows.
+const PATHS: &[(&str, &str, &str)] = &[
+    ("GET, HEAD", "/ready", "200 once every worker serves; 503 while starting and while draining"),
+    ("GET, HEAD", "/healthz", "200 as long as the control thread answers"),
+    ("GET, HEAD", "/metrics", "all metrics, for Prometheus"),
+    ("GET, HEAD", "/stats", "the metrics as plain lines; ?filter= takes a part of a name, with *"),
+    ("GET, HEAD", "/slow", "the slowest recent requests, stage by stage; ?format=text for reading"),
+    ("GET, HEAD", "/connections", "open connections, a page at a time; ?limit="),
+    ("GET, HEAD", "/config", "the configuration in effect, its version, and the last error"),
+    ("GET, HEAD", "/clusters", "clusters, their endpoints and what they carry"),
+    ("GET, HEAD", "/listeners", "listeners, where they are bound and what they carry"),
+    ("POST", "/drain", "stop accepting, finish what runs, exit"),
+];
+
+/// What a request with this line asks for. `wants_text` is what its `Accept` says.
+pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> Asked {
+    let argument = |name| argument(query, name);
+    let page = match path {
+        "/" => Asked::Page(Page::Index),
+        "/ready" => Asked::Page(Page::Ready),
+        "/healthz" => Asked::Page(Page::Healthz),
+        "/metrics" => Asked::Page(Page::Metrics),
+        "/config" => Asked::Page(Page::Config),
+        "/clusters" => Asked::Page(Page::Clusters),
+        "/listeners" => Asked::Page(Page::Listeners),
+        "/stats" => Asked::Page(Page::Stats { filter: argument("filter").unwrap_or_default() }),
+        "/drain" => Asked::Page(Page::Drain),
+        "/slow" => match argument("format").as_deref() {
+            None => Asked::Slow { as_text: wants_text },
+            Some("text") => Asked::Slow { as_text: true },
+            Some("json") => Asked::Slow { as_text: false },
+            Some(_) => Asked::Nothing(Answer::text(400, "format: text or json\n")),
+        },
+        "/connections" => {
+            match Wanted::new(argument("limit").as_deref(), argument("after").as_deref()) {
+                Ok(wanted) => Asked::Connections(wanted),
+                Err(problem) => Asked::Nothing(Answer::text(400, problem + "\n")),
+            }
+        }
+        _ => return Asked::Nothing(not_found(path)),
+    };
+    let allow = if path == "/drain" { "POST" } else { "GET, HEAD" };
+    if allow.split(", ").any(|allowed| allowed == method) {
+        page
+    } else {
+        Asked::WrongMethod { allow }
+    }
+}
+
+fn not_found(path: &str) -> Answer {
+    // Most wrong paths are a right one with a slash, a plural or an `s` too many.
+    let stem = |path: &str| path.trim_matches('/').trim_end_matches('s').to_ascii_lowercase();
+    let near = PATHS.iter().find(|(_, known, _)| stem(known) == stem(path));
+    let mut text = "there is no such page".to_owned();
+    if let Some((_, near, _)) = near {
+        let _ = write!(text, "; did you mean {near}?");
+    }
+    text.push_str("\n\n");
+    for (methods, path, what) in PATHS {
+        let method = methods.split(',').next().unwrap_or_default();
+        let _ = writeln!(text, "{method:<4} {path:<13} {what}");
+    }
+    Answer::text(404, text)
+}
+
+/// The value of the first argument of this name.
+fn argument(query: &str, name: &str) -> Option<String> {
+    query.split('&').find_map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (key == name).then(|| decode(value))
+    })
+}
+
+/// Undoes the encoding of a form's values. What is not well encoded stays as it is.
+fn decode(value: &str) -> String {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        let hex = match rest {
+            [b'%', high, low, ..] => {
+                let digit = |byte: &u8| char::from(*byte).to_digit(16);
+                digit(high).zip(digit(low)).and_then(|(h, l)| u8::try_from(16 * h + l).ok())
+            }
+            _ => None,
+        };
+        bytes.push(hex.unwrap_or(if byte == b'+' { b' ' } else { byte }));
+        rest = if hex.is_some() { rest.get(3..).unwrap_or_default() } else { behind };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The page that shows the others.
+pub(crate) fn index(version: &str, state: &str, config_version: u64) -> Answer {
+    let mut rows = String::new();
+    for (methods, path, what) in PATHS {
+        // A link can only GET.
+        let name = match methods.strip_prefix("POST") {
+            Some(_) => format!("<code>POST {path}</code>"),
+            None => format!("<a href=\"{path}\"><code>{path}</code></a>"),
+        };
+        let _ = writeln!(rows, "<tr><td>{name}</td><td>{what}</td></tr>");
+    }
+    Answer::html(format!(
+        "<!doctype html>\n\
+         <html lang=\"en\"><head><meta charset=\"utf-8\"><title>Strait</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <style>\n\
+         :root {{ color-scheme: light dark }}\n\
+         body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 44rem; margin: 3rem auto; padding: 0 1rem }}\n\
+         h1 {{ margin: 0; letter-spacing: .02em }}\n\
+         p {{ margin: 0 0 1.5rem; opacity: .75 }}\n\
+         table {{ border-collapse: collapse; width: 100% }}\n\
+         td {{ padding: .45rem .9rem .45rem 0; border-top: 1px solid #8884; vertical-align: top }}\n\
+         code {{ font: 14px ui-monospace, monospace; white-space: nowrap }}\n\
+         </style></head><body>\n\
+         <h1>Strait</h1>\n\
+         <p>version {version} &middot; {state} &middot; configuration {config_version}</p>\n\
+         <table>\n{rows}</table>\n</body></html>\n"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_path_is_found_by_its_method_and_no_other() {
+        for (methods, path, _) in PATHS {
+            for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "get"] {
+                let asked = find(method, path, "", false);
+                if methods.split(", ").any(|listed| listed == method) {
+                    assert!(
+                        !matches!(asked, Asked::Nothing(_) | Asked::WrongMethod { .. }),
+                        "{path}"
+                    );
+                } else {
+                    assert_eq!(asked, Asked::WrongMethod { allow: methods }, "{method} {path}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_path_lists_the_known_ones_and_hints_at_a_near_one() {
+        for (path, near) in
+            [("/metric", "/metrics"), ("/cluster/", "/clusters"), ("/Stats", "/stats")]
+        {
+            let Asked::Nothing(answer) = find("GET", path, "", false) else { panic!("{path}") };
+            assert_eq!(answer.status, 404);
+            let text = String::from_utf8(answer.body).unwrap();
+            assert!(text.contains(&format!("did you mean {near}?")), "{text}");
+        }
+        let Asked::Nothing(answer) = find("GET", "/x", "", false) else { panic!() };
+        let text = String::from_utf8(answer.body).unwrap();
+        assert!(!text.contains("did you mean"));
+        assert!(PATHS.iter().all(|(_, path, _)| text.contains(path)));
+    }
+
+    #[test]
+    fn slow_requests_come_as_the_query_or_else_accept_asks() {
+        let slow = |as_text| Asked::Slow { as_text };
+        assert_eq!(find("GET", "/slow", "", false), slow(false));
+        assert_eq!(find("GET", "/slow", "", true), slow(true));
+        assert_eq!(find("GET", "/slow", "format=text", false), slow(true));
+        assert_eq!(find("GET", "/slow", "format=json", true), slow(false));
+        assert!(matches!(find("GET", "/slow", "format=x", true), Asked::Nothing(_)));
+    }
+
+    #[test]
+    fn arguments_are_decoded_and_bad_encoding_stays() {
+        for (query, value) in [
+            ("filter=a*b", "a*b"),
+            ("x=1&filter=a%2Ab+c", "a*b c"),
+            ("filter=%", "%"),
+            ("filter=%4", "%4"),
+            ("filter=%zz", "%zz"),
+            ("filter=%ff", "\u{fffd}"),
+            ("filter", ""),
+        ] {
+            assert_eq!(argument(query, "filter").as_deref(), Some(value), "{query}");
+        }
+        assert_eq!(argument("filters=x", "filter"), None);
+    }
+
+    #[test]
+    fn the_index_shows_every_path() {
+        let page = String::from_utf8(index("1.2.3", "ready", 7).body).unwrap();
+        assert!(PATHS.iter().all(|(_, path, _)| page.contains(path)));
+        assert!(page.contains("version 1.2.3"));
+    }
+}

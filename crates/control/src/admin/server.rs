@@ -1,0 +1,253 @@
+//! The server: bounded in connections, head bytes and time.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::pages::{self, Answer, Asked, Page};
+use super::socket::{Acceptor, AdminSocket, Stream};
+use super::{Query, connections};
+
+/// Connections open at a time; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Bytes of a request head, which is also what hyper buffers.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// To read a request head; also how long a kept connection may be idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Life of a connection: a client that reads slowly, or not at all, is let go.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Rest after a failed accept, which is most likely for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long control, or the log writer, may take to write a page.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long running answers may take at the end.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The running server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    closing: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    /// Serves `socket`; queries go to `queries`.
+    pub(crate) fn start(
+        socket: AdminSocket,
+        queries: mpsc::Sender<Query>,
+        workers: u32,
+    ) -> io::Result<Self> {
+        let acceptor = socket.into_acceptor()?;
+        let (closing, is_closing) = watch::channel(false);
+        let pages = Pages { queries, workers };
+        let task = tokio::spawn(accept(acceptor, pages, is_closing));
+        Ok(Self { closing, task })
+    }
+
+    /// Stops accepting and gives running answers a moment.
+    pub(crate) async fn close(self) {
+        self.closing.send_replace(true);
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.task).await;
+    }
+}
+
+async fn accept(acceptor: Acceptor, pages: Pages, mut is_closing: watch::Receiver<bool>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut running = JoinSet::new();
+    loop {
+        while running.try_join_next().is_some() {}
+        let accepted = async {
+            // The semaphore is never closed.
+            let permit = Arc::clone(&room).acquire_owned().await.ok();
+            (permit, acceptor.accept().await)
+        };
+        tokio::select! {
+            (permit, accepted) = accepted => match accepted {
+                Ok(stream) => {
+                    let connection = serve(stream, pages.clone(), is_closing.clone());
+                    running.spawn(async move {
+                        // A client that breaks off, or is too slow, is no news.
+                        let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!("admin: cannot accept a connection: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            _ = is_closing.changed() => break,
+        }
+    }
+    drop(acceptor);
+    while running.join_next().await.is_some() {}
+}
+
+async fn serve(
+    stream: Box<dyn Stream>,
+    pages: Pages,
+    mut is_closing: watch::Receiver<bool>,
+) -> Result<(), hyper::Error> {
+    let service = service_fn(move |request| {
+        let pages = pages.clone();
+        async move { Ok::<_, Infallible>(pages.respond(&request).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        result = connection.as_mut() => return result,
+        _ = is_closing.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    connection.await
+}
+
+/// Answers requests.
+#[derive(Clone, Debug)]
+struct Pages {
+    queries: mpsc::Sender<Query>,
+    workers: u32,
+}
+
+impl Pages {
+    async fn respond(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let uri = request.uri();
+        let (path, query) = (uri.path(), uri.query().unwrap_or_default());
+        let headers = request.headers();
+        match pages::find(request.method().as_str(), path, query, wants_text(headers)) {
+            Asked::Nothing(answer) => response(answer),
+            Asked::WrongMethod { allow } => {
+                let mut response = response(Answer::text(405, format!("{path}: {allow} only\n")));
+                response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+                response
+            }
+            Asked::Page(Page::Drain) if is_cross_site(headers) => {
+                response(Answer::text(403, "a page of another site may not drain\n"))
+            }
+            Asked::Page(page) => {
+                let (reply, answer) = oneshot::channel();
+                response(self.ask(Query::Page(page, reply), answer).await)
+            }
+            Asked::Slow { as_text } => {
+                let (reply, answer) = oneshot::channel();
+                let answer = async { answer.await.map(|body| Answer::slow(as_text, body)) };
+                response(self.ask(Query::Slow { as_text, reply }, answer).await)
+            }
+            Asked::Connections(wanted) => {
+                response(connections::page(wanted, self.workers, &self.queries).await)
+            }
+        }
+    }
+
+    async fn ask(
+        &self,
+        query: Query,
+        answer: impl Future<Output = Result<Answer, oneshot::error::RecvError>>,
+    ) -> Answer {
+        let asked = async {
+            self.queries.send(query).await.ok()?;
+            answer.await.ok()
+        };
+        match tokio::time::timeout(PAGE_TIMEOUT, asked).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => Answer::text(503, "stopping\n"),
+            Err(_) => Answer::text(503, "no answer in time: a write of the access log blocks\n"),
+        }
+    }
+}
+
+fn wants_text(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/plain") && !accept.contains("json"))
+}
+
+/// Whether a browser says that a page of another site makes this request (Fetch Metadata), or
+/// would not say but names an origin that is not us.
+fn is_cross_site(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let site = text(header::HeaderName::from_static("sec-fetch-site"));
+    let origin = text(header::ORIGIN).map(|origin| origin.trim_start_matches("http://"));
+    match (site, origin) {
+        (Some(site), _) => !matches!(site, "same-origin" | "none"),
+        (None, Some(origin)) => text(header::HOST) != Some(origin),
+        (None, None) => false,
+    }
+}
+
+fn response(answer: Answer) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(answer.body)));
+    *response.status_mut() =
+        StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
+    headers.insert(header::SERVER, HeaderValue::from_static("strait"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Pages show text of peers; a browser must not take it for anything else.
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'"),
+    );
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| {
+            (header::HeaderName::from_static(name), HeaderValue::from_static(value))
+        });
+        pairs.collect()
+    }
+
+    #[test]
+    fn only_another_sites_page_is_cross_site() {
+        for (pairs, is_cross) in [
+            (&[][..], false),
+            (&[("sec-fetch-site", "none")], false),
+            (&[("sec-fetch-site", "same-origin")], false),
+            (&[("sec-fetch-site", "cross-site")], true),
+            (&[("sec-fetch-site", "same-site")], true),
+            (&[("origin", "http://a:1"), ("host", "a:1")], false),
+            (&[("origin", "http://b"), ("host", "a:1")], true),
+            (&[("origin", "null"), ("host", "a:1")], true),
+        ] {
+            assert_eq!(is_cross_site(&headers(pairs)), is_cross, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn text_is_wanted_where_accept_names_it_and_not_json() {
+        for (accept, wants) in [
+            ("*/*", false),
+            ("text/plain", true),
+            ("text/plain, application/json", false),
+            ("application/json", false),
+        ] {
+            assert_eq!(wants_text(&headers(&[("accept", accept)])), wants, "{accept}");
+        }
+        assert!(!wants_text(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,113 @@
+//! Where the admin interface listens.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
+use std::path::Path;
+use std::sync::Arc;
+
+use config::snapshot::Address;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+
+/// A bound socket for the admin interface.
+#[derive(Debug)]
+pub struct AdminSocket(Bound);
+
+#[derive(Debug)]
+enum Bound {
+    Tcp(std::net::TcpListener),
+    Unix(StdUnixListener, SocketFile),
+}
+
+impl AdminSocket {
+    /// Binds `address`. Without `SO_REUSEPORT`: a second process is refused.
+    ///
+    /// # Errors
+    ///
+    /// Somebody listens there, or what the kernel refused.
+    pub fn bind(address: &Address) -> io::Result<Self> {
+        Ok(Self(match address {
+            Address::Tcp(address) => {
+                let listener = std::net::TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                Bound::Tcp(listener)
+            }
+            Address::Unix(path) => {
+                remove_stale(path)?;
+                let listener = StdUnixListener::bind(path)?;
+                listener.set_nonblocking(true)?;
+                Bound::Unix(listener, SocketFile(Arc::clone(path)))
+            }
+        }))
+    }
+
+    /// The bound address with its actual port; none for a unix socket.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockname`.
+    pub fn local_address(&self) -> io::Result<Option<SocketAddr>> {
+        match &self.0 {
+            Bound::Tcp(listener) => listener.local_addr().map(Some),
+            Bound::Unix(..) => Ok(None),
+        }
+    }
+
+    /// The socket on the runtime that calls this.
+    pub(super) fn into_acceptor(self) -> io::Result<Acceptor> {
+        Ok(match self.0 {
+            Bound::Tcp(listener) => Acceptor::Tcp(TcpListener::from_std(listener)?),
+            Bound::Unix(listener, file) => Acceptor::Unix(UnixListener::from_std(listener)?, file),
+        })
+    }
+}
+
+/// Accepts the admin's connections.
+#[derive(Debug)]
+pub(super) enum Acceptor {
+    Tcp(TcpListener),
+    Unix(UnixListener, #[expect(dead_code, reason = "removes the file when dropped")] SocketFile),
+}
+
+/// A connection of either kind.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+impl Acceptor {
+    pub(super) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Self::Tcp(listener) => Box::new(listener.accept().await?.0),
+            Self::Unix(listener, _) => Box::new(listener.accept().await?.0),
+        })
+    }
+}
+
+/// The file of a unix socket, removed on drop.
+#[derive(Debug)]
+pub(super) struct SocketFile(Arc<Path>);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // A file that stays behind is stale, and its next user replaces it.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Removes a socket file that nobody answers on.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if !is_socket {
+        return Ok(());
+    }
+    match StdUnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
+        // Binding will say what is wrong.
+        _ => Ok(()),
+    }
+}

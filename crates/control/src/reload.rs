@@ -1,0 +1,162 @@
+//! From the configuration file to an accepted snapshot, or to the reasons why not.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use config::snapshot::Snapshot;
+use config::{Errors, Finding, Loader};
+
+use crate::clock;
+use crate::log_writer::{LogOutput, OpenError};
+use crate::workers::BindFailure;
+
+/// Bytes of a configuration file; a larger one is a mistake, and would be read for nothing.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// Where the configuration comes from, with what was made of it so far.
+#[derive(Debug)]
+pub struct ConfigFile<F> {
+    path: Option<PathBuf>,
+    name: String,
+    /// What was read last, whatever became of it.
+    text: String,
+    loader: Loader<F>,
+}
+
+/// A snapshot made from the file.
+#[derive(Debug)]
+pub struct Accepted<F> {
+    /// It.
+    pub snapshot: Arc<Snapshot<F>>,
+    /// What is allowed but looks like a mistake.
+    pub warnings: Vec<Finding>,
+    /// Where access log lines go under it.
+    pub log_output: Option<LogOutput>,
+    /// Reading and building took this long, ns.
+    pub duration: u64,
+}
+
+/// Why a configuration is not taken up.
+#[derive(Debug)]
+pub enum Refused {
+    /// The file cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// The text is wrong.
+    Invalid(Errors),
+    /// Its access log cannot be opened.
+    AccessLog(OpenError),
+    /// Listeners cannot be bound.
+    Unbindable(Vec<BindFailure>),
+}
+
+impl<F> ConfigFile<F> {
+    /// The configuration in the file at `path`.
+    #[must_use]
+    pub fn new(path: &Path, loader: Loader<F>) -> Self {
+        let name = path.display().to_string();
+        Self { path: Some(path.to_owned()), name, text: String::new(), loader }
+    }
+
+    /// A configuration that never changes.
+    #[must_use]
+    pub fn fixed(name: &str, text: String, loader: Loader<F>) -> Self {
+        Self { path: None, name: name.to_owned(), text, loader }
+    }
+
+    /// The file, if there is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// What the file is called in messages.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the file reads differently from last time. False if it cannot be read: it may be on
+    /// its way.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.path.as_deref().is_some_and(|path| read(path).is_ok_and(|text| text != self.text))
+    }
+
+    /// Reads the file and makes a snapshot of it, the successor of the last one that was kept.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it. Nothing has changed then.
+    pub fn load(&mut self) -> Result<Accepted<F>, Refused> {
+        let began = clock::monotonic_ns();
+        if let Some(path) = &self.path {
+            self.text = read_text(path)?;
+        }
+        let snapshot = self.loader.load(&self.name, &self.text).map_err(Refused::Invalid)?;
+        let warnings = self.loader.warnings().to_vec();
+        let log_output = LogOutput::open(&snapshot.access_log).map_err(Refused::AccessLog)?;
+        let duration = clock::monotonic_ns().saturating_sub(began);
+        Ok(Accepted { snapshot, warnings, log_output, duration })
+    }
+}
+
+/// The text of a configuration file.
+///
+/// # Errors
+///
+/// [`Refused::Unreadable`].
+pub fn read_text(path: &Path) -> Result<String, Refused> {
+    read(path).map_err(|error| Refused::Unreadable(path.to_owned(), error))
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    if std::fs::metadata(path)?.len() > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("larger than {FILE_BYTES_MAX} bytes")));
+    }
+    std::fs::read_to_string(path)
+}
+
+impl Refused {
+    /// How many mistakes that are.
+    pub(crate) fn count(&self) -> u32 {
+        let count = match self {
+            Self::Unreadable(..) | Self::AccessLog(_) => 1,
+            Self::Invalid(errors) => errors.errors.len().saturating_add(errors.more),
+            Self::Unbindable(failures) => failures.len(),
+        };
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Each mistake for the admin interface.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Invalid(errors) => {
+                serde_json::to_value(&errors.errors).unwrap_or(serde_json::Value::Null)
+            }
+            Self::Unbindable(failures) => {
+                failures.iter().map(ToString::to_string).collect::<Vec<_>>().into()
+            }
+            Self::Unreadable(..) | Self::AccessLog(_) => vec![self.to_string()].into(),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(path, error) => {
+                write!(f, "{}: cannot be read: {error}", path.display())
+            }
+            Self::Invalid(errors) => errors.fmt(f),
+            Self::AccessLog(error) => error.fmt(f),
+            Self::Unbindable(failures) => {
+                for (place, failure) in failures.iter().enumerate() {
+                    write!(f, "{}{failure}", if place == 0 { "" } else { "\n" })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}

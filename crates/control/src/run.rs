@@ -1,0 +1,564 @@
+//! The control loop.
+//!
+//! One thing at a time, in the order in which it comes: a signal, a changed file, a report, a query
+//! of the admin interface. A new configuration is taken up in this order: text, snapshot, access
+//! log opened, sockets bound, names told to who needs them, then the workers. What fails before the
+//! last step leaves the former configuration serving.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::Finding;
+use config::snapshot::{ListenerId, Snapshot};
+use serde_json::{Value, json};
+use telemetry::events::{AccessLogWriteFailed, ConfigAccepted, ConfigRejected};
+use telemetry::{Collector, ProcessFacts};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use crate::admin::{AdminSocket, Answer, Page, Query, Rows, Server, index};
+use crate::clock;
+use crate::log_writer::{LinesLost, LogWriter};
+use crate::names::{label, names_of};
+use crate::questions::Answerers;
+use crate::reload::{Accepted, ConfigFile, Refused};
+use crate::signals::{Asked, Signals};
+use crate::watch::FileWatch;
+use crate::workers::{Report, Workers, address_text};
+
+/// Queries of the admin interface that wait.
+const QUERIES_MAX: usize = 64;
+
+/// Questions of filters that are being answered. More wait where they are: reports are not read
+/// until there is room.
+const ANSWERING_MAX: usize = 10_000;
+
+/// Questions about connections that workers were asked and have not answered.
+const DESCRIBING_MAX: usize = 1024;
+
+/// Between two looks at what waits for nothing: new counters, answers that did not fit.
+const UPKEEP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Between two warnings about descriptors.
+const WARNING_INTERVAL: u64 = 10_000_000_000;
+
+/// What control is made of.
+#[derive(Debug)]
+pub struct Parts<W: Workers> {
+    /// Where the configuration comes from.
+    pub config: ConfigFile<W::Filter>,
+    /// The first snapshot, with which the workers are started.
+    pub first: Accepted<W::Filter>,
+    /// Where its listeners are bound.
+    pub addresses: Vec<(ListenerId, Option<SocketAddr>)>,
+    /// The workers, which need not run yet.
+    pub workers: W,
+    /// What they tell.
+    pub reports: mpsc::Receiver<Report<W>>,
+    /// The writer of the access log, which knows the workers' records.
+    pub log: LogWriter,
+    /// The metrics, which know the workers' counters.
+    pub collector: Collector,
+    /// Where the admin interface listens, if it does.
+    pub admin: Option<AdminSocket>,
+    /// Who answers what filters ask.
+    pub answerers: Answerers,
+    /// Version of the program.
+    pub version: &'static str,
+}
+
+/// How the process is to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All workers ended after a drain.
+    Drained,
+    /// A second signal cut the drain short.
+    Stopped,
+    /// Something without which nothing can go on.
+    Failed(String),
+}
+
+/// The control path before it runs.
+#[derive(Debug)]
+pub struct Control<W: Workers> {
+    parts: Parts<W>,
+}
+
+impl<W: Workers> Control<W> {
+    /// Makes the first snapshot's names known. The workers may start after this.
+    #[must_use]
+    pub fn new(mut parts: Parts<W>) -> Self {
+        parts.collector.set_names(names_of(&parts.first.snapshot));
+        Self { parts }
+    }
+
+    /// Runs until all workers have ended. Takes the process's signals over.
+    #[must_use]
+    pub fn run(self) -> Outcome {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        match runtime {
+            Ok(runtime) => runtime.block_on(self.serve()),
+            Err(error) => Outcome::Failed(format!("control cannot start: {error}")),
+        }
+    }
+
+    async fn serve(self) -> Outcome {
+        match Running::start(self.parts).await {
+            Ok((running, sources)) => running.run(sources).await,
+            Err(error) => Outcome::Failed(format!("control cannot start: {error}")),
+        }
+    }
+}
+
+/// What control waits for.
+struct Sources<W: Workers> {
+    signals: Signals,
+    watch: Option<FileWatch>,
+    reports: mpsc::Receiver<Report<W>>,
+    queries: mpsc::Receiver<Query>,
+}
+
+/// What came.
+enum Event<W: Workers> {
+    Signal(Asked),
+    FileChanged,
+    Report(Report<W>),
+    Query(Query),
+    Answered(u32, W::Asker, Arc<[u8]>),
+    LinesLost(LinesLost),
+    Upkeep,
+}
+
+/// How far the process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Starting,
+    Ready,
+    Draining,
+    Stopping,
+}
+
+/// The control path at work.
+struct Running<W: Workers> {
+    workers: W,
+    state: State,
+    started: u32,
+    stopped: u32,
+    outcome: Option<Outcome>,
+    config: InEffect<W::Filter>,
+    log: LogWriter,
+    collector: Collector,
+    admin: Option<Server>,
+    answerers: Answerers,
+    answering: JoinSet<(u32, W::Asker, Arc<[u8]>)>,
+    describing: BTreeMap<u64, (u32, oneshot::Sender<Rows>)>,
+    describe_next: u64,
+    descriptors_warned_at: Option<u64>,
+    version: &'static str,
+}
+
+/// The configuration in effect.
+struct InEffect<F> {
+    file: ConfigFile<F>,
+    snapshot: Arc<Snapshot<F>>,
+    addresses: BTreeMap<ListenerId, Option<SocketAddr>>,
+    warnings: Vec<Finding>,
+    /// Wall-clock time, ns.
+    loaded_at: u64,
+    /// Why a later one was refused, and when.
+    refused: Option<(u64, Refused)>,
+}
+
+impl<W: Workers> Running<W> {
+    async fn start(parts: Parts<W>) -> io::Result<(Self, Sources<W>)> {
+        let Parts { config, first, addresses, workers, reports, log, mut collector, .. } = parts;
+        let (query_sender, queries) = mpsc::channel(QUERIES_MAX);
+        let signals = Signals::new()?;
+        let watch = config.path().and_then(|path| match FileWatch::new(path) {
+            Ok(watch) => Some(watch),
+            Err(error) => {
+                let file = config.name();
+                tracing::warn!("{file} cannot be watched ({error}): send SIGHUP after a change");
+                None
+            }
+        });
+        let count = workers.count();
+        let server = parts.admin.map(|socket| Server::start(socket, query_sender, count));
+        let loaded_at = clock::wall_ns();
+        let Accepted { snapshot, warnings, duration, .. } = first;
+        collector.config_accepted(&ConfigAccepted {
+            version: snapshot.version,
+            at: loaded_at,
+            duration,
+        });
+        warn(&warnings);
+        let running = Self {
+            workers,
+            state: State::Starting,
+            started: 0,
+            stopped: 0,
+            outcome: None,
+            config: InEffect {
+                file: config,
+                snapshot,
+                addresses: addresses.into_iter().collect(),
+                warnings,
+                loaded_at,
+                refused: None,
+            },
+            log,
+            collector,
+            admin: server.transpose()?,
+            answerers: parts.answerers,
+            answering: JoinSet::new(),
+            describing: BTreeMap::new(),
+            describe_next: 0,
+            descriptors_warned_at: None,
+            version: parts.version,
+        };
+        Ok((running, Sources { signals, watch, reports, queries }))
+    }
+
+    async fn run(mut self, mut sources: Sources<W>) -> Outcome {
+        let mut upkeep = tokio::time::interval(UPKEEP_INTERVAL);
+        upkeep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // What was written between the first load and the watch is not seen by the watch.
+        self.reload_if_changed().await;
+        let outcome = loop {
+            if let Some(outcome) = self.outcome.take() {
+                break outcome;
+            }
+            let has_room = self.answering.len() < ANSWERING_MAX;
+            let changed = async {
+                match &mut sources.watch {
+                    Some(watch) => watch.changed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let event = tokio::select! {
+                asked = sources.signals.next() => Event::Signal(asked),
+                () = changed => Event::FileChanged,
+                Some(report) = sources.reports.recv(), if has_room => Event::Report(report),
+                Some(query) = sources.queries.recv() => Event::Query(query),
+                Some(Ok((worker, asker, answer))) = self.answering.join_next() => {
+                    Event::Answered(worker, asker, answer)
+                }
+                Some(lost) = self.log.lost.recv() => Event::LinesLost(lost),
+                _ = upkeep.tick() => Event::Upkeep,
+            };
+            self.on_event(event).await;
+        };
+        if let Some(admin) = self.admin.take() {
+            admin.close().await;
+        }
+        self.log.close().await;
+        outcome
+    }
+
+    async fn on_event(&mut self, event: Event<W>) {
+        match event {
+            Event::Signal(Asked::End) => self.end(),
+            Event::Signal(Asked::Reload) => self.reload().await,
+            Event::Signal(Asked::ReopenLog) => self.log.reopen(),
+            Event::FileChanged => self.reload_if_changed().await,
+            Event::Report(report) => self.on_report(report),
+            Event::Query(query) => self.on_query(query),
+            Event::Answered(worker, asker, answer) => {
+                self.workers.answer(worker, asker, answer);
+            }
+            Event::LinesLost(LinesLost(lines)) => {
+                self.collector.access_log_write_failed(&AccessLogWriteFailed { lines });
+            }
+            Event::Upkeep => {
+                self.collector.poll();
+                self.workers.flush();
+                self.describing.retain(|_, (_, reply)| !reply.is_closed());
+            }
+        }
+    }
+
+    // Beginning and end.
+
+    /// A first time drains, a second time stops.
+    fn end(&mut self) {
+        match self.state {
+            State::Starting | State::Ready => self.drain(),
+            State::Draining => {
+                tracing::warn!("stopping at once: what still ran is cut off");
+                self.state = State::Stopping;
+                self.workers.stop();
+            }
+            State::Stopping => {}
+        }
+    }
+
+    fn drain(&mut self) {
+        if matches!(self.state, State::Starting | State::Ready) {
+            let timeout = self.config.snapshot.limits.drain_timeout;
+            tracing::info!(?timeout, "draining: not accepting any more, finishing what runs");
+            self.state = State::Draining;
+            self.workers.drain();
+        }
+    }
+
+    fn on_report(&mut self, report: Report<W>) {
+        match report {
+            Report::Started { .. } => {
+                self.started += 1;
+                if self.started == self.workers.count() && self.state == State::Starting {
+                    self.state = State::Ready;
+                    tracing::info!(workers = self.started, "ready");
+                }
+            }
+            Report::Stopped { .. } => {
+                self.stopped += 1;
+                if self.stopped == self.workers.count() {
+                    self.outcome = Some(match self.state {
+                        State::Stopping => Outcome::Stopped,
+                        State::Starting | State::Ready | State::Draining => Outcome::Drained,
+                    });
+                }
+            }
+            Report::Failed { worker, reason } => {
+                self.workers.stop();
+                self.outcome = Some(Outcome::Failed(format!("worker {worker}: {reason}")));
+            }
+            Report::Question { worker, asker, question } => match self.answerers.ask(&question) {
+                Some(answering) => {
+                    self.answering.spawn(async move { (worker, asker, answering.await) });
+                }
+                None => tracing::error!(topic = %question.topic, "a filter asks nobody we know"),
+            },
+            Report::Retired(snapshot) => drop(snapshot),
+            Report::Described { request, described } => {
+                if let Some((worker, reply)) = self.describing.remove(&request) {
+                    // Nobody waits any more if the client went.
+                    let _ = reply.send(Rows::new(worker, described, &self.config.snapshot));
+                }
+            }
+            Report::ListenerBroken { worker, listener } => {
+                let listener = self.config.snapshot.listener(listener);
+                let name = listener.map_or("(removed)", |(_, listener)| &listener.name);
+                tracing::error!(
+                    worker,
+                    listener = name,
+                    "a listening socket broke: restart to listen with this worker again"
+                );
+            }
+            Report::OutOfDescriptors { worker } => self.warn_of_descriptors(worker),
+        }
+    }
+
+    fn warn_of_descriptors(&mut self, worker: u32) {
+        let now = clock::monotonic_ns();
+        let is_due =
+            self.descriptors_warned_at.is_none_or(|at| now.saturating_sub(at) > WARNING_INTERVAL);
+        if is_due {
+            self.descriptors_warned_at = Some(now);
+            tracing::warn!(
+                worker,
+                "no file descriptor was left to accept a connection: raise the limit on open \
+                 files (ulimit -n, LimitNOFILE=) or lower limits.connections_max"
+            );
+        }
+    }
+
+    // Configuration.
+
+    async fn reload_if_changed(&mut self) {
+        if self.config.file.is_changed() {
+            self.reload().await;
+        }
+    }
+
+    async fn reload(&mut self) {
+        if !matches!(self.state, State::Starting | State::Ready) {
+            return;
+        }
+        if self.config.file.path().is_none() {
+            return tracing::warn!("there is no configuration file to read again");
+        }
+        if let Err(refused) = self.take_up().await {
+            let (at, errors) = (clock::wall_ns(), refused.count());
+            let version = self.config.snapshot.version;
+            tracing::error!("configuration refused, version {version} serves on:\n{refused}");
+            self.collector.config_rejected(&ConfigRejected { errors, at });
+            self.config.refused = Some((at, refused));
+        }
+    }
+
+    /// Takes the file's content up, or changes nothing.
+    async fn take_up(&mut self) -> Result<(), Refused> {
+        let Accepted { snapshot, warnings, log_output, duration } = self.config.file.load()?;
+        let bound = match self.workers.bind(&snapshot) {
+            Ok(bound) => bound,
+            Err(failures) => {
+                return Err(Refused::Unbindable(failures));
+            }
+        };
+        let names = names_of(&snapshot);
+        self.collector.set_names(Arc::clone(&names));
+        self.log.set_names(names).await;
+        self.log.set_output(log_output);
+        self.workers.publish(&snapshot, bound.sockets);
+
+        let loaded_at = clock::wall_ns();
+        let version = snapshot.version;
+        self.collector.config_accepted(&ConfigAccepted { version, at: loaded_at, duration });
+        tracing::info!(version, milliseconds = duration / 1_000_000, "configuration taken up");
+        warn(&warnings);
+        let config = &mut self.config;
+        config.addresses.retain(|id, _| snapshot.listener(*id).is_some());
+        config.addresses.extend(bound.addresses);
+        config.refused = None;
+        (config.snapshot, config.warnings, config.loaded_at) = (snapshot, warnings, loaded_at);
+        Ok(())
+    }
+
+    // The admin interface.
+
+    fn on_query(&mut self, query: Query) {
+        match query {
+            Query::Page(page, reply) => {
+                // Nobody waits any more if the client went; the same below.
+                let _ = reply.send(self.page(page));
+            }
+            Query::Slow { as_text, reply } => self.log.write_slow(as_text, reply),
+            Query::Connections { worker, first, reply } => {
+                let request = self.describe_next;
+                self.describe_next += 1;
+                if self.describing.len() < DESCRIBING_MAX {
+                    self.describing.insert(request, (worker, reply));
+                    self.workers.describe(worker, first, request);
+                }
+            }
+        }
+    }
+
+    fn page(&mut self, page: Page) -> Answer {
+        match page {
+            Page::Index => index(self.version, self.state_text(), self.config.snapshot.version),
+            Page::Ready => self.ready(),
+            Page::Healthz => Answer::text(200, "ok\n"),
+            Page::Metrics => {
+                let mut text = String::new();
+                self.collector.write_prometheus(&ProcessFacts::read(clock::wall_ns()), &mut text);
+                Answer::metrics(text)
+            }
+            Page::Stats { filter } => {
+                let mut text = String::new();
+                let process = ProcessFacts::read(clock::wall_ns());
+                self.collector.write_stats(&process, &filter, &mut text);
+                Answer::text(200, text)
+            }
+            Page::Config => Answer::json(&self.config.describe()),
+            Page::Clusters => Answer::json(&self.clusters()),
+            Page::Listeners => Answer::json(&self.listeners()),
+            Page::Drain => {
+                self.drain();
+                Answer::text(202, "draining\n")
+            }
+        }
+    }
+
+    const fn state_text(&self) -> &'static str {
+        match self.state {
+            State::Starting => "starting",
+            State::Ready => "ready",
+            State::Draining => "draining",
+            State::Stopping => "stopping",
+        }
+    }
+
+    fn ready(&self) -> Answer {
+        match self.state {
+            State::Ready => Answer::text(200, "ready\n"),
+            State::Starting => {
+                let (started, count) = (self.started, self.workers.count());
+                Answer::text(503, format!("starting: {started} of {count} workers serve\n"))
+            }
+            State::Draining | State::Stopping => Answer::text(503, "draining\n"),
+        }
+    }
+
+    fn clusters(&mut self) -> Value {
+        let snapshot = Arc::clone(&self.config.snapshot);
+        let clusters = snapshot.clusters.iter().map(|(id, cluster)| {
+            let totals = self.collector.cluster_totals(label(id));
+            let endpoints = cluster.endpoints.iter().map(|endpoint| {
+                json!({
+                    "address": address_text(&endpoint.address),
+                    "weight": endpoint.weight,
+                })
+            });
+            json!({
+                "name": cluster.name,
+                "endpoints": endpoints.collect::<Vec<_>>(),
+                "connections": {
+                    "active": totals.connections_active,
+                    "idle": totals.connections_idle,
+                    "max": cluster.connections_max,
+                    "total": totals.connections_total,
+                    "failed_total": totals.connect_failures_total,
+                },
+                "exchanges": {
+                    "pending": totals.pending,
+                    "pending_max": cluster.pending_max,
+                    "total": totals.exchanges_total,
+                    "retries_total": totals.retries_total,
+                },
+            })
+        });
+        json!({ "clusters": clusters.collect::<Vec<_>>() })
+    }
+
+    fn listeners(&mut self) -> Value {
+        let snapshot = Arc::clone(&self.config.snapshot);
+        let listeners = snapshot.listeners.iter().map(|listener| {
+            let totals = self.collector.listener_totals(label(listener.id.0));
+            let bound = self.config.addresses.get(&listener.id).copied().flatten();
+            json!({
+                "name": listener.name,
+                "address": address_text(&listener.address),
+                "bound": bound,
+                "filters": listener.filters.len(),
+                "connections": {
+                    "active": totals.connections_active,
+                    "max": listener.connections_max,
+                    "total": totals.connections_total,
+                },
+                "exchanges": {
+                    "active": totals.exchanges_active,
+                    "total": totals.exchanges_total,
+                },
+            })
+        });
+        json!({ "listeners": listeners.collect::<Vec<_>>() })
+    }
+}
+
+impl<F> InEffect<F> {
+    fn describe(&self) -> Value {
+        let refused = self
+            .refused
+            .as_ref()
+            .map(|(at, refused)| json!({ "at": clock::rfc3339(*at), "errors": refused.to_json() }));
+        json!({
+            "version": self.snapshot.version,
+            "file": self.file.name(),
+            "loaded_at": clock::rfc3339(self.loaded_at),
+            "last_error": refused,
+            "warnings": self.warnings,
+            "effective": config::effective(&self.snapshot),
+        })
+    }
+}
+
+fn warn(warnings: &[Finding]) {
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+}

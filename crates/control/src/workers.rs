@@ -1,0 +1,136 @@
+//! What control needs of the data path, and what it is told by it.
+//!
+//! The binary implements [`Workers`] with the workers' mailboxes; tests implement it with a list.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use config::snapshot::{Address, ListenerId, Snapshot};
+
+use crate::admin::Described;
+use crate::questions::Question;
+
+/// The workers as control sees them. No method waits: what does not fit into a mailbox is kept, in
+/// its order, and handed on by [`Workers::flush`].
+pub trait Workers: Send + 'static {
+    /// A built filter.
+    type Filter: fmt::Debug + Send + Sync + 'static;
+    /// Names the exchange that waits for an answer.
+    type Asker: fmt::Debug + Send + 'static;
+    /// Listening sockets that are bound and not handed out.
+    type Sockets: Send;
+
+    /// How many there are.
+    fn count(&self) -> u32;
+
+    /// Binds what `snapshot` adds to the listeners there are.
+    ///
+    /// # Errors
+    ///
+    /// Every listener that could not be bound; then none is kept.
+    fn bind(
+        &mut self,
+        snapshot: &Snapshot<Self::Filter>,
+    ) -> Result<Bound<Self::Sockets>, Vec<BindFailure>>;
+
+    /// Hands a snapshot and the sockets of its new listeners to all workers.
+    fn publish(&mut self, snapshot: &Arc<Snapshot<Self::Filter>>, sockets: Self::Sockets);
+
+    /// Answers what an exchange of `worker` asked.
+    fn answer(&mut self, worker: u32, asker: Self::Asker, payload: Arc<[u8]>);
+
+    /// Asks `worker` to describe its connections from the slot `first` on; the answer is a
+    /// [`Report::Described`] with the number `request`.
+    fn describe(&mut self, worker: u32, first: u32, request: u64);
+
+    /// Tells all to stop accepting, finish what runs, and stop.
+    fn drain(&mut self);
+
+    /// Tells all to stop now.
+    fn stop(&mut self);
+
+    /// Hands on what a mailbox had no room for. Called now and then.
+    fn flush(&mut self);
+}
+
+/// Sockets bound for a snapshot.
+#[derive(Debug)]
+pub struct Bound<S> {
+    /// The sockets.
+    pub sockets: S,
+    /// Where they listen, with the actual port; none for unix sockets.
+    pub addresses: Vec<(ListenerId, Option<SocketAddr>)>,
+}
+
+/// A listener that could not be bound.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("listener {listener}: cannot listen on {address}: {reason}")]
+pub struct BindFailure {
+    /// Its name.
+    pub listener: Arc<str>,
+    /// Its address, as text.
+    pub address: String,
+    /// Why, and what to do.
+    pub reason: String,
+}
+
+/// What workers tell.
+#[derive(Debug)]
+pub enum Report<W: Workers> {
+    /// A worker has taken up its first snapshot and serves.
+    Started {
+        /// Which, from 0.
+        worker: u32,
+    },
+    /// A worker has ended as it was told to.
+    Stopped {
+        /// Which, from 0.
+        worker: u32,
+    },
+    /// A worker cannot go on.
+    Failed {
+        /// Which, from 0.
+        worker: u32,
+        /// Why.
+        reason: String,
+    },
+    /// A filter asks.
+    Question {
+        /// On which worker.
+        worker: u32,
+        /// Whom to answer.
+        asker: W::Asker,
+        /// What it asks.
+        question: Question,
+    },
+    /// A worker uses this snapshot no more. Dropped here, off the data path.
+    Retired(Arc<Snapshot<W::Filter>>),
+    /// Some connections of a worker.
+    Described {
+        /// The number of the request.
+        request: u64,
+        /// They.
+        described: Described,
+    },
+    /// A worker lost a listener.
+    ListenerBroken {
+        /// On which worker.
+        worker: u32,
+        /// Which listener.
+        listener: ListenerId,
+    },
+    /// A worker had no descriptor left to accept a connection with.
+    OutOfDescriptors {
+        /// Which, from 0.
+        worker: u32,
+    },
+}
+
+/// An address as the configuration file writes it.
+pub(crate) fn address_text(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => address.to_string(),
+        Address::Unix(path) => format!("unix:{}", path.display()),
+    }
+}

@@ -1,0 +1,158 @@
+//! The command line.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::Failure;
+
+/// A data plane for service meshes and gateways.
+#[derive(Debug, Parser)]
+#[command(name = "strait", version, about, max_term_width = 100, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Forward traffic as a configuration file says.
+    ///
+    /// The file is watched: a change is taken up without a restart, and a wrong one is reported
+    /// while the former stays in effect. Signals: SIGTERM and SIGINT drain (a second one stops at
+    /// once), SIGHUP reads the file again, SIGUSR1 opens the access log again.
+    Run(Run),
+    /// Say whether a configuration file is right, and what is wrong with it.
+    Check(Check),
+    /// Say which listener, route and cluster a request would take, and why not others.
+    ///
+    /// Nothing is sent: the request goes through the very code that carries traffic, with a
+    /// network that is not there.
+    Explain(Explain),
+    /// Print the JSON Schema of the configuration file, for editors.
+    Schema,
+    /// Start with an embedded configuration and services to play with, on real sockets.
+    Demo(Demo),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the manual page.
+    Man {
+        /// Write a page for the program and one for each command into this directory instead.
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The configuration file.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) log: Log,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// The configuration file.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Print the configuration with every default filled in and secrets masked.
+    #[arg(long)]
+    pub(crate) print: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// The configuration file.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// The request's method.
+    pub(crate) method: String,
+    /// The request's URL, as http://shop.example/api/x; or a path, with the host as a header.
+    pub(crate) url: String,
+    /// A header field, as curl takes it.
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub(crate) headers: Vec<String>,
+    /// The listener that the request comes to, where the URL's port does not say.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) listener: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Where the demo takes requests.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+    /// Where its admin interface listens.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
+    pub(crate) admin: SocketAddr,
+    #[command(flatten)]
+    pub(crate) log: Log,
+}
+
+/// What is told on standard error.
+#[derive(Debug, Args)]
+pub(crate) struct Log {
+    /// The least severe messages to tell on standard error.
+    #[arg(long, value_enum, default_value_t = LogLevel::Info)]
+    pub(crate) log_level: LogLevel,
+    /// How they look.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One object a line.
+    Json,
+}
+
+pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "strait", &mut script);
+    Ok(io::stdout().lock().write_all(&script)?)
+}
+
+pub(crate) fn man(dir: Option<&Path>) -> Result<(), Failure> {
+    let command = Arguments::command();
+    match dir {
+        Some(dir) => {
+            std::fs::create_dir_all(dir)?;
+            clap_mangen::generate_to(command, dir)?;
+        }
+        None => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(command).render(&mut page)?;
+            io::stdout().lock().write_all(&page)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

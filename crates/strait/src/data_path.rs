@@ -1,0 +1,371 @@
+//! The workers: how they are started, and what control knows of them.
+//!
+//! Messages wait here when a mailbox is full, in their order, so that control never waits and no
+//! snapshot overtakes another.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::thread;
+
+use config::snapshot::{
+    Address, ClusterId, EndpointId, Id, ListenSocket, Listener as ListenerConfig, ListenerId,
+};
+use control::{
+    BindFailure, Bound, ConnectionRow, ConnectionSide, Described, Question, Report, Workers,
+};
+use proxy::filter::Filter;
+use proxy::{ConnectionSummary, ExchangeKey, Proxy, Share, Snapshot, SummarySide};
+use telemetry::Emitter;
+use telemetry::events::LabelId;
+use tokio::sync::mpsc::Sender;
+use worker::{Kernel, Listener, Mailbox, Mailboxes, Message, Postbox, ReportBody, Worker, World};
+
+/// Sockets of listeners, one for each worker.
+pub(crate) type Sockets = Vec<(ListenerId, Vec<Listener>)>;
+
+/// The workers, as control sees them.
+#[derive(Debug)]
+pub(crate) struct DataPath {
+    workers: Vec<Contact>,
+    /// What this process listens on, with the names of the listeners.
+    held: Vec<(ListenerId, Address, Arc<str>)>,
+}
+
+/// How one worker is told something.
+#[derive(Debug)]
+struct Contact {
+    postbox: Postbox<Listener>,
+    waker: io::Waker,
+    /// What the mailbox had no room for, oldest first.
+    waiting: VecDeque<Message<Listener>>,
+}
+
+/// What a worker is started with.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    /// One of each for every worker.
+    mailboxes: Vec<Mailbox<Listener>>,
+    wakers: Vec<io::Waker>,
+    reports: Receiver<worker::Report>,
+}
+
+impl DataPath {
+    /// Contacts for `count` workers that have not started.
+    pub(crate) fn new(count: u32) -> std::io::Result<(Self, Crew)> {
+        let Mailboxes { mailboxes, postboxes, reports } = Mailboxes::new(count);
+        let wakers: Vec<_> =
+            postboxes.iter().map(|_| io::Waker::new()).collect::<Result<_, _>>()?;
+        let contact = |(postbox, waker): (_, &io::Waker)| Contact {
+            postbox,
+            waker: waker.clone(),
+            waiting: VecDeque::new(),
+        };
+        let workers = postboxes.into_iter().zip(&wakers).map(contact).collect();
+        Ok((Self { workers, held: Vec::new() }, Crew { mailboxes, wakers, reports }))
+    }
+
+    fn tell(&mut self, worker: u32, message: Message<Listener>) {
+        if let Some(contact) = self.workers.get_mut(worker as usize) {
+            contact.waiting.push_back(message);
+            contact.flush();
+        }
+    }
+
+    fn tell_all(&mut self, message: impl Fn() -> Message<Listener>) {
+        for contact in &mut self.workers {
+            contact.waiting.push_back(message());
+            contact.flush();
+        }
+    }
+}
+
+impl Contact {
+    fn flush(&mut self) {
+        let before = self.waiting.len();
+        while let Some(message) = self.waiting.pop_front() {
+            if let Err(message) = self.postbox.post(message) {
+                self.waiting.push_front(message);
+                break;
+            }
+        }
+        if self.waiting.len() < before {
+            self.waker.wake();
+        }
+    }
+}
+
+impl Workers for DataPath {
+    type Filter = Box<dyn Filter>;
+    type Asker = ExchangeKey;
+    type Sockets = Sockets;
+
+    fn count(&self) -> u32 {
+        u32::try_from(self.workers.len()).unwrap_or(u32::MAX)
+    }
+
+    fn bind(&mut self, snapshot: &Snapshot) -> Result<Bound<Sockets>, Vec<BindFailure>> {
+        let mut bound = Bound { sockets: Vec::new(), addresses: Vec::new() };
+        let mut failures = Vec::new();
+        for id in &snapshot.changes.listeners_added {
+            let Some((_, listener)) = snapshot.listener(*id) else { continue };
+            let holder = self.held.iter().find(|(_, address, _)| *address == listener.address);
+            let sockets = match holder {
+                Some((_, _, holder)) => Err(format!(
+                    "this process listens there as listener {holder} with other socket options \
+                     or another name: restart, or take another address"
+                )),
+                None => bind(&listener.address, &listener.socket, self.count()),
+            };
+            match sockets {
+                Ok((sockets, address)) => {
+                    bound.addresses.push((*id, address));
+                    bound.sockets.push((*id, sockets));
+                }
+                Err(reason) => failures.push(failure(listener, reason)),
+            }
+        }
+        if failures.is_empty() { Ok(bound) } else { Err(failures) }
+    }
+
+    fn publish(&mut self, snapshot: &Arc<Snapshot>, mut sockets: Sockets) {
+        let removed = &snapshot.changes.listeners_removed;
+        self.held.retain(|(id, ..)| !removed.contains(id));
+        self.hold(snapshot, &sockets);
+        for contact in &mut self.workers {
+            let listeners = take_one_each(&mut sockets);
+            let snapshot = Arc::clone(snapshot);
+            contact.waiting.push_back(Message::Snapshot { snapshot, listeners });
+            contact.flush();
+        }
+    }
+
+    fn answer(&mut self, worker: u32, asker: ExchangeKey, payload: Arc<[u8]>) {
+        self.tell(worker, Message::Answer { exchange: asker, payload });
+    }
+
+    fn describe(&mut self, worker: u32, first: u32, request: u64) {
+        self.tell(worker, Message::Describe { first, request });
+    }
+
+    fn drain(&mut self) {
+        self.tell_all(|| Message::Drain);
+    }
+
+    fn stop(&mut self) {
+        self.tell_all(|| Message::Stop);
+    }
+
+    fn flush(&mut self) {
+        for contact in &mut self.workers {
+            contact.flush();
+        }
+    }
+}
+
+impl DataPath {
+    fn hold(&mut self, snapshot: &Snapshot, sockets: &Sockets) {
+        for (id, _) in sockets {
+            if let Some((_, listener)) = snapshot.listener(*id) {
+                let entry = (*id, listener.address.clone(), Arc::clone(&listener.name));
+                self.held.push(entry);
+            }
+        }
+    }
+
+    /// Starts the workers with the first snapshot. Their reports, and that they have started or
+    /// ended, go to `reports`.
+    pub(crate) fn start(
+        &mut self,
+        crew: Crew,
+        snapshot: &Arc<Snapshot>,
+        mut sockets: Sockets,
+        emitters: Vec<Emitter>,
+        reports: &Sender<Report<Self>>,
+    ) -> std::io::Result<()> {
+        self.hold(snapshot, &sockets);
+        let workers = self.count();
+        let cpus = if snapshot.startup.pins_workers { io::affinity::cpus()? } else { Vec::new() };
+        let crews = crew.mailboxes.into_iter().zip(crew.wakers).zip(emitters);
+        for (worker, ((mailbox, waker), emitter)) in (0..workers).zip(crews) {
+            let post = Post {
+                share: Share { worker, workers },
+                cpu: cpus.iter().cycle().nth(worker as usize).copied(),
+                snapshot: Arc::clone(snapshot),
+                listeners: take_one_each(&mut sockets),
+                mailbox,
+                waker,
+                emitter,
+                reports: reports.clone(),
+            };
+            thread::Builder::new()
+                .name(format!("strait-worker-{worker}"))
+                .spawn(move || post.work())?;
+        }
+        let (from, to) = (crew.reports, reports.clone());
+        thread::Builder::new()
+            .name("strait-reports".to_owned())
+            .spawn(move || pass_on(&from, &to))?;
+        Ok(())
+    }
+}
+
+/// One worker's thread.
+struct Post {
+    share: Share,
+    /// The core to stay on, if any.
+    cpu: Option<usize>,
+    snapshot: Arc<Snapshot>,
+    listeners: Vec<(ListenerId, Listener)>,
+    mailbox: Mailbox<Listener>,
+    waker: io::Waker,
+    emitter: Emitter,
+    reports: Sender<Report<DataPath>>,
+}
+
+impl Post {
+    fn work(self) {
+        let guard = EndProcessOnPanic;
+        let (worker, reports) = (self.share.worker, self.reports.clone());
+        let report = match self.turn_until_told() {
+            Ok(()) => Report::Stopped { worker },
+            Err(reason) => Report::Failed { worker, reason },
+        };
+        // Without control there is nobody to tell.
+        let _ = reports.blocking_send(report);
+        std::mem::forget(guard);
+    }
+
+    fn turn_until_told(self) -> Result<(), String> {
+        if let Some(cpu) = self.cpu
+            && let Err(error) = io::affinity::pin_current_thread(cpu)
+        {
+            tracing::warn!(worker = self.share.worker, cpu, "cannot stay on this core: {error}");
+        }
+        let mut world = Kernel::new(self.waker).map_err(|error| format!("epoll: {error}"))?;
+        let settings = proxy::Settings { share: self.share, seed: seed() };
+        let stage_times = self.snapshot.access_log.stage_times;
+        let now = world.now();
+        let proxy = Proxy::new(settings, self.snapshot, self.emitter, now);
+        let settings = worker::Settings { stage_times };
+        let mut worker = Worker::new(world, proxy, self.listeners, self.mailbox, settings)
+            .map_err(|error| format!("a listener cannot be watched: {error}"))?;
+        let _ = self.reports.blocking_send(Report::Started { worker: self.share.worker });
+        worker.run().map_err(|error| error.to_string())
+    }
+}
+
+/// Ends the process when a panic unwinds through it, as every panic does in a release build (see
+/// `docs/decisions`): tests must not see another behaviour.
+struct EndProcessOnPanic;
+
+impl Drop for EndProcessOnPanic {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}
+
+/// Passes the workers' reports on, in control's terms, until the last worker is gone.
+fn pass_on(from: &Receiver<worker::Report>, to: &Sender<Report<DataPath>>) {
+    while let Ok(worker::Report { worker, body }) = from.recv() {
+        let report = match body {
+            ReportBody::Question { exchange, question } => {
+                let question = Question { topic: question.topic, payload: question.payload };
+                Report::Question { worker, asker: exchange, question }
+            }
+            ReportBody::Retired(snapshot) => Report::Retired(snapshot),
+            ReportBody::Described { request, connections, next } => {
+                let connections = connections.into_iter().map(row).collect();
+                Report::Described { request, described: Described { connections, next } }
+            }
+            ReportBody::ListenerBroken(listener) => Report::ListenerBroken { worker, listener },
+            ReportBody::OutOfDescriptors => Report::OutOfDescriptors { worker },
+            // The thread itself reports its end.
+            ReportBody::Drained => continue,
+        };
+        if to.blocking_send(report).is_err() {
+            break;
+        }
+    }
+}
+
+fn row(summary: ConnectionSummary) -> ConnectionRow {
+    let id = |label: LabelId| Id { slot: label.slot, generation: label.generation };
+    ConnectionRow {
+        slot: summary.key.index(),
+        side: match summary.side {
+            SummarySide::Downstream(listener) => {
+                ConnectionSide::Downstream(ListenerId(id(listener)))
+            }
+            SummarySide::Upstream { cluster, endpoint } => {
+                ConnectionSide::Upstream(ClusterId(id(cluster)), EndpointId(id(endpoint)))
+            }
+        },
+        peer: summary.peer.socket_address(),
+        state: summary.state,
+        age: std::time::Duration::from_nanos(summary.age),
+        requests: summary.requests,
+        inbox_bytes: summary.inbox_bytes,
+        outbox_bytes: summary.outbox_bytes,
+        target: summary.target,
+    }
+}
+
+/// A socket of each listener, for one worker.
+fn take_one_each(sockets: &mut Sockets) -> Vec<(ListenerId, Listener)> {
+    sockets.iter_mut().filter_map(|(id, sockets)| Some((*id, sockets.pop()?))).collect()
+}
+
+/// The sockets of one listener and the address that they got, or why there are none.
+fn bind(
+    address: &Address,
+    options: &ListenSocket,
+    workers: u32,
+) -> Result<(Vec<Listener>, Option<SocketAddr>), String> {
+    let sockets = worker::bind(address, options, workers).map_err(|error| {
+        let hint = match &error {
+            io::BindError::InUse => "stop that process, or take another address",
+            io::BindError::NotASocket => "take another path, or remove what is there",
+            io::BindError::System { source, .. } => hint(source),
+        };
+        format!("{error}; {hint}")
+    })?;
+    let address = sockets.first().and_then(|socket| socket.local_address().ok().flatten());
+    Ok((sockets, address))
+}
+
+/// What to do about a refusal of the kernel.
+pub(crate) fn hint(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::AddrInUse => "stop the process that listens there, or take another address",
+        ErrorKind::AddrNotAvailable => {
+            "no interface here has this address: `ip address` lists them"
+        }
+        ErrorKind::PermissionDenied => {
+            "ports below 1024 need CAP_NET_BIND_SERVICE, and a socket's directory has to be writable"
+        }
+        ErrorKind::NotFound => "make the directory first",
+        _ => "take another address",
+    }
+}
+
+fn failure(listener: &ListenerConfig<Box<dyn Filter>>, reason: String) -> BindFailure {
+    let address = address_text(&listener.address);
+    BindFailure { listener: Arc::clone(&listener.name), address, reason }
+}
+
+/// An address as the configuration file writes it.
+pub(crate) fn address_text(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => address.to_string(),
+        Address::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
+
+/// A number that differs in every worker and every run.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0u8)
+}

@@ -1,0 +1,119 @@
+//! `strait demo`: a working proxy in front of services to play with, on real sockets.
+
+mod services;
+
+use std::io::{self, Write};
+
+use control::ConfigFile;
+
+use crate::arguments::Demo;
+use crate::serve::{Came, loader, serve};
+use crate::{Failure, logging};
+use services::{Addresses, Services};
+
+/// The configuration, with the addresses of this run to be put in.
+const TEMPLATE: &str = include_str!("demo/strait.yaml");
+
+/// Runs the demo until Ctrl-C.
+pub(crate) fn demo(demo: &Demo) -> Result<(), Failure> {
+    logging::start(&demo.log);
+    let services = Services::start()
+        .map_err(|error| Failure::Start(format!("the demo's services: {error}")))?;
+    let config = config(demo, &services.addresses);
+    let result = serve(ConfigFile::fixed("demo", config, loader()?), |came| Ok(guide(came)?));
+    drop(services);
+    result.map_err(|failure| match failure {
+        Failure::Config(control::Refused::Unbindable(failures)) => {
+            let failures = failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+            Failure::Start(format!("{failures}: --listen ADDRESS"))
+        }
+        Failure::Start(reason) if reason.starts_with("the admin interface") => {
+            Failure::Start(format!("{reason}: --admin ADDRESS"))
+        }
+        other => other,
+    })
+}
+
+fn config(demo: &Demo, addresses: &Addresses) -> String {
+    TEMPLATE
+        .replace("@LISTEN@", &demo.listen.to_string())
+        .replace("@ADMIN@", &demo.admin.to_string())
+        .replace("@SHOP_1@", &addresses.shop_1.to_string())
+        .replace("@SHOP_2@", &addresses.shop_2.to_string())
+        .replace("@ECHO@", &addresses.echo.to_string())
+        .replace("@SLOW@", &addresses.slow.to_string())
+        .replace("@FLAKY@", &addresses.flaky.to_string())
+}
+
+/// Prints what is worth trying.
+fn guide(came: &Came) -> io::Result<()> {
+    let address = |address: Option<std::net::SocketAddr>| {
+        address.map_or_else(String::new, |address| address.to_string())
+    };
+    let at = address(came.listeners.first().and_then(|(_, address)| *address));
+    let admin = address(came.admin);
+    let mut out = io::stdout().lock();
+    write!(
+        out,
+        "\n\
+         Strait forwards {at} to services inside this process. In another terminal:\n\
+         \n\
+         \x20 curl http://{at}/                              shop: three of four answers come from version 1\n\
+         \x20 curl -d 'some body' http://{at}/echo?x=1       what the service received: x-forwarded-for, x-request-id\n\
+         \x20 curl -H 'x-demo-secret: 1' http://{at}/echo    the headers filter took that field out, and set x-edge\n\
+         \x20 curl -i http://{at}/echo/a/%2e%2e/b            paths are matched and forwarded in one normal form\n\
+         \x20 curl -i 'http://{at}/slow?ms=500'              a slow service; then look at /slow of the admin below\n\
+         \x20 curl -i 'http://{at}/slow?ms=3000'             slower than the rule's timeout of 2s: 504 request_timeout\n\
+         \x20 curl -i http://{at}/flaky                      fails every third time (500), breaks off every fifth (502)\n\
+         \x20 curl -i http://{at}/healthz                    answered here, without a service\n\
+         \x20 curl -i http://{at}/old/page?a=b               redirected to /page\n\
+         \x20 curl -i http://{at}/down                       a service that is not there: 503 connect_failed\n\
+         \x20 curl -i -H 'host: nobody.invalid' http://{at}/ no route table has this host: 404 no_host\n\
+         \x20 (printf 'GET /tunnel HTTP/1.1\\r\\nhost: demo.localhost\\r\\nconnection: upgrade\\r\\nupgrade: websocket\\r\\n\\r\\n';\n\
+         \x20  sleep 1; echo hello; sleep 1) | nc {ip} {port}    an upgrade: the tunnel echoes what it gets\n\
+         \n\
+         What it does, at http://{admin}/ :\n\
+         \n\
+         \x20 curl http://{admin}/slow?format=text        the slowest requests, stage by stage\n\
+         \x20 curl http://{admin}/stats?filter=upstream   counters, here those of the upstreams\n\
+         \x20 curl http://{admin}/config                  the configuration in effect\n\
+         \x20 curl http://{admin}/connections             open connections\n\
+         \x20 curl -X POST http://{admin}/drain           end, as SIGTERM does\n\
+         \n\
+         The access log follows. Ctrl-C ends it.\n\
+         \n",
+        ip = at.rsplit_once(':').map_or("", |(ip, _)| ip),
+        port = at.rsplit_once(':').map_or("", |(_, port)| port),
+    )?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::arguments::{Log, LogFormat, LogLevel};
+
+    #[test]
+    fn the_embedded_configuration_is_right() {
+        let any: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let demo = Demo {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            admin: "127.0.0.1:0".parse().unwrap(),
+            log: Log { log_level: LogLevel::Info, log_format: LogFormat::Text },
+        };
+        let addresses = Addresses {
+            shop_1: any,
+            shop_2: "127.0.0.1:2".parse().unwrap(),
+            echo: any,
+            slow: any,
+            flaky: any,
+        };
+        let text = config(&demo, &addresses);
+        assert!(!text.contains('@'), "{text}");
+        let mut loader = loader().unwrap();
+        loader.load("demo", &text).unwrap();
+        assert_eq!(loader.warnings(), []);
+    }
+}

@@ -1,0 +1,266 @@
+//! `strait explain`: which way a request takes, and why.
+//!
+//! The request is decoded, filtered and routed by the functions that carry traffic, and each step
+//! is told. The last word is a whole worker's state with a network that is not there: what it does
+//! with the request's bytes is what a running process would do.
+
+mod request;
+mod trial;
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+
+use config::explain::Verdict as RuleVerdict;
+use config::snapshot::{
+    Action, Address, Cluster, Endpoint, Forward, Listener as ListenerConfig, PathMatch, RouteTable,
+    Rule,
+};
+use proxy::Snapshot;
+use proxy::filter::{Filter, Verdict};
+use proxy::route;
+use wire::h1::{HeadLimits, Scan, decode_request};
+use wire::head::{HeadIndex, RequestHead};
+
+use crate::Failure;
+use crate::arguments::Explain;
+use crate::data_path::address_text;
+use crate::serve::loader;
+use request::Request;
+use trial::{Trial, try_out};
+
+type Listener = ListenerConfig<Box<dyn Filter>>;
+
+/// Tells the story of one request.
+pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
+    let mut loader = loader()?;
+    let text = control::read_text(&explain.config).map_err(Failure::Config)?;
+    let name = explain.config.display().to_string();
+    let snapshot = loader
+        .load(&name, &text)
+        .map_err(|errors| Failure::Config(control::Refused::Invalid(errors)))?;
+    let request =
+        Request::new(&explain.method, &explain.url, &explain.headers).map_err(Failure::Explain)?;
+    let (listener, why) = choose_listener(&snapshot, explain.listener.as_deref(), &request)
+        .map_err(Failure::Explain)?;
+    let mut story = Story::default();
+    story.line(
+        "listener",
+        format!("{} ({}), {why}", listener.name, address_text(&listener.address)),
+    );
+    tell_head(&mut story, &snapshot, listener, &request);
+    let trial = try_out(&snapshot, listener, &request);
+    story.line("outcome", outcome(&snapshot, &trial));
+    Ok(io::stdout().lock().write_all(story.0.as_bytes())?)
+}
+
+/// What is told, a line for each step.
+#[derive(Debug, Default)]
+struct Story(String);
+
+impl Story {
+    fn line(&mut self, step: &str, text: impl AsRef<str>) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.0, "{step:<9} {}", text.as_ref());
+    }
+}
+
+/// The listener that the request comes to, and why this one.
+fn choose_listener<'s>(
+    snapshot: &'s Snapshot,
+    name: Option<&str>,
+    request: &Request,
+) -> Result<(&'s Arc<Listener>, &'static str), String> {
+    let all = || {
+        let each = snapshot.listeners.iter();
+        let each = each.map(|found| format!("{} ({})", found.name, address_text(&found.address)));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    if let Some(name) = name {
+        let found = snapshot.listeners.iter().find(|listener| &*listener.name == name);
+        let found = found.map(|listener| (listener, "as you said"));
+        return found.ok_or_else(|| format!("there is no listener {name}; there are: {}", all()));
+    }
+    if let Some(port) = request.port {
+        let takes = |listener: &&Arc<Listener>| match &listener.address {
+            Address::Tcp(address) => {
+                let is_ours = request.ip.is_none_or(|ip| address.ip() == ip);
+                address.port() == port && (is_ours || address.ip().is_unspecified())
+            }
+            Address::Unix(_) => false,
+        };
+        if let Some(listener) = snapshot.listeners.iter().find(takes) {
+            return Ok((listener, "which has the URL's port"));
+        }
+    }
+    match snapshot.listeners.as_slice() {
+        [only] => Ok((only, "the only one")),
+        _ => Err(format!("the URL fits no listener; say --listener NAME, one of: {}", all())),
+    }
+}
+
+/// Tells the steps from the head's bytes to the endpoints.
+fn tell_head(story: &mut Story, snapshot: &Snapshot, listener: &Listener, request: &Request) {
+    let limits = HeadLimits {
+        request_line_bytes_max: listener.http.request_line_bytes_max,
+        head_bytes_max: listener.http.head_bytes_max,
+        fields_max: listener.http.fields_max,
+    };
+    let (mut scan, mut index) = (Scan::default(), HeadIndex::default());
+    match decode_request(&request.head, &mut scan, &limits, &mut index) {
+        Ok(Some((mut head, _))) => {
+            story.line("request", request_line(&head));
+            if tell_filters(story, listener, &mut head) {
+                tell_routes(story, snapshot, listener, &head);
+            }
+        }
+        Ok(None) => story.line("request", "is no whole head"),
+        Err(error) => story.line("request", format!("is refused: {error}")),
+    }
+}
+
+fn request_line(head: &RequestHead<'_>) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let query = head.query().map_or_else(String::new, |query| format!(" query {}", text(query)));
+    let method = text(head.method_bytes());
+    format!("{method} host {} path {}{query}", text(head.host()), text(head.path()))
+}
+
+/// Runs the chain; whether the request goes on behind it.
+fn tell_filters(story: &mut Story, listener: &Listener, head: &mut RequestHead<'_>) -> bool {
+    for (filter, source) in listener.filters.iter().zip(listener.filter_sources.iter()) {
+        let before = request_line(head);
+        let mut slot = vec![0; filter.slot_bytes()];
+        let name = source.name();
+        match filter.on_request(head, &mut slot) {
+            Verdict::Continue if request_line(head) == before => {
+                story.line("filter", format!("{name}: goes on"));
+            }
+            Verdict::Continue => {
+                story.line("filter", format!("{name}: goes on as {}", request_line(head)));
+            }
+            Verdict::Reply(reply) => {
+                let (status, reason) = (reply.status, reply.reason);
+                story.line("filter", format!("{name}: answers {status} {reason}"));
+                return false;
+            }
+            Verdict::Suspend(question) => {
+                let topic = &question.topic;
+                story.line(
+                    "filter",
+                    format!("{name}: asks {topic}; what follows hangs on the answer"),
+                );
+                return false;
+            }
+        }
+    }
+    true
+}
+
+fn tell_routes(
+    story: &mut Story,
+    snapshot: &Snapshot,
+    listener: &Listener,
+    head: &RequestHead<'_>,
+) {
+    let host = String::from_utf8_lossy(head.host()).into_owned();
+    let found = listener.hosts.find(head.host());
+    for id in &listener.route_tables {
+        let Some(table) = snapshot.route_table(*id) else { continue };
+        let hosts = table.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        if found == Some(*id) {
+            story.line("routes", format!("{}: has host {host} ({hosts})", table.name));
+            tell_rules(story, snapshot, table, head);
+        } else {
+            let why =
+                if found.is_some() { "another has a closer host" } else { "host is not among" };
+            story.line("routes", format!("{}: passed over, {why} ({hosts})", table.name));
+        }
+    }
+}
+
+fn tell_rules(story: &mut Story, snapshot: &Snapshot, table: &RouteTable, head: &RequestHead<'_>) {
+    for (place, (rule, verdict)) in table.explain(head.path()).enumerate() {
+        let step = format!("rule {place}");
+        let what = rule_text(snapshot, rule);
+        match verdict {
+            RuleVerdict::Matched => {
+                story.line(&step, format!("{what}: matches"));
+                if let Action::Forward(forward) = &rule.action {
+                    tell_cluster(story, snapshot, forward, head);
+                }
+            }
+            RuleVerdict::PassedOver(why) => {
+                story.line(&step, format!("{what}: passed over, {why}"))
+            }
+            RuleVerdict::NotReached { would_match: true } => {
+                story.line(&step, format!("{what}: not reached, though it would match"));
+            }
+            RuleVerdict::NotReached { would_match: false } => {
+                story.line(&step, format!("{what}: not reached"));
+            }
+        }
+    }
+}
+
+fn rule_text(snapshot: &Snapshot, rule: &Rule) -> String {
+    let path = match &rule.path {
+        PathMatch::Exact(path) => format!("path {path}"),
+        PathMatch::Prefix(prefix) => format!("prefix {prefix}"),
+    };
+    let action = match &rule.action {
+        Action::Forward(forward) => {
+            let name = snapshot.cluster(forward.cluster).map(|cluster| cluster.name.to_string());
+            format!("cluster {}", name.unwrap_or_default())
+        }
+        Action::Respond(respond) => format!("respond {}", respond.status),
+        Action::Redirect(redirect) => format!("redirect {}", redirect.status),
+    };
+    format!("{path} -> {action}")
+}
+
+fn tell_cluster(story: &mut Story, snapshot: &Snapshot, forward: &Forward, head: &RequestHead<'_>) {
+    let Some(cluster) = snapshot.cluster(forward.cluster) else { return };
+    let timeout = forward.timeout.map_or_else(|| "none".to_owned(), |bound| format!("{bound:?}"));
+    story.line("cluster", format!("{}, timeout {timeout}", cluster.name));
+    for endpoint in &cluster.endpoints {
+        story.line("endpoint", endpoint_text(cluster, endpoint));
+    }
+    if let Some(asked) = head.upgrade() {
+        let verdict = if route::allows_upgrade(&forward.upgrades, asked) {
+            "is let through: what follows is a tunnel"
+        } else {
+            "is not among the rule's upgrades: the field is taken out"
+        };
+        story.line("upgrade", format!("{} {verdict}", String::from_utf8_lossy(asked)));
+    }
+}
+
+fn endpoint_text(cluster: &Cluster, endpoint: &Endpoint) -> String {
+    let all: u32 = cluster.endpoints.iter().map(|each| u32::from(each.weight.get())).sum();
+    let weight = endpoint.weight.get();
+    let percent = u32::from(weight) * 100 / all.max(1);
+    format!("{} (weight {weight}, {percent} % of requests)", address_text(&endpoint.address))
+}
+
+/// What a running process does.
+fn outcome(snapshot: &Snapshot, trial: &Trial) -> String {
+    match trial {
+        Trial::Forwarded(address) => {
+            let owner = snapshot.clusters.iter().find(|(_, cluster)| {
+                cluster.endpoints.iter().any(|endpoint| endpoint.address == *address)
+            });
+            let cluster = owner.map_or("", |(_, cluster)| &cluster.name);
+            format!("forwarded to cluster {cluster}, this time {}", address_text(address))
+        }
+        Trial::Answered { head, body } => {
+            let line = head.lines().next().unwrap_or_default();
+            let location = head.lines().find_map(|line| line.strip_prefix("location: "));
+            let more = location.map_or_else(|| body.trim().to_owned(), |to| format!("to {to}"));
+            let separator = if more.is_empty() { "" } else { ", " };
+            format!("answered here: {line}{separator}{more}")
+        }
+        Trial::Suspended(topic) => format!("waits for an answer about {topic}"),
+        Trial::Refused => "the connection is closed without an answer".to_owned(),
+    }
+}

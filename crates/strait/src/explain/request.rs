@@ -1,0 +1,119 @@
+//! A request out of the command line, as the bytes that a client would send.
+
+use std::net::IpAddr;
+
+/// A request's head and where its URL leads.
+#[derive(Debug)]
+pub(super) struct Request {
+    /// The whole head, as bytes on the wire. What is wrong with it is for the decoder to say.
+    pub(super) head: Vec<u8>,
+    /// The URL's port; none if it is only a path.
+    pub(super) port: Option<u16>,
+    /// The URL's host, if it is an address.
+    pub(super) ip: Option<IpAddr>,
+}
+
+impl Request {
+    /// The request of `method` for `url`, a URL or a target, with these header lines.
+    pub(super) fn new(method: &str, url: &str, headers: &[String]) -> Result<Self, String> {
+        let (authority, target) = match url.split_once("://") {
+            Some(("http", rest)) => {
+                let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+                let (authority, target) = rest.split_at(end);
+                (Some(authority), without_fragment(target))
+            }
+            Some((scheme, _)) => {
+                return Err(format!(
+                    "{scheme}: only http:// is taken here; write http://HOST/PATH"
+                ));
+            }
+            None if url.starts_with('/') || url == "*" => (None, without_fragment(url)),
+            None => return Err(format!("{url}: is no URL; write http://HOST/PATH, or /PATH")),
+        };
+        let target = match target {
+            "" => "/".to_owned(),
+            target if target.starts_with('?') => format!("/{target}"),
+            target => target.to_owned(),
+        };
+        let (ip, port) = match authority {
+            Some(authority) => {
+                let (host, port) = split_port(authority)?;
+                (host.trim_matches(['[', ']']).parse().ok(), Some(port))
+            }
+            None => (None, None),
+        };
+        let names_host = headers.iter().any(|line| is_host(line));
+        let mut head = format!("{method} {target} HTTP/1.1\r\n");
+        if !names_host {
+            head += &format!("Host: {}\r\n", authority.unwrap_or_default());
+        }
+        for line in headers {
+            if !line.contains(':') {
+                return Err(format!("-H '{line}': a header is written as 'name: value'"));
+            }
+            head += &format!("{line}\r\n");
+        }
+        head += "\r\n";
+        Ok(Self { head: head.into_bytes(), port, ip })
+    }
+}
+
+fn without_fragment(target: &str) -> &str {
+    target.split_once('#').map_or(target, |(before, _)| before)
+}
+
+fn is_host(line: &str) -> bool {
+    line.split_once(':').is_some_and(|(name, _)| name.trim().eq_ignore_ascii_case("host"))
+}
+
+/// Host and port, which is 80 if there is none.
+fn split_port(authority: &str) -> Result<(&str, u16), String> {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => match port.parse() {
+            Ok(port) => Ok((host, port)),
+            Err(_) => Err(format!("{authority}: {port} is no port")),
+        },
+        _ => Ok((authority, 80)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_become_what_a_client_would_send() {
+        for (url, headers, head, port) in [
+            ("http://a.b/x?y=1#z", &[][..], "GET /x?y=1 HTTP/1.1\r\nHost: a.b\r\n\r\n", Some(80)),
+            ("http://a.b:81", &[], "GET / HTTP/1.1\r\nHost: a.b:81\r\n\r\n", Some(81)),
+            ("http://[::1]:82?q", &[], "GET /?q HTTP/1.1\r\nHost: [::1]:82\r\n\r\n", Some(82)),
+            ("http://[::1]/", &[], "GET / HTTP/1.1\r\nHost: [::1]\r\n\r\n", Some(80)),
+            ("/x", &["host: c"], "GET /x HTTP/1.1\r\nhost: c\r\n\r\n", None),
+            (
+                "http://a/",
+                &["Host: c", "k: v"],
+                "GET / HTTP/1.1\r\nHost: c\r\nk: v\r\n\r\n",
+                Some(80),
+            ),
+        ] {
+            let headers: Vec<_> = headers.iter().map(|line| (*line).to_owned()).collect();
+            let request = Request::new("GET", url, &headers).unwrap();
+            assert_eq!(String::from_utf8(request.head).unwrap(), head);
+            assert_eq!(request.port, port);
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_or_header_is_said_so() {
+        for (url, header, word) in [
+            ("https://a/", None, "http://"),
+            ("a.b/c", None, "is no URL"),
+            ("http://a:x/", None, "is no port"),
+            ("http://a/", Some("no colon"), "name: value"),
+        ] {
+            let headers: Vec<_> = header.into_iter().map(str::to_owned).collect();
+            let error = Request::new("GET", url, &headers).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

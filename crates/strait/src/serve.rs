@@ -1,0 +1,132 @@
+//! How a process comes up, and how it ends.
+//!
+//! Order: configuration, descriptors, sockets, then threads. Whatever can fail has failed before
+//! the first connection is accepted.
+
+use std::net::SocketAddr;
+
+use config::Loader;
+use config::snapshot::ListenerId;
+use control::{
+    Accepted, AdminSocket, Answerers, ConfigFile, Control, LogWriter, Outcome, Parts, Refused,
+    Workers,
+};
+use proxy::filter::Filter;
+use telemetry::{Collector, Emitter, LogReader, RECORD_QUEUE_BYTES};
+use tokio::sync::mpsc;
+
+use crate::arguments::Run;
+use crate::data_path::{DataPath, address_text, hint};
+use crate::filter_list::filter_kinds;
+use crate::{Failure, VERSION, logging};
+
+/// Reports that wait for control, besides those in the workers' own queue.
+const REPORTS_MAX: usize = 1024;
+
+/// Where a process came up.
+#[derive(Debug)]
+pub(crate) struct Came {
+    pub(crate) listeners: Vec<(ListenerId, Option<SocketAddr>)>,
+    pub(crate) admin: Option<SocketAddr>,
+}
+
+/// `strait run`.
+pub(crate) fn run(run: &Run) -> Result<(), Failure> {
+    logging::start(&run.log);
+    serve(ConfigFile::new(&run.config, loader()?), |_| Ok(()))
+}
+
+/// A loader that knows every filter.
+pub(crate) fn loader() -> Result<Loader<Box<dyn Filter>>, Failure> {
+    Loader::new(filter_kinds()?).map_err(Failure::Filters)
+}
+
+/// Serves `config` until the process is told to end. `came` is called once all is bound.
+pub(crate) fn serve(
+    mut config: ConfigFile<Box<dyn Filter>>,
+    came: impl FnOnce(&Came) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut first = config.load().map_err(Failure::Config)?;
+    let snapshot = std::sync::Arc::clone(&first.snapshot);
+    let count = worker_count(&first)?;
+    let descriptors = io::limits::raise_open_files().unwrap_or_else(|error| {
+        tracing::warn!("the limit on open files cannot be raised: {error}");
+        io::limits::open_files_max()
+    });
+
+    let start = |error: std::io::Error| Failure::Start(error.to_string());
+    let (mut data_path, crew) = DataPath::new(count).map_err(start)?;
+    let bound = data_path
+        .bind(&snapshot)
+        .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))?;
+    let admin = snapshot.startup.admin.as_ref().map(bind_admin).transpose()?;
+    let addresses = Came {
+        listeners: bound.addresses.clone(),
+        admin: admin.as_ref().and_then(|socket| socket.local_address().ok().flatten()),
+    };
+
+    let mut collector = Collector::new(VERSION);
+    let mut reader = LogReader::new();
+    let mut emitters = Vec::new();
+    for _ in 0..count {
+        let (emitter, reports) = Emitter::new(RECORD_QUEUE_BYTES);
+        collector.add_worker(reports.counters);
+        reader.add_worker(reports.records);
+        emitters.push(emitter);
+    }
+    let (sender, reports) = mpsc::channel(REPORTS_MAX);
+    tracing::info!(
+        version = VERSION,
+        config = config.name(),
+        workers = count,
+        descriptors,
+        admin = %addresses.admin.map_or_else(|| "none".to_owned(), |address| address.to_string()),
+        "starting"
+    );
+    for (id, address) in &addresses.listeners {
+        if let Some((_, listener)) = snapshot.listener(*id) {
+            let address =
+                address.map_or_else(|| address_text(&listener.address), |a| a.to_string());
+            tracing::info!(listener = %listener.name, %address, "listening");
+        }
+    }
+    let log = LogWriter::start(reader, &mut first).map_err(start)?;
+    data_path.start(crew, &snapshot, bound.sockets, emitters, &sender).map_err(start)?;
+    drop((sender, snapshot));
+    let control = Control::new(Parts {
+        config,
+        first,
+        addresses: bound.addresses,
+        workers: data_path,
+        reports,
+        log,
+        collector,
+        admin,
+        answerers: Answerers::default(),
+        version: VERSION,
+    });
+    came(&addresses)?;
+    match control.run() {
+        Outcome::Drained => Ok(()),
+        Outcome::Stopped => Err(Failure::Ended("stopped before everything had ended".to_owned())),
+        Outcome::Failed(reason) => Err(Failure::Ended(reason)),
+    }
+}
+
+fn worker_count(first: &Accepted<Box<dyn Filter>>) -> Result<u32, Failure> {
+    match first.snapshot.startup.workers {
+        Some(count) => Ok(u32::from(count.get())),
+        None => {
+            let cpus = io::affinity::cpus();
+            let cpus = cpus.map_err(|error| Failure::Start(format!("counting cores: {error}")))?;
+            Ok(u32::try_from(cpus.len()).unwrap_or(u32::MAX).max(1))
+        }
+    }
+}
+
+fn bind_admin(address: &config::snapshot::Address) -> Result<AdminSocket, Failure> {
+    AdminSocket::bind(address).map_err(|error| {
+        let (address, hint) = (address_text(address), hint(&error));
+        Failure::Start(format!("the admin interface cannot listen on {address}: {error}; {hint}"))
+    })
+}
