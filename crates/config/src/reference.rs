@@ -55,9 +55,26 @@ impl Page {
             self.text.push_str(&format!("| `{}` | {kind} | {default} | {doc} |\n", field.0));
             self.below(&inner, field.1);
         }
+        self.choices(shape);
         let pending = std::mem::take(&mut self.pending);
         for (path, shape) in pending {
             self.section(&format!("`{path}`"), &path, &shape);
+        }
+    }
+
+    /// Says which keys exclude each other.
+    fn choices(&mut self, shape: &Shape) {
+        let Kind::Object(object) = &shape.kind else { return };
+        let names = |names: &[String]| {
+            names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        };
+        if !object.exactly_one.is_empty() {
+            let names = names(&object.exactly_one);
+            self.text.push_str(&format!("\nExactly one of these keys is written: {names}.\n"));
+        }
+        if !object.at_most_one.is_empty() {
+            let names = names(&object.at_most_one);
+            self.text.push_str(&format!("\nAt most one of these keys is written: {names}.\n"));
         }
     }
 
@@ -89,8 +106,10 @@ fn default(is_required: bool, shape: &Shape) -> String {
         return "**required**".to_owned();
     }
     match &shape.default {
+        None => "none".to_owned(),
         // The section of its own says more.
-        None | Some(Json::Object(_)) => String::new(),
+        Some(Json::Object(_)) => "see below".to_owned(),
+        Some(Json::String(text)) if text.is_empty() => "empty".to_owned(),
         Some(Json::String(text)) => format!("`{}`", escape(text)),
         Some(value) => format!("`{}`", escape(&value.to_string())),
     }

@@ -18,7 +18,7 @@ pub struct Cluster {
     pub name: String,
     /// Its addresses, used in turn by their weights.
     pub endpoints: Vec<Endpoint>,
-    /// Time to establish a connection. Beyond it: the next endpoint, then 503.
+    /// Time to establish a connection. Beyond it: another attempt, three in all, then 503.
     #[serde(default = "connect_timeout")]
     pub connect_timeout: Timeout,
     /// How long peers may take.

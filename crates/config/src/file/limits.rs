@@ -13,7 +13,7 @@ use crate::units::{Period, Size};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Downstream connections open at a time. Beyond it, new ones wait in the backlog.
+    /// Downstream connections open at a time. Beyond it, new ones are closed at once.
     pub connections_max: NonZeroU32,
     /// Bytes read from a request body after an early response, before the connection closes.
     #[schemars(extend("x-maximum" = "1GiB"))]

@@ -37,7 +37,7 @@ pub struct Listener {
     /// How long peers may take.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// Connections open at a time, in the process. Beyond it, new ones wait in the backlog.
+    /// Connections open at a time, in the process. Beyond it, new ones are closed at once.
     #[serde(default = "connections_max")]
     pub connections_max: NonZeroU32,
     /// Queue of connections that are not yet accepted. The kernel lowers it to

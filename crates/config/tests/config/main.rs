@@ -1,6 +1,10 @@
 //! The whole way from text to snapshot, as its users see it.
 
 #[cfg(test)]
+mod docs;
+#[cfg(test)]
+mod errors;
+#[cfg(test)]
 mod loads;
 #[cfg(test)]
 mod sample;

@@ -1,0 +1,967 @@
+//! Bad texts: each kind of mistake with its place, its rule and its hint.
+//!
+//! A row is the sample with one piece replaced. The place is where the caret of the report stands,
+//! which is the mark `^` in the replacement.
+
+use config::{Errors, Finding};
+
+use crate::sample::{Headers, loader};
+
+/// Two of everything that can be named, so that names can be confused.
+const SAMPLE: &str = "\
+admin: { address: 127.0.0.1:9901 }
+listeners:
+  - name: edge
+    address: 127.0.0.1:80
+    filters:
+      - headers: { request: { remove: [x-a] } }
+    routes: shop
+  - name: inner
+    address: 127.0.0.1:81
+    routes: [plain]
+routes:
+  - name: shop
+    hosts: [shop.example]
+    rules:
+      - match: { path: /healthz }
+        respond: { status: 200 }
+      - match: { prefix: /old/ }
+        redirect: { path: /new }
+      - match: { prefix: / }
+        cluster: api
+  - name: plain
+    rules:
+      - match: { prefix: / }
+        cluster: web
+clusters:
+  - name: api
+    endpoints: [127.0.0.1:9000]
+    connect_timeout: 1s
+  - name: web
+    endpoints: [{ address: 127.0.0.1:9001, weight: 1 }]
+";
+
+fn errors(text: &str) -> Vec<Finding> {
+    match loader().load("strait.yaml", text) {
+        Ok(_) => Vec::new(),
+        Err(Errors { errors, .. }) => errors,
+    }
+}
+
+/// The sample with `from` replaced by `to`, and where `to` has its mark.
+fn with(from: &str, to: &str) -> (String, (u32, u32)) {
+    assert_eq!(SAMPLE.matches(from).count(), 1, "{from:?} stands once in the sample");
+    let marked = SAMPLE.replace(from, to);
+    let at = marked.find('^').expect("a mark");
+    let before = &marked[..at];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
+    (marked.replacen('^', "", 1), (u32::try_from(line).unwrap(), u32::try_from(column).unwrap()))
+}
+
+/// One row: what is replaced, by what (with a mark), and the report's path, value, rule and hint.
+type Row = (&'static str, &'static str, &'static str, &'static str, &'static str, &'static str);
+
+#[track_caller]
+fn check(rows: &[Row]) {
+    for &(from, to, path, value, rule, hint) in rows {
+        let (text, place) = with(from, to);
+        let found = errors(&text);
+        let [error] = found.as_slice() else {
+            panic!("one error is expected after {from:?} ⇒ {to:?}: {found:#?}")
+        };
+        assert_eq!((error.line, error.column), place, "{to:?}: {error}");
+        assert_eq!(error.path, path, "{to:?}: {error}");
+        assert_eq!(error.value, value, "{to:?}: {error}");
+        assert!(error.rule.contains(rule), "{to:?}: rule {rule:?} in {error}");
+        assert!(error.hint.contains(hint), "{to:?}: hint {hint:?} in {error}");
+        assert_eq!(&*error.file, "strait.yaml");
+    }
+}
+
+#[test]
+fn the_sample_itself_has_no_mistake_and_no_warning() {
+    let mut loader = loader();
+    loader.load("strait.yaml", SAMPLE).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(loader.warnings(), []);
+}
+
+#[test]
+fn keys_that_are_unknown_missing_or_doubled() {
+    check(&[
+        (
+            "    address: 127.0.0.1:81\n",
+            "    address: 127.0.0.1:81\n    ^adress: x\n",
+            "listeners[1].adress",
+            "\"adress\"",
+            "unknown",
+            "did you mean `address`?",
+        ),
+        (
+            "admin: {",
+            "^wrkers: 1\nadmin: {",
+            "wrkers",
+            "\"wrkers\"",
+            "unknown",
+            "did you mean `workers`?",
+        ),
+        (
+            "weight: 1",
+            "^wieght: 1",
+            "clusters[1].endpoints[0].wieght",
+            "\"wieght\"",
+            "unknown",
+            "did you mean `weight`?",
+        ),
+        (
+            "connect_timeout: 1s",
+            "^retries: 3",
+            "clusters[0].retries",
+            "\"retries\"",
+            "unknown",
+            "known are: name, endpoints, connect_timeout",
+        ),
+        (
+            "admin: { address: 127.0.0.1:9901 }",
+            "admin: ^{}",
+            "admin.address",
+            "",
+            "missing",
+            "add `address: 127.0.0.1:8080`",
+        ),
+        (
+            "  - name: web\n    endpoints",
+            "  - ^endpoints",
+            "clusters[1].name",
+            "",
+            "missing",
+            "add `name: text`",
+        ),
+        (
+            "    connect_timeout: 1s\n",
+            "    connect_timeout: 1s\n    ^connect_timeout: 2s\n",
+            "clusters[0].connect_timeout",
+            "\"connect_timeout\"",
+            "stands once",
+            "on line 28",
+        ),
+    ]);
+}
+
+#[test]
+fn values_of_the_wrong_kind() {
+    check(&[
+        (
+            "admin: {",
+            "workers: ^many\nadmin: {",
+            "workers",
+            "\"many\"",
+            "one of these words is needed here: auto",
+            "known are: auto",
+        ),
+        (
+            "admin: {",
+            "workers: ^atuo\nadmin: {",
+            "workers",
+            "\"atuo\"",
+            "auto",
+            "did you mean `auto`?",
+        ),
+        ("admin: {", "workers: ^0\nadmin: {", "workers", "0", "from 1 to 1024", "nearest is 1"),
+        (
+            "admin: {",
+            "workers: ^[1]\nadmin: {",
+            "workers",
+            "",
+            "`auto` or a whole number or a map is needed here, not a list",
+            "write auto",
+        ),
+        (
+            "admin: {",
+            "workers: { count: 1, pin: ^yes }\nadmin: {",
+            "workers.pin",
+            "\"yes\"",
+            "true or false",
+            "write true",
+        ),
+        (
+            "[127.0.0.1:9000]",
+            "^127.0.0.1:9000",
+            "clusters[0].endpoints",
+            "\"127.0.0.1:9000\"",
+            "a list is needed here, not text",
+            "write [item, item]",
+        ),
+        ("[plain]", "^[]", "listeners[1].routes", "", "at least one", "add one"),
+        (
+            "status: 200",
+            "status: ^199",
+            "routes[0].rules[0].respond.status",
+            "199",
+            "from 200 to 599",
+            "nearest is 200",
+        ),
+        (
+            "status: 200",
+            "status: ^\"200\"",
+            "routes[0].rules[0].respond.status",
+            "\"200\"",
+            "whole number",
+            "remove the quotes",
+        ),
+        (
+            "{ status: 200 }",
+            "{ body: ^12 }",
+            "routes[0].rules[0].respond.body",
+            "12",
+            "text is needed",
+            "in quotes: \"12\"",
+        ),
+        (
+            "{ status: 200 }",
+            "{ headers: { x-a: ^1 } }",
+            "routes[0].rules[0].respond.headers.x-a",
+            "1",
+            "text is needed",
+            "in quotes: \"1\"",
+        ),
+        (
+            "{ path: /new }",
+            "{ path: /new, status: ^300 }",
+            "routes[0].rules[1].redirect.status",
+            "300",
+            "301, 302, 303, 307, 308",
+            "one of them",
+        ),
+        (
+            "{ path: /new }",
+            "{ path: /new, scheme: ^htps }",
+            "routes[0].rules[1].redirect.scheme",
+            "\"htps\"",
+            "http, https",
+            "did you mean `http",
+        ),
+        (
+            "weight: 1",
+            "weight: ^0",
+            "clusters[1].endpoints[0].weight",
+            "0",
+            "from 1 to 65535",
+            "nearest is 1",
+        ),
+        (
+            "weight: 1",
+            "weight: ^65536",
+            "clusters[1].endpoints[0].weight",
+            "65536",
+            "from 1 to 65535",
+            "nearest is 65535",
+        ),
+        (
+            "weight: 1",
+            "weight: ^1.5",
+            "clusters[1].endpoints[0].weight",
+            "1.5",
+            "not a number",
+            "write 1",
+        ),
+        (
+            "    connect_timeout: 1s\n",
+            "    connections_max: ^0\n",
+            "clusters[0].connections_max",
+            "0",
+            "from 1 to",
+            "nearest is 1",
+        ),
+        (
+            "    connect_timeout: 1s\n",
+            "    proxy_protocol: ^v3\n",
+            "clusters[0].proxy_protocol",
+            "\"v3\"",
+            "off, v1, v2",
+            "did you mean",
+        ),
+        (
+            "    connect_timeout: 1s\n",
+            "    timeouts^:\n",
+            "clusters[0].timeouts",
+            "",
+            "not nothing",
+            "or remove the key",
+        ),
+    ]);
+}
+
+#[test]
+fn durations_sizes_and_addresses() {
+    check(&[
+        (
+            "connect_timeout: 1s",
+            "connect_timeout: ^5",
+            "clusters[0].connect_timeout",
+            "5",
+            "needs a unit",
+            "\"5s\" for seconds",
+        ),
+        (
+            "connect_timeout: 1s",
+            "connect_timeout: ^1.5s",
+            "clusters[0].connect_timeout",
+            "\"1.5s\"",
+            "whole number with one unit",
+            "250ms",
+        ),
+        (
+            "connect_timeout: 1s",
+            "connect_timeout: ^0s",
+            "clusters[0].connect_timeout",
+            "\"0s\"",
+            "at least 1ms",
+            "1ms or more",
+        ),
+        (
+            "connect_timeout: 1s",
+            "connect_timeout: ^25h",
+            "clusters[0].connect_timeout",
+            "\"25h\"",
+            "at most 24h",
+            "24h or less",
+        ),
+        (
+            "cluster: web",
+            "cluster: web\n        timeout: ^never",
+            "routes[1].rules[0].timeout",
+            "\"never\"",
+            "whole number with one unit",
+            "250ms",
+        ),
+        (
+            "cluster: web",
+            "cluster: web\n        timeout: ^0s",
+            "routes[1].rules[0].timeout",
+            "\"0s\"",
+            "at least 1ms",
+            "none for no bound",
+        ),
+        (
+            "    routes: [plain]\n",
+            "    routes: [plain]\n    http: { head_max: ^64KB }\n",
+            "listeners[1].http.head_max",
+            "\"64KB\"",
+            "binary unit",
+            "\"64KiB\"",
+        ),
+        (
+            "    routes: [plain]\n",
+            "    routes: [plain]\n    http: { head_max: ^64KiB }\n",
+            "listeners[1].http.head_max",
+            "\"64KiB\"",
+            "at most 60KiB",
+            "60KiB or less",
+        ),
+        (
+            "    routes: [plain]\n",
+            "    routes: [plain]\n    http: { head_max: ^255 }\n",
+            "listeners[1].http.head_max",
+            "255",
+            "at least 256B",
+            "256B or more",
+        ),
+        (
+            "    routes: [plain]\n",
+            "    routes: [plain]\n    http: { body_max: ^-1 }\n",
+            "listeners[1].http.body_max",
+            "-1",
+            "a size",
+            "64KiB",
+        ),
+        (
+            "    routes: [plain]\n",
+            "    routes: [plain]\n    http: { request_line_max: ^2KiB, head_max: 1KiB }\n",
+            "listeners[1].http.request_line_max",
+            "\"2KiB\"",
+            "at most 1KiB",
+            "write 1KiB or less",
+        ),
+        (
+            "    routes: [plain]\n",
+            "    routes: [plain]\n    http: { head_max: ^1KiB }\n",
+            "listeners[1].http.head_max",
+            "\"1KiB\"",
+            "request line is part of its head",
+            "longer heads",
+        ),
+        (
+            "    routes: [plain]\n",
+            "    routes: [plain]\n    http: { via: ^\"a b\" }\n",
+            "listeners[1].http.via",
+            "\"a b\"",
+            "`via`",
+            "strait",
+        ),
+        (
+            "    routes: [plain]\n",
+            "    routes: [plain]\n    keepalive: { idle: ^1500ms }\n",
+            "listeners[1].keepalive.idle",
+            "\"1500ms\"",
+            "whole seconds",
+            "write 1s",
+        ),
+        (
+            "    routes: [plain]\n",
+            "    routes: [plain]\n    keepalive: { probes: ^128 }\n",
+            "listeners[1].keepalive.probes",
+            "128",
+            "from 1 to 127",
+            "nearest is 127",
+        ),
+        (
+            "127.0.0.1:9000",
+            "^localhost:9000",
+            "clusters[0].endpoints[0]",
+            "\"localhost:9000\"",
+            "not resolved here, discovery comes later",
+            "127.0.0.1:9000",
+        ),
+        (
+            "127.0.0.1:9001",
+            "^api.internal:9001",
+            "clusters[1].endpoints[0].address",
+            "\"api.internal:9001\"",
+            "not resolved here",
+            "127.0.0.1:9001",
+        ),
+        (
+            "127.0.0.1:9000",
+            "^127.0.0.1:0",
+            "clusters[0].endpoints[0]",
+            "\"127.0.0.1:0\"",
+            "port 0",
+            "endpoint's port",
+        ),
+        (
+            "    address: 127.0.0.1:81\n",
+            "    address: ^\"::1\"\n",
+            "listeners[1].address",
+            "\"::1\"",
+            "brackets",
+            "[::1]:80",
+        ),
+        (
+            "    address: 127.0.0.1:81\n",
+            "    address: ^81\n",
+            "listeners[1].address",
+            "81",
+            "an IP address with a port",
+            "127.0.0.1:80",
+        ),
+    ]);
+}
+
+#[test]
+fn names_that_nobody_has_or_that_two_have() {
+    check(&[
+        (
+            "cluster: api",
+            "cluster: ^apj",
+            "routes[0].rules[2].cluster",
+            "\"apj\"",
+            "no cluster has this name",
+            "did you mean `api`?",
+        ),
+        (
+            "cluster: api",
+            "cluster: ^shop",
+            "routes[0].rules[2].cluster",
+            "\"shop\"",
+            "no cluster has this name",
+            "known are: api, web",
+        ),
+        (
+            "routes: [plain]",
+            "routes: [^plian]",
+            "listeners[1].routes[0]",
+            "\"plian\"",
+            "no route table has this name",
+            "did you mean `plain`?",
+        ),
+        (
+            "routes: [plain]",
+            "routes: [plain, ^plain]",
+            "listeners[1].routes[1]",
+            "\"plain\"",
+            "stands twice",
+            "remove one",
+        ),
+        (
+            "name: inner",
+            "name: ^edge",
+            "listeners[1].name",
+            "\"edge\"",
+            "each listener has its own name",
+            "line 3",
+        ),
+        (
+            "    address: 127.0.0.1:81\n",
+            "    address: ^127.0.0.1:80\n",
+            "listeners[1].address",
+            "\"127.0.0.1:80\"",
+            "each listener has its own address",
+            "listener \"edge\" on line 4",
+        ),
+        (
+            "    address: 127.0.0.1:81\n",
+            "    address: ^127.0.0.1:9901\n",
+            "listeners[1].address",
+            "\"127.0.0.1:9901\"",
+            "own address",
+            "the admin interface on line 1",
+        ),
+        (
+            "[127.0.0.1:9000]",
+            "[127.0.0.1:9000, ^127.0.0.1:9000]",
+            "clusters[0].endpoints[1]",
+            "\"127.0.0.1:9000\"",
+            "its own address",
+            "use a weight",
+        ),
+        ("name: inner", "name: ^\"\"", "listeners[1].name", "\"\"", "1 to 128", "shop-api"),
+        ("name: inner", "name: ^\"a b\"", "listeners[1].name", "\"a b\"", "no spaces", "shop-api"),
+        (
+            "routes: [plain]",
+            "routes: [shop, ^other]\n",
+            "listeners[1].routes[1]",
+            "\"other\"",
+            "no route table",
+            "known are: shop, plain",
+        ),
+    ]);
+}
+
+#[test]
+fn hosts_that_two_route_tables_claim_name_both() {
+    check(&[
+        (
+            "    hosts: [shop.example]\n",
+            "    hosts: [shop.example, ^shop.EXAMPLE]\n",
+            "routes[0].hosts[1]",
+            "\"shop.EXAMPLE\"",
+            "stands twice",
+            "remove one",
+        ),
+        (
+            "    hosts: [shop.example]\n",
+            "    hosts: ^[]\n",
+            "routes[0].hosts",
+            "",
+            "at least one",
+            "add one",
+        ),
+        (
+            "    hosts: [shop.example]\n",
+            "    hosts: [^\"shop.example:80\"]\n",
+            "routes[0].hosts[0]",
+            "\"shop.example:80\"",
+            "without their port",
+            "\"shop.example\"",
+        ),
+        (
+            "    hosts: [shop.example]\n",
+            "    hosts: [^\"shop.*\"]\n",
+            "routes[0].hosts[0]",
+            "\"shop.*\"",
+            "stands alone",
+            "\"*.suffix\"",
+        ),
+    ]);
+    let text =
+        SAMPLE.replace("    hosts: [shop.example]\n", "").replace("[plain]", "[plain, shop]");
+    let found = errors(&text);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].path, "listeners[1].routes[1]");
+    assert_eq!(found[0].rule, "route tables `plain` and `shop` both claim the host *");
+}
+
+#[test]
+fn rules_that_cannot_be_followed() {
+    check(&[
+        (
+            "      - match: { path: /healthz }\n        respond: { status: 200 }\n",
+            "      - ^match: { path: /healthz }\n",
+            "routes[0].rules[0]",
+            "",
+            "exactly one of `cluster`, `respond`, `redirect`",
+            "add one",
+        ),
+        (
+            "      - match: { path: /healthz }\n        respond: { status: 200 }\n",
+            "      - ^match: { path: /healthz }\n        respond: {}\n        cluster: api\n",
+            "routes[0].rules[0]",
+            "",
+            "exactly one of",
+            "one of `cluster`, `respond`",
+        ),
+        (
+            "{ path: /healthz }",
+            "^{ path: /healthz, prefix: / }",
+            "routes[0].rules[0].match",
+            "",
+            "exactly one of `path`, `prefix`",
+            "keep one",
+        ),
+        (
+            "{ path: /healthz }",
+            "^{}",
+            "routes[0].rules[0].match",
+            "",
+            "exactly one of `path`, `prefix`",
+            "add one",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: ^healthz }",
+            "routes[0].rules[0].match.path",
+            "\"healthz\"",
+            "begins with `/`",
+            "\"/healthz\"",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: ^/a/../b }",
+            "routes[0].rules[0].match.path",
+            "\"/a/../b\"",
+            "dot segments",
+            "without `.`",
+        ),
+        (
+            "{ prefix: /old/ }",
+            "{ prefix: ^\"*\" }",
+            "routes[0].rules[1].match.prefix",
+            "\"*\"",
+            "begins with `/`",
+            "write / to match everything",
+        ),
+        (
+            "{ prefix: /old/ }",
+            "{ prefix: ^/a?b }",
+            "routes[0].rules[1].match.prefix",
+            "\"/a?b\"",
+            "without query",
+            "\"/a\"",
+        ),
+        (
+            "cluster: web",
+            "cluster: web\n        upgrades: [^h2c]",
+            "routes[1].rules[0].upgrades[0]",
+            "\"h2c\"",
+            "h2c",
+            "remove it",
+        ),
+        (
+            "cluster: web",
+            "cluster: web\n        upgrades: [websocket, ^H2C]",
+            "routes[1].rules[0].upgrades[1]",
+            "\"H2C\"",
+            "h2c",
+            "remove it",
+        ),
+        (
+            "cluster: web",
+            "cluster: web\n        upgrades: [^a b]",
+            "routes[1].rules[0].upgrades[0]",
+            "\"a b\"",
+            "token",
+            "websocket",
+        ),
+        (
+            "        respond: { status: 200 }",
+            "        respond: { status: 200 }\n        ^timeout: 2s",
+            "routes[0].rules[0].timeout",
+            "\"timeout\"",
+            "needs a `cluster`",
+            "remove it",
+        ),
+        (
+            "{ status: 200 }",
+            "{ status: 204, body: ^ok }",
+            "routes[0].rules[0].respond.body",
+            "\"ok\"",
+            "204 has no body",
+            "remove",
+        ),
+        (
+            "{ status: 200 }",
+            "{ headers: { ^content-length: \"1\" } }",
+            "routes[0].rules[0].respond.headers.content-length",
+            "\"content-length\"",
+            "sets this header itself",
+            "remove",
+        ),
+        (
+            "{ status: 200 }",
+            "{ headers: { ^\"x y\": z } }",
+            "routes[0].rules[0].respond.headers.\"x y\"",
+            "\"x y\"",
+            "header name",
+            "cache-control",
+        ),
+        (
+            "{ status: 200 }",
+            "{ headers: { x: ^\"a\\r\\nb\" } }",
+            "routes[0].rules[0].respond.headers.x",
+            "\"a\\r\\nb\"",
+            "header value",
+            "line ends",
+        ),
+        (
+            "{ status: 200 }",
+            "{ headers: { X-A: b, ^x-a: b } }",
+            "routes[0].rules[0].respond.headers.x-a",
+            "\"x-a\"",
+            "case does not count",
+            "`X-A`",
+        ),
+        (
+            "{ path: /new }",
+            "^{ status: 302 }",
+            "routes[0].rules[1].redirect",
+            "",
+            "leads back to itself",
+            "add one of",
+        ),
+        (
+            "{ path: /new }",
+            "^{ path: /a, prefix: /b }",
+            "routes[0].rules[1].redirect",
+            "",
+            "only one of `path`, `prefix`",
+            "all but one",
+        ),
+        (
+            "{ path: /new }",
+            "{ path: ^//evil }",
+            "routes[0].rules[1].redirect.path",
+            "\"//evil\"",
+            "another host",
+            "`host`",
+        ),
+        (
+            "{ path: /new }",
+            "{ host: ^\"a:b\" }",
+            "routes[0].rules[1].redirect.host",
+            "\"a:b\"",
+            "a port",
+            "a:443",
+        ),
+        (
+            "        respond: { status: 200 }",
+            "        redirect: { prefix: ^/b }",
+            "routes[0].rules[0].redirect.prefix",
+            "\"/b\"",
+            "no matched prefix",
+            "`path`",
+        ),
+    ]);
+}
+
+#[test]
+fn filters_and_the_access_log() {
+    check(&[
+        (
+            "- headers: {",
+            "- ^haeders: {",
+            "listeners[0].filters[0].haeders",
+            "\"haeders\"",
+            "this filter is unknown",
+            "did you mean `headers`?",
+        ),
+        (
+            "request: { remove: [x-a] }",
+            "^requests: {}",
+            "listeners[0].filters[0].headers.requests",
+            "\"requests\"",
+            "unknown",
+            "did you mean `request`?",
+        ),
+        (
+            "[x-a]",
+            "[x-a, ^x b]",
+            "listeners[0].filters[0].headers.request.remove[1]",
+            "\"x b\"",
+            "no spaces",
+            "remove them",
+        ),
+        (
+            "remove: [x-a]",
+            "set: { x y: ^z }",
+            "listeners[0].filters[0].headers.request.set.\"x y\"",
+            "\"z\"",
+            "no spaces",
+            "remove them",
+        ),
+        (
+            "[x-a]",
+            "^x-a",
+            "listeners[0].filters[0].headers.request.remove",
+            "\"x-a\"",
+            "a list is needed",
+            "[item, item]",
+        ),
+        (
+            "- headers: { request: { remove: [x-a] } }",
+            "- ^{}",
+            "listeners[0].filters[0]",
+            "",
+            "exactly one of `headers`",
+            "add one",
+        ),
+        (
+            "admin: {",
+            "access_log: { output: ^stdot }\nadmin: {",
+            "access_log.output",
+            "\"stdot\"",
+            "stdout or to a path",
+            "did you mean `stdout`?",
+        ),
+        (
+            "admin: {",
+            "access_log: { output: ^access.log }\nadmin: {",
+            "access_log.output",
+            "\"access.log\"",
+            "with a `/`",
+            "./access.log",
+        ),
+        (
+            "admin: {",
+            "access_log: { format: ^jsn }\nadmin: {",
+            "access_log.format",
+            "\"jsn\"",
+            "json, text",
+            "did you mean `json`?",
+        ),
+    ]);
+}
+
+#[test]
+fn mistakes_of_every_layer_are_told_in_one_run() {
+    let text = SAMPLE
+        .replace("    connect_timeout: 1s\n", "    connect_timeout: 1s\n    connect_timeout: 2s\n")
+        .replace("127.0.0.1:9000", "localhost:9000")
+        .replace("    address: 127.0.0.1:81\n", "    adress: 127.0.0.1:81\n")
+        .replace("cluster: api", "cluster: apj")
+        .replace("remove: [x-a]", "remove: [x a]")
+        .replace("name: web", "name: api");
+    let found = errors(&text);
+    let paths: Vec<&str> = found.iter().map(|error| error.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        [
+            "listeners[0].filters[0].headers.request.remove[0]",
+            "listeners[1].address",
+            "listeners[1].adress",
+            "routes[0].rules[2].cluster",
+            "routes[1].rules[0].cluster",
+            "clusters[0].endpoints[0]",
+            "clusters[0].connect_timeout",
+            "clusters[1].name",
+        ]
+    );
+}
+
+#[test]
+fn an_entry_with_a_mistake_still_counts_as_declared() {
+    for (from, to) in [
+        ("    endpoints: [127.0.0.1:9000]\n", "    endpoints: 7\n"),
+        ("  - name: api\n", "  - nmae: api\n"),
+        ("clusters:\n  - name: api\n", "clusters:\n  - name: [api]\n"),
+    ] {
+        let found = errors(&SAMPLE.replace(from, to));
+        assert!(!found.is_empty());
+        assert!(found.iter().all(|error| error.path.starts_with("clusters[0].")), "{found:#?}");
+    }
+    let found = errors(&SAMPLE.replace("  - name: plain\n", "  - name: plain\n    hots: []\n"));
+    assert_eq!(found.len(), 1, "{found:#?}");
+}
+
+#[test]
+fn a_file_without_a_beginning_says_what_to_write() {
+    for text in ["", "\n\n", "# nothing\n", "{}", "null"] {
+        let found = errors(text);
+        assert_eq!(found.len(), 1, "{text:?}: {found:?}");
+        assert!(found[0].hint.contains("listeners"), "{}", found[0]);
+    }
+    let found = errors("just text");
+    assert!(found[0].rule.contains("a map is needed here, not text"), "{}", found[0]);
+}
+
+#[test]
+fn a_report_reads_like_a_compilers() {
+    let (text, _) = with("    address: 127.0.0.1:81\n", "    address: ^localhost:80\n");
+    let Err(errors) = loader().load("strait.yaml", &text) else { panic!("an error is expected") };
+    assert_eq!(
+        errors.to_string(),
+        "strait.yaml:9:14: listeners[1].address: \"localhost:80\": host names are not resolved here, \
+         discovery comes later; use an IP address such as 127.0.0.1:80\n  \
+         |     address: localhost:80\n  \
+         |              ^"
+    );
+    let json = serde_json::to_value(&errors).unwrap();
+    assert_eq!(json["errors"][0]["path"], "listeners[1].address");
+    assert_eq!(json["errors"][0]["line"], 9);
+}
+
+#[test]
+fn what_looks_like_a_mistake_is_a_warning() {
+    for (from, to, path, rule, hint) in [
+        (
+            "cluster: web",
+            "cluster: api",
+            "clusters[1].name",
+            "no rule uses this cluster",
+            "remove it",
+        ),
+        (
+            "routes: [plain]",
+            "routes: shop",
+            "routes[1].name",
+            "no listener uses this route table",
+            "remove it",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ prefix: / }",
+            "routes[0].rules[1].match",
+            "never reached",
+            "line 15",
+        ),
+        ("[127.0.0.1:9000]", "[]", "clusters[0].endpoints", "503", "add an endpoint"),
+    ] {
+        let mut loader = loader();
+        loader.load("f", &SAMPLE.replace(from, to)).unwrap_or_else(|errors| panic!("{errors}"));
+        let warnings = loader.warnings();
+        let warning = warnings.iter().find(|warning| warning.path == path).expect(path);
+        assert!(warning.rule.contains(rule) && warning.hint.contains(hint), "{warning}");
+    }
+    let mut loader = loader();
+    loader.load("f", "listeners: []").unwrap();
+    assert_eq!(loader.warnings()[0].path, "listeners");
+}
+
+#[test]
+fn a_machine_made_flood_of_mistakes_is_bounded() {
+    let mut text = String::from("listeners: []\nclusters:\n");
+    for n in 0..1_000 {
+        text.push_str(&format!("  - {{ name: c{n}, endpoints: [\"h{n}:80\"] }}\n"));
+    }
+    let Err(errors) = loader().load("f", &text) else { panic!("errors are expected") };
+    assert_eq!((errors.errors.len(), errors.more), (config::findings::FINDINGS_MAX, 800));
+}
+
+/// The type that a filter's constructor takes is not needed to see a mistake in it.
+#[test]
+fn a_program_without_filters_says_so() {
+    let mut loader = config::Loader::<Headers>::new(config::FilterKinds::new()).unwrap();
+    let Err(errors) = loader.load("f", SAMPLE) else { panic!("an error is expected") };
+    assert_eq!(errors.errors.len(), 1, "{errors}");
+    assert!(errors.errors[0].rule.contains("this filter is unknown"), "{errors}");
+}

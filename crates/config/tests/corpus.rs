@@ -1,0 +1,19 @@
+//! Replays the fuzz corpus, so that what fuzzing once reached stays true without a fuzzer.
+
+use std::fs;
+use std::path::Path;
+
+#[path = "checks/text.rs"]
+mod text;
+
+#[test]
+fn texts_of_the_corpus_hold() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/config");
+    let mut inputs = 0;
+    for entry in fs::read_dir(&folder).expect("the corpus is checked in") {
+        let path = entry.expect("the corpus can be listed").path();
+        text::check(&fs::read(&path).expect("the corpus can be read"));
+        inputs += 1;
+    }
+    assert!(inputs >= 20, "{inputs} inputs in {}", folder.display());
+}
