@@ -8,7 +8,7 @@
 //! | `/chunked/N` | the same, in chunks |
 //! | `/echo` | sends the request's body back |
 //! | `/check/N` | reads the body and says whether it is N bytes of the pattern |
-//! | `/hold…` | reads the request's head, then waits for [`Origin::release`] |
+//! | `/hold…` | reads the head, waits for [`Origin::release`], goes on with what follows `/hold` |
 //! | anything | the request's line and fields as text |
 //!
 //! A request to upgrade is accepted; whatever comes afterwards is sent back.
@@ -147,9 +147,11 @@ impl Connection {
             if client::field(&head, "upgrade").is_some() {
                 return self.upgrade();
             }
-            if path.starts_with("/hold") {
+            let held = path.strip_prefix("/hold");
+            if held.is_some() {
                 self.gate.pass();
             }
+            let path = held.unwrap_or(path);
             if let Some(len) = number(path, "/check/") {
                 let verdict = match self.check(&head, len) {
                     Ok(()) => "as sent".to_owned(),

@@ -155,11 +155,6 @@ clusters:
         self.process.resident_bytes()
     }
 
-    /// Bytes that it read and wrote so far, files included, as the kernel counts them.
-    pub(crate) fn moved_bytes(&self) -> Result<String> {
-        self.process.moved_bytes()
-    }
-
     /// Asks it to drain and end, without waiting.
     pub(crate) fn terminate(&self) -> Result<()> {
         self.process.signal(Signal::TERM)

@@ -28,14 +28,14 @@ fn holds(lab: &Lab) -> Result<()> {
     Pattern::new().write(&mut File::create(&path)?, LEN)?;
     lab.curl(&["-T", &path.to_string_lossy(), &strait.url(&format!("/check/{LEN}"))])?;
     let before = strait.resident_bytes()?;
-    let url = strait.url("/hold");
+    let url = strait.url(&format!("/hold/check/{LEN}"));
     let upload = ["--silent", "-T", &path.to_string_lossy(), "-o", "held", &url];
     let mut curl = Process::start(lab.folder(), "curl", &upload)?;
     wait::until("the upstream to hold", wait::SOON, || origin.waiting() == 1)?;
     // Until nothing moves any more, memory is what the stalled exchange costs.
-    let (mut moved, mut quiet) = (strait.moved_bytes()?, 0);
+    let (mut moved, mut quiet) = (curl.moved_bytes()?, 0);
     wait::until("the upload to stall", wait::SOON, || {
-        let now = strait.moved_bytes().unwrap_or_default();
+        let now = curl.moved_bytes().unwrap_or_default();
         quiet = if now == moved { quiet + 1 } else { 0 };
         moved = now;
         quiet == 20
@@ -45,5 +45,7 @@ fn holds(lab: &Lab) -> Result<()> {
     ensure!(gathered < GATHERED_BYTES_MAX, "{gathered} bytes more than before");
     origin.release();
     ensure!(curl.wait(wait::SOON)?.success(), "{}", curl.output());
+    let verdict = std::fs::read_to_string(lab.folder().join("held"))?;
+    ensure!(verdict == "as sent", "{verdict}");
     Ok(())
 }

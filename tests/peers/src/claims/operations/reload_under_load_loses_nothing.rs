@@ -32,7 +32,8 @@ fn holds(lab: &Lab) -> Result<()> {
     ensure!(!told.contains("Socket errors") && !told.contains("Non-2xx"), "{told}");
     let version = lab.curl(&[&strait.url("/version")])?;
     ensure!(version == "version-10", "{version}");
+    // Sixteen of wrk, the one with which it looks first, and curl's.
     let opened = strait.metric("proxy_downstream_connections_opened_total")?;
-    ensure!(opened <= 17.0, "{opened} connections: a change closed some");
+    ensure!(opened <= 18.0, "{opened} connections: a change closed some");
     Ok(())
 }

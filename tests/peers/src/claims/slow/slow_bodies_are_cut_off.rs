@@ -1,8 +1,9 @@
-//! R.U.D.Y.: clients that send a body byte by byte, ever more slowly, are cut off, while others are served.
+//! R.U.D.Y.: clients that send a body byte by byte, ever more slowly, are answered 408 and closed, while others are served.
 
 use anyhow::{Result, ensure};
 
 use crate::claim::Claim;
+use crate::client::Client;
 use crate::lab::Lab;
 use crate::origin::Origin;
 use crate::peer::Peer;
@@ -23,5 +24,10 @@ fn holds(lab: &Lab) -> Result<()> {
     super::attack(lab, &strait, &attack, "/echo")?;
     let cut = super::cause(&strait, "request_body_timeout")?;
     ensure!(cut >= 150.0, "{cut} of 200 were cut off");
-    Ok(())
+
+    let mut client = Client::connect(strait.address())?;
+    client.send("POST /echo HTTP/1.1\r\nhost: here\r\ncontent-length: 10\r\n\r\nslow")?;
+    let response = client.response()?;
+    ensure!(response.status == 408, "{}", response.head);
+    client.expect_close()
 }

@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 
 use crate::claim::Claim;
+use crate::client::Client;
 use crate::lab::Lab;
 use crate::origin::Origin;
 use crate::peer::Peer;
@@ -23,5 +24,10 @@ fn holds(lab: &Lab) -> Result<()> {
     super::attack(lab, &strait, &attack, "/bytes/100")?;
     let cut = super::cause(&strait, "request_head_timeout")?;
     ensure!(cut >= 150.0, "{cut} of 200 were cut off");
-    Ok(())
+
+    let mut client = Client::connect(strait.address())?;
+    client.send("GET / HTTP/1.1\r\nhost: he")?;
+    let response = client.response()?;
+    ensure!(response.status == 408, "{}", response.head);
+    client.expect_close()
 }
