@@ -1,8 +1,5 @@
 //! Hops 2 to 5 on the downstream side: bytes of a client become exchanges.
 
-use std::rc::Rc;
-use std::sync::Arc;
-
 use config::snapshot::Limits;
 use telemetry::cause::Cause;
 use telemetry::events::ExchangeStarted;
@@ -13,10 +10,10 @@ use wire::h1::{
 use wire::head::{Framing, Known, Method, RequestHead, Version};
 use wire::proxy_protocol;
 
-use crate::Snapshot;
 use crate::connection::{ConnKey, ExchangeKey, Life, PeerAddress, Receive, Send};
 use crate::exchange::{Deadlines, Exchange, Request, Stage, Wait};
 use crate::ops::Op;
+use crate::pinned::Pinned;
 use crate::proxy::{Proxy, TimerOwner};
 use crate::record::{Record, Stamps, Words, label};
 use crate::time::Time;
@@ -83,7 +80,7 @@ impl Proxy {
             return Step::Wait(0);
         }
         let state = self.listeners.get(downstream.listener);
-        let (snapshot, place) = (Rc::clone(&state.snapshot), state.place);
+        let (snapshot, place) = (state.snapshot.clone(), state.place);
         let listener = state.listener();
         let limits = HeadLimits {
             request_line_bytes_max: listener.http.request_line_bytes_max,
@@ -133,7 +130,7 @@ impl Proxy {
     fn begin_exchange(
         &mut self,
         key: ConnKey,
-        snapshot: Rc<Arc<Snapshot>>,
+        snapshot: Pinned,
         place: usize,
         request: Request,
         now: Time,
@@ -172,7 +169,7 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(downstream) = connection.downstream() else { return };
         let state = self.listeners.get(downstream.listener);
-        let (snapshot, place) = (Rc::clone(&state.snapshot), state.place);
+        let (snapshot, place) = (state.snapshot.clone(), state.place);
         let request = Request {
             method: Method::Other,
             version: Version::Http11,
@@ -189,7 +186,7 @@ impl Proxy {
     fn on_request_head(&mut self, key: ExchangeKey, head: &mut RequestHead<'_>, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let Some(connection) = self.connections.get(exchange.downstream) else { return };
-        let snapshot = Rc::clone(&exchange.snapshot);
+        let snapshot = exchange.snapshot.clone();
         let listener = exchange.listener();
         let facts = crate::forwarded::Facts {
             peer: &connection.peer,

@@ -9,8 +9,6 @@
 //!            any of them ── reply made here ──────────────────────┘
 //! ```
 
-use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use config::snapshot::{ClusterId, Listener, RouteTableId};
@@ -18,10 +16,10 @@ use telemetry::cause::Cause;
 use wire::buffer::Buffer;
 use wire::head::{Method, Version};
 
-use crate::Snapshot;
 use crate::connection::{ConnKey, Send};
 use crate::filter::{Filter, Question};
 use crate::outbox::Outbox;
+use crate::pinned::Pinned;
 use crate::record::Record;
 use crate::time::Time;
 use crate::wheel::TimerKey;
@@ -36,7 +34,7 @@ pub(crate) const INTERIM_RESPONSES_MAX: u8 = 16;
 #[derive(Debug)]
 pub struct Exchange {
     /// The configuration it began with and ends with.
-    pub(crate) snapshot: Rc<Arc<Snapshot>>,
+    pub(crate) snapshot: Pinned,
     /// The listener's place in that snapshot.
     pub(crate) listener: usize,
     pub(crate) downstream: ConnKey,

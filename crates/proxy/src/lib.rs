@@ -18,6 +18,7 @@ mod forwarded;
 mod listeners;
 mod ops;
 mod outbox;
+mod pinned;
 mod pool;
 mod proxy;
 mod pump;

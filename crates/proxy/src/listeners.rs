@@ -1,13 +1,11 @@
 //! What a worker knows of its listeners at run time.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
-use std::sync::Arc;
 
 use config::snapshot::{Listener, ListenerId};
 
-use crate::Snapshot;
 use crate::filter::Filter;
+use crate::pinned::Pinned;
 use crate::slab::{Key, Slab};
 
 /// Names one listener of a worker.
@@ -18,7 +16,7 @@ pub(crate) type ListenerKey = Key<ListenerState>;
 pub(crate) struct ListenerState {
     pub(crate) id: ListenerId,
     /// The newest snapshot that has it.
-    pub(crate) snapshot: Rc<Arc<Snapshot>>,
+    pub(crate) snapshot: Pinned,
     /// Its place there.
     pub(crate) place: usize,
     /// Connections open.
@@ -52,7 +50,7 @@ impl Listeners {
     }
 
     /// Takes up a newer snapshot: new listeners come, removed ones begin to drain.
-    pub(crate) fn update(&mut self, snapshot: &Rc<Arc<Snapshot>>) {
+    pub(crate) fn update(&mut self, snapshot: &Pinned) {
         for id in &snapshot.changes.listeners_removed {
             if let Some(key) = self.by_id.remove(id)
                 && let Some(state) = self.states.get_mut(key)
@@ -62,7 +60,7 @@ impl Listeners {
             }
         }
         for (place, listener) in snapshot.listeners.iter().enumerate() {
-            let snapshot = Rc::clone(snapshot);
+            let snapshot = snapshot.clone();
             match self.by_id.get(&listener.id).and_then(|key| self.states.get_mut(*key)) {
                 Some(state) => (state.snapshot, state.place) = (snapshot, place),
                 None => {

@@ -21,6 +21,7 @@ pub const SLICES_MAX: usize = 16;
 pub(crate) struct Outbox {
     first: Option<Buffer>,
     /// What follows `first`; present only while `first` is.
+    #[expect(clippy::box_collection, reason = "8 bytes in each idle connection instead of 32")]
     rest: Option<Box<VecDeque<Buffer>>>,
     /// Bytes at the front of `first` that were sent and are kept.
     kept: u32,
@@ -213,7 +214,8 @@ mod tests {
 
     #[test]
     fn bytes_come_out_in_order_whatever_the_pieces_sent() {
-        let data: Vec<u8> = (0..200_000u32).map(|n| n.to_le_bytes()[0] ^ (n >> 8) as u8).collect();
+        let data: Vec<u8> =
+            (0..200_000u32).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
         for step in [1_000, 4_096, 65_535, 65_536, 150_000] {
             let (mut outbox, mut buffers) = (Outbox::default(), Buffers::default());
             for piece in data.chunks(777) {

@@ -70,10 +70,12 @@ impl Pools {
     }
 
     /// Finds a connection for an exchange: an idle one to the endpoint whose turn it is, else a new
-    /// one, else an idle one to any endpoint of the cluster, else a place in the queue.
+    /// one, else an idle one to any endpoint of the cluster, else a place in the queue. `newest` is
+    /// the cluster as the newest snapshot has it: bounds are of now, not of when an exchange began.
     pub(crate) fn acquire(
         &mut self,
         cluster: &Cluster,
+        newest: &Cluster,
         avoid: Option<EndpointId>,
         start: impl FnOnce() -> u64,
         connections: &mut Slab<Connection>,
@@ -91,7 +93,7 @@ impl Pools {
             }
         }
         let Some((place, endpoint)) = chosen else { return Acquired::NoEndpoint };
-        let has_room = state.open < share.of(cluster.connections_max.get());
+        let has_room = state.open < share.of(newest.connections_max.get());
         let (idle, waiting) = (state.idle, state.waiting);
         if idle > 0
             && let Some(connection) = self.take_idle(cluster.id, endpoint.id, connections)
@@ -108,7 +110,7 @@ impl Pools {
                 }
             }
         }
-        if waiting < share.of(cluster.pending_max) { Acquired::Wait } else { Acquired::Overflow }
+        if waiting < share.of(newest.pending_max) { Acquired::Wait } else { Acquired::Overflow }
     }
 
     /// A connection of this cluster begins to be opened.
@@ -177,6 +179,11 @@ impl Pools {
             state.queue = VecDeque::new();
         }
         None
+    }
+
+    /// How many exchanges wait for a connection of this cluster.
+    pub(crate) fn waiting_for(&mut self, cluster: ClusterId) -> u32 {
+        self.cluster(cluster).map_or(0, |state| state.waiting)
     }
 
     /// Whether somebody waits and a connection is idle or may be opened.

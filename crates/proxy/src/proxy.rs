@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +25,7 @@ use crate::exchange::Exchange;
 use crate::listeners::Listeners;
 use crate::ops::Op;
 use crate::outbox::SLICES_MAX;
+use crate::pinned::Pinned;
 use crate::pool::Pools;
 use crate::random::Random;
 use crate::record::label;
@@ -90,9 +90,9 @@ pub struct Proxy {
     pub(crate) timers: Wheel<PackedOwner>,
     pub(crate) buffers: Buffers,
     /// The newest configuration.
-    pub(crate) snapshot: Rc<Arc<Snapshot>>,
+    pub(crate) snapshot: Pinned,
     /// Older ones that exchanges or draining listeners still use.
-    former: Vec<Rc<Arc<Snapshot>>>,
+    former: Vec<Pinned>,
     pub(crate) ops: VecDeque<Op>,
     pub(crate) emitter: Emitter,
     /// Indexes of the heads that are being looked at, one for each direction.
@@ -149,7 +149,7 @@ impl Proxy {
         mut emitter: Emitter,
         now: Time,
     ) -> Self {
-        let snapshot = Rc::new(snapshot);
+        let snapshot = Pinned::new(snapshot);
         let mut listeners = Listeners::default();
         listeners.update(&snapshot);
         emitter.set_access_log(snapshot.access_log.output.is_some());
@@ -250,7 +250,7 @@ impl Proxy {
     /// The newest configuration.
     #[must_use]
     pub fn snapshot(&self) -> &Arc<Snapshot> {
-        &self.snapshot
+        self.snapshot.shared()
     }
 
     /// How much there is of everything.
@@ -274,8 +274,8 @@ impl Proxy {
 
     /// A newer configuration. Work follows what it changes, not its size.
     pub fn on_snapshot(&mut self, snapshot: Arc<Snapshot>, now: Time) {
-        let snapshot = Rc::new(snapshot);
-        let former = std::mem::replace(&mut self.snapshot, Rc::clone(&snapshot));
+        let snapshot = Pinned::new(snapshot);
+        let former = std::mem::replace(&mut self.snapshot, snapshot.clone());
         self.former.push(former);
         self.listeners.update(&snapshot);
         self.emitter.set_access_log(snapshot.access_log.output.is_some());
@@ -604,13 +604,12 @@ impl Proxy {
     pub(crate) fn retire_former(&mut self) {
         let mut index = 0;
         while let Some(snapshot) = self.former.get(index) {
-            if Rc::strong_count(snapshot) > 1 {
+            if !snapshot.is_last() {
                 index += 1;
                 continue;
             }
-            if let Ok(snapshot) = Rc::try_unwrap(self.former.swap_remove(index)) {
-                self.ops.push_back(Op::Retire(snapshot));
-            }
+            let snapshot = self.former.swap_remove(index).into_shared();
+            self.ops.extend(snapshot.map(Op::Retire));
         }
     }
 

@@ -5,7 +5,6 @@
 //! when its response is sent, [`Proxy::fail`] when a reply has to take the response's place, and
 //! [`Proxy::abort`] when nobody is left to answer.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use config::snapshot::{Action, Cluster, ClusterId, Forward, ProxyProtocolVersion};
@@ -103,7 +102,7 @@ impl Proxy {
         }
         match verdict {
             Verdict::Continue => self.run_filters(key, &mut head, place + 1, now),
-            verdict => self.on_verdict(key, verdict, place, &mut head, now),
+            verdict => self.on_verdict(key, verdict, place, &head, now),
         }
         self.request_index = index;
         self.buffers.give_back(encoded);
@@ -117,7 +116,7 @@ impl Proxy {
         key: ExchangeKey,
         verdict: Verdict,
         filter: usize,
-        head: &mut RequestHead<'_>,
+        head: &RequestHead<'_>,
         now: Time,
     ) {
         match verdict {
@@ -143,9 +142,9 @@ impl Proxy {
     }
 
     /// Hop 7: finds the rule and does what it says.
-    fn route(&mut self, key: ExchangeKey, head: &mut RequestHead<'_>, now: Time) {
+    fn route(&mut self, key: ExchangeKey, head: &RequestHead<'_>, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let snapshot = Rc::clone(&exchange.snapshot);
+        let snapshot = exchange.snapshot.clone();
         let found = route::find(&snapshot, exchange.listener(), head.host(), head.path());
         let (table, place, rule) = match found {
             Ok(found) => found,
@@ -234,7 +233,8 @@ impl Proxy {
             .map(|endpoint| endpoint.id);
         let random = &mut self.random;
         let connections = &mut self.connections;
-        match self.pools.acquire(&cluster, avoid, || random.next(), connections) {
+        let newest = self.snapshot.cluster(cluster.id).unwrap_or(&cluster);
+        match self.pools.acquire(&cluster, newest, avoid, || random.next(), connections) {
             Acquired::Idle(connection, place) => self.give(key, connection, place, request, now),
             Acquired::Open(place) => self.open(key, &cluster, place, request, now),
             Acquired::Wait => {
@@ -254,7 +254,9 @@ impl Proxy {
 
     /// Gives connections to those that wait for one, as far as there are any.
     pub(crate) fn serve_waiting(&mut self, id: ClusterId, now: Time) {
-        loop {
+        // Each has one chance: an exchange of an older configuration may not know the endpoint
+        // whose connection is idle, and then waits on.
+        for _ in 0..self.pools.waiting_for(id) {
             let exchanges = &self.exchanges;
             let is_waiting = |key| is_waiting(exchanges.get(key));
             let Some(cluster) = self.snapshot.cluster(id).map(Arc::clone) else {

@@ -8,8 +8,6 @@
 //! The form is [`VERSION`] in two bytes, then the structures below in postcard's encoding. A change
 //! of any of them is a new version.
 
-use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use config::snapshot::{Address, ClusterId, EndpointId, Id, RouteTableId};
@@ -27,6 +25,7 @@ use crate::exchange::{Deadlines, Exchange, Request, Route, Stage, Unbound, Wait}
 use crate::filter::Question;
 use crate::ops::Op;
 use crate::outbox::Outbox;
+use crate::pinned::Pinned;
 use crate::proxy::{Proxy, TimerOwner};
 use crate::record::{Record, Stamps, Words};
 use crate::text::Text;
@@ -491,7 +490,7 @@ impl Proxy {
         let listener = self.connections.get(downstream).and_then(Connection::downstream);
         let Some(listener) = listener.map(|role| role.listener) else { return };
         let state = self.listeners.get(listener);
-        let (snapshot, place) = (Rc::clone(&state.snapshot), state.place);
+        let (snapshot, place) = (state.snapshot.clone(), state.place);
         let route = saved.route.map(|route| restore_route(&snapshot, &route));
         let timer = self.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
         let mut deadlines = Deadlines::default();
@@ -585,7 +584,7 @@ impl Proxy {
     }
 }
 
-fn restore_route(snapshot: &Rc<Arc<crate::Snapshot>>, saved: &SavedRoute) -> Route {
+fn restore_route(snapshot: &Pinned, saved: &SavedRoute) -> Route {
     let table = snapshot.route_tables.iter().find(|(_, table)| *table.name == *saved.table);
     let cluster = saved.cluster.as_ref().map(|name| {
         snapshot

@@ -293,7 +293,7 @@ mod tests {
             assert_eq!(slab.get(*key), Some(&n));
         }
         assert_eq!(slab.len(), 3 * CHUNK);
-        assert_eq!(slab.iter().map(|(_, n)| *n).sum::<usize>(), (0..3 * CHUNK).sum());
+        assert_eq!(slab.iter().map(|(_, n)| *n).sum::<usize>(), (0..3 * CHUNK).sum::<usize>());
     }
 
     #[test]

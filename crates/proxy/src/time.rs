@@ -14,6 +14,9 @@ impl Time {
     /// Later than every real time; a deadline that is not set.
     pub const NEVER: Self = Self(u64::MAX);
 
+    /// The latest point that is one.
+    const LAST: Self = Self(u64::MAX - 1);
+
     /// The point `nanos` after the clock's zero.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
@@ -45,7 +48,7 @@ impl Add<Duration> for Time {
     /// Saturates below [`Time::NEVER`], so that a set deadline stays one.
     fn add(self, length: Duration) -> Self {
         let nanos = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-        Self(self.0.saturating_add(nanos).min(u64::MAX - 1))
+        Self(self.0.saturating_add(nanos)).min(Self::LAST)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Hop 8: upstream connections, from their opening to their return to the pool, and what they
 //! answer.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use config::snapshot::Cluster;
@@ -149,6 +148,8 @@ impl Proxy {
             && !connection.is_send_broken;
         let timer = connection.timer;
         connection.outbox.forget(&mut self.buffers);
+        // What comes from now on belongs to no exchange; it is read to be noticed.
+        connection.receive = Receive::Head(Scan::default());
         let Some(upstream) = connection.upstream() else { return };
         let ids = (upstream.cluster, upstream.endpoint);
         let cluster = self.snapshot.cluster(ids.0).map(Arc::clone);
@@ -481,7 +482,7 @@ impl Proxy {
     /// Filters see the response in the reverse order of the request.
     fn run_response_filters(&mut self, key: ExchangeKey, head: &mut ResponseHead<'_>) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let snapshot = Rc::clone(&exchange.snapshot);
+        let snapshot = exchange.snapshot.clone();
         let Some(listener) = snapshot.listeners.get(exchange.listener) else { return };
         let mut rest = exchange.slots.as_deref_mut().unwrap_or_default();
         for filter in listener.filters.iter().rev() {

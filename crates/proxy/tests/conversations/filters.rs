@@ -1,0 +1,152 @@
+//! The chain: order, replies, and a filter that has to ask.
+
+use proxy::filter::{Filter, Question, Reply, Verdict};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use wire::head::{RequestHead, ResponseHead};
+
+use crate::kit::hold_with;
+
+const CONFIG: &str = "
+listeners:
+  - name: edge
+    address: 127.0.0.1:8080
+    filters:
+      - mark: { name: x-first }
+      - ask: {}
+      - mark: { name: x-last }
+    routes: all
+    http: { forwarded: off, request_id: false }
+routes:
+  - name: all
+    hosts: ['*']
+    rules: [{ match: { prefix: / }, cluster: web }]
+clusters:
+  - name: web
+    endpoints: ['127.0.0.1:9000']
+";
+
+/// Adds a field, and counts its exchanges' heads in its slot.
+#[derive(Debug)]
+struct Mark {
+    name: String,
+}
+
+impl Filter for Mark {
+    fn slot_bytes(&self) -> usize {
+        1
+    }
+
+    fn on_request(&self, head: &mut RequestHead<'_>, slot: &mut [u8]) -> Verdict {
+        slot[0] += 1;
+        head.append(self.name.as_bytes(), b"request");
+        Verdict::Continue
+    }
+
+    fn on_response(&self, head: &mut ResponseHead<'_>, slot: &mut [u8]) {
+        head.append(self.name.as_bytes(), slot[0].to_string().as_bytes());
+    }
+}
+
+/// Asks who the user is, and remembers the answer's length.
+#[derive(Debug)]
+struct Ask;
+
+impl Filter for Ask {
+    fn slot_bytes(&self) -> usize {
+        4
+    }
+
+    fn on_request(&self, head: &mut RequestHead<'_>, slot: &mut [u8]) -> Verdict {
+        match head.find(b"x-user") {
+            None => Verdict::Reply(Reply { status: 401, reason: "user_missing" }),
+            Some(user) => {
+                slot[0] = 7;
+                Verdict::Suspend(Question { topic: "users".into(), payload: user.into() })
+            }
+        }
+    }
+
+    fn on_answer(&self, answer: &[u8], head: &mut RequestHead<'_>, slot: &mut [u8]) -> Verdict {
+        assert_eq!(slot[0], 7, "the slot lives as long as the exchange");
+        match answer {
+            b"no" => Verdict::Reply(Reply { status: 403, reason: "user_unknown" }),
+            role => {
+                head.set(b"x-user", role);
+                Verdict::Continue
+            }
+        }
+    }
+}
+
+/// Configuration of [`Mark`].
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct MarkConfig {
+    /// The field to add.
+    name: String,
+}
+
+/// Configuration of [`Ask`].
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AskConfig {}
+
+fn kinds() -> config::FilterKinds<Box<dyn Filter>> {
+    let mut kinds = config::FilterKinds::<Box<dyn Filter>>::new();
+    kinds.register("mark", |config: MarkConfig| Ok(Box::new(Mark { name: config.name }))).unwrap();
+    kinds.register("ask", |_: AskConfig| Ok(Box::new(Ask))).unwrap();
+    kinds
+}
+
+#[test]
+fn a_filter_suspends_and_is_resumed_with_its_answer() {
+    hold_with(CONFIG, &kinds, |talk| {
+        let client = talk.client();
+        talk.says(
+            client,
+            "POST /x?y HTTP/1.1\r\nHost: x\r\nX-User: ann\r\nContent-Length: 4\r\n\r\nda",
+        );
+        assert!(!talk.is_connecting());
+        talk.says(client, "ta");
+        assert_eq!(&*talk.question().payload, b"ann");
+        talk.answers(b"admin");
+        let upstream = talk.upstream();
+        let heard = talk.heard(upstream).to_ascii_lowercase();
+        assert!(heard.starts_with("post /x?y http/1.1\r\nhost: x\r\n"), "{heard}");
+        assert!(heard.contains("x-user: admin\r\n"), "{heard}");
+        let order = [heard.find("x-first: request"), heard.find("x-last: request")];
+        assert!(order[0].is_some() && order[0] < order[1], "{heard}");
+        assert!(heard.ends_with("\r\n\r\ndata"), "{heard}");
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        // Responses run the chain backwards, and every filter finds its own slot.
+        talk.hears_about(client, "HTTP/1.1 200 OK\r\n", &["x-last: 1\r\nx-first: 1\r\n"]);
+    });
+}
+
+#[test]
+fn a_filter_may_answer_before_and_after_it_asked() {
+    hold_with(CONFIG, &kinds, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let heard = talk.hears_about(client, "HTTP/1.1 401 Unauthorized\r\n", &["server: strait"]);
+        assert!(heard.ends_with(": user_missing\n"), "{heard}");
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nX-User: eve\r\n\r\n");
+        talk.answers(b"no");
+        let heard = talk.hears_about(client, "HTTP/1.1 403 Forbidden\r\n", &["server: strait"]);
+        assert!(heard.ends_with(": user_unknown\n"), "{heard}");
+        assert!(!talk.is_connecting() && !talk.is_closed(client));
+        assert!(talk.log().contains("filter_reply"));
+    });
+}
+
+#[test]
+fn a_client_that_leaves_while_a_filter_waits_is_forgotten() {
+    hold_with(CONFIG, &kinds, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nX-User: ann\r\n\r\n");
+        talk.breaks(client);
+        talk.answers(b"admin");
+        assert!(!talk.is_connecting());
+    });
+}

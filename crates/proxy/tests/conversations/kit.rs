@@ -1,0 +1,518 @@
+//! A proxy, and the peers that talk to it by script.
+//!
+//! The kit plays the worker and the kernel: what a peer says waits until the proxy reads it, what
+//! the proxy sends can be heard. Every conversation is held several times: as it stands, byte by
+//! byte, and with every connection saved and restored into another proxy, under another
+//! configuration with other ids, between any two events. No peer may notice.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::snapshot::Address;
+use proxy::filter::{Filter, Question};
+use proxy::time::Time;
+use proxy::{ConnKey, ExchangeKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share};
+use telemetry::cause::Cause;
+use telemetry::{Emitter, LogFormat, LogReader, Names};
+
+/// How a conversation is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// As the script has it.
+    Plain,
+    /// Everything that peers say comes byte by byte.
+    ByteByByte,
+    /// Connections move to another proxy between any two events.
+    Moving,
+}
+
+/// Holds a conversation in every manner.
+pub(crate) fn hold(config: &str, script: impl Fn(&mut Talk<'_>)) {
+    hold_with(config, &kinds_of_ours, script);
+}
+
+/// As [`hold`], with filters of the test's own.
+pub(crate) fn hold_with(
+    config: &str,
+    kinds: &dyn Fn() -> config::FilterKinds<Box<dyn Filter>>,
+    script: impl Fn(&mut Talk<'_>),
+) {
+    for manner in [Manner::Plain, Manner::ByteByByte, Manner::Moving] {
+        // Shown if the script fails.
+        println!("in manner {manner:?}");
+        let mut talk = Talk::new(config, kinds, manner);
+        script(&mut talk);
+        talk.assert_at_rest();
+    }
+}
+
+fn kinds_of_ours() -> config::FilterKinds<Box<dyn Filter>> {
+    config::FilterKinds::new()
+}
+
+/// A proxy and its peers.
+pub(crate) struct Talk<'k> {
+    proxy: Proxy,
+    loader: config::Loader<Box<dyn Filter>>,
+    retired: usize,
+    log: LogReader,
+    pub(crate) now: Time,
+    manner: Manner,
+    config: String,
+    kinds: &'k dyn Fn() -> config::FilterKinds<Box<dyn Filter>>,
+    moves: u32,
+    is_draining: bool,
+    peers: Vec<PeerState>,
+    asked: Vec<(ExchangeKey, Question)>,
+    lines: String,
+}
+
+/// One peer of the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer(usize);
+
+struct PeerState {
+    key: Option<ConnKey>,
+    /// Where the proxy connects to, for upstreams.
+    address: Option<Address>,
+    is_connecting: bool,
+    /// Said, and not read yet.
+    said: Vec<u8>,
+    has_ended: bool,
+    is_end_told: bool,
+    /// Heard, and not looked at yet.
+    heard: Vec<u8>,
+    /// Bytes that it takes before it has to be emptied.
+    room: usize,
+    is_shut: bool,
+    is_closed: bool,
+}
+
+impl<'k> Talk<'k> {
+    fn new(
+        config: &str,
+        kinds: &'k dyn Fn() -> config::FilterKinds<Box<dyn Filter>>,
+        manner: Manner,
+    ) -> Self {
+        let now = Time::from_nanos(1_000_000_000);
+        let mut log = LogReader::new();
+        log.set_format(Some(LogFormat::Json));
+        let config = format!("{config}access_log: {{ output: stdout }}\n");
+        let (proxy, loader) = fresh_proxy(&config, kinds, 0, &mut log, now);
+        let (peers, asked) = (Vec::new(), Vec::new());
+        Self {
+            proxy,
+            loader,
+            retired: 0,
+            log,
+            now,
+            manner,
+            config,
+            kinds,
+            moves: 0,
+            is_draining: false,
+            peers,
+            asked,
+            lines: String::new(),
+        }
+    }
+
+    /// How this conversation is held, where a test cannot be the same in all manners.
+    pub(crate) fn manner(&self) -> Manner {
+        self.manner
+    }
+
+    // Downstream peers.
+
+    /// A client connects to the first listener.
+    pub(crate) fn client(&mut self) -> Peer {
+        self.try_client().expect("the proxy takes the connection")
+    }
+
+    /// A client tries to connect to the first listener.
+    pub(crate) fn try_client(&mut self) -> Option<Peer> {
+        let listener = self.proxy.snapshot().listeners[0].id;
+        let peer = PeerAddress::from("192.0.2.7:40000".parse::<std::net::SocketAddr>().unwrap());
+        let local = PeerAddress::from("198.51.100.1:8080".parse::<std::net::SocketAddr>().unwrap());
+        let key = self.proxy.on_accepted(listener, peer, local, self.now)?;
+        self.peers.push(PeerState::new(Some(key), None));
+        self.settle();
+        Some(Peer(self.peers.len() - 1))
+    }
+
+    // Upstream peers.
+
+    /// The upstream that the proxy connects to next; the connection is established.
+    pub(crate) fn upstream(&mut self) -> Peer {
+        let peer = self.connecting();
+        self.establish(peer);
+        peer
+    }
+
+    /// The upstream that the proxy tries to connect to; nothing is decided yet.
+    pub(crate) fn connecting(&self) -> Peer {
+        let found = self.peers.iter().zip(0..).find(|(peer, _)| peer.is_connecting);
+        let (_, place) = found.expect("the proxy connects to an upstream");
+        Peer(place)
+    }
+
+    /// Whether the proxy tries to connect to an upstream.
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.peers.iter().any(|peer| peer.is_connecting)
+    }
+
+    /// The connection is established.
+    pub(crate) fn establish(&mut self, peer: Peer) {
+        let state = &mut self.peers[peer.0];
+        state.is_connecting = false;
+        let key = state.key.unwrap();
+        self.proxy.on_connected(key, Ok(()), self.now);
+        self.settle();
+    }
+
+    /// The connection is refused.
+    pub(crate) fn refuse(&mut self, peer: Peer) {
+        let state = &mut self.peers[peer.0];
+        state.is_connecting = false;
+        let key = state.key.unwrap();
+        self.proxy.on_connected(key, Err(Cause::ConnectFailed), self.now);
+        self.settle();
+    }
+
+    /// The address that this upstream was called by.
+    pub(crate) fn address(&self, peer: Peer) -> &Address {
+        self.peers[peer.0].address.as_ref().expect("an upstream has an address")
+    }
+
+    // What peers do.
+
+    /// The peer says something.
+    pub(crate) fn says(&mut self, peer: Peer, text: impl AsRef<[u8]>) {
+        let text = text.as_ref();
+        match self.manner {
+            Manner::ByteByByte => {
+                for byte in text.chunks(1) {
+                    self.peers[peer.0].said.extend_from_slice(byte);
+                    self.settle();
+                }
+            }
+            Manner::Plain | Manner::Moving => {
+                self.peers[peer.0].said.extend_from_slice(text);
+                self.settle();
+            }
+        }
+    }
+
+    /// The peer says nothing more (FIN).
+    pub(crate) fn ends(&mut self, peer: Peer) {
+        self.peers[peer.0].has_ended = true;
+        self.settle();
+    }
+
+    /// The peer resets the connection.
+    pub(crate) fn breaks(&mut self, peer: Peer) {
+        if let Some(key) = self.peers[peer.0].key {
+            self.proxy.on_broken(key, self.now);
+        }
+        self.settle();
+    }
+
+    /// The peer takes only so many bytes from now on, until it is given more room.
+    pub(crate) fn takes(&mut self, peer: Peer, bytes: usize) {
+        self.peers[peer.0].room = bytes;
+        if let Some(key) = self.peers[peer.0].key {
+            self.send(key);
+        }
+        self.settle();
+    }
+
+    /// Time passes.
+    pub(crate) fn passes(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(next) = self.proxy.next_deadline().filter(|next| *next <= until) {
+            self.now = self.now.max(next);
+            self.proxy.on_deadlines(self.now);
+            self.settle();
+        }
+        self.now = until;
+        self.proxy.on_deadlines(self.now);
+        self.settle();
+    }
+
+    /// The proxy begins to drain.
+    pub(crate) fn drains(&mut self) {
+        self.is_draining = true;
+        self.proxy.drain(self.now);
+        self.settle();
+    }
+
+    /// Another configuration takes the place of this one. For manners in which the proxy stays.
+    pub(crate) fn reconfigures(&mut self, config: &str) {
+        let snapshot = self.loader.load("test.yaml", config).expect("a valid configuration");
+        self.proxy.on_snapshot(snapshot, self.now);
+        self.settle();
+    }
+
+    /// Snapshots that the proxy gave back.
+    pub(crate) fn retired(&self) -> usize {
+        self.retired
+    }
+
+    /// The question that a filter asks; whom to answer stays with the kit.
+    pub(crate) fn question(&self) -> Question {
+        self.asked.last().expect("a filter asks").1.clone()
+    }
+
+    /// The answer to the last question.
+    pub(crate) fn answers(&mut self, payload: &[u8]) {
+        let (exchange, _) = self.asked.pop().expect("a filter asks");
+        self.asked.clear();
+        self.proxy.on_answer(exchange, payload, self.now);
+        self.settle();
+    }
+
+    // What peers notice.
+
+    /// Everything that the peer heard since the last look.
+    pub(crate) fn heard(&mut self, peer: Peer) -> String {
+        let heard = std::mem::take(&mut self.peers[peer.0].heard);
+        String::from_utf8_lossy(&heard).into_owned()
+    }
+
+    /// The peer heard exactly this since the last look.
+    #[track_caller]
+    pub(crate) fn hears(&mut self, peer: Peer, text: &str) {
+        let heard = self.heard(peer);
+        assert_eq!(heard, text, "in manner {:?}", self.manner);
+    }
+
+    /// The peer heard a message that begins with `start`, and holds these lines.
+    #[track_caller]
+    pub(crate) fn hears_about(&mut self, peer: Peer, start: &str, lines: &[&str]) -> String {
+        let heard = self.heard(peer);
+        assert!(heard.starts_with(start), "{heard:?} in manner {:?}", self.manner);
+        for line in lines {
+            assert!(heard.contains(line), "{line:?} in {heard:?} in manner {:?}", self.manner);
+        }
+        heard
+    }
+
+    /// Bytes of what the peer said that the proxy did not read.
+    pub(crate) fn unread(&self, peer: Peer) -> usize {
+        self.peers[peer.0].said.len()
+    }
+
+    /// Whether the proxy closed the connection.
+    pub(crate) fn is_closed(&self, peer: Peer) -> bool {
+        self.peers[peer.0].is_closed
+    }
+
+    /// Whether the proxy sent FIN, or closed.
+    pub(crate) fn is_shut(&self, peer: Peer) -> bool {
+        self.peers[peer.0].is_shut || self.is_closed(peer)
+    }
+
+    /// The access log so far.
+    pub(crate) fn log(&mut self) -> &str {
+        let mut out = Vec::new();
+        self.log.poll(self.now.as_nanos(), &mut out, usize::MAX);
+        self.lines.push_str(&String::from_utf8(out).expect("the log is UTF-8"));
+        &self.lines
+    }
+
+    /// The proxy itself, for what no peer can notice.
+    pub(crate) fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    // The worker's and the kernel's part.
+
+    /// Lets everything happen that can.
+    fn settle(&mut self) {
+        loop {
+            self.perform();
+            if self.manner == Manner::Moving && !self.is_draining {
+                self.move_everyone();
+                self.perform();
+            }
+            if !self.deliver() {
+                break;
+            }
+        }
+    }
+
+    /// Hands one peer's words to the proxy, if it reads.
+    fn deliver(&mut self) -> bool {
+        for place in 0..self.peers.len() {
+            let Some(key) = self.peers[place].key else { continue };
+            let bytes_max = self.proxy.read_bytes_max(key);
+            let peer = &mut self.peers[place];
+            if bytes_max == 0 || peer.is_connecting {
+                continue;
+            }
+            if !peer.said.is_empty() {
+                let n = peer.said.len().min(bytes_max);
+                let bytes: Vec<u8> = peer.said.drain(..n).collect();
+                self.proxy.on_received(key, &bytes, self.now);
+                return true;
+            }
+            if peer.has_ended && !peer.is_end_told {
+                peer.is_end_told = true;
+                self.proxy.on_read_closed(key, self.now);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn perform(&mut self) {
+        while let Some(op) = self.proxy.poll_op() {
+            match op {
+                Op::Send(key) => self.send(key),
+                Op::Connect { connection, address, .. } => {
+                    self.proxy.on_connecting(connection, self.now);
+                    let mut peer = PeerState::new(Some(connection), Some(address));
+                    peer.is_connecting = true;
+                    self.peers.push(peer);
+                }
+                Op::ShutdownWrite(key) => {
+                    if let Some(peer) = self.peer_mut(key) {
+                        peer.is_shut = true;
+                    }
+                }
+                Op::Close(key) | Op::Reset(key) => {
+                    if let Some(peer) = self.peer_mut(key) {
+                        (peer.key, peer.is_closed, peer.is_connecting) = (None, true, false);
+                    }
+                }
+                Op::Ask { exchange, question } => self.asked.push((exchange, question)),
+                Op::Retire(_) => self.retired += 1,
+                Op::Read(_) | Op::CloseListener(_) => {}
+            }
+        }
+    }
+
+    fn send(&mut self, key: ConnKey) {
+        let Some(place) = self.peers.iter().position(|peer| peer.key == Some(key)) else { return };
+        while self.proxy.has_unsent(key) && !self.peers[place].is_connecting {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = self.proxy.unsent(key, &mut slices);
+            let waiting: Vec<u8> =
+                slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
+            let peer = &mut self.peers[place];
+            let n = waiting.len().min(peer.room);
+            peer.heard.extend_from_slice(&waiting[..n]);
+            peer.room -= if peer.room == usize::MAX { 0 } else { n };
+            self.proxy.on_sent(key, n, self.now, self.now);
+            if n < waiting.len() {
+                break;
+            }
+        }
+    }
+
+    fn peer_mut(&mut self, key: ConnKey) -> Option<&mut PeerState> {
+        self.peers.iter_mut().find(|peer| peer.key == Some(key))
+    }
+
+    /// Takes every connection to a fresh proxy with other ids.
+    fn move_everyone(&mut self) {
+        let mut saved = Vec::new();
+        for place in 0..self.peers.len() {
+            let Some(key) = self.peers[place].key else { continue };
+            if let Some(group) = self.proxy.save(key, self.now) {
+                let places: Vec<_> = group.connections.iter().map(|key| self.place(*key)).collect();
+                saved.push((group.bytes, places));
+            }
+        }
+        assert_eq!(self.proxy.load().connections, 0, "everything can be moved");
+        self.assert_empty();
+        self.log();
+        self.moves += 1;
+        (self.proxy, self.loader) =
+            fresh_proxy(&self.config, self.kinds, self.moves, &mut self.log, self.now);
+        for (bytes, places) in saved {
+            let keys = self.proxy.restore(&bytes, self.now).expect("what was saved");
+            for (place, key) in places.iter().zip(&keys) {
+                self.peers[*place].key = Some(*key);
+            }
+            self.proxy.on_restored(&keys, self.now);
+        }
+    }
+
+    fn place(&self, key: ConnKey) -> usize {
+        self.peers.iter().position(|peer| peer.key == Some(key)).expect("the kit knows every key")
+    }
+
+    fn assert_empty(&self) {
+        let load = self.proxy.load();
+        assert_eq!((load.exchanges, load.waiting), (0, 0));
+        assert_eq!(load.buffers.leased, 0, "every buffer came back");
+    }
+
+    /// When nobody is connected any more, nothing is held.
+    fn assert_at_rest(&mut self) {
+        self.manner = Manner::Plain;
+        for place in 0..self.peers.len() {
+            self.breaks(Peer(place));
+        }
+        assert_eq!(self.proxy.load().connections, 0);
+        self.assert_empty();
+    }
+}
+
+impl PeerState {
+    fn new(key: Option<ConnKey>, address: Option<Address>) -> Self {
+        Self {
+            key,
+            is_connecting: address.is_some(),
+            address,
+            said: Vec::new(),
+            has_ended: false,
+            is_end_told: false,
+            heard: Vec::new(),
+            room: usize::MAX,
+            is_shut: false,
+            is_closed: false,
+        }
+    }
+}
+
+/// Another configuration, whose names take the first ids.
+const FORMER: &str = "
+listeners: [{ name: former, address: 127.0.0.1:1, routes: former }]
+routes: [{ name: former, hosts: ['*'], rules: [{ match: { prefix: / }, cluster: former }] }]
+clusters: [{ name: former, endpoints: ['127.0.0.1:2'] }]
+";
+
+fn fresh_proxy(
+    config: &str,
+    kinds: &dyn Fn() -> config::FilterKinds<Box<dyn Filter>>,
+    moves: u32,
+    log: &mut LogReader,
+    now: Time,
+) -> (Proxy, config::Loader<Box<dyn Filter>>) {
+    let mut loader = config::Loader::new(kinds()).expect("the schema is one of ours");
+    for _ in 0..moves % 3 {
+        loader.load("former.yaml", FORMER).expect("a valid configuration");
+    }
+    let snapshot = loader.load("test.yaml", config).expect("a valid configuration");
+    let mut names = Names::default();
+    for listener in &snapshot.listeners {
+        names.insert_listener(label(listener.id.0), Arc::clone(&listener.name));
+    }
+    for (id, cluster) in snapshot.clusters.iter() {
+        names.insert_cluster(label(id), Arc::clone(&cluster.name));
+    }
+    log.set_names(Arc::new(names));
+    let (mut emitter, reports) = Emitter::new(1 << 16);
+    log.add_worker(reports.records);
+    emitter.set_access_log(true);
+    let share = Share { worker: 0, workers: 1 };
+    let settings = Settings { share, seed: u64::from(moves) };
+    (Proxy::new(settings, snapshot, emitter, now), loader)
+}
+
+const fn label(id: config::snapshot::Id) -> telemetry::events::LabelId {
+    telemetry::events::LabelId { slot: id.slot, generation: id.generation }
+}

@@ -1,0 +1,22 @@
+//! Conversations with a proxy: scripts of bytes each way, in order. See `kit` for how each is held
+//! in several manners.
+#![expect(
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that finds nothing has failed, and says in which manner"
+)]
+
+mod kit;
+
+mod bodies;
+mod ends;
+mod filters;
+mod heads;
+mod keep_alive;
+mod pools;
+mod reconfiguring;
+mod replies;
+mod retries;
+mod timeouts;
+mod tunnels;

@@ -1,0 +1,127 @@
+//! Another configuration under running connections.
+
+use crate::keep_alive::CONFIG;
+use crate::kit::{Manner, hold};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// Holds a conversation in the manners in which the proxy stays the same.
+fn hold_in_place(config: &str, script: impl Fn(&mut crate::kit::Talk<'_>)) {
+    hold(config, |talk| {
+        if talk.manner() != Manner::Moving {
+            script(talk);
+        }
+    });
+}
+
+#[test]
+fn a_kept_connection_gets_the_new_routes_and_stays_open() {
+    hold_in_place(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let old = talk.upstream();
+        talk.says(old, OK);
+        talk.heard(client);
+        let answering = CONFIG.replace("cluster: web }", "respond: { status: 200, body: new } }");
+        talk.reconfigures(&answering);
+        assert!(!talk.is_closed(client));
+        talk.says(client, GET);
+        let heard = talk.hears_about(client, "HTTP/1.1 200 OK\r\n", &["server: strait\r\n"]);
+        assert!(heard.ends_with("new"), "{heard}");
+    });
+}
+
+#[test]
+fn an_exchange_finishes_on_the_configuration_it_began_with() {
+    hold_in_place(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234");
+        talk.reconfigures(
+            "listeners: [{ name: edge, address: 127.0.0.1:8080, routes: all }]\n\
+             routes: [{ name: all, hosts: [x], rules: [\
+             { match: { prefix: / }, respond: { status: 200 } }] }]\n",
+        );
+        assert_eq!(talk.retired(), 0);
+        talk.says(upstream, "56789");
+        talk.hears(client, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789");
+        assert!(talk.is_closed(upstream), "its cluster is gone");
+        assert_eq!(talk.retired(), 1);
+    });
+}
+
+#[test]
+fn connections_to_an_endpoint_that_is_gone_are_not_kept() {
+    hold_in_place(CONFIG, |talk| {
+        let (first, second) = (talk.client(), talk.client());
+        talk.says(first, GET);
+        let idle = talk.upstream();
+        talk.says(second, GET);
+        let busy = talk.upstream();
+        talk.says(idle, OK);
+        talk.reconfigures(&CONFIG.replace("127.0.0.1:9000", "127.0.0.1:9009"));
+        assert!(talk.is_closed(idle));
+        assert!(!talk.is_closed(busy));
+        talk.says(busy, OK);
+        talk.hears(second, OK);
+        talk.says(second, GET);
+        let new = talk.upstream();
+        assert_ne!(talk.address(new), talk.address(idle));
+        talk.says(new, OK);
+        talk.hears(second, OK);
+        // Back again: the endpoint is a new one with the old address.
+        talk.reconfigures(CONFIG);
+        talk.says(second, GET);
+        let again = talk.upstream();
+        assert_eq!(talk.address(again), talk.address(idle));
+    });
+}
+
+#[test]
+fn unchanged_clusters_keep_their_connections() {
+    hold_in_place(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.heard(client);
+        let more = "  - name: another\n    endpoints: ['127.0.0.1:9001']\n";
+        talk.reconfigures(&format!("{CONFIG}{more}"));
+        talk.says(client, GET);
+        assert!(!talk.is_connecting());
+        talk.says(upstream, OK);
+        talk.hears(client, OK);
+    });
+}
+
+#[test]
+fn connections_of_a_removed_listener_end_with_their_next_response() {
+    hold_in_place(CONFIG, |talk| {
+        let client = talk.client();
+        talk.reconfigures(&CONFIG.replace("name: edge", "name: other"));
+        assert!(!talk.is_closed(client));
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.hears_about(client, "HTTP/1.1 200 OK\r\n", &["connection: close\r\n"]);
+        assert!(talk.is_shut(client));
+    });
+}
+
+#[test]
+fn more_room_serves_those_that_wait() {
+    let narrow = format!("{CONFIG}    connections_max: 1\n");
+    hold_in_place(&narrow, |talk| {
+        let (first, second) = (talk.client(), talk.client());
+        talk.says(first, GET);
+        talk.upstream();
+        talk.says(second, GET);
+        assert!(!talk.is_connecting());
+        talk.reconfigures(&format!("{CONFIG}    connections_max: 2\n"));
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.hears(second, OK);
+    });
+}

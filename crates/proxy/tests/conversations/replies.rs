@@ -1,0 +1,122 @@
+//! Responses that the proxy makes itself.
+
+use crate::kit::hold;
+
+const CONFIG: &str = "
+listeners:
+  - name: edge
+    address: 127.0.0.1:8080
+    routes: [shop, blog]
+    http: { forwarded: off, request_id: false }
+routes:
+  - name: shop
+    hosts: ['shop.example.com', '*.shop.example.com']
+    rules:
+      - match: { path: /healthz }
+        respond: { status: 200, body: ok }
+      - match: { prefix: /old/ }
+        redirect: { prefix: /new/, status: 308 }
+      - match: { prefix: /secure/ }
+        redirect: { scheme: https }
+      - match: { prefix: /api/ }
+        cluster: api
+  - name: blog
+    hosts: ['blog.example.com']
+    rules:
+      - match: { prefix: / }
+        redirect: { host: elsewhere.example, path: /, strip_query: true }
+clusters:
+  - name: api
+    endpoints: ['127.0.0.1:9000']
+";
+
+#[test]
+fn a_rule_may_answer_itself() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        for _ in 0..2 {
+            talk.says(client, "GET /healthz HTTP/1.1\r\nHost: shop.example.com:80\r\n\r\n");
+            let heard = talk.hears_about(
+                client,
+                "HTTP/1.1 200 OK\r\n",
+                &["server: strait\r\n", "content-length: 2\r\n", "content-type: text/plain"],
+            );
+            assert!(heard.ends_with("\r\n\r\nok"), "{heard}");
+        }
+        talk.says(client, "HEAD /healthz HTTP/1.1\r\nHost: SHOP.example.com\r\n\r\n");
+        let heard = talk.hears_about(client, "HTTP/1.1 200 OK\r\n", &["content-length: 2\r\n"]);
+        assert!(heard.ends_with("\r\n\r\n"), "{heard}");
+        assert!(!talk.is_closed(client));
+    });
+}
+
+#[test]
+fn a_rule_may_send_the_client_elsewhere() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        for (host, path, status, location) in [
+            ("a.shop.example.com", "/old/x?y=1", "308 Permanent Redirect", "/new/x?y=1"),
+            (
+                "shop.example.com:80",
+                "/secure/x?y",
+                "301 Moved Permanently",
+                "https://shop.example.com/secure/x?y",
+            ),
+            ("blog.example.com", "/a?b", "301 Moved Permanently", "//elsewhere.example/"),
+        ] {
+            talk.says(client, format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            talk.hears_about(
+                client,
+                &format!("HTTP/1.1 {status}\r\n"),
+                &[&format!("location: {location}\r\n"), "content-length: 0\r\n"],
+            );
+        }
+    });
+}
+
+#[test]
+fn what_no_rule_takes_is_not_found() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        for (host, path, cause) in [
+            ("other.example.com", "/", "no_host"),
+            ("example.com", "/", "no_host"),
+            ("shop.example.com", "/", "no_route"),
+            ("shop.example.com", "/healthz/x", "no_route"),
+            ("shop.example.com", "/api", "no_route"),
+        ] {
+            talk.says(client, format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            let heard = talk.hears_about(client, "HTTP/1.1 404 Not Found\r\n", &["server: strait"]);
+            assert!(heard.ends_with(&format!("Not Found: {cause}\n")), "{heard}");
+        }
+        assert!(!talk.is_closed(client));
+    });
+}
+
+#[test]
+fn a_reply_lets_the_rest_of_a_small_body_pass() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(
+            client,
+            "POST / HTTP/1.1\r\nHost: nobody\r\nContent-Length: 5\r\n\r\nhelloGET /healthz HTTP/1.1\r\nHost: shop.example.com\r\n\r\n",
+        );
+        let heard =
+            talk.hears_about(client, "HTTP/1.1 404 Not Found\r\n", &["HTTP/1.1 200 OK\r\n"]);
+        assert!(heard.ends_with("ok"), "{heard}");
+        assert!(!talk.is_closed(client));
+    });
+}
+
+#[test]
+fn a_client_that_waits_for_leave_to_send_is_told_and_closed() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(
+            client,
+            "POST / HTTP/1.1\r\nHost: nobody\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
+        );
+        talk.hears_about(client, "HTTP/1.1 404 Not Found\r\n", &["connection: close\r\n"]);
+        assert!(talk.is_shut(client));
+    });
+}

@@ -1,0 +1,127 @@
+//! When a request is sent again, and when it must not be.
+
+use crate::keep_alive::CONFIG;
+use crate::kit::hold;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+#[test]
+fn a_refused_connection_is_tried_again_whatever_the_method() {
+    let config = CONFIG.replace("['127.0.0.1:9000']", "['127.0.0.1:9000', '127.0.0.1:9001']");
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nda");
+        let first = talk.connecting();
+        talk.refuse(first);
+        let second = talk.connecting();
+        assert_ne!(talk.address(first), talk.address(second));
+        talk.establish(second);
+        talk.says(client, "ta");
+        talk.hears(second, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\ndata");
+        talk.says(second, OK);
+        talk.hears(client, OK);
+    });
+}
+
+#[test]
+fn attempts_are_bounded() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        for _ in 0..3 {
+            let upstream = talk.connecting();
+            talk.refuse(upstream);
+        }
+        assert!(!talk.is_connecting());
+        talk.hears_about(
+            client,
+            "HTTP/1.1 503 Service Unavailable\r\n",
+            &["server: strait\r\n", ": connect_failed\n"],
+        );
+        assert!(!talk.is_closed(client));
+    });
+}
+
+#[test]
+fn a_reused_connection_that_dies_before_any_byte_is_replaced() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET /1 HTTP/1.1\r\nHost: x\r\n\r\n");
+        let old = talk.upstream();
+        talk.says(old, OK);
+        talk.heard(client);
+        talk.heard(old);
+        talk.says(client, "GET /2 HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.hears(old, "GET /2 HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.ends(old);
+        talk.hears(client, "");
+        let new = talk.upstream();
+        talk.hears(new, "GET /2 HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.says(new, OK);
+        talk.hears(client, OK);
+    });
+}
+
+#[test]
+fn a_request_that_is_not_idempotent_is_not_sent_twice() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.heard(client);
+        talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\ndata");
+        talk.ends(upstream);
+        assert!(!talk.is_connecting());
+        talk.hears_about(client, "HTTP/1.1 502 Bad Gateway\r\n", &[": upstream_closed\n"]);
+    });
+}
+
+#[test]
+fn a_fresh_connection_that_dies_is_not_replaced() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let upstream = talk.upstream();
+        talk.ends(upstream);
+        assert!(!talk.is_connecting());
+        talk.hears_about(client, "HTTP/1.1 502 Bad Gateway\r\n", &[]);
+    });
+}
+
+#[test]
+fn nothing_is_sent_again_once_the_upstream_has_said_a_byte() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.heard(client);
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.says(upstream, "H");
+        talk.ends(upstream);
+        assert!(!talk.is_connecting());
+        talk.hears_about(client, "HTTP/1.1 502 Bad Gateway\r\n", &[]);
+    });
+}
+
+#[test]
+fn an_idempotent_body_that_is_still_here_is_sent_again_whole() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let old = talk.upstream();
+        talk.says(old, OK);
+        talk.heard(client);
+        talk.heard(old);
+        let request = "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\nda";
+        talk.says(client, request);
+        talk.hears(old, request);
+        talk.ends(old);
+        let new = talk.upstream();
+        talk.says(client, "tadata");
+        talk.hears(new, &format!("{request}tadata"));
+        talk.says(new, OK);
+        talk.hears(client, OK);
+    });
+}

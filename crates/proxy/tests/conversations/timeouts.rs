@@ -1,0 +1,211 @@
+//! Each timeout, by the words it has in the log.
+
+use std::time::Duration;
+
+use crate::keep_alive::CONFIG;
+use crate::kit::hold;
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+const POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+#[test]
+fn silence_before_a_request_is_closed_without_a_word() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.passes(secs(9));
+        assert!(!talk.is_closed(client));
+        talk.passes(secs(2));
+        talk.hears(client, "");
+        assert!(talk.is_closed(client));
+    });
+}
+
+#[test]
+fn half_a_head_is_told_that_it_took_too_long() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.passes(secs(8));
+        talk.says(client, "GET / HTTP/1.1\r\nHo");
+        talk.passes(secs(8));
+        talk.says(client, "st: ");
+        talk.hears(client, "");
+        talk.passes(secs(3));
+        talk.hears_about(
+            client,
+            "HTTP/1.1 408 Request Timeout\r\n",
+            &["connection: close\r\n", ": request_head_timeout\n"],
+        );
+        assert!(talk.log().contains("request_head_timeout"));
+    });
+}
+
+#[test]
+fn a_kept_connection_is_closed_when_nothing_comes() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.heard(client);
+        talk.passes(secs(74));
+        assert!(!talk.is_closed(client));
+        talk.passes(secs(2));
+        assert!(talk.is_closed(client));
+        talk.hears(client, "");
+    });
+}
+
+#[test]
+fn a_body_that_stops_coming_is_a_timeout_of_the_request() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, POST);
+        let upstream = talk.upstream();
+        talk.passes(secs(29));
+        talk.says(client, "more");
+        talk.passes(secs(29));
+        talk.hears(client, "");
+        talk.passes(secs(2));
+        talk.hears_about(
+            client,
+            "HTTP/1.1 408 Request Timeout\r\n",
+            &["connection: close\r\n", ": request_body_timeout\n"],
+        );
+        assert!(talk.is_closed(upstream));
+    });
+}
+
+#[test]
+fn a_connection_that_is_not_established_in_time_is_given_up() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        for _ in 0..3 {
+            let upstream = talk.connecting();
+            talk.passes(Duration::from_millis(5_050));
+            assert!(talk.is_closed(upstream));
+        }
+        talk.hears_about(client, "HTTP/1.1 503 Service Unavailable\r\n", &[": connect_timeout\n"]);
+    });
+}
+
+#[test]
+fn an_upstream_that_does_not_answer_is_a_gateway_timeout() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.passes(secs(59));
+        talk.hears(client, "");
+        talk.passes(secs(2));
+        talk.hears_about(
+            client,
+            "HTTP/1.1 504 Gateway Timeout\r\n",
+            &[": response_head_timeout\n"],
+        );
+        assert!(talk.is_closed(upstream) && !talk.is_closed(client));
+    });
+}
+
+#[test]
+fn a_response_body_that_stops_coming_breaks_off() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234");
+        talk.passes(secs(61));
+        talk.hears(client, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234");
+        assert!(talk.is_closed(client) && talk.is_closed(upstream));
+        assert!(talk.log().contains("response_body_timeout"));
+    });
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_given_up() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.takes(client, 10);
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.passes(secs(59));
+        talk.takes(client, 5);
+        talk.passes(secs(59));
+        assert!(!talk.is_closed(client));
+        talk.passes(secs(2));
+        assert!(talk.is_closed(client));
+        assert!(talk.log().contains("response_write_timeout"));
+    });
+}
+
+#[test]
+fn an_upstream_that_takes_nothing_is_given_up() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, POST);
+        let upstream = talk.upstream();
+        talk.takes(upstream, 0);
+        talk.says(client, vec![b'x'; 100_000]);
+        talk.passes(secs(61));
+        talk.hears_about(
+            client,
+            "HTTP/1.1 504 Gateway Timeout\r\n",
+            &[": request_write_timeout\n"],
+        );
+        assert!(talk.is_closed(upstream));
+    });
+}
+
+#[test]
+fn a_rule_bounds_the_whole_exchange() {
+    let config = CONFIG.replace("cluster: web }", "cluster: web, timeout: 2s }");
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.passes(secs(1));
+        talk.hears(client, "");
+        talk.passes(Duration::from_millis(1_100));
+        talk.hears_about(client, "HTTP/1.1 504 Gateway Timeout\r\n", &[": request_timeout\n"]);
+        assert!(talk.is_closed(upstream));
+
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0");
+        talk.passes(Duration::from_millis(2_100));
+        assert!(talk.is_closed(client) && talk.is_closed(upstream));
+    });
+}
+
+#[test]
+fn a_wait_for_a_connection_counts() {
+    let config = format!("{CONFIG}    connections_max: 1\n")
+        .replace("cluster: web }", "cluster: web, timeout: 2s }");
+    hold(&config, |talk| {
+        let (first, second) = (talk.client(), talk.client());
+        talk.says(first, GET);
+        talk.passes(secs(1));
+        talk.says(second, GET);
+        talk.passes(Duration::from_millis(1_500));
+        talk.hears_about(first, "HTTP/1.1 504 Gateway Timeout\r\n", &[]);
+        talk.passes(Duration::from_millis(1_000));
+        talk.hears_about(second, "HTTP/1.1 504 Gateway Timeout\r\n", &[": request_timeout\n"]);
+    });
+}
+
+#[test]
+fn a_connection_that_lingers_is_closed_in_the_end() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "garbage\r\n\r\n");
+        assert!(talk.is_shut(client) && !talk.is_closed(client));
+        talk.passes(secs(3));
+        assert!(talk.is_closed(client));
+    });
+}
