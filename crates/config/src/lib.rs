@@ -36,7 +36,7 @@ pub mod units;
 pub use effective::{MASK, effective, effective_yaml};
 pub use filters::{FilterError, FilterKinds};
 pub use findings::{Errors, Finding, Problem};
-pub use load::Loader;
+pub use load::{Loader, Prepared};
 pub use reference::reference;
 pub use schema::schema;
 pub use shape::SchemaError;

@@ -28,6 +28,29 @@ pub struct Loader<F> {
     warnings: Vec<Finding>,
 }
 
+/// A snapshot that does not count yet. It is the successor of the loader's latest one, so nothing
+/// else may be kept in between.
+#[derive(Debug)]
+pub struct Prepared<F> {
+    snapshot: Arc<Snapshot<F>>,
+    warnings: Vec<Finding>,
+    ids: Ids,
+}
+
+impl<F> Prepared<F> {
+    /// It.
+    #[must_use]
+    pub const fn snapshot(&self) -> &Arc<Snapshot<F>> {
+        &self.snapshot
+    }
+
+    /// What looks like a mistake in its text.
+    #[must_use]
+    pub fn warnings(&self) -> &[Finding] {
+        &self.warnings
+    }
+}
+
 impl<F> Loader<F> {
     /// A loader that knows these filters.
     ///
@@ -46,6 +69,17 @@ impl<F> Loader<F> {
     ///
     /// All mistakes of the text. The loader stays as it was.
     pub fn load(&mut self, file: &str, text: &str) -> Result<Arc<Snapshot<F>>, Errors> {
+        let prepared = self.prepare(file, text)?;
+        Ok(self.keep(prepared))
+    }
+
+    /// What [`Self::load`] would give, while the loader stays as it was: for who has to find out
+    /// whether a snapshot can be taken up (whether its addresses can be bound) before it counts.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes of the text.
+    pub fn prepare(&self, file: &str, text: &str) -> Result<Prepared<F>, Errors> {
         let mut findings = Findings::new(file, text);
         let mut ids = self.ids.clone();
         let parts = self.parts(text, &mut ids, &mut findings);
@@ -53,10 +87,16 @@ impl<F> Loader<F> {
         let parts = parts.expect("what stops the reading is reported as an error");
         let changes = changes(&parts, self.former.as_deref(), &mut ids);
         let snapshot = Arc::new(self.snapshot(parts, changes));
+        Ok(Prepared { snapshot, warnings, ids })
+    }
+
+    /// Makes what was prepared last the latest snapshot.
+    pub fn keep(&mut self, prepared: Prepared<F>) -> Arc<Snapshot<F>> {
+        let Prepared { snapshot, warnings, ids } = prepared;
         self.ids = ids;
         self.warnings = warnings;
         self.former = Some(Arc::clone(&snapshot));
-        Ok(snapshot)
+        snapshot
     }
 
     /// The latest snapshot, if there is one.

@@ -59,8 +59,22 @@ pub fn bind(
     options: &ListenSocket,
     workers: u32,
 ) -> Result<Vec<Listener>, BindError> {
+    ::io::Listener::probe(borrow(address))?;
+    bind_beside(address, options, workers)
+}
+
+/// As [`bind`], for an address that this process listens on already and will let go: a listener
+/// with other options takes the place of a former one. Unix sockets cannot be shared like that.
+///
+/// # Errors
+///
+/// What the kernel refused.
+pub fn bind_beside(
+    address: &Address,
+    options: &ListenSocket,
+    workers: u32,
+) -> Result<Vec<Listener>, BindError> {
     let target = borrow(address);
-    ::io::Listener::probe(target)?;
     let options = ListenOptions {
         backlog: options.backlog.get(),
         fast_open: options.fast_open.map(u32::from),

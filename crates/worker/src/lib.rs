@@ -11,7 +11,7 @@ mod sockets;
 mod turn;
 mod world;
 
-pub use kernel::{Kernel, Listener, bind};
+pub use kernel::{Kernel, Listener, bind, bind_beside};
 pub use mailbox::{Mailbox, Mailboxes, Message, Postbox, Report, ReportBody};
 pub use turn::{Settings, TurnError, Worker};
 pub use world::{AcceptError, Accepted, ConnectError, ConnectState, Event, Ready, World};

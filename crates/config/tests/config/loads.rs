@@ -152,6 +152,21 @@ fn after_errors_a_loader_is_as_if_it_had_not_been_asked() {
 }
 
 #[test]
+fn what_was_prepared_and_not_kept_leaves_no_trace() {
+    let mut loader = loader();
+    let before = load(&mut loader, SHOP);
+    let moved = SHOP.replace("127.0.0.1:8080", "127.0.0.1:8081");
+    let unkept = loader.prepare("f", &moved).unwrap();
+    assert_eq!(unkept.snapshot().changes.listeners_removed, [before.listeners[0].id]);
+    let after = load(&mut loader, SHOP);
+    assert_eq!((after.version, &after.changes), (2, &Changes::default()));
+    let kept = loader.prepare("f", &moved).unwrap();
+    let kept = loader.keep(kept);
+    assert_eq!(kept.changes.listeners_removed, [before.listeners[0].id]);
+    assert!(Arc::ptr_eq(loader.snapshot_latest().unwrap(), &kept));
+}
+
+#[test]
 fn what_takes_a_restart_stays_with_a_warning() {
     let mut loader = loader();
     let before = load(&mut loader, SHOP);
