@@ -27,6 +27,6 @@ mod workers;
 pub use admin::{AdminSocket, ConnectionRow, ConnectionSide, Described};
 pub use log_writer::{LogOutput, LogWriter, OpenError};
 pub use questions::{Answerers, Question};
-pub use reload::{Accepted, ConfigFile, Refused, read_text};
+pub use reload::{Accepted, Candidate, ConfigFile, Refused, read_text};
 pub use run::{Control, Outcome, Parts};
 pub use workers::{BindFailure, Bound, Report, Workers};

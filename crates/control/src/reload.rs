@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::snapshot::Snapshot;
-use config::{Errors, Finding, Loader};
+use config::{Errors, Finding, Loader, Prepared};
 
 use crate::clock;
 use crate::log_writer::{LogOutput, OpenError};
@@ -25,17 +25,33 @@ pub struct ConfigFile<F> {
     loader: Loader<F>,
 }
 
-/// A snapshot made from the file.
+/// A snapshot made from the file, which does not count before it is kept.
+#[derive(Debug)]
+pub struct Candidate<F> {
+    prepared: Prepared<F>,
+    log_output: Option<LogOutput>,
+    duration: u64,
+}
+
+impl<F> Candidate<F> {
+    /// The snapshot.
+    #[must_use]
+    pub const fn snapshot(&self) -> &Arc<Snapshot<F>> {
+        self.prepared.snapshot()
+    }
+}
+
+/// A snapshot that is taken up.
 #[derive(Debug)]
 pub struct Accepted<F> {
     /// It.
     pub snapshot: Arc<Snapshot<F>>,
     /// What is allowed but looks like a mistake.
-    pub warnings: Vec<Finding>,
+    pub(crate) warnings: Vec<Finding>,
     /// Where access log lines go under it.
-    pub log_output: Option<LogOutput>,
+    pub(crate) log_output: Option<LogOutput>,
     /// Reading and building took this long, ns.
-    pub duration: u64,
+    pub(crate) duration: u64,
 }
 
 /// Why a configuration is not taken up.
@@ -86,17 +102,25 @@ impl<F> ConfigFile<F> {
     ///
     /// # Errors
     ///
-    /// All that is wrong with it. Nothing has changed then.
-    pub fn load(&mut self) -> Result<Accepted<F>, Refused> {
+    /// All that is wrong with it.
+    pub fn load(&mut self) -> Result<Candidate<F>, Refused> {
         let began = clock::monotonic_ns();
         if let Some(path) = &self.path {
             self.text = read_text(path)?;
         }
-        let snapshot = self.loader.load(&self.name, &self.text).map_err(Refused::Invalid)?;
-        let warnings = self.loader.warnings().to_vec();
-        let log_output = LogOutput::open(&snapshot.access_log).map_err(Refused::AccessLog)?;
+        let prepared = self.loader.prepare(&self.name, &self.text).map_err(Refused::Invalid)?;
+        let access_log = &prepared.snapshot().access_log;
+        let log_output = LogOutput::open(access_log).map_err(Refused::AccessLog)?;
         let duration = clock::monotonic_ns().saturating_sub(began);
-        Ok(Accepted { snapshot, warnings, log_output, duration })
+        Ok(Candidate { prepared, log_output, duration })
+    }
+
+    /// Lets what was loaded last count: everything that it needs is there.
+    pub fn keep(&mut self, candidate: Candidate<F>) -> Accepted<F> {
+        let Candidate { prepared, log_output, duration } = candidate;
+        let warnings = prepared.warnings().to_vec();
+        let snapshot = self.loader.keep(prepared);
+        Accepted { snapshot, warnings, log_output, duration }
     }
 }
 

@@ -392,13 +392,10 @@ impl<W: Workers> Running<W> {
 
     /// Takes the file's content up, or changes nothing.
     async fn take_up(&mut self) -> Result<(), Refused> {
-        let Accepted { snapshot, warnings, log_output, duration } = self.config.file.load()?;
-        let bound = match self.workers.bind(&snapshot) {
-            Ok(bound) => bound,
-            Err(failures) => {
-                return Err(Refused::Unbindable(failures));
-            }
-        };
+        let candidate = self.config.file.load()?;
+        let bound = self.workers.bind(candidate.snapshot()).map_err(Refused::Unbindable)?;
+        let Accepted { snapshot, warnings, log_output, duration } =
+            self.config.file.keep(candidate);
         let names = names_of(&snapshot);
         self.collector.set_names(Arc::clone(&names));
         self.log.set_names(names).await;

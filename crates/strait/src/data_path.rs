@@ -10,7 +10,7 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 
 use config::snapshot::{
-    Address, ClusterId, EndpointId, Id, ListenSocket, Listener as ListenerConfig, ListenerId,
+    Address, ClusterId, EndpointId, Id, Listener as ListenerConfig, ListenerId,
 };
 use control::{
     BindFailure, Bound, ConnectionRow, ConnectionSide, Described, Question, Report, Workers,
@@ -29,8 +29,8 @@ pub(crate) type Sockets = Vec<(ListenerId, Vec<Listener>)>;
 #[derive(Debug)]
 pub(crate) struct DataPath {
     workers: Vec<Contact>,
-    /// What this process listens on, with the names of the listeners.
-    held: Vec<(ListenerId, Address, Arc<str>)>,
+    /// What this process listens on.
+    held: Vec<(ListenerId, Address)>,
 }
 
 /// How one worker is told something.
@@ -110,13 +110,16 @@ impl Workers for DataPath {
         let mut failures = Vec::new();
         for id in &snapshot.changes.listeners_added {
             let Some((_, listener)) = snapshot.listener(*id) else { continue };
-            let holder = self.held.iter().find(|(_, address, _)| *address == listener.address);
-            let sockets = match holder {
-                Some((_, _, holder)) => Err(format!(
-                    "this process listens there as listener {holder} with other socket options \
-                     or another name: restart, or take another address"
-                )),
-                None => bind(&listener.address, &listener.socket, self.count()),
+            let is_held = self.held.iter().any(|(_, address)| *address == listener.address);
+            let (address, options) = (&listener.address, &listener.socket);
+            let sockets = match address {
+                Address::Unix(_) if is_held => Err(TAKEN_OVER.to_owned()),
+                Address::Tcp(_) if is_held => {
+                    bound_as(worker::bind_beside(address, options, self.count()))
+                }
+                Address::Tcp(_) | Address::Unix(_) => {
+                    bound_as(worker::bind(address, options, self.count()))
+                }
             };
             match sockets {
                 Ok((sockets, address)) => {
@@ -168,8 +171,7 @@ impl DataPath {
     fn hold(&mut self, snapshot: &Snapshot, sockets: &Sockets) {
         for (id, _) in sockets {
             if let Some((_, listener)) = snapshot.listener(*id) {
-                let entry = (*id, listener.address.clone(), Arc::clone(&listener.name));
-                self.held.push(entry);
+                self.held.push((*id, listener.address.clone()));
             }
         }
     }
@@ -317,13 +319,15 @@ fn take_one_each(sockets: &mut Sockets) -> Vec<(ListenerId, Listener)> {
     sockets.iter_mut().filter_map(|(id, sockets)| Some((*id, sockets.pop()?))).collect()
 }
 
+/// Why a unix listener that changes needs a restart.
+const TAKEN_OVER: &str = "this process listens there already, and the socket options or the name of \
+                          a unix listener take a restart; or give it another path";
+
 /// The sockets of one listener and the address that they got, or why there are none.
-fn bind(
-    address: &Address,
-    options: &ListenSocket,
-    workers: u32,
+fn bound_as(
+    result: Result<Vec<Listener>, io::BindError>,
 ) -> Result<(Vec<Listener>, Option<SocketAddr>), String> {
-    let sockets = worker::bind(address, options, workers).map_err(|error| {
+    let sockets = result.map_err(|error| {
         let hint = match &error {
             io::BindError::InUse => "stop that process, or take another address",
             io::BindError::NotASocket => "take another path, or remove what is there",

@@ -191,7 +191,7 @@ fn tell_rules(story: &mut Story, snapshot: &Snapshot, table: &RouteTable, head: 
                 }
             }
             RuleVerdict::PassedOver(why) => {
-                story.line(&step, format!("{what}: passed over, {why}"))
+                story.line(&step, format!("{what}: passed over, {why}"));
             }
             RuleVerdict::NotReached { would_match: true } => {
                 story.line(&step, format!("{what}: not reached, though it would match"));

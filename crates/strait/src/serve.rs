@@ -4,13 +4,14 @@
 //! the first connection is accepted.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use config::Loader;
 use config::snapshot::ListenerId;
 use control::{
-    Accepted, AdminSocket, Answerers, ConfigFile, Control, LogWriter, Outcome, Parts, Refused,
-    Workers,
+    AdminSocket, Answerers, ConfigFile, Control, LogWriter, Outcome, Parts, Refused, Workers,
 };
+use proxy::Snapshot;
 use proxy::filter::Filter;
 use telemetry::{Collector, Emitter, LogReader, RECORD_QUEUE_BYTES};
 use tokio::sync::mpsc;
@@ -46,9 +47,9 @@ pub(crate) fn serve(
     mut config: ConfigFile<Box<dyn Filter>>,
     came: impl FnOnce(&Came) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut first = config.load().map_err(Failure::Config)?;
-    let snapshot = std::sync::Arc::clone(&first.snapshot);
-    let count = worker_count(&first)?;
+    let candidate = config.load().map_err(Failure::Config)?;
+    let snapshot = Arc::clone(candidate.snapshot());
+    let count = worker_count(&snapshot)?;
     let descriptors = io::limits::raise_open_files().unwrap_or_else(|error| {
         tracing::warn!("the limit on open files cannot be raised: {error}");
         io::limits::open_files_max()
@@ -59,6 +60,7 @@ pub(crate) fn serve(
     let bound = data_path
         .bind(&snapshot)
         .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))?;
+    let mut first = config.keep(candidate);
     let admin = snapshot.startup.admin.as_ref().map(bind_admin).transpose()?;
     let addresses = Came {
         listeners: bound.addresses.clone(),
@@ -113,8 +115,8 @@ pub(crate) fn serve(
     }
 }
 
-fn worker_count(first: &Accepted<Box<dyn Filter>>) -> Result<u32, Failure> {
-    match first.snapshot.startup.workers {
+fn worker_count(snapshot: &Snapshot) -> Result<u32, Failure> {
+    match snapshot.startup.workers {
         Some(count) => Ok(u32::from(count.get())),
         None => {
             let cpus = io::affinity::cpus();
