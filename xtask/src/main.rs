@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod check;
 mod fuzz;
 mod peers;
@@ -57,6 +58,8 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
+    /// Measures Strait beside other proxies; needs them, wrk and two quiet cores.
+    Bench(bench::Options),
     /// What no lint checks: crate table, dependency list, documents, dead files.
     Tidy,
 }
@@ -91,6 +94,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Command::Sim(options)) => sim::run(&at, options),
         Some(Command::Fuzz { target, seconds }) => fuzz::run(&at, target.as_deref(), *seconds),
         Some(Command::Peers { name, list }) => peers::run(&at, name.as_deref(), *list),
+        Some(Command::Bench(options)) => bench::run(&at, options),
         Some(Command::Tidy) => tidy::run(&at),
     }
 }

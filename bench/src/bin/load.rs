@@ -63,6 +63,8 @@ struct Outcome {
     latencies: Latencies,
     errors: u64,
     unanswered: u64,
+    /// All that were answered, counted or not.
+    answered: u64,
 }
 
 struct Load {
@@ -209,6 +211,7 @@ impl Load {
                 connection.responses.feed(bytes, is_success).map_err(|_| ErrorKind::InvalidData)?;
             if ended > 0 {
                 let asked = connection.asked.take().ok_or(ErrorKind::InvalidData)?;
+                self.outcome.answered += 1;
                 if self.schedule.is_counted(asked) {
                     self.outcome.latencies.push(now.saturating_sub(asked));
                 }
@@ -253,12 +256,12 @@ impl Load {
             self.schedule.due_count += 1;
             self.outcome.forget(&self.schedule, Some(due), now);
         }
-        let Outcome { latencies, errors, unanswered } = &mut self.outcome;
+        let Outcome { latencies, errors, unanswered, answered } = &mut self.outcome;
         let requests = (latencies.len() as u64).saturating_sub(*unanswered);
         let [p50, p90, p99, p999, max] = latencies.quantiles([500, 900, 990, 999, 1000]);
         writeln!(
             io::stdout(),
-            "{{\"requests\":{requests},\"seconds\":{seconds},\"errors\":{errors},\
+            "{{\"requests\":{requests},\"seconds\":{seconds},\"answered\":{answered},\"errors\":{errors},\
              \"unanswered\":{unanswered},\"p50_ns\":{p50},\"p90_ns\":{p90},\"p99_ns\":{p99},\
              \"p999_ns\":{p999},\"max_ns\":{max}}}"
         )

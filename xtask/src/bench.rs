@@ -1,0 +1,82 @@
+//! `cargo xtask bench`: Strait beside other proxies and beside the bare relay, in one run.
+//!
+//! `bench/README.md` explains the method. A scenario is a module; it measures, in rounds that go
+//! through all proxies in turn, and hands samples to `report`, which alone compares and prints.
+
+mod generator;
+mod h1;
+mod idle;
+mod machine;
+mod proxy;
+mod report;
+mod sample;
+mod tools;
+
+use anyhow::Result;
+
+use crate::Surroundings;
+use generator::Kind as GeneratorKind;
+use proxy::Kind as ProxyKind;
+
+/// What to measure.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// What to measure.
+    scenario: Scenario,
+    /// Rounds through all proxies (latency at a fixed rate takes at least five).
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Seconds of each measurement, after one second of the same load that does not count.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+    /// Only these, comma-separated. The result then goes below `target`, not to `bench/results`.
+    #[arg(long, value_delimiter = ',')]
+    only: Option<Vec<ProxyKind>>,
+    /// Also measures Strait as of this commit, branch or tag.
+    #[arg(long, value_name = "REF")]
+    against: Option<String>,
+    /// What asks as fast as it is answered (requests at a fixed rate always come from `load`).
+    #[arg(long, default_value = "wrk")]
+    generator: GeneratorKind,
+    /// Only these numbers of connections, comma-separated (scenario h1).
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    connections: Option<Vec<u32>>,
+    /// Core of the proxy.
+    #[arg(long, default_value_t = 0)]
+    proxy_core: u32,
+    /// Core of the load and of the upstream.
+    #[arg(long, default_value_t = 1)]
+    load_core: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Scenario {
+    /// GET and POST of 1 KiB over HTTP/1.1: CPU per request, throughput, latency at a fixed rate.
+    H1,
+    /// Memory of 10,000 keep-alive connections that do nothing.
+    Idle,
+}
+
+impl Scenario {
+    fn name(self) -> &'static str {
+        match self {
+            Self::H1 => "h1",
+            Self::Idle => "idle",
+        }
+    }
+}
+
+/// Measures, prints and writes the result.
+///
+/// # Errors
+///
+/// If a program is missing (all that are missing are named, each with the way to install it), or
+/// one of them failed.
+pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
+    let tools = tools::Tools::prepare(at, options)?;
+    let report = match options.scenario {
+        Scenario::H1 => h1::run(&tools, options)?,
+        Scenario::Idle => idle::run(&tools, options)?,
+    };
+    report.publish(&tools, options)
+}

@@ -1,0 +1,399 @@
+//! The proxies that are compared: how each is started, and what it uses.
+//!
+//! Each runs on one core with one thread that forwards, from a file in `bench/configs`.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::machine::first_line_with;
+use super::tools::Tools;
+use super::{Options, generator};
+use crate::plain::Plain;
+use crate::say;
+
+/// Which proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kind {
+    /// Strait, nothing logged, no stage times.
+    Strait,
+    /// Strait with the access log in a file and stage times.
+    #[value(name = "strait+log")]
+    StraitLog,
+    /// HAProxy.
+    Haproxy,
+    /// nginx.
+    Nginx,
+    /// Envoy.
+    Envoy,
+    /// The bare relay of `bench/`.
+    Relay,
+}
+
+impl Kind {
+    /// All, in the order of a round.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Strait, Self::StraitLog, Self::Haproxy, Self::Nginx, Self::Envoy, Self::Relay];
+
+    /// Those whose memory for idle connections is compared.
+    pub(crate) const WITH_IDLE_MEMORY: [Self; 4] =
+        [Self::Strait, Self::Haproxy, Self::Nginx, Self::Envoy];
+
+    /// Whether this is the proxy of this repository.
+    pub(crate) fn is_strait(self) -> bool {
+        matches!(self, Self::Strait | Self::StraitLog)
+    }
+
+    /// Name in results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Strait => "strait",
+            Self::StraitLog => "strait+log",
+            Self::Haproxy => "haproxy",
+            Self::Nginx => "nginx",
+            Self::Envoy => "envoy",
+            Self::Relay => "relay",
+        }
+    }
+
+    fn config(self) -> Option<&'static str> {
+        match self {
+            Self::Strait => Some("strait.yaml"),
+            Self::StraitLog => Some("strait+log.yaml"),
+            Self::Haproxy => Some("haproxy.cfg"),
+            Self::Nginx => Some("nginx.conf"),
+            Self::Envoy => Some("envoy.yaml"),
+            Self::Relay => None,
+        }
+    }
+
+    /// The arguments that run it in the foreground with `config`.
+    fn arguments(self, config: &str, listen: SocketAddr, upstream: SocketAddr) -> Vec<String> {
+        let words = match self {
+            Self::Strait | Self::StraitLog => format!("run -c {config}"),
+            Self::Haproxy => format!("-db -f {config}"),
+            Self::Nginx => format!("-c {config}"),
+            Self::Envoy => {
+                format!("-c {config} --concurrency 1 --disable-hot-restart --log-level error")
+            }
+            Self::Relay => format!("--listen {listen} --upstream {upstream}"),
+        };
+        words.split(' ').map(str::to_owned).collect()
+    }
+}
+
+/// A program that can be started.
+#[derive(Clone, Debug)]
+pub(crate) struct Binary {
+    /// Name in results.
+    pub(crate) name: String,
+    kind: Kind,
+    path: PathBuf,
+}
+
+impl Binary {
+    /// A proxy of this commit, or one that is installed.
+    pub(crate) fn new(kind: Kind, path: PathBuf) -> Self {
+        Self { name: kind.name().to_owned(), kind, path }
+    }
+
+    /// Strait of another commit.
+    pub(crate) fn against(reference: &str, path: PathBuf) -> Self {
+        Self { name: format!("strait@{reference}"), kind: Kind::Strait, path }
+    }
+
+    /// One line about its version.
+    pub(crate) fn version(&self, root: &Path) -> String {
+        let of = |argument, mark| first_line_with(root, &self.path, argument, mark);
+        match self.kind {
+            Kind::Strait | Kind::StraitLog => of("--version", "strait"),
+            Kind::Haproxy => of("-v", "version"),
+            Kind::Nginx => of("-v", "version"),
+            // The program prints where it was started from before the version.
+            Kind::Envoy => {
+                let line = of("--version", "version: ");
+                let version = line.split_once("version: ").map_or(line.as_str(), |(_, v)| v);
+                format!("envoy {version}")
+            }
+            Kind::Relay => "relay of this commit".to_owned(),
+        }
+    }
+}
+
+/// A proxy that runs, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// Name in results.
+    pub(crate) name: String,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// How it was started, without this machine's places.
+    pub(crate) command: String,
+    process: Process,
+}
+
+impl Running {
+    /// Starts `binary` in front of `upstream` and waits until it answers a GET and a POST.
+    ///
+    /// # Errors
+    ///
+    /// If it does not come up, or answers wrongly; its own words are in the file that is named.
+    pub(crate) fn start(
+        tools: &Tools,
+        options: &Options,
+        binary: &Binary,
+        upstream: SocketAddr,
+    ) -> Result<Self> {
+        let address = free_address()?;
+        let config = match binary.kind.config() {
+            Some(template) => write_config(tools, &binary.name, template, address, upstream)?,
+            None => String::new(),
+        };
+        let arguments = binary.kind.arguments(&config, address, upstream);
+        let log = tools.scratch.join(format!("{}.log", file_name(&binary.name)));
+        let (process, command) =
+            Process::start(tools, options.proxy_core, &binary.path, &arguments, &log)?;
+        let mut running = Self { name: binary.name.clone(), address, command, process };
+        let outcome = running.process.wait_until_listening(address).and_then(|()| {
+            generator::check(tools, options, address).context("its answers are not right")
+        });
+        outcome.with_context(|| format!("{} (see {})", running.name, log.display()))?;
+        Ok(running)
+    }
+
+    /// CPU time used so far.
+    ///
+    /// # Errors
+    ///
+    /// If the proxy has died.
+    pub(crate) fn cpu(&self) -> Result<CpuTime> {
+        let mut total = CpuTime::default();
+        for id in self.process.ids()? {
+            let time = CpuTime::of(id).with_context(|| format!("{} has died", self.name))?;
+            total.user_us += time.user_us;
+            total.system_us += time.system_us;
+        }
+        Ok(total)
+    }
+
+    /// Resident memory in KiB.
+    ///
+    /// # Errors
+    ///
+    /// If the proxy has died.
+    pub(crate) fn rss_kib(&self) -> Result<u64> {
+        let mut total = 0;
+        for id in self.process.ids()? {
+            let status = fs::read_to_string(format!("/proc/{id}/status"))
+                .with_context(|| format!("{} has died", self.name))?;
+            total += vm_rss_kib(&status).context("no VmRSS")?;
+        }
+        Ok(total)
+    }
+
+    /// The ids of its processes.
+    ///
+    /// # Errors
+    ///
+    /// If the proxy has died.
+    pub(crate) fn ids(&self) -> Result<Vec<u32>> {
+        self.process.ids()
+    }
+}
+
+/// CPU time of a process over all of its threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct CpuTime {
+    /// In user mode, microseconds.
+    pub(crate) user_us: f64,
+    /// In the kernel, microseconds.
+    pub(crate) system_us: f64,
+}
+
+/// Microseconds of a clock tick in `/proc` (`USER_HZ` is 100 on Linux, whatever the kernel's own).
+const TICK_US: f64 = 10_000.0;
+
+impl CpuTime {
+    fn of(id: u32) -> Result<Self> {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
+        Self::parse(&stat).context("no CPU times in /proc/PID/stat")
+    }
+
+    /// Reads fields 14 and 15. The second field is the program's name in parentheses and may hold
+    /// anything, parentheses included.
+    fn parse(stat: &str) -> Option<Self> {
+        let (_, rest) = stat.rsplit_once(") ")?;
+        let mut fields = rest.split(' ').skip(11);
+        let mut ticks = || fields.next()?.parse::<f64>().ok();
+        Some(Self { user_us: ticks()? * TICK_US, system_us: ticks()? * TICK_US })
+    }
+}
+
+/// The value of `VmRSS` in the text of `/proc/PID/status`.
+fn vm_rss_kib(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse().ok()
+}
+
+/// A program on a core of its own, killed with its children on drop.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Starts `program` on `core`, with its outputs in the file `log`. Returns the command too, as
+    /// anybody may see it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started.
+    pub(crate) fn start(
+        tools: &Tools,
+        core: u32,
+        program: &Path,
+        arguments: &[String],
+        log: &Path,
+    ) -> Result<(Self, String)> {
+        let output = File::create(log).with_context(|| log.display().to_string())?;
+        let mut command = Command::new("taskset");
+        command.arg("-c").arg(core.to_string()).arg(program).args(arguments);
+        command.current_dir(&tools.root).stdin(Stdio::null());
+        command.stdout(output.try_clone()?).stderr(output);
+        let text = format!("taskset -c {core} {} {}", program.display(), arguments.join(" "));
+        let text = tools.without_places(&text);
+        say::command(&text);
+        let child = command.spawn().with_context(|| format!("starting `{text}`"))?;
+        Ok((Self { child }, text))
+    }
+
+    /// Waits until somebody accepts at `address`.
+    ///
+    /// # Errors
+    ///
+    /// If the program ends or five seconds go by first.
+    pub(crate) fn wait_until_listening(&mut self, address: SocketAddr) -> Result<()> {
+        for _ in 0..100 {
+            if TcpStream::connect(address).is_ok() {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("ended at once ({status})");
+            }
+            pause(Duration::from_millis(50));
+        }
+        bail!("does not listen on {address}")
+    }
+
+    /// The program and its children (nginx forwards in one).
+    fn ids(&self) -> Result<Vec<u32>> {
+        let id = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"))
+            .context("a program of this run has died")?;
+        let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+        Ok(std::iter::once(id).chain(children).collect())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Children first found, all killed by id; one that is gone already is no matter.
+        let ids = self.ids().unwrap_or_default();
+        let ids = ids.iter().map(u32::to_string).fold(String::new(), |text, id| text + " " + &id);
+        let kill = format!("kill -KILL{ids} 2>/dev/null");
+        let _ = Plain::new(Path::new("/"), "sh", &["-c", &kill]).read();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An address of this machine that nobody listens on.
+///
+/// # Errors
+///
+/// If no port is left.
+pub(crate) fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("looking for a free port")?;
+    Ok(listener.local_addr()?)
+}
+
+/// Waits, for another program to get somewhere.
+#[expect(clippy::disallowed_methods, reason = "other programs take the time that they take")]
+pub(crate) fn pause(span: Duration) {
+    std::thread::sleep(span);
+}
+
+/// Fills a template of `bench/configs` in and returns the file's path.
+fn write_config(
+    tools: &Tools,
+    name: &str,
+    template: &str,
+    listen: SocketAddr,
+    upstream: SocketAddr,
+) -> Result<String> {
+    let source = tools.root.join("bench/configs").join(template);
+    let text = fs::read_to_string(&source).with_context(|| source.display().to_string())?;
+    let text = filled_in(&text, &tools.scratch, listen, upstream);
+    // Strait knows by its file's name what it is; others do not care.
+    let extension = template.rsplit_once('.').map_or("conf", |(_, extension)| extension);
+    let path = tools.scratch.join(format!("{}.{extension}", file_name(name)));
+    fs::write(&path, text).with_context(|| path.display().to_string())?;
+    Ok(path.display().to_string())
+}
+
+fn filled_in(text: &str, scratch: &Path, listen: SocketAddr, upstream: SocketAddr) -> String {
+    text.replace("@LISTEN@", &listen.to_string())
+        .replace("@LISTEN_HOST@", &listen.ip().to_string())
+        .replace("@LISTEN_PORT@", &listen.port().to_string())
+        .replace("@UPSTREAM@", &upstream.to_string())
+        .replace("@UPSTREAM_HOST@", &upstream.ip().to_string())
+        .replace("@UPSTREAM_PORT@", &upstream.port().to_string())
+        .replace("@DIRECTORY@", &scratch.to_string_lossy())
+}
+
+/// A name as part of a file name: a git reference may hold slashes.
+fn file_name(name: &str) -> String {
+    name.replace(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c), "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_times_are_found_behind_any_program_name() {
+        let stat = "42 (a) b) ) S 1 2 3 4 5 6 7 8 9 10 250 750 13 14 20 0 1 0 99";
+        let time = CpuTime::parse(stat).unwrap();
+        assert_eq!(time, CpuTime { user_us: 2_500_000.0, system_us: 7_500_000.0 });
+        assert_eq!(CpuTime::parse("42 (x) S 1 2"), None);
+    }
+
+    #[test]
+    fn resident_memory_is_read_in_kib() {
+        assert_eq!(vm_rss_kib("VmHWM:\t 9 kB\nVmRSS:\t    1234 kB\nRssAnon: 1 kB"), Some(1234));
+        assert_eq!(vm_rss_kib("Name: x"), None);
+    }
+
+    #[test]
+    fn every_place_holder_of_every_config_is_filled_in() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/configs");
+        let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
+        for kind in Kind::ALL {
+            let Some(name) = kind.config() else { continue };
+            let text = fs::read_to_string(format!("{directory}/{name}")).unwrap();
+            assert!(text.contains("@LISTEN") && text.contains("@UPSTREAM"), "{name}");
+            let text = filled_in(&text, Path::new("/x"), address, address);
+            let left = text.lines().find(|line| line.replace("\"@type\"", "").contains('@'));
+            assert_eq!(left, None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_reference_with_slashes_makes_one_file_name() {
+        assert_eq!(file_name("strait@origin/main~2"), "strait_origin_main_2");
+    }
+}

