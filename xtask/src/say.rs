@@ -1,6 +1,6 @@
 //! What the commands print: to stderr, so that a command's own output stays apart.
 
-#![expect(clippy::print_stderr, reason = "printing is what this module is for")]
+#![expect(clippy::print_stderr, clippy::print_stdout, reason = "what this module is for")]
 
 use std::fmt::Display;
 
@@ -17,4 +17,9 @@ pub(crate) fn command(text: impl Display) {
 /// Why a command failed, causes included.
 pub(crate) fn failure(error: &anyhow::Error) {
     eprintln!("\nxtask: {error:#}");
+}
+
+/// A closing line that programs read, too: to stdout.
+pub(crate) fn result(text: impl Display) {
+    println!("\n{text}");
 }

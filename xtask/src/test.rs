@@ -21,7 +21,7 @@ pub(crate) fn run(at: &Surroundings, package: Option<&str>, name: Option<&str>) 
     if matches!(package, None | Some(peers::PACKAGE)) {
         counts += peers::test(at, name)?;
     }
-    say::line(format_args!("\n{counts}"));
+    say::result(counts);
     if counts.failed > 0 {
         bail!("a test failed");
     }
