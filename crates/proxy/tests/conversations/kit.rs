@@ -118,6 +118,11 @@ impl<'k> Talk<'k> {
         }
     }
 
+    /// A conversation without a script of its own, without filters.
+    pub(crate) fn of(config: &str, manner: Manner) -> Talk<'static> {
+        Talk::new(config, &kinds_of_ours, manner)
+    }
+
     /// How this conversation is held, where a test cannot be the same in all manners.
     pub(crate) fn manner(&self) -> Manner {
         self.manner
@@ -278,6 +283,11 @@ impl<'k> Talk<'k> {
     pub(crate) fn heard(&mut self, peer: Peer) -> String {
         let heard = std::mem::take(&mut self.peers[peer.0].heard);
         String::from_utf8_lossy(&heard).into_owned()
+    }
+
+    /// As [`Talk::heard`], byte by byte.
+    pub(crate) fn heard_bytes(&mut self, peer: Peer) -> Vec<u8> {
+        std::mem::take(&mut self.peers[peer.0].heard)
     }
 
     /// The peer heard exactly this since the last look.
@@ -451,7 +461,7 @@ impl<'k> Talk<'k> {
     }
 
     /// When nobody is connected any more, nothing is held.
-    fn assert_at_rest(&mut self) {
+    pub(crate) fn assert_at_rest(&mut self) {
         self.manner = Manner::Plain;
         for place in 0..self.peers.len() {
             self.breaks(Peer(place));

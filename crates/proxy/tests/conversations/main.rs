@@ -9,7 +9,11 @@
 
 mod kit;
 
+#[path = "../checks/exchange.rs"]
+mod exchange;
+
 mod bodies;
+mod corpus;
 mod ends;
 mod filters;
 mod heads;
