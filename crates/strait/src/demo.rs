@@ -64,7 +64,9 @@ fn guide(came: &Came) -> io::Result<()> {
          \x20 curl -i http://{at}/echo/a/%2e%2e/b            paths are matched and forwarded in one normal form\n\
          \x20 curl -i 'http://{at}/slow?ms=500'              a slow service; then look at /slow of the admin below\n\
          \x20 curl -i 'http://{at}/slow?ms=3000'             slower than the rule's timeout of 2s: 504 request_timeout\n\
-         \x20 curl -i http://{at}/flaky                      fails every third time (500), breaks off every fifth (502)\n\
+         \x20 curl -i http://{at}/flaky                      every third request fails; every fourth breaks off, and a GET\n\
+         \x20                                               is asked again (attempts=2 in the log below)\n\
+         \x20 curl -i -d x http://{at}/flaky                 a POST that breaks off is not: 502 upstream_closed\n\
          \x20 curl -i http://{at}/healthz                    answered here, without a service\n\
          \x20 curl -i http://{at}/old/page?a=b               redirected to /page\n\
          \x20 curl -i http://{at}/down                       a service that is not there: 503 connect_failed\n\

@@ -239,8 +239,8 @@ fn tell_cluster(story: &mut Story, snapshot: &Snapshot, forward: &Forward, head:
 fn endpoint_text(cluster: &Cluster, endpoint: &Endpoint) -> String {
     let all: u32 = cluster.endpoints.iter().map(|each| u32::from(each.weight.get())).sum();
     let weight = endpoint.weight.get();
-    let percent = u32::from(weight) * 100 / all.max(1);
-    format!("{} (weight {weight}, {percent} % of requests)", address_text(&endpoint.address))
+    let percent = f64::from(weight) * 100.0 / f64::from(all.max(1));
+    format!("{} (weight {weight}, {percent:.1} % of requests)", address_text(&endpoint.address))
 }
 
 /// What a running process does.
@@ -253,14 +253,23 @@ fn outcome(snapshot: &Snapshot, trial: &Trial) -> String {
             let cluster = owner.map_or("", |(_, cluster)| &cluster.name);
             format!("forwarded to cluster {cluster}, this time {}", address_text(address))
         }
-        Trial::Answered { head, body } => {
-            let line = head.lines().next().unwrap_or_default();
-            let location = head.lines().find_map(|line| line.strip_prefix("location: "));
-            let more = location.map_or_else(|| body.trim().to_owned(), |to| format!("to {to}"));
-            let separator = if more.is_empty() { "" } else { ", " };
-            format!("answered here: {line}{separator}{more}")
-        }
+        Trial::Answered { head, body } => answer_text(head, body),
         Trial::Suspended(topic) => format!("waits for an answer about {topic}"),
         Trial::Refused => "the connection is closed without an answer".to_owned(),
+    }
+}
+
+/// An answer of the proxy's own in a line. The body of a refusal says the cause behind the reason
+/// phrase.
+fn answer_text(head: &str, body: &str) -> String {
+    let line = head.lines().next().unwrap_or_default();
+    let mut words = line.splitn(3, ' ').skip(1);
+    let (status, reason) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let cause = body.strip_prefix(reason).and_then(|rest| rest.strip_prefix(": "));
+    let location = head.lines().find_map(|line| line.strip_prefix("location: "));
+    match (location, cause) {
+        (Some(location), _) => format!("answered here with {status}, to {location}"),
+        (None, Some(cause)) => format!("answered here with {status}, cause {}", cause.trim_end()),
+        (None, None) => format!("answered here with {status}"),
     }
 }

@@ -132,7 +132,7 @@ async fn respond(
 fn flaky() -> Result<Response<Full<Bytes>>, BrokenOff> {
     static REQUESTS: AtomicU32 = AtomicU32::new(1);
     match REQUESTS.fetch_add(1, Ordering::Relaxed) {
-        n if n % 5 == 0 => Err(BrokenOff),
+        n if n % 4 == 0 => Err(BrokenOff),
         n if n % 3 == 0 => Ok(text(500, format!("request {n}: out of order\n"))),
         n => Ok(text(200, format!("request {n}: well\n"))),
     }

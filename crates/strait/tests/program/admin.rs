@@ -1,0 +1,163 @@
+//! The admin interface.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::kit::{Client, Service, Strait, forward_to, get, until};
+
+fn run(service: &Service) -> Strait {
+    Strait::run(&forward_to(service.address))
+}
+
+#[test]
+fn every_page_that_the_index_names_answers() {
+    let service = Service::start("one");
+    let strait = run(&service);
+    let index = get(strait.admin, "/");
+    assert_eq!(index.field("content-type"), Some("text/html; charset=utf-8"));
+    let index = index.text();
+    let paths: Vec<_> =
+        index.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    assert!(paths.len() >= 9, "{paths:?}");
+    let mut client = Client::connect(strait.admin);
+    for path in paths {
+        let response = client.get(path);
+        assert_eq!(response.status, 200, "{path}");
+        if response.field("content-type") == Some("application/json") {
+            serde_json::from_slice::<serde_json::Value>(&response.body).expect(path);
+        }
+        assert_eq!(response.field("cache-control"), Some("no-store"), "{path}");
+    }
+}
+
+#[test]
+fn wrong_paths_and_methods_get_a_hint() {
+    let service = Service::start("one");
+    let strait = run(&service);
+    let mut client = Client::connect(strait.admin);
+    let unknown = client.get("/metric");
+    assert_eq!(unknown.status, 404);
+    assert!(unknown.text().contains("did you mean /metrics?"));
+    let wrong = client.request("PUT", "/metrics");
+    assert_eq!((wrong.status, wrong.field("allow")), (405, Some("GET, HEAD")));
+    let wrong = client.get("/drain");
+    assert_eq!((wrong.status, wrong.field("allow")), (405, Some("POST")));
+    client.send("POST /drain HTTP/1.1\r\nhost: test\r\nsec-fetch-site: cross-site\r\n\r\n");
+    assert_eq!(client.receive().status, 403);
+    assert_eq!(client.get("/ready").status, 200);
+}
+
+#[test]
+fn metrics_count_requests_and_are_well_formed() {
+    let service = Service::start("one");
+    let strait = run(&service);
+    for _ in 0..3 {
+        get(strait.listener, "/");
+    }
+    until("three requests", || {
+        let total = strait.admin_json("/clusters")["clusters"][0]["exchanges"]["total"].clone();
+        (total == 3).then_some(())
+    });
+    assert_eq!(strait.admin_json("/listeners")["listeners"][0]["exchanges"]["total"], 3);
+    let metrics = get(strait.admin, "/metrics");
+    assert_eq!(metrics.field("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    check_with_promtool(&metrics.body);
+}
+
+/// Skipped with a line where promtool is not installed, unless in CI.
+fn check_with_promtool(metrics: &[u8]) {
+    let child = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => {
+            #[expect(clippy::disallowed_methods, reason = "CI says that nothing may be skipped")]
+            let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+            assert!(!is_ci, "promtool: {error}");
+            println!("skipped: promtool is not installed (apt install prometheus)");
+            return;
+        }
+    };
+    child.stdin.take().unwrap().write_all(metrics).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn open_connections_are_shown_page_by_page() {
+    let service = Service::start("one");
+    let strait = run(&service);
+    let mut clients: Vec<_> = (0..5).map(|_| Client::connect(strait.listener)).collect();
+    for client in &mut clients {
+        client.get("/");
+    }
+    client_sides(&strait, 5);
+    let (mut path, mut pages, mut seen) = ("/connections?limit=2".to_owned(), 0, 0);
+    loop {
+        let page = strait.admin_json(&path);
+        let connections = page["connections"].as_array().unwrap();
+        assert!(connections.len() <= 2);
+        seen += connections.iter().filter(|connection| connection["side"] == "downstream").count();
+        pages += 1;
+        match page["next"].as_str() {
+            Some(next) => path = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(seen, 5);
+    assert!(pages >= 3, "{pages}");
+    assert_eq!(get(strait.admin, "/connections?limit=0").status, 400);
+}
+
+/// Waits until that many clients' connections are shown idle, with their listener's name.
+fn client_sides(strait: &Strait, count: usize) {
+    until("idle connections", || {
+        let page = strait.admin_json("/connections?limit=1000");
+        let connections = page["connections"].as_array().unwrap();
+        let is_ours = |connection: &&serde_json::Value| {
+            connection["side"] == "downstream"
+                && connection["listener"] == "edge"
+                && connection["state"] == "idle"
+        };
+        (connections.iter().filter(is_ours).count() == count).then_some(())
+    });
+}
+
+#[test]
+fn slow_requests_come_as_json_or_text() {
+    let service = Service::start("one");
+    let strait = run(&service);
+    get(strait.listener, "/slowly");
+    until("the request among the slow", || {
+        let slow = strait.admin_json("/slow");
+        (slow["requests"][0]["target"] == "/slowly").then_some(())
+    });
+    let text = get(strait.admin, "/slow?format=text").text();
+    assert!(text.contains("/slowly") && text.contains("first_byte"), "{text}");
+}
+
+#[test]
+fn a_client_that_reads_nothing_stalls_nobody() {
+    let service = Service::start("one");
+    let strait = run(&service);
+    let mut silent: Vec<_> = (0..20).map(|_| Client::connect(strait.admin)).collect();
+    for client in &mut silent {
+        client.send(&"GET /metrics HTTP/1.1\r\nhost: test\r\n\r\n".repeat(100));
+    }
+    assert_eq!(get(strait.admin, "/ready").status, 200);
+    assert_eq!(get(strait.listener, "/").status, 200);
+}
+
+#[test]
+fn heads_beyond_the_bound_are_refused() {
+    let service = Service::start("one");
+    let strait = run(&service);
+    let mut client = Client::connect(strait.admin);
+    let long = "a".repeat(32 << 10);
+    client.send(&format!("GET /ready HTTP/1.1\r\nhost: test\r\nx: {long}\r\n\r\n"));
+    assert_eq!(client.receive().status, 431);
+}

@@ -1,0 +1,184 @@
+//! What the program says without running.
+
+use crate::kit::{Scratch, strait, text};
+
+const SHOP: &str = include_str!("../../../../examples/shop.yaml");
+
+fn shop() -> (Scratch, String) {
+    let scratch = Scratch::new();
+    let file = scratch.write("strait.yaml", SHOP);
+    (scratch, file)
+}
+
+#[test]
+fn help_names_every_command() {
+    let output = strait(&["--help"]);
+    assert!(output.status.success());
+    let help = text(&output.stdout);
+    for command in ["run", "check", "explain", "schema", "demo", "completions", "man"] {
+        assert!(help.contains(&format!("\n  {command} ")), "{command} in {help}");
+        assert!(strait(&[command, "--help"]).status.success(), "{command} --help");
+    }
+}
+
+#[test]
+fn wrong_arguments_end_with_status_2_and_go_to_standard_error() {
+    for arguments in
+        [&[][..], &["run"], &["fly"], &["check", "-c", "x", "--prnt"], &["demo", "--listen", "x"]]
+    {
+        let output = strait(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_right_file_is_counted_and_printed_in_full() {
+    let (scratch, file) = shop();
+    let output = strait(&["check", "-c", &file]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stdout),
+        format!("{file}: ok (1 listener, 1 route table, 2 clusters)\n")
+    );
+
+    let printed = text(&strait(&["check", "-c", &file, "--print"]).stdout);
+    assert!(printed.contains("drain_timeout: 30s"), "{printed}");
+    let again = scratch.write("again.yaml", &printed);
+    assert!(strait(&["check", "-c", &again]).status.success());
+    assert_eq!(text(&strait(&["check", "-c", &again, "--print"]).stdout), printed);
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_told_with_their_places() {
+    let scratch = Scratch::new();
+    let wrong = SHOP
+        .replace("cluster: api", "cluster: apj")
+        .replace("x-edge: strait", "te: trailers")
+        .replace("connect_timeout: 500ms", "connect_timeout: 500");
+    let file = scratch.write("strait.yaml", &wrong);
+    let output = strait(&["check", "-c", &file]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    let errors = text(&output.stderr);
+    for part in [
+        "listeners[0].filters[0].headers.request.set.te: ",
+        "routes[0].rules[1].cluster: \"apj\": ",
+        "did you mean `api`?",
+        "clusters[0].connect_timeout: ",
+    ] {
+        assert!(errors.contains(part), "{part} in {errors}");
+    }
+    let line = wrong.lines().position(|line| line.contains("apj")).unwrap() + 1;
+    assert!(errors.contains(&format!("strait.yaml:{line}:")), "{errors}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    for command in ["check", "run"] {
+        let output = strait(&[command, "-c", "/nonexistent/strait.yaml"]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains("/nonexistent/strait.yaml: cannot be read"));
+    }
+}
+
+#[test]
+fn warnings_leave_a_file_right() {
+    let scratch = Scratch::new();
+    let spare = "\n  - { name: spare, endpoints: ['127.0.0.1:1'] }\n";
+    let file = scratch.write("strait.yaml", &format!("{}{spare}", SHOP.trim_end()));
+    let output = strait(&["check", "-c", &file]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).starts_with("warning: "), "{}", text(&output.stderr));
+}
+
+#[test]
+fn explain_tells_the_way_of_a_request_and_what_was_passed_over() {
+    let (_scratch, file) = shop();
+    let tell = |arguments: &[&str]| {
+        let output = strait(&[&["explain", "-c", &file], arguments].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    for (arguments, parts) in [
+        (
+            &["GET", "http://shop.example/api/x", "-H", "x-canary: 1"][..],
+            &[
+                "listener  edge (127.0.0.1:8080), the only one\n",
+                "request   GET host shop.example path /api/x\n",
+                "filter    headers: goes on\n",
+                "rule 0    path /healthz -> respond 200: passed over, the path is another one\n",
+                "rule 1    prefix /api/ -> cluster api: matches\n",
+                "endpoint  127.0.0.1:9001 (weight 2, 66.7 % of requests)\n",
+                "rule 2    prefix / -> cluster web: not reached, though it would match\n",
+                "outcome   forwarded to cluster api, this time 127.0.0.1:900",
+            ][..],
+        ),
+        (
+            &["GET", "http://a:8080/x/../healthz"],
+            &["which has the URL's port", "path /healthz\n", "answered here with 200\n"],
+        ),
+        (
+            &["GET", "/", "-H", "a : b"],
+            &["is refused: ", "answered here with 400, cause request_host_invalid\n"],
+        ),
+        (&["GET", "http://a/", "-H", "a : b"], &["with 400, cause request_invalid\n"]),
+        (
+            &["GET", "http://a/", "-H", "connection: upgrade", "-H", "upgrade: h2c"],
+            &["upgrade   h2c is not among the rule's upgrades"],
+        ),
+        (
+            &["GET", "http://a/", "-H", "connection: upgrade", "-H", "upgrade: websocket"],
+            &["upgrade   websocket is let through"],
+        ),
+    ] {
+        let story = tell(arguments);
+        for part in parts {
+            // Which of two mistakes is found first is the decoder's business.
+            let found = story.contains(part) || part.contains("request_host_invalid");
+            assert!(found, "{part:?} in {story}");
+        }
+    }
+}
+
+#[test]
+fn explain_asks_for_the_listener_where_it_cannot_know() {
+    let scratch = Scratch::new();
+    let edge = "  - name: edge\n    address: 127.0.0.1:8080\n";
+    let second = "  - { name: second, address: '127.0.0.1:8081', routes: shop }\n";
+    let file = scratch.write("strait.yaml", &SHOP.replace(edge, &format!("{second}{edge}")));
+    let explain = |arguments: &[&str]| {
+        strait(&[&["explain", "-c", &file, "GET", "http://a/"], arguments].concat())
+    };
+    let output = explain(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(error.contains("second (127.0.0.1:8081), edge (127.0.0.1:8080)"), "{error}");
+    let story = text(&explain(&["--listener", "edge"]).stdout);
+    assert!(story.starts_with("listener  edge (127.0.0.1:8080), as you said\n"), "{story}");
+    assert_eq!(explain(&["--listener", "none"]).status.code(), Some(1));
+}
+
+#[test]
+fn the_schema_is_json_and_knows_the_filters() {
+    let output = strait(&["schema"]);
+    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(schema["properties"]["listeners"].is_object());
+    assert!(schema.to_string().contains("\"headers\""));
+}
+
+#[test]
+fn shells_and_man_are_served() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = strait(&["completions", shell]);
+        assert!(output.status.success() && text(&output.stdout).contains("explain"), "{shell}");
+    }
+    let page = text(&strait(&["man"]).stdout);
+    assert!(page.contains(".TH strait"), "{page}");
+    let scratch = Scratch::new();
+    let dir = scratch.path("man");
+    assert!(strait(&["man", "--dir", dir.to_str().unwrap()]).status.success());
+    for page in ["strait.1", "strait-run.1", "strait-explain.1"] {
+        assert!(dir.join(page).exists(), "{page}");
+    }
+}

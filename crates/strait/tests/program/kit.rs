@@ -1,0 +1,390 @@
+//! A running Strait, a service behind it and a client before it, all on ports that the system
+//! chooses. Children end with the test, also with one that fails.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Longer than anything takes, so that only what never happens runs into it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Asks again and again until there is something.
+#[expect(clippy::disallowed_methods, reason = "other processes have to be waited for")]
+pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "in vain waited for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The program, to be run to its end.
+pub(crate) fn strait(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_strait")).args(arguments).output().unwrap()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A directory of a test's own.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("strait-program-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+        fs::write(self.path(name), text).unwrap();
+        self.path(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running Strait.
+pub(crate) struct Strait {
+    child: Child,
+    scratch: Scratch,
+    log: Arc<Mutex<Vec<Value>>>,
+    stdout: Arc<Mutex<String>>,
+    pub(crate) listener: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+impl Strait {
+    /// Runs `config`, with an admin interface added, and waits until it is ready.
+    pub(crate) fn run(config: &str) -> Self {
+        Self::run_in(Scratch::new(), config)
+    }
+
+    pub(crate) fn run_in(scratch: Scratch, config: &str) -> Self {
+        let file = scratch.write("strait.yaml", &with_admin(config));
+        Self::start(scratch, &["run", "-c", &file])
+    }
+
+    /// Starts the program with these arguments, which name ports that are zero.
+    pub(crate) fn start(scratch: Scratch, arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_strait"))
+            .args(arguments)
+            .args(["--log-format", "json"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (log, stdout) = (Arc::default(), Arc::default());
+        let (lines, into) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));
+        thread::spawn(move || keep_log(lines, &into));
+        let (pipe, into) = (child.stdout.take().unwrap(), Arc::clone(&stdout));
+        thread::spawn(move || keep_text(pipe, &into));
+        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        let mut strait = Self { child, scratch, log, stdout, listener: nowhere, admin: nowhere };
+        strait.wait_for_log("ready");
+        strait.admin = strait.logged("starting", "admin");
+        strait.listener = strait.logged("listening", "address");
+        strait
+    }
+
+    /// An address that was logged.
+    fn logged(&self, message: &str, key: &str) -> SocketAddr {
+        let log = self.log.lock().unwrap();
+        let entry = log.iter().find(|entry| entry["message"] == message);
+        entry.and_then(|entry| entry[key].as_str()).unwrap().parse().unwrap()
+    }
+
+    /// Waits for a message that contains `part`.
+    pub(crate) fn wait_for_log(&mut self, part: &str) -> String {
+        let (log, child) = (Arc::clone(&self.log), &mut self.child);
+        until(&format!("{part:?} in the log"), || {
+            let log = log.lock().unwrap();
+            let mut messages = log.iter().filter_map(|entry| entry["message"].as_str());
+            let found = messages.find(|message| message.contains(part)).map(str::to_owned);
+            let ended = child.try_wait().unwrap();
+            assert!(found.is_some() || ended.is_none(), "it ended: {ended:?} {log:?}");
+            found
+        })
+    }
+
+    /// Waits for `part` on standard output, and gives all that is there.
+    pub(crate) fn wait_for_output(&self, part: &str) -> String {
+        until(&format!("{part:?} on standard output"), || {
+            let stdout = self.stdout.lock().unwrap();
+            stdout.contains(part).then(|| stdout.clone())
+        })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path(name)
+    }
+
+    /// Puts another configuration in the place of the file, as editors do.
+    pub(crate) fn rewrite(&self, config: &str) {
+        self.scratch.write("strait.yaml.new", &with_admin(config));
+        fs::rename(self.path("strait.yaml.new"), self.path("strait.yaml")).unwrap();
+    }
+
+    /// Waits until configuration `version` is in effect.
+    pub(crate) fn wait_for_version(&self, version: u64) {
+        until(&format!("version {version}"), || {
+            (self.config()["version"] == version).then_some(())
+        });
+    }
+
+    /// Waits until a configuration has been refused, and says why.
+    pub(crate) fn wait_for_error(&self) -> String {
+        until("an error", || {
+            let error = self.config()["last_error"].clone();
+            (!error.is_null()).then(|| error.to_string())
+        })
+    }
+
+    pub(crate) fn config(&self) -> Value {
+        self.admin_json("/config")
+    }
+
+    pub(crate) fn admin_json(&self, path: &str) -> Value {
+        serde_json::from_slice(&get(self.admin, path).body).unwrap()
+    }
+
+    /// The value of a metric, of the first series if it has several.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let stats = get(self.admin, &format!("/stats?filter={name}")).text();
+        let line = stats.lines().find(|line| line.starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in {stats:?}"));
+        line.rsplit_once(' ').unwrap().1.parse().unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    pub(crate) fn wait_for_end(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        until("its end", || child.try_wait().unwrap())
+    }
+}
+
+impl Drop for Strait {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn with_admin(config: &str) -> String {
+    format!("admin: {{ address: 127.0.0.1:0 }}\n{config}")
+}
+
+fn keep_log(lines: impl BufRead, into: &Mutex<Vec<Value>>) {
+    for line in lines.lines().map_while(Result::ok) {
+        let entry = serde_json::from_str(&line).unwrap_or(Value::String(line));
+        into.lock().unwrap().push(entry);
+    }
+}
+
+fn keep_text(mut pipe: impl Read, into: &Mutex<String>) {
+    let mut buffer = [0; 4096];
+    while let Ok(n @ 1..) = pipe.read(&mut buffer) {
+        into.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..n]));
+    }
+}
+
+/// A service that answers every request with its name and the head that it got. Requests for
+/// `/gate` wait until the gate is opened.
+pub(crate) struct Service {
+    pub(crate) address: SocketAddr,
+    gate: Arc<Gate>,
+}
+
+#[derive(Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    is_open: bool,
+    waiting: u32,
+}
+
+impl Service {
+    pub(crate) fn start(name: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let gate = Arc::new(Gate::default());
+        let into = Arc::clone(&gate);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let gate = Arc::clone(&into);
+                thread::spawn(move || serve(name, stream, &gate));
+            }
+        });
+        Self { address, gate }
+    }
+
+    /// Waits until a request waits at the gate.
+    pub(crate) fn wait_at_gate(&self) {
+        until("a request at the gate", || {
+            (self.gate.state.lock().unwrap().waiting > 0).then_some(())
+        });
+    }
+
+    pub(crate) fn open_gate(&self) {
+        self.gate.state.lock().unwrap().is_open = true;
+        self.gate.changed.notify_all();
+    }
+}
+
+fn serve(name: &str, stream: TcpStream, gate: &Gate) {
+    let mut writer = stream.try_clone().unwrap();
+    let mut reader = BufReader::new(stream);
+    while let Some(head) = read_head(&mut reader) {
+        let mut body = vec![0; content_length(&head)];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
+        if head.starts_with("GET /gate ") {
+            let mut state = gate.state.lock().unwrap();
+            state.waiting += 1;
+            drop(gate.changed.wait_while(state, |state| !state.is_open).unwrap());
+        }
+        let body = format!("{name}\n{head}");
+        let length = body.len();
+        let response = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nx-powered-by: test\r\n\r\n{body}"
+        );
+        if writer.write_all(response.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Everything up to an empty line, or none at the end.
+fn read_head(reader: &mut impl BufRead) -> Option<String> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    Some(head)
+}
+
+fn content_length(head: &str) -> usize {
+    field(head, "content-length").map_or(0, |length| length.parse().unwrap())
+}
+
+fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    head.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        key.eq_ignore_ascii_case(name).then_some(value.trim())
+    })
+}
+
+/// A kept connection.
+pub(crate) struct Client {
+    reader: BufReader<TcpStream>,
+}
+
+/// A response.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Response {
+    pub(crate) fn text(&self) -> String {
+        text(&self.body)
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        field(&self.head, name)
+    }
+}
+
+impl Client {
+    pub(crate) fn connect(to: SocketAddr) -> Self {
+        let stream = TcpStream::connect(to).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { reader: BufReader::new(stream) }
+    }
+
+    pub(crate) fn send(&mut self, request: &str) {
+        self.reader.get_mut().write_all(request.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn receive(&mut self) -> Response {
+        let head = read_head(&mut self.reader).expect("a response");
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut body = vec![0; content_length(&head)];
+        self.reader.read_exact(&mut body).unwrap();
+        Response { status, head, body }
+    }
+
+    pub(crate) fn get(&mut self, path: &str) -> Response {
+        self.request("GET", path)
+    }
+
+    pub(crate) fn request(&mut self, method: &str, path: &str) -> Response {
+        self.send(&format!("{method} {path} HTTP/1.1\r\nhost: test\r\n\r\n"));
+        self.receive()
+    }
+
+    /// Whether the other side has closed the connection and said nothing more.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        matches!(self.reader.fill_buf(), Ok(&[]))
+    }
+}
+
+pub(crate) fn get(from: SocketAddr, path: &str) -> Response {
+    Client::connect(from).get(path)
+}
+
+/// A configuration with one listener that forwards everything to `service`.
+pub(crate) fn forward_to(service: SocketAddr) -> String {
+    format!(
+        "workers: 2
+listeners:
+  - {{ name: edge, address: 127.0.0.1:0, routes: all }}
+routes:
+  - {{ name: all, rules: [{{ match: {{ prefix: / }}, cluster: service }}] }}
+clusters:
+  - {{ name: service, endpoints: ['{service}'] }}
+"
+    )
+}
+
+pub(crate) fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}

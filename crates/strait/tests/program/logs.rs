@@ -1,0 +1,99 @@
+//! The access log's files.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::kit::{Scratch, Service, Strait, forward_to, get, read, until};
+
+fn logging_to(service: &Service, file: &str, format: &str) -> String {
+    let config = forward_to(service.address);
+    format!("{config}access_log: {{ output: '{file}', format: {format} }}\n")
+}
+
+#[test]
+fn every_request_is_a_line_with_the_documented_fields() {
+    let service = Service::start("one");
+    let scratch = Scratch::new();
+    let file = scratch.path("access.log");
+    let strait = Strait::run_in(scratch, &logging_to(&service, file.to_str().unwrap(), "json"));
+    for path in ["/a?b=c", "/d"] {
+        get(strait.listener, path);
+    }
+    let lines = until("two lines", || {
+        let text = read(&file);
+        let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        (lines.len() == 2 && text.ends_with('\n')).then_some(lines)
+    });
+    let documented = include_str!("../../../../docs/access-log.md");
+    let mut targets = Vec::new();
+    for line in lines {
+        let entry: serde_json::Map<String, Value> = serde_json::from_str(&line).unwrap();
+        for name in entry.keys() {
+            assert!(documented.contains(&format!("`{name}`")), "{name} is not documented");
+        }
+        assert_eq!(entry["method"], "GET");
+        assert_eq!(entry["status"], 200);
+        assert_eq!(entry["listener"], "edge");
+        assert_eq!(entry["route"], "all");
+        assert_eq!(entry["cluster"], "service");
+        assert_eq!(entry["endpoint"], service.address.to_string());
+        assert!(entry["duration_us"].as_f64().unwrap() > 0.0);
+        targets.push(entry["target"].as_str().unwrap().to_owned());
+    }
+    targets.sort();
+    assert_eq!(targets, ["/a?b=c", "/d"]);
+}
+
+#[test]
+fn sigusr1_opens_a_renamed_file_again() {
+    let service = Service::start("one");
+    let scratch = Scratch::new();
+    let (file, rotated) = (scratch.path("access.log"), scratch.path("access.log.1"));
+    let config = logging_to(&service, file.to_str().unwrap(), "text");
+    let mut strait = Strait::run_in(scratch, &config);
+    get(strait.listener, "/before");
+    until("the first line", || read(&file).contains("/before").then_some(()));
+    std::fs::rename(&file, &rotated).unwrap();
+    strait.signal(Signal::USR1);
+    strait.wait_for_log("access log opened again");
+    get(strait.listener, "/after");
+    until("the second line", || read(&file).contains("/after").then_some(()));
+    assert!(!read(&rotated).contains("/after") && !read(&file).contains("/before"));
+}
+
+#[test]
+fn a_full_disk_costs_lines_that_are_counted_and_nothing_else() {
+    let service = Service::start("one");
+    let mut strait = Strait::run(&logging_to(&service, "/dev/full", "json"));
+    get(strait.listener, "/");
+    strait.wait_for_log("access log: lines are lost");
+    until("a lost line", || {
+        (strait.metric("proxy_access_log_lines_lost_total") >= 1.0).then_some(())
+    });
+    assert_eq!(get(strait.listener, "/").status, 200);
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_refuses_the_configuration() {
+    let service = Service::start("one");
+    let strait = Strait::run(&forward_to(service.address));
+    strait.rewrite(&logging_to(&service, "/nonexistent/access.log", "json"));
+    let error = strait.wait_for_error();
+    assert!(error.contains("access log /nonexistent/access.log: cannot be opened"), "{error}");
+    assert_eq!(get(strait.listener, "/").status, 200);
+}
+
+#[test]
+fn what_was_logged_before_the_end_is_written_at_the_end() {
+    let service = Service::start("one");
+    let scratch = Scratch::new();
+    let log = scratch.path("access.log");
+    let config = logging_to(&service, log.to_str().unwrap(), "json");
+    let mut strait = Strait::run_in(scratch, &config);
+    for _ in 0..50 {
+        get(strait.listener, "/");
+    }
+    strait.signal(Signal::TERM);
+    assert!(strait.wait_for_end().success());
+    assert_eq!(read(&log).lines().count(), 50);
+}

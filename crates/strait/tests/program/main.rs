@@ -1,0 +1,16 @@
+//! The program as its users meet it: command line, signals, files and sockets.
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "the kit is test code, outside of what clippy takes for tests, and a skip is told"
+)]
+
+mod admin;
+mod command_line;
+mod demo;
+mod kit;
+mod life;
+mod logs;
+mod reload;

@@ -1,0 +1,151 @@
+//! Another configuration while the process runs.
+
+use std::net::TcpListener;
+
+use rustix::process::Signal;
+
+use crate::kit::{Client, Scratch, Service, Strait, forward_to, get};
+
+#[test]
+fn a_changed_file_swaps_routes_and_keeps_connections() {
+    let (one, two) = (Service::start("one"), Service::start("two"));
+    let strait = Strait::run(&forward_to(one.address));
+    let mut client = Client::connect(strait.listener);
+    assert!(client.get("/").text().starts_with("one\n"));
+    strait.rewrite(&forward_to(two.address));
+    strait.wait_for_version(2);
+    assert!(client.get("/").text().starts_with("two\n"));
+}
+
+#[test]
+fn sighup_reads_the_file_again_even_if_nothing_changed() {
+    let service = Service::start("one");
+    let strait = Strait::run(&forward_to(service.address));
+    strait.signal(Signal::HUP);
+    strait.wait_for_version(2);
+}
+
+#[test]
+fn a_wrong_file_leaves_the_former_serving_and_says_why() {
+    let service = Service::start("one");
+    let mut strait = Strait::run(&forward_to(service.address));
+    strait.rewrite(&forward_to(service.address).replace("cluster: service", "cluster: servicf"));
+    let error = strait.wait_for_error();
+    assert!(error.contains("did you mean `service`?"), "{error}");
+    assert!(error.contains("routes[0].rules[0].cluster"), "{error}");
+    assert_eq!(strait.config()["version"], 1);
+    assert!((strait.metric("proxy_config_rejected_total") - 1.0).abs() < f64::EPSILON);
+    let told = strait.wait_for_log("configuration refused");
+    assert!(told.contains("version 1 serves on"), "{told}");
+    assert_eq!(get(strait.listener, "/").status, 200);
+
+    strait.rewrite(&forward_to(service.address));
+    strait.wait_for_version(2);
+    assert!(strait.config()["last_error"].is_null());
+}
+
+#[test]
+fn a_file_that_went_away_is_not_missed_until_it_is_back() {
+    let service = Service::start("one");
+    let strait = Strait::run(&forward_to(service.address));
+    std::fs::remove_file(strait.path("strait.yaml")).unwrap();
+    strait.signal(Signal::HUP);
+    let error = strait.wait_for_error();
+    assert!(error.contains("cannot be read"), "{error}");
+    assert_eq!(get(strait.listener, "/").status, 200);
+    strait.rewrite(
+        &forward_to(service.address)
+            .replace("name: service", "name: other")
+            .replace("cluster: service", "cluster: other"),
+    );
+    strait.wait_for_version(2);
+}
+
+#[test]
+fn a_listener_that_cannot_be_bound_refuses_the_whole_configuration() {
+    let (one, two) = (Service::start("one"), Service::start("two"));
+    let strait = Strait::run(&forward_to(one.address));
+    let mut client = Client::connect(strait.listener);
+    client.get("/");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let second = format!("listeners:\n  - {{ name: second, address: '{address}', routes: all }}\n");
+    let wanted = forward_to(two.address).replace("listeners:\n", &second);
+
+    strait.rewrite(&wanted);
+    let error = strait.wait_for_error();
+    assert!(error.contains(&format!("listener second: cannot listen on {address}")), "{error}");
+    assert!(client.get("/").text().starts_with("one\n"), "nothing of it was taken up");
+
+    drop(taken);
+    strait.signal(Signal::HUP);
+    strait.wait_for_version(2);
+    assert!(client.get("/").text().starts_with("two\n"));
+    assert!(get(address, "/").text().starts_with("two\n"));
+}
+
+#[test]
+fn a_listener_with_other_socket_options_or_another_name_takes_over_its_address() {
+    let service = Service::start("one");
+    // A port that was free a moment ago; there is no zero that stays the same.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = forward_to(service.address).replace("127.0.0.1:0", &port.to_string());
+    let strait = Strait::run(&config);
+    let mut client = Client::connect(port);
+    client.get("/");
+
+    strait.rewrite(&config.replace("routes: all }", "routes: all, backlog: 99 }"));
+    strait.wait_for_version(2);
+    assert_eq!(get(port, "/").status, 200);
+    strait.rewrite(&config.replace("name: edge", "name: rim"));
+    strait.wait_for_version(3);
+    assert_eq!(get(port, "/").status, 200);
+    assert_eq!(strait.admin_json("/listeners")["listeners"][0]["name"], "rim");
+    // Its listener went, so the old connection ends with the next response.
+    let last = client.get("/");
+    assert_eq!((last.status, last.field("connection")), (200, Some("close")));
+}
+
+#[test]
+fn listeners_come_and_go() {
+    let service = Service::start("one");
+    let config = forward_to(service.address);
+    let strait = Strait::run(&config);
+    let edge = "  - { name: edge, address: 127.0.0.1:0, routes: all }\n";
+    let second = edge.replace("edge", "second").replace("127.0.0.1", "127.0.0.2");
+    strait.rewrite(&config.replace(edge, &format!("{edge}{second}")));
+    strait.wait_for_version(2);
+    let bound = strait.admin_json("/listeners")["listeners"][1]["bound"].clone();
+    let second_at = bound.as_str().unwrap().parse().unwrap();
+    assert_eq!(get(second_at, "/").status, 200);
+    assert_eq!(get(strait.listener, "/").status, 200);
+
+    strait.rewrite(&config.replace(edge, &second));
+    strait.wait_for_version(3);
+    crate::kit::until("the end of the first listener", || {
+        std::net::TcpStream::connect(strait.listener).err().map(drop)
+    });
+    assert_eq!(get(second_at, "/").status, 200);
+}
+
+#[test]
+fn a_directory_of_links_is_followed_as_kubernetes_swaps_it() {
+    use std::os::unix::fs::symlink;
+    let (one, two) = (Service::start("one"), Service::start("two"));
+    let scratch = Scratch::new();
+    for (version, service) in [("1", &one), ("2", &two)] {
+        std::fs::create_dir(scratch.path(version)).unwrap();
+        let admin = "admin: { address: 127.0.0.1:0 }\n";
+        let config = format!("{admin}{}", forward_to(service.address));
+        scratch.write(&format!("{version}/strait.yaml"), &config);
+    }
+    symlink("1", scratch.path("..data")).unwrap();
+    symlink("..data/strait.yaml", scratch.path("strait.yaml")).unwrap();
+    let file = scratch.path("strait.yaml").to_str().unwrap().to_owned();
+    let strait = Strait::start(scratch, &["run", "-c", &file]);
+    assert!(get(strait.listener, "/").text().starts_with("one\n"));
+    symlink("2", strait.path("..new")).unwrap();
+    std::fs::rename(strait.path("..new"), strait.path("..data")).unwrap();
+    strait.wait_for_version(2);
+    assert!(get(strait.listener, "/").text().starts_with("two\n"));
+}
