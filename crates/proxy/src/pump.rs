@@ -15,7 +15,7 @@ use wire::head::{Framing, RequestHead, Version};
 use wire::proxy_protocol;
 
 use crate::connection::{ConnKey, ExchangeKey, Life, Receive, Send};
-use crate::exchange::{ATTEMPTS_MAX, Exchange, Route, Stage, Unbound, Wait};
+use crate::exchange::{ATTEMPTS_MAX, Deadlines, Exchange, Route, Stage, Unbound, Wait};
 use crate::fault::{Retry, consequence};
 use crate::filter::{Question, Verdict};
 use crate::ops::Op;
@@ -410,6 +410,10 @@ impl Proxy {
         if let Some(role) = connection.downstream_mut() {
             role.life = Life::CloseWhenSent;
         }
+        // All that is waited for now is that the downstream takes what there is.
+        exchange.deadlines = Deadlines::default();
+        let timeout = exchange.listener().timeouts.response_write;
+        self.set_deadline(key, Wait::ResponseWrite, now + timeout);
         self.discard_request(downstream);
         self.queue_send(downstream);
     }
@@ -487,7 +491,8 @@ impl Proxy {
     ) -> Option<ConnKey> {
         let exchange = self.exchanges.remove(key)?;
         self.timers.remove(exchange.timer);
-        let cause = cause.or(exchange.record.cause);
+        // What happened first is why; the rest follows from it.
+        let cause = exchange.record.cause.or(cause);
         self.tell(&exchange, cause, now);
         let downstream = exchange.downstream;
         if let Some(text) = exchange.record.words.text {

@@ -9,7 +9,7 @@ use wire::h1::{encode_reply, reason_phrase, reply_len_max};
 use wire::head::{Framing, Method, RequestHead};
 
 use crate::connection::{ExchangeKey, Life, Receive, Send};
-use crate::exchange::Stage;
+use crate::exchange::{Deadlines, Stage};
 use crate::fault::{Side, consequence};
 use crate::filter;
 use crate::proxy::Proxy;
@@ -85,6 +85,7 @@ impl Proxy {
     fn reply(&mut self, key: ExchangeKey, content: &Content<'_>) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.stage = Stage::Finishing;
+        exchange.deadlines = Deadlines::default();
         exchange.record.status = content.status;
         exchange.record.is_reply = true;
         exchange.record.cause = content.cause;

@@ -5,12 +5,13 @@
 //! A script is a sequence of steps: one byte for the kind, one for a number, and for what is said
 //! that many bytes.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use wire::h1::{BodyDecoder, BodyElement, BodyLimits, HeadLimits, Scan, decode_request};
 use wire::head::HeadIndex;
 
-use crate::kit::{Manner, Peer, Talk};
+use crate::kit::{Manner, Peer, Setting, Talk};
 
 const CONFIG: &str = "
 listeners:
@@ -39,7 +40,8 @@ clusters:
 /// Plays a script.
 pub(crate) fn check(script: &[u8]) {
     let manner = if script.len() % 2 == 0 { Manner::Plain } else { Manner::Moving };
-    let mut talk = Talk::of(CONFIG, manner);
+    static SETTING: OnceLock<Setting> = OnceLock::new();
+    let mut talk = Talk::new(SETTING.get_or_init(|| Setting::of(CONFIG)), manner);
     let mut clients = vec![talk.client()];
     let mut upstreams: Vec<(Peer, Vec<u8>)> = Vec::new();
     let mut rest = script;

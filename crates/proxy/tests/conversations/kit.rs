@@ -12,7 +12,7 @@ use std::time::Duration;
 use config::snapshot::Address;
 use proxy::filter::{Filter, Question};
 use proxy::time::Time;
-use proxy::{ConnKey, ExchangeKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share};
+use proxy::{ConnKey, ExchangeKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
 use telemetry::cause::Cause;
 use telemetry::{Emitter, LogFormat, LogReader, Names};
 
@@ -38,13 +38,50 @@ pub(crate) fn hold_with(
     kinds: &dyn Fn() -> config::FilterKinds<Box<dyn Filter>>,
     script: impl Fn(&mut Talk<'_>),
 ) {
+    let setting = Setting::new(config, kinds);
     for manner in [Manner::Plain, Manner::ByteByByte, Manner::Moving] {
         // Shown if the script fails.
         println!("in manner {manner:?}");
-        let mut talk = Talk::new(config, kinds, manner);
+        let mut talk = Talk::new(&setting, manner);
         script(&mut talk);
         talk.assert_at_rest();
     }
+}
+
+/// A configuration, under one set of ids and under another.
+pub(crate) struct Setting {
+    config: String,
+    variants: [(Arc<Snapshot>, Arc<Names>); 2],
+}
+
+impl Setting {
+    /// Without filters.
+    pub(crate) fn of(config: &str) -> Self {
+        Self::new(config, &kinds_of_ours)
+    }
+
+    fn new(config: &str, kinds: &dyn Fn() -> config::FilterKinds<Box<dyn Filter>>) -> Self {
+        let config = format!("{config}access_log: {{ output: stdout }}\n");
+        let variants = [&[&config[..]][..], &[FORMER, &config]].map(|texts| {
+            let mut loader = config::Loader::new(kinds()).expect("the schema is one of ours");
+            let mut load = |text| loader.load("test.yaml", text).expect("a valid configuration");
+            let snapshot = texts.iter().map(|text| load(text)).last().expect("there is a text");
+            let names = names_of(&snapshot);
+            (snapshot, names)
+        });
+        Self { config, variants }
+    }
+}
+
+fn names_of(snapshot: &Snapshot) -> Arc<Names> {
+    let mut names = Names::default();
+    for listener in &snapshot.listeners {
+        names.insert_listener(label(listener.id.0), Arc::clone(&listener.name));
+    }
+    for (id, cluster) in snapshot.clusters.iter() {
+        names.insert_cluster(label(id), Arc::clone(&cluster.name));
+    }
+    Arc::new(names)
 }
 
 fn kinds_of_ours() -> config::FilterKinds<Box<dyn Filter>> {
@@ -52,15 +89,15 @@ fn kinds_of_ours() -> config::FilterKinds<Box<dyn Filter>> {
 }
 
 /// A proxy and its peers.
-pub(crate) struct Talk<'k> {
+pub(crate) struct Talk<'s> {
+    setting: &'s Setting,
     proxy: Proxy,
-    loader: config::Loader<Box<dyn Filter>>,
     retired: usize,
     log: LogReader,
     pub(crate) now: Time,
     manner: Manner,
-    config: String,
-    kinds: &'k dyn Fn() -> config::FilterKinds<Box<dyn Filter>>,
+    /// What reads further configurations, once there are any.
+    loader: Option<config::Loader<Box<dyn Filter>>>,
     moves: u32,
     is_draining: bool,
     peers: Vec<PeerState>,
@@ -89,38 +126,27 @@ struct PeerState {
     is_closed: bool,
 }
 
-impl<'k> Talk<'k> {
-    fn new(
-        config: &str,
-        kinds: &'k dyn Fn() -> config::FilterKinds<Box<dyn Filter>>,
-        manner: Manner,
-    ) -> Self {
+impl<'s> Talk<'s> {
+    /// A conversation that is about to begin.
+    pub(crate) fn new(setting: &'s Setting, manner: Manner) -> Self {
         let now = Time::from_nanos(1_000_000_000);
         let mut log = LogReader::new();
         log.set_format(Some(LogFormat::Json));
-        let config = format!("{config}access_log: {{ output: stdout }}\n");
-        let (proxy, loader) = fresh_proxy(&config, kinds, 0, &mut log, now);
-        let (peers, asked) = (Vec::new(), Vec::new());
+        let proxy = fresh_proxy(setting, 0, &mut log, now);
         Self {
+            setting,
             proxy,
-            loader,
             retired: 0,
             log,
             now,
             manner,
-            config,
-            kinds,
+            loader: None,
             moves: 0,
             is_draining: false,
-            peers,
-            asked,
+            peers: Vec::new(),
+            asked: Vec::new(),
             lines: String::new(),
         }
-    }
-
-    /// A conversation without a script of its own, without filters.
-    pub(crate) fn of(config: &str, manner: Manner) -> Talk<'static> {
-        Talk::new(config, &kinds_of_ours, manner)
     }
 
     /// How this conversation is held, where a test cannot be the same in all manners.
@@ -254,7 +280,14 @@ impl<'k> Talk<'k> {
 
     /// Another configuration takes the place of this one. For manners in which the proxy stays.
     pub(crate) fn reconfigures(&mut self, config: &str) {
-        let snapshot = self.loader.load("test.yaml", config).expect("a valid configuration");
+        let loader = self.loader.get_or_insert_with(|| {
+            let loader = config::Loader::new(kinds_of_ours());
+            let mut loader = loader.expect("the schema is one of ours");
+            // The same text first, so that the ids and what follows are as in the proxy.
+            loader.load("test.yaml", &self.setting.config).expect("a valid configuration");
+            loader
+        });
+        let snapshot = loader.load("test.yaml", config).expect("a valid configuration");
         self.proxy.on_snapshot(snapshot, self.now);
         self.settle();
     }
@@ -439,8 +472,7 @@ impl<'k> Talk<'k> {
         self.assert_empty();
         self.log();
         self.moves += 1;
-        (self.proxy, self.loader) =
-            fresh_proxy(&self.config, self.kinds, self.moves, &mut self.log, self.now);
+        self.proxy = fresh_proxy(self.setting, self.moves, &mut self.log, self.now);
         for (bytes, places) in saved {
             let keys = self.proxy.restore(&bytes, self.now).expect("what was saved");
             for (place, key) in places.iter().zip(&keys) {
@@ -495,32 +527,15 @@ routes: [{ name: former, hosts: ['*'], rules: [{ match: { prefix: / }, cluster: 
 clusters: [{ name: former, endpoints: ['127.0.0.1:2'] }]
 ";
 
-fn fresh_proxy(
-    config: &str,
-    kinds: &dyn Fn() -> config::FilterKinds<Box<dyn Filter>>,
-    moves: u32,
-    log: &mut LogReader,
-    now: Time,
-) -> (Proxy, config::Loader<Box<dyn Filter>>) {
-    let mut loader = config::Loader::new(kinds()).expect("the schema is one of ours");
-    for _ in 0..moves % 3 {
-        loader.load("former.yaml", FORMER).expect("a valid configuration");
-    }
-    let snapshot = loader.load("test.yaml", config).expect("a valid configuration");
-    let mut names = Names::default();
-    for listener in &snapshot.listeners {
-        names.insert_listener(label(listener.id.0), Arc::clone(&listener.name));
-    }
-    for (id, cluster) in snapshot.clusters.iter() {
-        names.insert_cluster(label(id), Arc::clone(&cluster.name));
-    }
-    log.set_names(Arc::new(names));
-    let (mut emitter, reports) = Emitter::new(1 << 16);
+fn fresh_proxy(setting: &Setting, moves: u32, log: &mut LogReader, now: Time) -> Proxy {
+    let (snapshot, names) = &setting.variants[moves as usize % setting.variants.len()];
+    log.set_names(Arc::clone(names));
+    let (mut emitter, reports) = Emitter::new(1 << 14);
     log.add_worker(reports.records);
     emitter.set_access_log(true);
     let share = Share { worker: 0, workers: 1 };
     let settings = Settings { share, seed: u64::from(moves) };
-    (Proxy::new(settings, snapshot, emitter, now), loader)
+    Proxy::new(settings, Arc::clone(snapshot), emitter, now)
 }
 
 const fn label(id: config::snapshot::Id) -> telemetry::events::LabelId {

@@ -209,3 +209,34 @@ fn a_connection_that_lingers_is_closed_in_the_end() {
         assert!(talk.is_closed(client));
     });
 }
+
+#[test]
+fn a_client_that_does_not_take_the_end_of_a_broken_response_is_given_up() {
+    let config = CONFIG.replace("cluster: web }", "cluster: web, timeout: 2s }");
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.takes(client, 10);
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234");
+        talk.passes(secs(3));
+        assert!(talk.is_closed(upstream) && !talk.is_closed(client));
+        talk.passes(secs(60));
+        assert!(talk.is_closed(client));
+        assert!(talk.log().contains("request_timeout"));
+    });
+}
+
+#[test]
+fn a_client_that_does_not_take_a_reply_is_given_up() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.takes(client, 10);
+        talk.says(client, GET);
+        talk.upstream();
+        talk.passes(secs(61));
+        assert!(!talk.is_closed(client));
+        talk.passes(secs(61));
+        assert!(talk.is_closed(client));
+    });
+}
