@@ -3,6 +3,8 @@
 //! What comes out is itself a configuration (a test loads it), but for what is masked. Route
 //! tables and clusters stand in the order of their ids, which for a first load is that of the file.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value as Json, json};
 
 use crate::file::{self, OrNone, Timeout};
@@ -28,8 +30,7 @@ pub fn effective<F>(snapshot: &Snapshot<F>) -> Json {
     };
     // Serialising cannot fail: all keys are text.
     let mut shown = serde_json::to_value(file).unwrap_or_default();
-    let shape = crate::schema::schema(&crate::filters::FilterKinds::<()>::new());
-    redact(&mut shown, Shape::new(&shape, "").ok().as_ref());
+    redact(&mut shown, SHAPE.as_ref());
     shown
 }
 
@@ -40,6 +41,12 @@ pub fn effective_yaml<F>(snapshot: &Snapshot<F>) -> String {
     write_yaml(&effective(snapshot), 0, &mut yaml);
     yaml
 }
+
+/// The shape of a file, for the secrets marked in it. Filters have masked theirs already.
+static SHAPE: LazyLock<Option<Shape>> = LazyLock::new(|| {
+    let schema = crate::schema::schema(&crate::filters::FilterKinds::<()>::new());
+    Shape::new(&schema, "").ok()
+});
 
 /// Keys whose values are secrets wherever they stand; as header names they carry credentials.
 const SECRET_KEYS: [&str; 7] = [

@@ -156,7 +156,7 @@ impl<'a> Findings<'a> {
     pub(crate) fn new(file: &str, text: &'a str) -> Self {
         Self {
             file: file.into(),
-            lines: text.lines().collect(),
+            lines: lines(text),
             errors: Vec::new(),
             errors_more: 0,
             warnings: Vec::new(),
@@ -210,6 +210,15 @@ impl<'a> Findings<'a> {
                 .unwrap_or_default(),
         }
     }
+}
+
+/// The lines of a text as YAML counts them: a carriage return alone ends one too (YAML 1.2,
+/// section 5.4).
+fn lines(text: &str) -> Vec<&str> {
+    text.split('\n')
+        .map(|line| line.strip_suffix('\r').unwrap_or(line))
+        .flat_map(|line| line.split('\r'))
+        .collect()
 }
 
 /// `text` with its end cut off if it is too long to show.
@@ -270,6 +279,12 @@ mod tests {
         let lines: Vec<u32> =
             findings.into_result().unwrap_err().errors.iter().map(|error| error.line).collect();
         assert_eq!(lines, [1, 2, 3]);
+    }
+
+    #[test]
+    fn lines_end_as_yaml_says() {
+        assert_eq!(lines("a\nb\r\nc\rd\r\n"), ["a", "b", "c", "d", ""]);
+        assert_eq!(lines("a\r\r\nb"), ["a", "", "b"]);
     }
 
     #[test]

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A [`Loader`] takes one text after the other and gives an `Arc<Snapshot>` or [`Errors`]: all of
-//! them at once, each with its place and what would be right. The types in [`file`] are the only
-//! description of what may be written; the JSON Schema ([`schema`]), the reference
-//! ([`reference`]) and the checks come from them.
+//! them at once, each with its place and what would be right. The types in [`mod@file`] are the only
+//! description of what may be written; the JSON Schema ([`schema()`]), the reference
+//! ([`reference()`]) and the checks come from them.
 #![forbid(unsafe_code)]
 
 pub mod address;

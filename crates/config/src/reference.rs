@@ -42,7 +42,7 @@ impl Page {
         let Some(fields) = fields(shape) else { return };
         self.text.push_str(&format!("\n## {title}\n\n{}\n\n", paragraph(&shape.doc)));
         if fields.is_empty() {
-            self.text.push_str("None are known to the program that wrote this page.\n");
+            self.text.push_str("`strait schema` has those of the program; [README.md](README.md) shows how they are written.\n");
             return;
         }
         self.text.push_str("| key | type | default | meaning |\n|---|---|---|---|\n");

@@ -140,9 +140,8 @@ fn collect_undocumented(schema: &serde_json::Value, found: &mut Vec<String>) {
     }
 }
 
-/// An editor must not underline what the program takes, so all patterns of the schema are tried
-/// on the values of the sample by a validator that is not ours where one is installed; here, the
-/// least: no key is nullable, nothing is left open, and each object is closed.
+/// What an editor is told is as strict as the program: no key may be null, and no object takes
+/// keys that it does not know.
 #[test]
 fn the_schema_is_closed_and_has_no_nulls() {
     fn check(schema: &serde_json::Value) {

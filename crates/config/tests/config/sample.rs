@@ -21,6 +21,8 @@ pub(crate) struct Headers {
 pub(crate) struct Edits {
     /// Fields that are set.
     pub(crate) set: BTreeMap<String, String>,
+    /// Fields that are added.
+    pub(crate) append: BTreeMap<String, String>,
     /// Fields that are removed.
     pub(crate) remove: Vec<String>,
 }
@@ -58,7 +60,7 @@ listeners:
   - name: edge
     address: "[::1]:8443"
     filters:
-      - headers: { request: { set: { x-a: b }, remove: [x-b] } }
+      - headers: { request: { set: { x-a: b }, append: { x-a: c }, remove: [x-b] } }
       - headers: { response: { set: { x-c: "1" } } }
     routes: [one, two]
     http:
