@@ -255,6 +255,9 @@ impl<W: Workers> Running<W> {
             admin.close().await;
         }
         self.log.close().await;
+        if outcome == Outcome::Drained {
+            tracing::info!("drained");
+        }
         outcome
     }
 

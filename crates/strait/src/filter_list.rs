@@ -24,6 +24,19 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test may ask whether to rewrite the page")]
+    fn the_configuration_reference_is_up_to_date() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let path = root.join("docs/configuration/reference.md");
+        let now = config::reference(&filter_kinds().unwrap()).unwrap();
+        if std::env::var("BLESS").is_ok() {
+            std::fs::write(&path, &now).unwrap();
+        }
+        let then = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(then == now, "docs/configuration/reference.md is old: BLESS=1 cargo test -p strait");
+    }
+
+    #[test]
     fn every_filter_can_be_offered() {
         let kinds = filter_kinds().unwrap();
         assert_eq!(kinds.names().collect::<Vec<_>>(), ["headers"]);

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -74,6 +74,8 @@ pub(crate) struct Strait {
     scratch: Scratch,
     log: Arc<Mutex<Vec<Value>>>,
     stdout: Arc<Mutex<String>>,
+    /// Standard output, if it is open and nobody reads it.
+    _unread: Option<ChildStdout>,
     pub(crate) listener: SocketAddr,
     pub(crate) admin: SocketAddr,
 }
@@ -89,8 +91,19 @@ impl Strait {
         Self::start(scratch, &["run", "-c", &file])
     }
 
+    /// Runs `config` with a standard output that nobody reads.
+    pub(crate) fn run_unread(config: &str) -> Self {
+        let scratch = Scratch::new();
+        let file = scratch.write("strait.yaml", &with_admin(config));
+        Self::start_with(scratch, &["run", "-c", &file], IsRead::No)
+    }
+
     /// Starts the program with these arguments, which name ports that are zero.
     pub(crate) fn start(scratch: Scratch, arguments: &[&str]) -> Self {
+        Self::start_with(scratch, arguments, IsRead::Yes)
+    }
+
+    fn start_with(scratch: Scratch, arguments: &[&str], is_read: IsRead) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_strait"))
             .args(arguments)
             .args(["--log-format", "json"])
@@ -102,10 +115,14 @@ impl Strait {
         let (log, stdout) = (Arc::default(), Arc::default());
         let (lines, into) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));
         thread::spawn(move || keep_log(lines, &into));
-        let (pipe, into) = (child.stdout.take().unwrap(), Arc::clone(&stdout));
-        thread::spawn(move || keep_text(pipe, &into));
+        let mut unread = child.stdout.take();
+        if is_read == IsRead::Yes {
+            let (pipe, into) = (unread.take().unwrap(), Arc::clone(&stdout));
+            thread::spawn(move || keep_text(pipe, &into));
+        }
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut strait = Self { child, scratch, log, stdout, listener: nowhere, admin: nowhere };
+        let (listener, admin) = (nowhere, nowhere);
+        let mut strait = Self { child, scratch, log, stdout, _unread: unread, listener, admin };
         strait.wait_for_log("ready");
         strait.admin = strait.logged("starting", "admin");
         strait.listener = strait.logged("listening", "address");
@@ -197,6 +214,13 @@ impl Drop for Strait {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether standard output is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IsRead {
+    Yes,
+    No,
 }
 
 fn with_admin(config: &str) -> String {

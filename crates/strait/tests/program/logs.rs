@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::kit::{Scratch, Service, Strait, forward_to, get, read, until};
+use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, read, until};
 
 fn logging_to(service: &Service, file: &str, format: &str) -> String {
     let config = forward_to(service.address);
@@ -96,4 +96,22 @@ fn what_was_logged_before_the_end_is_written_at_the_end() {
     strait.signal(Signal::TERM);
     assert!(strait.wait_for_end().success());
     assert_eq!(read(&log).lines().count(), 50);
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_costs_lines_and_stalls_nothing() {
+    let service = Service::start("one");
+    let config = forward_to(service.address) + "access_log: { output: stdout }\n";
+    let mut strait = Strait::run_unread(&config);
+    let mut client = Client::connect(strait.listener);
+    // A pipe holds 64 KiB, a line has some 300 bytes, and a worker's queue 1 MiB.
+    until("dropped lines", || {
+        (0..500).for_each(|_| assert_eq!(client.get("/").status, 200));
+        (strait.metric("proxy_access_log_dropped_total") > 0.0).then_some(())
+    });
+    assert_eq!(get(strait.admin, "/ready").status, 200);
+    assert_eq!(get(strait.admin, "/slow").status, 503, "the list is kept by who is blocked");
+    drop(client);
+    strait.signal(Signal::TERM);
+    assert!(strait.wait_for_end().success());
 }

@@ -1,0 +1,274 @@
+//! Control with workers that are only a list of what they were told.
+#![expect(clippy::unwrap_used, reason = "test code outside of test functions")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use config::snapshot::{Address, Snapshot};
+use config::{FilterKinds, Loader};
+use control::{
+    AdminSocket, Answerers, BindFailure, Bound, ConfigFile, Control, Described, LogWriter, Outcome,
+    Parts, Question, Report, Workers,
+};
+use telemetry::{Collector, LogReader};
+use tokio::sync::mpsc::{Sender, channel};
+
+const CONFIG: &str = "
+listeners:
+  - { name: edge, address: '127.0.0.1:1', routes: all }
+routes:
+  - { name: all, rules: [{ match: { prefix: / }, respond: {} }] }
+";
+
+/// Workers that note what they are told.
+#[derive(Debug)]
+struct Notebook {
+    told: Arc<Mutex<Vec<String>>>,
+    refuses: Arc<AtomicBool>,
+}
+
+impl Notebook {
+    fn note(&self, text: String) {
+        self.told.lock().unwrap().push(text);
+    }
+}
+
+impl Workers for Notebook {
+    type Filter = ();
+    type Asker = u32;
+    type Sockets = ();
+
+    fn count(&self) -> u32 {
+        2
+    }
+
+    fn bind(&mut self, snapshot: &Snapshot<()>) -> Result<Bound<()>, Vec<BindFailure>> {
+        if self.refuses.load(Ordering::Relaxed) {
+            let listener = Arc::clone(&snapshot.listeners.first().unwrap().name);
+            let (address, reason) = ("somewhere".to_owned(), "taken".to_owned());
+            return Err(vec![BindFailure { listener, address, reason }]);
+        }
+        Ok(Bound { sockets: (), addresses: Vec::new() })
+    }
+
+    fn publish(&mut self, snapshot: &Arc<Snapshot<()>>, (): ()) {
+        let removed = snapshot.changes.listeners_removed.len();
+        self.note(format!("version {}, {removed} listeners removed", snapshot.version));
+    }
+
+    fn answer(&mut self, worker: u32, asker: u32, payload: Arc<[u8]>) {
+        self.note(format!("{asker} on {worker}: {}", String::from_utf8_lossy(&payload)));
+    }
+
+    fn describe(&mut self, worker: u32, first: u32, request: u64) {
+        self.note(format!("describe {worker} from {first}, request {request}"));
+    }
+
+    fn drain(&mut self) {
+        self.note("drain".to_owned());
+    }
+
+    fn stop(&mut self) {
+        self.note("stop".to_owned());
+    }
+
+    fn flush(&mut self) {}
+}
+
+/// A control thread and all its ends.
+struct Running {
+    told: Arc<Mutex<Vec<String>>>,
+    refuses: Arc<AtomicBool>,
+    reports: Sender<Report<Notebook>>,
+    admin: SocketAddr,
+    thread: JoinHandle<Outcome>,
+}
+
+impl Running {
+    fn start(mut config: ConfigFile<()>) -> Self {
+        let candidate = config.load().unwrap();
+        let mut first = config.keep(candidate);
+        let (told, refuses): (Arc<Mutex<Vec<_>>>, Arc<AtomicBool>) = Default::default();
+        let workers = Notebook { told: Arc::clone(&told), refuses: Arc::clone(&refuses) };
+        let (sender, reports) = channel(16);
+        let socket = AdminSocket::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let admin = socket.local_address().unwrap().unwrap();
+        let mut answerers = Answerers::default();
+        answerers.register("shout", |payload: Arc<[u8]>| async move {
+            payload.to_ascii_uppercase().into()
+        });
+        let control = Control::new(Parts {
+            config,
+            log: LogWriter::start(LogReader::new(), &mut first).unwrap(),
+            first,
+            addresses: Vec::new(),
+            workers,
+            reports,
+            collector: Collector::new("0.0.0"),
+            admin: Some(socket),
+            answerers,
+            version: "0.0.0",
+        });
+        let thread = std::thread::spawn(move || control.run());
+        Self { told, refuses, reports: sender, admin, thread }
+    }
+
+    fn fixed() -> Self {
+        Self::start(ConfigFile::fixed("test", CONFIG.to_owned(), loader()))
+    }
+
+    fn report(&self, report: Report<Notebook>) {
+        self.reports.blocking_send(report).unwrap();
+    }
+
+    /// Waits until the workers were told `text`.
+    fn wait_for(&self, text: &str) {
+        until(text, || self.told.lock().unwrap().iter().any(|told| told == text));
+    }
+
+    fn ask(&self, method: &str, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    }
+
+    fn end(self) -> Outcome {
+        for worker in 0..2 {
+            self.report(Report::Stopped { worker });
+        }
+        self.thread.join().unwrap()
+    }
+}
+
+fn loader() -> Loader<()> {
+    Loader::new(FilterKinds::new()).unwrap()
+}
+
+#[expect(clippy::disallowed_methods, reason = "another thread has to be waited for")]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "in vain waited for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn question(asker: u32, topic: &str) -> Report<Notebook> {
+    let payload = b"hello".as_slice().into();
+    Report::Question { worker: 1, asker, question: Question { topic: topic.into(), payload } }
+}
+
+#[test]
+fn it_is_ready_when_every_worker_has_started_and_not_while_draining() {
+    let control = Running::fixed();
+    assert!(control.ask("GET", "/ready").contains(" 503 "));
+    control.report(Report::Started { worker: 0 });
+    until("one worker", || control.ask("GET", "/ready").contains("starting: 1 of 2"));
+    control.report(Report::Started { worker: 1 });
+    until("both workers", || control.ask("GET", "/ready").contains(" 200 "));
+    assert!(control.ask("POST", "/drain").contains(" 202 "));
+    control.wait_for("drain");
+    assert!(control.ask("GET", "/ready").contains("draining\n"));
+    assert!(control.ask("POST", "/drain").contains(" 202 "), "a second time is no second drain");
+    assert_eq!(*control.told.lock().unwrap(), ["drain"]);
+    assert_eq!(control.end(), Outcome::Drained);
+}
+
+#[test]
+fn a_question_is_answered_where_it_was_asked_and_an_unknown_topic_never() {
+    let control = Running::fixed();
+    control.report(question(7, "whisper"));
+    control.report(question(8, "shout"));
+    control.wait_for("8 on 1: HELLO");
+    assert_eq!(control.told.lock().unwrap().len(), 1);
+    assert_eq!(control.end(), Outcome::Drained);
+}
+
+#[test]
+fn a_worker_that_cannot_go_on_stops_the_others_and_ends_the_process_with_its_reason() {
+    let control = Running::fixed();
+    control.report(Report::Failed { worker: 1, reason: "epoll".to_owned() });
+    control.wait_for("stop");
+    assert_eq!(control.thread.join().unwrap(), Outcome::Failed("worker 1: epoll".to_owned()));
+}
+
+#[test]
+fn retired_snapshots_are_freed_here() {
+    let control = Running::fixed();
+    let mut loader = loader();
+    let snapshot = loader.load("other", CONFIG).unwrap();
+    drop(loader);
+    let weak = Arc::downgrade(&snapshot);
+    control.report(Report::Retired(snapshot));
+    until("its end", || weak.upgrade().is_none());
+    assert_eq!(control.end(), Outcome::Drained);
+}
+
+#[test]
+fn connections_are_asked_for_and_shown() {
+    let control = Running::fixed();
+    let reports = control.reports.clone();
+    let told = Arc::clone(&control.told);
+    let answering = std::thread::spawn(move || {
+        for (worker, request) in [(0, 0), (1, 1)] {
+            let asked = format!("describe {worker} from 0, request {request}");
+            until(&asked, || told.lock().unwrap().contains(&asked));
+            let described = Described::default();
+            reports.blocking_send(Report::Described { request, described }).unwrap();
+        }
+    });
+    let page = control.ask("GET", "/connections");
+    answering.join().unwrap();
+    assert!(page.ends_with("{\"connections\":[\n],\"next\":null}\n"), "{page}");
+    assert_eq!(control.end(), Outcome::Drained);
+}
+
+#[test]
+fn a_configuration_whose_listeners_cannot_be_bound_leaves_no_trace() {
+    let name = format!("strait-control-{}.yaml", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, CONFIG).unwrap();
+    let control = Running::start(ConfigFile::new(&path, loader()));
+    control.refuses.store(true, Ordering::Relaxed);
+    std::fs::write(&path, CONFIG.replace("edge", "rim")).unwrap();
+    until("the refusal", || control.ask("GET", "/config").contains("listener rim: cannot listen"));
+    assert_eq!(*control.told.lock().unwrap(), [""; 0]);
+
+    // Had the refused one counted, going back would remove its listener.
+    control.refuses.store(false, Ordering::Relaxed);
+    std::fs::write(&path, format!("{CONFIG}\n")).unwrap();
+    control.wait_for("version 2, 0 listeners removed");
+    assert_eq!(control.end(), Outcome::Drained);
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_unix_admin_socket_is_for_one_process_and_goes_with_it() {
+    let name = format!("strait-admin-{}.sock", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let address = Address::Unix(Arc::from(path.as_path()));
+    let first = AdminSocket::bind(&address).unwrap();
+    assert_eq!(AdminSocket::bind(&address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    drop(first);
+    assert!(!path.exists());
+    // What a process that was killed left behind is replaced.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    drop(AdminSocket::bind(&address).unwrap());
+    // Anything else stays.
+    std::fs::write(&path, "mine").unwrap();
+    assert!(AdminSocket::bind(&address).is_err());
+    assert_eq!(read(&path), "mine");
+    std::fs::remove_file(&path).unwrap();
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
