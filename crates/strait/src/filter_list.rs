@@ -33,7 +33,10 @@ mod tests {
             std::fs::write(&path, &now).unwrap();
         }
         let then = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(then == now, "docs/configuration/reference.md is old: BLESS=1 cargo test -p strait");
+        assert!(
+            then == now,
+            "docs/configuration/reference.md is old: BLESS=1 cargo test -p strait"
+        );
     }
 
     #[test]

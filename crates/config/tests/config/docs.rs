@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use config::{FilterKinds, reference, schema};
+use config::{reference, schema};
 
 use crate::sample::{EVERY_KEY, kinds, loader};
 
@@ -59,21 +59,6 @@ fn every_yaml_block_of_the_guide_loads_without_a_warning() {
 }
 
 /// Without filters: each documents itself where it lives.
-#[test]
-fn the_reference_is_up_to_date() {
-    let path = repository().join("docs/configuration/reference.md");
-    let now = reference(&FilterKinds::<()>::new()).unwrap();
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one who runs the test asks for the new page"
-    )]
-    if std::env::var("BLESS").is_ok() {
-        std::fs::write(&path, &now).unwrap();
-    }
-    let then = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(then == now, "docs/configuration/reference.md is old: BLESS=1 cargo test -p config");
-}
-
 #[test]
 fn the_reference_has_a_line_for_every_key_and_for_those_of_filters() {
     let page = reference(&kinds()).unwrap();
