@@ -1,7 +1,7 @@
 //! The two clocks that the data path may read.
 //!
 //! Both are read through the vDSO, without a system call: 20.6 ns each on the machine of the
-//! results under `bench/` (`cargo run --release -p io --example clock_cost`). The processor's own
+//! results under `bench/` (`cargo run --release -p io --example costs`). The processor's own
 //! counter would take 9.0 ns. The nine stamps of a request would gain 0.1 µs of the 12 µs that a
 //! request costs, for a calibration that drifts against this clock and an unsafe intrinsic, so it
 //! is not used; stage times can be turned off instead.

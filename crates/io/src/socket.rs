@@ -2,6 +2,11 @@
 //!
 //! A `Socket` is a descriptor and nothing else: 4 bytes, with a niche. All calls are non-blocking;
 //! `WouldBlock` is an error like any other, interruption by a signal never shows.
+//!
+//! Bytes move by `sendto` and `recvfrom`, the cheapest calls that there are: against 5.6 µs for a
+//! head and 1 KiB through loopback, `write` adds 0.04, `read` 0.08, `sendmsg` of two slices 0.14 µs,
+//! while copying both into one buffer for `sendto` adds 0.01. Small pieces are better gathered by
+//! the caller (`cargo run --release -p io --example costs`).
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
