@@ -75,7 +75,7 @@ pub(crate) struct Explain {
     pub(crate) config: PathBuf,
     /// The request's method.
     pub(crate) method: String,
-    /// The request's URL, as http://shop.example/api/x; or a path, with the host as a header.
+    /// The request's URL, as `http://shop.example/api/x`; or a path, with the host as a header.
     pub(crate) url: String,
     /// A header field, as curl takes it.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
