@@ -39,7 +39,7 @@ clusters:
 
 /// Plays a script.
 pub(crate) fn check(script: &[u8]) {
-    let manner = if script.len() % 2 == 0 { Manner::Plain } else { Manner::Moving };
+    let manner = if script.len().is_multiple_of(2) { Manner::Plain } else { Manner::Moving };
     static SETTING: OnceLock<Setting> = OnceLock::new();
     let mut talk = Talk::new(SETTING.get_or_init(|| Setting::of(CONFIG)), manner);
     let mut clients = vec![talk.client()];
