@@ -10,7 +10,7 @@ pub(crate) fn line(text: impl Display) {
     println!("{text}");
 }
 
-/// The beginning of a line that [`line`] ends later.
+/// The beginning of a line that [`line()`] ends later.
 pub(crate) fn begin(text: impl Display) {
     print!("{text}");
     // Whoever closed stdout does not want to know.
