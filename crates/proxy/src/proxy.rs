@@ -436,7 +436,7 @@ impl Proxy {
     }
 
     /// Takes no new work: kept connections end with their next response, or when none is asked for
-    /// within [`DRAIN_IDLE`], and everything ends when the drain timeout does. The worker stops
+    /// within five seconds, and everything ends when the drain timeout does. The worker stops
     /// accepting.
     pub fn drain(&mut self, now: Time) {
         if self.drain_deadline.is_some() {
