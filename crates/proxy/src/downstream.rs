@@ -386,7 +386,8 @@ impl Proxy {
                 self.timers.arm(connection.timer, deadline);
                 self.resume_inbox(key, now);
             }
-            Life::CloseWhenSent if !has_more => {
+            // What is still on its way would make closing a reset.
+            Life::CloseWhenSent if !has_more && is_complete => {
                 self.close_downstream(key, None, now);
             }
             Life::CloseWhenSent | Life::LingerWhenSent | Life::Lingering => self.linger(key, now),

@@ -95,6 +95,8 @@ impl Pools {
         let Some((place, endpoint)) = chosen else { return Acquired::NoEndpoint };
         let has_room = state.open < share.of(newest.connections_max.get());
         let (idle, waiting) = (state.idle, state.waiting);
+        // A connection that begins with the client's addresses is only this client's.
+        let idle = if cluster.proxy_protocol.is_some() { 0 } else { idle };
         if idle > 0
             && let Some(connection) = self.take_idle(cluster.id, endpoint.id, connections)
         {
@@ -201,6 +203,10 @@ impl Pools {
         (cluster, endpoint): (ClusterId, EndpointId),
         connections: &mut Slab<Connection>,
     ) -> bool {
+        // The id of an endpoint that this configuration does not have is beyond every table.
+        if endpoint.0.slot == u32::MAX {
+            return false;
+        }
         let slot = slot(&mut self.endpoints, endpoint.0);
         if slot.as_ref().is_some_and(|state| state.id.0.generation > endpoint.0.generation) {
             return false;

@@ -558,6 +558,10 @@ impl Proxy {
         });
         self.listeners.on_closed(downstream.listener);
         self.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
+        // A listener that is gone may have been the last to need its configuration.
+        if self.has_former_snapshots() {
+            self.retire_former();
+        }
     }
 
     /// Closes an upstream connection, established or not, idle or not.

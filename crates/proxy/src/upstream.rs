@@ -503,9 +503,11 @@ impl Proxy {
         let Some(exchange) = connection.exchange() else {
             return self.close_upstream(key, None, now);
         };
+        // A write that failed took the reset's error with it, and what is read then is 0.
+        let was_reset = connection.is_send_broken;
         match &mut connection.receive {
             Receive::Body(body) => {
-                if body.on_eof().is_ok() {
+                if !was_reset && body.on_eof().is_ok() {
                     self.on_response_end(key, exchange, &[], true, now);
                 } else {
                     self.fail(exchange, Cause::ResponseTruncated, now);

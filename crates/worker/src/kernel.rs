@@ -209,6 +209,11 @@ impl World for Kernel {
         self.poller.add(socket, key.to_bits())
     }
 
+    fn unwatch(&mut self, socket: &Socket) {
+        // Fails only if it is not watched, which is what is wanted.
+        let _ = self.poller.remove(socket);
+    }
+
     fn take_error(&mut self, socket: &Socket) -> io::Result<()> {
         socket.take_error()
     }

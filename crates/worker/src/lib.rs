@@ -7,11 +7,13 @@
 
 mod kernel;
 mod mailbox;
+mod moving;
 mod sockets;
 mod turn;
 mod world;
 
 pub use kernel::{Kernel, Listener, bind, bind_beside};
 pub use mailbox::{Mailbox, Mailboxes, Message, Postbox, Report, ReportBody};
+pub use moving::Moving;
 pub use turn::{Settings, TurnError, Worker};
 pub use world::{AcceptError, Accepted, ConnectError, ConnectState, Event, Ready, World};

@@ -53,9 +53,9 @@ pub enum TurnError {
 /// One thread's loop.
 #[derive(Debug)]
 pub struct Worker<W: World> {
-    world: W,
-    proxy: Proxy,
-    sockets: Sockets<W::Socket>,
+    pub(crate) world: W,
+    pub(crate) proxy: Proxy,
+    pub(crate) sockets: Sockets<W::Socket>,
     listeners: Vec<Listening<W::Listener>>,
     mailbox: Mailbox<W::Listener>,
     /// Events of this turn; kept for its room.
@@ -330,7 +330,7 @@ impl<W: World> Worker<W> {
     }
 
     /// Does what the proxy asks for.
-    fn perform(&mut self) {
+    pub(crate) fn perform(&mut self) {
         while let Some(op) = self.proxy.poll_op() {
             match op {
                 Op::Send(key) => self.send(key),

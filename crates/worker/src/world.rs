@@ -68,6 +68,9 @@ pub trait World {
     /// The world has no room for it.
     fn watch(&mut self, socket: &Self::Socket, key: ConnKey) -> io::Result<()>;
 
+    /// Stops to, for a socket that goes elsewhere. Dropping one does it too.
+    fn unwatch(&mut self, socket: &Self::Socket);
+
     /// How a connection attempt ended.
     ///
     /// # Errors
