@@ -95,6 +95,8 @@ pub(crate) struct Upstream {
     pub(crate) cluster: ClusterId,
     pub(crate) endpoint: EndpointId,
     pub(crate) state: UpstreamState,
+    /// Whether it began with a PROXY header: it is one client's then, and carries one exchange.
+    pub(crate) is_personal: bool,
     /// Whether it may carry another exchange, as far as this one's heads say.
     pub(crate) is_reusable: bool,
 }

@@ -72,6 +72,8 @@ pub(crate) struct Unbound {
     pub(crate) outbox: Outbox,
     /// Where its encoding stands.
     pub(crate) send: Send,
+    /// Whether it begins with a PROXY header, so that it needs a connection of its own.
+    pub(crate) is_personal: bool,
 }
 
 /// What of the request decides how its response is read and whether it may be sent again.

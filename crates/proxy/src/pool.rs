@@ -72,11 +72,13 @@ impl Pools {
     /// Finds a connection for an exchange: an idle one to the endpoint whose turn it is, else a new
     /// one, else an idle one to any endpoint of the cluster, else a place in the queue. `newest` is
     /// the cluster as the newest snapshot has it: bounds are of now, not of when an exchange began.
+    /// What is personal gets a new connection only.
     pub(crate) fn acquire(
         &mut self,
         cluster: &Cluster,
         newest: &Cluster,
         avoid: Option<EndpointId>,
+        is_personal: bool,
         start: impl FnOnce() -> u64,
         connections: &mut Slab<Connection>,
     ) -> Acquired {
@@ -95,8 +97,7 @@ impl Pools {
         let Some((place, endpoint)) = chosen else { return Acquired::NoEndpoint };
         let has_room = state.open < share.of(newest.connections_max.get());
         let (idle, waiting) = (state.idle, state.waiting);
-        // A connection that begins with the client's addresses is only this client's.
-        let idle = if cluster.proxy_protocol.is_some() { 0 } else { idle };
+        let idle = if is_personal { 0 } else { idle };
         if idle > 0
             && let Some(connection) = self.take_idle(cluster.id, endpoint.id, connections)
         {

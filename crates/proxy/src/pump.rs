@@ -89,11 +89,13 @@ impl Proxy {
         let mut slots = exchange.slots.take();
         let mut index = std::mem::take(&mut self.request_index);
         let decoded = decode_request(encoded.filled(), &mut Scan::default(), &OWN_HEAD, &mut index);
-        let Ok(Some((mut head, _))) = decoded else {
-            unreachable!("a head that was encoded here can be decoded");
+        let (Ok(Some((mut head, _))), Some(filter)) = (decoded, filters.get(place)) else {
+            // Another worker saved it, and it was damaged on its way.
+            self.request_index = index;
+            self.buffers.give_back(encoded);
+            return self.fail(key, Cause::RequestInvalid, now);
         };
         let before = filters.iter().take(place).map(|filter| filter.slot_bytes()).sum::<usize>();
-        let filter = filters.get(place).expect("it suspended the exchange");
         let slot = slots.as_deref_mut().unwrap_or_default();
         let slot = slot.get_mut(before..before + filter.slot_bytes()).unwrap_or_default();
         let verdict = filter.on_answer(answer, &mut head, slot);
@@ -109,6 +111,23 @@ impl Proxy {
         if let Some(exchange) = self.exchanges.get(key) {
             self.resume_inbox(exchange.downstream, now);
         }
+    }
+
+    /// Runs the chain from its `first` filter on, for a head that was encoded here.
+    pub(crate) fn run_filters_again(
+        &mut self,
+        key: ExchangeKey,
+        encoded: &[u8],
+        first: usize,
+        now: Time,
+    ) {
+        let mut index = std::mem::take(&mut self.request_index);
+        match decode_request(encoded, &mut Scan::default(), &OWN_HEAD, &mut index) {
+            Ok(Some((mut head, _))) => self.run_filters(key, &mut head, first, now),
+            // Another worker saved it, and it was damaged on its way.
+            Ok(None) | Err(_) => self.fail(key, Cause::RequestInvalid, now),
+        }
+        self.request_index = index;
     }
 
     fn on_verdict(
@@ -179,7 +198,7 @@ impl Proxy {
         let send = if encoder.is_complete() { Send::Idle } else { Send::Body(encoder) };
         let mut outbox = Outbox::new();
         outbox.keep();
-        self.push_proxy_header(key, &mut outbox);
+        let is_personal = self.push_proxy_header(key, &mut outbox);
         // Room for the body of a usual request too, so that all of it is in one buffer: one send,
         // and all of it there to be sent again.
         let body = match head.framing() {
@@ -194,15 +213,18 @@ impl Proxy {
         if let Some(timeout) = forward.timeout {
             self.set_deadline(key, Wait::Whole, now + timeout);
         }
-        self.attempt(key, Unbound { outbox, send }, now);
+        self.attempt(key, Unbound { outbox, send, is_personal }, now);
     }
 
-    /// The PROXY protocol header, for clusters that want one in front of each connection.
-    fn push_proxy_header(&mut self, key: ExchangeKey, outbox: &mut Outbox) {
-        let Some(exchange) = self.exchanges.get(key) else { return };
+    /// The PROXY protocol header, for clusters that want one in front of each connection. Says
+    /// whether there is one.
+    fn push_proxy_header(&mut self, key: ExchangeKey, outbox: &mut Outbox) -> bool {
+        let Some(exchange) = self.exchanges.get(key) else { return false };
         let cluster = exchange.cluster();
-        let Some(version) = cluster.and_then(|cluster| cluster.proxy_protocol) else { return };
-        let Some(connection) = self.connections.get(exchange.downstream) else { return };
+        let Some(version) = cluster.and_then(|cluster| cluster.proxy_protocol) else {
+            return false;
+        };
+        let Some(connection) = self.connections.get(exchange.downstream) else { return false };
         let addresses = connection.peer.socket_address().zip(connection.local.socket_address());
         outbox.push_with(PROXY_HEADER_BYTES_MAX, &mut self.buffers, |buffer| {
             match (version, addresses) {
@@ -216,6 +238,7 @@ impl Proxy {
                 (ProxyProtocolVersion::V2, None) => proxy_protocol::encode_local_v2(buffer),
             }
         });
+        true
     }
 
     // The upstream side of an exchange.
@@ -234,7 +257,9 @@ impl Proxy {
         let random = &mut self.random;
         let connections = &mut self.connections;
         let newest = self.snapshot.cluster(cluster.id).unwrap_or(&cluster);
-        match self.pools.acquire(&cluster, newest, avoid, || random.next(), connections) {
+        let is_personal = request.is_personal;
+        let start = || random.next();
+        match self.pools.acquire(&cluster, newest, avoid, is_personal, start, connections) {
             Acquired::Idle(connection, place) => self.give(key, connection, place, request, now),
             Acquired::Open(place) => self.open(key, &cluster, place, request, now),
             Acquired::Wait => {
@@ -437,6 +462,7 @@ impl Proxy {
         if !may_retry || exchange.record.attempts >= ATTEMPTS_MAX {
             return self.fail(key, cause, now);
         }
+        let is_personal = connection.upstream().is_some_and(|upstream| upstream.is_personal);
         let mut outbox = std::mem::take(&mut connection.outbox);
         let send = std::mem::replace(&mut connection.send, Send::Shut);
         outbox.rewind();
@@ -449,7 +475,7 @@ impl Proxy {
             self.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
         }
         self.close_upstream(upstream, Some(cause), now);
-        self.attempt(key, Unbound { outbox, send }, now);
+        self.attempt(key, Unbound { outbox, send, is_personal }, now);
         self.resume_request(key, now);
     }
 

@@ -105,6 +105,7 @@ struct SavedUpstream {
     connection: SavedConnection,
     cluster: String,
     endpoint: Vec<u8>,
+    is_personal: bool,
     is_reusable: bool,
     state: SavedUpstreamState,
 }
@@ -122,6 +123,8 @@ struct SavedExchange {
     request: SavedRequest,
     route: Option<SavedRoute>,
     deadlines: Vec<(u8, Duration)>,
+    /// Names of the chain's filters, which the slots belong to.
+    filters: Vec<String>,
     slots: Option<Vec<u8>>,
     record: SavedRecord,
     is_response_complete: bool,
@@ -130,7 +133,7 @@ struct SavedExchange {
 #[derive(Serialize, Deserialize)]
 enum SavedStage {
     Suspended { filter: usize, topic: String, payload: Vec<u8>, head: Vec<u8> },
-    Waiting { outbox: SavedOutbox, send: Send },
+    Waiting { outbox: SavedOutbox, send: Send, is_personal: bool },
     Attempting,
     Responding,
     Finishing,
@@ -199,6 +202,9 @@ impl Proxy {
                 group.upstream = Some(self.save_upstream(key, now)?);
                 keys.push(key);
             }
+        }
+        if self.has_former_snapshots() {
+            self.retire_former();
         }
         let mut bytes = VERSION.to_be_bytes().to_vec();
         bytes.extend(postcard::to_stdvec(&group).expect("memory is the only thing it needs"));
@@ -313,8 +319,8 @@ impl Proxy {
         let Role::Upstream(upstream) = role else { return None };
         self.pools.on_closed(cluster);
         let (cluster, endpoint) = self.names_of(cluster, endpoint);
-        let is_reusable = upstream.is_reusable;
-        Some(SavedUpstream { connection, cluster, endpoint, is_reusable, state })
+        let Upstream { is_personal, is_reusable, .. } = upstream;
+        Some(SavedUpstream { connection, cluster, endpoint, is_personal, is_reusable, state })
     }
 
     /// Names by which another configuration may know a cluster and an endpoint; empty if this one
@@ -343,6 +349,8 @@ impl Proxy {
                 endpoint,
             }
         });
+        let filters = exchange.listener().filter_sources.iter();
+        let filters = filters.map(|source| source.name().to_owned()).collect();
         let stage = match exchange.stage {
             Stage::Suspended { filter, question, head } => {
                 let saved = SavedStage::Suspended {
@@ -360,7 +368,7 @@ impl Proxy {
                     self.pools.give_up(cluster, |key| exchanges.get(key).is_some());
                 }
                 let outbox = save_outbox(&mut request.outbox, &mut self.buffers);
-                SavedStage::Waiting { outbox, send: request.send }
+                SavedStage::Waiting { outbox, send: request.send, is_personal: request.is_personal }
             }
             Stage::Attempting { .. } => SavedStage::Attempting,
             Stage::Responding { .. } => SavedStage::Responding,
@@ -377,6 +385,7 @@ impl Proxy {
             asks_upgrade,
         };
         Some(SavedExchange {
+            filters,
             stage,
             request,
             route,
@@ -458,7 +467,8 @@ impl Proxy {
                 UpstreamState::Busy { exchange: nobody }
             }
         };
-        let upstream = Upstream { cluster, endpoint, state, is_reusable: saved.is_reusable };
+        let SavedUpstream { is_personal, is_reusable, .. } = saved;
+        let upstream = Upstream { cluster, endpoint, state, is_personal, is_reusable };
         let key = self.insert_connection(Role::Upstream(upstream), Receive::Complete, now);
         let random = &mut self.random;
         self.pools.on_restored(cluster, || random.next());
@@ -507,6 +517,16 @@ impl Proxy {
             words.text = Some(text);
         }
         let slot_bytes = state.listener().filters.iter().map(|f| f.slot_bytes()).sum::<usize>();
+        let names = state.listener().filter_sources.iter().map(|source| source.name());
+        let is_same_chain = names.clone().eq(saved.filters.iter().map(String::as_str));
+        // In another chain, a filter that waited for an answer is run again where it stands now.
+        let again = match &saved.stage {
+            SavedStage::Suspended { filter, .. } if !is_same_chain => {
+                let name = saved.filters.get(*filter).map(String::as_str);
+                Some(names.clone().position(|other| Some(other) == name).unwrap_or(*filter))
+            }
+            _ => None,
+        };
         let key = self.exchanges.insert(Exchange {
             snapshot,
             listener: place,
@@ -526,7 +546,7 @@ impl Proxy {
             // Slots of another chain would mean nothing to this one's filters.
             slots: saved
                 .slots
-                .filter(|slots| slots.len() == slot_bytes)
+                .filter(|slots| is_same_chain && slots.len() == slot_bytes)
                 .or_else(|| (slot_bytes > 0).then(|| vec![0; slot_bytes]))
                 .map(Vec::into_boxed_slice),
             record: restore_record(&saved.record, words, now),
@@ -550,7 +570,12 @@ impl Proxy {
                 UpstreamState::Idle { .. } => {}
             }
         }
-        self.restore_stage(key, saved.stage, upstream, now);
+        match (again, saved.stage) {
+            (Some(first), SavedStage::Suspended { head, .. }) => {
+                self.run_filters_again(key, &head, first, now);
+            }
+            (_, stage) => self.restore_stage(key, stage, upstream, now),
+        }
     }
 
     fn restore_stage(
@@ -570,9 +595,9 @@ impl Proxy {
                 self.ops.push_back(Op::Ask { exchange: key, question: question.clone() });
                 Stage::Suspended { filter, question, head: encoded }
             }
-            (SavedStage::Waiting { outbox, send }, _) => {
+            (SavedStage::Waiting { outbox, send, is_personal }, _) => {
                 let outbox = restore_outbox(&outbox, &mut self.buffers);
-                return self.attempt(key, Unbound { outbox, send }, now);
+                return self.attempt(key, Unbound { outbox, send, is_personal }, now);
             }
             (SavedStage::Finishing | SavedStage::Attempting | SavedStage::Responding, _) => {
                 Stage::Finishing

@@ -53,6 +53,7 @@ impl Proxy {
             cluster: cluster.id,
             endpoint: endpoint.id,
             state: UpstreamState::Connecting { exchange: key, since: now },
+            is_personal: request.is_personal,
             is_reusable: false,
         });
         let upstream = self.insert_connection(role, Receive::Head(Scan::default()), now);
@@ -277,8 +278,6 @@ impl Proxy {
         exchange.deadlines.clear(Wait::ResponseHead);
         exchange.stage = Stage::Responding { upstream: key };
         let (downstream, is_persistent) = (exchange.downstream, exchange.request.is_persistent);
-        let has_proxy_header =
-            exchange.cluster().is_some_and(|cluster| cluster.proxy_protocol.is_some());
         let timeout = exchange.cluster().map(|cluster| cluster.timeouts.response_body);
         let field = self.settle_life(downstream, is_persistent, version, framing);
         let Some(connection) = self.connections.get_mut(downstream) else { return };
@@ -294,7 +293,7 @@ impl Proxy {
         connection.receive = Receive::Body(body);
         if let Some(upstream) = connection.upstream_mut() {
             upstream.is_reusable =
-                head.persistent() && received != Framing::UntilClose && !has_proxy_header;
+                head.persistent() && received != Framing::UntilClose && !upstream.is_personal;
         }
         if is_complete {
             self.on_response_end(key, exchange_key, &[], is_last, now);
