@@ -1,2 +1,55 @@
-//! sim
+//! Whole workers in a virtual world, under a seed.
+//!
+//! The workers are the real ones, with the real proxy in them; what they see of the outside is a
+//! [`World`](worker::World) of ours: a network and a clock in which nothing happens by itself.
+//! Clients and services are scripts on the same network. A run ([`Simulation`]) follows from its
+//! seed alone, so that a failure is replayed by its number: `cargo xtask sim --seed N`.
+//!
+//! *How epoll is modelled.* A socket is registered once, edge-triggered. Registration reports what
+//! is possible already. From then on an event is queued when bytes arrive, when the peer's end
+//! (FIN) arrives, when the connection breaks (RST), when it is over in both directions, and when
+//! there is room again (a third of the buffer) after a write that was cut short. As in the kernel,
+//! an event tells all that is possible when it is handed out, not only what it was queued for; so
+//! an event may tell what is known already, and a socket that was closed before has none. A read
+//! that returns less than asked for means that nothing is left, unless an end is behind it: where
+//! the simulation makes a read short, the rest arrives later and with an event. Listeners are
+//! level-triggered. Closing with bytes unread is a reset, and bytes that arrive at a closed socket
+//! are answered with one.
+//!
+//! *What is not modelled.* Loss and retransmission (they show as delay), urgent data, keepalive
+//! probes, Fast Open, `SO_LINGER` other than resets, path MTU and windows beyond the two buffers,
+//! the cost of system calls. Two workers never run at the very same time, which they could not
+//! notice: they share nothing but mailboxes.
 #![forbid(unsafe_code)]
+#![expect(
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "a simulation that is wrong about itself must stop where it is"
+)]
+
+mod client;
+mod configuration;
+mod faults;
+mod filter;
+mod http;
+mod ledger;
+mod network;
+mod plan;
+mod random;
+mod service;
+mod simulation;
+mod trace;
+mod world;
+
+pub use client::{Client, Leave, Manners};
+pub use configuration::{Configurations, Patience, label, names};
+pub use faults::{Faults, ServiceFaults};
+pub use ledger::{Ledger, Outcome};
+pub use network::{EndId, ListenerSocket, Network, Owner, PeerId, Shared, Wake};
+pub use plan::{RequestBody, RequestPlan, ResponseFraming, ResponsePlan};
+pub use random::Random;
+pub use service::Service;
+pub use simulation::{Scenario, Simulation, Summary, Violations};
+pub use trace::Trace;
+pub use world::{SimListener, SimSocket, SimWorld};

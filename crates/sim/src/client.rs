@@ -1,0 +1,763 @@
+//! A scripted client: one connection with some requests, and what it makes of the answers.
+
+use std::time::Duration;
+
+use config::snapshot::Address;
+use proxy::fault::consequence;
+use proxy::time::Time;
+use telemetry::cause::Cause;
+
+use crate::http::{Body, Head, Inbound};
+use crate::ledger::{Ledger, Outcome};
+use crate::network::{EndId, Network, Owner, PeerId, Wake};
+use crate::plan::{RequestBody, RequestPlan, ResponseFraming, ResponsePlan};
+use crate::plan::{fill_request, is_response};
+use crate::random::Random;
+
+/// How long a client waits for leave to send a body before it sends it unasked.
+const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Timers of a client.
+const START: u64 = 0;
+const SEND: u64 = 1;
+const READ: u64 = 2;
+
+/// What a client does besides asking.
+#[derive(Clone, Debug)]
+pub struct Manners {
+    /// Requests that it sends before an earlier one is answered.
+    pub pipelined_max: usize,
+    /// How it leaves.
+    pub leave: Leave,
+    /// Bytes that it reads at a time, and how long it rests after them.
+    pub slow_reading: Option<(usize, Duration)>,
+    /// How likely it rests between two pieces, in thousandths, and how long at most.
+    pub rests: (u32, Duration),
+    /// How long it waits between requests at most.
+    pub thinks: Duration,
+}
+
+/// How a client leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// It closes when everything is answered.
+    Answered,
+    /// It says that nothing more will come once everything is sent, and reads on.
+    HalfClose,
+    /// It closes when so many bytes are sent.
+    CloseAfter(usize),
+    /// It resets when so many bytes are sent.
+    ResetAfter(usize),
+    /// It stops reading when so many responses are there, and stays.
+    StopsReading(usize),
+}
+
+/// A piece of what a client sends.
+#[derive(Debug)]
+struct Piece {
+    gate: Gate,
+    bytes: Vec<u8>,
+    /// The request that it belongs to.
+    request: usize,
+}
+
+/// What a piece waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    /// So many responses.
+    Answers(usize),
+    /// So many responses, and then a while.
+    Think(usize),
+    /// Leave to go on, or an answer, or that it has waited long enough.
+    Continue,
+    /// The tunnel.
+    Tunnel,
+}
+
+/// Where a client stands in what it reads.
+#[derive(Debug)]
+enum Reading {
+    Head,
+    Body { body: Body, at: u64, ends_connection: bool },
+    Tunnel { at: u64 },
+}
+
+/// A scripted client.
+#[derive(Debug)]
+pub struct Client {
+    peer: PeerId,
+    address: Address,
+    random: Random,
+    manners: Manners,
+    requests: Vec<RequestPlan>,
+    end: Option<EndId>,
+    stage: Stage,
+    pieces: Vec<Piece>,
+    /// The piece to send, and how much of it is sent.
+    sending: (usize, usize),
+    sent_total: usize,
+    /// No byte is sent before.
+    rests_until: Time,
+    reads_after: Time,
+    /// When the gate that is closed began to be.
+    waits_since: Option<Time>,
+    inbound: Inbound,
+    reading: Reading,
+    trailers: Vec<String>,
+    /// Status and body of the reply that is read, if Strait made it.
+    own_status: Option<u16>,
+    own_body: Vec<u8>,
+    answered: usize,
+    may_continue: bool,
+    has_tunnel: bool,
+    /// The connection ends with the response that was read last.
+    is_last: bool,
+    has_half_closed: bool,
+    /// Response bytes read, for a test of back-pressure.
+    read_total: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Connecting,
+    Open,
+    Over,
+}
+
+impl Client {
+    /// A client that connects to `address` after `delay`.
+    pub fn new(
+        peer: PeerId,
+        address: Address,
+        requests: Vec<RequestPlan>,
+        manners: Manners,
+        delay: Duration,
+        mut random: Random,
+        network: &mut Network,
+    ) -> Self {
+        let pieces = pieces(&requests, &manners, &mut random);
+        network.wake_after(peer, START, delay);
+        Self {
+            peer,
+            address,
+            random,
+            manners,
+            requests,
+            end: None,
+            stage: Stage::Waiting,
+            pieces,
+            sending: (0, 0),
+            sent_total: 0,
+            rests_until: Time::default(),
+            reads_after: Time::default(),
+            waits_since: None,
+            inbound: Inbound::default(),
+            reading: Reading::Head,
+            trailers: Vec::new(),
+            own_status: None,
+            own_body: Vec::new(),
+            answered: 0,
+            may_continue: false,
+            has_tunnel: false,
+            is_last: false,
+            has_half_closed: false,
+            read_total: 0,
+        }
+    }
+
+    /// Whether it has nothing more to do.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    /// Whether it waits for something that Strait owes it.
+    #[must_use]
+    pub fn is_owed(&self) -> bool {
+        self.stage != Stage::Over && !matches!(self.manners.leave, Leave::StopsReading(_))
+    }
+
+    /// Bytes of bodies that it read.
+    #[must_use]
+    pub const fn read_total(&self) -> u64 {
+        self.read_total
+    }
+
+    /// Where it stands, for a report.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let request = self.requests.get(self.answered);
+        format!(
+            "{:?} {:?} {:?}: {} of {} answered, piece {:?} of {}, rests until {:?}, half closed: {}, \
+             {:?}, reading {:?}, request {:?}",
+            self.peer,
+            self.end,
+            self.stage,
+            self.answered,
+            self.requests.len(),
+            self.sending,
+            self.pieces.len(),
+            self.rests_until,
+            self.has_half_closed,
+            self.manners,
+            self.reading,
+            request
+        )
+    }
+
+    /// Goes away, whatever it is doing.
+    pub fn quit(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
+    }
+
+    /// Something happened.
+    pub fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
+        match (self.stage, wake) {
+            (Stage::Waiting, Wake::Timer(START)) => self.connect(network, ledger),
+            (Stage::Connecting | Stage::Open, Wake::Timer(_)) => self.go_on(network, ledger),
+            (Stage::Connecting | Stage::Open, Wake::End(end)) if self.end == Some(end) => {
+                self.go_on(network, ledger);
+            }
+            _ => {}
+        }
+    }
+
+    fn connect(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        match network.connect(Owner::Peer(self.peer), &self.address) {
+            Ok((end, _)) => {
+                self.end = Some(end);
+                self.stage = Stage::Connecting;
+                self.go_on(network, ledger);
+            }
+            Err(_) => self.finish(network, ledger, Outcome::Unanswered, Quit::Close),
+        }
+    }
+
+    fn go_on(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        let Some(end) = self.end else { return };
+        if self.stage == Stage::Connecting {
+            match network.connected(end) {
+                None => return,
+                Some(true) => self.stage = Stage::Open,
+                Some(false) => {
+                    return self.finish(network, ledger, Outcome::Unanswered, Quit::Close);
+                }
+            }
+        }
+        self.read(end, network, ledger);
+        if self.stage == Stage::Open {
+            self.send(end, network, ledger);
+        }
+        if self.stage == Stage::Open
+            && self.answered == self.requests.len()
+            && self.sending.0 == self.pieces.len()
+            && self.manners.leave != Leave::HalfClose
+        {
+            self.finish(network, ledger, Outcome::Answered, Quit::Close);
+        }
+    }
+
+    // Reading.
+
+    fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        if let Leave::StopsReading(after) = self.manners.leave
+            && self.answered >= after
+        {
+            if network.is_broken(end) {
+                self.finish(network, ledger, Outcome::Abandoned, Quit::Close);
+            }
+            return;
+        }
+        let now = network.now();
+        if now < self.reads_after {
+            return;
+        }
+        let bytes_max = self.manners.slow_reading.map_or(usize::MAX, |(bytes, _)| bytes);
+        let before = self.inbound.rest().len();
+        let result = network.recv_all(end, bytes_max, self.inbound.room());
+        let got = self.inbound.rest().len() - before;
+        if let Some((bytes, rest)) = self.manners.slow_reading
+            && got > 0
+        {
+            // Where buffers are tiny it gets less, and rests less.
+            let rest = rest.mul_f64(got as f64 / bytes as f64);
+            self.reads_after = now + rest;
+            network.wake_after(self.peer, READ, rest);
+        }
+        if let Err(what) = self.digest(end, network, ledger) {
+            ledger.violate(format!("{}: {what}", self.describe()));
+            return self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
+        }
+        if self.stage != Stage::Open {
+            return;
+        }
+        match result {
+            Ok(false) => {}
+            Ok(true) => self.on_end(network, ledger, true),
+            Err(_) => self.on_end(network, ledger, false),
+        }
+    }
+
+    fn digest(
+        &mut self,
+        end: EndId,
+        network: &mut Network,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        while self.stage == Stage::Open {
+            match &mut self.reading {
+                Reading::Head => {
+                    let Some(head) = self.inbound.take_head()? else { return Ok(()) };
+                    self.on_head(&head)?;
+                }
+                Reading::Body { body, at, .. } => {
+                    let mut data = Vec::new();
+                    self.inbound.take_body(body, &mut self.trailers, &mut data)?;
+                    let (is_done, offset) = (*body == Body::Done, *at);
+                    *at += data.len() as u64;
+                    self.read_total += data.len() as u64;
+                    self.check_data(&data, offset)?;
+                    if !is_done {
+                        return Ok(());
+                    }
+                    self.on_answered(network, ledger)?;
+                }
+                Reading::Tunnel { at } => {
+                    let data = self.inbound.take_rest();
+                    let offset = *at;
+                    *at += data.len() as u64;
+                    let Some(request) = self.requests.get(self.answered) else {
+                        return Err("a tunnel without a request".to_owned());
+                    };
+                    let echo: Vec<u8> = data.iter().map(|byte| !byte).collect();
+                    if !crate::plan::is_request(request.id, offset, &echo) {
+                        return Err(format!("wrong bytes in the tunnel at {offset}"));
+                    }
+                    if *at == request.tunnel.unwrap_or_default() as u64 && !self.has_half_closed {
+                        // Everything came back: nothing more is to be said.
+                        self.has_half_closed = true;
+                        network.shutdown_write(end);
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_head(&mut self, head: &Head) -> Result<(), String> {
+        let status = head.status()?;
+        let Some(request) = self.requests.get(self.answered).cloned() else {
+            return Err(format!("a response that nobody asked for: {head:?}"));
+        };
+        let plan = ResponsePlan::of(request.id);
+        if (100..200).contains(&status) && status != 101 {
+            if !request.is_http11 {
+                return Err(format!("{status} to an HTTP/1.0 client"));
+            }
+            self.may_continue |= status == 100;
+            return Ok(());
+        }
+        let (is_sent, _) = self.progress();
+        if !is_sent {
+            return Err(format!("an answer to a request that was not sent: {head:?}"));
+        }
+        let id = head.field("x-id")?;
+        let is_own = head.field("server")? == Some("strait");
+        let closes = head.field("connection")?.is_some_and(|value| value.contains("close"));
+        let has_body = request.method != "HEAD" && !matches!(status, 204 | 304 | 101);
+        let body = head.body()?;
+        let ends_connection = closes
+            || (has_body && body.is_none())
+            || (head.line.starts_with("HTTP/1.0") || !request.is_http11)
+                && head.field("connection")?.is_none_or(|value| !value.contains("keep-alive"));
+        let expected = format!("{:016x}", request.id);
+        match id {
+            Some(id) if id == expected => {
+                if status == 101 {
+                    if request.tunnel.is_none() || !plan.switches {
+                        return Err("101 to a request that asked for none".to_owned());
+                    }
+                    self.has_tunnel = true;
+                    self.reading = Reading::Tunnel { at: 0 };
+                    return Ok(());
+                }
+                if status != plan.status {
+                    return Err(format!("status {status} instead of {}", plan.status));
+                }
+                if let Some(Body::Length(length)) = body
+                    && length != plan.length as u64
+                    && status != 304
+                {
+                    return Err(format!("length {length} instead of {}", plan.length));
+                }
+            }
+            Some(id) => return Err(format!("the response to {id} for {expected}")),
+            None if is_own => self.check_reply(status)?,
+            None => return Err(format!("a response of nobody's: {head:?}")),
+        }
+        let body = if has_body { body.unwrap_or(Body::UntilClose) } else { Body::Done };
+        self.reading = Reading::Body { body, at: 0, ends_connection };
+        self.trailers.clear();
+        self.own_status = is_own.then_some(status);
+        self.own_body.clear();
+        Ok(())
+    }
+
+    /// A reply that Strait made itself, to a request that has nothing wrong with it.
+    fn check_reply(&self, status: u16) -> Result<(), String> {
+        if matches!(status, 408 | 502 | 503 | 504) {
+            Ok(())
+        } else {
+            Err(format!("Strait answers {status} to a good request"))
+        }
+    }
+
+    fn check_data(&mut self, data: &[u8], offset: u64) -> Result<(), String> {
+        if self.own_status.is_some() {
+            self.own_body.extend_from_slice(data);
+            return Ok(());
+        }
+        let Some(request) = self.requests.get(self.answered) else {
+            return Err("a body without a request".to_owned());
+        };
+        if is_response(request.id, offset, data) {
+            Ok(())
+        } else {
+            Err(format!("wrong bytes in the body at {offset}"))
+        }
+    }
+
+    fn on_answered(&mut self, network: &mut Network, ledger: &mut Ledger) -> Result<(), String> {
+        let Reading::Body { at, ends_connection, .. } = self.reading else { return Ok(()) };
+        let Some(request) = self.requests.get(self.answered) else { return Ok(()) };
+        let plan = ResponsePlan::of(request.id);
+        if let Some(status) = self.own_status.take() {
+            if request.method != "HEAD" {
+                check_own_body(status, &self.own_body)?;
+            }
+            ledger.settle(request.id, Outcome::Refused(status));
+        } else {
+            let length = if request.method == "HEAD" { 0 } else { plan.length as u64 };
+            if at != length {
+                return Err(format!("a body of {at} bytes instead of {length}"));
+            }
+            let expected = format!("x-check: {:016x}", request.id);
+            if self.trailers.iter().any(|trailer| *trailer != expected) {
+                return Err(format!("wrong trailers: {:?}", self.trailers));
+            }
+            let wants_trailers = plan.has_trailers
+                && plan.framing == ResponseFraming::Chunked
+                && request.method != "HEAD"
+                && !matches!(plan.status, 204 | 304)
+                && request.is_http11;
+            if wants_trailers && self.trailers.is_empty() {
+                return Err("the trailers are missing".to_owned());
+            }
+            ledger.settle(request.id, Outcome::Answered);
+        }
+        self.answered += 1;
+        self.may_continue = false;
+        self.waits_since = None;
+        self.reading = Reading::Head;
+        let (_, is_whole) = self.progress_of(self.answered - 1);
+        self.is_last = ends_connection;
+        if ends_connection || !is_whole && self.random.chance(300) {
+            // Either way nothing more is to be had here.
+            self.finish(network, ledger, Outcome::Declined, Quit::Close);
+        }
+        Ok(())
+    }
+
+    /// The connection ended, in order or broken.
+    fn on_end(&mut self, network: &mut Network, ledger: &mut Ledger, is_orderly: bool) {
+        let Some(request) = self.requests.get(self.answered).cloned() else {
+            return self.finish(network, ledger, Outcome::Declined, Quit::Close);
+        };
+        match &mut self.reading {
+            Reading::Head if !self.inbound.rest().is_empty() => {
+                // A head that breaks off is no response at all, and cannot be taken for one.
+                self.settle(ledger, Outcome::Truncated);
+            }
+            Reading::Head => self.settle(ledger, Outcome::Unanswered),
+            Reading::Body { body, .. } if *body == Body::UntilClose && is_orderly => {
+                *body = Body::Done;
+                if let Err(what) = self.on_answered(network, ledger) {
+                    ledger.violate(format!("{}: {what}", self.describe()));
+                }
+            }
+            Reading::Body { .. } => self.settle(ledger, Outcome::Truncated),
+            Reading::Tunnel { at } => {
+                let is_whole = *at == request.tunnel.unwrap_or_default() as u64;
+                if is_orderly && !is_whole {
+                    let what = "the tunnel ended in order before its time";
+                    ledger.violate(format!("{}: {what}", self.describe()));
+                }
+                let outcome = if is_whole { Outcome::Answered } else { Outcome::Truncated };
+                self.settle(ledger, outcome);
+                self.answered += usize::from(is_whole);
+            }
+        }
+        self.finish(network, ledger, Outcome::Unanswered, Quit::Close);
+    }
+
+    fn settle(&self, ledger: &mut Ledger, outcome: Outcome) {
+        if let Some(request) = self.requests.get(self.answered) {
+            ledger.settle(request.id, outcome);
+        }
+    }
+
+    // Sending.
+
+    fn send(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        loop {
+            let now = network.now();
+            if now < self.rests_until {
+                return;
+            }
+            let limit = match self.manners.leave {
+                Leave::CloseAfter(bytes) | Leave::ResetAfter(bytes) => bytes,
+                Leave::Answered | Leave::HalfClose | Leave::StopsReading(_) => usize::MAX,
+            };
+            if self.sent_total >= limit {
+                let quit = match self.manners.leave {
+                    Leave::ResetAfter(_) => Quit::Reset,
+                    _ => Quit::Close,
+                };
+                return self.finish(network, ledger, Outcome::Abandoned, quit);
+            }
+            if !self.is_gate_open(now, network) {
+                return;
+            }
+            let Some(piece) = self.pieces.get(self.sending.0) else {
+                if self.manners.leave == Leave::HalfClose
+                    && !self.has_half_closed
+                    && !self.has_tunnel
+                {
+                    self.has_half_closed = true;
+                    network.shutdown_write(end);
+                }
+                return;
+            };
+            let rest = piece.bytes.get(self.sending.1..).unwrap_or_default();
+            let wanted = rest.len().min(limit - self.sent_total);
+            let bytes = rest.get(..wanted).unwrap_or_default();
+            match network.send_some(end, bytes) {
+                Ok(n) => {
+                    self.sent_total += n;
+                    self.sending.1 += n;
+                    if self.sending.1 == piece.bytes.len() {
+                        self.sending = (self.sending.0 + 1, 0);
+                    } else if n < wanted {
+                        // An event says when there is room.
+                        return;
+                    }
+                }
+                // What the other side said before is still to be read.
+                Err(_) => return self.on_send_failed(end, network, ledger),
+            }
+            let (chance, rest_max) = self.manners.rests;
+            if self.random.chance(chance) {
+                let rest = self.random.span(rest_max);
+                self.rests_until = now + rest;
+                network.wake_after(self.peer, SEND, rest);
+            }
+        }
+    }
+
+    fn on_send_failed(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        self.sending = (self.pieces.len(), 0);
+        self.reads_after = Time::default();
+        let mut result = Ok(false);
+        while matches!(result, Ok(false)) && self.stage == Stage::Open {
+            let before = self.inbound.rest().len();
+            result = network.recv_all(end, 4096, self.inbound.room());
+            if matches!(result, Ok(false)) && self.inbound.rest().len() == before {
+                return;
+            }
+            if let Err(what) = self.digest(end, network, ledger) {
+                ledger.violate(format!("{}: {what}", self.describe()));
+                return self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
+            }
+        }
+        if self.stage == Stage::Open {
+            self.on_end(network, ledger, matches!(result, Ok(true)));
+        }
+    }
+
+    fn is_gate_open(&mut self, now: Time, network: &mut Network) -> bool {
+        let Some(piece) = self.pieces.get(self.sending.0) else { return true };
+        let (gate, request) = (piece.gate, piece.request);
+        let is_open = match gate {
+            Gate::Open => true,
+            Gate::Answers(count) => self.answered >= count,
+            Gate::Think(count) if self.answered >= count => {
+                let rest = self.random.span(self.manners.thinks);
+                if let Some(piece) = self.pieces.get_mut(self.sending.0) {
+                    piece.gate = Gate::Open;
+                }
+                self.rests_until = now + rest;
+                network.wake_after(self.peer, SEND, rest);
+                false
+            }
+            Gate::Think(_) => false,
+            Gate::Continue => {
+                let since = *self.waits_since.get_or_insert(now);
+                let is_over = now >= since + CONTINUE_PATIENCE;
+                if since == now {
+                    network.wake_after(self.peer, SEND, CONTINUE_PATIENCE);
+                }
+                (self.may_continue && self.answered == request)
+                    || self.answered > request
+                    || is_over
+            }
+            Gate::Tunnel => {
+                if self.answered > request {
+                    // There will be none: the rest is not sent.
+                    self.sending = (self.pieces.len(), 0);
+                    return true;
+                }
+                self.has_tunnel
+            }
+        };
+        if is_open {
+            self.waits_since = None;
+            if let Some(piece) = self.pieces.get_mut(self.sending.0) {
+                piece.gate = Gate::Open;
+            }
+        }
+        is_open
+    }
+
+    /// Whether the request that is to be answered next was begun, and whether it is sent whole.
+    fn progress(&self) -> (bool, bool) {
+        self.progress_of(self.answered)
+    }
+
+    fn progress_of(&self, request: usize) -> (bool, bool) {
+        let (at, within) = self.sending;
+        let first = self.pieces.iter().position(|piece| piece.request == request);
+        let last = self.pieces.iter().rposition(|piece| piece.request == request);
+        let is_begun = first.is_some_and(|first| first < at || (first == at && within > 0));
+        (is_begun, last.is_some_and(|last| last < at))
+    }
+
+    // The end.
+
+    /// The connection is over. What is still open of the requests ended with `outcome`.
+    fn finish(&mut self, network: &mut Network, ledger: &mut Ledger, outcome: Outcome, quit: Quit) {
+        for (place, request) in self.requests.iter().enumerate() {
+            let (is_begun, _) = self.progress_of(place);
+            ledger.settle(
+                request.id,
+                match outcome {
+                    _ if place < self.answered => Outcome::Answered,
+                    Outcome::Abandoned | Outcome::Declined => outcome,
+                    _ if self.is_last => Outcome::Declined,
+                    _ if is_begun => outcome,
+                    _ => Outcome::Unsent,
+                },
+            );
+        }
+        self.stage = Stage::Over;
+        match (self.end.take(), quit) {
+            (Some(end), Quit::Close) => network.close(end),
+            (Some(end), Quit::Reset) => network.reset(end),
+            (None, _) => {}
+        }
+    }
+}
+
+/// How a connection is given up.
+#[derive(Clone, Copy, Debug)]
+enum Quit {
+    Close,
+    Reset,
+}
+
+/// The body of a reply of Strait's says its cause, and the cause fits the status.
+fn check_own_body(status: u16, body: &[u8]) -> Result<(), String> {
+    let text = String::from_utf8_lossy(body);
+    let is_told = |cause: &&Cause| {
+        consequence(**cause).status == Some(status) && text.contains(cause.as_str())
+    };
+    if Cause::ALL.iter().any(|cause| is_told(&cause)) {
+        Ok(())
+    } else {
+        Err(format!("a reply of {status} that says {text:?}"))
+    }
+}
+
+/// Everything that a client sends, cut at random.
+fn pieces(requests: &[RequestPlan], manners: &Manners, random: &mut Random) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for (place, request) in requests.iter().enumerate() {
+        let answers = place.saturating_sub(manners.pipelined_max);
+        let gate = if random.chance(300) { Gate::Think(answers) } else { Gate::Answers(answers) };
+        cut(&mut pieces, gate, place, head(request).into_bytes(), random);
+        let gate = if request.expects_continue { Gate::Continue } else { Gate::Open };
+        cut(&mut pieces, gate, place, body(request, random), random);
+        if let Some(length) = request.tunnel {
+            let mut bytes = vec![0; length];
+            fill_request(request.id, 0, &mut bytes);
+            cut(&mut pieces, Gate::Tunnel, place, bytes, random);
+        }
+    }
+    pieces
+}
+
+fn cut(pieces: &mut Vec<Piece>, gate: Gate, request: usize, bytes: Vec<u8>, random: &mut Random) {
+    let mut rest = &bytes[..];
+    let mut gate = gate;
+    let is_whole = random.chance(500);
+    while !rest.is_empty() {
+        let length = if is_whole { rest.len() } else { 1 + random.size(rest.len() - 1) };
+        let (piece, behind) = rest.split_at(length);
+        pieces.push(Piece { gate, bytes: piece.to_vec(), request });
+        gate = Gate::Open;
+        rest = behind;
+    }
+}
+
+fn head(request: &RequestPlan) -> String {
+    let RequestPlan { id, method, cluster, .. } = request;
+    let version = if request.is_http11 { "1.1" } else { "1.0" };
+    let mut head = format!("{method} /{cluster}/{id:016x} HTTP/{version}\r\nHost: sim.example\r\n");
+    match request.body {
+        RequestBody::None => {}
+        RequestBody::Length(length) => head += &format!("Content-Length: {length}\r\n"),
+        RequestBody::Chunked(..) => head += "Transfer-Encoding: chunked\r\n",
+    }
+    if request.expects_continue {
+        head += "Expect: 100-continue\r\n";
+    }
+    if request.tunnel.is_some() {
+        head += "Connection: upgrade\r\nUpgrade: websocket\r\n";
+    } else if let Some(connection) = request.connection {
+        head += &format!("Connection: {connection}\r\n");
+    }
+    head + "\r\n"
+}
+
+fn body(request: &RequestPlan, random: &mut Random) -> Vec<u8> {
+    let mut bytes = vec![0; request.body.len()];
+    fill_request(request.id, 0, &mut bytes);
+    let RequestBody::Chunked(_, has_trailers) = request.body else { return bytes };
+    let mut chunked = Vec::new();
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let (chunk, behind) = rest.split_at(1 + random.size(rest.len() - 1));
+        chunked.extend(format!("{:x}\r\n", chunk.len()).into_bytes());
+        chunked.extend_from_slice(chunk);
+        chunked.extend_from_slice(b"\r\n");
+        rest = behind;
+    }
+    chunked.extend_from_slice(b"0\r\n");
+    if has_trailers {
+        chunked.extend(format!("x-check: {:016x}\r\n", request.id).into_bytes());
+    }
+    chunked.extend_from_slice(b"\r\n");
+    chunked
+}

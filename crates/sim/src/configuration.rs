@@ -1,0 +1,208 @@
+//! The configurations of a simulation, as text, and what control does with them.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use config::snapshot::{Address, Id, PathMatch};
+use config::{FilterKinds, Loader};
+use proxy::Snapshot;
+use proxy::filter::Filter;
+use telemetry::events::LabelId;
+use telemetry::{Names, RouteNames};
+
+use crate::random::Random;
+
+/// The clusters that clients know.
+pub const CLUSTERS: [&str; 2] = ["alpha", "beta"];
+
+/// Addresses of each cluster.
+pub const ENDPOINTS: u8 = 3;
+
+/// The listener that every configuration has.
+pub const EDGE: &str = "10.0.0.1:80";
+
+/// The listener that only some configurations have.
+pub const SIDE: &str = "10.0.0.1:81";
+
+/// How patient the configurations of a simulation are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// The defaults, and more: nothing ends because of a timeout.
+    Long,
+    /// A few seconds for everything.
+    Short,
+}
+
+/// The address of an endpoint.
+#[must_use]
+pub fn endpoint(cluster: usize, place: u8) -> SocketAddr {
+    let cluster = u8::try_from(cluster).expect("there are few clusters");
+    SocketAddr::from(([10, 1, cluster, place], 9000))
+}
+
+/// An address as configurations have it.
+///
+/// # Panics
+///
+/// If it is none.
+#[must_use]
+pub fn address(text: &str) -> Address {
+    Address::Tcp(text.parse().expect("an address of this file"))
+}
+
+/// One configuration after the other.
+#[derive(Debug)]
+pub struct Configurations {
+    loader: Loader<Box<dyn Filter>>,
+    random: Random,
+    patience: Patience,
+}
+
+impl Configurations {
+    /// None yet.
+    ///
+    /// # Panics
+    ///
+    /// If no configuration can be read at all.
+    #[must_use]
+    pub fn new(random: Random, patience: Patience) -> Self {
+        let mut kinds = FilterKinds::new();
+        crate::filter::register(&mut kinds);
+        let loader = Loader::new(kinds).expect("the schema is one that the loader understands");
+        Self { loader, random, patience }
+    }
+
+    /// Another configuration: with other endpoints, bounds and timeouts, and more or less of what
+    /// does not concern who is connected.
+    ///
+    /// # Panics
+    ///
+    /// If the loader refuses it.
+    pub fn next(&mut self) -> Arc<Snapshot> {
+        let text = self.text();
+        self.load(&text)
+    }
+
+    /// The configuration of this text.
+    ///
+    /// # Panics
+    ///
+    /// If the loader refuses it.
+    pub fn load(&mut self, text: &str) -> Arc<Snapshot> {
+        match self.loader.load("sim.yaml", text) {
+            Ok(snapshot) => snapshot,
+            Err(errors) => panic!("{errors}\n{text}"),
+        }
+    }
+
+    fn text(&mut self) -> String {
+        let mut text = String::from(
+            "admin: { address: 127.0.0.1:9901 }\nworkers: 2\n\
+             access_log: { output: stdout, format: json }\n\
+             limits: { linger_timeout: 2s, drain_timeout: 10s }\nlisteners:\n",
+        );
+        let has_side = self.random.chance(500);
+        for (name, address) in [("edge", EDGE), ("side", SIDE)] {
+            if name == "side" && !has_side {
+                continue;
+            }
+            self.listener(name, address, &mut text);
+        }
+        text += "routes:\n  - name: all\n    rules:\n";
+        text += "      - match: { path: /healthz }\n        respond: { status: 200, body: ok }\n";
+        let timeout = if self.patience == Patience::Long { "1h" } else { "30s" };
+        for cluster in CLUSTERS {
+            let _ = write!(
+                text,
+                "      - match: {{ prefix: /{cluster}/ }}\n        cluster: {cluster}\n        \
+                 timeout: {timeout}\n"
+            );
+        }
+        text += "clusters:\n";
+        for (number, cluster) in CLUSTERS.into_iter().enumerate() {
+            self.cluster(cluster, number, &mut text);
+        }
+        for spare in 0..self.random.below(4) {
+            let _ = write!(
+                text,
+                "  - name: spare{spare}\n    endpoints: [\"10.9.0.{}:1\"]\n",
+                1 + self.random.below(3)
+            );
+        }
+        text
+    }
+
+    fn listener(&mut self, name: &str, address: &str, text: &mut String) {
+        let _ = write!(text, "  - name: {name}\n    address: {address}\n    routes: all\n");
+        if self.random.chance(300) {
+            *text += "    http: { via: strait, forwarded: both }\n";
+        }
+        if self.random.chance(300) {
+            *text += "    filters:\n      - ask: { topic: sim }\n";
+        }
+        *text += match self.patience {
+            Patience::Long => {
+                "    timeouts: { request_head: 1h, idle: 1h, request_body: 1h, \
+                 response_write: 1h }\n"
+            }
+            Patience::Short => {
+                "    timeouts: { request_head: 3s, idle: 10s, request_body: 5s, \
+                 response_write: 8s, tunnel_idle: 20s }\n"
+            }
+        };
+    }
+
+    fn cluster(&mut self, name: &str, number: usize, text: &mut String) {
+        let _ = write!(text, "  - name: {name}\n    endpoints:\n");
+        let first = self.random.below(u64::from(ENDPOINTS));
+        for place in 0..ENDPOINTS {
+            if u64::from(place) == first || self.random.chance(600) {
+                let weight = self.random.between(1, 3);
+                let address = endpoint(number, place);
+                let _ = write!(text, "      - {{ address: {address}, weight: {weight} }}\n");
+            }
+        }
+        let connections_max = self.random.between(1, 12);
+        let _ = write!(text, "    connections_max: {connections_max}\n    pending_max: 1000\n");
+        *text += match self.patience {
+            Patience::Long => {
+                "    connect_timeout: 1h\n    timeouts: { response_head: 1h, response_body: 1h, \
+                 request_write: 1h }\n"
+            }
+            Patience::Short => {
+                "    connect_timeout: 1s\n    timeouts: { response_head: 6s, response_body: 5s, \
+                 request_write: 5s, idle: 8s }\n"
+            }
+        };
+        if self.random.chance(150) {
+            *text += "    proxy_protocol: v1\n";
+        }
+    }
+}
+
+/// The label under which workers count for what has this id.
+#[must_use]
+pub const fn label(id: Id) -> LabelId {
+    LabelId { slot: id.slot, generation: id.generation }
+}
+
+/// The names of everything in a snapshot.
+#[must_use]
+pub fn names(snapshot: &Snapshot) -> Arc<Names> {
+    let mut names = Names::default();
+    for listener in &snapshot.listeners {
+        names.insert_listener(label(listener.id.0), Arc::clone(&listener.name));
+    }
+    for (id, table) in snapshot.route_tables.iter() {
+        let rules = table.rules.iter().map(|rule| match &rule.path {
+            PathMatch::Exact(path) | PathMatch::Prefix(path) => Box::from(path.as_ref()),
+        });
+        let (name, rules) = (Arc::clone(&table.name), rules.collect());
+        names.insert_route(label(id), RouteNames { name, rules });
+    }
+    for (id, cluster) in snapshot.clusters.iter() {
+        names.insert_cluster(label(id), Arc::clone(&cluster.name));
+    }
+    Arc::new(names)
+}

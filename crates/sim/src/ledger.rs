@@ -1,0 +1,137 @@
+//! What was asked, what the services saw of it, and what came back: the promises are checked here.
+
+use std::collections::BTreeMap;
+
+use crate::network::{EndId, Network};
+use crate::plan::RequestPlan;
+
+/// Attempts that a request may take, the first included.
+const ATTEMPTS_MAX: usize = 3;
+
+/// All requests of a simulation.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    requests: BTreeMap<u64, Record>,
+    violations: Vec<String>,
+}
+
+/// One request.
+#[derive(Debug)]
+struct Record {
+    plan: RequestPlan,
+    sightings: Vec<Sighting>,
+    outcome: Outcome,
+}
+
+/// A service saw a request's head.
+#[derive(Clone, Copy, Debug)]
+struct Sighting {
+    end: EndId,
+    is_reused: bool,
+    /// Bytes that had been sent on the connection before the answer to this request.
+    answer_at: u64,
+}
+
+/// How a request ended for its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// Nothing is known yet.
+    Pending,
+    /// The client did not begin to send it.
+    Unsent,
+    /// The right response came, whole.
+    Answered,
+    /// Strait said why not, with this status.
+    Refused(u16),
+    /// A part of the right response came, and the client could see that the rest is missing.
+    Truncated,
+    /// The connection ended before a response began.
+    Unanswered,
+    /// An earlier response on the connection said that it would be the last.
+    Declined,
+    /// The client left.
+    Abandoned,
+}
+
+impl Ledger {
+    /// A client is going to send this.
+    pub fn announce(&mut self, plan: &RequestPlan) {
+        let record =
+            Record { plan: plan.clone(), sightings: Vec::new(), outcome: Outcome::Pending };
+        self.requests.insert(plan.id, record);
+    }
+
+    /// A promise was broken.
+    pub fn violate(&mut self, what: String) {
+        self.violations.push(what);
+    }
+
+    /// The promises that were broken.
+    #[must_use]
+    pub fn violations(&self) -> &[String] {
+        &self.violations
+    }
+
+    /// The plan of a request.
+    #[must_use]
+    pub fn plan(&self, id: u64) -> Option<&RequestPlan> {
+        self.requests.get(&id).map(|record| &record.plan)
+    }
+
+    /// A service saw a request's head on `end`, which has carried requests before or not.
+    pub fn saw(&mut self, id: u64, end: EndId, is_reused: bool, network: &Network) {
+        let Some(record) = self.requests.get_mut(&id) else {
+            return self.violate(format!("nobody asked for {id:016x}"));
+        };
+        let is_idempotent = record.plan.method != "POST";
+        for earlier in &record.sightings {
+            let was_answered = network.read_by_other(earlier.end) > earlier.answer_at;
+            if !is_idempotent || !earlier.is_reused || was_answered {
+                self.violations.push(format!(
+                    "{} {id:016x} was sent again, after {earlier:?} (answered: {was_answered})",
+                    record.plan.method
+                ));
+            }
+        }
+        let answer_at = network.written_total(end);
+        record.sightings.push(Sighting { end, is_reused, answer_at });
+        if record.sightings.len() > ATTEMPTS_MAX {
+            self.violations.push(format!("{id:016x} was sent {} times", record.sightings.len()));
+        }
+    }
+
+    /// A request ended for its client.
+    pub fn settle(&mut self, id: u64, outcome: Outcome) {
+        let Some(record) = self.requests.get_mut(&id) else { return };
+        if record.outcome == Outcome::Pending {
+            record.outcome = outcome;
+        }
+    }
+
+    /// How many requests ended how.
+    #[must_use]
+    pub fn outcomes(&self) -> BTreeMap<Outcome, usize> {
+        let mut counts = BTreeMap::new();
+        for record in self.requests.values() {
+            *counts.entry(record.outcome).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Requests that were sent more than once.
+    #[must_use]
+    pub fn retried(&self) -> usize {
+        self.requests.values().filter(|record| record.sightings.len() > 1).count()
+    }
+
+    /// Requests whose outcome is one of those that `is_bad` tells, for a report.
+    pub fn with_outcome(
+        &self,
+        is_bad: impl Fn(Outcome) -> bool,
+    ) -> impl Iterator<Item = (u64, Outcome, &RequestPlan)> {
+        self.requests
+            .iter()
+            .filter(move |(_, record)| is_bad(record.outcome))
+            .map(|(id, record)| (*id, record.outcome, &record.plan))
+    }
+}

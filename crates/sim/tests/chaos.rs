@@ -1,0 +1,95 @@
+//! Whole workers under many seeds. The promises are checked by the simulation itself: every
+//! response belongs to its request, byte for byte, or the client can see that it is missing;
+//! nothing is sent twice unless a retry is safe; nothing hangs, nothing turns for nothing, and
+//! all memory, sockets and configurations are given back.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sim::{Outcome, Scenario, Simulation, Summary};
+
+/// Threads that share the seeds of a test.
+const THREADS: u64 = 2;
+
+/// Says how to see a failure again, also when it is a panic.
+struct Again(u64);
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {0} again: cargo xtask sim --seed {0}", self.0);
+        }
+    }
+}
+
+/// Runs the scenarios of `seeds` and returns what came of them.
+fn run_all(seeds: std::ops::Range<u64>, scenario: impl Fn(u64) -> Scenario + Sync) -> Vec<Summary> {
+    let next = AtomicU64::new(seeds.start);
+    let run_some = || {
+        let mut summaries = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return summaries;
+            }
+            let _again = Again(seed);
+            match Simulation::new(&scenario(seed)).run() {
+                Ok(summary) => summaries.push(summary),
+                Err(violations) => panic!("{violations}"),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(run_some)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn outcomes(summaries: &[Summary]) -> BTreeMap<Outcome, usize> {
+    let mut totals = BTreeMap::new();
+    for (outcome, count) in summaries.iter().flat_map(|summary| &summary.outcomes) {
+        *totals.entry(*outcome).or_default() += count;
+    }
+    totals
+}
+
+#[test]
+fn thousand_seeds_of_chaos() {
+    let summaries = run_all(0..1_000, Scenario::of);
+    let outcomes = outcomes(&summaries);
+    println!("{outcomes:?}");
+    // A simulation in which nothing happens would keep every promise.
+    for (outcome, least) in [
+        (Outcome::Answered, 10_000),
+        (Outcome::Refused(502), 200),
+        (Outcome::Refused(503), 50),
+        (Outcome::Refused(504), 50),
+        (Outcome::Truncated, 100),
+        (Outcome::Unanswered, 200),
+        (Outcome::Abandoned, 1_000),
+    ] {
+        let count = outcomes.get(&outcome).copied().unwrap_or(0);
+        assert!(count >= least, "{outcome:?}: only {count} requests");
+    }
+    let retried: usize = summaries.iter().map(|summary| summary.retried).sum();
+    assert!(retried >= 50, "only {retried} requests were sent again");
+}
+
+#[test]
+fn config_swaps_under_load_lose_nothing() {
+    let summaries =
+        run_all(0..150, |seed| Scenario { swaps: 12, clients: 15, ..Scenario::harmless(seed) });
+    let outcomes = outcomes(&summaries);
+    println!("{outcomes:?}");
+    // The scenario is strict: a request that was neither answered nor declined is a violation.
+    assert!(outcomes.get(&Outcome::Answered).is_some_and(|count| *count > 5_000));
+}
+
+#[test]
+fn a_seed_is_the_same_every_time() {
+    for seed in 0..40 {
+        let _again = Again(seed);
+        let run = || Simulation::new(&Scenario::of(seed)).run().unwrap();
+        assert_eq!(run(), run(), "seed {seed}");
+    }
+}

@@ -1,0 +1,119 @@
+//! What a scripted run counts, in its order, compared with the text beside this file.
+//!
+//! Review a difference as you would code. `BLESS=1 cargo test -p sim --test events` takes it over.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use sim::{
+    Faults, Leave, Manners, RequestBody, RequestPlan, ResponseFraming, ResponsePlan, Scenario,
+    ServiceFaults, Simulation,
+};
+
+const CONFIGURATION: &str = "
+admin: { address: 127.0.0.1:9901 }
+workers: 1
+access_log: { output: stdout, format: json }
+listeners:
+  - { name: edge, address: 10.0.0.1:80, routes: all }
+routes:
+  - name: all
+    rules:
+      - { match: { prefix: /alpha/ }, cluster: alpha }
+      - { match: { prefix: /beta/ }, cluster: beta, timeout: 2s }
+clusters:
+  - name: alpha
+    endpoints: [10.1.0.0:9000]
+    connections_max: 1
+  - name: beta
+    endpoints: [10.2.0.0:9000]
+    connect_timeout: 500ms
+";
+
+fn request(method: &'static str, cluster: &'static str, wanted: u64) -> RequestPlan {
+    let is_plain = |plan: &ResponsePlan| {
+        plan.status == 200
+            && plan.framing == ResponseFraming::Length
+            && plan.length < 1_000
+            && plan.interim == 0
+            && plan.switches
+            && !plan.is_early
+    };
+    let id = (1..).filter(|id| is_plain(&ResponsePlan::of(*id))).nth(wanted as usize).unwrap();
+    RequestPlan {
+        id,
+        method,
+        is_http11: true,
+        cluster,
+        body: RequestBody::None,
+        expects_continue: false,
+        tunnel: None,
+        connection: None,
+    }
+}
+
+#[test]
+fn the_events_of_a_scripted_run_are_the_known_ones() {
+    let scenario = Scenario {
+        seed: 1,
+        workers: 1,
+        clients: 0,
+        faults: Faults::none(),
+        service_faults: ServiceFaults::default(),
+        swaps: 0,
+        moves: 0,
+        drains: false,
+        is_strict: false,
+    };
+    let mut simulation = Simulation::with_configuration(&scenario, Some(CONFIGURATION));
+    let manners = Manners {
+        pipelined_max: 0,
+        leave: Leave::Answered,
+        slow_reading: None,
+        rests: (0, Duration::ZERO),
+        thinks: Duration::ZERO,
+    };
+    let seconds = Duration::from_secs;
+    // Two requests, one behind the other, on one connection.
+    let both = vec![request("GET", "alpha", 0), request("HEAD", "alpha", 1)];
+    simulation.add_client(both, manners.clone(), seconds(1));
+    // A body, and a connection that its client wants closed.
+    let body = RequestBody::Chunked(2_000, true);
+    let post = RequestPlan { body, connection: Some("close"), ..request("POST", "alpha", 2) };
+    simulation.add_client(vec![post], manners.clone(), seconds(2));
+    // A service at whose address nobody listens.
+    simulation.add_client(vec![request("GET", "beta", 3)], manners.clone(), seconds(3));
+    // A client that leaves in the middle of its request.
+    let manners_rude = Manners { leave: Leave::ResetAfter(500), ..manners.clone() };
+    let body = RequestBody::Length(2_000);
+    let put = RequestPlan { body, ..request("PUT", "alpha", 4) };
+    simulation.add_client(vec![put], manners_rude, seconds(4));
+    // A tunnel.
+    let tunnel = RequestPlan { tunnel: Some(100), ..request("GET", "alpha", 5) };
+    simulation.add_client(vec![tunnel], manners, seconds(5));
+
+    simulation.record_events();
+    simulation.run_for(seconds(20));
+    compare("events.txt", simulation.events());
+    simulation.run().unwrap_or_else(|violations| panic!("{violations}"));
+}
+
+/// Compares `text` with the file of this name beside this one, or writes it there if asked to.
+fn compare(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    let known = fs::read_to_string(&path).unwrap_or_default();
+    let differs = |(known, found): &(&str, &str)| known != found;
+    let first = known.lines().zip(text.lines()).position(|lines| differs(&lines));
+    let first = first.unwrap_or_else(|| known.lines().count().min(text.lines().count()));
+    assert!(
+        known == text,
+        "line {} differs: {:?} instead of {:?}; BLESS=1 takes it over",
+        first + 1,
+        text.lines().nth(first),
+        known.lines().nth(first),
+    );
+}
