@@ -14,16 +14,16 @@ use telemetry::{Names, RouteNames};
 use crate::random::Random;
 
 /// The clusters that clients know.
-pub const CLUSTERS: [&str; 2] = ["alpha", "beta"];
+pub(crate) const CLUSTERS: [&str; 2] = ["alpha", "beta"];
 
 /// Addresses of each cluster.
-pub const ENDPOINTS: u8 = 3;
+pub(crate) const ENDPOINTS: u8 = 3;
 
 /// The listener that every configuration has.
-pub const EDGE: &str = "10.0.0.1:80";
+pub(crate) const EDGE: &str = "10.0.0.1:80";
 
 /// The listener that only some configurations have.
-pub const SIDE: &str = "10.0.0.1:81";
+pub(crate) const SIDE: &str = "10.0.0.1:81";
 
 /// How patient the configurations of a simulation are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum Patience {
 
 /// The address of an endpoint.
 #[must_use]
-pub fn endpoint(cluster: usize, place: u8) -> SocketAddr {
+pub(crate) fn endpoint(cluster: usize, place: u8) -> SocketAddr {
     let cluster = u8::try_from(cluster).expect("there are few clusters");
     SocketAddr::from(([10, 1, cluster, place], 9000))
 }
@@ -47,7 +47,7 @@ pub fn endpoint(cluster: usize, place: u8) -> SocketAddr {
 ///
 /// If it is none.
 #[must_use]
-pub fn address(text: &str) -> Address {
+pub(crate) fn address(text: &str) -> Address {
     Address::Tcp(text.parse().expect("an address of this file"))
 }
 
@@ -79,7 +79,7 @@ impl Configurations {
     /// # Panics
     ///
     /// If the loader refuses it.
-    pub fn next(&mut self) -> Arc<Snapshot> {
+    pub fn another(&mut self) -> Arc<Snapshot> {
         let text = self.text();
         self.load(&text)
     }
@@ -160,7 +160,7 @@ impl Configurations {
             if u64::from(place) == first || self.random.chance(600) {
                 let weight = self.random.between(1, 3);
                 let address = endpoint(number, place);
-                let _ = write!(text, "      - {{ address: {address}, weight: {weight} }}\n");
+                let _ = writeln!(text, "      - {{ address: {address}, weight: {weight} }}");
             }
         }
         let connections_max = self.random.between(1, 12);

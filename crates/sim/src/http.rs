@@ -3,23 +3,23 @@
 
 /// Bytes that came in, read from the front.
 #[derive(Debug, Default)]
-pub struct Inbound {
+pub(crate) struct Inbound {
     bytes: Vec<u8>,
     at: usize,
 }
 
 /// A message's head.
 #[derive(Clone, Debug)]
-pub struct Head {
+pub(crate) struct Head {
     /// The request or status line.
-    pub line: String,
+    pub(crate) line: String,
     /// The fields, names in lower case.
-    pub fields: Vec<(String, String)>,
+    pub(crate) fields: Vec<(String, String)>,
 }
 
 /// What is still to come of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
+pub(crate) enum Body {
     /// So many bytes.
     Length(u64),
     /// A chunk's size line.
@@ -35,11 +35,11 @@ pub enum Body {
 }
 
 /// What a peer of ours may never get.
-pub type Malformed = String;
+pub(crate) type Malformed = String;
 
 impl Inbound {
     /// Where more bytes go.
-    pub fn room(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
         if self.at > 0 {
             self.bytes.drain(..self.at);
             self.at = 0;
@@ -49,12 +49,12 @@ impl Inbound {
 
     /// What is there.
     #[must_use]
-    pub fn rest(&self) -> &[u8] {
+    pub(crate) fn rest(&self) -> &[u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
     /// Takes everything.
-    pub fn take_rest(&mut self) -> Vec<u8> {
+    pub(crate) fn take_rest(&mut self) -> Vec<u8> {
         let rest = self.rest().to_vec();
         self.at = self.bytes.len();
         rest
@@ -65,7 +65,7 @@ impl Inbound {
     /// # Errors
     ///
     /// A line that ends in a bare LF.
-    pub fn take_line(&mut self) -> Result<Option<String>, Malformed> {
+    pub(crate) fn take_line(&mut self) -> Result<Option<String>, Malformed> {
         let rest = self.rest();
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
         let line = rest.get(..end).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Inbound {
     /// # Errors
     ///
     /// It is none.
-    pub fn take_head(&mut self) -> Result<Option<Head>, Malformed> {
+    pub(crate) fn take_head(&mut self) -> Result<Option<Head>, Malformed> {
         if !self.rest().windows(4).any(|window| window == b"\r\n\r\n") {
             return Ok(None);
         }
@@ -101,7 +101,7 @@ impl Inbound {
     /// # Errors
     ///
     /// Bad chunks.
-    pub fn take_body(
+    pub(crate) fn take_body(
         &mut self,
         body: &mut Body,
         trailers: &mut Vec<String>,
@@ -169,7 +169,7 @@ impl Head {
     /// # Errors
     ///
     /// It comes twice.
-    pub fn field(&self, name: &str) -> Result<Option<&str>, Malformed> {
+    pub(crate) fn field(&self, name: &str) -> Result<Option<&str>, Malformed> {
         let mut values = self.fields.iter().filter(|(found, _)| found == name);
         let value = values.next().map(|(_, value)| value.as_str());
         match values.next() {
@@ -183,7 +183,7 @@ impl Head {
     /// # Errors
     ///
     /// They contradict each other.
-    pub fn body(&self) -> Result<Option<Body>, Malformed> {
+    pub(crate) fn body(&self) -> Result<Option<Body>, Malformed> {
         match (self.field("content-length")?, self.field("transfer-encoding")?) {
             (None, None) => Ok(None),
             (Some(length), None) => match length.parse() {
@@ -200,7 +200,7 @@ impl Head {
     /// # Errors
     ///
     /// There is none.
-    pub fn status(&self) -> Result<u16, Malformed> {
+    pub(crate) fn status(&self) -> Result<u16, Malformed> {
         let mut words = self.line.splitn(3, ' ');
         match (words.next(), words.next().and_then(|word| word.parse().ok())) {
             (Some("HTTP/1.1" | "HTTP/1.0"), Some(status)) => Ok(status),

@@ -124,14 +124,11 @@ impl Ledger {
         self.requests.values().filter(|record| record.sightings.len() > 1).count()
     }
 
-    /// Requests whose outcome is one of those that `is_bad` tells, for a report.
-    pub fn with_outcome(
-        &self,
-        is_bad: impl Fn(Outcome) -> bool,
-    ) -> impl Iterator<Item = (u64, Outcome, &RequestPlan)> {
-        self.requests
-            .iter()
-            .filter(move |(_, record)| is_bad(record.outcome))
-            .map(|(id, record)| (*id, record.outcome, &record.plan))
+    /// No request may have ended so.
+    pub fn refuse_outcomes(&mut self, is_bad: impl Fn(Outcome) -> bool) {
+        let bad = self.requests.iter().filter(|(_, record)| is_bad(record.outcome));
+        self.violations.extend(bad.map(|(id, Record { outcome, plan, .. })| {
+            format!("{id:016x} ended {outcome:?}: {plan:?}")
+        }));
     }
 }

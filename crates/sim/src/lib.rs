@@ -25,6 +25,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
     reason = "a simulation that is wrong about itself must stop where it is"
 )]
 

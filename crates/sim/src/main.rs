@@ -63,7 +63,6 @@ fn main() -> ExitCode {
 
 /// What many runs came to.
 #[derive(Debug, Default)]
-#[expect(dead_code, reason = "printed through Debug")]
 struct Totals {
     seeds: u64,
     happenings: u64,

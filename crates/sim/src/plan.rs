@@ -130,24 +130,24 @@ impl ResponsePlan {
 const REQUEST: u64 = 0x7265_7175_6573_7421;
 
 /// The bytes of a response's body from `offset` on.
-pub fn fill_response(id: u64, offset: u64, out: &mut [u8]) {
+pub(crate) fn fill_response(id: u64, offset: u64, out: &mut [u8]) {
     fill(id, offset, out);
 }
 
 /// The bytes of a request's body from `offset` on.
-pub fn fill_request(id: u64, offset: u64, out: &mut [u8]) {
+pub(crate) fn fill_request(id: u64, offset: u64, out: &mut [u8]) {
     fill(id ^ REQUEST, offset, out);
 }
 
 /// Whether these are the bytes of a response's body from `offset` on.
 #[must_use]
-pub fn is_response(id: u64, offset: u64, bytes: &[u8]) -> bool {
+pub(crate) fn is_response(id: u64, offset: u64, bytes: &[u8]) -> bool {
     is_of(id, offset, bytes)
 }
 
 /// Whether these are the bytes of a request's body from `offset` on.
 #[must_use]
-pub fn is_request(id: u64, offset: u64, bytes: &[u8]) -> bool {
+pub(crate) fn is_request(id: u64, offset: u64, bytes: &[u8]) -> bool {
     is_of(id ^ REQUEST, offset, bytes)
 }
 

@@ -257,7 +257,7 @@ impl Simulation {
         };
         let snapshot = match text {
             Some(text) => simulation.configurations.load(text),
-            None => simulation.configurations.next(),
+            None => simulation.configurations.another(),
         };
         simulation.name(&snapshot);
         simulation.log.set_format(Some(LogFormat::Json));
@@ -471,7 +471,9 @@ impl Simulation {
             self.errand(at, Errand::Swap);
         }
         for _ in 0..self.scenario.moves {
-            let at = begin + self.random.span(Duration::from_secs(20));
+            // Most clients come at the beginning.
+            let longest = Duration::from_secs(if self.random.chance(500) { 1 } else { 15 });
+            let at = begin + longest.mul_f64(self.random.below(1_000_000) as f64 / 1e6);
             self.errand(at, Errand::Move);
         }
         if self.scenario.drains {
@@ -665,7 +667,7 @@ impl Simulation {
     }
 
     fn swap(&mut self) {
-        let snapshot = self.configurations.next();
+        let snapshot = self.configurations.another();
         self.read_log();
         self.name(&snapshot);
         for number in 0..self.threads.len() {
@@ -703,13 +705,13 @@ impl Simulation {
         self.edge = edge.map_or(self.edge, |listener| label(listener.id.0));
     }
 
-    fn post_all(&mut self, message: impl Fn(usize) -> Message<SimListener>) {
+    fn post_all(&self, message: impl Fn(usize) -> Message<SimListener>) {
         for number in 0..self.threads.len() {
             self.post(number, message(number));
         }
     }
 
-    fn post(&mut self, worker: usize, message: Message<SimListener>) {
+    fn post(&self, worker: usize, message: Message<SimListener>) {
         let postbox = self.postboxes.get(worker).expect("one for each worker");
         // A worker that has drained is gone, and its mail with it.
         if postbox.post(message).is_ok() {
@@ -769,17 +771,14 @@ impl Simulation {
         if self.has_failed() {
             return;
         }
-        let hanging: Vec<_> = self
-            .clients()
-            .filter(|client| client.is_owed())
-            .map(|client| format!("waits for ever: {}", client.describe()))
-            .collect();
-        hanging.into_iter().for_each(|what| self.ledger.violate(what));
         let network = &mut self.network.borrow_mut();
         for peer in &mut self.peers {
             if let Peer::Client(client) = peer
                 && !client.is_over()
             {
+                if client.is_owed() {
+                    self.ledger.violate(format!("waits for ever: {}", client.describe()));
+                }
                 client.quit(network, &mut self.ledger);
             }
         }
@@ -860,12 +859,7 @@ impl Simulation {
         }
         let is_bad =
             |outcome| !matches!(outcome, Outcome::Answered | Outcome::Declined | Outcome::Unsent);
-        let bad: Vec<_> = self
-            .ledger
-            .with_outcome(is_bad)
-            .map(|(id, outcome, plan)| format!("{id:016x} ended {outcome:?}: {plan:?}"))
-            .collect();
-        bad.into_iter().for_each(|what| self.ledger.violate(what));
+        self.ledger.refuse_outcomes(is_bad);
     }
 
     fn summary(self, begin: Time) -> Result<Summary, Violations> {
@@ -907,7 +901,7 @@ fn request(is_http11: bool, random: &mut Random) -> RequestPlan {
         id: random.next(),
         method,
         is_http11,
-        cluster: *random.pick(&CLUSTERS),
+        cluster: random.pick::<&str>(&CLUSTERS),
         expects_continue: !body.is_empty() && is_http11 && random.chance(200),
         body,
         tunnel: None,

@@ -36,7 +36,7 @@ fn scenario() -> Scenario {
 
 /// An id whose response is one that the test wants.
 fn id_of(is_wanted: impl Fn(&ResponsePlan) -> bool) -> u64 {
-    (1..).find(|id| is_wanted(&ResponsePlan::of(*id))).unwrap()
+    (1..).find(|id| is_wanted(&ResponsePlan::of(*id))).expect("there is no end of ids")
 }
 
 fn request(id: u64) -> RequestPlan {

@@ -31,7 +31,7 @@ clusters:
     connect_timeout: 500ms
 ";
 
-fn request(method: &'static str, cluster: &'static str, wanted: u64) -> RequestPlan {
+fn request(method: &'static str, cluster: &'static str, wanted: usize) -> RequestPlan {
     let is_plain = |plan: &ResponsePlan| {
         plan.status == 200
             && plan.framing == ResponseFraming::Length
@@ -40,7 +40,10 @@ fn request(method: &'static str, cluster: &'static str, wanted: u64) -> RequestP
             && plan.switches
             && !plan.is_early
     };
-    let id = (1..).filter(|id| is_plain(&ResponsePlan::of(*id))).nth(wanted as usize).unwrap();
+    let id = (1..)
+        .filter(|id| is_plain(&ResponsePlan::of(*id)))
+        .nth(wanted)
+        .expect("there is no end of ids");
     RequestPlan {
         id,
         method,
@@ -85,7 +88,7 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
     // A service at whose address nobody listens.
     simulation.add_client(vec![request("GET", "beta", 3)], manners.clone(), seconds(3));
     // A client that leaves in the middle of its request.
-    let manners_rude = Manners { leave: Leave::ResetAfter(500), ..manners.clone() };
+    let manners_rude = Manners { leave: Leave::ResetAfter(500), ..manners };
     let body = RequestBody::Length(2_000);
     let put = RequestPlan { body, ..request("PUT", "alpha", 4) };
     simulation.add_client(vec![put], manners_rude, seconds(4));
@@ -103,7 +106,7 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
 fn compare(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
     if std::env::var_os("BLESS").is_some() {
-        fs::write(&path, text).unwrap();
+        fs::write(&path, text).expect("the page can be written");
     }
     let known = fs::read_to_string(&path).unwrap_or_default();
     let differs = |(known, found): &(&str, &str)| known != found;
