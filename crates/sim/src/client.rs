@@ -583,7 +583,9 @@ impl Client {
             }
         }
         if self.stage == Stage::Open {
-            self.on_end(network, ledger, matches!(result, Ok(true)));
+            // The write took the reset's error with it, and a read says no more than the end.
+            let is_orderly = matches!(result, Ok(true)) && !network.is_broken(end);
+            self.on_end(network, ledger, is_orderly);
         }
     }
 

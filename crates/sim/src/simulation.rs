@@ -578,7 +578,8 @@ impl Simulation {
     fn record(&mut self, worker: Option<usize>) {
         let mut stats = String::new();
         self.collector.write_stats(&ProcessFacts::default(), "_total", &mut stats);
-        let micros = self.now().as_nanos() / 1_000;
+        // Finer times would change with every look at the clock.
+        let tenths = self.now().as_nanos() / 100_000_000;
         for line in stats.lines() {
             let Some((name, value)) = line.rsplit_once(' ') else { continue };
             let Ok(value) = value.parse::<u64>() else { continue };
@@ -590,9 +591,9 @@ impl Simulation {
                 && !is_work
                 && let (Some(events), Some(worker)) = (&mut self.events, worker)
             {
-                let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
+                let (seconds, tenths) = (tenths / 10, tenths % 10);
                 let added = value - kept;
-                let _ = writeln!(events, "{seconds}.{micros:06} worker {worker}: {name} +{added}");
+                let _ = writeln!(events, "{seconds}.{tenths} worker {worker}: {name} +{added}");
             }
         }
     }
