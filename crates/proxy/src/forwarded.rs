@@ -44,11 +44,11 @@ pub(crate) fn rewrite(
             head.remove_known(known);
         }
     }
-    let ip = Text::of_ip(facts.peer);
     if sends_x {
-        append_x_forwarded(head, facts, &ip, scratch);
+        append_x_forwarded(head, facts, scratch);
     }
     if sends_standard {
+        let ip = Text::of_ip(facts.peer);
         append_to_list(head, Known::Forwarded, scratch, |head, element| {
             element.extend_from_slice(b"for=");
             match facts.peer {
@@ -78,14 +78,9 @@ pub(crate) fn rewrite(
     }
 }
 
-fn append_x_forwarded(
-    head: &mut RequestHead<'_>,
-    facts: &Facts<'_>,
-    ip: &Text,
-    scratch: &mut Vec<u8>,
-) {
+fn append_x_forwarded(head: &mut RequestHead<'_>, facts: &Facts<'_>, scratch: &mut Vec<u8>) {
     append_to_list(head, Known::XForwardedFor, scratch, |_, element| {
-        element.extend_from_slice(ip.as_bytes());
+        element.extend_from_slice(Text::of_ip(facts.peer).as_bytes());
     });
     if head.field(Known::XForwardedProto).is_none() {
         head.append_known(Known::XForwardedProto, b"http");

@@ -31,6 +31,9 @@ use crate::time::Time;
 const OWN_HEAD: HeadLimits =
     HeadLimits { request_line_bytes_max: u32::MAX, head_bytes_max: u32::MAX, fields_max: u16::MAX };
 
+/// A body of up to so many bytes gets room behind its head in the head's buffer.
+pub(crate) const TOGETHER_BYTES_MAX: usize = 16 << 10;
+
 /// Bytes of the longest PROXY protocol header that is sent: a line of version 1.
 const PROXY_HEADER_BYTES_MAX: usize = 107;
 
@@ -206,7 +209,7 @@ impl Proxy {
             _ => 0,
         };
         let bytes = head.encoded_len_max();
-        let room = bytes.saturating_add(if body <= 16 << 10 { body } else { 0 });
+        let room = bytes.saturating_add(if body <= TOGETHER_BYTES_MAX { body } else { 0 });
         outbox.push_with(room, &mut self.buffers, |buffer| {
             wire::h1::encode_request(head, connection_field(asks_upgrade), buffer);
         });
@@ -256,16 +259,20 @@ impl Proxy {
             .map(|endpoint| endpoint.id);
         let random = &mut self.random;
         let connections = &mut self.connections;
-        let newest = self.snapshot.cluster(cluster.id).unwrap_or(&cluster);
+        let id = cluster.id;
+        let newest = self.snapshot.cluster(id).unwrap_or(cluster);
         let is_personal = request.is_personal;
         let start = || random.next();
-        match self.pools.acquire(&cluster, newest, avoid, is_personal, start, connections) {
+        match self.pools.acquire(cluster, newest, avoid, is_personal, start, connections) {
             Acquired::Idle(connection, place) => self.give(key, connection, place, request, now),
-            Acquired::Open(place) => self.open(key, &cluster, place, request, now),
+            Acquired::Open(place) => {
+                let cluster = Arc::clone(cluster);
+                self.open(key, &cluster, place, request, now);
+            }
             Acquired::Wait => {
                 exchange.stage = Stage::Waiting { request };
                 exchange.record.stamps.wait_began = now;
-                self.pools.wait(cluster.id, key);
+                self.pools.wait(id, key);
             }
             Acquired::Overflow => self.fail_unbound(key, request, Cause::PendingOverflow, now),
             Acquired::NoEndpoint => self.fail_unbound(key, request, Cause::NoEndpoint, now),
@@ -536,17 +543,19 @@ impl Proxy {
         let route = exchange.route.as_ref();
         let cluster = exchange.cluster();
         let endpoint = cluster
-            .as_ref()
             .zip(route.and_then(|route| route.endpoint))
             .and_then(|(cluster, place)| cluster.endpoints.get(place));
         let peer = self.connections.get(exchange.downstream).map(|connection| &connection.peer);
-        let endpoint = Text::of_address(endpoint.map(|endpoint| &endpoint.address));
-        let client = peer.map_or(Text::EMPTY, Text::of_ip);
         let stages = if exchange.snapshot.access_log.stage_times {
             record.stamps.stages(now)
         } else {
             record.stamps.total_only(now)
         };
+        // Most exchanges are only counted; their addresses need not become text.
+        let is_recorded = self.emitter.is_recorded(stages.total, record.is_tunnel);
+        let (endpoint, peer) = if is_recorded { (endpoint, peer) } else { (None, None) };
+        let endpoint = Text::of_address(endpoint.map(|endpoint| &endpoint.address));
+        let client = peer.map_or(Text::EMPTY, Text::of_ip);
         let words = &record.words;
         self.emitter.exchange_finished(&ExchangeFinished {
             listener: label(exchange.listener().id.0),
@@ -578,9 +587,8 @@ impl Proxy {
 
 impl Exchange {
     /// The cluster that its rule forwards to, as its snapshot has it.
-    pub(crate) fn cluster(&self) -> Option<Arc<Cluster>> {
-        let id = self.route.as_ref()?.cluster?;
-        self.snapshot.cluster(id).map(Arc::clone)
+    pub(crate) fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.snapshot.cluster(self.route.as_ref()?.cluster?)
     }
 }
 

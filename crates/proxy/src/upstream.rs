@@ -21,6 +21,7 @@ use crate::exchange::{INTERIM_RESPONSES_MAX, Stage, Unbound, Wait};
 use crate::ops::{ConnectOptions, Op};
 use crate::pool::endpoint_at;
 use crate::proxy::Proxy;
+use crate::pump::TOGETHER_BYTES_MAX;
 use crate::record::label;
 use crate::time::Time;
 
@@ -221,8 +222,8 @@ impl Proxy {
                     101 => self.on_switching_protocols(key, exchange_key, &mut head, now),
                     100..=199 => self.on_interim_response(exchange_key, &head, now),
                     _ => {
-                        let is_last = n == input.len();
-                        self.on_response_head(key, exchange_key, &mut head, is_last, now);
+                        let behind = input.len() - n;
+                        self.on_response_head(key, exchange_key, &mut head, behind, now);
                     }
                 }
                 Step::Took(n)
@@ -256,13 +257,13 @@ impl Proxy {
         self.queue_send(downstream);
     }
 
-    /// The final response's head. `is_last`: no bytes came behind it.
+    /// The final response's head; so many bytes came `behind` it.
     fn on_response_head(
         &mut self,
         key: ConnKey,
         exchange_key: ExchangeKey,
         head: &mut ResponseHead<'_>,
-        is_last: bool,
+        behind: usize,
         now: Time,
     ) {
         let received = head.framing();
@@ -281,7 +282,10 @@ impl Proxy {
         let timeout = exchange.cluster().map(|cluster| cluster.timeouts.response_body);
         let field = self.settle_life(downstream, is_persistent, version, framing);
         let Some(connection) = self.connections.get_mut(downstream) else { return };
-        connection.outbox.push_with(head.encoded_len_max(), &mut self.buffers, |buffer| {
+        // Room for what came with it too, so that a usual response is one buffer and one send.
+        let bytes = head.encoded_len_max();
+        let room = if behind <= TOGETHER_BYTES_MAX { bytes + behind } else { bytes };
+        connection.outbox.push_with(room, &mut self.buffers, |buffer| {
             encode_response(head, version, framing, field, buffer);
         });
         connection.send = Send::Body(BodyEncoder::new(framing));
@@ -296,7 +300,7 @@ impl Proxy {
                 head.persistent() && received != Framing::UntilClose && !upstream.is_personal;
         }
         if is_complete {
-            self.on_response_end(key, exchange_key, &[], is_last, now);
+            self.on_response_end(key, exchange_key, &[], behind == 0, now);
         } else if let Some(timeout) = timeout {
             self.set_deadline(exchange_key, Wait::ResponseBody, now + timeout);
         }

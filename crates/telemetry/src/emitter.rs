@@ -124,6 +124,13 @@ impl Emitter {
         }
     }
 
+    /// Whether an exchange of this length, ns, is recorded with its words and addresses when it is
+    /// finished, and not only counted.
+    #[must_use]
+    pub fn is_recorded(&self, total: u64, is_tunnel: bool) -> bool {
+        self.is_access_log || self.is_slow(total, is_tunnel)
+    }
+
     /// See [`ExchangeFinished`].
     pub fn exchange_finished(&mut self, event: &ExchangeFinished<'_>) {
         self.worker.exchanges.finished(event);
@@ -136,8 +143,7 @@ impl Emitter {
         if let Some(block) = event.cluster.and_then(|cluster| self.cluster(cluster)) {
             block.exchange_finished(event);
         }
-        // A tunnel's length says nothing about how fast the proxy or its upstream were.
-        let is_slow = !event.is_tunnel && self.worker.slow_floor.is_below(event.stages.total);
+        let is_slow = self.is_slow(event.stages.total, event.is_tunnel);
         if self.is_access_log || is_slow {
             self.hand_on(event, Audience { is_log: self.is_access_log, is_slow });
         }
@@ -186,6 +192,12 @@ impl Emitter {
         if self.announcer.can_catch_up() {
             self.announce_rest();
         }
+    }
+
+    /// Whether it belongs to the slowest. A tunnel's length says nothing about how fast the proxy or
+    /// its upstream were.
+    fn is_slow(&self, total: u64, is_tunnel: bool) -> bool {
+        !is_tunnel && self.worker.slow_floor.is_below(total)
     }
 
     fn listener(&mut self, id: LabelId) -> Option<&ListenerBlock> {

@@ -93,10 +93,11 @@ impl<K> Head<'_, K> {
 
     /// The values of all fields of this name, in order.
     pub fn fields_named(&self, known: Known) -> impl Iterator<Item = &[u8]> {
-        self.index
-            .fields
+        let is_there = known != Known::Other && self.index.may_have(known);
+        let fields: &[FieldEntry] = if is_there { &self.index.fields } else { &[] };
+        fields
             .iter()
-            .filter(move |field| field.known == known && known != Known::Other)
+            .filter(move |field| field.known == known)
             .map(|field| self.bytes(field.value()))
     }
 

@@ -24,7 +24,7 @@ impl<'a> Authority<'a> {
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let host_len = match bytes {
             [b'[', ..] => address_len(bytes)?,
-            _ => bytes.iter().position(|&octet| !is_name_octet(octet)).unwrap_or(bytes.len()),
+            _ => bytes.iter().position(|&octet| class_of(octet) == 0).unwrap_or(bytes.len()),
         };
         let (host, rest) = bytes.split_at_checked(host_len)?;
         let port = match rest {
@@ -32,7 +32,8 @@ impl<'a> Authority<'a> {
             [b':', port @ ..] if !host.is_empty() => parse_port(port)?,
             _ => return None,
         };
-        let is_lower_case = !host.iter().any(u8::is_ascii_uppercase);
+        let classes = host.iter().fold(0, |all, &octet| all | class_of(octet));
+        let is_lower_case = classes & UPPER_CASE == 0;
         Some(Self { host, port, is_lower_case })
     }
 }
@@ -60,9 +61,32 @@ fn parse_port(digits: &[u8]) -> Option<Option<u16>> {
         .map(Some)
 }
 
-fn is_name_octet(octet: u8) -> bool {
-    octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'.' | b'_' | b'~')
+/// May stand in a name.
+const NAME: u8 = 1;
+/// May stand in a name, and is an upper-case letter.
+const UPPER_CASE: u8 = 2;
+
+#[inline]
+fn class_of(octet: u8) -> u8 {
+    CLASSES.get(usize::from(octet)).copied().unwrap_or_default()
 }
+
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+static CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut octet = 0;
+    while octet < 256 {
+        #[expect(clippy::cast_possible_truncation, reason = "the loop ends at 255")]
+        let byte = octet as u8;
+        if byte.is_ascii_uppercase() {
+            classes[octet] = NAME | UPPER_CASE;
+        } else if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            classes[octet] = NAME;
+        }
+        octet += 1;
+    }
+    classes
+};
 
 #[cfg(test)]
 mod tests {

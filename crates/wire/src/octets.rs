@@ -52,6 +52,22 @@ pub(crate) fn token_end(bytes: &[u8], from: usize) -> usize {
     from + rest.iter().position(|&octet| !is_token_octet(octet)).unwrap_or(rest.len())
 }
 
+/// The place of the first `octet` at or after `from`.
+#[inline]
+pub(crate) fn find(bytes: &[u8], from: usize, octet: u8) -> Option<usize> {
+    let mut at = from;
+    while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let without = u64::from_le_bytes(*word) ^ (ONES * u64::from(octet));
+        let hits = without.wrapping_sub(ONES) & !without & TOPS;
+        if hits != 0 {
+            return Some(at + (hits.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    let tail = bytes.get(at..).unwrap_or_default();
+    tail.iter().position(|&other| other == octet).map(|place| at + place)
+}
+
 /// The place of the first octet at or after `from` that may not stand in a field value, or
 /// `bytes.len()`.
 ///
@@ -134,6 +150,19 @@ mod tests {
                 assert_eq!(value_end(&bytes, place), expected, "{octet:#x} from {place}");
             }
         }
+    }
+
+    #[test]
+    fn an_octet_is_found_wherever_it_stands() {
+        for place in 0..20 {
+            let mut bytes = [b'9'; 20];
+            bytes[place..].fill(b';');
+            bytes[place] = b':';
+            assert_eq!(find(&bytes, 0, b':'), Some(place));
+            assert_eq!(find(&bytes, place, b':'), Some(place));
+            assert_eq!(find(&bytes, place + 1, b':'), None);
+        }
+        assert_eq!(find(b"", 0, b':'), None);
     }
 
     #[test]

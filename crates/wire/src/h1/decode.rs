@@ -198,7 +198,7 @@ fn fields(
             }
             _ => {}
         }
-        index.fields.push(field);
+        index.push(field);
     }
 }
 

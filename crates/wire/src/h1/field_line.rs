@@ -7,12 +7,7 @@ use crate::octets;
 /// Reads the field line at `at` and says where the next line begins.
 #[inline]
 pub(super) fn field(block: &[u8], at: usize) -> Result<(FieldEntry, usize), Stop> {
-    let name_end = octets::token_end(block, at);
-    match block.get(name_end) {
-        None => return Err(Stop::More),
-        Some(b':') if name_end > at => {}
-        Some(&octet) => return Err(name_error(octet, name_end > at).into()),
-    }
+    let (known, name_end) = name(block, at)?;
     let mut value_start = name_end + 1;
     while let Some(b' ' | b'\t') = block.get(value_start) {
         value_start += 1;
@@ -29,16 +24,33 @@ pub(super) fn field(block: &[u8], at: usize) -> Result<(FieldEntry, usize), Stop
             2 => block.get(name_end + 1) == Some(&b' '),
             _ => false,
         };
-    let name = block.get(at..name_end).unwrap_or_default();
     let field = FieldEntry {
         name_start: octets::narrow(at),
         value_start: octets::narrow(value_start),
         value_len: octets::narrow(value_end - value_start),
-        name_len: u16::try_from(name.len()).map_err(|_| HeadError::HeadTooLarge)?,
-        known: Known::from_name(name),
+        name_len: u16::try_from(name_end - at).map_err(|_| HeadError::HeadTooLarge)?,
+        known,
         spelling: if is_canonical { Spelling::Canonical } else { Spelling::Spaced },
     };
     Ok((field, next))
+}
+
+/// Reads the name at `at` up to its colon.
+#[inline]
+fn name(block: &[u8], at: usize) -> Result<(Known, usize), Stop> {
+    // A name of the table is a token, whatever else may be wrong further on.
+    if let Some(colon) = octets::find(block, at, b':') {
+        let name = block.get(at..colon).unwrap_or_default();
+        let known = Known::from_name(name);
+        if known != Known::Other || octets::is_token(name) {
+            return Ok((known, colon));
+        }
+    }
+    let end = octets::token_end(block, at);
+    match block.get(end) {
+        None => Err(Stop::More),
+        Some(&octet) => Err(name_error(octet, end > at).into()),
+    }
 }
 
 /// What is wrong with a name that ends with `octet`.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::known::KnownSet;
 use super::{Known, RequestFacts, ResponseFacts};
 use crate::octets;
 
@@ -11,6 +12,8 @@ use crate::octets;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HeadIndex {
     pub(crate) fields: Vec<FieldEntry>,
+    /// The names that a field may have. Those whose fields were removed may still be here.
+    names: KnownSet,
     /// Fields for the next hop only, of no use once decoding has read their meaning.
     #[serde(skip)]
     pub(crate) hop_by_hop: Vec<FieldEntry>,
@@ -103,6 +106,7 @@ impl HeadIndex {
     /// Forgets the head and keeps the storage.
     pub(crate) fn clear(&mut self) {
         self.fields.clear();
+        self.names = KnownSet::default();
         self.hop_by_hop.clear();
         self.added.clear();
         self.request = RequestFacts::default();
@@ -138,6 +142,19 @@ impl HeadIndex {
         Span { place: Place::Added, ..Span::block(start, self.added.len()) }
     }
 
+    /// Adds a field behind all others.
+    #[inline]
+    pub(crate) fn push(&mut self, field: FieldEntry) {
+        self.names.insert(field.known);
+        self.fields.push(field);
+    }
+
+    /// Whether some field may have this name: false is certain. Costs nothing to ask.
+    #[inline]
+    pub(crate) const fn may_have(&self, known: Known) -> bool {
+        matches!(known, Known::Other) || self.names.contains(known)
+    }
+
     /// Whether `field` is called `name`, whose number is `known`.
     pub(crate) fn is_named(
         &self,
@@ -154,7 +171,7 @@ impl HeadIndex {
         let Some(entry) = self.add_field(known, name, value) else { return };
         let first = self.fields.iter().position(|field| self.is_named(block, field, known, name));
         match first {
-            None => self.fields.push(entry),
+            None => self.push(entry),
             Some(first) => {
                 if let Some(slot) = self.fields.get_mut(first) {
                     *slot = entry;
@@ -174,7 +191,7 @@ impl HeadIndex {
             return;
         }
         if let Some(entry) = self.add_field(known, name, value) {
-            self.fields.push(entry);
+            self.push(entry);
         }
     }
 
@@ -195,7 +212,10 @@ impl HeadIndex {
         known: Known,
         name: &[u8],
     ) -> bool {
-        // Fields behind a removed one move up; one pass, and none if there is nothing to remove.
+        if !self.may_have(known) {
+            return false;
+        }
+        // Fields behind a removed one move up, in one pass.
         let mut kept = from;
         for at in from..self.fields.len() {
             let Some(&field) = self.fields.get(at) else { break };

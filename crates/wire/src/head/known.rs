@@ -1,7 +1,7 @@
 //! The fields that a proxy cares about, by number.
 //!
 //! A name is looked up once, when its head is decoded, by its length and two of its octets and
-//! one comparison. What is in the table is not an optimisation only: these are the fields that
+//! one comparison of whole words. What is in the table is not an optimisation only: these are the fields that
 //! mean something to whoever forwards a message, so they are also those that a peer can neither
 //! have removed through `Connection` nor smuggle in through a trailer section.
 
@@ -83,7 +83,18 @@ impl Known {
         };
         let slot = slot(name.len(), *first, *near_last);
         let known = TABLE.get(slot).copied().unwrap_or(Self::Other);
-        if known.name().eq_ignore_ascii_case(name) { known } else { Self::Other }
+        match NAMES.get(known as usize) {
+            Some(words) if words.is_spelled(name) => known,
+            _ => Self::Other,
+        }
+    }
+
+    /// Its place in a [`KnownSet`].
+    const fn bit(self) -> u64 {
+        match self {
+            Self::Other => 0,
+            known => 1 << known as u8,
+        }
     }
 
     /// Whether it is for the next hop only, and so never forwarded (RFC 9110, section 7.6.1).
@@ -124,6 +135,104 @@ impl Known {
         matches!(self, Self::Other)
     }
 }
+
+/// Some of the names; [`Known::Other`] is never among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KnownSet(u64);
+
+const _: () = assert!(Known::ALL.len() <= 64, "a set has a bit for each name");
+
+impl KnownSet {
+    #[inline]
+    pub(crate) const fn insert(&mut self, known: Known) {
+        self.0 |= known.bit();
+    }
+
+    #[inline]
+    pub(crate) const fn contains(self, known: Known) -> bool {
+        self.0 & known.bit() != 0
+    }
+}
+
+/// A name of the table as words, to be compared eight octets at a time.
+#[derive(Clone, Copy)]
+struct Words {
+    len: usize,
+    words: [u64; 3],
+    /// The bit that tells lower from upper case, at each octet that is a letter.
+    case: [u64; 3],
+}
+
+impl Words {
+    const NONE: Self = Self { len: usize::MAX, words: [0; 3], case: [0; 3] };
+
+    const fn new(name: &[u8]) -> Self {
+        let Some(words) = words(name) else { panic!("a name of the table is too long") };
+        let mut case = [0; 3];
+        let mut place = 0;
+        while place < 24 {
+            #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+            let (word, mask) = (words[place / 8], &mut case[place / 8]);
+            let shift = 8 * (place % 8);
+            if ((word >> shift) as u8).is_ascii_lowercase() {
+                *mask |= 0x20 << shift;
+            }
+            place += 1;
+        }
+        Self { len: name.len(), words, case }
+    }
+
+    /// Whether `name` is this one, in any case.
+    #[inline]
+    fn is_spelled(&self, name: &[u8]) -> bool {
+        let Some(theirs) = words(name) else { return false };
+        let ours = self.words.iter().zip(&self.case);
+        let pairs = theirs.iter().zip(ours);
+        let differences = pairs.fold(0, |all, (theirs, (ours, case))| all | (theirs ^ ours) & !case);
+        name.len() == self.len && differences == 0
+    }
+}
+
+/// All octets of a name of up to 24, in words that may overlap.
+#[inline]
+const fn words(name: &[u8]) -> Option<[u64; 3]> {
+    const fn word(octets: Option<&[u8; 8]>) -> u64 {
+        match octets {
+            Some(octets) => u64::from_le_bytes(*octets),
+            None => 0,
+        }
+    }
+    match name {
+        [a, b, c] => Some([u64::from_le_bytes([*a, *b, *c, 0, 0, 0, 0, 0]), 0, 0]),
+        [a, b, c, d, ..] if name.len() < 8 => {
+            let Some([e, f, g, h]) = name.last_chunk() else { return None };
+            Some([u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h]), 0, 0])
+        }
+        [_, _, _, _, _, _, _, _, rest @ ..] => {
+            let middle = if rest.len() < 8 { 0 } else { word(rest.first_chunk()) };
+            match rest.len() {
+                0..=16 => Some([word(name.first_chunk()), middle, word(name.last_chunk())]),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+static NAMES: [Words; Known::ALL.len()] = {
+    let mut names = [Words::NONE; Known::ALL.len()];
+    let mut rest = Known::ALL;
+    while let [known, others @ ..] = rest {
+        // The other way of finding it has no use for words.
+        if known.name().len() > 2 {
+            #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+            let place = &mut names[*known as usize];
+            *place = Words::new(known.name());
+        }
+        rest = others;
+    }
+    names
+};
 
 const SLOTS: usize = 256;
 

@@ -1,0 +1,197 @@
+//! One operation many times, for a program that counts instructions.
+//!
+//! `instructions --case exchange-get --count 1000` does the operation a hundred times to warm up,
+//! then a thousand times inside [`measured`], which callgrind is told to count. `--case list` names
+//! the cases. `cargo xtask bench instructions` runs them all.
+
+use std::hint::black_box;
+use std::io;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+
+use bench::arguments::Arguments;
+use proxy::filter::Filter;
+use proxy::time::Time;
+use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share};
+use telemetry::Emitter;
+use wire::buffer::Buffer;
+use wire::h1::{
+    BodyDecoder, BodyElement, BodyLimits, ConnectionField, HeadLimits, Scan, decode_request,
+    decode_response, encode_request,
+};
+use wire::head::{Framing, HeadIndex, Method};
+
+/// A case, by the name that results have.
+type Case = (&'static str, fn() -> Box<dyn FnMut()>);
+
+const CASES: [Case; 6] = [
+    ("decode-request", decode_request_case),
+    ("decode-response", decode_response_case),
+    ("encode-request", encode_request_case),
+    ("decode-chunk", decode_chunk_case),
+    ("exchange-get", || exchange_case(REQUEST)),
+    ("exchange-browser", || exchange_case(BROWSER)),
+];
+
+const WARM_UP: u32 = 100;
+
+fn main() -> io::Result<()> {
+    let arguments = Arguments::read(std::env::args().skip(1), &["case", "count"])?;
+    let name: String = arguments.require("case")?;
+    if name == "list" {
+        CASES.iter().for_each(|(name, _)| println!("{name}"));
+        return Ok(());
+    }
+    let count = arguments.find("count")?.unwrap_or(1000);
+    let case = CASES.iter().find(|(case, _)| *case == name);
+    let (_, prepare) = case.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("there is no case `{name}`"))
+    })?;
+    let mut operation = prepare();
+    (0..WARM_UP).for_each(|_| operation());
+    measured(&mut *operation, count);
+    Ok(())
+}
+
+/// What is counted.
+#[inline(never)]
+fn measured(operation: &mut dyn FnMut(), count: u32) {
+    for _ in 0..black_box(count) {
+        operation();
+    }
+}
+
+const LIMITS: HeadLimits =
+    HeadLimits { request_line_bytes_max: 8 << 10, head_bytes_max: 64 << 10, fields_max: 100 };
+
+/// What wrk sends.
+const REQUEST: &[u8] = b"GET /bench HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
+
+const BROWSER: &[u8] = b"GET /static/js/app.bundle.min.js?v=20260114&theme=dark HTTP/1.1\r\n\
+    Host: www.shop.example.com\r\n\
+    Connection: keep-alive\r\n\
+    sec-ch-ua: \"Chromium\";v=\"130\", \"Not?A_Brand\";v=\"99\"\r\n\
+    sec-ch-ua-mobile: ?0\r\n\
+    User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) \
+    Chrome/130.0.0.0 Safari/537.36\r\n\
+    Accept: */*\r\n\
+    Sec-Fetch-Site: same-origin\r\n\
+    Sec-Fetch-Mode: no-cors\r\n\
+    Referer: https://www.shop.example.com/catalogue/chairs\r\n\
+    Accept-Encoding: gzip, deflate, br, zstd\r\n\
+    Accept-Language: en-GB,en;q=0.9,de;q=0.8\r\n\
+    Cookie: session=3f9a1c77b2e84d0d; theme=dark; consent=1\r\n\r\n";
+
+/// A head like that of `upstream`, with its 1 KiB behind it.
+fn response() -> Vec<u8> {
+    let mut response = b"HTTP/1.1 200 OK\r\nServer: upstream\r\nContent-Type: text/plain\r\n\
+        Date: Sat, 21 Nov 2026 08:00:00 GMT\r\nContent-Length: 1024\r\n\r\n"
+        .to_vec();
+    response.resize(response.len() + 1024, b'a');
+    response
+}
+
+fn decode_request_case() -> Box<dyn FnMut()> {
+    let mut index = HeadIndex::default();
+    Box::new(move || {
+        let head = decode_request(black_box(BROWSER), &mut Scan::default(), &LIMITS, &mut index);
+        black_box(&head.expect("a valid head"));
+    })
+}
+
+fn decode_response_case() -> Box<dyn FnMut()> {
+    let (mut index, response) = (HeadIndex::default(), response());
+    Box::new(move || {
+        let mut scan = Scan::default();
+        let bytes = black_box(&response[..]);
+        let head = decode_response(bytes, &mut scan, &LIMITS, &mut index, Method::Get);
+        black_box(&head.expect("a valid head"));
+    })
+}
+
+fn encode_request_case() -> Box<dyn FnMut()> {
+    let mut buffer = Buffer::new(4096);
+    let mut index = HeadIndex::default();
+    Box::new(move || {
+        let head = decode_request(BROWSER, &mut Scan::default(), &LIMITS, &mut index);
+        let (head, _) = head.expect("a valid head").expect("a whole head");
+        encode_request(&head, ConnectionField::Default, &mut buffer);
+        black_box(buffer.filled());
+        buffer.clear();
+    })
+}
+
+fn decode_chunk_case() -> Box<dyn FnMut()> {
+    const LIMITS: BodyLimits =
+        BodyLimits { chunk_line_bytes_max: 256, trailers_bytes_max: 8 << 10, fields_max: 100 };
+    let mut body = b"400\r\n".to_vec();
+    body.resize(body.len() + 1024, b'a');
+    body.extend_from_slice(b"\r\n0\r\n\r\n");
+    Box::new(move || {
+        let mut decoder = BodyDecoder::new(Framing::Chunked);
+        let mut rest = black_box(&body[..]);
+        while !decoder.is_complete() {
+            let (n, element) = decoder.decode(rest, &LIMITS).expect("a valid body");
+            if let BodyElement::Data(data) = element {
+                black_box(data);
+            }
+            rest = rest.get(n..).unwrap_or_default();
+        }
+    })
+}
+
+const CONFIG: &str = "
+listeners:
+  - { name: bench, address: 127.0.0.1:8080, routes: all, http: { forwarded: off, request_id: false } }
+routes:
+  - { name: all, hosts: [\"*\"], rules: [{ match: { prefix: / }, cluster: upstream }] }
+clusters:
+  - { name: upstream, endpoints: [127.0.0.1:9000] }
+access_log: { stage_times: false }
+";
+
+/// One GET through the whole proxy, between a kept downstream and a kept upstream connection.
+fn exchange_case(request: &'static [u8]) -> Box<dyn FnMut()> {
+    let kinds = config::FilterKinds::<Box<dyn Filter>>::new();
+    let mut loader = config::Loader::new(kinds).expect("no filter is defined twice");
+    let snapshot = loader.load("bench.yaml", CONFIG).expect("a valid configuration");
+    let listener = snapshot.listeners.first().expect("the configuration has one").id;
+    let settings = Settings { share: Share { worker: 0, workers: 1 }, seed: 1 };
+    let mut now = Time::from_nanos(1_000_000_000);
+    // What control reads is kept, so that events cost what they cost in the product.
+    let (emitter, reports) = Emitter::new(1 << 16);
+    let mut proxy = Proxy::new(settings, snapshot, emitter, now);
+    let address = |text: &str| PeerAddress::from(text.parse::<SocketAddr>().expect("an address"));
+    let (peer, local) = (address("127.0.0.1:40000"), address("127.0.0.1:8080"));
+    let client = proxy.on_accepted(listener, peer, local, now).expect("there is room");
+    let (mut upstream, response) = (None, response());
+    Box::new(move || {
+        black_box(&reports);
+        now = now + std::time::Duration::from_micros(10);
+        proxy.on_received(client, black_box(request), now);
+        perform(&mut proxy, &mut upstream, now);
+        let upstream = upstream.expect("the proxy connected");
+        proxy.on_received(upstream, black_box(&response), now);
+        perform(&mut proxy, &mut None, now);
+        assert_eq!(proxy.load().exchanges, 0, "the exchange is over");
+    })
+}
+
+/// Does what the proxy asks for, as a kernel would that takes everything at once.
+fn perform(proxy: &mut Proxy, upstream: &mut Option<ConnKey>, now: Time) {
+    while let Some(op) = proxy.poll_op() {
+        match op {
+            Op::Send(key) => {
+                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                let count = proxy.unsent(key, &mut slices);
+                let sent = slices.iter().take(count).map(|slice| slice.len()).sum();
+                proxy.on_sent(key, sent, now, now);
+            }
+            Op::Connect { connection, .. } => {
+                *upstream = Some(connection);
+                proxy.on_connected(connection, Ok(()), now);
+            }
+            _ => {}
+        }
+    }
+}
