@@ -256,6 +256,9 @@ pub struct HttpOptions {
     pub proxy_protocol: bool,
 }
 
+/// Filters of a chain, at most.
+pub const FILTERS_MAX: usize = 64;
+
 /// Which fields tell the upstream about the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardedFields {

@@ -11,7 +11,7 @@ mod edits;
 pub use self::config::{EditsConfig, HeadersConfig};
 
 use ::config::filters::FilterError;
-use proxy::filter::{Filter, Verdict};
+use proxy::filter::{Filter, Part, Verdict};
 use wire::head::{RequestHead, ResponseHead};
 
 use self::edits::{Edits, Side};
@@ -43,7 +43,8 @@ impl Filter for Headers {
         Verdict::Continue
     }
 
-    fn on_response(&self, head: &mut ResponseHead<'_>, _slot: &mut [u8]) {
+    fn on_response(&self, head: &mut ResponseHead<'_>, _slot: &mut [u8]) -> Part {
         self.response.apply(head);
+        Part::Done
     }
 }

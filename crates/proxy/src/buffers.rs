@@ -39,11 +39,16 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// An empty buffer with room for at least `bytes`, or for [`BUFFER_BYTES_MAX`] if that is less.
+    /// An empty buffer with room for at least `bytes`. One of more than [`BUFFER_BYTES_MAX`] is made
+    /// for this lease alone.
     pub(crate) fn lease(&mut self, bytes: usize) -> Buffer {
-        let class = SIZES.iter().position(|size| *size >= bytes).unwrap_or(SIZES.len() - 1);
         self.usage.leased += 1;
-        let Some(free) = self.free.get_mut(class) else { return Buffer::new(bytes) };
+        let class = SIZES.iter().position(|size| *size >= bytes);
+        let Some((class, free)) = class.and_then(|class| Some((class, self.free.get_mut(class)?)))
+        else {
+            self.usage.allocated_total += 1;
+            return Buffer::new(bytes);
+        };
         if free.is_empty() {
             let size = SIZES.get(class).copied().unwrap_or(BUFFER_BYTES_MAX);
             let count = (CHUNK_BYTES / size).max(1);
@@ -58,6 +63,28 @@ impl Buffers {
             *spare = (*spare).min(free.len());
         }
         buffer
+    }
+
+    /// A buffer that holds these bytes.
+    pub(crate) fn lease_with(&mut self, bytes: &[u8]) -> Buffer {
+        let mut buffer = self.lease(bytes.len());
+        buffer.push(bytes);
+        buffer
+    }
+
+    /// A buffer with the same bytes and room for `more`.
+    pub(crate) fn widen(&mut self, mut buffer: Buffer, more: usize) -> Buffer {
+        if buffer.spare_len() >= more {
+            return buffer;
+        }
+        buffer.compact();
+        if buffer.spare_len() >= more {
+            return buffer;
+        }
+        let mut wider = self.lease(buffer.len() + more);
+        wider.push(buffer.filled());
+        self.give_back(buffer);
+        wider
     }
 
     /// Takes a leased buffer back; what it still holds is forgotten.
@@ -107,12 +134,16 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_as_large_as_asked_for_up_to_the_bound() {
+    fn a_lease_is_as_large_as_asked_for() {
         let mut buffers = Buffers::default();
         for bytes in [0, 1, 1024, 1025, 4096, 4097, 16_384, 16_385, BUFFER_BYTES_MAX] {
             assert!(buffers.lease(bytes).capacity() >= bytes, "{bytes}");
         }
-        assert_eq!(buffers.lease(BUFFER_BYTES_MAX + 1).capacity(), BUFFER_BYTES_MAX);
+        let large = buffers.lease(BUFFER_BYTES_MAX + 1);
+        assert_eq!(large.capacity(), BUFFER_BYTES_MAX + 1);
+        let held = buffers.usage().bytes;
+        buffers.give_back(large);
+        assert_eq!(buffers.usage().bytes, held, "a large one is not kept");
     }
 
     #[test]

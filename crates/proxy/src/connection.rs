@@ -159,6 +159,52 @@ pub(crate) enum Send {
     Shut,
 }
 
+impl Send {
+    /// Queues a piece of a body in the framing that its head announced.
+    ///
+    /// # Errors
+    ///
+    /// More bytes than the head announced; nothing is queued then.
+    pub(crate) fn push_data(
+        &mut self,
+        data: &[u8],
+        outbox: &mut Outbox,
+        buffers: &mut Buffers,
+    ) -> Result<(), BodyError> {
+        if let Self::Body(encoder) = self {
+            let framed = encoder.begin(data.len())?;
+            outbox.push(framed.prefix(), buffers);
+            outbox.push(data, buffers);
+            outbox.push(framed.suffix(), buffers);
+        }
+        Ok(())
+    }
+
+    /// Queues the end of a body, with its trailer section if it has one.
+    ///
+    /// # Errors
+    ///
+    /// Fewer bytes were sent than the head announced.
+    pub(crate) fn push_end(
+        &mut self,
+        trailers: &[u8],
+        outbox: &mut Outbox,
+        buffers: &mut Buffers,
+    ) -> Result<(), BodyError> {
+        if let Self::Body(encoder) = self {
+            let ends_with_close = encoder.ends_with_connection();
+            let tail = encoder.end()?;
+            outbox.push(tail.before_trailers(), buffers);
+            if tail.takes_trailers() {
+                outbox.push(trailers, buffers);
+            }
+            outbox.push(tail.after_trailers(), buffers);
+            *self = if ends_with_close { Self::Ending } else { Self::Idle };
+        }
+        Ok(())
+    }
+}
+
 impl Connection {
     pub(crate) const fn new(role: Role, receive: Receive, timer: TimerKey, now: Time) -> Self {
         Self {
@@ -224,13 +270,7 @@ impl Connection {
         data: &[u8],
         buffers: &mut Buffers,
     ) -> Result<(), BodyError> {
-        if let Send::Body(encoder) = &mut self.send {
-            let framed = encoder.begin(data.len())?;
-            self.outbox.push(framed.prefix(), buffers);
-            self.outbox.push(data, buffers);
-            self.outbox.push(framed.suffix(), buffers);
-        }
-        Ok(())
+        self.send.push_data(data, &mut self.outbox, buffers)
     }
 
     /// Queues the end of a body, with its trailer section if it has one.
@@ -243,17 +283,7 @@ impl Connection {
         trailers: &[u8],
         buffers: &mut Buffers,
     ) -> Result<(), BodyError> {
-        if let Send::Body(encoder) = &mut self.send {
-            let ends_with_close = encoder.ends_with_connection();
-            let tail = encoder.end()?;
-            self.outbox.push(tail.before_trailers(), buffers);
-            if tail.takes_trailers() {
-                self.outbox.push(trailers, buffers);
-            }
-            self.outbox.push(tail.after_trailers(), buffers);
-            self.send = if ends_with_close { Send::Ending } else { Send::Idle };
-        }
-        Ok(())
+        self.send.push_end(trailers, &mut self.outbox, buffers)
     }
 
     /// Whether a FIN now would make the peer take what it has for the whole message: its end is the

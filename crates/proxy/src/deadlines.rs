@@ -104,6 +104,7 @@ impl Stage {
     pub(crate) const fn as_str(&self) -> &'static str {
         match self {
             Self::Suspended { .. } => "suspended",
+            Self::Gathering { .. } => "gathering",
             Self::Waiting { .. } => "waiting",
             Self::Attempting { .. } => "attempting",
             Self::Responding { .. } => "responding",

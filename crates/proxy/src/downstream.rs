@@ -10,6 +10,7 @@ use wire::h1::{
 use wire::head::{Framing, Known, Method, RequestHead, Version};
 use wire::proxy_protocol;
 
+use crate::chain::{ChainStep, Onlookers};
 use crate::connection::{ConnKey, ExchangeKey, Life, PeerAddress, Receive, Send};
 use crate::exchange::{Deadlines, Exchange, Request, Stage, Wait};
 use crate::ops::Op;
@@ -154,6 +155,9 @@ impl Proxy {
             timer,
             deadlines: Deadlines::default(),
             slots: None,
+            onlookers: Onlookers::default(),
+            gathered: None,
+            held: None,
             record: Record::new(stamps),
             is_response_complete: false,
         });
@@ -208,8 +212,8 @@ impl Proxy {
         } else if is_too_large {
             self.fail(key, Cause::RequestBodyTooLarge, now);
         } else {
-            self.set_slots(key);
-            self.run_filters(key, head, 0, now);
+            self.begin_chain(key);
+            self.run_chain(key, head, ChainStep::Head(0), now);
         }
     }
 
@@ -219,7 +223,7 @@ impl Proxy {
         let Receive::Body(body) = &mut connection.receive else { return Step::Wait(0) };
         let Some(exchange_key) = exchange else { return Step::Wait(0) };
         let Some(exchange) = self.exchanges.get(exchange_key) else { return Step::Wait(0) };
-        if exchange.upstream().is_none() {
+        if !exchange.takes_request_data() {
             // The body waits in the socket, and what was read of it in the inbox, until there is
             // a connection to send it on.
             return Step::Wait(0);

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!            ┌─► Suspended ─┐ (a filter waits for an answer)
+//!            ├─► Gathering ─┤ (a filter waits for the whole body)
 //! new ───────┤              ▼
 //!            └───────► Waiting ─► Attempting ─► Responding ─► Finishing ─► gone
 //!                      (for a       │   ▲ (again, if     │        ▲
@@ -16,6 +17,7 @@ use telemetry::cause::Cause;
 use wire::buffer::Buffer;
 use wire::head::{Method, Version};
 
+use crate::chain::{ChainStep, Gathered, Held, Onlookers};
 use crate::connection::{ConnKey, Send};
 use crate::filter::{Filter, Question};
 use crate::outbox::Outbox;
@@ -45,6 +47,12 @@ pub struct Exchange {
     pub(crate) deadlines: Deadlines,
     /// The slots of the chain's filters, one behind the other; none if no filter has one.
     pub(crate) slots: Option<Box<[u8]>>,
+    /// The chain's filters that look at bodies.
+    pub(crate) onlookers: Onlookers,
+    /// The request's body, as far as it came, once a filter wanted all of it.
+    pub(crate) gathered: Option<Box<Gathered>>,
+    /// The response, while a filter waits for all of it.
+    pub(crate) held: Option<Box<Held>>,
     pub(crate) record: Record,
     /// In a tunnel: whether the upstream has said all.
     pub(crate) is_response_complete: bool,
@@ -53,8 +61,10 @@ pub struct Exchange {
 /// Where an exchange stands.
 #[derive(Debug)]
 pub(crate) enum Stage {
-    /// The filter at this place of the chain waits for an answer; the head, encoded, waits with it.
-    Suspended { filter: usize, question: Question, head: Buffer },
+    /// The filter at this step of the chain waits for an answer; the head, encoded, waits with it.
+    Suspended { step: ChainStep, question: Question, head: Buffer },
+    /// The filter at this place of the chain waits for the whole body; so does the head.
+    Gathering { filter: usize, head: Buffer },
     /// No connection is free; the head, encoded, waits for one.
     Waiting { request: Unbound },
     /// Given to this connection; no byte of a response yet.
@@ -107,11 +117,19 @@ impl Exchange {
         self.snapshot.listeners.get(self.listener).expect("places are of this very snapshot")
     }
 
+    /// Whether somebody takes the request's body now.
+    pub(crate) const fn takes_request_data(&self) -> bool {
+        self.upstream().is_some() || matches!(self.stage, Stage::Gathering { .. })
+    }
+
     /// The upstream connection that it has, if any.
     pub(crate) const fn upstream(&self) -> Option<ConnKey> {
         match self.stage {
             Stage::Attempting { upstream } | Stage::Responding { upstream } => Some(upstream),
-            Stage::Suspended { .. } | Stage::Waiting { .. } | Stage::Finishing => None,
+            Stage::Suspended { .. }
+            | Stage::Gathering { .. }
+            | Stage::Waiting { .. }
+            | Stage::Finishing => None,
         }
     }
 }

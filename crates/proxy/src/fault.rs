@@ -69,7 +69,7 @@ pub const fn consequence(cause: Cause) -> Consequence {
 
         ConnectFailed | ConnectTimeout => (Side::Upstream, 503, Retry::Unsent),
         UpstreamClosed => (Side::Upstream, 502, Retry::IfReused),
-        ResponseInvalid | ResponseHeadTooLarge | ResponseTruncated => {
+        ResponseInvalid | ResponseHeadTooLarge | ResponseBodyTooLarge | ResponseTruncated => {
             (Side::Upstream, 502, Retry::Never)
         }
         ResponseHeadTimeout | ResponseBodyTimeout | RequestWriteTimeout => {

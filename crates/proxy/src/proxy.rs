@@ -21,7 +21,7 @@ use crate::connection::{
     ConnKey, Connection, Downstream, ExchangeKey, Life, OUTBOX_BYTES_MAX, PeerAddress, Receive,
     Role, UpstreamState,
 };
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Stage};
 use crate::listeners::Listeners;
 use crate::ops::Op;
 use crate::outbox::SLICES_MAX;
@@ -213,6 +213,7 @@ impl Proxy {
             (Role::Upstream(_), Receive::Head(_)) => room,
             (_, Receive::Body(_)) => match self.opposite(connection) {
                 Some(other) if other.outbox.len() < OUTBOX_BYTES_MAX => room,
+                None if self.gathers(connection) => room,
                 _ => 0,
             },
         }
@@ -354,7 +355,7 @@ impl Proxy {
                 }
             }
             Some(inbox) => {
-                let mut inbox = self.widen(inbox, bytes.len());
+                let mut inbox = self.buffers.widen(inbox, bytes.len());
                 inbox.push(bytes);
                 self.consume_inbox(key, inbox, now);
             }
@@ -485,21 +486,6 @@ impl Proxy {
         }
     }
 
-    /// A buffer with the same bytes and room for `more`.
-    fn widen(&mut self, mut inbox: wire::buffer::Buffer, more: usize) -> wire::buffer::Buffer {
-        if inbox.spare_len() >= more {
-            return inbox;
-        }
-        inbox.compact();
-        if inbox.spare_len() >= more {
-            return inbox;
-        }
-        let mut wider = self.buffers.lease(inbox.len() + more);
-        wider.push(inbox.filled());
-        self.buffers.give_back(inbox);
-        wider
-    }
-
     pub(crate) fn insert_connection(&mut self, role: Role, receive: Receive, now: Time) -> ConnKey {
         // The timer wants its owner's key, the connection its timer's.
         let placeholder = self.timers.insert(TimerOwner::Connection(ConnKey::from_bits(0)).into());
@@ -522,6 +508,12 @@ impl Proxy {
         connection
             .upstream()
             .is_some_and(|upstream| matches!(upstream.state, UpstreamState::Connecting { .. }))
+    }
+
+    /// Whether a filter waits for what this connection says.
+    fn gathers(&self, connection: &Connection) -> bool {
+        let exchange = connection.exchange().and_then(|key| self.exchanges.get(key));
+        exchange.is_some_and(|exchange| matches!(exchange.stage, Stage::Gathering { .. }))
     }
 
     /// The connection on the other side of the exchange.

@@ -10,15 +10,13 @@ use std::sync::Arc;
 use config::snapshot::{Action, Cluster, ClusterId, Forward, ProxyProtocolVersion};
 use telemetry::cause::Cause;
 use telemetry::events::{ExchangeFinished, UpstreamRetried};
-use wire::h1::{BodyEncoder, ConnectionField, HeadLimits, Scan, decode_request};
+use wire::h1::{BodyEncoder, ConnectionField};
 use wire::head::{Framing, RequestHead, Version};
 use wire::proxy_protocol;
 
 use crate::connection::{ConnKey, ExchangeKey, Life, Receive, Send};
 use crate::exchange::{ATTEMPTS_MAX, Deadlines, Exchange, Route, Stage, Unbound, Wait};
 use crate::fault::{Retry, consequence};
-use crate::filter::{Question, Verdict};
-use crate::ops::Op;
 use crate::outbox::Outbox;
 use crate::pool::Acquired;
 use crate::proxy::Proxy;
@@ -27,10 +25,6 @@ use crate::route;
 use crate::text::Text;
 use crate::time::Time;
 
-/// Bounds on a head that this proxy encoded itself: none but what it was read with.
-const OWN_HEAD: HeadLimits =
-    HeadLimits { request_line_bytes_max: u32::MAX, head_bytes_max: u32::MAX, fields_max: u16::MAX };
-
 /// A body of up to so many bytes gets room behind its head in the head's buffer.
 pub(crate) const TOGETHER_BYTES_MAX: usize = 16 << 10;
 
@@ -38,133 +32,10 @@ pub(crate) const TOGETHER_BYTES_MAX: usize = 16 << 10;
 const PROXY_HEADER_BYTES_MAX: usize = 107;
 
 impl Proxy {
-    // Filters and routing.
-
-    /// Gives an exchange the slots that its chain's filters want.
-    pub(crate) fn set_slots(&mut self, key: ExchangeKey) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let filters = &exchange.listener().filters;
-        let bytes = filters.iter().map(|filter| filter.slot_bytes()).sum::<usize>();
-        if bytes > 0 {
-            exchange.slots = Some(vec![0; bytes].into_boxed_slice());
-        }
-    }
-
-    /// Runs the chain from its `first` filter on, then routes.
-    pub(crate) fn run_filters(
-        &mut self,
-        key: ExchangeKey,
-        head: &mut RequestHead<'_>,
-        first: usize,
-        now: Time,
-    ) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let filters = Arc::clone(&exchange.listener().filters);
-        let mut slots = exchange.slots.take();
-        let mut rest = slots.as_deref_mut().unwrap_or_default();
-        let mut outcome = Verdict::Continue;
-        let mut stopped_at = filters.len();
-        for (place, filter) in filters.iter().enumerate() {
-            let (slot, behind) = rest.split_at_mut(filter.slot_bytes());
-            rest = behind;
-            if place < first {
-                continue;
-            }
-            outcome = filter.on_request(head, slot);
-            if !matches!(outcome, Verdict::Continue) {
-                stopped_at = place;
-                break;
-            }
-        }
-        exchange.slots = slots;
-        self.on_verdict(key, outcome, stopped_at, head, now);
-    }
-
-    /// The answer that a suspended exchange waits for.
-    pub fn on_answer(&mut self, key: ExchangeKey, answer: &[u8], now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        if !matches!(exchange.stage, Stage::Suspended { .. }) {
-            return;
-        }
-        let stage = std::mem::replace(&mut exchange.stage, Stage::Finishing);
-        let Stage::Suspended { filter: place, head: encoded, .. } = stage else { return };
-        let filters = Arc::clone(&exchange.listener().filters);
-        let mut slots = exchange.slots.take();
-        let mut index = std::mem::take(&mut self.request_index);
-        let decoded = decode_request(encoded.filled(), &mut Scan::default(), &OWN_HEAD, &mut index);
-        let (Ok(Some((mut head, _))), Some(filter)) = (decoded, filters.get(place)) else {
-            // Another worker saved it, and it was damaged on its way.
-            self.request_index = index;
-            self.buffers.give_back(encoded);
-            return self.fail(key, Cause::RequestInvalid, now);
-        };
-        let before = filters.iter().take(place).map(|filter| filter.slot_bytes()).sum::<usize>();
-        let slot = slots.as_deref_mut().unwrap_or_default();
-        let slot = slot.get_mut(before..before + filter.slot_bytes()).unwrap_or_default();
-        let verdict = filter.on_answer(answer, &mut head, slot);
-        if let Some(exchange) = self.exchanges.get_mut(key) {
-            exchange.slots = slots;
-        }
-        match verdict {
-            Verdict::Continue => self.run_filters(key, &mut head, place + 1, now),
-            verdict => self.on_verdict(key, verdict, place, &head, now),
-        }
-        self.request_index = index;
-        self.buffers.give_back(encoded);
-        if let Some(exchange) = self.exchanges.get(key) {
-            self.resume_inbox(exchange.downstream, now);
-        }
-    }
-
-    /// Runs the chain from its `first` filter on, for a head that was encoded here.
-    pub(crate) fn run_filters_again(
-        &mut self,
-        key: ExchangeKey,
-        encoded: &[u8],
-        first: usize,
-        now: Time,
-    ) {
-        let mut index = std::mem::take(&mut self.request_index);
-        match decode_request(encoded, &mut Scan::default(), &OWN_HEAD, &mut index) {
-            Ok(Some((mut head, _))) => self.run_filters(key, &mut head, first, now),
-            // Another worker saved it, and it was damaged on its way.
-            Ok(None) | Err(_) => self.fail(key, Cause::RequestInvalid, now),
-        }
-        self.request_index = index;
-    }
-
-    fn on_verdict(
-        &mut self,
-        key: ExchangeKey,
-        verdict: Verdict,
-        filter: usize,
-        head: &RequestHead<'_>,
-        now: Time,
-    ) {
-        match verdict {
-            Verdict::Continue => self.route(key, head, now),
-            Verdict::Reply(reply) => self.reply_from_filter(key, &reply),
-            Verdict::Suspend(question) => self.suspend(key, filter, question, head),
-        }
-    }
-
-    fn suspend(
-        &mut self,
-        key: ExchangeKey,
-        filter: usize,
-        question: Question,
-        head: &RequestHead<'_>,
-    ) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let mut encoded = self.buffers.lease(head.encoded_len_max());
-        let connection = connection_field(head.upgrade().is_some());
-        wire::h1::encode_request(head, connection, &mut encoded);
-        exchange.stage = Stage::Suspended { filter, question: question.clone(), head: encoded };
-        self.ops.push_back(Op::Ask { exchange: key, question });
-    }
+    // Routing.
 
     /// Hop 7: finds the rule and does what it says.
-    fn route(&mut self, key: ExchangeKey, head: &RequestHead<'_>, now: Time) {
+    pub(crate) fn route(&mut self, key: ExchangeKey, head: &RequestHead<'_>, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let snapshot = exchange.snapshot.clone();
         let found = route::find(&snapshot, exchange.listener(), head.host(), head.path());
@@ -197,8 +68,10 @@ impl Proxy {
         let asks_upgrade =
             head.upgrade().is_some_and(|value| route::allows_upgrade(&forward.upgrades, value));
         exchange.request.asks_upgrade = asks_upgrade;
+        let gathered = exchange.gathered.take();
+        let is_complete = exchange.request.is_complete;
         let encoder = BodyEncoder::new(head.framing());
-        let send = if encoder.is_complete() { Send::Idle } else { Send::Body(encoder) };
+        let mut send = if encoder.is_complete() { Send::Idle } else { Send::Body(encoder) };
         let mut outbox = Outbox::new();
         outbox.keep();
         let is_personal = self.push_proxy_header(key, &mut outbox);
@@ -213,6 +86,9 @@ impl Proxy {
         outbox.push_with(room, &mut self.buffers, |buffer| {
             wire::h1::encode_request(head, connection_field(asks_upgrade), buffer);
         });
+        if let Some(gathered) = gathered {
+            self.push_gathered(*gathered, is_complete, &mut send, &mut outbox);
+        }
         if let Some(timeout) = forward.timeout {
             self.set_deadline(key, Wait::Whole, now + timeout);
         }
@@ -346,7 +222,12 @@ impl Proxy {
         {
             return self.fail(key, Cause::RequestBodyTooLarge, now);
         }
+        exchange.show_request_data(data);
         let timeouts = exchange.listener().timeouts;
+        if matches!(exchange.stage, Stage::Gathering { .. }) {
+            self.set_deadline(key, Wait::RequestBody, now + timeouts.request_body);
+            return self.gather_request_data(key, data, now);
+        }
         let Some(upstream) = exchange.upstream() else { return };
         let (wait, timeout) = if exchange.record.is_tunnel {
             (Wait::TunnelIdle, timeouts.tunnel_idle)
@@ -375,6 +256,9 @@ impl Proxy {
         let upstream = exchange.upstream();
         if let Some(downstream) = self.connections.get_mut(exchange.downstream) {
             downstream.receive = Receive::Complete;
+        }
+        if matches!(exchange.stage, Stage::Gathering { .. }) {
+            return self.on_request_gathered(key, trailers, now);
         }
         let Some(upstream) = upstream else { return };
         let Some(connection) = self.connections.get_mut(upstream) else { return };
@@ -499,7 +383,9 @@ impl Proxy {
     fn drop_upstream(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
-            Stage::Suspended { head, .. } => self.buffers.give_back(head),
+            Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => {
+                self.buffers.give_back(head);
+            }
             Stage::Waiting { mut request } => {
                 request.outbox.clear(&mut self.buffers);
                 let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
@@ -522,15 +408,16 @@ impl Proxy {
         cause: Option<Cause>,
         now: Time,
     ) -> Option<ConnKey> {
-        let exchange = self.exchanges.remove(key)?;
+        let mut exchange = self.exchanges.remove(key)?;
         self.timers.remove(exchange.timer);
         // What happened first is why; the rest follows from it.
         let cause = exchange.record.cause.or(cause);
         self.tell(&exchange, cause, now);
         let downstream = exchange.downstream;
-        if let Some(text) = exchange.record.words.text {
+        if let Some(text) = exchange.record.words.text.take() {
             self.buffers.give_back(text);
         }
+        self.drop_bodies(&mut exchange);
         drop(exchange.snapshot);
         if self.has_former_snapshots() {
             self.retire_former();
@@ -597,6 +484,6 @@ const fn is_waiting(exchange: Option<&Exchange>) -> bool {
 }
 
 /// How an encoded request names what becomes of its connection.
-const fn connection_field(asks_upgrade: bool) -> ConnectionField {
+pub(crate) const fn connection_field(asks_upgrade: bool) -> ConnectionField {
     if asks_upgrade { ConnectionField::Upgrade } else { ConnectionField::Default }
 }

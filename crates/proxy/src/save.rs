@@ -17,6 +17,7 @@ use wire::buffer::Buffer;
 use wire::head::{Method, Version};
 
 use crate::buffers::Buffers;
+use crate::chain::{ChainStep, Gathered, Held, Onlookers};
 use crate::connection::{
     ConnKey, Connection, Downstream, ExchangeKey, Life, PeerAddress, Receive, Role, Send, Upstream,
     UpstreamState,
@@ -126,17 +127,34 @@ struct SavedExchange {
     /// Names of the chain's filters, which the slots belong to.
     filters: Vec<String>,
     slots: Option<Vec<u8>>,
+    onlookers: Onlookers,
+    gathered: Option<SavedGathered>,
+    held: Option<SavedHeld>,
     record: SavedRecord,
     is_response_complete: bool,
 }
 
 #[derive(Serialize, Deserialize)]
 enum SavedStage {
-    Suspended { filter: usize, topic: String, payload: Vec<u8>, head: Vec<u8> },
+    Suspended { step: ChainStep, topic: String, payload: Vec<u8>, head: Vec<u8> },
+    Gathering { filter: usize, head: Vec<u8> },
     Waiting { outbox: SavedOutbox, send: Send, is_personal: bool },
     Attempting,
     Responding,
     Finishing,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedGathered {
+    body: Vec<u8>,
+    trailers: Vec<u8>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedHeld {
+    head: Vec<u8>,
+    body: Vec<u8>,
+    bytes_max: usize,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -333,8 +351,18 @@ impl Proxy {
     }
 
     fn save_exchange(&mut self, key: ExchangeKey, now: Time) -> Option<SavedExchange> {
-        let exchange = self.exchanges.remove(key)?;
+        let mut exchange = self.exchanges.remove(key)?;
         self.timers.remove(exchange.timer);
+        let gathered = exchange.gathered.as_ref().map(|gathered| SavedGathered {
+            body: gathered.body.filled().to_vec(),
+            trailers: gathered.trailers.clone(),
+        });
+        let held = exchange.held.as_ref().map(|held| SavedHeld {
+            head: held.head.filled().to_vec(),
+            body: held.body.filled().to_vec(),
+            bytes_max: held.bytes_max,
+        });
+        self.drop_bodies(&mut exchange);
         let route = exchange.route.as_ref().map(|route| {
             let table = exchange.snapshot.route_table(route.table);
             let cluster = route.cluster.and_then(|id| exchange.snapshot.cluster(id));
@@ -352,13 +380,18 @@ impl Proxy {
         let filters = exchange.listener().filter_sources.iter();
         let filters = filters.map(|source| source.name().to_owned()).collect();
         let stage = match exchange.stage {
-            Stage::Suspended { filter, question, head } => {
+            Stage::Suspended { step, question, head } => {
                 let saved = SavedStage::Suspended {
-                    filter,
+                    step,
                     topic: question.topic.to_string(),
                     payload: question.payload.to_vec(),
                     head: head.filled().to_vec(),
                 };
+                self.buffers.give_back(head);
+                saved
+            }
+            Stage::Gathering { filter, head } => {
+                let saved = SavedStage::Gathering { filter, head: head.filled().to_vec() };
                 self.buffers.give_back(head);
                 saved
             }
@@ -391,6 +424,9 @@ impl Proxy {
             route,
             deadlines: exchange.deadlines.remaining(now),
             slots: exchange.slots.map(Vec::from),
+            onlookers: exchange.onlookers,
+            gathered,
+            held,
             record: self.save_record(exchange.record, now),
             is_response_complete: exchange.is_response_complete,
         })
@@ -419,11 +455,7 @@ impl Proxy {
 
     fn restore_connection(&mut self, key: ConnKey, saved: SavedConnection, now: Time) {
         let outbox = restore_outbox(&saved.outbox, &mut self.buffers);
-        let inbox = (!saved.inbox.is_empty()).then(|| {
-            let mut inbox = self.buffers.lease(saved.inbox.len());
-            inbox.push(&saved.inbox);
-            inbox
-        });
+        let inbox = (!saved.inbox.is_empty()).then(|| self.buffers.lease_with(&saved.inbox));
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.receive = saved.receive;
         connection.send = saved.send;
@@ -512,21 +544,30 @@ impl Proxy {
         let (_, first) = deadlines.first();
         let mut words = Words { text: None, lengths: saved.record.lengths };
         if !saved.record.words.is_empty() {
-            let mut text = self.buffers.lease(saved.record.words.len());
-            text.push(&saved.record.words);
-            words.text = Some(text);
+            words.text = Some(self.buffers.lease_with(&saved.record.words));
         }
         let slot_bytes = state.listener().filters.iter().map(|f| f.slot_bytes()).sum::<usize>();
         let names = state.listener().filter_sources.iter().map(|source| source.name());
         let is_same_chain = names.clone().eq(saved.filters.iter().map(String::as_str));
-        // In another chain, a filter that waited for an answer is run again where it stands now.
-        let again = match &saved.stage {
-            SavedStage::Suspended { filter, .. } if !is_same_chain => {
-                let name = saved.filters.get(*filter).map(String::as_str);
-                Some(names.clone().position(|other| Some(other) == name).unwrap_or(*filter))
-            }
+        // In another chain, a filter that waited is run again where it stands now.
+        let waits = match &saved.stage {
+            SavedStage::Suspended { step, .. } => Some(step.place()),
+            SavedStage::Gathering { filter, .. } => Some(*filter),
             _ => None,
         };
+        let again = waits.filter(|_| !is_same_chain).map(|filter| {
+            let name = saved.filters.get(filter).map(String::as_str);
+            names.clone().position(|other| Some(other) == name).unwrap_or(filter)
+        });
+        let gathered = saved.gathered.map(|gathered| {
+            let body = self.buffers.lease_with(&gathered.body);
+            Box::new(Gathered { body, trailers: gathered.trailers })
+        });
+        let held = saved.held.map(|held| {
+            let head = self.buffers.lease_with(&held.head);
+            let body = self.buffers.lease_with(&held.body);
+            Box::new(Held { head, body, bytes_max: held.bytes_max })
+        });
         let key = self.exchanges.insert(Exchange {
             snapshot,
             listener: place,
@@ -549,6 +590,9 @@ impl Proxy {
                 .filter(|slots| is_same_chain && slots.len() == slot_bytes)
                 .or_else(|| (slot_bytes > 0).then(|| vec![0; slot_bytes]))
                 .map(Vec::into_boxed_slice),
+            onlookers: if is_same_chain { saved.onlookers } else { Onlookers::default() },
+            gathered,
+            held,
             record: restore_record(&saved.record, words, now),
             is_response_complete: saved.is_response_complete,
         });
@@ -571,8 +615,14 @@ impl Proxy {
             }
         }
         match (again, saved.stage) {
-            (Some(first), SavedStage::Suspended { head, .. }) => {
-                self.run_filters_again(key, &head, first, now);
+            (
+                Some(first),
+                SavedStage::Suspended { head, .. } | SavedStage::Gathering { head, .. },
+            ) => {
+                let head = self.buffers.lease_with(&head);
+                self.with_parked(key, head, now, |proxy, head| {
+                    proxy.run_chain(key, head, ChainStep::Head(first), now);
+                });
             }
             (_, stage) => self.restore_stage(key, stage, upstream, now),
         }
@@ -588,12 +638,14 @@ impl Proxy {
         let stage = match (saved, upstream) {
             (SavedStage::Attempting, Some(upstream)) => Stage::Attempting { upstream },
             (SavedStage::Responding, Some(upstream)) => Stage::Responding { upstream },
-            (SavedStage::Suspended { filter, topic, payload, head }, _) => {
-                let mut encoded = self.buffers.lease(head.len());
-                encoded.push(&head);
+            (SavedStage::Suspended { step, topic, payload, head }, _) => {
+                let head = self.buffers.lease_with(&head);
                 let question = Question { topic: topic.into(), payload: payload.into() };
                 self.ops.push_back(Op::Ask { exchange: key, question: question.clone() });
-                Stage::Suspended { filter, question, head: encoded }
+                Stage::Suspended { step, question, head }
+            }
+            (SavedStage::Gathering { filter, head }, _) => {
+                Stage::Gathering { filter, head: self.buffers.lease_with(&head) }
             }
             (SavedStage::Waiting { outbox, send, is_personal }, _) => {
                 let outbox = restore_outbox(&outbox, &mut self.buffers);

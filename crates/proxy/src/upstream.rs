@@ -17,7 +17,7 @@ use crate::connection::{
     UpstreamState,
 };
 use crate::downstream::BODY_LIMITS;
-use crate::exchange::{INTERIM_RESPONSES_MAX, Stage, Unbound, Wait};
+use crate::exchange::{Exchange, INTERIM_RESPONSES_MAX, Stage, Unbound, Wait};
 use crate::ops::{ConnectOptions, Op};
 use crate::pool::endpoint_at;
 use crate::proxy::Proxy;
@@ -267,30 +267,15 @@ impl Proxy {
         now: Time,
     ) {
         let received = head.framing();
-        self.run_response_filters(exchange_key, head);
+        let gather_bytes_max = self.run_response_chain(exchange_key, head);
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
-        let version = exchange.request.version;
-        let framing = match (received, version) {
-            (Framing::Chunked, Version::Http10) => Framing::UntilClose,
-            (Framing::UntilClose, Version::Http11) => Framing::Chunked,
-            (framing, _) => framing,
-        };
-        exchange.record.status = head.status();
         exchange.deadlines.clear(Wait::ResponseHead);
         exchange.stage = Stage::Responding { upstream: key };
-        let (downstream, is_persistent) = (exchange.downstream, exchange.request.is_persistent);
         let timeout = exchange.cluster().map(|cluster| cluster.timeouts.response_body);
-        let field = self.settle_life(downstream, is_persistent, version, framing);
-        let Some(connection) = self.connections.get_mut(downstream) else { return };
-        // Room for what came with it too, so that a usual response is one buffer and one send.
-        let bytes = head.encoded_len_max();
-        let room = if behind <= TOGETHER_BYTES_MAX { bytes + behind } else { bytes };
-        connection.outbox.push_with(room, &mut self.buffers, |buffer| {
-            encode_response(head, version, framing, field, buffer);
-        });
-        connection.send = Send::Body(BodyEncoder::new(framing));
-        self.queue_send(downstream);
-
+        match gather_bytes_max {
+            Some(bytes_max) => self.hold_response(exchange_key, head, bytes_max),
+            None => self.begin_response(exchange_key, head, received, behind),
+        }
         let body = BodyDecoder::new(received);
         let is_complete = body.is_complete();
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -304,6 +289,35 @@ impl Proxy {
         } else if let Some(timeout) = timeout {
             self.set_deadline(exchange_key, Wait::ResponseBody, now + timeout);
         }
+    }
+
+    /// Encodes a response's head for the downstream; so many bytes of its body are there already.
+    pub(crate) fn begin_response(
+        &mut self,
+        key: ExchangeKey,
+        head: &ResponseHead<'_>,
+        received: Framing,
+        behind: usize,
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let version = exchange.request.version;
+        let framing = match (received, version) {
+            (Framing::Chunked, Version::Http10) => Framing::UntilClose,
+            (Framing::UntilClose, Version::Http11) => Framing::Chunked,
+            (framing, _) => framing,
+        };
+        exchange.record.status = head.status();
+        let (downstream, is_persistent) = (exchange.downstream, exchange.request.is_persistent);
+        let field = self.settle_life(downstream, is_persistent, version, framing);
+        let Some(connection) = self.connections.get_mut(downstream) else { return };
+        // Room for what came with it too, so that a usual response is one buffer and one send.
+        let bytes = head.encoded_len_max();
+        let room = if behind <= TOGETHER_BYTES_MAX { bytes + behind } else { bytes };
+        connection.outbox.push_with(room, &mut self.buffers, |buffer| {
+            encode_response(head, version, framing, field, buffer);
+        });
+        connection.send = Send::Body(BodyEncoder::new(framing));
+        self.queue_send(downstream);
     }
 
     /// Decides what becomes of the downstream connection after a response, and how to say it.
@@ -351,7 +365,7 @@ impl Proxy {
         {
             return self.fail(exchange_key, Cause::ResponseInvalid, now);
         }
-        self.run_response_filters(exchange_key, head);
+        self.run_response_chain(exchange_key, head);
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.record.status = 101;
         exchange.record.is_tunnel = true;
@@ -426,8 +440,13 @@ impl Proxy {
             let timeout = exchange.cluster().map(|cluster| cluster.timeouts.response_body);
             timeout.map(|timeout| (Wait::ResponseBody, timeout))
         };
+        exchange.show_response_data(data);
+        let is_held = exchange.held.is_some();
         if let Some((wait, timeout)) = timeout {
             self.set_deadline(key, wait, now + timeout);
+        }
+        if is_held {
+            return self.gather_response_data(key, data, now);
         }
         let Some(connection) = self.connections.get_mut(downstream) else { return };
         connection
@@ -445,6 +464,13 @@ impl Proxy {
         is_last: bool,
         now: Time,
     ) {
+        // The last piece of the body may have been one too many.
+        let is_over = |exchange: &Exchange| exchange.upstream() != Some(key);
+        if self.exchanges.get(exchange_key).is_none_or(is_over)
+            || !self.release_response(exchange_key, now)
+        {
+            return;
+        }
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.record.stamps.response_read = now;
         exchange.deadlines.clear(Wait::ResponseBody);
@@ -479,22 +505,6 @@ impl Proxy {
             self.on_downstream_sent(downstream, 0, 0, now);
         } else {
             self.queue_send(downstream);
-        }
-    }
-
-    /// Filters see the response in the reverse order of the request.
-    fn run_response_filters(&mut self, key: ExchangeKey, head: &mut ResponseHead<'_>) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let snapshot = exchange.snapshot.clone();
-        let Some(listener) = snapshot.listeners.get(exchange.listener) else { return };
-        let mut rest = exchange.slots.as_deref_mut().unwrap_or_default();
-        for filter in listener.filters.iter().rev() {
-            let (before, slot) = rest.split_at_mut(rest.len() - filter.slot_bytes());
-            rest = before;
-            filter.on_response(head, slot);
-        }
-        if let Some(pseudonym) = &listener.http.via {
-            crate::forwarded::append_via(head, pseudonym, &mut self.scratch);
         }
     }
 

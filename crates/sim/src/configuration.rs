@@ -11,6 +11,7 @@ use proxy::filter::Filter;
 use telemetry::events::LabelId;
 use telemetry::{Names, RouteNames};
 
+use crate::filter::GATHERED_BYTES_MAX;
 use crate::random::Random;
 
 /// The clusters that clients know.
@@ -57,6 +58,8 @@ pub struct Configurations {
     loader: Loader<Box<dyn Filter>>,
     random: Random,
     patience: Patience,
+    /// Bytes of a body that some filter gathered at most, so far.
+    pub(crate) gathered_bytes_max: usize,
 }
 
 impl Configurations {
@@ -70,7 +73,7 @@ impl Configurations {
         let mut kinds = FilterKinds::new();
         crate::filter::register(&mut kinds);
         let loader = Loader::new(kinds).expect("the schema is one that the loader understands");
-        Self { loader, random, patience }
+        Self { loader, random, patience, gathered_bytes_max: 0 }
     }
 
     /// Another configuration: with other endpoints, bounds and timeouts, and more or less of what
@@ -140,6 +143,10 @@ impl Configurations {
         }
         if self.random.chance(300) {
             *text += "    filters:\n      - ask: { topic: sim }\n";
+            if self.random.chance(500) {
+                *text += "      - gather: {}\n";
+                self.gathered_bytes_max = GATHERED_BYTES_MAX;
+            }
         }
         *text += match self.patience {
             Patience::Long => {

@@ -1,12 +1,13 @@
-//! A filter that asks before it lets a request pass, so that simulations have suspended exchanges.
+//! Filters that make exchanges wait, so that simulations have some that do: one asks before it lets
+//! a request pass, one wants bodies whole.
 
 use std::sync::Arc;
 
 use config::FilterKinds;
-use proxy::filter::{Filter, Question, Verdict};
+use proxy::filter::{BodyNeed, BodyNeeds, Filter, Part, Question, Verdict};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use wire::head::RequestHead;
+use wire::head::{RequestHead, ResponseHead};
 
 /// Asks, and lets pass.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -38,13 +39,44 @@ impl Filter for Ask {
     }
 }
 
-/// Makes the filter known.
+/// Wants bodies whole, the response's for every other path.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Gather {}
+
+/// More than any body of a simulation has.
+pub(crate) const GATHERED_BYTES_MAX: usize = 1 << 20;
+
+impl Filter for Gather {
+    fn slot_bytes(&self) -> usize {
+        1
+    }
+
+    fn bodies(&self) -> BodyNeeds {
+        let need = BodyNeed::Gather { bytes_max: GATHERED_BYTES_MAX };
+        BodyNeeds { request: need, response: need }
+    }
+
+    fn on_request(&self, head: &mut RequestHead<'_>, slot: &mut [u8]) -> Verdict {
+        slot.fill(head.path().iter().fold(0, |sum: u8, octet| sum.wrapping_add(*octet)));
+        Verdict::Continue
+    }
+
+    fn on_response(&self, _head: &mut ResponseHead<'_>, slot: &mut [u8]) -> Part {
+        if slot.first().is_some_and(|sum| sum % 2 == 0) { Part::Body } else { Part::Done }
+    }
+}
+
+/// Makes the filters known.
 ///
 /// # Panics
 ///
-/// If its schema is not one that the loader understands.
+/// If a schema is not one that the loader understands.
 pub(crate) fn register(kinds: &mut FilterKinds<Box<dyn Filter>>) {
     kinds
         .register("ask", |ask: Ask| Ok(Box::new(ask) as Box<dyn Filter>))
+        .expect("the schema is one that the loader understands");
+    kinds
+        .register("gather", |gather: Gather| Ok(Box::new(gather) as Box<dyn Filter>))
         .expect("the schema is one that the loader understands");
 }

@@ -761,8 +761,9 @@ impl Simulation {
         let now = self.now();
         let Some(Some(thread)) = self.threads.get_mut(number) else { return };
         let (connections, _) = thread.worker.proxy().describe(0, u32::MAX, now);
+        let bytes_max = CONNECTION_BYTES_MAX + self.configurations.gathered_bytes_max;
         for connection in connections {
-            if connection.inbox_bytes + connection.outbox_bytes > CONNECTION_BYTES_MAX {
+            if connection.inbox_bytes + connection.outbox_bytes > bytes_max {
                 self.ledger.violate(format!("too much is buffered: {connection:?}"));
             }
         }

@@ -101,6 +101,8 @@ causes! {
     ResponseInvalid => "response_invalid",
     /// The response head is too long.
     ResponseHeadTooLarge => "response_head_too_large",
+    /// The response body is longer than a filter can take.
+    ResponseBodyTooLarge => "response_body_too_large",
     /// No response head in time.
     ResponseHeadTimeout => "response_head_timeout",
     /// The response body stopped coming.

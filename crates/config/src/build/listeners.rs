@@ -10,8 +10,8 @@ use crate::findings::{Findings, Problem};
 use crate::hosts::HostTable;
 use crate::map::Map;
 use crate::snapshot::{
-    Address, DownstreamTimeouts, ForwardedFields, HttpOptions, ListenSocket, Listener, ListenerId,
-    RouteTableId,
+    Address, DownstreamTimeouts, FILTERS_MAX, ForwardedFields, HttpOptions, ListenSocket, Listener,
+    ListenerId, RouteTableId,
 };
 use crate::tree::Site;
 
@@ -169,6 +169,11 @@ fn filters<F>(
     let sources: Vec<_> = site.items().filter_map(|item| context.kinds.source(&item)).collect();
     if let Some(former) = former.filter(|former| *former.filter_sources == *sources) {
         return (Arc::clone(&former.filter_sources), Arc::clone(&former.filters));
+    }
+    if sources.len() > FILTERS_MAX {
+        let rule = format!("a chain has at most {FILTERS_MAX} filters");
+        let hint = "do the same with fewer, or with a second listener behind this one";
+        site.error(context.findings, Problem::new(rule, hint));
     }
     let filters = site.items().filter_map(|item| context.kinds.build(&item, context.findings));
     let filters: Vec<F> = filters.collect();

@@ -1,6 +1,6 @@
 //! The chain: order, replies, and a filter that has to ask.
 
-use proxy::filter::{Filter, Question, Reply, Verdict};
+use proxy::filter::{Filter, Part, Question, Reply, Verdict};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use wire::head::{RequestHead, ResponseHead};
@@ -43,8 +43,9 @@ impl Filter for Mark {
         Verdict::Continue
     }
 
-    fn on_response(&self, head: &mut ResponseHead<'_>, slot: &mut [u8]) {
+    fn on_response(&self, head: &mut ResponseHead<'_>, slot: &mut [u8]) -> Part {
         head.append(self.name.as_bytes(), slot[0].to_string().as_bytes());
+        Part::Done
     }
 }
 

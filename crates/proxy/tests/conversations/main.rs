@@ -15,6 +15,7 @@ mod exchange;
 mod bodies;
 mod corpus;
 mod ends;
+mod filter_bodies;
 mod filters;
 mod heads;
 mod keep_alive;
