@@ -8,6 +8,7 @@
 mod bench;
 mod check;
 mod fuzz;
+mod instructions;
 mod peers;
 mod plain;
 mod say;
@@ -20,6 +21,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{CommandFactory as _, Parser, Subcommand};
+
+use plain::Plain;
 
 /// Developer commands of Strait.
 #[derive(Debug, Parser)]
@@ -60,6 +63,8 @@ enum Command {
     },
     /// Measures Strait beside other proxies; needs them, wrk and two quiet cores.
     Bench(bench::Options),
+    /// Counts the instructions of codecs and of a whole exchange; needs valgrind.
+    Instructions(instructions::Options),
     /// What no lint checks: crate table, dependency list, documents, dead files.
     Tidy,
 }
@@ -71,6 +76,37 @@ struct Surroundings {
     root: PathBuf,
     /// Whether warnings and missing peers are failures.
     is_ci: bool,
+}
+
+impl Surroundings {
+    /// Where cargo builds.
+    ///
+    /// # Errors
+    ///
+    /// If cargo cannot say.
+    fn target_directory(&self) -> Result<PathBuf> {
+        let arguments = ["metadata", "--format-version=1", "--no-deps", "--offline"];
+        let metadata: serde_json::Value =
+            serde_json::from_str(&Plain::cargo(&self.root, &arguments).read()?)?;
+        let directory = metadata.get("target_directory").and_then(serde_json::Value::as_str);
+        Ok(directory.context("cargo metadata names no target_directory")?.into())
+    }
+
+    /// Checks another commit out below the target directory, and says where.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such commit.
+    fn check_out(&self, reference: &str) -> Result<PathBuf> {
+        let place = self.target_directory()?.join("bench/against");
+        if place.join(".git").exists() {
+            Plain::new(&place, "git", &["checkout", "--quiet", "--detach", reference]).run()?;
+        } else {
+            let add = Plain::new(&self.root, "git", &["worktree", "add", "--quiet", "--detach"]);
+            add.arg(&place).arg(reference).run()?;
+        }
+        Ok(place)
+    }
 }
 
 fn main() -> ExitCode {
@@ -95,6 +131,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Command::Fuzz { target, seconds }) => fuzz::run(&at, target.as_deref(), *seconds),
         Some(Command::Peers { name, list }) => peers::run(&at, name.as_deref(), *list),
         Some(Command::Bench(options)) => bench::run(&at, options),
+        Some(Command::Instructions(options)) => instructions::run(&at, options),
         Some(Command::Tidy) => tidy::run(&at),
     }
 }

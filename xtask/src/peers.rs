@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::Surroundings;
 use crate::plain::{Counts, Plain};
@@ -54,13 +54,5 @@ fn claims(at: &Surroundings, programs: &std::path::Path, name: Option<&str>) -> 
 /// Builds both programs and says where they are.
 fn build(at: &Surroundings) -> Result<PathBuf> {
     Plain::cargo(&at.root, &["build", "--package", "strait", "--package", PACKAGE]).run()?;
-    Ok(target_directory(at)?.join("debug"))
-}
-
-fn target_directory(at: &Surroundings) -> Result<PathBuf> {
-    let arguments = ["metadata", "--format-version=1", "--no-deps", "--offline"];
-    let metadata: serde_json::Value =
-        serde_json::from_str(&Plain::cargo(&at.root, &arguments).read()?)?;
-    let directory = metadata.get("target_directory").and_then(serde_json::Value::as_str);
-    Ok(directory.context("cargo metadata names no target_directory")?.into())
+    Ok(at.target_directory()?.join("debug"))
 }

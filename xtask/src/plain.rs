@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
@@ -111,6 +111,28 @@ impl Plain {
         }
         String::from_utf8(output.stdout).with_context(|| format!("output of `{self}`"))
     }
+
+    /// What it says on its error output, if it succeeds.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started or fails; what it said is in the error.
+    pub(crate) fn read_errors(mut self) -> Result<String> {
+        let output = self.command.output().with_context(|| format!("starting `{self}`"))?;
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !output.status.success() {
+            bail!("`{self}` failed ({}):\n{text}", output.status);
+        }
+        Ok(text)
+    }
+}
+
+/// The program of this name in the usual places (system programs are not on every user's path).
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+        .into_iter()
+        .map(|directory| Path::new(directory).join(name))
+        .find(|path| path.is_file())
 }
 
 impl fmt::Display for Plain {

@@ -1,12 +1,12 @@
 //! What a result was measured on, and with.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use super::tools::Tools;
-use crate::plain::Plain;
+use crate::plain::{Plain, find};
 use crate::say;
 
 /// Where and with what a run took place.
@@ -72,14 +72,6 @@ impl Machine {
             versions,
         })
     }
-}
-
-/// The program of this name in the usual places (system programs are not on every user's path).
-pub(crate) fn find(name: &str) -> Option<PathBuf> {
-    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
-        .into_iter()
-        .map(|directory| Path::new(directory).join(name))
-        .find(|path| path.is_file())
 }
 
 /// The first line that holds `mark` in what a program says of itself on either output, whatever it

@@ -1,14 +1,14 @@
 //! The programs that a run needs, found or built before anything is measured.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 
 use super::generator::Kind as GeneratorKind;
 use super::proxy::{Binary, Kind};
-use super::{Options, Scenario, machine};
+use super::{Options, Scenario};
 use crate::Surroundings;
-use crate::plain::Plain;
+use crate::plain::{Plain, find};
 
 /// Programs and places of one run.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Tools {
     ///
     /// If something is missing or does not build.
     pub(crate) fn prepare(at: &Surroundings, options: &Options) -> Result<Self> {
-        let target = target_directory(&at.root)?;
+        let target = at.target_directory()?;
         let scratch = target.join("bench/run");
         std::fs::create_dir_all(&scratch).context("making target/bench/run")?;
         let mut tools = Self {
@@ -43,7 +43,7 @@ impl Tools {
             target,
             scratch,
             binaries: Vec::new(),
-            has_perf: machine::find("perf").is_some(),
+            has_perf: find("perf").is_some(),
         };
         let missing = tools.find_proxies(options)?;
         let needed = [
@@ -52,13 +52,13 @@ impl Tools {
         ];
         let not_found = needed
             .into_iter()
-            .filter(|(program, _, is_needed)| *is_needed && machine::find(program).is_none())
+            .filter(|(program, _, is_needed)| *is_needed && find(program).is_none())
             .map(|(program, install, _)| format!("{program} is missing: {install}"));
         let missing: Vec<String> = missing.into_iter().chain(not_found).collect();
         if !missing.is_empty() {
             bail!("{}\n(--only leaves proxies out)", missing.join("\n"));
         }
-        tools.build(options)?;
+        tools.build(at, options)?;
         Ok(tools)
     }
 
@@ -82,11 +82,9 @@ impl Tools {
                 Kind::Relay => Ok(self.program("relay")),
                 Kind::Strait | Kind::StraitLog => Ok(self.program("strait")),
                 Kind::Haproxy => {
-                    machine::find("haproxy").ok_or("haproxy is missing: apt-get install haproxy")
+                    find("haproxy").ok_or("haproxy is missing: apt-get install haproxy")
                 }
-                Kind::Nginx => {
-                    machine::find("nginx").ok_or("nginx is missing: apt-get install nginx")
-                }
+                Kind::Nginx => find("nginx").ok_or("nginx is missing: apt-get install nginx"),
                 Kind::Envoy => self.find_envoy().ok_or("envoy is missing"),
             };
             match found {
@@ -106,30 +104,18 @@ impl Tools {
 
     fn find_envoy(&self) -> Option<PathBuf> {
         let package = self.target.join("bench/envoy/envoy/_bin/envoy");
-        if package.is_file() { Some(package) } else { machine::find("envoy") }
+        if package.is_file() { Some(package) } else { find("envoy") }
     }
 
-    fn build(&self, options: &Options) -> Result<()> {
+    fn build(&self, at: &Surroundings, options: &Options) -> Result<()> {
         let mut arguments = vec!["build", "--release", "--package", "bench"];
         if options.proxies().iter().any(|kind| kind.is_strait()) {
             arguments.extend(["--package", "strait"]);
         }
         Plain::cargo(&self.root, &arguments).run()?;
-        options.against.as_ref().map_or(Ok(()), |reference| self.build_against(reference))
-    }
-
-    /// Checks another commit out beside this one and builds it there.
-    fn build_against(&self, reference: &str) -> Result<()> {
-        let place = self.target.join("bench/against");
-        let git = |arguments: &[&str]| Plain::new(&self.root, "git", arguments);
-        if place.join(".git").exists() {
-            Plain::new(&place, "git", &["checkout", "--quiet", "--detach", reference]).run()?;
-        } else {
-            let add = git(&["worktree", "add", "--quiet", "--detach"]);
-            add.arg(&place).arg(reference).run()?;
-        }
+        let Some(reference) = &options.against else { return Ok(()) };
         let build = ["build", "--release", "--package", "strait", "--target-dir", "target"];
-        Plain::cargo(&place, &build).run()
+        Plain::cargo(&at.check_out(reference)?, &build).run()
     }
 }
 
@@ -152,12 +138,4 @@ impl Options {
     fn needs_wrk(&self) -> bool {
         self.scenario == Scenario::H1 && self.generator == GeneratorKind::Wrk
     }
-}
-
-fn target_directory(root: &Path) -> Result<PathBuf> {
-    let arguments = ["metadata", "--format-version=1", "--no-deps", "--offline"];
-    let metadata: serde_json::Value =
-        serde_json::from_str(&Plain::cargo(root, &arguments).read()?)?;
-    let directory = metadata.get("target_directory").and_then(serde_json::Value::as_str);
-    Ok(directory.context("cargo metadata names no target_directory")?.into())
 }

@@ -167,14 +167,14 @@ impl Words {
     const NONE: Self = Self { len: usize::MAX, words: [0; 3], case: [0; 3] };
 
     const fn new(name: &[u8]) -> Self {
-        let Some(words) = words(name) else { panic!("a name of the table is too long") };
+        let words = words(name).expect("names of the table have at most 24 octets");
         let mut case = [0; 3];
         let mut place = 0;
         while place < 24 {
             #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
             let (word, mask) = (words[place / 8], &mut case[place / 8]);
             let shift = 8 * (place % 8);
-            if ((word >> shift) as u8).is_ascii_lowercase() {
+            if matches!(word >> shift & 0xff, 0x61..=0x7a) {
                 *mask |= 0x20 << shift;
             }
             place += 1;
@@ -188,7 +188,8 @@ impl Words {
         let Some(theirs) = words(name) else { return false };
         let ours = self.words.iter().zip(&self.case);
         let pairs = theirs.iter().zip(ours);
-        let differences = pairs.fold(0, |all, (theirs, (ours, case))| all | (theirs ^ ours) & !case);
+        let differences =
+            pairs.fold(0, |all, (theirs, (ours, case))| all | (theirs ^ ours) & !case);
         name.len() == self.len && differences == 0
     }
 }

@@ -1,0 +1,89 @@
+//! `cargo xtask instructions`: what codecs and a whole exchange cost, in instructions.
+//!
+//! callgrind counts the same number every time, whatever else the machine does, so a difference of
+//! one per cent is one. It says nothing about caches and the kernel: for those there is `bench`.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::Surroundings;
+use crate::plain::{Plain, find};
+use crate::say;
+
+/// Operations of one count.
+const COUNT: u32 = 1000;
+
+/// What to compare with.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Also counts those of this commit, branch or tag.
+    #[arg(long, value_name = "REF")]
+    against: Option<String>,
+}
+
+/// Counts and prints.
+///
+/// # Errors
+///
+/// If valgrind is missing, or a program does not build or fails.
+pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
+    if find("valgrind").is_none() {
+        bail!("valgrind is missing: apt-get install valgrind");
+    }
+    let target = at.target_directory()?;
+    Plain::cargo(&at.root, &["build", "--release", "--package", "bench"]).run()?;
+    let program = target.join("release/instructions");
+    let former = match &options.against {
+        Some(reference) => {
+            let place = at.check_out(reference)?;
+            let build = ["build", "--release", "--package", "bench", "--target-dir", "target"];
+            Plain::cargo(&place, &build).run()?;
+            Some(place.join("target/release/instructions"))
+        }
+        None => None,
+    };
+    let cases = Plain::new(&at.root, &program, &["--case", "list"]).read()?;
+    let mut rows = Vec::new();
+    for case in cases.lines() {
+        let new = count(&at.root, &program, case)?;
+        // A case that the other commit does not have is shown without it.
+        let old = former.as_ref().and_then(|former| count(&at.root, former, case).ok());
+        rows.push((case, new, old));
+    }
+    let reference = options.against.as_deref().unwrap_or_default();
+    say::line(format!("\n{:<20} {:>12} {reference:>12} {:>8}", "instructions", "now", ""));
+    for (case, new, old) in rows {
+        let (former, ratio) = match old {
+            Some(old) => (format!("{old:.0}"), format!("{:.3}", new / old)),
+            None => (String::new(), String::new()),
+        };
+        say::line(format!("{case:<20} {new:>12.0} {former:>12} {ratio:>8}"));
+    }
+    Ok(())
+}
+
+/// Instructions of one operation.
+fn count(root: &Path, program: &Path, case: &str) -> Result<f64> {
+    let name = program.to_str().context("the program's path is not text")?;
+    let count = COUNT.to_string();
+    let arguments = [
+        "--tool=callgrind",
+        "--callgrind-out-file=/dev/null",
+        "--collect-atstart=no",
+        "--toggle-collect=instructions::measured*",
+        name,
+        "--case",
+        case,
+        "--count",
+        &count,
+    ];
+    let told = Plain::new(root, "valgrind", &arguments).read_errors()?;
+    let line = told.lines().find_map(|line| line.split_once("Collected : "));
+    let (_, collected) = line.with_context(|| format!("valgrind counted nothing:\n{told}"))?;
+    let collected: f64 = collected.trim().parse().context("valgrind's count is no number")?;
+    if collected == 0.0 {
+        bail!("valgrind found no function `instructions::measured` in {name}");
+    }
+    Ok(collected / f64::from(COUNT))
+}
