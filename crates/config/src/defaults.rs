@@ -32,6 +32,12 @@ pub const TUNNEL_IDLE_TIMEOUT: Period = Period::from_secs(3_600);
 /// Bound on a whole exchange: long enough for downloads, short enough to end what hangs.
 pub const EXCHANGE_TIMEOUT: Period = Period::from_secs(3_600);
 
+/// Time that a filter may wait for the answer to a question: what users still wait for.
+pub const FILTER_TIMEOUT: Period = Period::from_secs(10);
+
+/// Time that an exchange waits for a connection: as long as for one that is being established.
+pub const PENDING_TIMEOUT: Period = Period::from_secs(5);
+
 /// Time to connect: two lost SYNs (1 s and 2 s later) may be made up for.
 pub const CONNECT_TIMEOUT: Period = Period::from_secs(5);
 

@@ -138,6 +138,7 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
             request_head: timeout(timeouts.request_head),
             idle: timeout(timeouts.idle),
             request_body: timeout(timeouts.request_body),
+            filter: timeout(timeouts.filter),
             response_write: timeout(timeouts.response_write),
             tunnel_idle: timeout(timeouts.tunnel_idle),
         },
@@ -225,6 +226,7 @@ fn cluster(cluster: &Cluster) -> file::Cluster {
         endpoints: cluster.endpoints.iter().map(endpoint).collect(),
         connect_timeout: timeout(timeouts.connect),
         timeouts: file::cluster::Timeouts {
+            pending: timeout(timeouts.pending),
             response_head: timeout(timeouts.response_head),
             response_body: timeout(timeouts.response_body),
             request_write: timeout(timeouts.request_write),

@@ -281,6 +281,8 @@ pub struct DownstreamTimeouts {
     pub idle: Duration,
     /// Between two pieces of a request body.
     pub request_body: Duration,
+    /// For a filter that waits for the answer to a question.
+    pub filter: Duration,
     /// Without progress while response bytes wait to be taken by the downstream.
     pub response_write: Duration,
     /// Without a byte either way in a tunnel.
@@ -421,6 +423,8 @@ pub struct Endpoint {
 pub struct UpstreamTimeouts {
     /// To establish a connection.
     pub connect: Duration,
+    /// For a connection while all are in use.
+    pub pending: Duration,
     /// From the request's last byte to the response's head.
     pub response_head: Duration,
     /// Between two pieces of a response body.

@@ -352,6 +352,12 @@ impl<W: Workers> Running<W> {
                 );
             }
             Report::OutOfDescriptors { worker } => self.warn_of_descriptors(worker),
+            Report::Drained { worker, cut_off: 0 } => tracing::debug!(worker, "drained"),
+            Report::Drained { worker, cut_off } => tracing::warn!(
+                worker,
+                cut_off,
+                "exchanges were cut off: they took longer than limits.drain_timeout"
+            ),
         }
     }
 

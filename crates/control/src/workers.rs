@@ -120,6 +120,13 @@ pub enum Report<W: Workers> {
         /// Which listener.
         listener: ListenerId,
     },
+    /// A worker's drain is over.
+    Drained {
+        /// Which, from 0.
+        worker: u32,
+        /// Exchanges that took longer than the drain may.
+        cut_off: u32,
+    },
     /// A worker had no descriptor left to accept a connection with.
     OutOfDescriptors {
         /// Which, from 0.

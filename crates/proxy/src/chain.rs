@@ -182,8 +182,8 @@ impl Proxy {
             };
             match verdict {
                 Verdict::Continue => step = step.next(),
-                Verdict::Reply(reply) => return self.reply_from_filter(key, &reply),
-                Verdict::Suspend(question) => return self.suspend(key, step, question, head),
+                Verdict::Reply(reply) => return self.reply_from_filter(key, &reply, now),
+                Verdict::Suspend(question) => return self.suspend(key, step, question, head, now),
             }
         }
         self.route(key, head, now);
@@ -197,6 +197,7 @@ impl Proxy {
         }
         let stage = std::mem::replace(&mut exchange.stage, Stage::Finishing);
         let Stage::Suspended { step, head, .. } = stage else { return };
+        exchange.deadlines.clear(Wait::Filter);
         self.with_parked(key, head, now, |proxy, head| {
             let Some(exchange) = proxy.exchanges.get_mut(key) else { return };
             let filters = Arc::clone(&exchange.listener().filters);
@@ -204,8 +205,8 @@ impl Proxy {
             let slot = slot_of(&filters, exchange.slots.as_deref_mut(), step.place());
             match filter.on_answer(answer, head, slot) {
                 Verdict::Continue => proxy.run_chain(key, head, step.next(), now),
-                Verdict::Reply(reply) => proxy.reply_from_filter(key, &reply),
-                Verdict::Suspend(question) => proxy.suspend(key, step, question, head),
+                Verdict::Reply(reply) => proxy.reply_from_filter(key, &reply, now),
+                Verdict::Suspend(question) => proxy.suspend(key, step, question, head, now),
             }
         });
         if let Some(exchange) = self.exchanges.get(key) {
@@ -237,10 +238,13 @@ impl Proxy {
         step: ChainStep,
         question: Question,
         head: &RequestHead<'_>,
+        now: Time,
     ) {
         let head = self.park(head);
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.stage = Stage::Suspended { step, question: question.clone(), head };
+        let timeout = exchange.listener().timeouts.filter;
+        self.set_deadline(key, Wait::Filter, now + timeout);
         self.ops.push_back(Op::Ask { exchange: key, question });
     }
 

@@ -34,6 +34,8 @@ impl Proxy {
             Wait::ResponseBody => self.is_held_back(downstream),
             Wait::RequestBody => upstream.is_some_and(|upstream| self.is_held_back(upstream)),
             Wait::Whole
+            | Wait::Filter
+            | Wait::Connection
             | Wait::RequestWrite
             | Wait::ResponseHead
             | Wait::ResponseWrite

@@ -197,8 +197,9 @@ impl Proxy {
             local: &connection.local,
             options: &listener.http,
         };
-        crate::forwarded::rewrite(head, &facts, &mut self.random, &mut self.scratch);
+        let client = crate::forwarded::rewrite(head, &facts, &mut self.random, &mut self.scratch);
         let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);
+        exchange.record.client = client;
         if snapshot.access_log.stage_times || snapshot.access_log.output.is_some() {
             exchange.record.words = Words::take(head, &mut self.buffers);
         }
@@ -211,6 +212,8 @@ impl Proxy {
             self.fail(key, Cause::RequestExpectationUnknown, now);
         } else if is_too_large {
             self.fail(key, Cause::RequestBodyTooLarge, now);
+        } else if is_last_hop(head) {
+            self.reply_as_last(key, head.method(), now);
         } else {
             self.begin_chain(key);
             self.run_chain(key, head, ChainStep::Head(0), now);
@@ -467,6 +470,20 @@ impl Proxy {
             connection.receive = Receive::Discard { body: body.clone(), left };
         }
     }
+}
+
+/// Whether `Max-Forwards` ends the request's way here (RFC 9110, section 7.6.2). Counts it down
+/// where it does not.
+fn is_last_hop(head: &mut RequestHead<'_>) -> bool {
+    if !matches!(head.method(), Method::Options | Method::Trace) {
+        return false;
+    }
+    let value = head.field(Known::MaxForwards).and_then(|value| std::str::from_utf8(value).ok());
+    let Some(left) = value.and_then(|value| value.parse::<u32>().ok()) else { return false };
+    if let Some(left) = left.checked_sub(1) {
+        head.set_known(Known::MaxForwards, left.to_string().as_bytes());
+    }
+    left == 0
 }
 
 /// What a refused head is called.

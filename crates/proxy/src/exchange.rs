@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use config::snapshot::{ClusterId, Listener, RouteTableId};
+use config::snapshot::{Action, ClusterId, Listener, RouteTableId};
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
 use wire::head::{Method, Version};
@@ -23,6 +23,7 @@ use crate::filter::{Filter, Question};
 use crate::outbox::Outbox;
 use crate::pinned::Pinned;
 use crate::record::Record;
+use crate::route;
 use crate::time::Time;
 use crate::wheel::TimerKey;
 
@@ -117,6 +118,18 @@ impl Exchange {
         self.snapshot.listeners.get(self.listener).expect("places are of this very snapshot")
     }
 
+    /// Whether its rule lets a connection change to these protocols.
+    pub(crate) fn allows_upgrade(&self, protocols: &[u8]) -> bool {
+        let route = self.route.as_ref();
+        let table = route.and_then(|route| self.snapshot.route_table(route.table));
+        let rule =
+            table.zip(route).and_then(|(table, route)| table.rules.get(usize::from(route.rule)));
+        match rule.map(|rule| &rule.action) {
+            Some(Action::Forward(forward)) => route::allows_upgrade(&forward.upgrades, protocols),
+            _ => false,
+        }
+    }
+
     /// Whether somebody takes the request's body now.
     pub(crate) const fn takes_request_data(&self) -> bool {
         self.upstream().is_some() || matches!(self.stage, Stage::Gathering { .. })
@@ -142,6 +155,10 @@ pub(crate) enum Wait {
     Whole,
     /// The next piece of the request body.
     RequestBody,
+    /// The answer to a filter's question.
+    Filter,
+    /// A connection to become free.
+    Connection,
     /// The upstream to take what waits for it.
     RequestWrite,
     /// The response's head, from the request's last byte.
@@ -155,9 +172,11 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Whole,
         Self::RequestBody,
+        Self::Filter,
+        Self::Connection,
         Self::RequestWrite,
         Self::ResponseHead,
         Self::ResponseBody,
@@ -170,6 +189,8 @@ impl Wait {
         match self {
             Self::Whole => Cause::RequestTimeout,
             Self::RequestBody => Cause::RequestBodyTimeout,
+            Self::Filter => Cause::FilterTimeout,
+            Self::Connection => Cause::PendingTimeout,
             Self::RequestWrite => Cause::RequestWriteTimeout,
             Self::ResponseHead => Cause::ResponseHeadTimeout,
             Self::ResponseBody => Cause::ResponseBodyTimeout,

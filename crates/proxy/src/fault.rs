@@ -60,15 +60,15 @@ pub const fn consequence(cause: Cause) -> Consequence {
         | TunnelIdleTimeout => (Side::Downstream, 0, Retry::Never),
 
         NoHost | NoRoute => (Side::Proxy, 404, Retry::Never),
-        NoEndpoint | PendingOverflow | ConnectionsOverflow | OutOfDescriptors => {
-            (Side::Proxy, 503, Retry::Never)
-        }
+        NoEndpoint | PendingOverflow | PendingTimeout | FilterTimeout | ConnectionsOverflow
+        | OutOfDescriptors | AcceptFailed => (Side::Proxy, 503, Retry::Never),
         FilterReply => (Side::Proxy, 0, Retry::Never),
         RequestTimeout => (Side::Proxy, 504, Retry::Never),
         DrainTimeout => (Side::Proxy, 503, Retry::Never),
 
         ConnectFailed | ConnectTimeout => (Side::Upstream, 503, Retry::Unsent),
         UpstreamClosed => (Side::Upstream, 502, Retry::IfReused),
+        ResponseUnasked => (Side::Upstream, 502, Retry::Unsent),
         ResponseInvalid | ResponseHeadTooLarge | ResponseBodyTooLarge | ResponseTruncated => {
             (Side::Upstream, 502, Retry::Never)
         }

@@ -49,14 +49,17 @@ impl Listeners {
         self.states.get(key).expect("a listener outlives its connections")
     }
 
-    /// Takes up a newer snapshot: new listeners come, removed ones begin to drain.
-    pub(crate) fn update(&mut self, snapshot: &Pinned) {
+    /// Takes up a newer snapshot: new listeners come, removed ones begin to drain. Gives the removed
+    /// that still have connections.
+    pub(crate) fn update(&mut self, snapshot: &Pinned) -> Vec<ListenerKey> {
+        let mut draining = Vec::new();
         for id in &snapshot.changes.listeners_removed {
             if let Some(key) = self.by_id.remove(id)
                 && let Some(state) = self.states.get_mut(key)
             {
                 state.is_draining = true;
                 self.remove_if_done(key);
+                draining.push(key);
             }
         }
         for (place, listener) in snapshot.listeners.iter().enumerate() {
@@ -70,6 +73,8 @@ impl Listeners {
                 }
             }
         }
+        draining.retain(|key| self.states.get(*key).is_some());
+        draining
     }
 
     pub(crate) fn on_opened(&mut self, key: ListenerKey) {

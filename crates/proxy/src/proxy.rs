@@ -22,7 +22,7 @@ use crate::connection::{
     Role, UpstreamState,
 };
 use crate::exchange::{Exchange, Stage};
-use crate::listeners::Listeners;
+use crate::listeners::{ListenerKey, Listeners};
 use crate::ops::Op;
 use crate::outbox::SLICES_MAX;
 use crate::pinned::Pinned;
@@ -104,6 +104,10 @@ pub struct Proxy {
     pub(crate) share: Share,
     /// When a drain ends, if one began.
     pub(crate) drain_deadline: Option<Time>,
+    /// Listeners that are gone, and when their last connections end.
+    draining_listeners: Vec<(ListenerKey, Time)>,
+    /// Exchanges that the end of a drain cut off.
+    cut_off: u32,
     /// Wall-clock time of the clock's zero, ns since the Unix epoch.
     pub(crate) wall_clock_zero: u64,
 }
@@ -151,7 +155,8 @@ impl Proxy {
     ) -> Self {
         let snapshot = Pinned::new(snapshot);
         let mut listeners = Listeners::default();
-        listeners.update(&snapshot);
+        let removed = listeners.update(&snapshot);
+        debug_assert!(removed.is_empty(), "there were none");
         emitter.set_access_log(snapshot.access_log.output.is_some());
         Self {
             connections: Slab::default(),
@@ -170,6 +175,8 @@ impl Proxy {
             random: Random::new(settings.seed),
             share: settings.share,
             drain_deadline: None,
+            draining_listeners: Vec::new(),
+            cut_off: 0,
             wall_clock_zero: 0,
         }
     }
@@ -239,13 +246,20 @@ impl Proxy {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let timers = self.timers.next_deadline();
-        timers.into_iter().chain(self.drain_deadline).min()
+        let drains = self.draining_listeners.iter().map(|(_, deadline)| *deadline);
+        timers.into_iter().chain(self.drain_deadline).chain(drains).min()
     }
 
     /// Whether nothing is left to wait for, once a drain began.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.drain_deadline.is_some() && self.listeners.open == 0
+    }
+
+    /// Exchanges that were cut off because a drain took too long.
+    #[must_use]
+    pub const fn cut_off(&self) -> u32 {
+        self.cut_off
     }
 
     /// The newest configuration.
@@ -278,7 +292,11 @@ impl Proxy {
         let snapshot = Pinned::new(snapshot);
         let former = std::mem::replace(&mut self.snapshot, snapshot.clone());
         self.former.push(former);
-        self.listeners.update(&snapshot);
+        for listener in self.listeners.update(&snapshot) {
+            let deadline = now + snapshot.limits.drain_timeout;
+            self.draining_listeners.push((listener, deadline));
+            self.hasten_idle(now, |downstream| downstream.listener == listener);
+        }
         self.emitter.set_access_log(snapshot.access_log.output.is_some());
         let changes = &snapshot.changes;
         for listener in &changes.listeners_removed {
@@ -339,6 +357,12 @@ impl Proxy {
             self.timers.arm(connection.timer, deadline);
         }
         Some(key)
+    }
+
+    /// A connection could not be accepted: [`Cause::OutOfDescriptors`] or [`Cause::AcceptFailed`].
+    pub fn on_accept_failed(&mut self, listener: ListenerId, cause: Cause) {
+        let listener = label(listener.0);
+        self.emitter.connection_refused(&ConnectionRefused { listener, cause });
     }
 
     /// Bytes arrived; at most as many as [`Proxy::read_bytes_max`] said.
@@ -426,6 +450,11 @@ impl Proxy {
                 TimerOwner::Exchange(key) => self.on_exchange_deadline(key, now),
             }
         }
+        let is_over = |(_, deadline): &(_, Time)| *deadline <= now;
+        while let Some(place) = self.draining_listeners.iter().position(is_over) {
+            let (listener, _) = self.draining_listeners.swap_remove(place);
+            self.end_downstreams(now, |downstream| downstream.listener == listener);
+        }
         if self.drain_deadline.is_some_and(|deadline| deadline <= now) {
             self.end_drain(now);
         }
@@ -444,9 +473,16 @@ impl Proxy {
             return;
         }
         self.drain_deadline = Some(now + self.snapshot.limits.drain_timeout);
+        self.hasten_idle(now, |_| true);
+    }
+
+    /// Connections of a drain that are silent end soon.
+    fn hasten_idle(&mut self, now: Time, concerns: impl Fn(&Downstream) -> bool) {
         let deadline = now + DRAIN_IDLE;
         for (_, connection) in self.connections.iter() {
-            let is_idle = connection.downstream().is_some() && connection.exchange().is_none();
+            let is_idle = connection
+                .downstream()
+                .is_some_and(|downstream| downstream.exchange.is_none() && concerns(downstream));
             if is_idle && deadline < self.timers.deadline(connection.timer) {
                 self.timers.arm(connection.timer, deadline);
             }
@@ -621,16 +657,26 @@ impl Proxy {
     /// The drain timeout is over: everything ends now.
     fn end_drain(&mut self, now: Time) {
         self.drain_deadline = Some(Time::NEVER);
-        let all: Vec<_> = self.connections.iter().map(|(key, _)| key).collect();
+        self.end_downstreams(now, |_| true);
+        let rest: Vec<_> = self.connections.iter().map(|(key, _)| key).collect();
+        for key in rest {
+            self.close_upstream(key, None, now);
+        }
+    }
+
+    /// Connections whose drain took too long.
+    fn end_downstreams(&mut self, now: Time, concerns: impl Fn(&Downstream) -> bool) {
+        let is_concerned = |connection: &Connection| connection.downstream().is_some_and(&concerns);
+        let all = self.connections.iter().filter(|(_, connection)| is_concerned(connection));
+        let all: Vec<_> = all.map(|(key, _)| key).collect();
         for key in all {
-            let Some(connection) = self.connections.get(key) else { continue };
-            match (&connection.role, connection.exchange()) {
-                (Role::Downstream(_), Some(exchange)) => {
+            match self.connections.get(key).map(Connection::exchange) {
+                Some(Some(exchange)) => {
+                    self.cut_off += 1;
                     self.abort(exchange, Cause::DrainTimeout, now);
                 }
-                (Role::Downstream(_), None) => self.close_downstream(key, None, now),
-                (Role::Upstream(_), None) => self.close_upstream(key, None, now),
-                (Role::Upstream(_), Some(_)) => {}
+                Some(None) => self.close_downstream(key, None, now),
+                None => {}
             }
         }
     }

@@ -5,6 +5,7 @@
 //! when its response is sent, [`Proxy::fail`] when a reply has to take the response's place, and
 //! [`Proxy::abort`] when nobody is left to answer.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use config::snapshot::{Action, Cluster, ClusterId, Forward, ProxyProtocolVersion};
@@ -14,7 +15,7 @@ use wire::h1::{BodyEncoder, ConnectionField};
 use wire::head::{Framing, RequestHead, Version};
 use wire::proxy_protocol;
 
-use crate::connection::{ConnKey, ExchangeKey, Life, Receive, Send};
+use crate::connection::{ConnKey, ExchangeKey, Life, PeerAddress, Receive, Send};
 use crate::exchange::{ATTEMPTS_MAX, Deadlines, Exchange, Route, Stage, Unbound, Wait};
 use crate::fault::{Retry, consequence};
 use crate::outbox::Outbox;
@@ -53,11 +54,11 @@ impl Proxy {
             }
             Action::Respond(respond) => {
                 exchange.route = Some(route);
-                self.respond(key, respond);
+                self.respond(key, respond, now);
             }
             Action::Redirect(redirect) => {
                 exchange.route = Some(route);
-                self.redirect(key, redirect, &rule.path, head);
+                self.redirect(key, redirect, &rule.path, head, now);
             }
         }
     }
@@ -104,7 +105,10 @@ impl Proxy {
             return false;
         };
         let Some(connection) = self.connections.get(exchange.downstream) else { return false };
-        let addresses = connection.peer.socket_address().zip(connection.local.socket_address());
+        // A client that a trusted hop named has no port that is known here.
+        let client = exchange.record.client.map(|ip| SocketAddr::new(ip, 0));
+        let source = client.or_else(|| connection.peer.socket_address());
+        let addresses = source.zip(connection.local.socket_address());
         outbox.push_with(PROXY_HEADER_BYTES_MAX, &mut self.buffers, |buffer| {
             match (version, addresses) {
                 (ProxyProtocolVersion::V1, Some((source, destination))) => {
@@ -146,9 +150,14 @@ impl Proxy {
                 self.open(key, &cluster, place, request, now);
             }
             Acquired::Wait => {
+                let timeout = cluster.timeouts.pending;
                 exchange.stage = Stage::Waiting { request };
-                exchange.record.stamps.wait_began = now;
                 self.pools.wait(id, key);
+                // Who left the queue in vain goes on waiting, not once more.
+                if !exchange.deadlines.is_set(Wait::Connection) {
+                    exchange.record.stamps.wait_began = now;
+                    self.set_deadline(key, Wait::Connection, now + timeout);
+                }
             }
             Acquired::Overflow => self.fail_unbound(key, request, Cause::PendingOverflow, now),
             Acquired::NoEndpoint => self.fail_unbound(key, request, Cause::NoEndpoint, now),
@@ -216,6 +225,8 @@ impl Proxy {
     pub(crate) fn on_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.record.request_bytes += data.len() as u64;
+        // Whoever sends the body does not wait for leave to do so any more.
+        exchange.request.expects_continue = false;
         let bytes_max = exchange.listener().http.body_bytes_max;
         if !exchange.record.is_tunnel
             && bytes_max.is_some_and(|max| exchange.record.request_bytes > max)
@@ -263,6 +274,8 @@ impl Proxy {
         let Some(upstream) = upstream else { return };
         let Some(connection) = self.connections.get_mut(upstream) else { return };
         if connection.is_send_broken {
+            // Without its end, what is kept is not the request any more.
+            connection.outbox.forget(&mut self.buffers);
             return;
         }
         connection
@@ -306,7 +319,7 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let has_responded = exchange.record.status != 0;
         match consequence(cause).status {
-            Some(status) if !has_responded => self.reply_to_fault(key, status, cause),
+            Some(status) if !has_responded => self.reply_to_fault(key, status, cause, now),
             Some(_) => self.break_off(key, cause, now),
             None => self.abort(key, cause, now),
         }
@@ -442,7 +455,10 @@ impl Proxy {
         let is_recorded = self.emitter.is_recorded(stages.total, record.is_tunnel);
         let (endpoint, peer) = if is_recorded { (endpoint, peer) } else { (None, None) };
         let endpoint = Text::of_address(endpoint.map(|endpoint| &endpoint.address));
-        let client = peer.map_or(Text::EMPTY, Text::of_ip);
+        let client = match record.client.filter(|_| is_recorded) {
+            Some(ip) => Text::of_ip(&PeerAddress::from(SocketAddr::new(ip, 0))),
+            None => peer.map_or(Text::EMPTY, Text::of_ip),
+        };
         let words = &record.words;
         self.emitter.exchange_finished(&ExchangeFinished {
             listener: label(exchange.listener().id.0),
@@ -458,6 +474,7 @@ impl Proxy {
             version: match exchange.request.version {
                 Version::Http10 => 10,
                 Version::Http11 => 11,
+                Version::Http2 => 20,
             },
             status: record.status,
             cause,

@@ -1,6 +1,8 @@
 //! What is remembered of an exchange until it is over: when things happened, how many bytes went
 //! each way, and the words of the request that the access log wants.
 
+use std::net::IpAddr;
+
 use config::snapshot::Id;
 use telemetry::cause::Cause;
 use telemetry::events::{LabelId, Stages};
@@ -27,6 +29,8 @@ pub(crate) struct Record {
     pub(crate) response_bytes: u64,
     /// Why it ended, or will end, other than well.
     pub(crate) cause: Option<Cause>,
+    /// The client, if a trusted hop knows it better than the connection does.
+    pub(crate) client: Option<IpAddr>,
     pub(crate) words: Words,
 }
 
@@ -42,6 +46,7 @@ impl Record {
             request_bytes: 0,
             response_bytes: 0,
             cause: None,
+            client: None,
             words: Words::default(),
         }
     }

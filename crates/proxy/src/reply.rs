@@ -3,6 +3,8 @@
 //! All carry `server: strait`. A reply to a fault is plain text: the status in words, and the cause
 //! in the vocabulary of the access log.
 
+use std::time::{Duration, SystemTime};
+
 use config::snapshot::{PathMatch, Redirect, RedirectPath, Respond};
 use telemetry::cause::Cause;
 use wire::h1::{encode_reply, reason_phrase, reply_len_max};
@@ -13,6 +15,8 @@ use crate::exchange::{Deadlines, Stage};
 use crate::fault::{Side, consequence};
 use crate::filter;
 use crate::proxy::Proxy;
+use crate::text::Text;
+use crate::time::Time;
 
 /// What a reply consists of.
 struct Content<'a> {
@@ -28,14 +32,14 @@ const TEXT_PLAIN: (&[u8], &[u8]) = (b"content-type", b"text/plain; charset=utf-8
 
 impl Proxy {
     /// A route's direct response.
-    pub(crate) fn respond(&mut self, key: ExchangeKey, respond: &Respond) {
+    pub(crate) fn respond(&mut self, key: ExchangeKey, respond: &Respond, now: Time) {
         let own = respond.fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let has_type =
             respond.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         let plain = (!has_type && !respond.body.is_empty()).then_some(TEXT_PLAIN);
         let fields: Vec<_> = [SERVER].into_iter().chain(plain).chain(own).collect();
         let (status, body) = (respond.status, &respond.body[..]);
-        self.reply(key, &Content { status, fields: &fields, body, cause: None });
+        self.reply(key, &Content { status, fields: &fields, body, cause: None }, now);
     }
 
     /// A route's redirect.
@@ -45,28 +49,51 @@ impl Proxy {
         redirect: &Redirect,
         matched: &PathMatch,
         head: &RequestHead<'_>,
+        now: Time,
     ) {
         let location = location(redirect, matched, head);
         let fields = [SERVER, (&b"location"[..], &location[..])];
         let status = redirect.status;
-        self.reply(key, &Content { status, fields: &fields, body: b"", cause: None });
+        self.reply(key, &Content { status, fields: &fields, body: b"", cause: None }, now);
+    }
+
+    /// To a request that was to go no further than this proxy.
+    pub(crate) fn reply_as_last(&mut self, key: ExchangeKey, method: Method, now: Time) {
+        if method == Method::Trace {
+            // A request with credentials in it is not shown to whoever can send one.
+            return self.fail(key, Cause::RequestNotImplemented, now);
+        }
+        self.reply(key, &Content { status: 200, fields: &[SERVER], body: b"", cause: None }, now);
     }
 
     /// A filter's reply.
-    pub(crate) fn reply_from_filter(&mut self, key: ExchangeKey, reply: &filter::Reply) {
+    pub(crate) fn reply_from_filter(&mut self, key: ExchangeKey, reply: &filter::Reply, now: Time) {
         let body = plain_reason(reply.status, reply.reason);
         let (status, body, cause) = (reply.status, &body[..], Some(Cause::FilterReply));
-        self.reply(key, &Content { status, fields: &[SERVER, TEXT_PLAIN], body, cause });
+        self.reply(key, &Content { status, fields: &[SERVER, TEXT_PLAIN], body, cause }, now);
     }
 
     /// The reply that a fault becomes.
-    pub(crate) fn reply_to_fault(&mut self, key: ExchangeKey, status: u16, cause: Cause) {
+    pub(crate) fn reply_to_fault(
+        &mut self,
+        key: ExchangeKey,
+        status: u16,
+        cause: Cause,
+        now: Time,
+    ) {
         if consequence(cause).side == Side::Downstream {
             self.stop_reading(key);
         }
         let body = plain_reason(status, cause.as_str());
         let (body, cause) = (&body[..], Some(cause));
-        self.reply(key, &Content { status, fields: &[SERVER, TEXT_PLAIN], body, cause });
+        self.reply(key, &Content { status, fields: &[SERVER, TEXT_PLAIN], body, cause }, now);
+    }
+
+    /// The date of what is said now (RFC 9110, section 6.6.1).
+    fn date(&self, now: Time) -> Text {
+        let since_1970 = self.wall_clock_zero.saturating_add(now.as_nanos());
+        let date = SystemTime::UNIX_EPOCH + Duration::from_nanos(since_1970);
+        Text::of_date(date)
     }
 
     /// There is no telling where the next request would begin: the connection ends with the reply.
@@ -82,7 +109,10 @@ impl Proxy {
         }
     }
 
-    fn reply(&mut self, key: ExchangeKey, content: &Content<'_>) {
+    fn reply(&mut self, key: ExchangeKey, content: &Content<'_>, now: Time) {
+        let date = self.date(now);
+        let fields = [(&b"date"[..], date.as_bytes())];
+        let fields: Vec<_> = fields.into_iter().chain(content.fields.iter().copied()).collect();
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.stage = Stage::Finishing;
         exchange.deadlines = Deadlines::default();
@@ -90,31 +120,19 @@ impl Proxy {
         exchange.record.is_reply = true;
         exchange.record.cause = content.cause;
         let request = &exchange.request;
-        let (downstream, version) = (exchange.downstream, request.version);
-        // A client that waits for leave to send a body may send it or not: it cannot be told which
-        // of its bytes would begin the next request.
-        let is_persistent =
-            request.is_persistent && (request.is_complete || !request.expects_continue);
+        let downstream = exchange.downstream;
         let has_body = request.method != Method::Head && !matches!(content.status, 204 | 304);
         if has_body {
             exchange.record.response_bytes = content.body.len() as u64;
         }
-        let is_cut_short = request.is_persistent && !is_persistent;
         self.discard_request(downstream);
-        if is_cut_short
-            && let Some(role) =
-                self.connections.get_mut(downstream).and_then(|c| c.downstream_mut())
-            && role.life == Life::Open
-        {
-            role.life = Life::LingerWhenSent;
-        }
         let framing = Framing::Length(content.body.len() as u64);
-        let field = self.settle_life(downstream, is_persistent, version, framing);
+        let field = self.settle_life(key, framing);
         let length = (!matches!(content.status, 204 | 304)).then_some(content.body.len() as u64);
         let Some(connection) = self.connections.get_mut(downstream) else { return };
-        let bytes = reply_len_max(content.fields);
+        let bytes = reply_len_max(&fields);
         connection.outbox.push_with(bytes, &mut self.buffers, |buffer| {
-            encode_reply(content.status, content.fields, length, field, buffer);
+            encode_reply(content.status, &fields, length, field, buffer);
         });
         connection.send = Send::Idle;
         if has_body {

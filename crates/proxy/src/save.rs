@@ -8,6 +8,7 @@
 //! The form is [`VERSION`] in two bytes, then the structures below in postcard's encoding. A change
 //! of any of them is a new version.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use config::snapshot::{Address, ClusterId, EndpointId, Id, RouteTableId};
@@ -187,6 +188,7 @@ struct SavedRecord {
     request_bytes: u64,
     response_bytes: u64,
     cause: Option<String>,
+    client: Option<IpAddr>,
     words: Vec<u8>,
     lengths: [u16; 5],
 }
@@ -444,6 +446,7 @@ impl Proxy {
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
             cause: record.cause.map(|cause| cause.as_str().to_owned()),
+            client: record.client,
             words: text.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
             lengths: record.words.lengths,
         };
@@ -700,6 +703,7 @@ fn restore_record(saved: &SavedRecord, words: Words, now: Time) -> Record {
         cause: cause.and_then(|word| {
             Cause::ALL.iter().copied().find(|cause| cause.as_str() == word.as_str())
         }),
+        client: saved.client,
         words,
     }
 }

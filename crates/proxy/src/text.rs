@@ -1,6 +1,7 @@
 //! Addresses as text, on the stack.
 
 use std::fmt::Write;
+use std::time::SystemTime;
 
 use config::snapshot::Address;
 
@@ -48,6 +49,13 @@ impl Text {
             }
             PeerAddress::Unix => text.push(b"unix"),
         }
+        text
+    }
+
+    /// A date as HTTP has it (RFC 9110, section 5.6.7).
+    pub(crate) fn of_date(date: SystemTime) -> Self {
+        let mut text = Self::EMPTY;
+        let _ = write!(text, "{}", httpdate::HttpDate::from(date));
         text
     }
 

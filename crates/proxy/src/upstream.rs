@@ -97,6 +97,7 @@ impl Proxy {
     fn bind(&mut self, key: ExchangeKey, upstream: ConnKey, place: usize, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.stage = Stage::Attempting { upstream };
+        exchange.deadlines.clear(Wait::Connection);
         exchange.record.attempts += 1;
         if let Some(route) = &mut exchange.route {
             route.endpoint = Some(place);
@@ -204,6 +205,11 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return Step::Wait(0) };
         let Receive::Head(mut scan) = connection.receive else { return Step::Wait(0) };
+        if connection.outbox.is_untouched() {
+            // Nothing was asked yet, so this is no answer; the request goes elsewhere.
+            self.fail_attempt(exchange_key, Cause::ResponseUnasked, now);
+            return Step::Took(input.len());
+        }
         if !exchange.record.stamps.first_byte.is_set() {
             exchange.record.stamps.first_byte = now;
         }
@@ -241,6 +247,9 @@ impl Proxy {
     fn on_interim_response(&mut self, key: ExchangeKey, head: &ResponseHead<'_>, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.record.interim_responses += 1;
+        if head.status() == 100 {
+            exchange.request.expects_continue = false;
+        }
         if exchange.record.interim_responses > INTERIM_RESPONSES_MAX {
             return self.fail(key, Cause::ResponseInvalid, now);
         }
@@ -307,8 +316,8 @@ impl Proxy {
             (framing, _) => framing,
         };
         exchange.record.status = head.status();
-        let (downstream, is_persistent) = (exchange.downstream, exchange.request.is_persistent);
-        let field = self.settle_life(downstream, is_persistent, version, framing);
+        let downstream = exchange.downstream;
+        let field = self.settle_life(key, framing);
         let Some(connection) = self.connections.get_mut(downstream) else { return };
         // Room for what came with it too, so that a usual response is one buffer and one send.
         let bytes = head.encoded_len_max();
@@ -321,29 +330,28 @@ impl Proxy {
     }
 
     /// Decides what becomes of the downstream connection after a response, and how to say it.
-    pub(crate) fn settle_life(
-        &mut self,
-        key: ConnKey,
-        is_persistent: bool,
-        version: Version,
-        framing: Framing,
-    ) -> ConnectionField {
+    pub(crate) fn settle_life(&mut self, key: ExchangeKey, framing: Framing) -> ConnectionField {
+        let Some(exchange) = self.exchanges.get(key) else { return ConnectionField::Close };
+        let (key, request) = (exchange.downstream, &exchange.request);
         let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
             return ConnectionField::Close;
         };
         let is_draining = self.is_draining(downstream);
+        // A client that waits for leave to send a body may send it or not: it cannot be told which
+        // of its bytes would begin the next request.
+        let is_ambiguous = request.expects_continue && !request.is_complete;
         let Some(downstream) = self.connections.get_mut(key).and_then(Connection::downstream_mut)
         else {
             return ConnectionField::Close;
         };
         if downstream.life == Life::Open {
-            if !is_persistent {
+            if !request.is_persistent {
                 downstream.life = Life::CloseWhenSent;
-            } else if is_draining || framing == Framing::UntilClose {
+            } else if is_draining || is_ambiguous || framing == Framing::UntilClose {
                 downstream.life = Life::LingerWhenSent;
             }
         }
-        match (downstream.life, version) {
+        match (downstream.life, request.version) {
             (Life::Open, Version::Http11) => ConnectionField::Default,
             (Life::Open, Version::Http10) => ConnectionField::KeepAlive,
             _ => ConnectionField::Close,
@@ -359,10 +367,8 @@ impl Proxy {
         now: Time,
     ) {
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
-        if !exchange.request.asks_upgrade
-            || !exchange.request.is_complete
-            || head.upgrade().is_none()
-        {
+        let is_allowed = head.upgrade().is_some_and(|protocols| exchange.allows_upgrade(protocols));
+        if !exchange.request.asks_upgrade || !exchange.request.is_complete || !is_allowed {
             return self.fail(exchange_key, Cause::ResponseInvalid, now);
         }
         self.run_response_chain(exchange_key, head);

@@ -103,8 +103,12 @@ impl Configurations {
         let mut text = String::from(
             "admin: { address: 127.0.0.1:9901 }\nworkers: 2\n\
              access_log: { output: stdout, format: json }\n\
-             limits: { linger_timeout: 2s, drain_timeout: 10s }\nlisteners:\n",
+             limits: { linger_timeout: 2s, drain_timeout: ",
         );
+        text += match self.patience {
+            Patience::Long => "1h }\nlisteners:\n",
+            Patience::Short => "10s }\nlisteners:\n",
+        };
         let has_side = self.random.chance(500);
         for (name, address) in [("edge", EDGE), ("side", SIDE)] {
             if name == "side" && !has_side {
@@ -151,11 +155,11 @@ impl Configurations {
         *text += match self.patience {
             Patience::Long => {
                 "    timeouts: { request_head: 1h, idle: 1h, request_body: 1h, \
-                 response_write: 1h }\n"
+                 filter: 1h, response_write: 1h }\n"
             }
             Patience::Short => {
                 "    timeouts: { request_head: 3s, idle: 10s, request_body: 5s, \
-                 response_write: 8s, tunnel_idle: 20s }\n"
+                 filter: 4s, response_write: 8s, tunnel_idle: 20s }\n"
             }
         };
     }
@@ -174,12 +178,12 @@ impl Configurations {
         let _ = write!(text, "    connections_max: {connections_max}\n    pending_max: 1000\n");
         *text += match self.patience {
             Patience::Long => {
-                "    connect_timeout: 1h\n    timeouts: { response_head: 1h, response_body: 1h, \
-                 request_write: 1h }\n"
+                "    connect_timeout: 1h\n    timeouts: { pending: 1h, response_head: 1h, \
+                 response_body: 1h, request_write: 1h }\n"
             }
             Patience::Short => {
-                "    connect_timeout: 1s\n    timeouts: { response_head: 6s, response_body: 5s, \
-                 request_write: 5s, idle: 8s }\n"
+                "    connect_timeout: 1s\n    timeouts: { pending: 4s, response_head: 6s, \
+                 response_body: 5s, request_write: 5s, idle: 8s }\n"
             }
         };
         if self.random.chance(150) {

@@ -616,7 +616,7 @@ impl Simulation {
                 }
                 ReportBody::Described { .. }
                 | ReportBody::OutOfDescriptors
-                | ReportBody::Drained => {}
+                | ReportBody::Drained { .. } => {}
             }
         }
     }

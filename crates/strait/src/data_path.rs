@@ -283,8 +283,7 @@ fn pass_on(from: &Receiver<worker::Report>, to: &Sender<Report<DataPath>>) {
             }
             ReportBody::ListenerBroken(listener) => Report::ListenerBroken { worker, listener },
             ReportBody::OutOfDescriptors => Report::OutOfDescriptors { worker },
-            // The thread itself reports its end.
-            ReportBody::Drained => continue,
+            ReportBody::Drained { cut_off } => Report::Drained { worker, cut_off },
         };
         if to.blocking_send(report).is_err() {
             break;

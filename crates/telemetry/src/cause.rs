@@ -81,14 +81,20 @@ causes! {
     NoEndpoint => "no_endpoint",
     /// `connections_max` and then `pending_max` of the cluster are reached.
     PendingOverflow => "pending_overflow",
+    /// No connection became free in the cluster's `timeouts.pending`.
+    PendingTimeout => "pending_timeout",
+    /// A filter had no answer in the listener's `timeouts.filter`.
+    FilterTimeout => "filter_timeout",
     /// `connections_max` of the listener or the process is reached.
     ConnectionsOverflow => "connections_overflow",
     /// The whole exchange took longer than its route's `timeout`.
     RequestTimeout => "request_timeout",
     /// The drain timeout ended what was still running.
     DrainTimeout => "drain_timeout",
-    /// The proxy has no file descriptor left for the upstream connection.
+    /// The proxy has no file descriptor left for a connection.
     OutOfDescriptors => "out_of_descriptors",
+    /// The kernel could not hand over a connection: it was gone, or memory was short.
+    AcceptFailed => "accept_failed",
 
     // What the upstream did.
     /// The connection could not be established.
@@ -97,6 +103,9 @@ causes! {
     ConnectTimeout => "connect_timeout",
     /// Closed or reset before a response head.
     UpstreamClosed => "upstream_closed",
+    /// The upstream spoke before anything of the request was sent: what it said answers somebody
+    /// else, or nobody.
+    ResponseUnasked => "response_unasked",
     /// The response breaks the syntax of HTTP/1 or contradicts itself.
     ResponseInvalid => "response_invalid",
     /// The response head is too long.

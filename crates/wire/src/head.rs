@@ -197,7 +197,7 @@ impl RequestHead<'_> {
     }
 
     /// The normal form of the path (see [`crate::path`]), without the query; `*` for the server as
-    /// a whole, and nothing for `CONNECT`.
+    /// a whole, and nothing for `CONNECT` that is not extended.
     #[must_use]
     pub fn path(&self) -> &[u8] {
         self.bytes(self.index.request.path)
@@ -236,10 +236,17 @@ impl RequestHead<'_> {
     }
 
     /// The protocols that the peer offers to change to: `Upgrade`, if `Connection` nominates it
-    /// and the version is HTTP/1.1.
+    /// and the version is HTTP/1.1, or the `:protocol` of an extended `CONNECT` in HTTP/2.
     #[must_use]
     pub fn upgrade(&self) -> Option<&[u8]> {
         self.index.upgrade.map(|span| self.bytes(span))
+    }
+
+    /// Whether it is a `CONNECT` that names a protocol and a path (RFC 8441), which in HTTP/1.1
+    /// is a `GET` with `Upgrade`.
+    #[must_use]
+    pub fn is_extended_connect(&self) -> bool {
+        self.method() == Method::Connect && self.index.upgrade.is_some() && !self.path().is_empty()
     }
 
     /// Whether the peer waits for a `100 Continue` before it sends the body.
@@ -338,7 +345,7 @@ impl<K> fmt::Debug for Head<'_, K> {
     }
 }
 
-/// A version of HTTP/1.
+/// A version of HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Version {
     /// HTTP/1.0
@@ -346,6 +353,8 @@ pub enum Version {
     /// HTTP/1.1
     #[default]
     Http11,
+    /// HTTP/2. Its heads are kept as those of HTTP/1.1, which they become when they go on as such.
+    Http2,
 }
 
 /// A request method, as far as the proxy tells methods apart.
@@ -434,6 +443,8 @@ pub(crate) struct RequestFacts {
     pub(crate) method_span: Span,
     pub(crate) path: Span,
     pub(crate) query: Option<Span>,
+    /// The sender does not want the target to be in any compression table.
+    pub(crate) is_target_secret: bool,
     /// Where the request line ends in the block, if it can be forwarded as it is.
     pub(crate) line_end: Option<u32>,
 }

@@ -79,7 +79,10 @@ pub enum ReportBody {
     /// No file descriptor was left to accept a connection with; tried again soon.
     OutOfDescriptors,
     /// The drain is over; the worker ends.
-    Drained,
+    Drained {
+        /// Exchanges that took longer than the drain may.
+        cut_off: u32,
+    },
 }
 
 /// A worker's end: messages to it, reports from it.

@@ -82,7 +82,7 @@ pub struct Worker<W: World> {
 #[derive(Debug)]
 struct Listening<L> {
     id: ListenerId,
-    /// None once it is closed; its token is not used again.
+    /// None once it is closed; its place and token wait for another.
     socket: Option<L>,
     /// When accepting resumes after running out of descriptors.
     paused_until: Option<Time>,
@@ -171,7 +171,7 @@ impl<W: World> Worker<W> {
             self.upkeep();
         }
         if self.state == State::Draining && self.proxy.is_drained() {
-            self.mailbox.report(ReportBody::Drained);
+            self.mailbox.report(ReportBody::Drained { cut_off: self.proxy.cut_off() });
             self.state = State::Stopped;
         }
         Ok(self.state != State::Stopped)
@@ -415,9 +415,16 @@ impl<W: World> Worker<W> {
     // Listeners.
 
     fn add_listener(&mut self, id: ListenerId, socket: W::Listener) -> io::Result<()> {
-        let token = u32::try_from(self.listeners.len()).expect("fewer than 2^32 listeners");
+        // An event that was meant for the closed one makes the new one look in vain, once.
+        let closed = self.listeners.iter().position(|listening| listening.socket.is_none());
+        let place = closed.unwrap_or(self.listeners.len());
+        let token = u32::try_from(place).expect("fewer than 2^32 listeners");
         self.world.watch_listener(&socket, token)?;
-        self.listeners.push(Listening { id, socket: Some(socket), paused_until: None });
+        let listening = Listening { id, socket: Some(socket), paused_until: None };
+        match self.listeners.get_mut(place) {
+            Some(closed) => *closed = listening,
+            None => self.listeners.push(listening),
+        }
         Ok(())
     }
 
@@ -440,8 +447,9 @@ impl<W: World> Worker<W> {
                     self.sockets.insert(key, accepted.socket, Flags::WRITABLE);
                 }
                 Ok(None) => return,
-                Err(AcceptError::Transient) => {}
+                Err(AcceptError::Transient) => self.proxy.on_accept_failed(id, Cause::AcceptFailed),
                 Err(AcceptError::OutOfDescriptors) => {
+                    self.proxy.on_accept_failed(id, Cause::OutOfDescriptors);
                     self.world.unwatch_listener(listener);
                     listening.paused_until = Some(self.now + ACCEPT_PAUSE);
                     return self.mailbox.report(ReportBody::OutOfDescriptors);
@@ -481,9 +489,13 @@ impl<W: World> Worker<W> {
 
     /// Takes what the kernel has accepted for us already, so that closing resets nobody.
     fn empty_queue(&mut self, id: ListenerId) {
+        let mut known = self.proxy.snapshot().listeners.iter();
+        let Some(listener) = known.find(|listener| listener.id == id) else { return };
+        // More than the queue holds came after the drain began.
+        let queued_max = listener.socket.backlog.get() as usize + 1;
         for index in 0..self.listeners.len() {
             if self.listeners.get(index).is_some_and(|listening| listening.id == id) {
-                self.accept(index, usize::MAX);
+                self.accept(index, queued_max);
             }
         }
     }

@@ -24,10 +24,15 @@ pub(super) fn build<F>(
     let mut clusters = Vec::with_capacity(entries.len());
     for (entry, site) in entries.iter().zip(site.items()) {
         let is_new = once.check(&entry.name, "cluster", &site, context.findings);
-        let id = names.known.get(entry.name.as_str()).map(|(id, _)| *id);
-        let Some(id) = id.filter(|_| is_new) else { continue };
+        let known = names.known.get(entry.name.as_str()).map(|(id, _)| *id);
+        // An entry without a name of its own was reported, and is looked at for its other mistakes.
+        let id = known.unwrap_or_else(|| {
+            ClusterId(context.ids.clusters.assign(Arc::from(entry.name.as_str())))
+        });
         let cluster = cluster(entry, id, &site, context);
-        clusters.push(share(cluster, context.former.and_then(|former| former.cluster(id))));
+        if is_new {
+            clusters.push(share(cluster, context.former.and_then(|former| former.cluster(id))));
+        }
     }
     clusters
 }
@@ -50,6 +55,7 @@ fn cluster<F>(
         is_uniform,
         timeouts: UpstreamTimeouts {
             connect: file.connect_timeout.into(),
+            pending: file.timeouts.pending.into(),
             response_head: file.timeouts.response_head.into(),
             response_body: file.timeouts.response_body.into(),
             request_write: file.timeouts.request_write.into(),

@@ -118,6 +118,7 @@ fn listener<F>(
             request_head: file.timeouts.request_head.into(),
             idle: file.timeouts.idle.into(),
             request_body: file.timeouts.request_body.into(),
+            filter: file.timeouts.filter.into(),
             response_write: file.timeouts.response_write.into(),
             tunnel_idle: file.timeouts.tunnel_idle.into(),
         },
@@ -223,7 +224,9 @@ fn http(
     site: &Site<'_>,
     findings: &mut Findings<'_>,
 ) -> HttpOptions {
-    if file.request_line_max > file.head_max {
+    // One that was cut is not known to be too large, nor to be too small.
+    let is_known = !site.is_cut("request_line_max") && !site.is_cut("head_max");
+    if is_known && file.request_line_max > file.head_max {
         let rule =
             format!("a request line is part of its head, which has at most {}", file.head_max);
         let key =

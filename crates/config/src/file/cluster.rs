@@ -24,10 +24,12 @@ pub struct Cluster {
     /// How long peers may take.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// Connections open at a time, in the process. Beyond it, exchanges wait.
+    /// Connections open at a time, in the process, split evenly among the workers: each has one at
+    /// least. Beyond its part, a worker's exchanges wait.
     #[serde(default = "connections_max")]
     pub connections_max: NonZeroU32,
-    /// Exchanges that wait for a connection at a time, in the process. Beyond it: 503.
+    /// Exchanges that wait for a connection at a time, in the process, split evenly among the workers.
+    /// Beyond it: 503.
     #[serde(default = "pending_max")]
     pub pending_max: u32,
     /// Whether each connection begins with a PROXY protocol header that names the client. Such
@@ -67,6 +69,8 @@ pub struct WeightedEndpoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
+    /// For a connection while `connections_max` are in use. Beyond it: 503.
+    pub pending: Timeout,
     /// From the request's last byte to the response's head. Beyond it: 504.
     pub response_head: Timeout,
     /// Between two pieces of a response body. Beyond it, the response is cut off.
@@ -80,6 +84,7 @@ pub struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
+            pending: Timeout(defaults::PENDING_TIMEOUT),
             response_head: Timeout(defaults::RESPONSE_HEAD_TIMEOUT),
             response_body: Timeout(defaults::RESPONSE_BODY_TIMEOUT),
             request_write: Timeout(defaults::REQUEST_WRITE_TIMEOUT),

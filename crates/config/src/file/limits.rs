@@ -9,7 +9,8 @@ use super::Timeout;
 use crate::defaults;
 use crate::units::{Period, Size};
 
-/// Bounds of the process. Those that are counted are split among the workers.
+/// Bounds of the process. Those that are counted are split evenly among the workers, each of which
+/// has one at least.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {

@@ -37,7 +37,9 @@ pub struct Listener {
     /// How long peers may take.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// Connections open at a time, in the process. Beyond it, new ones are closed at once.
+    /// Connections open at a time, in the process, split evenly among the workers: each has one at
+    /// least. Beyond its part, a worker closes new ones at once; the kernel spreads connections by
+    /// chance, so with several workers the first may be refused a little below the whole.
     #[serde(default = "connections_max")]
     pub connections_max: NonZeroU32,
     /// Queue of connections that are not yet accepted. The kernel lowers it to
@@ -130,12 +132,14 @@ pub enum Forwarded {
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
     /// From the first byte of a head, or from the accepted connection, to the head's last byte.
-    /// Beyond it: 408.
+    /// Beyond it: 408, or nothing if not a byte came.
     pub request_head: Timeout,
     /// Between requests on a kept connection, which is then closed.
     pub idle: Timeout,
     /// Between two pieces of a request body. Beyond it: 408.
     pub request_body: Timeout,
+    /// For a filter that waits for the answer to a question. Beyond it: 503.
+    pub filter: Timeout,
     /// Without progress while response bytes wait for the downstream to take them.
     pub response_write: Timeout,
     /// Without a byte either way in a tunnel (WebSocket).
@@ -148,6 +152,7 @@ impl Default for Timeouts {
             request_head: Timeout(defaults::REQUEST_HEAD_TIMEOUT),
             idle: Timeout(defaults::DOWNSTREAM_IDLE_TIMEOUT),
             request_body: Timeout(defaults::REQUEST_BODY_TIMEOUT),
+            filter: Timeout(defaults::FILTER_TIMEOUT),
             response_write: Timeout(defaults::RESPONSE_WRITE_TIMEOUT),
             tunnel_idle: Timeout(defaults::TUNNEL_IDLE_TIMEOUT),
         }

@@ -77,6 +77,7 @@ listeners:
       request_head: 5s
       idle: 30s
       request_body: 1500ms
+      filter: 3s
       response_write: 20s
       tunnel_idle: 24h
     connections_max: 1000
@@ -109,7 +110,7 @@ clusters:
   - name: all
     endpoints: ["unix:/run/app.sock", { address: "[::1]:9000", weight: 65535 }, 10.0.0.1:80]
     connect_timeout: 1s
-    timeouts: { response_head: 1s, response_body: 2s, request_write: 3s, idle: 4s }
+    timeouts: { pending: 5s, response_head: 1s, response_body: 2s, request_write: 3s, idle: 4s }
     connections_max: 10
     pending_max: 0
     proxy_protocol: v2

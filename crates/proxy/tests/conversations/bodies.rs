@@ -233,3 +233,35 @@ fn dechunked(mut body: &str) -> (String, String) {
         body = rest[size..].strip_prefix("\r\n").unwrap();
     }
 }
+
+#[test]
+fn a_client_that_got_no_leave_to_send_its_body_is_not_kept() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        let head = "PUT / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
+        talk.says(client, head);
+        let upstream = talk.upstream();
+        talk.hears(upstream, head);
+        talk.says(upstream, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
+        // Whether `data` or a request comes next, nobody can tell.
+        talk.hears_about(client, "HTTP/1.1 401 Unauthorized\r\n", &["connection: close\r\n"]);
+        assert!(talk.is_shut(client));
+    });
+}
+
+#[test]
+fn a_client_that_got_leave_and_an_early_answer_is_kept() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        let head = "PUT / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
+        talk.says(client, head);
+        let upstream = talk.upstream();
+        talk.heard(upstream);
+        talk.says(upstream, "HTTP/1.1 100 Continue\r\n\r\n");
+        talk.hears(client, "HTTP/1.1 100 Continue\r\n\r\n");
+        talk.says(upstream, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
+        talk.hears(client, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
+        talk.says(client, "data");
+        assert!(!talk.is_shut(client));
+    });
+}

@@ -142,6 +142,19 @@ fn a_filter_may_answer_before_and_after_it_asked() {
 }
 
 #[test]
+fn a_filter_that_is_never_answered_ends_its_exchange() {
+    hold_with(CONFIG, &kinds, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nX-User: ann\r\n\r\n");
+        talk.passes(std::time::Duration::from_secs(11));
+        let start = "HTTP/1.1 503 Service Unavailable\r\n";
+        talk.hears_about(client, start, &[": filter_timeout\n"]);
+        talk.answers(b"admin");
+        assert!(!talk.is_connecting() && !talk.is_closed(client));
+    });
+}
+
+#[test]
 fn a_client_that_leaves_while_a_filter_waits_is_forgotten() {
     hold_with(CONFIG, &kinds, |talk| {
         let client = talk.client();

@@ -299,3 +299,44 @@ fn a_proxy_header_goes_in_front_of_each_upstream_connection() {
         });
     }
 }
+
+#[test]
+fn only_as_many_hops_are_believed_as_are_trusted() {
+    let trusting = |hops: u8| {
+        TELLING.replace("forwarded: both", &format!("trusted_hops: {hops}, forwarded: both"))
+    };
+    let claims = "X-Forwarded-For: 6.6.6.6, 203.0.113.5\r\nX-Forwarded-For: 198.51.100.2\r\n\
+        X-Real-IP: 6.6.6.6\r\nForwarded: for=6.6.6.6, for=\"[2001:db8::1]\"\r\n";
+    for (hops, kept, client) in [
+        (0, "x-forwarded-for: 192.0.2.7\r\n", "192.0.2.7"),
+        (1, "x-forwarded-for: 198.51.100.2, 192.0.2.7\r\n", "198.51.100.2"),
+        (2, "x-forwarded-for: 203.0.113.5, 198.51.100.2, 192.0.2.7\r\n", "203.0.113.5"),
+    ] {
+        hold(&trusting(hops), |talk| {
+            let peer = talk.client();
+            talk.says(peer, format!("GET / HTTP/1.1\r\nHost: shop\r\n{claims}\r\n"));
+            let upstream = talk.upstream();
+            let heard = talk.hears_about(upstream, "GET / HTTP/1.1\r\n", &[]).to_lowercase();
+            assert!(heard.contains(kept), "{hops}: {heard}");
+            assert_eq!(heard.contains("x-real-ip"), hops > 0, "{heard}");
+            assert_eq!(heard.contains("for=6.6.6.6"), hops > 1, "{heard}");
+            talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+            assert!(talk.log().contains(&format!("\"client\":\"{client}\"")), "{}", talk.log());
+        });
+    }
+}
+
+#[test]
+fn max_forwards_is_counted_down_and_ends_here_at_zero() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "OPTIONS * HTTP/1.1\r\nHost: x\r\nMax-Forwards: 0\r\n\r\n");
+        talk.hears_about(client, "HTTP/1.1 200 OK\r\n", &["server: strait\r\n", "date: "]);
+        talk.says(client, "TRACE / HTTP/1.1\r\nHost: x\r\nMax-Forwards: 0\r\n\r\n");
+        talk.hears_about(client, "HTTP/1.1 501 Not Implemented\r\n", &[]);
+        let client = talk.client();
+        talk.says(client, "OPTIONS * HTTP/1.1\r\nHost: x\r\nMax-Forwards: 3\r\n\r\n");
+        let upstream = talk.upstream();
+        talk.hears_about(upstream, "OPTIONS * HTTP/1.1\r\n", &["max-forwards: 2\r\n"]);
+    });
+}

@@ -235,6 +235,16 @@ impl<'s> Talk<'s> {
         }
     }
 
+    /// Peers say something so close together that the proxy reads it all before it sends anything.
+    pub(crate) fn say_together(&mut self, words: &[(Peer, &str)]) {
+        for (peer, text) in words {
+            let key = self.peers[peer.0].key.expect("the connection is open");
+            assert!(self.proxy.read_bytes_max(key) >= text.len(), "the proxy reads");
+            self.proxy.on_received(key, text.as_bytes(), self.now);
+        }
+        self.settle();
+    }
+
     /// The peer says nothing more (FIN).
     pub(crate) fn ends(&mut self, peer: Peer) {
         self.peers[peer.0].has_ended = true;

@@ -40,6 +40,26 @@ fn exchanges_wait_in_turn_for_a_connection_and_overflow_is_refused() {
 }
 
 #[test]
+fn who_waits_too_long_for_a_connection_is_told() {
+    let config = format!("{CONFIG}    connections_max: 1\n    timeouts: {{ pending: 3s }}\n");
+    hold(&config, |talk| {
+        let (first, second) = (talk.client(), talk.client());
+        talk.says(first, GET);
+        let upstream = talk.upstream();
+        talk.heard(upstream);
+        talk.says(second, GET);
+        talk.passes(Duration::from_secs(2));
+        talk.hears(second, "");
+        talk.passes(Duration::from_secs(2));
+        let start = "HTTP/1.1 503 Service Unavailable\r\n";
+        talk.hears_about(second, start, &[": pending_timeout\n"]);
+        assert!(!talk.is_closed(second));
+        talk.says(upstream, OK);
+        talk.hears(first, OK);
+    });
+}
+
+#[test]
 fn a_place_in_the_queue_is_given_up_with_its_client() {
     let config = format!("{CONFIG}    connections_max: 1\n    pending_max: 1\n");
     hold(&config, |talk| {

@@ -1,5 +1,7 @@
 //! Another configuration under running connections.
 
+use std::time::Duration;
+
 use crate::keep_alive::CONFIG;
 use crate::kit::{Manner, hold};
 
@@ -123,5 +125,26 @@ fn more_room_serves_those_that_wait() {
         let upstream = talk.upstream();
         talk.says(upstream, OK);
         talk.hears(second, OK);
+    });
+}
+
+#[test]
+fn a_removed_listener_drains_within_its_timeout() {
+    hold_in_place(CONFIG, |talk| {
+        let (idle, busy) = (talk.client(), talk.client());
+        talk.says(idle, GET);
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.heard(idle);
+        talk.says(busy, GET);
+        let other =
+            CONFIG.replace("name: edge", "name: other") + "limits: { drain_timeout: 20s }\naccess_log: { output: stdout }\n";
+        talk.reconfigures(&other);
+        talk.passes(Duration::from_secs(6));
+        assert!(talk.is_closed(idle) && !talk.is_closed(busy));
+        talk.passes(Duration::from_secs(15));
+        assert!(talk.is_closed(busy));
+        assert!(talk.log().contains("drain_timeout"));
+        assert_eq!(talk.retired(), 1);
     });
 }

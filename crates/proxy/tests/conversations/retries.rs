@@ -24,6 +24,28 @@ fn a_refused_connection_is_tried_again_whatever_the_method() {
 }
 
 #[test]
+fn what_an_upstream_says_unasked_answers_nobody() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET /1 HTTP/1.1\r\nHost: x\r\n\r\n");
+        let old = talk.upstream();
+        talk.says(old, OK);
+        talk.heard(client);
+        talk.heard(old);
+        // The kept connection is given to the request, and speaks before the request was sent.
+        let request = "POST /2 HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
+        let stale = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nPOISON";
+        talk.say_together(&[(client, request), (old, stale)]);
+        talk.hears(old, "");
+        assert!(talk.is_closed(old));
+        let new = talk.upstream();
+        talk.hears(new, request);
+        talk.says(new, OK);
+        talk.hears(client, OK);
+    });
+}
+
+#[test]
 fn attempts_are_bounded() {
     hold(CONFIG, |talk| {
         let client = talk.client();

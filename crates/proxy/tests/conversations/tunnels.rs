@@ -151,3 +151,22 @@ fn a_slow_side_stops_the_other() {
         assert_eq!(talk.heard(client).len(), 400_000);
     });
 }
+
+#[test]
+fn an_upstream_may_not_change_to_a_protocol_that_the_route_does_not_allow() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(
+            client,
+            "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        );
+        let upstream = talk.upstream();
+        talk.heard(upstream);
+        talk.says(
+            upstream,
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: evil/1.0\r\n\r\n",
+        );
+        talk.hears_about(client, "HTTP/1.1 502 Bad Gateway\r\n", &[]);
+        assert!(talk.is_closed(upstream));
+    });
+}
