@@ -1,8 +1,9 @@
 //! A file's types to a snapshot: the only validation of what the file means.
 //!
 //! One function a section. Each makes the values that workers use, or reports why it cannot and
-//! goes on with the next entry, so that one load reports everything. What was cut out of the tree
-//! before (`shape::check`) was reported already; names that stood in it still count as known.
+//! goes on with the next entry, so that one load reports everything. What was taken out of the tree
+//! before (`shape::check`) was reported already, and nothing is said about what stands in for it;
+//! names that stood there still count as known.
 
 mod clusters;
 mod http;

@@ -92,12 +92,19 @@ impl<F> FilterKinds<F> {
         schema
     }
 
-    /// Builds the filter at `site`, a map with one key that was checked against the schema.
+    /// Builds the filter at `site`, a map with one key that was checked against the schema. If it
+    /// has more keys, which is reported there, all of them are looked at.
     pub(crate) fn build(&self, site: &Site<'_>, findings: &mut Findings<'_>) -> Option<F> {
-        let (name, config) = site.entries().next()?;
+        let built =
+            site.entries().filter_map(|(name, config)| self.build_one(name, &config, findings));
+        built.last()
+    }
+
+    fn build_one(&self, name: &str, config: &Site<'_>, findings: &mut Findings<'_>) -> Option<F> {
         let kind = self.kinds.iter().find(|kind| *kind.name == *name)?;
         match (kind.build)(config.node()) {
             Ok(filter) => Some(filter),
+            Err(Refusal::Mismatch(mismatch)) if mismatch.is_about_stand_in => None,
             Err(Refusal::Mismatch(mismatch)) => {
                 let at = mismatch.at.unwrap_or_else(|| config.at());
                 let problem = Problem::new(mismatch.message, "see the reference of this filter");
@@ -210,6 +217,7 @@ fn report(
     findings: &mut Findings<'_>,
 ) {
     let (inner, path, rest) = match steps.split_first() {
+        None if node.is_stand_in => return,
         None => return findings.error(node.at, path, &node.shown(), problem),
         Some((Step::Key(key), rest)) => (node.find(key), Path::Key(&path, key), rest),
         Some((Step::Index(index), rest)) => {
@@ -222,6 +230,7 @@ fn report(
     };
     match inner {
         Some(inner) => report(inner, path, rest, problem, findings),
+        None if node.is_stand_in => {}
         None => findings.error(node.at, path, "", problem),
     }
 }

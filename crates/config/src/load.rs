@@ -114,9 +114,7 @@ impl<F> Loader<F> {
     fn parts(&self, text: &str, ids: &mut Ids, findings: &mut Findings<'_>) -> Option<Parts<F>> {
         let mut root = tree::read(text, findings)?;
         let declared = (Declared::read(&root, "clusters"), Declared::read(&root, "routes"));
-        if !shape::check(&mut root, &self.shape, Path::Root, findings)
-            && matches!(root.value, tree::Value::Cut)
-        {
+        if !shape::check(&mut root, &self.shape, Path::Root, findings) {
             return None;
         }
         let file: file::File = match tree::deserialize(&root) {

@@ -1,8 +1,9 @@
 //! A file as a tree that knows where each piece was written.
 //!
 //! The tree stands between the text and the typed `file::*`: it is checked against the shape of a
-//! configuration, what is wrong is reported and cut out ([`Value::Cut`]), and the rest is read into
-//! types. So one mistake hides no other.
+//! configuration, what is wrong is reported and cut out ([`Value::Cut`]) or, where something has to
+//! stand, replaced by a stand-in about which nothing more is said, and the rest is read into types.
+//! So one mistake hides no other, and none is told twice.
 
 mod deserialize;
 mod yaml;
@@ -17,6 +18,9 @@ use crate::findings::{Findings, Path, Position, Problem};
 pub(crate) struct Node {
     pub(crate) at: Position,
     pub(crate) value: Value,
+    /// Whether nobody wrote this: it stands for something that was reported as wrong or missing,
+    /// and what is wrong with it is nobody's mistake.
+    pub(crate) is_stand_in: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +58,11 @@ pub(crate) enum Scalar<'a> {
 }
 
 impl Node {
+    /// What was written at `at`.
+    pub(crate) const fn new(at: Position, value: Value) -> Self {
+        Self { at, value, is_stand_in: false }
+    }
+
     /// What this scalar is; none for lists, maps and what was cut.
     pub(crate) fn scalar(&self) -> Option<Scalar<'_>> {
         match &self.value {
@@ -213,6 +222,16 @@ impl<'a> Site<'a> {
         entries.map(|entry| (entry.key.as_ref(), self.key(&entry.key)))
     }
 
+    /// Whether `key` stands in this map, be its value sound or not.
+    pub(crate) fn has_key(&self, key: &str) -> bool {
+        self.node.entries().iter().any(|entry| entry.key.as_ref() == key)
+    }
+
+    /// Whether what stood under `key` was reported and cut, so that its meaning is not known.
+    pub(crate) fn is_cut(&self, key: &str) -> bool {
+        self.has_key(key) && self.node.find(key).is_none()
+    }
+
     /// Whether this was written at all.
     pub(crate) const fn is_written(&self) -> bool {
         self.is_written
@@ -230,8 +249,11 @@ impl<'a> Site<'a> {
         self.node.at
     }
 
-    /// Reports that the value here is wrong.
+    /// Reports that the value here is wrong, unless it is a stand-in.
     pub(crate) fn error(&self, findings: &mut Findings<'_>, problem: Problem) {
+        if self.node.is_stand_in {
+            return;
+        }
         findings.error(self.node.at, self.path, &self.shown(), problem);
     }
 
@@ -244,6 +266,9 @@ impl<'a> Site<'a> {
 
     /// Reports that the value here is allowed, but looks like a mistake.
     pub(crate) fn warning(&self, findings: &mut Findings<'_>, problem: Problem) {
+        if self.node.is_stand_in {
+            return;
+        }
         findings.warning(self.node.at, self.path, &self.shown(), problem);
     }
 

@@ -51,7 +51,12 @@ pub(super) fn build<F>(
     for (entry, site) in entries.iter().zip(site.items()) {
         let is_new = once.check(&entry.name, "route table", &site, context.findings);
         let id = names.known.get(entry.name.as_str()).map(|(id, _)| *id);
-        let hosts = hosts(&entry.hosts, &site.key("hosts"), context.findings);
+        // Whether hosts that could not be read are those of another table is not known.
+        let hosts = if site.is_cut("hosts") {
+            Vec::new()
+        } else {
+            hosts(&entry.hosts, &site.key("hosts"), context.findings)
+        };
         let rules = rules(&entry.rules, &site.key("rules"), clusters, context.findings);
         let Some(id) = id.filter(|_| is_new) else { continue };
         let paths = PathTable::new(&rules);
@@ -161,8 +166,10 @@ fn action(
         };
         return Some(Action::Forward(Forward { cluster: cluster?, timeout, upgrades }));
     }
+    // Without any of the three, which is reported elsewhere, it may have been the cluster.
+    let is_answered_here = file.respond.is_some() || file.redirect.is_some();
     for key in ["timeout", "upgrades"] {
-        if site.key(key).is_written() {
+        if is_answered_here && site.key(key).is_written() {
             let rule = format!("`{key}` needs a `cluster` to forward to");
             site.key_error(findings, key, Problem::new(rule, "remove it"));
         }
@@ -252,7 +259,7 @@ fn redirect(
     }
     if file.scheme.is_none() && file.host.is_none() && file.path.is_none() && file.prefix.is_none()
         // A part that was wrong was reported and cut.
-        && ["scheme", "host", "path", "prefix"].iter().all(|key| !has_key(site, key))
+        && ["scheme", "host", "path", "prefix"].iter().all(|key| !site.has_key(key))
     {
         let rule = "a redirect that changes nothing leads back to itself";
         site.error(findings, Problem::new(rule, "add one of scheme, host, path and prefix"));
@@ -272,9 +279,4 @@ fn redirect(
         path,
         strip_query: file.strip_query,
     }
-}
-
-/// Whether the key stands in the file, be its value sound or not.
-fn has_key(site: &Site<'_>, key: &str) -> bool {
-    site.node().entries().iter().any(|entry| entry.key.as_ref() == key)
 }

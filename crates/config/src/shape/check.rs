@@ -1,11 +1,12 @@
-//! A tree checked against a shape: every mistake is reported and cut out.
+//! A tree checked against a shape: every mistake is reported and taken out.
 //!
-//! What is cut counts as absent afterwards. Where something absent is required, what requires it
-//! is cut as well, silently, since the mistake is already told. What is left can be read into
-//! types and checked for its meaning, so that one run reports mistakes of both kinds.
+//! What is taken out counts as absent afterwards. Where something has to stand, as the address of a
+//! listener does, a stand-in of its type takes the place: it fits the type and nothing more, and
+//! what is wrong with its meaning is not told. So what is left can be read into types and checked
+//! for its meaning, entry by entry, and one run reports mistakes of both kinds.
 
-use super::{Format, Integer, Kind, Object, Shape, Special};
-use crate::findings::{Findings, Path, Problem};
+use super::{Field, Format, Integer, Kind, Object, Shape, Special};
+use crate::findings::{Findings, Path, Position, Problem};
 use crate::nearest;
 use crate::tree::{Entry, Node, Scalar, Value};
 
@@ -16,21 +17,27 @@ pub(crate) fn check(
     path: Path<'_>,
     findings: &mut Findings<'_>,
 ) -> bool {
-    let is_sound = match &shape.kind {
+    let found = match &shape.kind {
         Kind::Either(shapes) => match choose(shapes, node) {
             Some(shape) => return check(node, shape, path, findings),
             None => Err(expected(shape, node)),
         },
-        Kind::Object(object) => match &mut node.value {
-            Value::Map(_) => Ok(check_object(node, object, path, findings)),
-            _ => Err(expected(shape, node)),
-        },
+        Kind::Object(object) => {
+            let at = node.at;
+            match &mut node.value {
+                Value::Map(entries) => {
+                    check_object(entries, at, object, path, findings);
+                    Ok(())
+                }
+                _ => Err(expected(shape, node)),
+            }
+        }
         Kind::Map(values) => match &mut node.value {
             Value::Map(entries) => {
                 for Entry { key, value, .. } in entries {
                     check(value, values, Path::Key(&path, key), findings);
                 }
-                Ok(true)
+                Ok(())
             }
             _ => Err(expected(shape, node)),
         },
@@ -39,34 +46,30 @@ pub(crate) fn check(
                 for (index, item) in list.iter_mut().enumerate() {
                     check(item, items, Path::Index(&path, index), findings);
                 }
-                if list.len() < *items_min { Err(too_few(*items_min)) } else { Ok(true) }
+                if list.len() < *items_min { Err(too_few(*items_min)) } else { Ok(()) }
             }
             _ => Err(expected(shape, node)),
         },
         Kind::Text | Kind::Word(_) | Kind::Boolean | Kind::Integer(_) | Kind::Special(_) => {
-            check_scalar(node, shape).map(|()| true)
+            check_scalar(node, shape)
         }
     };
-    let is_sound = is_sound.unwrap_or_else(|problem| {
+    if let Err(problem) = found {
         findings.error(node.at, path, &node.shown(), problem);
-        false
-    });
-    if !is_sound {
         node.value = Value::Cut;
+        return false;
     }
-    is_sound
+    true
 }
 
-/// Whether the map can still be read into its type.
+/// Leaves entries that can be read into the map's type.
 fn check_object(
-    node: &mut Node,
+    entries: &mut Vec<Entry>,
+    at: Position,
     object: &Object,
     path: Path<'_>,
     findings: &mut Findings<'_>,
-) -> bool {
-    let Node { at, value: Value::Map(entries) } = node else { return false };
-    let at = *at;
-    let mut is_sound = true;
+) {
     let mut has_unknown = false;
     for entry in entries.iter_mut() {
         let path = Path::Key(&path, &entry.key);
@@ -79,25 +82,14 @@ fn check_object(
         };
         let is_needed = field.is_required || object.exactly_one.contains(&field.name);
         if !check(&mut entry.value, &field.shape, path, findings) && is_needed {
-            is_sound = false;
+            entry.value = stand_in(&field.shape, entry.value.at);
         }
     }
     let stands = |name: &str| entries.iter().any(|entry| entry.key.as_ref() == name);
-    for field in object.fields.iter().filter(|field| field.is_required && !stands(&field.name)) {
-        let hint = format!("add `{}: {}`", field.name, example(&field.shape));
-        findings.error(
-            at,
-            Path::Key(&path, &field.name),
-            "",
-            Problem::new("this key is missing", hint),
-        );
-        is_sound = false;
-    }
-    let one: Vec<&str> = chosen(&object.exactly_one, &stands);
-    if one.is_empty() && has_unknown && !object.exactly_one.is_empty() {
-        // The unknown key was probably meant to be one of them.
-        is_sound = false;
-    } else if !object.exactly_one.is_empty() && one.len() != 1 {
+    let one = chosen(&object.exactly_one, &stands);
+    // An unknown key was probably meant to be one of them.
+    let is_one_unknown = one.is_empty() && has_unknown;
+    if !object.exactly_one.is_empty() && one.len() != 1 && !is_one_unknown {
         let names = object.exactly_one.join("`, `");
         let hint = match one.as_slice() {
             [] => "add one of them".to_owned(),
@@ -105,18 +97,57 @@ fn check_object(
         };
         let problem = Problem::new(format!("exactly one of `{names}` stands here"), hint);
         findings.error(at, path, "", problem);
-        is_sound = false;
     }
-    let most: Vec<&str> = chosen(&object.at_most_one, &stands);
+    let most = chosen(&object.at_most_one, &stands);
     if most.len() > 1 {
         let problem = Problem::new(
             format!("only one of `{}` stands here", most.join("`, `")),
             "remove all but one of them",
         );
         findings.error(at, path, "", problem);
-        is_sound = false;
     }
-    is_sound
+    for field in object.fields.iter().filter(|field| field.is_required) {
+        if entries.iter().any(|entry| entry.key.as_ref() == field.name) {
+            continue;
+        }
+        let hint = format!("add `{}: {}`", field.name, example(&field.shape));
+        let problem = Problem::new("this key is missing", hint);
+        findings.error(at, Path::Key(&path, &field.name), "", problem);
+        let value = stand_in(&field.shape, at);
+        entries.push(Entry { key: field.name.as_str().into(), key_at: at, value });
+    }
+}
+
+/// Something that fits `shape`, in the place of what does not. It is as empty as can be, so that
+/// little can be said about it.
+fn stand_in(shape: &Shape, at: Position) -> Node {
+    let plain = |text: &str| Value::Scalar { text: text.into(), is_plain: true };
+    let value = match &shape.kind {
+        Kind::Object(object) => {
+            let required = object.fields.iter().filter(|field| field.is_required);
+            let entry = |field: &Field| Entry {
+                key: field.name.as_str().into(),
+                key_at: at,
+                value: stand_in(&field.shape, at),
+            };
+            Value::Map(required.map(entry).collect())
+        }
+        Kind::Map(_) => Value::Map(Vec::new()),
+        Kind::List { .. } => Value::List(Vec::new()),
+        Kind::Text => Value::Scalar { text: "".into(), is_plain: false },
+        Kind::Word(_) | Kind::Boolean | Kind::Integer(_) => plain(&example(shape)),
+        // Port 0 is nobody's.
+        Kind::Special(Special { format: Format::Address, .. }) => plain("0.0.0.0:0"),
+        Kind::Special(Special { min, max, .. }) => {
+            let bound = min.as_ref().or(max.as_ref());
+            bound.map_or_else(|| plain(&example(shape)), |bound| plain(bound))
+        }
+        Kind::Either(shapes) => {
+            let first = shapes.first().map(|shape| stand_in(shape, at));
+            return first.unwrap_or_else(|| Node::new(at, Value::Cut));
+        }
+    };
+    Node { at, value, is_stand_in: true }
 }
 
 fn chosen<'a>(names: &'a [String], stands: &impl Fn(&str) -> bool) -> Vec<&'a str> {

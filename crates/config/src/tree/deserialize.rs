@@ -21,6 +21,8 @@ pub(crate) fn deserialize<T: DeserializeOwned>(node: &Node) -> Result<T, Mismatc
 #[derive(Debug)]
 pub(crate) struct Mismatch {
     pub(crate) at: Option<Position>,
+    /// Whether it is about a stand-in, hence nobody's mistake.
+    pub(crate) is_about_stand_in: bool,
     pub(crate) message: String,
 }
 
@@ -34,14 +36,17 @@ impl std::error::Error for Mismatch {}
 
 impl serde::de::Error for Mismatch {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self { at: None, message: message.to_string() }
+        Self { at: None, is_about_stand_in: false, message: message.to_string() }
     }
 }
 
 impl Mismatch {
     /// The innermost node that a type did not accept is where the mistake is.
     fn or_at(mut self, node: &Node) -> Self {
-        self.at.get_or_insert(node.at);
+        if self.at.is_none() {
+            self.at = Some(node.at);
+            self.is_about_stand_in = node.is_stand_in;
+        }
         self
     }
 }
@@ -117,6 +122,12 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 }
 
+/// Reads a value within another. A type that refuses it only after it was read, as with
+/// `try_from`, refuses this value and not what is around it.
+fn read<'de, T: DeserializeSeed<'de>>(seed: T, node: &Node) -> Result<T::Value, Mismatch> {
+    seed.deserialize(Reader(node)).map_err(|error| error.or_at(node))
+}
+
 struct Items<'a>(std::slice::Iter<'a, Node>);
 
 impl<'de> SeqAccess<'de> for Items<'_> {
@@ -127,7 +138,7 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         seed: T,
     ) -> Result<Option<T::Value>, Mismatch> {
         let next = self.0.find(|item| !item.is_cut());
-        next.map(|item| seed.deserialize(Reader(item))).transpose()
+        next.map(|item| read(seed, item)).transpose()
     }
 }
 
@@ -155,7 +166,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Mismatch> {
         match self.value.take() {
-            Some(value) => seed.deserialize(Reader(value)),
+            Some(value) => read(seed, value),
             None => Err(serde::de::Error::custom("a value was asked for before its key")),
         }
     }
@@ -187,7 +198,7 @@ impl<'de> VariantAccess<'de> for Content<'_> {
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Mismatch> {
-        seed.deserialize(Reader(self.0))
+        read(seed, self.0)
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, Mismatch> {

@@ -124,7 +124,7 @@ impl Reader<'_, '_> {
                 no_tag(tag.is_some(), at)?;
                 let is_plain = style == ScalarStyle::Plain;
                 let value = Value::Scalar { text: text.into(), is_plain };
-                self.on_node(Node { at, value }, anchor, Extent::SCALAR)
+                self.on_node(Node::new(at, value), anchor, Extent::SCALAR)
             }
             Event::SequenceStart(anchor, tag) => {
                 no_tag(tag.is_some(), at)?;
@@ -164,7 +164,7 @@ impl Reader<'_, '_> {
             Holds::List(items) => Value::List(items),
             Holds::Map { entries, .. } => Value::Map(entries),
         };
-        self.on_node(Node { at, value }, anchor, extent)
+        self.on_node(Node::new(at, value), anchor, extent)
     }
 
     fn on_alias(&mut self, anchor: usize, at: Position) -> Result<(), Stop> {

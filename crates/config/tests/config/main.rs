@@ -5,6 +5,8 @@ mod docs;
 #[cfg(test)]
 mod errors;
 #[cfg(test)]
+mod hidden;
+#[cfg(test)]
 mod loads;
 #[cfg(test)]
 mod sample;
