@@ -44,6 +44,12 @@ impl Buffer {
         self.bytes.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 
+    /// The bytes that have entered and not left, to be changed.
+    #[must_use]
+    pub fn filled_mut(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+
     /// How many bytes are filled.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -173,6 +179,9 @@ mod tests {
     fn a_push_of_some_takes_what_fits() {
         let mut buffer = Buffer::new(3);
         assert_eq!(buffer.try_push_some(b"ab"), 2);
+        buffer.filled_mut().reverse();
+        assert_eq!(buffer.filled(), b"ba");
+        buffer.filled_mut().reverse();
         assert_eq!(buffer.try_push_some(b"cd"), 1);
         assert_eq!(buffer.try_push_some(b"d"), 0);
         assert_eq!(buffer.filled(), b"abc");

@@ -22,6 +22,12 @@ mod scan;
 mod start_line;
 mod target;
 
+pub(crate) use encode::{Decimal, keeps_length};
+pub(crate) use error::Stop;
+pub(crate) use field_line::field;
+pub(crate) use meaning::{content_length, finish_response_framing, is_continue};
+pub(crate) use target::TargetScan;
+
 pub use body::{BodyDecoder, BodyElement, BodyEncoder, BodyLimits, Framed, Tail};
 pub use decode::{HeadLimits, decode_request, decode_response};
 pub use encode::{

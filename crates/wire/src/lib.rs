@@ -12,6 +12,7 @@
 
 pub mod buffer;
 pub mod h1;
+pub mod h2;
 pub mod head;
 pub mod host;
 pub mod path;

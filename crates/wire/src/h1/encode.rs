@@ -6,7 +6,7 @@
 //! head does not have.
 
 use crate::buffer::Buffer;
-use crate::head::{Framing, Head, Known, Method, RequestHead, ResponseHead, Spelling, Version};
+use crate::head::{Framing, Head, Known, Method, RequestHead, ResponseHead, Version};
 
 /// What the encoder says about the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub fn encode_response(
     let facts = &head.index.response;
     let mut run = Run { block: head.block, start: 0, end: 0 };
     match facts.line_end {
-        Some(line_end) if facts.version == version => run.end = line_end,
+        Some(line_end) if written_as(facts.version) == version => run.end = line_end,
         _ => status_line(version, facts.status, head.reason(), out),
     }
     let options = Options {
@@ -74,6 +74,14 @@ pub fn encode_response(
     };
     fields(head, facts.framing, framing, &options, run, out);
     out.push(b"\r\n");
+}
+
+/// The version that the line of a head in a block says.
+fn written_as(version: Version) -> Version {
+    match version {
+        Version::Http10 => Version::Http10,
+        Version::Http11 | Version::Http2 => Version::Http11,
+    }
 }
 
 /// Writes the head of a response made from parts, as HTTP/1.1: the status, `fields` in order,
@@ -211,8 +219,8 @@ fn fields<K>(
             Known::ContentLength => has_length = true,
             _ => {}
         }
-        if entry.spelling == Spelling::Canonical {
-            run.extend(entry.name_start, entry.line_end(), out);
+        if let Some(line_end) = entry.line_end() {
+            run.extend(entry.name_start, line_end, out);
         } else {
             run.flush(out);
             field(head.bytes(entry.name()), head.bytes(entry.value()), out);
@@ -234,7 +242,7 @@ fn fields<K>(
 ///
 /// Where there is no body it is kept: the answer to `HEAD`, and a 304, say by it how long the body
 /// would have been.
-fn keeps_length(declared: Framing, framing: Framing) -> bool {
+pub(crate) fn keeps_length(declared: Framing, framing: Framing) -> bool {
     match framing {
         Framing::None | Framing::Length(_) => declared == framing,
         Framing::Chunked | Framing::UntilClose => false,
@@ -273,9 +281,10 @@ impl Options<'_> {
 }
 
 fn request_line(head: &RequestHead<'_>, out: &mut Buffer) {
-    out.push(head.method_bytes());
+    let is_extended_connect = head.is_extended_connect();
+    out.push(if is_extended_connect { b"GET" } else { head.method_bytes() });
     out.push(b" ");
-    if head.method() == Method::Connect {
+    if head.method() == Method::Connect && !is_extended_connect {
         out.push(head.authority());
     }
     out.push(head.path());
@@ -289,7 +298,7 @@ fn request_line(head: &RequestHead<'_>, out: &mut Buffer) {
 fn status_line(version: Version, status: u16, reason: &[u8], out: &mut Buffer) {
     out.push(match version {
         Version::Http10 => b"HTTP/1.0 ",
-        Version::Http11 => b"HTTP/1.1 ",
+        Version::Http11 | Version::Http2 => b"HTTP/1.1 ",
     });
     out.push(Decimal::new(u64::from(status)).digits());
     out.push(b" ");
@@ -305,13 +314,13 @@ fn field(name: &[u8], value: &[u8], out: &mut Buffer) {
 }
 
 /// A number in decimal digits, without an allocation.
-struct Decimal {
+pub(crate) struct Decimal {
     bytes: [u8; 20],
     start: usize,
 }
 
 impl Decimal {
-    fn new(mut number: u64) -> Self {
+    pub(crate) fn new(mut number: u64) -> Self {
         let mut this = Self { bytes: [b'0'; 20], start: 20 };
         for (place, digit) in this.bytes.iter_mut().enumerate().rev() {
             let value = (number % 10) as u8;
@@ -325,7 +334,7 @@ impl Decimal {
         this
     }
 
-    fn digits(&self) -> &[u8] {
+    pub(crate) fn digits(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 }

@@ -175,7 +175,7 @@ pub enum BodyError {
 pub struct Truncated;
 
 /// Why reading stopped before the end of a head or a trailer section.
-pub(super) enum Stop {
+pub(crate) enum Stop {
     More,
     Wrong(HeadError),
 }

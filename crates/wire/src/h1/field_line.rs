@@ -6,7 +6,7 @@ use crate::octets;
 
 /// Reads the field line at `at` and says where the next line begins.
 #[inline]
-pub(super) fn field(block: &[u8], at: usize) -> Result<(FieldEntry, usize), Stop> {
+pub(crate) fn field(block: &[u8], at: usize) -> Result<(FieldEntry, usize), Stop> {
     let (known, name_end) = name(block, at)?;
     let mut value_start = name_end + 1;
     while let Some(b' ' | b'\t') = block.get(value_start) {

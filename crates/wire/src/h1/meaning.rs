@@ -43,7 +43,20 @@ pub(super) fn finish_response(
     let version = index.response.version;
     let hop_by_hop = HopByHop::read(block, index)?;
     let declared = declared_framing(block, version, &hop_by_hop, summary)?;
-    // RFC 9112, section 6.3. What may not declare a length loses the field that did.
+    finish_response_framing(block, index, declared.unwrap_or(Framing::UntilClose), to);
+    index.response.persistent =
+        hop_by_hop.is_persistent(version) && index.response.framing != Framing::UntilClose;
+    index.upgrade = hop_by_hop.offered_upgrade(version);
+    Ok(())
+}
+
+/// RFC 9112, section 6.3. What may not declare a length loses the field that did.
+pub(crate) fn finish_response_framing(
+    block: &[u8],
+    index: &mut HeadIndex,
+    declared: Framing,
+    to: Method,
+) {
     index.response.framing = match (index.response.status, to) {
         (100..=199 | 204, _) | (200..=299, Method::Connect) => {
             let name = Known::ContentLength.name();
@@ -51,12 +64,8 @@ pub(super) fn finish_response(
             Framing::None
         }
         (304, _) | (_, Method::Head) => Framing::None,
-        _ => declared.unwrap_or(Framing::UntilClose),
+        _ => declared,
     };
-    index.response.persistent =
-        hop_by_hop.is_persistent(version) && index.response.framing != Framing::UntilClose;
-    index.upgrade = hop_by_hop.offered_upgrade(version);
-    Ok(())
 }
 
 /// RFC 9110, section 7.2, and RFC 9112, section 3.2.
@@ -85,8 +94,13 @@ fn finish_expect(block: &[u8], index: &mut HeadIndex, summary: &Summary) {
     if index.request.version == Version::Http10 {
         index.remove_from(0, block, Known::Expect, Known::Expect.name());
     } else {
-        index.request.expects_continue = expect.of(block).eq_ignore_ascii_case(b"100-continue");
+        index.request.expects_continue = is_continue(expect.of(block));
     }
+}
+
+/// Whether the value of `Expect` is the one expectation that there is.
+pub(crate) fn is_continue(expect: &[u8]) -> bool {
+    expect.eq_ignore_ascii_case(b"100-continue")
 }
 
 /// The framing that the fields declare, if any, on the terms of RFC 9112, section 6.
@@ -114,7 +128,7 @@ fn declared_framing(
 
 /// A length as digits and nothing else. It fits 63 bits, since some of those who read it after us
 /// have signed integers.
-fn content_length(digits: &[u8]) -> Result<u64, HeadError> {
+pub(crate) fn content_length(digits: &[u8]) -> Result<u64, HeadError> {
     let length = digits.iter().try_fold(0u64, |length, &digit| {
         let value = digit.checked_sub(b'0').filter(|&value| value <= 9)?;
         length.checked_mul(10)?.checked_add(u64::from(value))

@@ -6,8 +6,8 @@ use crate::host::Authority;
 use crate::path;
 
 /// What one look over a target found.
-pub(super) struct TargetScan {
-    pub(super) end: usize,
+pub(crate) struct TargetScan {
+    pub(crate) end: usize,
     question: Option<usize>,
     /// Whether the part before the first `?` holds what only [`path::normalise`] can judge.
     is_suspect: bool,
@@ -48,7 +48,7 @@ fn target_class(octet: u8) -> u8 {
 }
 
 impl TargetScan {
-    pub(super) fn new(line: &[u8], start: usize) -> Result<Self, Stop> {
+    pub(crate) fn new(line: &[u8], start: usize) -> Result<Self, Stop> {
         let rest = line.get(start..).unwrap_or_default();
         let mut seen = 0;
         let path_len = rest.iter().position(|&octet| {
@@ -77,7 +77,7 @@ impl TargetScan {
     }
 
     /// Sets path, query and, if the target names one, the host.
-    pub(super) fn resolve(
+    pub(crate) fn resolve(
         &self,
         line: &[u8],
         start: usize,

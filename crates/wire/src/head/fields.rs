@@ -59,6 +59,9 @@ pub(crate) enum Spelling {
     /// In the block, as `name:value` or `name: value` with the line end right behind it: the line
     /// can be copied, together with its neighbours.
     Canonical,
+    /// The same, and its sender does not want it to be in any compression table (RFC 7541,
+    /// section 7.1.3).
+    Secret,
     /// In the block, with other white space around the value.
     Spaced,
     /// In the arena.
@@ -89,14 +92,17 @@ impl FieldEntry {
         Span { place: self.place(), start: self.value_start, len: self.value_len }
     }
 
-    /// Where its line ends in the block. Right for [`Spelling::Canonical`] only.
-    pub(crate) fn line_end(&self) -> u32 {
-        self.value_start + self.value_len + 2
+    /// Where its line ends in the block, if it can be copied as it is.
+    pub(crate) fn line_end(&self) -> Option<u32> {
+        match self.spelling {
+            Spelling::Canonical | Spelling::Secret => Some(self.value_start + self.value_len + 2),
+            Spelling::Spaced | Spelling::Added => None,
+        }
     }
 
     fn place(&self) -> Place {
         match self.spelling {
-            Spelling::Canonical | Spelling::Spaced => Place::Block,
+            Spelling::Canonical | Spelling::Secret | Spelling::Spaced => Place::Block,
             Spelling::Added => Place::Added,
         }
     }

@@ -1,0 +1,163 @@
+//! What a peer may cost.
+//!
+//! Every published attack on HTTP/2 makes a peer work for frames that are cheap to send: streams
+//! opened and reset, settings and pings to be answered, header blocks in crumbs, indices that
+//! expand to kilobytes, frames of nothing. So there is one account for each connection, whatever
+//! the trick: such work is taken from it, useful work and time put some back, and who would
+//! overdraw it is told to calm down.
+//!
+//! Two things are not its business. What is bounded by a limit of its own is not charged again
+//! (heads, streams, answers that wait to be read). And a peer that does nothing at all, such as
+//! one that never opens its window, costs no work: the caller's deadlines end that.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Limits;
+use super::error::ConnectionError;
+
+/// Work that a peer causes, and its price.
+///
+/// A request that runs to its end earns [`REQUEST_EARNS`], a frame with data in either direction
+/// [`DATA_EARNS`] and one for each [`BYTES_EARNING_ONE`] bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Work {
+    /// A CONTINUATION frame: 50. Header blocks fit in one frame, or a few.
+    Continuation,
+    /// A DATA frame of less than [`TINY_LEN`] bytes: 5.
+    DataTiny,
+    /// A DATA frame of nothing that does not end its stream: 50.
+    DataEmpty,
+    /// A field of a head that is over its limits already, or 64 bytes that come from the table
+    /// more than once: 1.
+    Expansion,
+    /// A frame of no use: of a type that nobody knows, or for a stream that is closed: 5.
+    Idle,
+    /// A PING to be answered: 5.
+    Ping,
+    /// A PRIORITY frame: 20.
+    Priority,
+    /// A stream more than allowed: 20. Clients that do not wait for settings open many at once.
+    Refused,
+    /// A stream that a client resets before its end, or makes reset: 100.
+    Reset,
+    /// A SETTINGS frame: 100.
+    Settings,
+    /// A WINDOW_UPDATE: 5.
+    WindowUpdate,
+}
+
+/// What a request earns that was answered to its end: enough for a reset and some more.
+pub const REQUEST_EARNS: u32 = 200;
+
+/// What a DATA frame earns that is not tiny: enough for a PING and a WINDOW_UPDATE, which some
+/// peers send for each.
+pub const DATA_EARNS: u32 = 10;
+
+/// Bytes of data that earn one more.
+pub const BYTES_EARNING_ONE: u32 = 128;
+
+/// Fewer bytes are not worth a frame. A gRPC message without content has five.
+pub const TINY_LEN: u32 = 5;
+
+impl Work {
+    const fn price(self) -> u32 {
+        match self {
+            Self::Expansion => 1,
+            Self::DataTiny | Self::Idle | Self::Ping | Self::WindowUpdate => 5,
+            Self::Priority | Self::Refused => 20,
+            Self::Continuation | Self::DataEmpty => 50,
+            Self::Reset | Self::Settings => 100,
+        }
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Continuation => "continuations",
+            Self::DataTiny => "tiny data frames",
+            Self::DataEmpty => "empty data frames",
+            Self::Expansion => "header expansion",
+            Self::Idle => "frames of no use",
+            Self::Ping => "pings",
+            Self::Priority => "priorities",
+            Self::Refused => "streams more than allowed",
+            Self::Reset => "resets",
+            Self::Settings => "settings",
+            Self::WindowUpdate => "window updates",
+        })
+    }
+}
+
+/// The account of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Budget {
+    left: u32,
+    max: u32,
+    per_second: u32,
+}
+
+impl Budget {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self { left: limits.work_max, max: limits.work_max, per_second: limits.work_per_second }
+    }
+
+    pub(super) fn spend(&mut self, work: Work) -> Result<(), ConnectionError> {
+        self.spend_times(work, 1)
+    }
+
+    pub(super) fn spend_times(&mut self, work: Work, times: u32) -> Result<(), ConnectionError> {
+        let price = work.price().saturating_mul(times);
+        self.left = self.left.checked_sub(price).ok_or(ConnectionError::TooMuchWork(work))?;
+        Ok(())
+    }
+
+    pub(super) fn on_request_finished(&mut self) {
+        self.earn(REQUEST_EARNS);
+    }
+
+    /// A DATA frame of `len` bytes went in either direction.
+    pub(super) fn on_data(&mut self, len: u32) {
+        if len >= TINY_LEN {
+            self.earn(DATA_EARNS + len / BYTES_EARNING_ONE);
+        }
+    }
+
+    pub(super) fn on_time(&mut self, seconds: u32) {
+        self.earn(self.per_second.saturating_mul(seconds));
+    }
+
+    fn earn(&mut self, amount: u32) {
+        self.left = self.left.saturating_add(amount).min(self.max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spent_is_earned_again() {
+        let limits = Limits { work_max: 250, work_per_second: 60, ..Limits::default() };
+        let mut budget = Budget::new(&limits);
+        budget.spend(Work::Reset).unwrap();
+        budget.spend(Work::Reset).unwrap();
+        let over = ConnectionError::TooMuchWork(Work::Reset);
+        assert_eq!(budget.spend(Work::Reset), Err(over));
+        budget.spend(Work::Continuation).unwrap();
+        assert_eq!(budget.left, 0);
+        budget.on_time(1);
+        assert_eq!(budget.left, 60);
+        budget.on_data(TINY_LEN - 1);
+        assert_eq!(budget.left, 60);
+        budget.on_data(TINY_LEN);
+        budget.on_data(1280);
+        assert_eq!(budget.left, 90);
+        budget.on_request_finished();
+        assert_eq!(budget.left, 250, "and no more");
+        budget.on_time(u32::MAX);
+        assert_eq!(budget.left, 250);
+    }
+}

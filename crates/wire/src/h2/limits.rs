@@ -1,0 +1,61 @@
+//! Bounds on a connection.
+
+use serde::{Deserialize, Serialize};
+
+use crate::h1::HeadLimits;
+
+/// What one connection may hold and do.
+///
+/// Windows, streams, frames and the header table are told to the peer in SETTINGS when the
+/// connection begins; a change of them concerns later connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Heads and trailer sections. The header list that the peer is told of has `head_bytes_max`.
+    pub head: HeadLimits,
+    /// Bytes of the table of either direction, as RFC 7541 counts them.
+    pub header_table_bytes_max: u32,
+    /// Streams that are open at a time.
+    pub streams_max: u32,
+    /// Bytes that the peer may send on a stream before they are passed on; at most 2^31 - 1.
+    pub stream_window_bytes_max: u32,
+    /// The same for all streams of a connection together; at least 65,535, which no setting can
+    /// take back, and at most 2^31 - 1.
+    ///
+    /// With less than `streams_max` times `stream_window_bytes_max`, streams that are not passed
+    /// on can hold up the others.
+    pub connection_window_bytes_max: u32,
+    /// Bytes of a frame's payload; from 2^14 to 2^24 - 1.
+    pub frame_bytes_max: u32,
+    /// Work that the peer may cause before it has paid for it with what is useful. See
+    /// [`Work`](super::Work) for the prices.
+    pub work_max: u32,
+    /// Work that each second forgives.
+    pub work_per_second: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // As for HTTP/1.
+            head: HeadLimits {
+                request_line_bytes_max: 8 << 10,
+                head_bytes_max: 64 << 10,
+                fields_max: 100,
+            },
+            // The size that every peer begins with: nothing has to be said about it.
+            header_table_bytes_max: super::hpack::TABLE_BYTES_DEFAULT,
+            // The least that RFC 9113 recommends.
+            streams_max: 100,
+            // A stream of 5 Mbit/s at 100 ms.
+            stream_window_bytes_max: 64 << 10,
+            // Every stream may be stuck, and none holds up another.
+            connection_window_bytes_max: 100 * (64 << 10),
+            // Larger ones would only hold up what comes behind them.
+            frame_bytes_max: super::frame::PAYLOAD_LEN_MIN,
+            // 500 streams reset at once, by whoever closes 500 tabs.
+            work_max: 50_000,
+            // 25 streams reset every second, for ever.
+            work_per_second: 2_500,
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! Streams (RFC 9113, section 5.1): which are open, in which half, and with what windows.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::MessageError;
+use super::frame::MAX_31;
+
+/// An open stream.
+///
+/// ```text
+///  receiving:  Head ─► Body ─► End        sending:  Head ─► Body ─► End
+///                └────────────► ┘                     └────────────► ┘
+/// ```
+///
+/// With both at `End`, or after a reset from either side, it is closed and not kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Stream {
+    pub(super) id: u32,
+    pub(super) receiving: Half,
+    pub(super) sending: Half,
+    pub(super) kind: StreamKind,
+    /// A WINDOW_UPDATE for it waits to be written.
+    pub(super) is_update_due: bool,
+    /// What may be sent. Below zero after the peer made windows smaller.
+    pub(super) send_window: i32,
+    /// What the peer may send.
+    pub(super) receive: ReceiveWindow,
+    /// Bytes received that the caller has not passed on yet.
+    pub(super) untaken: u32,
+    /// Bytes of the body that are still to come, if its length is known.
+    pub(super) body_left: Option<u64>,
+}
+
+/// How far one direction of a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Half {
+    /// Before the head, or the final one of a response.
+    Head,
+    /// Behind the head.
+    Body,
+    /// Behind the end.
+    End,
+}
+
+/// What the request on a stream was, as far as its response depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum StreamKind {
+    /// Any other method.
+    Plain,
+    /// `HEAD`
+    Head,
+    /// `CONNECT`
+    Connect,
+    /// `CONNECT` with a `:protocol`.
+    ExtendedConnect,
+}
+
+/// What a peer may send, on a stream or a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ReceiveWindow {
+    /// Below zero after the window was made smaller.
+    left: i32,
+    /// Passed on, and not given back to the peer yet.
+    owed: u32,
+}
+
+impl ReceiveWindow {
+    pub(super) fn new(left: u32) -> Self {
+        Self { left: signed(left), owed: 0 }
+    }
+
+    /// The peer sent `n` bytes; whether it was allowed to.
+    pub(super) fn on_received(&mut self, n: u32) -> bool {
+        // A frame of nothing may come at any time (section 6.9.1).
+        match self.left.checked_sub_unsigned(n) {
+            Some(left) if left >= 0 || n == 0 => {
+                self.left = left;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// `n` bytes were passed on.
+    pub(super) fn on_taken(&mut self, n: u32) {
+        self.owed = self.owed.saturating_add(n);
+    }
+
+    /// Whether it is time to give back what is owed: when it is half of the window. Sooner would
+    /// be a frame for every piece, and later would stop the peer.
+    pub(super) fn is_update_due(&self, window: u32) -> bool {
+        self.owed > 0 && self.owed >= window / 2
+    }
+
+    /// Gives back what is owed, and says how much it is.
+    pub(super) fn give_back(&mut self) -> u32 {
+        let increment = self.owed.min(MAX_31);
+        self.owed = 0;
+        self.left = self.left.saturating_add_unsigned(increment);
+        increment
+    }
+
+    /// The window has become larger or smaller.
+    pub(super) fn shift(&mut self, by: i64) {
+        let left = i64::from(self.left) + by;
+        self.left = i32::try_from(left).unwrap_or(if by < 0 { i32::MIN } else { i32::MAX });
+    }
+}
+
+/// A window or an increment of one, of which the peer can name 31 bits.
+pub(super) fn signed(window: u32) -> i32 {
+    i32::try_from(window).unwrap_or(i32::MAX)
+}
+
+impl Stream {
+    /// A stream that nothing was sent on yet.
+    pub(super) fn new(id: u32, kind: StreamKind, send_window: u32, receive_window: u32) -> Self {
+        Self {
+            id,
+            receiving: Half::Head,
+            sending: Half::Head,
+            kind,
+            is_update_due: false,
+            send_window: signed(send_window),
+            receive: ReceiveWindow::new(receive_window),
+            untaken: 0,
+            body_left: None,
+        }
+    }
+
+    /// The peer's head has come, and says this about the length of its body.
+    pub(super) fn on_head(&mut self, body_left: Option<u64>, is_end: bool) {
+        self.body_left = body_left;
+        self.receiving = if is_end { Half::End } else { Half::Body };
+    }
+
+    /// A piece of the peer's body of `len` bytes; the last, perhaps.
+    pub(super) fn on_data(&mut self, len: u32, is_end: bool) -> Result<(), MessageError> {
+        if let Some(left) = &mut self.body_left {
+            *left = left.checked_sub(u64::from(len)).ok_or(MessageError::ContentLengthWrong)?;
+        }
+        if is_end { self.on_end() } else { Ok(()) }
+    }
+
+    /// The peer's body is over.
+    pub(super) fn on_end(&mut self) -> Result<(), MessageError> {
+        match self.body_left {
+            Some(1..) => Err(MessageError::ContentLengthWrong),
+            _ => {
+                self.receiving = Half::End;
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.receiving == Half::End && self.sending == Half::End
+    }
+}
+
+/// All streams of a connection.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Streams {
+    /// In order of their numbers, which is that of their age: the oldest are most likely to go.
+    open: VecDeque<Stream>,
+    /// The number of the next stream that is opened from here.
+    next_own: u32,
+    /// The highest number that the peer has used.
+    last_peer: u32,
+    /// The last streams that came to an end.
+    ended: [u32; ENDED],
+    /// Streams that were reset from here. What the peer sent before it knew is ignored (section
+    /// 5.1), and who was forgotten is taken for one that ended long ago.
+    reset: VecDeque<u32>,
+}
+
+/// Streams remembered to have ended, so that the code for a frame behind the end is the right one.
+const ENDED: usize = 4;
+
+/// Streams remembered to be reset from here: those of some round trips, in a bad moment.
+const RESETS_REMEMBERED_MAX: usize = 128;
+
+/// What is known of a stream by its number alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Open,
+    /// Reset from here a short while ago.
+    Reset,
+    /// Ended a short while ago.
+    Ended,
+    /// Passed over, or closed long ago.
+    Past,
+    /// Not opened yet, by the side that may.
+    Idle,
+    /// Never: it is of the side that does not open streams.
+    Impossible,
+}
+
+impl Streams {
+    pub(super) fn new() -> Self {
+        Self {
+            open: VecDeque::new(),
+            next_own: 1,
+            last_peer: 0,
+            ended: [0; ENDED],
+            reset: VecDeque::new(),
+        }
+    }
+
+    /// How many are open.
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn last_peer(&self) -> u32 {
+        self.last_peer
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.open.iter_mut()
+    }
+
+    /// The numbers of those that are open, in order.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
+        self.open.iter().map(|stream| stream.id)
+    }
+
+    pub(super) fn get(&self, id: u32) -> Option<&Stream> {
+        self.open.get(self.place(id)?)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Stream> {
+        let place = self.place(id)?;
+        self.open.get_mut(place)
+    }
+
+    #[inline]
+    fn place(&self, id: u32) -> Option<usize> {
+        // Often there is one, or it is the last.
+        let last = self.open.len().checked_sub(1)?;
+        if self.open.get(last).is_some_and(|stream| stream.id == id) {
+            return Some(last);
+        }
+        self.open.binary_search_by_key(&id, |stream| stream.id).ok()
+    }
+
+    /// What is known of `id`. Streams are opened by clients only, since nobody may push.
+    pub(super) fn standing(&self, id: u32, is_server: bool) -> Standing {
+        if id.is_multiple_of(2) {
+            return Standing::Impossible;
+        }
+        let is_idle = if is_server { id > self.last_peer } else { id >= self.next_own };
+        if is_idle {
+            Standing::Idle
+        } else if self.place(id).is_some() {
+            Standing::Open
+        } else if self.ended.contains(&id) {
+            Standing::Ended
+        } else if self.reset.contains(&id) {
+            Standing::Reset
+        } else {
+            Standing::Past
+        }
+    }
+
+    /// The peer has used `id`, and all below it are idle no more.
+    pub(super) fn on_peer_used(&mut self, id: u32) {
+        self.last_peer = self.last_peer.max(id);
+    }
+
+    /// The number for a stream to be opened from here, if there is one left.
+    pub(super) fn take_own_id(&mut self) -> Option<u32> {
+        let id = Some(self.next_own).filter(|&id| id <= MAX_31)?;
+        self.next_own += 2;
+        Some(id)
+    }
+
+    pub(super) fn has_own_ids(&self) -> bool {
+        self.next_own <= MAX_31
+    }
+
+    /// Adds a stream whose number is above all others'.
+    pub(super) fn open(&mut self, stream: Stream) {
+        debug_assert!(self.open.back().is_none_or(|last| last.id < stream.id));
+        self.open.push_back(stream);
+    }
+
+    /// Takes out a stream that came to its end, or was reset by the peer.
+    pub(super) fn close(&mut self, id: u32) -> Option<Stream> {
+        let stream = self.take(id)?;
+        self.ended.rotate_right(1);
+        if let Some(slot) = self.ended.first_mut() {
+            *slot = id;
+        }
+        Some(stream)
+    }
+
+    /// Takes out a stream, if it is open, that is reset from here.
+    pub(super) fn reset(&mut self, id: u32) -> Option<Stream> {
+        if self.reset.len() >= RESETS_REMEMBERED_MAX {
+            self.reset.pop_front();
+        }
+        self.reset.push_back(id);
+        self.take(id)
+    }
+
+    fn take(&mut self, id: u32) -> Option<Stream> {
+        self.open.remove(self.place(id)?)
+    }
+
+    /// Gives back storage that no open stream needs.
+    pub(super) fn shrink(&mut self) {
+        self.open.shrink_to_fit();
+        if self.open.is_empty() {
+            self.reset = VecDeque::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(streams: &mut Streams, id: u32) {
+        streams.on_peer_used(id);
+        streams.open(Stream::new(id, StreamKind::Plain, 10, 10));
+    }
+
+    #[test]
+    fn what_became_of_a_stream_is_known_by_its_number() {
+        let mut streams = Streams::new();
+        for id in [1, 5, 7, 9] {
+            opened(&mut streams, id);
+        }
+        streams.close(5);
+        streams.reset(7);
+        for (id, standing) in [
+            (1, Standing::Open),
+            (3, Standing::Past),
+            (5, Standing::Ended),
+            (7, Standing::Reset),
+            (9, Standing::Open),
+            (11, Standing::Idle),
+            (2, Standing::Impossible),
+            (0, Standing::Impossible),
+        ] {
+            assert_eq!(streams.standing(id, true), standing, "{id}");
+        }
+        assert!(streams.get(5).is_none() && streams.get_mut(9).is_some());
+        assert_eq!(streams.ids().collect::<Vec<_>>(), [1, 9]);
+        assert!(streams.close(5).is_none());
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut streams = Streams::new();
+        for n in 0..1000 {
+            opened(&mut streams, 2 * n + 1);
+            if n % 2 == 0 {
+                streams.close(2 * n + 1)
+            } else {
+                streams.reset(2 * n + 1)
+            };
+        }
+        assert_eq!(streams.len(), 0);
+        assert_eq!(streams.reset.len(), RESETS_REMEMBERED_MAX);
+        assert_eq!(streams.standing(1999, true), Standing::Reset);
+        assert_eq!(streams.standing(1997, true), Standing::Ended);
+        assert_eq!(streams.standing(1, true), Standing::Past);
+    }
+
+    #[test]
+    fn numbers_come_to_an_end() {
+        let mut streams = Streams::new();
+        assert_eq!((streams.take_own_id(), streams.take_own_id()), (Some(1), Some(3)));
+        streams.next_own = MAX_31;
+        assert!(streams.has_own_ids());
+        assert_eq!(streams.take_own_id(), Some(MAX_31));
+        assert!(!streams.has_own_ids());
+        assert_eq!(streams.take_own_id(), None);
+    }
+
+    #[test]
+    fn a_window_is_given_back_by_halves() {
+        let mut window = ReceiveWindow::new(100);
+        assert!(window.on_received(100) && !window.on_received(1));
+        window.on_taken(49);
+        assert!(!window.is_update_due(100));
+        window.on_taken(1);
+        assert!(window.is_update_due(100));
+        assert_eq!(window.give_back(), 50);
+        assert!(window.on_received(50) && !window.on_received(1));
+        assert!(!window.is_update_due(1), "nothing is owed");
+        window.on_taken(1);
+        assert!(window.is_update_due(1), "however small");
+    }
+
+    #[test]
+    fn a_window_may_be_less_than_nothing() {
+        let mut window = ReceiveWindow::new(100);
+        window.on_received(60);
+        window.shift(-50);
+        assert_eq!(window.left, -10);
+        assert!(!window.on_received(1) && window.on_received(0));
+        window.shift(11);
+        assert!(window.on_received(1));
+    }
+
+    #[test]
+    fn the_size_of_a_stream_is_known() {
+        assert!(size_of::<Stream>() <= 40, "{}", size_of::<Stream>());
+    }
+}
