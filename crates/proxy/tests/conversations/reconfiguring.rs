@@ -137,8 +137,8 @@ fn a_removed_listener_drains_within_its_timeout() {
         talk.says(upstream, OK);
         talk.heard(idle);
         talk.says(busy, GET);
-        let other =
-            CONFIG.replace("name: edge", "name: other") + "limits: { drain_timeout: 20s }\naccess_log: { output: stdout }\n";
+        let other = CONFIG.replace("name: edge", "name: other")
+            + "limits: { drain_timeout: 20s }\naccess_log: { output: stdout }\n";
         talk.reconfigures(&other);
         talk.passes(Duration::from_secs(6));
         assert!(talk.is_closed(idle) && !talk.is_closed(busy));
