@@ -17,6 +17,34 @@ const UNIX_PATH_BYTES_MAX: usize = 107;
 /// How an address is written, for JSON Schema.
 pub(crate) const ADDRESS_PATTERN: &str = r"^(unix:/.+|\[[0-9A-Fa-f:.]+\]:[0-9]+|[0-9.]+:[0-9]+)$";
 
+impl Address {
+    /// Whether listeners on both would take each other's connections: the port is the same, and
+    /// so is the IP address, unless one of them is all addresses of its family. A listener on IPv6
+    /// takes no IPv4. Port 0 is any free port, hence never the same.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Tcp(a), Self::Tcp(b)) => {
+                let is_any = a.ip().is_unspecified() || b.ip().is_unspecified();
+                a.port() == b.port()
+                    && a.port() != 0
+                    && a.is_ipv4() == b.is_ipv4()
+                    && (is_any || (a.ip(), scope(a)) == (b.ip(), scope(b)))
+            }
+            (Self::Unix(a), Self::Unix(b)) => a == b,
+            (Self::Tcp(_), Self::Unix(_)) | (Self::Unix(_), Self::Tcp(_)) => false,
+        }
+    }
+}
+
+/// The interface that a link-local address is of.
+const fn scope(address: &SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(address) => address.scope_id(),
+    }
+}
+
 impl FromStr for Address {
     type Err = Problem;
 
@@ -142,6 +170,28 @@ mod tests {
             ("localhost", "write 127.0.0.1:80, [::1]:80 or unix:/run/app.sock"),
         ] {
             assert_eq!(text.parse::<Address>().unwrap_err().hint, hint, "{text}");
+        }
+    }
+
+    #[test]
+    fn all_addresses_of_a_family_overlap_with_each_of_it_on_the_same_port() {
+        for (a, b, overlaps) in [
+            ("127.0.0.1:80", "127.0.0.1:80", true),
+            ("127.0.0.1:80", "0.0.0.0:80", true),
+            ("[::1]:80", "[::]:80", true),
+            ("unix:/a", "unix:/a", true),
+            ("127.0.0.1:80", "127.0.0.1:81", false),
+            ("127.0.0.1:80", "127.0.0.2:80", false),
+            ("127.0.0.1:80", "[::]:80", false),
+            ("0.0.0.0:80", "[::]:80", false),
+            ("0.0.0.0:0", "0.0.0.0:0", false),
+            ("[fe80::1%1]:80", "[fe80::1%2]:80", false),
+            ("[fe80::1%1]:80", "[::]:80", true),
+            ("unix:/a", "unix:/b", false),
+            ("unix:/a", "0.0.0.0:80", false),
+        ] {
+            let (a, b): (Address, Address) = (a.parse().unwrap(), b.parse().unwrap());
+            assert_eq!((a.overlaps(&b), b.overlaps(&a)), (overlaps, overlaps), "{a} and {b}");
         }
     }
 

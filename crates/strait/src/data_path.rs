@@ -30,7 +30,24 @@ pub(crate) type Sockets = Vec<(ListenerId, Vec<Listener>)>;
 pub(crate) struct DataPath {
     workers: Vec<Contact>,
     /// What this process listens on.
-    held: Vec<(ListenerId, Address)>,
+    held: Vec<Held>,
+}
+
+/// A listener that this process has.
+#[derive(Debug)]
+struct Held {
+    id: ListenerId,
+    name: Arc<str>,
+    /// With the port that it got, if it asked for any.
+    address: Address,
+}
+
+/// Who of this process listens where a new listener would.
+enum InTheWay<'a> {
+    Nobody,
+    /// Only listeners that make room for it.
+    Going,
+    Staying(&'a Held),
 }
 
 /// How one worker is told something.
@@ -110,15 +127,17 @@ impl Workers for DataPath {
         let mut failures = Vec::new();
         for id in &snapshot.changes.listeners_added {
             let Some((_, listener)) = snapshot.listener(*id) else { continue };
-            let is_held = self.held.iter().any(|(_, address)| *address == listener.address);
             let (address, options) = (&listener.address, &listener.socket);
-            let sockets = match address {
-                Address::Unix(_) if is_held => Err(TAKEN_OVER.to_owned()),
-                Address::Tcp(_) if is_held => {
-                    bound_as(worker::bind_beside(address, options, self.count()))
+            let going = &snapshot.changes.listeners_removed;
+            let sockets = match self.in_the_way(address, going) {
+                InTheWay::Nobody => bound_as(worker::bind(address, options, self.count())),
+                InTheWay::Going if matches!(address, Address::Unix(_)) => {
+                    Err(TAKEN_OVER.to_owned())
                 }
-                Address::Tcp(_) | Address::Unix(_) => {
-                    bound_as(worker::bind(address, options, self.count()))
+                InTheWay::Going => bound_as(worker::bind_beside(address, options, self.count())),
+                InTheWay::Staying(held) => {
+                    let (name, at) = (&held.name, address_text(&held.address));
+                    Err(format!("listener {name} of this process has {at}; choose another port"))
                 }
             };
             match sockets {
@@ -134,7 +153,7 @@ impl Workers for DataPath {
 
     fn publish(&mut self, snapshot: &Arc<Snapshot>, mut sockets: Sockets) {
         let removed = &snapshot.changes.listeners_removed;
-        self.held.retain(|(id, ..)| !removed.contains(id));
+        self.held.retain(|held| !removed.contains(&held.id));
         self.hold(snapshot, &sockets);
         for contact in &mut self.workers {
             let listeners = take_one_each(&mut sockets);
@@ -169,11 +188,24 @@ impl Workers for DataPath {
 
 impl DataPath {
     fn hold(&mut self, snapshot: &Snapshot, sockets: &Sockets) {
-        for (id, _) in sockets {
-            if let Some((_, listener)) = snapshot.listener(*id) {
-                self.held.push((*id, listener.address.clone()));
-            }
+        for (id, sockets) in sockets {
+            let Some((_, listener)) = snapshot.listener(*id) else { continue };
+            let bound = sockets.first().and_then(|socket| socket.local_address().ok().flatten());
+            let address = bound.map_or_else(|| listener.address.clone(), Address::Tcp);
+            self.held.push(Held { id: *id, name: Arc::clone(&listener.name), address });
         }
+    }
+
+    /// Which listener of this process stands in the way of one on `address`, when those in `going`
+    /// go.
+    fn in_the_way(&self, address: &Address, going: &[ListenerId]) -> InTheWay<'_> {
+        let mut overlapping =
+            self.held.iter().filter(|held| held.address.overlaps(address)).peekable();
+        if overlapping.peek().is_none() {
+            return InTheWay::Nobody;
+        }
+        let staying = overlapping.find(|held| !going.contains(&held.id));
+        staying.map_or(InTheWay::Going, InTheWay::Staying)
     }
 
     /// Starts the workers with the first snapshot. Their reports, and that they have started or

@@ -1,5 +1,6 @@
 //! `listeners` to [`Listener`]s.
 
+use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use super::routes::Tables;
@@ -24,10 +25,18 @@ pub(super) fn build<F>(
 ) -> Vec<Arc<Listener<F>>> {
     let mut once = Once::default();
     let mut addresses = Addresses::default();
-    if let Some(admin) = &file.admin {
+    let asked = file.admin.as_ref().map(|admin| &admin.address);
+    if let Some(address) = asked {
         let site = site.key("admin");
         let site = site.key("address");
-        addresses.take(&admin.address, "the admin interface", &site, context.findings);
+        let owner = format!("the admin interface on line {}", site.at().line);
+        addresses.take(Taken::by_admin(address, owner), &site, context.findings);
+    }
+    let running = context.former.and_then(|former| former.startup.admin.as_ref());
+    if let Some(address) = running.filter(|running| Some(*running) != asked) {
+        // It cannot be taken by what it only seems to make room for.
+        let owner = "the admin interface, until a restart,".to_owned();
+        addresses.0.entry(Taken::place(address)).or_default().push(Taken::by_admin(address, owner));
     }
     let site = site.key("listeners");
     if file.listeners.is_empty() && site.is_written() && site.node().items().is_empty() {
@@ -42,8 +51,9 @@ pub(super) fn build<F>(
     let mut listeners = Vec::with_capacity(file.listeners.len());
     for (entry, site) in file.listeners.iter().zip(site.items()) {
         let is_new = once.check(&entry.name, "listener", &site, context.findings);
-        let owner = format!("listener {:?}", entry.name);
-        addresses.take(&entry.address, &owner, &site.key("address"), context.findings);
+        let at = site.key("address");
+        let owner = format!("listener {:?} on line {}", entry.name, at.at().line);
+        addresses.take(Taken::by_listener(&entry.address, owner), &at, context.findings);
         let listener = listener(
             entry,
             &site,
@@ -59,28 +69,67 @@ pub(super) fn build<F>(
     listeners
 }
 
-/// Who listens where.
+/// Who listens where, by what two must share to be in each other's way.
 #[derive(Default)]
-struct Addresses(Map<Address, (String, u32)>);
+struct Addresses(Map<Place, Vec<Taken>>);
+
+#[derive(PartialEq, Eq, Hash)]
+enum Place {
+    Port(u16),
+    Path(Arc<FilePath>),
+}
+
+/// An address with its owner.
+struct Taken {
+    address: Address,
+    owner: String,
+    /// Whether all addresses of IPv6 are those of IPv4 as well. Listeners keep the two apart.
+    is_dual: bool,
+}
+
+impl Taken {
+    fn by_listener(address: &Address, owner: String) -> Self {
+        Self { address: address.clone(), owner, is_dual: false }
+    }
+
+    fn by_admin(address: &Address, owner: String) -> Self {
+        let is_dual =
+            matches!(address, Address::Tcp(tcp) if tcp.is_ipv6() && tcp.ip().is_unspecified());
+        Self { address: address.clone(), owner, is_dual }
+    }
+
+    fn place(address: &Address) -> Place {
+        match address {
+            Address::Tcp(address) => Place::Port(address.port()),
+            Address::Unix(path) => Place::Path(Arc::clone(path)),
+        }
+    }
+
+    fn is_in_the_way_of(&self, other: &Self) -> bool {
+        self.address.overlaps(&other.address) || self.is_dual || other.is_dual
+    }
+}
 
 impl Addresses {
-    fn take(
-        &mut self,
-        address: &Address,
-        owner: &str,
-        site: &Site<'_>,
-        findings: &mut Findings<'_>,
-    ) {
+    fn take(&mut self, taken: Taken, site: &Site<'_>, findings: &mut Findings<'_>) {
         // Port 0 is any free port: two listeners get two.
-        if matches!(address, Address::Tcp(address) if address.port() == 0) {
+        if matches!(taken.address, Address::Tcp(address) if address.port() == 0) {
             return;
         }
-        let taken = (owner.to_owned(), site.at().line);
-        if let Some((owner, line)) = self.0.insert(address.clone(), taken) {
-            let hint = format!("{owner} on line {line} has it already; choose another port");
-            let problem = Problem::new("each listener has its own address", hint);
+        let others = self.0.entry(Taken::place(&taken.address)).or_default();
+        if let Some(other) = others.iter().find(|other| other.is_in_the_way_of(&taken)) {
+            let Taken { address, owner, .. } = other;
+            let problem = if *address == taken.address {
+                let hint = format!("{owner} has it already; choose another port");
+                Problem::new("each listener has its own address", hint)
+            } else {
+                let hint = format!("{owner} has {address} already; choose another port");
+                let rule = "each listener has its own address, of which 0.0.0.0 and [::] are all";
+                Problem::new(rule, hint)
+            };
             site.error(findings, problem);
         }
+        others.push(taken);
     }
 }
 

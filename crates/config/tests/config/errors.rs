@@ -518,6 +518,22 @@ fn names_that_nobody_has_or_that_two_have() {
             "the admin interface on line 1",
         ),
         (
+            "    address: 127.0.0.1:81\n",
+            "    address: ^0.0.0.0:80\n",
+            "listeners[1].address",
+            "\"0.0.0.0:80\"",
+            "own address, of which 0.0.0.0 and [::] are all",
+            "listener \"edge\" on line 4 has 127.0.0.1:80 already",
+        ),
+        (
+            "    address: 127.0.0.1:81\n",
+            "    address: ^0.0.0.0:9901\n",
+            "listeners[1].address",
+            "\"0.0.0.0:9901\"",
+            "are all",
+            "the admin interface on line 1 has 127.0.0.1:9901 already",
+        ),
+        (
             "[127.0.0.1:9000]",
             "[127.0.0.1:9000, ^127.0.0.1:9000]",
             "clusters[0].endpoints[1]",
@@ -536,6 +552,31 @@ fn names_that_nobody_has_or_that_two_have() {
             "known are: shop, plain",
         ),
     ]);
+}
+
+/// Listeners keep IPv6 apart from IPv4; the admin interface does not.
+#[test]
+fn all_addresses_of_ipv6_are_those_of_ipv4_for_the_admin_interface_only() {
+    let paths = |text: &str| -> Vec<_> { errors(text).into_iter().map(|e| e.path).collect() };
+    let listener = SAMPLE.replace("127.0.0.1:81", "\"[::]:80\"");
+    assert_eq!(paths(&listener), [""; 0]);
+    let admin = SAMPLE.replace("127.0.0.1:9901", "\"[::]:80\"");
+    assert_eq!(paths(&admin), ["listeners[0].address"]);
+}
+
+#[test]
+fn a_listener_cannot_have_the_address_that_the_admin_interface_keeps_until_a_restart() {
+    let mut loader = loader();
+    loader.load("f", SAMPLE).unwrap_or_else(|errors| panic!("{errors}"));
+    let moved = SAMPLE.replace("127.0.0.1:9901", "127.0.0.1:9902");
+    let taken = moved.replace("127.0.0.1:81", "127.0.0.1:9901");
+    let Err(errors) = loader.load("f", &taken) else { panic!("an error is expected") };
+    assert_eq!(errors.errors[0].path, "listeners[1].address");
+    assert_eq!(
+        errors.errors[0].hint,
+        "the admin interface, until a restart, has it already; choose another port"
+    );
+    loader.load("f", &moved).unwrap_or_else(|errors| panic!("{errors}"));
 }
 
 #[test]

@@ -395,6 +395,18 @@ pub(crate) fn get(from: SocketAddr, path: &str) -> Response {
     Client::connect(from).get(path)
 }
 
+/// As [`get`], just after a listener made room for another: the kernel resets what waits in the
+/// queue of a socket that closes, and clients try again.
+pub(crate) fn get_from_either(from: SocketAddr, path: &str) -> Response {
+    until("an answer", || {
+        let mut client = Client { reader: BufReader::new(TcpStream::connect(from).ok()?) };
+        let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n");
+        client.reader.get_mut().write_all(request.as_bytes()).ok()?;
+        let is_answered = client.reader.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
+        is_answered.then(|| client.receive())
+    })
+}
+
 /// A configuration with one listener that forwards everything to `service`.
 pub(crate) fn forward_to(service: SocketAddr) -> String {
     format!(

@@ -1,10 +1,10 @@
 //! Another configuration while the process runs.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 
 use rustix::process::Signal;
 
-use crate::kit::{Client, Scratch, Service, Strait, forward_to, get};
+use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, get_from_either};
 
 #[test]
 fn a_changed_file_swaps_routes_and_keeps_connections() {
@@ -96,14 +96,64 @@ fn a_listener_with_other_socket_options_or_another_name_takes_over_its_address()
 
     strait.rewrite(&config.replace("routes: all }", "routes: all, backlog: 99 }"));
     strait.wait_for_version(2);
-    assert_eq!(get(port, "/").status, 200);
+    assert_eq!(get_from_either(port, "/").status, 200);
     strait.rewrite(&config.replace("name: edge", "name: rim"));
     strait.wait_for_version(3);
-    assert_eq!(get(port, "/").status, 200);
+    assert_eq!(get_from_either(port, "/").status, 200);
     assert_eq!(strait.admin_json("/listeners")["listeners"][0]["name"], "rim");
     // Its listener went, so the old connection ends with the next response.
     let last = client.get("/");
     assert_eq!((last.status, last.field("connection")), (200, Some("close")));
+}
+
+/// The old socket and the new one share the port until the old one is closed.
+#[test]
+fn a_listener_moves_to_all_addresses_of_its_port_and_back() {
+    let service = Service::start("one");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = forward_to(service.address).replace("127.0.0.1:0", &port.to_string());
+    let mut strait = Strait::run(&config);
+    let all = format!("0.0.0.0:{}", port.port());
+    let other_loopback = SocketAddr::from(([127, 0, 0, 2], port.port()));
+
+    strait.rewrite(&config.replace(&port.to_string(), &all));
+    strait.wait_for_version(2);
+    assert_eq!(strait.admin_json("/listeners")["listeners"][0]["bound"], all);
+    assert_eq!(get(other_loopback, "/").status, 200);
+    assert_eq!(get_from_either(port, "/").status, 200);
+
+    strait.rewrite(&config);
+    strait.wait_for_version(3);
+    crate::kit::until("the end of the socket on all addresses", || {
+        std::net::TcpStream::connect(other_loopback).err().map(drop)
+    });
+    assert_eq!(get(port, "/").status, 200);
+
+    // Both in one file is a mistake with a place.
+    let edge = format!("  - {{ name: edge, address: {port}, routes: all }}\n");
+    let rim = edge.replace("edge", "rim").replace(&port.to_string(), &all);
+    strait.rewrite(&config.replace(&edge, &format!("{edge}{rim}")));
+    let error = strait.wait_for_error();
+    assert!(error.contains("listeners[1].address") && !error.contains("process"), "{error}");
+    strait.wait_for_log("strait.yaml:5:27: listeners[1].address");
+}
+
+/// Which port it got is not in the file, so the file cannot be wrong, and yet it cannot be.
+#[test]
+fn a_port_that_another_listener_got_is_refused_with_the_name_of_that_listener() {
+    let service = Service::start("one");
+    let config = forward_to(service.address);
+    let strait = Strait::run(&config);
+    let edge = "  - { name: edge, address: 127.0.0.1:0, routes: all }\n";
+    let rim = edge.replace("edge", "rim").replace("127.0.0.1:0", &strait.listener.to_string());
+    strait.rewrite(&config.replace(edge, &format!("{edge}{rim}")));
+    let error = strait.wait_for_error();
+    let told = format!("listener edge of this process has {}", strait.listener);
+    assert!(error.contains(&told), "{error}");
+    // Once it goes, its port is free for the other.
+    strait.rewrite(&config.replace(edge, &rim));
+    strait.wait_for_version(2);
+    assert_eq!(get_from_either(strait.listener, "/").status, 200);
 }
 
 #[test]
