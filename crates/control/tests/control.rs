@@ -181,6 +181,52 @@ fn it_is_ready_when_every_worker_has_started_and_not_while_draining() {
     assert_eq!(control.end(), Outcome::Drained);
 }
 
+/// More than fit, if each waited for what its client says.
+#[test]
+fn connections_that_say_nothing_keep_nobody_out() {
+    let control = Running::fixed();
+    let mut silent: Vec<_> = (0..64).map(|_| TcpStream::connect(control.admin).unwrap()).collect();
+    for _ in 0..3 {
+        assert!(control.ask("GET", "/healthz").contains(" 200 "));
+    }
+    // Those that have been silent longest made room, and no others.
+    let mut byte = [0];
+    assert_eq!(silent[0].read(&mut byte).unwrap_or(0), 0);
+    let last = silent.last_mut().unwrap();
+    last.set_nonblocking(true).unwrap();
+    assert_eq!(last.read(&mut byte).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    assert_eq!(control.end(), Outcome::Drained);
+}
+
+/// They wait for an answer that takes its time; who comes later waits with them.
+#[test]
+fn connections_that_are_being_answered_are_not_closed_for_others() {
+    let control = Running::fixed();
+    let ask = |path: &str| {
+        let mut stream = TcpStream::connect(control.admin).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+        stream
+    };
+    let waiting: Vec<_> = (0..64).map(|_| ask("/connections")).collect();
+    until("all questions", || control.told.lock().unwrap().len() == 64);
+    let mut later = ask("/healthz");
+    for request in 0..128 {
+        let described = Described::default();
+        until("a question", || control.told.lock().unwrap().len() > request);
+        let request = u64::try_from(request).unwrap();
+        control.report(Report::Described { request, described });
+    }
+    for mut stream in waiting {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains(" 200 "), "{answer}");
+    }
+    let mut answer = String::new();
+    later.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains(" 200 "), "{answer}");
+    assert_eq!(control.end(), Outcome::Drained);
+}
+
 #[test]
 fn a_question_is_answered_where_it_was_asked_and_an_unknown_topic_never() {
     let control = Running::fixed();

@@ -1,9 +1,13 @@
 //! The server: bounded in connections, head bytes and time.
+//!
+//! It always has room for one more: at [`CONNECTIONS_MAX`] the connection that has been silent
+//! longest makes room, so that connections that say nothing cannot keep an operator out.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -12,21 +16,22 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 use super::pages::{self, Answer, Asked, Page};
 use super::socket::{Acceptor, AdminSocket, Stream};
 use super::{Query, connections};
 
-/// Connections open at a time; more wait to be accepted.
+/// Connections open at a time. One more closes the one that has been silent longest; it waits only
+/// while every connection is being answered.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Bytes of a request head, which is also what hyper buffers.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// To read a request head; also how long a kept connection may be idle.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Life of a connection: a client that reads slowly, or not at all, is let go.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
@@ -69,25 +74,19 @@ impl Server {
 }
 
 async fn accept(acceptor: Acceptor, pages: Pages, mut is_closing: watch::Receiver<bool>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut running = JoinSet::new();
+    let mut open = Open::default();
     loop {
-        while running.try_join_next().is_some() {}
-        let accepted = async {
-            // The semaphore is never closed.
-            let permit = Arc::clone(&room).acquire_owned().await.ok();
-            (permit, acceptor.accept().await)
+        let next = async {
+            let accepted = acceptor.accept().await;
+            // One that could not be accepted needs no room.
+            if accepted.is_ok() {
+                open.make_room().await;
+            }
+            accepted
         };
         tokio::select! {
-            (permit, accepted) = accepted => match accepted {
-                Ok(stream) => {
-                    let connection = serve(stream, pages.clone(), is_closing.clone());
-                    running.spawn(async move {
-                        // A client that breaks off, or is too slow, is no news.
-                        let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
-                        drop(permit);
-                    });
-                }
+            accepted = next => match accepted {
+                Ok(stream) => open.serve(stream, pages.clone(), is_closing.clone()),
                 Err(error) => {
                     tracing::warn!("admin: cannot accept a connection: {error}");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -97,17 +96,111 @@ async fn accept(acceptor: Acceptor, pages: Pages, mut is_closing: watch::Receive
         }
     }
     drop(acceptor);
-    while running.join_next().await.is_some() {}
+    while open.running.join_next().await.is_some() {}
+}
+
+/// The open connections.
+#[derive(Default)]
+struct Open {
+    running: JoinSet<()>,
+    connections: Vec<(Arc<Silence>, AbortHandle)>,
+    silences: Arc<Silences>,
+}
+
+impl Open {
+    fn serve(&mut self, stream: Box<dyn Stream>, pages: Pages, is_closing: watch::Receiver<bool>) {
+        let silence = Arc::new(Silence::new(Arc::clone(&self.silences)));
+        let connection = serve(stream, pages, Arc::clone(&silence), is_closing);
+        let handle = self.running.spawn(async move {
+            // A client that breaks off, or is too slow, is no news.
+            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+        });
+        self.connections.push((silence, handle));
+    }
+
+    /// Waits until there is room for another connection, which is at once unless every one is
+    /// being answered.
+    async fn make_room(&mut self) {
+        while self.running.try_join_next().is_some() {}
+        while self.running.len() >= CONNECTIONS_MAX {
+            let silences = Arc::clone(&self.silences);
+            if self.close_most_silent() {
+                // Closed is what it is only when its task has ended.
+                self.running.join_next().await;
+            } else {
+                tokio::select! {
+                    _ = self.running.join_next() => {}
+                    () = silences.begun.notified() => {}
+                }
+            }
+        }
+        self.connections.retain(|(_, handle)| !handle.is_finished());
+    }
+
+    /// Closes the connection that has been silent longest; false if none is silent.
+    fn close_most_silent(&self) -> bool {
+        let open = self.connections.iter().filter(|(_, handle)| !handle.is_finished());
+        let silent = open.filter_map(|(silence, handle)| Some((silence.since()?, handle)));
+        let longest = silent.min_by_key(|(since, _)| *since);
+        longest.inspect(|(_, handle)| handle.abort()).is_some()
+    }
+}
+
+/// The order in which connections fell silent.
+#[derive(Debug, Default)]
+struct Silences {
+    count: AtomicU64,
+    /// Told when a connection falls silent.
+    begun: Notify,
+}
+
+/// Since when a connection has been waiting for its client: to say something, or to read what it
+/// asked for.
+#[derive(Debug)]
+struct Silence {
+    /// The place in the order, or [`ANSWERING`].
+    since: AtomicU64,
+    silences: Arc<Silences>,
+}
+
+const ANSWERING: u64 = u64::MAX;
+
+impl Silence {
+    fn new(silences: Arc<Silences>) -> Self {
+        let silence = Self { since: AtomicU64::new(ANSWERING), silences };
+        silence.begin();
+        silence
+    }
+
+    fn begin(&self) {
+        let place = self.silences.count.fetch_add(1, Ordering::Relaxed);
+        self.since.store(place, Ordering::Relaxed);
+        self.silences.begun.notify_one();
+    }
+
+    fn end(&self) {
+        self.since.store(ANSWERING, Ordering::Relaxed);
+    }
+
+    fn since(&self) -> Option<u64> {
+        Some(self.since.load(Ordering::Relaxed)).filter(|since| *since != ANSWERING)
+    }
 }
 
 async fn serve(
     stream: Box<dyn Stream>,
     pages: Pages,
+    silence: Arc<Silence>,
     mut is_closing: watch::Receiver<bool>,
 ) -> Result<(), hyper::Error> {
     let service = service_fn(move |request| {
-        let pages = pages.clone();
-        async move { Ok::<_, Infallible>(pages.respond(&request).await) }
+        let (pages, silence) = (pages.clone(), Arc::clone(&silence));
+        async move {
+            silence.end();
+            let response = pages.respond(&request).await;
+            silence.begin();
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -213,7 +306,52 @@ fn response(answer: Answer) -> Response<Full<Bytes>> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::Instant;
+
     use super::*;
+
+    /// A connection to pages that nobody writes.
+    fn connection() -> (tokio::io::DuplexStream, impl Future) {
+        let (client, server) = tokio::io::duplex(4096);
+        let pages = Pages { queries: mpsc::channel(1).0, workers: 1 };
+        let silence = Arc::new(Silence::new(Arc::default()));
+        let (closing, is_closing) = watch::channel(false);
+        let served = serve(Box::new(server), pages, silence, is_closing);
+        (client, async move {
+            let _ = served.await;
+            drop(closing);
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_has_the_same_few_seconds_for_its_first_byte_and_for_its_next_request() {
+        let (client, served) = connection();
+        let began = Instant::now();
+        served.await;
+        assert_eq!(began.elapsed().as_secs(), HEAD_TIMEOUT.as_secs());
+        drop(client);
+
+        let (mut client, served) = connection();
+        let began = Instant::now();
+        client.write_all(b"GET /x HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        served.await;
+        assert_eq!(began.elapsed().as_secs(), HEAD_TIMEOUT.as_secs());
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    }
+
+    #[test]
+    fn who_is_being_answered_is_not_silent_and_begins_anew_behind_the_others() {
+        let silences = Arc::new(Silences::default());
+        let [first, second] = [(); 2].map(|()| Silence::new(Arc::clone(&silences)));
+        assert!(first.since() < second.since());
+        first.end();
+        assert_eq!(first.since(), None);
+        first.begin();
+        assert!(first.since() > second.since());
+    }
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let pairs = pairs.iter().map(|(name, value)| {
