@@ -98,6 +98,13 @@ impl<F> ConfigFile<F> {
         self.path.as_deref().is_some_and(|path| read(path).is_ok_and(|text| text != self.text))
     }
 
+    /// Takes the file for read as it is, so that only a further change is one.
+    pub(crate) fn skip(&mut self) {
+        if let Some(Ok(text)) = self.path.as_deref().map(read) {
+            self.text = text;
+        }
+    }
+
     /// Reads the file and makes a snapshot of it, the successor of the last one that was kept.
     ///
     /// # Errors

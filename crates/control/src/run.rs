@@ -385,7 +385,9 @@ impl<W: Workers> Running<W> {
 
     async fn reload(&mut self) {
         if !matches!(self.state, State::Starting | State::Ready) {
-            return;
+            self.config.file.skip();
+            let (file, state) = (self.config.file.name(), self.state_text());
+            return tracing::warn!("{file} is not read again: the process is {state}");
         }
         if self.config.file.path().is_none() {
             return tracing::warn!("there is no configuration file to read again");

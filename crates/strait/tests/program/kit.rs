@@ -149,6 +149,13 @@ impl Strait {
         })
     }
 
+    /// How many messages contain `part` so far.
+    pub(crate) fn times_logged(&self, part: &str) -> usize {
+        let log = self.log.lock().unwrap();
+        let messages = log.iter().filter_map(|entry| entry["message"].as_str());
+        messages.filter(|message| message.contains(part)).count()
+    }
+
     /// Waits for `part` on standard output, and gives all that is there.
     pub(crate) fn wait_for_output(&self, part: &str) -> String {
         until(&format!("{part:?} on standard output"), || {

@@ -179,6 +179,34 @@ fn listeners_come_and_go() {
 }
 
 #[test]
+fn what_changes_during_a_drain_is_not_taken_up_and_that_is_said_once_for_each() {
+    let service = Service::start("one");
+    let config = forward_to(service.address);
+    let mut strait = Strait::run(&config);
+    let mut client = Client::connect(strait.listener);
+    client.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
+    service.wait_at_gate();
+    strait.signal(Signal::TERM);
+    strait.wait_for_log("draining: not accepting");
+
+    strait.signal(Signal::HUP);
+    let told = strait.wait_for_log("is not read again");
+    assert!(told.ends_with("strait.yaml is not read again: the process is draining"), "{told}");
+    strait.rewrite(&format!("{config}limits: {{ drain_timeout: 1s }}\n"));
+    crate::kit::until("a second line", || {
+        (strait.times_logged("is not read again") == 2).then_some(())
+    });
+    // Another file of the directory is no change of this one.
+    std::fs::write(strait.path("other"), "x").unwrap();
+    assert_eq!(strait.config()["version"], 1);
+
+    service.open_gate();
+    assert_eq!(client.receive().status, 200);
+    assert!(strait.wait_for_end().success());
+    assert_eq!(strait.times_logged("is not read again"), 2);
+}
+
+#[test]
 fn a_directory_of_links_is_followed_as_kubernetes_swaps_it() {
     use std::os::unix::fs::symlink;
     let (one, two) = (Service::start("one"), Service::start("two"));
