@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 use serde_json::{Value as Json, json};
 
 use crate::file::{self, OrNone, Timeout};
+use crate::filters::FILTER_NOUN;
+use crate::secrets::{MASK, is_secret_name};
 use crate::shape::{Kind, Shape};
 use crate::snapshot::{
     AccessLog, AccessLogFormat, AccessLogOutput, Action, Cluster, Forward, ForwardedFields,
@@ -48,21 +50,8 @@ static SHAPE: LazyLock<Option<Shape>> = LazyLock::new(|| {
     Shape::new(&schema, "").ok()
 });
 
-/// Keys whose values are secrets wherever they stand; as header names they carry credentials.
-const SECRET_KEYS: [&str; 7] = [
-    "authorization",
-    "cookie",
-    "proxy-authorization",
-    "set-cookie",
-    "x-api-key",
-    "x-auth-token",
-    "x-amz-security-token",
-];
-
-/// What stands in for a secret.
-pub const MASK: &str = "***";
-
-/// Masks what the shape marks as secret, and what stands under a name that is known for secrets.
+/// Masks what the shape marks as secret, and what stands under a name that says so. Names of filters
+/// say nothing of the kind.
 pub(crate) fn redact(value: &mut Json, shape: Option<&Shape>) {
     if shape.is_some_and(|shape| shape.is_secret) {
         *value = MASK.into();
@@ -78,8 +67,10 @@ pub(crate) fn redact(value: &mut Json, shape: Option<&Shape>) {
             items.iter_mut().for_each(|item| redact(item, inner));
         }
         Json::Object(entries) => {
+            let is_filter =
+                matches!(kind, Some(Kind::Object(object)) if object.noun() == FILTER_NOUN);
             for (key, value) in entries {
-                if SECRET_KEYS.contains(&key.to_ascii_lowercase().as_str()) {
+                if !is_filter && is_secret_name(key) {
                     *value = MASK.into();
                     continue;
                 }

@@ -15,6 +15,9 @@ use crate::findings::{Findings, Path, Problem};
 use crate::shape::{self, SchemaError, Shape};
 use crate::tree::{Mismatch, Node, Site, deserialize};
 
+/// What the keys of an item of a filter chain are.
+pub(crate) const FILTER_NOUN: &str = "filter";
+
 /// The filters that a program knows.
 pub struct FilterKinds<F> {
     kinds: Vec<Kind<F>>,
@@ -84,7 +87,7 @@ impl<F> FilterKinds<F> {
             "description": "A map with one key, the filter's name.",
             "properties": properties,
             "additionalProperties": false,
-            "x-noun": "filter",
+            "x-noun": FILTER_NOUN,
         });
         if let Some(schema) = schema.as_object_mut().filter(|_| !one_of.is_empty()) {
             schema.insert("oneOf".to_owned(), one_of.into());

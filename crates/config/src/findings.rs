@@ -10,9 +10,14 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::secrets::{MASK, is_secret_name, may_hold_secret};
+
 /// Findings kept of one kind; a machine-made file with the same mistake in every entry must not
 /// make a report larger than itself.
 pub const FINDINGS_MAX: usize = 200;
+
+/// Stands in for a hint that may hold a secret.
+const HINT_MASKED: &str = "what would be right is not shown, since it may tell the secret";
 
 /// Characters of a value or of a line of the file that are shown.
 const SHOWN_CHARS_MAX: usize = 120;
@@ -28,13 +33,14 @@ pub struct Finding {
     pub column: u32,
     /// Where in the structure: `listeners[1].address`; empty for the file as a whole.
     pub path: String,
-    /// The value as written, shortened if it is long; empty if nothing was written.
+    /// The value as written, shortened if it is long; empty if nothing was written, and
+    /// [`MASK`](crate::MASK) if its name says that it is a secret.
     pub value: String,
     /// The rule that is broken.
     pub rule: String,
     /// What would be right.
     pub hint: String,
-    /// The line of the file, empty if it is too long to help.
+    /// The line of the file, empty if it is too long to help or may hold a secret.
     pub source: String,
 }
 
@@ -84,9 +90,9 @@ impl fmt::Display for Errors {
 /// Why a value is refused, without where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The rule that is broken.
+    /// The rule that is broken, without the value: that is shown beside it, unless it is a secret.
     pub rule: Cow<'static, str>,
-    /// What would be right.
+    /// What would be right. It may hold the value, and is then not shown if that is a secret.
     pub hint: Cow<'static, str>,
 }
 
@@ -121,6 +127,22 @@ pub(crate) enum Path<'a> {
     Key(&'a Self, &'a str),
     /// What stands in a list, from 0.
     Index(&'a Self, usize),
+}
+
+impl Path<'_> {
+    /// Whether a key on the way here says that what stands behind it is a secret. Names of filters
+    /// say nothing of the kind.
+    fn is_secret(&self) -> bool {
+        match self {
+            Self::Root => false,
+            Self::Index(parent, _) => parent.is_secret(),
+            Self::Key(parent, key) => {
+                let is_filter =
+                    matches!(parent, Self::Index(Self::Key(_, list), _) if *list == "filters");
+                (!is_filter && is_secret_name(key)) || parent.is_secret()
+            }
+        }
+    }
 }
 
 impl fmt::Display for Path<'_> {
@@ -165,8 +187,22 @@ impl<'a> Findings<'a> {
 
     /// Notes a mistake. `value` is what was written, empty for nothing.
     pub(crate) fn error(&mut self, at: Position, path: Path<'_>, value: &str, problem: Problem) {
+        let is_secret = path.is_secret();
+        self.push_error(|findings| findings.finding(at, path, value, is_secret, problem));
+    }
+
+    /// Notes a mistake in a key, the last one of `path`, rather than in its value.
+    pub(crate) fn key_error(&mut self, at: Position, path: Path<'_>, problem: Problem) {
+        let (key, is_secret) = match path {
+            Path::Key(parent, key) => (format!("{key:?}"), parent.is_secret()),
+            Path::Root | Path::Index(..) => (String::new(), path.is_secret()),
+        };
+        self.push_error(|findings| findings.finding(at, path, &key, is_secret, problem));
+    }
+
+    fn push_error(&mut self, error: impl FnOnce(&Self) -> Finding) {
         if self.errors.len() < FINDINGS_MAX {
-            let error = self.finding(at, path, value, problem);
+            let error = error(self);
             self.errors.push(error);
         } else {
             self.errors_more = self.errors_more.saturating_add(1);
@@ -176,7 +212,7 @@ impl<'a> Findings<'a> {
     /// Notes what is allowed but looks like a mistake.
     pub(crate) fn warning(&mut self, at: Position, path: Path<'_>, value: &str, problem: Problem) {
         if self.warnings.len() < FINDINGS_MAX {
-            let warning = self.finding(at, path, value, problem);
+            let warning = self.finding(at, path, value, path.is_secret(), problem);
             self.warnings.push(warning);
         }
     }
@@ -194,21 +230,43 @@ impl<'a> Findings<'a> {
         }
     }
 
-    fn finding(&self, at: Position, path: Path<'_>, value: &str, problem: Problem) -> Finding {
-        let line = at.line.checked_sub(1).and_then(|line| self.lines.get(line as usize));
+    fn finding(
+        &self,
+        at: Position,
+        path: Path<'_>,
+        value: &str,
+        is_secret: bool,
+        Problem { rule, hint }: Problem,
+    ) -> Finding {
+        let (value, hint) = match hint {
+            _ if !is_secret || value.is_empty() => (shorten(value).into_owned(), hint),
+            // What was known before the value was read does not hold it.
+            Cow::Borrowed(_) => (MASK.to_owned(), hint),
+            Cow::Owned(_) => (MASK.to_owned(), Cow::Borrowed(HINT_MASKED)),
+        };
         Finding {
             file: Arc::clone(&self.file),
             line: at.line,
             column: at.column,
             path: path.to_string(),
-            value: shorten(value).into_owned(),
-            rule: problem.rule.into_owned(),
-            hint: problem.hint.into_owned(),
-            source: line
-                .filter(|line| line.chars().nth(SHOWN_CHARS_MAX).is_none())
-                .map(|line| line.replace(|c: char| c.is_control(), " "))
-                .unwrap_or_default(),
+            value,
+            rule: rule.into_owned(),
+            hint: hint.into_owned(),
+            source: if is_secret { String::new() } else { self.source(at) },
         }
+    }
+
+    /// The line at `at`, as far as it can be shown.
+    fn source(&self, at: Position) -> String {
+        let line = |back| {
+            let line = (at.line as usize).checked_sub(back)?;
+            self.lines.get(line).copied()
+        };
+        line(1)
+            .filter(|line| line.chars().nth(SHOWN_CHARS_MAX).is_none())
+            .filter(|shown| !may_hold_secret(shown, line(2)))
+            .map(|line| line.replace(|c: char| c.is_control(), " "))
+            .unwrap_or_default()
     }
 }
 

@@ -28,15 +28,17 @@ mod nearest;
 pub mod paths;
 mod reference;
 mod schema;
+mod secrets;
 mod shape;
 pub mod snapshot;
 mod tree;
 pub mod units;
 
-pub use effective::{MASK, effective, effective_yaml};
+pub use effective::{effective, effective_yaml};
 pub use filters::{FilterError, FilterKinds};
 pub use findings::{Errors, Finding, Problem};
 pub use load::{Loader, Prepared};
 pub use reference::reference;
 pub use schema::schema;
+pub use secrets::MASK;
 pub use shape::SchemaError;

@@ -261,7 +261,7 @@ impl<'a> Site<'a> {
     pub(crate) fn key_error(&self, findings: &mut Findings<'_>, key: &str, problem: Problem) {
         let entry = self.node.entries().iter().find(|entry| entry.key.as_ref() == key);
         let at = entry.map_or(self.node.at, |entry| entry.key_at);
-        findings.error(at, Path::Key(&self.path, key), &format!("{key:?}"), problem);
+        findings.key_error(at, Path::Key(&self.path, key), problem);
     }
 
     /// Reports that the value here is allowed, but looks like a mistake.

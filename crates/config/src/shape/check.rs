@@ -75,7 +75,7 @@ fn check_object(
         let path = Path::Key(&path, &entry.key);
         let Some(field) = object.fields.iter().find(|field| *field.name == *entry.key) else {
             let problem = unknown_key(&entry.key, object);
-            findings.error(entry.key_at, path, &format!("{:?}", entry.key), problem);
+            findings.key_error(entry.key_at, path, problem);
             entry.value.value = Value::Cut;
             has_unknown = true;
             continue;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::de::value::StrDeserializer;
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess,
-    SeqAccess, VariantAccess, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer,
+    MapAccess, SeqAccess, Unexpected, VariantAccess, Visitor,
 };
 
 use super::{Entry, Node, Scalar, Value};
@@ -37,6 +37,16 @@ impl std::error::Error for Mismatch {}
 impl serde::de::Error for Mismatch {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self { at: None, is_about_stand_in: false, message: message.to_string() }
+    }
+
+    // Without the value, which may be a secret.
+
+    fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::custom(format_args!("{expected} is needed here"))
+    }
+
+    fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::custom(format_args!("{expected} is needed here"))
     }
 }
 

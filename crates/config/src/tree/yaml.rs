@@ -34,7 +34,7 @@ pub(crate) fn read(text: &str, findings: &mut Findings<'_>) -> Option<Node> {
         Ok(()) => {}
         Err(stop) => {
             let Reader { findings, open, .. } = reader;
-            report(findings, stop, &open, "", Path::Root);
+            report(findings, stop, &open, Wrong::Value, Path::Root);
             return None;
         }
     }
@@ -210,7 +210,6 @@ impl Reader<'_, '_> {
                     return Err(key_not_text(at));
                 };
                 let former = keys.get(&key).copied();
-                let shown = format!("{key:?}");
                 if former.is_none() {
                     keys.insert(key.clone(), at);
                 }
@@ -219,7 +218,7 @@ impl Reader<'_, '_> {
                     let hint =
                         format!("it stands on line {} already; keep one of the two", former.line);
                     let stop = (at, Problem::new("a key stands once in a map", hint));
-                    report(self.findings, stop, &self.open, &shown, Path::Root);
+                    report(self.findings, stop, &self.open, Wrong::Key, Path::Root);
                 }
             }
         }
@@ -227,23 +226,33 @@ impl Reader<'_, '_> {
     }
 }
 
+/// Whether the last key is wrong, or what stands behind it.
+#[derive(Clone, Copy)]
+enum Wrong {
+    Key,
+    Value,
+}
+
 /// Reports what is wrong at the place that is read, with the path of that place.
 fn report(
     findings: &mut Findings<'_>,
     (at, problem): Stop,
     open: &[Open],
-    value: &str,
+    wrong: Wrong,
     path: Path<'_>,
 ) {
     let Some((first, inner)) = open.split_first() else {
-        return findings.error(at, path, value, problem);
+        return match wrong {
+            Wrong::Key => findings.key_error(at, path, problem),
+            Wrong::Value => findings.error(at, path, "", problem),
+        };
     };
     let path = match &first.holds {
         Holds::List(items) => Path::Index(&path, items.len()),
         Holds::Map { pending: Some((key, ..)), .. } => Path::Key(&path, key),
         Holds::Map { pending: None, .. } => path,
     };
-    report(findings, (at, problem), inner, value, path);
+    report(findings, (at, problem), inner, wrong, path);
 }
 
 fn too_deep(at: Position) -> Stop {

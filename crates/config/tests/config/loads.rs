@@ -210,7 +210,7 @@ fn the_effective_configuration_is_a_configuration_with_the_same_meaning() {
 #[test]
 fn secrets_are_masked_in_what_is_shown_and_kept_in_what_is_used() {
     let text = SHOP
-        .replace("{ x-edge: strait }", "{ Authorization: \"Bearer abc\" }")
+        .replace("{ x-edge: strait }", "{ Authorization: \"Bearer abc\", X-Internal-Token: abc }")
         .replace("{ status: 200, body: ok }", "{ headers: { set-cookie: \"id=abc\", x-a: b } }");
     let snapshot = load(&mut loader(), &text);
     assert_eq!(snapshot.listeners[0].filters[0].request.set["Authorization"], "Bearer abc");
@@ -220,6 +220,7 @@ fn secrets_are_masked_in_what_is_shown_and_kept_in_what_is_used() {
         shown.contains(r#""Authorization":"***""#) && shown.contains(r#""x-a":"b""#),
         "{shown}"
     );
+    assert!(shown.contains(r#""X-Internal-Token":"***""#), "{shown}");
     assert!(!format!("{:?}", snapshot.listeners[0].filter_sources).contains("abc"));
 }
 

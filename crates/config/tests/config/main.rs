@@ -10,3 +10,5 @@ mod hidden;
 mod loads;
 #[cfg(test)]
 mod sample;
+#[cfg(test)]
+mod secrets;
