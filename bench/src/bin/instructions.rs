@@ -6,7 +6,7 @@
 
 use std::hint::black_box;
 use std::io;
-use std::io::IoSlice;
+use std::io::{IoSlice, Write as _};
 use std::net::SocketAddr;
 
 use bench::arguments::Arguments;
@@ -39,8 +39,8 @@ fn main() -> io::Result<()> {
     let arguments = Arguments::read(std::env::args().skip(1), &["case", "count"])?;
     let name: String = arguments.require("case")?;
     if name == "list" {
-        CASES.iter().for_each(|(name, _)| println!("{name}"));
-        return Ok(());
+        let mut out = io::stdout().lock();
+        return CASES.iter().try_for_each(|(name, _)| writeln!(out, "{name}"));
     }
     let count = arguments.find("count")?.unwrap_or(1000);
     let case = CASES.iter().find(|(case, _)| *case == name);

@@ -166,7 +166,8 @@ pub(crate) fn parts<F>(
     let clusters = clusters::build(&file.clusters, &site.key("clusters"), &cluster_names, context);
     let tables =
         routes::build(&file.routes, &site.key("routes"), &table_names, &mut cluster_names, context);
-    let listeners = listeners::build(file, site, &mut table_names, &tables, context);
+    let listeners =
+        listeners::build(file, site, (&mut table_names, &mut cluster_names), &tables, context);
     warn_unused(&file.clusters, &cluster_names, &site.key("clusters"), context.findings);
     warn_unused(&file.routes, &table_names, &site.key("routes"), context.findings);
     Parts {
@@ -188,7 +189,7 @@ trait Named {
 
 impl Named for file::Cluster {
     const WHAT: &'static str = "cluster";
-    const USER: &'static str = "rule";
+    const USER: &'static str = "rule or listener";
 
     fn name(&self) -> &str {
         &self.name

@@ -17,6 +17,10 @@ pub const FIELDS_MAX: u16 = 100;
 /// Time for a head: longer than a phone's bad minute needs, short enough against slow senders.
 pub const REQUEST_HEAD_TIMEOUT: Period = Period::from_secs(10);
 
+/// Time for a connection's first bytes: longer than a lost SYN's acknowledgement takes on a near
+/// network, and no more than a client of a service that speaks first bears.
+pub const DETECT_TIMEOUT: Period = Period::from_millis(500);
+
 /// Silence between requests: just above the 60 s after which browsers and balancers give up.
 pub const DOWNSTREAM_IDLE_TIMEOUT: Period = Period::from_secs(75);
 

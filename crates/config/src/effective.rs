@@ -3,6 +3,7 @@
 //! What comes out is itself a configuration (a test loads it), but for what is masked. Route
 //! tables and clusters stand in the order of their ids, which for a first load is that of the file.
 
+use std::num::NonZeroU16;
 use std::sync::LazyLock;
 
 use serde_json::{Value as Json, json};
@@ -12,9 +13,10 @@ use crate::filters::FILTER_NOUN;
 use crate::secrets::{MASK, is_secret_name};
 use crate::shape::{Kind, Shape};
 use crate::snapshot::{
-    AccessLog, AccessLogFormat, AccessLogOutput, Action, Cluster, Forward, ForwardedFields,
-    Keepalive, Limits, Listener, PathMatch, ProxyProtocolVersion, Redirect, RedirectPath, Respond,
-    RouteTable, Rule, Snapshot, StartupOptions,
+    AccessLog, AccessLogFormat, AccessLogOutput, Action, Cluster, ClusterId, Forward,
+    ForwardedFields, Keepalive, Limits, Listener, ListenerProtocol, PathMatch,
+    ProxyProtocolVersion, Redirect, RedirectPath, Respond, RouteTable, Rule, Snapshot,
+    StartupOptions,
 };
 use crate::units::{Period, Size};
 
@@ -102,13 +104,25 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
     let sources = listener.filter_sources.iter();
     let timeouts = &listener.timeouts;
     let http = &listener.http;
+    let relayed = listener.relay.iter().flat_map(|relay| &relay.clusters);
+    let weighted = |(id, weight): &(ClusterId, NonZeroU16)| {
+        let name = snapshot.cluster(*id).map(|cluster| cluster.name.to_string());
+        file::listener::WeightedCluster { cluster: name.unwrap_or_default(), weight: *weight }
+    };
     file::Listener {
         name: listener.name.to_string(),
         address: listener.address.clone(),
         filters: sources.map(|source| json!({ source.name(): source.shown() })).collect(),
-        routes: file::listener::Names::Several(
-            tables.map(|table| table.name.to_string()).collect(),
-        ),
+        protocol: match listener.protocol {
+            ListenerProtocol::Auto => file::listener::Protocol::Auto,
+            ListenerProtocol::Http1 => file::listener::Protocol::Http1,
+            ListenerProtocol::Tcp => file::listener::Protocol::Tcp,
+        },
+        routes: (listener.protocol != ListenerProtocol::Tcp).then(|| {
+            file::listener::Names::Several(tables.map(|table| table.name.to_string()).collect())
+        }),
+        cluster: None,
+        clusters: relayed.map(weighted).collect(),
         http: file::listener::Http {
             request_line_max: Size(http.request_line_bytes_max.into()),
             head_max: Size(http.head_bytes_max.into()),
@@ -127,6 +141,7 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
         proxy_protocol: http.proxy_protocol,
         timeouts: file::listener::Timeouts {
             request_head: timeout(timeouts.request_head),
+            detect: timeout(timeouts.detect),
             idle: timeout(timeouts.idle),
             request_body: timeout(timeouts.request_body),
             filter: timeout(timeouts.filter),

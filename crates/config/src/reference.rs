@@ -22,7 +22,7 @@ const HEAD: &str = "\
 # Configuration reference
 
 Every key of the file, out of the types that read it. This page is generated: change the doc
-comments in `crates/config/src/file`, then run `BLESS=1 cargo test -p config`.
+comments in `crates/config/src/file`, then run `BLESS=1 cargo test -p strait`.
 
 - A **duration** is a whole number with a unit: `250ms`, `2s`, `1m`, `1h` (also `us`).
 - A **size** is a number of bytes, or a whole number with a unit: `64KiB`, `1MiB` (also `B`, `GiB`).

@@ -194,6 +194,10 @@ pub struct Listener<F> {
     pub address: Address,
     /// Options of the listening socket.
     pub socket: ListenSocket,
+    /// What its connections speak.
+    pub protocol: ListenerProtocol,
+    /// Where connections go that speak something else, or all of them.
+    pub relay: Option<Relay>,
     /// The filter chain, in order.
     pub filters: Arc<[F]>,
     /// What each filter was built from, in the same order.
@@ -208,6 +212,39 @@ pub struct Listener<F> {
     pub timeouts: DownstreamTimeouts,
     /// Connections open at a time, in the process.
     pub connections_max: NonZeroU32,
+}
+
+/// What the connections of a listener speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListenerProtocol {
+    /// HTTP/1, or whatever else if there is a relay for it.
+    Auto,
+    /// HTTP/1.
+    Http1,
+    /// Anything, relayed as it comes.
+    Tcp,
+}
+
+/// Clusters of which each relayed connection goes to one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relay {
+    /// The clusters with their shares; at least one.
+    pub clusters: Box<[(ClusterId, NonZeroU16)]>,
+}
+
+impl Relay {
+    /// The cluster for a connection, by a random number.
+    #[must_use]
+    pub fn choose(&self, random: u64) -> Option<ClusterId> {
+        let total = self.clusters.iter().map(|(_, weight)| u64::from(weight.get())).sum::<u64>();
+        let mut left = random.checked_rem(total)?;
+        self.clusters.iter().find_map(|(cluster, weight)| {
+            let weight = u64::from(weight.get());
+            let is_it = left < weight;
+            left = left.saturating_sub(weight);
+            is_it.then_some(*cluster)
+        })
+    }
 }
 
 /// Options of a listening socket; a change of these needs a new socket.
@@ -277,6 +314,8 @@ pub enum ForwardedFields {
 pub struct DownstreamTimeouts {
     /// From a head's first byte (or the accepted connection) to its last.
     pub request_head: Duration,
+    /// For the first bytes of a connection that may be relayed.
+    pub detect: Duration,
     /// Between requests on a kept connection.
     pub idle: Duration,
     /// Between two pieces of a request body.

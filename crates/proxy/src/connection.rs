@@ -134,6 +134,8 @@ impl Upstream {
 pub(crate) enum Receive {
     /// The PROXY protocol header comes first.
     ProxyHeader,
+    /// The first bytes tell what follows.
+    Detect,
     /// A head, looked through this far.
     Head(Scan),
     /// A body, or a tunnel's bytes.
@@ -250,6 +252,14 @@ impl Connection {
             Role::Upstream(upstream) => Some(upstream),
             Role::Downstream(_) => None,
         }
+    }
+
+    /// Whether it is being established.
+    pub(crate) const fn is_connecting(&self) -> bool {
+        matches!(
+            &self.role,
+            Role::Upstream(Upstream { state: UpstreamState::Connecting { .. }, .. })
+        )
     }
 
     /// The exchange that it carries.

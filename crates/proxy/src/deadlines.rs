@@ -79,6 +79,7 @@ impl Proxy {
                 let has_begun = connection.inbox.is_some() && downstream.head_began.is_set();
                 let requests = connection.requests;
                 match (&connection.receive, life) {
+                    (Receive::Detect, _) => self.on_detect_timeout(key, now),
                     (Receive::Head(_), Life::Open) if has_begun => {
                         self.refuse_head(key, Cause::RequestHeadTimeout, now);
                     }

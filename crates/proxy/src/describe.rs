@@ -78,6 +78,7 @@ impl Proxy {
             (Role::Downstream(_), Some(exchange)) => exchange.stage.as_str(),
             (Role::Downstream(_), None) => match connection.receive {
                 Receive::ProxyHeader => "proxy_header",
+                Receive::Detect => "detecting",
                 Receive::Head(_) if connection.inbox.is_some() => "reading_head",
                 Receive::Head(_) => "idle",
                 Receive::Discard { .. } => "discarding",

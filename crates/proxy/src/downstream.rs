@@ -12,7 +12,7 @@ use wire::proxy_protocol;
 
 use crate::chain::{ChainStep, Onlookers};
 use crate::connection::{ConnKey, ExchangeKey, Life, PeerAddress, Receive, Send};
-use crate::exchange::{Deadlines, Exchange, Request, Stage, Wait};
+use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage, Wait};
 use crate::ops::Op;
 use crate::pinned::Pinned;
 use crate::proxy::{Proxy, TimerOwner};
@@ -39,6 +39,10 @@ impl Proxy {
             let Some(connection) = self.connections.get_mut(key) else { return input.len() };
             let step = match &connection.receive {
                 Receive::ProxyHeader => self.on_proxy_header(key, rest, now),
+                Receive::Detect => match self.on_first_bytes(key, rest, now) {
+                    true => Step::Took(0),
+                    false => Step::Wait(0),
+                },
                 Receive::Head(_) => self.on_request_head_bytes(key, rest, now),
                 Receive::Body(_) => self.on_request_body_bytes(key, rest, now),
                 Receive::Complete => Step::Wait(0),
@@ -62,7 +66,7 @@ impl Proxy {
                     connection.peer = PeerAddress::from(source);
                     connection.local = PeerAddress::from(destination);
                 }
-                connection.receive = Receive::Head(Scan::default());
+                self.begin_connection(key, now);
                 Step::Took(n)
             }
             Err(_) => {
@@ -128,7 +132,7 @@ impl Proxy {
     }
 
     /// Puts an exchange on the connection whose head was just read, or refused.
-    fn begin_exchange(
+    pub(crate) fn begin_exchange(
         &mut self,
         key: ConnKey,
         snapshot: Pinned,
@@ -149,6 +153,7 @@ impl Proxy {
             snapshot,
             listener: place,
             downstream: key,
+            kind: Kind::Http,
             stage: Stage::Finishing,
             request,
             route: None,
@@ -300,6 +305,11 @@ impl Proxy {
 
     /// The downstream sent FIN.
     pub(crate) fn on_downstream_end(&mut self, key: ConnKey, now: Time) {
+        if self.connections.get(key).is_some_and(|c| matches!(c.receive, Receive::Detect)) {
+            // That was all it says; it may still want to hear something.
+            self.begin_relay(key, now);
+            self.resume_inbox(key, now);
+        }
         let Some(connection) = self.connections.get_mut(key) else { return };
         let exchange = connection.exchange();
         match (&mut connection.receive, exchange) {

@@ -13,6 +13,7 @@
 use std::time::Duration;
 
 use config::snapshot::{Action, ClusterId, Listener, RouteTableId};
+use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
 use wire::head::{Method, Version};
@@ -41,6 +42,7 @@ pub struct Exchange {
     /// The listener's place in that snapshot.
     pub(crate) listener: usize,
     pub(crate) downstream: ConnKey,
+    pub(crate) kind: Kind,
     pub(crate) stage: Stage,
     pub(crate) request: Request,
     pub(crate) route: Option<Route>,
@@ -57,6 +59,15 @@ pub struct Exchange {
     pub(crate) record: Record,
     /// In a tunnel: whether the upstream has said all.
     pub(crate) is_response_complete: bool,
+}
+
+/// What an exchange consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    /// A request and its response.
+    Http,
+    /// The bytes of a connection, both ways.
+    Tcp,
 }
 
 /// Where an exchange stands.
@@ -105,8 +116,8 @@ pub(crate) struct Request {
 /// Where the request goes.
 #[derive(Debug)]
 pub(crate) struct Route {
-    pub(crate) table: RouteTableId,
-    pub(crate) rule: u16,
+    /// The rule that says so, by its table and its place there; none for what is relayed.
+    pub(crate) rule: Option<(RouteTableId, u16)>,
     pub(crate) cluster: Option<ClusterId>,
     /// Place of the endpoint in the cluster, once one was chosen.
     pub(crate) endpoint: Option<usize>,
@@ -120,10 +131,9 @@ impl Exchange {
 
     /// Whether its rule lets a connection change to these protocols.
     pub(crate) fn allows_upgrade(&self, protocols: &[u8]) -> bool {
-        let route = self.route.as_ref();
-        let table = route.and_then(|route| self.snapshot.route_table(route.table));
-        let rule =
-            table.zip(route).and_then(|(table, route)| table.rules.get(usize::from(route.rule)));
+        let rule = self.route.as_ref().and_then(|route| route.rule).and_then(|(table, place)| {
+            self.snapshot.route_table(table)?.rules.get(usize::from(place))
+        });
         match rule.map(|rule| &rule.action) {
             Some(Action::Forward(forward)) => route::allows_upgrade(&forward.upgrades, protocols),
             _ => false,

@@ -25,6 +25,7 @@ mod proxy;
 mod pump;
 mod random;
 mod record;
+mod relay;
 mod reply;
 pub mod route;
 pub mod save;

@@ -12,7 +12,6 @@ use config::snapshot::ListenerId;
 use telemetry::Emitter;
 use telemetry::cause::Cause;
 use telemetry::events::{ConnectionClosed, ConnectionOpened, ConnectionRefused, UpstreamClosed};
-use wire::h1::Scan;
 use wire::head::HeadIndex;
 
 use crate::Snapshot;
@@ -204,7 +203,13 @@ impl Proxy {
         let room = connection.inbox_room();
         match (&connection.role, &connection.receive) {
             (_, Receive::Complete) => 0,
-            (_, Receive::ProxyHeader | Receive::Discard { .. } | Receive::Linger { .. }) => room,
+            (
+                _,
+                Receive::ProxyHeader
+                | Receive::Detect
+                | Receive::Discard { .. }
+                | Receive::Linger { .. },
+            ) => room,
             (Role::Downstream(downstream), Receive::Head(_)) => {
                 if downstream.exchange.is_none() {
                     room
@@ -232,7 +237,7 @@ impl Proxy {
         self.connections.get(key).is_some_and(|connection| {
             !connection.outbox.is_empty()
                 && !connection.is_send_broken
-                && !self.is_connecting(connection)
+                && !connection.is_connecting()
         })
     }
 
@@ -336,11 +341,7 @@ impl Proxy {
             self.emitter.connection_refused(&ConnectionRefused { listener, cause });
             return None;
         }
-        let receive = if settings.http.proxy_protocol {
-            Receive::ProxyHeader
-        } else {
-            Receive::Head(Scan::default())
-        };
+        let has_proxy_header = settings.http.proxy_protocol;
         let deadline = now + settings.timeouts.request_head;
         self.emitter.connection_opened(&ConnectionOpened { listener: label(state.id.0) });
         self.listeners.on_opened(listener);
@@ -351,10 +352,13 @@ impl Proxy {
             life,
             head_began: Time::NEVER,
         });
-        let key = self.insert_connection(role, receive, now);
+        let key = self.insert_connection(role, Receive::ProxyHeader, now);
         if let Some(connection) = self.connections.get_mut(key) {
             (connection.peer, connection.local) = (peer, local);
             self.timers.arm(connection.timer, deadline);
+        }
+        if !has_proxy_header {
+            self.begin_connection(key, now);
         }
         Some(key)
     }
@@ -538,12 +542,6 @@ impl Proxy {
             connection.is_flush_queued = true;
             self.ops.push_back(Op::Send(key));
         }
-    }
-
-    fn is_connecting(&self, connection: &Connection) -> bool {
-        connection
-            .upstream()
-            .is_some_and(|upstream| matches!(upstream.state, UpstreamState::Connecting { .. }))
     }
 
     /// Whether a filter waits for what this connection says.

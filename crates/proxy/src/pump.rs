@@ -16,7 +16,7 @@ use wire::head::{Framing, RequestHead, Version};
 use wire::proxy_protocol;
 
 use crate::connection::{ConnKey, ExchangeKey, Life, PeerAddress, Receive, Send};
-use crate::exchange::{ATTEMPTS_MAX, Deadlines, Exchange, Route, Stage, Unbound, Wait};
+use crate::exchange::{ATTEMPTS_MAX, Deadlines, Exchange, Kind, Route, Stage, Unbound, Wait};
 use crate::fault::{Retry, consequence};
 use crate::outbox::Outbox;
 use crate::pool::Acquired;
@@ -45,7 +45,8 @@ impl Proxy {
             Err(cause) => return self.fail(key, cause, now),
         };
         let rule_label = u16::try_from(place).unwrap_or(u16::MAX);
-        let mut route = Route { table: table.id, rule: rule_label, cluster: None, endpoint: None };
+        let rule_place = Some((table.id, rule_label));
+        let mut route = Route { rule: rule_place, cluster: None, endpoint: None };
         match &rule.action {
             Action::Forward(forward) => {
                 route.cluster = Some(forward.cluster);
@@ -98,7 +99,7 @@ impl Proxy {
 
     /// The PROXY protocol header, for clusters that want one in front of each connection. Says
     /// whether there is one.
-    fn push_proxy_header(&mut self, key: ExchangeKey, outbox: &mut Outbox) -> bool {
+    pub(crate) fn push_proxy_header(&mut self, key: ExchangeKey, outbox: &mut Outbox) -> bool {
         let Some(exchange) = self.exchanges.get(key) else { return false };
         let cluster = exchange.cluster();
         let Some(version) = cluster.and_then(|cluster| cluster.proxy_protocol) else {
@@ -281,7 +282,7 @@ impl Proxy {
         connection
             .send_end(trailers, &mut self.buffers)
             .expect("both sides have the same framing, and the decoder keeps to it");
-        if connection.outbox.is_empty() {
+        if connection.outbox.is_empty() && !connection.is_connecting() {
             self.on_upstream_sent(upstream, 0, 0, (now, now));
         } else {
             self.queue_send(upstream);
@@ -316,6 +317,9 @@ impl Proxy {
     /// breaks off where it is.
     pub(crate) fn fail(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         self.drop_upstream(key, Some(cause), now);
+        if self.is_relay(key) {
+            return self.abort(key, cause, now);
+        }
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let has_responded = exchange.record.status != 0;
         match consequence(cause).status {
@@ -462,7 +466,7 @@ impl Proxy {
         let words = &record.words;
         self.emitter.exchange_finished(&ExchangeFinished {
             listener: label(exchange.listener().id.0),
-            rule: route.map(|route| (label(route.table.0), route.rule)),
+            rule: route.and_then(|route| route.rule).map(|(table, rule)| (label(table.0), rule)),
             cluster: route.and_then(|route| route.cluster).map(|id| label(id.0)),
             endpoint: endpoint.as_bytes(),
             client: client.as_bytes(),
@@ -471,10 +475,11 @@ impl Proxy {
             host: words.word(Word::Host),
             request_id: words.word(Word::RequestId),
             user_agent: words.word(Word::UserAgent),
-            version: match exchange.request.version {
-                Version::Http10 => 10,
-                Version::Http11 => 11,
-                Version::Http2 => 20,
+            version: match (exchange.kind, exchange.request.version) {
+                (Kind::Tcp, _) => 1,
+                (Kind::Http, Version::Http10) => 10,
+                (Kind::Http, Version::Http11) => 11,
+                (Kind::Http, Version::Http2) => 20,
             },
             status: record.status,
             cause,

@@ -23,7 +23,7 @@ use crate::connection::{
     ConnKey, Connection, Downstream, ExchangeKey, Life, PeerAddress, Receive, Role, Send, Upstream,
     UpstreamState,
 };
-use crate::exchange::{Deadlines, Exchange, Request, Route, Stage, Unbound, Wait};
+use crate::exchange::{Deadlines, Exchange, Kind, Request, Route, Stage, Unbound, Wait};
 use crate::filter::Question;
 use crate::ops::Op;
 use crate::outbox::Outbox;
@@ -121,6 +121,7 @@ enum SavedUpstreamState {
 
 #[derive(Serialize, Deserialize)]
 struct SavedExchange {
+    kind: Kind,
     stage: SavedStage,
     request: SavedRequest,
     route: Option<SavedRoute>,
@@ -170,8 +171,8 @@ struct SavedRequest {
 
 #[derive(Serialize, Deserialize)]
 struct SavedRoute {
-    table: String,
-    rule: u16,
+    /// Table and place.
+    rule: Option<(String, u16)>,
     cluster: Option<String>,
     endpoint: Option<Vec<u8>>,
 }
@@ -366,18 +367,16 @@ impl Proxy {
         });
         self.drop_bodies(&mut exchange);
         let route = exchange.route.as_ref().map(|route| {
-            let table = exchange.snapshot.route_table(route.table);
+            let rule = route.rule.map(|(table, place)| {
+                let table = exchange.snapshot.route_table(table);
+                (table.map(|table| table.name.to_string()).unwrap_or_default(), place)
+            });
             let cluster = route.cluster.and_then(|id| exchange.snapshot.cluster(id));
             let endpoint = cluster
                 .zip(route.endpoint)
                 .and_then(|(cluster, place)| cluster.endpoints.get(place))
                 .map(|endpoint| Text::of_address(Some(&endpoint.address)).as_bytes().to_vec());
-            SavedRoute {
-                table: table.map(|table| table.name.to_string()).unwrap_or_default(),
-                rule: route.rule,
-                cluster: cluster.map(|cluster| cluster.name.to_string()),
-                endpoint,
-            }
+            SavedRoute { rule, cluster: cluster.map(|cluster| cluster.name.to_string()), endpoint }
         });
         let filters = exchange.listener().filter_sources.iter();
         let filters = filters.map(|source| source.name().to_owned()).collect();
@@ -421,6 +420,7 @@ impl Proxy {
         };
         Some(SavedExchange {
             filters,
+            kind: exchange.kind,
             stage,
             request,
             route,
@@ -575,6 +575,7 @@ impl Proxy {
             snapshot,
             listener: place,
             downstream,
+            kind: saved.kind,
             stage: Stage::Finishing,
             request: Request {
                 method: saved.request.method,
@@ -665,7 +666,10 @@ impl Proxy {
 }
 
 fn restore_route(snapshot: &Pinned, saved: &SavedRoute) -> Route {
-    let table = snapshot.route_tables.iter().find(|(_, table)| *table.name == *saved.table);
+    let rule = saved.rule.as_ref().map(|(name, place)| {
+        let table = snapshot.route_tables.iter().find(|(_, table)| *table.name == **name);
+        (table.map_or(RouteTableId(GONE), |(_, table)| table.id), *place)
+    });
     let cluster = saved.cluster.as_ref().map(|name| {
         snapshot
             .clusters
@@ -678,8 +682,7 @@ fn restore_route(snapshot: &Pinned, saved: &SavedRoute) -> Route {
         cluster.endpoints.iter().position(|endpoint| is_same(&endpoint.address))
     });
     Route {
-        table: table.map_or(RouteTableId(GONE), |(_, table)| table.id),
-        rule: saved.rule,
+        rule,
         cluster: cluster.map(|found| found.map_or(ClusterId(GONE), |cluster| cluster.id)),
         endpoint,
     }

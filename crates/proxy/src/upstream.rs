@@ -17,7 +17,7 @@ use crate::connection::{
     UpstreamState,
 };
 use crate::downstream::BODY_LIMITS;
-use crate::exchange::{Exchange, INTERIM_RESPONSES_MAX, Stage, Unbound, Wait};
+use crate::exchange::{Exchange, INTERIM_RESPONSES_MAX, Kind, Stage, Unbound, Wait};
 use crate::ops::{ConnectOptions, Op};
 use crate::pool::endpoint_at;
 use crate::proxy::Proxy;
@@ -57,7 +57,12 @@ impl Proxy {
             is_personal: request.is_personal,
             is_reusable: false,
         });
-        let upstream = self.insert_connection(role, Receive::Head(Scan::default()), now);
+        let receive = if self.is_relay(key) {
+            Receive::Body(BodyDecoder::new(Framing::UntilClose))
+        } else {
+            Receive::Head(Scan::default())
+        };
+        let upstream = self.insert_connection(role, receive, now);
         self.pools.on_open(cluster.id);
         if let Some(connection) = self.connections.get_mut(upstream) {
             connection.outbox = request.outbox;
@@ -102,7 +107,7 @@ impl Proxy {
         if let Some(route) = &mut exchange.route {
             route.endpoint = Some(place);
         }
-        if !exchange.request.is_complete {
+        if !exchange.request.is_complete && exchange.kind == Kind::Http {
             let timeout = exchange.listener().timeouts.request_body;
             self.set_deadline(key, Wait::RequestBody, now + timeout);
         }
@@ -132,6 +137,9 @@ impl Proxy {
                 self.emitter.upstream_connected(&UpstreamConnected { cluster, duration });
                 if let Some(exchange) = self.exchanges.get_mut(exchange) {
                     exchange.record.stamps.connected = now;
+                }
+                if self.is_relay(exchange) {
+                    return self.on_relay_connected(key, exchange, now);
                 }
                 self.queue_send(key);
             }
@@ -183,6 +191,7 @@ impl Proxy {
                 Receive::Head(_) => self.on_response_head_bytes(key, exchange, rest, now),
                 Receive::Body(_) => self.on_response_body_bytes(key, exchange, rest, now),
                 Receive::ProxyHeader
+                | Receive::Detect
                 | Receive::Complete
                 | Receive::Discard { .. }
                 | Receive::Linger { .. } => Step::Wait(0),

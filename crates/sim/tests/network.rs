@@ -1,5 +1,5 @@
 //! That the simulated network behaves as the kernel does, where workers depend on it.
-#![expect(clippy::unwrap_used, reason = "test code outside of test functions")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test code outside of test functions")]
 
 use std::io::{ErrorKind, IoSlice};
 

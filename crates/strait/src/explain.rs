@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use config::explain::Verdict as RuleVerdict;
 use config::snapshot::{
-    Action, Address, Cluster, Endpoint, Forward, Listener as ListenerConfig, PathMatch, RouteTable,
-    Rule,
+    Action, Address, Cluster, Endpoint, Forward, Listener as ListenerConfig, ListenerProtocol,
+    PathMatch, RouteTable, Rule,
 };
 use proxy::Snapshot;
 use proxy::filter::{Filter, Verdict};
@@ -48,6 +48,10 @@ pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
         "listener",
         format!("{} ({}), {why}", listener.name, address_text(&listener.address)),
     );
+    if listener.protocol == ListenerProtocol::Tcp {
+        tell_relay(&mut story, &snapshot, listener);
+        return Ok(io::stdout().lock().write_all(story.0.as_bytes())?);
+    }
     tell_head(&mut story, &snapshot, listener, &request);
     let trial = try_out(&snapshot, listener, &request);
     story.line("outcome", outcome(&snapshot, &trial));
@@ -97,6 +101,17 @@ fn choose_listener<'s>(
         [only] => Ok((only, "the only one")),
         _ => Err(format!("the URL fits no listener; say --listener NAME, one of: {}", all())),
     }
+}
+
+/// Tells where the bytes of a listener for TCP go.
+fn tell_relay(story: &mut Story, snapshot: &Snapshot, listener: &Listener) {
+    let relay = listener.relay.iter().flat_map(|relay| &relay.clusters);
+    for (id, weight) in relay {
+        if let Some(cluster) = snapshot.cluster(*id) {
+            story.line("relay", format!("cluster {}, weight {weight}", cluster.name));
+        }
+    }
+    story.line("outcome", "the bytes are relayed as they come; no request is read here");
 }
 
 /// Tells the steps from the head's bytes to the endpoints.

@@ -135,7 +135,7 @@ fields! {
         |line| Value::bytes(line.event.method);
     "target" beginning "The normalised path with its query, cut at 1,024 bytes."
         |line| Value::bytes(line.event.target);
-    "protocol" beginning "The request's version of HTTP."
+    "protocol" beginning "The request's version of HTTP, or TCP for a relayed connection."
         |line| Value::text(protocol(line.event.version));
     "status" beginning "The status sent downstream; absent if none was."
         |line| Value::number_if(u64::from(line.event.status), line.event.status != 0);
@@ -194,6 +194,7 @@ fields! {
 /// How the request's version is written.
 const fn protocol(version: u8) -> &'static str {
     match version {
+        1 => "TCP",
         10 => "HTTP/1.0",
         11 => "HTTP/1.1",
         20 => "HTTP/2.0",
@@ -223,11 +224,11 @@ fn hex(byte: u8) -> [u8; 2] {
 #[must_use]
 pub fn reference() -> String {
     let sample = ExchangeFinished {
-        client: b"192.0.2.7:50312",
+        client: b"192.0.2.7",
         method: b"GET",
         target: b"/api/items?page=2",
         host: b"shop.example.com",
-        request_id: b"7f3c1e0a5d7b4a51",
+        request_id: b"7f3c1e0a-5d7b-4a51-9d3e-0c6f5d1f2a10",
         user_agent: b"curl/7.88.1",
         endpoint: b"127.0.0.1:9000",
         listener: crate::events::LabelId::default(),

@@ -41,13 +41,14 @@ causes! {
     RequestHostInvalid => "request_host_invalid",
     /// The request target is not a form that HTTP allows, or its path cannot be normalised.
     RequestTargetInvalid => "request_target_invalid",
-    /// The request line is longer than `request_line_bytes_max`.
+    /// The request line is longer than the listener's `http.request_line_max`.
     RequestLineTooLong => "request_line_too_long",
-    /// The head is longer than `head_bytes_max` or has more than `fields_max` fields.
+    /// The head is longer than the listener's `http.head_max` or has more fields than
+    /// `http.fields_max`.
     RequestHeadTooLarge => "request_head_too_large",
     /// A chunk, or the trailer section, breaks the syntax of the chunked coding.
     RequestBodyInvalid => "request_body_invalid",
-    /// The body is longer than `body_bytes_max`.
+    /// The body is longer than the listener's `http.body_max`, or than a filter can take.
     RequestBodyTooLarge => "request_body_too_large",
     /// A method, or a transfer coding, that is not implemented here.
     RequestNotImplemented => "request_not_implemented",

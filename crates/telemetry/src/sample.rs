@@ -9,7 +9,7 @@ pub(crate) fn exchange() -> ExchangeFinished<'static> {
         rule: Some((LabelId { slot: 0, generation: 0 }, 1)),
         cluster: Some(LabelId { slot: 0, generation: 0 }),
         endpoint: b"127.0.0.1:9000",
-        client: b"192.0.2.7:50312",
+        client: b"192.0.2.7",
         method: b"GET",
         target: b"/api/items?page=2",
         host: b"shop.example.com",

@@ -320,7 +320,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|line| line.trim_start() == row), "{row} in {text}");
         }
-        assert!(text.contains("client 192.0.2.7:50312  cluster api  endpoint"), "{text}");
+        assert!(text.contains("client 192.0.2.7  cluster api  endpoint"), "{text}");
     }
 
     #[test]

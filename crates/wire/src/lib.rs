@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod buffer;
+pub mod detect;
 pub mod h1;
 pub mod h2;
 pub mod head;

@@ -7,6 +7,10 @@ use std::path::Path;
 mod h1_chunked;
 #[path = "checks/h1_head.rs"]
 mod h1_head;
+#[path = "checks/h2_connection.rs"]
+mod h2_connection;
+#[path = "checks/hpack.rs"]
+mod hpack;
 #[path = "checks/proxy_protocol.rs"]
 mod proxy_protocol;
 
@@ -30,6 +34,16 @@ fn heads_of_the_corpus_hold() {
 #[test]
 fn chunks_of_the_corpus_hold() {
     replay("h1_chunked", h1_chunked::check);
+}
+
+#[test]
+fn connections_of_the_corpus_hold() {
+    replay("h2_connection", h2_connection::check);
+}
+
+#[test]
+fn header_blocks_of_the_corpus_hold() {
+    replay("hpack", hpack::check);
 }
 
 #[test]

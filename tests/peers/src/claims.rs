@@ -5,6 +5,7 @@ mod haproxy;
 mod load;
 mod nginx;
 mod operations;
+mod relay;
 mod slow;
 mod smuggling;
 mod websocket;
@@ -20,6 +21,7 @@ pub(crate) fn all() -> Vec<&'static Claim> {
         haproxy::CLAIMS,
         websocket::CLAIMS,
         slow::CLAIMS,
+        relay::CLAIMS,
         operations::CLAIMS,
         smuggling::CLAIMS,
     ]

@@ -20,6 +20,8 @@ pub(crate) enum Peer {
     Nginx,
     /// The upstream with Node's parser.
     Node,
+    /// Makes certificates.
+    Openssl,
     /// Reads the metrics.
     Promtool,
     /// With `venv`: makes the environment of the WebSocket suite.
@@ -42,13 +44,14 @@ enum Source {
 
 impl Peer {
     /// In the order in which they are installed.
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Curl,
         Self::Go,
         Self::H2load,
         Self::Haproxy,
         Self::Nginx,
         Self::Node,
+        Self::Openssl,
         Self::Promtool,
         Self::Python,
         Self::Slowhttptest,
@@ -64,6 +67,7 @@ impl Peer {
             Self::Haproxy => "haproxy",
             Self::Nginx => "nginx",
             Self::Node => "node",
+            Self::Openssl => "openssl",
             Self::Promtool => "promtool",
             Self::Python => "python3",
             Self::Slowhttptest => "slowhttptest",
@@ -103,6 +107,7 @@ impl Peer {
             Self::Haproxy => Source::Debian("haproxy"),
             Self::Nginx => Source::Debian("nginx"),
             Self::Node => Source::Debian("nodejs"),
+            Self::Openssl => Source::Debian("openssl"),
             Self::Promtool => Source::Debian("prometheus"),
             Self::Python => Source::Debian("python3-venv"),
             Self::Slowhttptest => Source::Debian("slowhttptest"),

@@ -5,24 +5,25 @@ use std::sync::Arc;
 
 use super::routes::Tables;
 use super::{Context, Names, Once, keepalive};
-use crate::file::listener::{Forwarded, Http, Names as FileNames};
+use crate::file::listener::{Forwarded, Http, Names as FileNames, Protocol};
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::hosts::HostTable;
 use crate::map::Map;
 use crate::snapshot::{
-    Address, DownstreamTimeouts, FILTERS_MAX, ForwardedFields, HttpOptions, ListenSocket, Listener,
-    ListenerId, RouteTableId,
+    Address, ClusterId, DownstreamTimeouts, FILTERS_MAX, ForwardedFields, HttpOptions,
+    ListenSocket, Listener, ListenerId, ListenerProtocol, Relay, RouteTableId,
 };
 use crate::tree::Site;
 
 pub(super) fn build<F>(
     file: &file::File,
     site: &Site<'_>,
-    names: &mut Names<'_, RouteTableId>,
+    names: (&mut Names<'_, RouteTableId>, &mut Names<'_, ClusterId>),
     tables: &Tables,
     context: &mut Context<'_, '_, F>,
 ) -> Vec<Arc<Listener<F>>> {
+    let (table_names, cluster_names) = names;
     let mut once = Once::default();
     let mut addresses = Addresses::default();
     let asked = file.admin.as_ref().map(|admin| &admin.address);
@@ -58,7 +59,7 @@ pub(super) fn build<F>(
             entry,
             &site,
             former.get(entry.name.as_str()).copied(),
-            names,
+            (table_names, cluster_names),
             tables,
             context,
         );
@@ -138,7 +139,7 @@ fn listener<F>(
     site: &Site<'_>,
     // Of the same name. With another socket it is another listener, but may lend its chain.
     former: Option<&Arc<Listener<F>>>,
-    names: &mut Names<'_, RouteTableId>,
+    (table_names, cluster_names): (&mut Names<'_, RouteTableId>, &mut Names<'_, ClusterId>),
     tables: &Tables,
     context: &mut Context<'_, '_, F>,
 ) -> Arc<Listener<F>> {
@@ -151,13 +152,19 @@ fn listener<F>(
     let key = (Arc::clone(&name), file.address.clone(), socket);
     let id = ListenerId(context.ids.listeners.assign(key));
     let (filter_sources, filters) = filters(&site.key("filters"), former, context);
-    let (route_tables, hosts) =
-        routes(&file.routes, &site.key("routes"), names, tables, context.findings);
+    let (route_tables, hosts) = match &file.routes {
+        Some(names) => routes(names, &site.key("routes"), table_names, tables, context.findings),
+        None => Default::default(),
+    };
+    let relay = relay(file, site, cluster_names, context.findings);
+    let protocol = protocol(file, site, context.findings);
     let listener = Listener {
         id,
         name,
         address: file.address.clone(),
         socket,
+        protocol,
+        relay,
         filters,
         filter_sources,
         route_tables,
@@ -165,6 +172,7 @@ fn listener<F>(
         http: http(&file.http, file.proxy_protocol, &site.key("http"), context.findings),
         timeouts: DownstreamTimeouts {
             request_head: file.timeouts.request_head.into(),
+            detect: file.timeouts.detect.into(),
             idle: file.timeouts.idle.into(),
             request_body: file.timeouts.request_body.into(),
             filter: file.timeouts.filter.into(),
@@ -187,6 +195,8 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         name,
         address,
         socket,
+        protocol,
+        relay,
         filters: _,
         filter_sources,
         route_tables,
@@ -202,6 +212,8 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         && *filter_sources == new.filter_sources
         && *route_tables == new.route_tables
         && *hosts == new.hosts
+        && *protocol == new.protocol
+        && *relay == new.relay
         && *http == new.http
         && *timeouts == new.timeouts
         && *connections_max == new.connections_max
@@ -265,6 +277,75 @@ fn routes(
         }
     }
     (ids, hosts)
+}
+
+/// What the connections speak, and whether there is what that needs.
+fn protocol(
+    file: &file::Listener,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> ListenerProtocol {
+    // What is written and wrong is told as such.
+    let is_written = |key: &str| site.key(key).is_written() || site.is_cut(key);
+    let relays = is_written("cluster") || is_written("clusters");
+    let mut refuse = |key: &str, rule: &'static str, hint: &'static str| {
+        let place = if key.is_empty() { *site } else { site.key(key) };
+        place.error(findings, Problem::new(rule, hint));
+    };
+    match file.protocol {
+        Protocol::Tcp => {
+            if !relays {
+                refuse("protocol", "a `tcp` listener needs a cluster", "add `cluster: NAME`");
+            }
+            if is_written("routes") {
+                let hint = "remove them, or write `protocol: auto`";
+                refuse("routes", "a `tcp` listener has no routes: it does not read HTTP", hint);
+            }
+            if !file.filters.is_empty() {
+                let hint = "remove them, or write `protocol: auto`";
+                refuse("filters", "a `tcp` listener has no filters: it does not read HTTP", hint);
+            }
+        }
+        Protocol::Http1 if relays => {
+            let key = if is_written("cluster") { "cluster" } else { "clusters" };
+            let hint =
+                "write `protocol: auto` or `tcp`, or name the cluster in a rule of a route table";
+            refuse(key, "an `http1` listener relays nothing", hint);
+        }
+        Protocol::Http1 | Protocol::Auto => {}
+    }
+    if file.protocol != Protocol::Tcp && !is_written("routes") {
+        let hint = "add `routes: NAME`, or write `protocol: tcp`";
+        refuse("", "a listener that takes HTTP needs `routes`", hint);
+    }
+    match file.protocol {
+        Protocol::Auto => ListenerProtocol::Auto,
+        Protocol::Http1 => ListenerProtocol::Http1,
+        Protocol::Tcp => ListenerProtocol::Tcp,
+    }
+}
+
+/// Where connections are relayed to, if anywhere.
+fn relay(
+    file: &file::Listener,
+    site: &Site<'_>,
+    names: &mut Names<'_, ClusterId>,
+    findings: &mut Findings<'_>,
+) -> Option<Relay> {
+    if file.cluster.is_some() && !file.clusters.is_empty() {
+        let problem = Problem::new("`cluster` and `clusters` say the same", "keep one of them");
+        site.key("clusters").error(findings, problem);
+    }
+    let mut clusters = Vec::new();
+    if let Some(name) = &file.cluster {
+        let id = names.resolve(name, "cluster", &site.key("cluster"), findings);
+        clusters.extend(id.map(|id| (id, crate::defaults::WEIGHT)));
+    }
+    for (entry, site) in file.clusters.iter().zip(site.key("clusters").items()) {
+        let id = names.resolve(&entry.cluster, "cluster", &site.key("cluster"), findings);
+        clusters.extend(id.map(|id| (id, entry.weight)));
+    }
+    (!clusters.is_empty()).then(|| Relay { clusters: clusters.into() })
 }
 
 fn http(

@@ -1,6 +1,6 @@
 //! `listeners`: where connections are taken, and how HTTP is read there.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU16, NonZeroU32};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,14 +19,25 @@ pub struct Listener {
     /// Where it listens. Unique among listeners. A change of the address, of `backlog`, `fast_open`
     /// or `keepalive` opens a new socket; connections of the old one finish what they do.
     pub address: Address,
-    /// The filter chain, in order. Each item is a map with one key, the filter's name, and the
+    /// What its connections speak.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// The filter chain of HTTP requests, in order. Each item is a map with one key, the filter's name, and the
     /// filter's configuration as its value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<NoFilter>")]
     pub filters: Vec<serde_json::Value>,
-    /// The route table that requests are looked up in, or a list of several. No two of them may
+    /// The route table that HTTP requests are looked up in, or a list of several. No two of them may
     /// claim the same host.
-    pub routes: Names,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routes: Option<Names>,
+    /// The cluster that TCP connections are relayed to: all of a `tcp` listener, and those of an
+    /// `auto` listener that speak something else than HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// In place of `cluster`: several, one of which is chosen for each connection by their weights.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<WeightedCluster>,
     /// How HTTP is read and rewritten.
     #[serde(default)]
     pub http: Http,
@@ -54,6 +65,31 @@ pub struct Listener {
     /// TCP keepalive of accepted connections. Absent: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keepalive: Option<Keepalive>,
+}
+
+/// What connections speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// HTTP/1 if there is no `cluster`. With one, each connection's first bytes tell whether it is
+    /// HTTP/1; whatever is not is relayed.
+    #[default]
+    Auto,
+    /// HTTP/1.
+    Http1,
+    /// Anything: bytes are relayed as they come.
+    Tcp,
+}
+
+/// A cluster and its share of the connections.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WeightedCluster {
+    /// Its name.
+    pub cluster: String,
+    /// Its share, against the other weights of the listener.
+    #[serde(default = "weight")]
+    pub weight: NonZeroU16,
 }
 
 /// One name or several.
@@ -134,6 +170,9 @@ pub struct Timeouts {
     /// From the first byte of a head, or from the accepted connection, to the head's last byte.
     /// Beyond it: 408, or nothing if not a byte came.
     pub request_head: Timeout,
+    /// For the first bytes of a connection that may be relayed (`protocol: auto` with a `cluster`).
+    /// Beyond it the connection is relayed without them: its service speaks first.
+    pub detect: Timeout,
     /// Between requests on a kept connection, which is then closed.
     pub idle: Timeout,
     /// Between two pieces of a request body. Beyond it: 408.
@@ -142,7 +181,7 @@ pub struct Timeouts {
     pub filter: Timeout,
     /// Without progress while response bytes wait for the downstream to take them.
     pub response_write: Timeout,
-    /// Without a byte either way in a tunnel (WebSocket).
+    /// Without a byte either way in a tunnel (WebSocket) or a relayed TCP connection.
     pub tunnel_idle: Timeout,
 }
 
@@ -150,6 +189,7 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             request_head: Timeout(defaults::REQUEST_HEAD_TIMEOUT),
+            detect: Timeout(defaults::DETECT_TIMEOUT),
             idle: Timeout(defaults::DOWNSTREAM_IDLE_TIMEOUT),
             request_body: Timeout(defaults::REQUEST_BODY_TIMEOUT),
             filter: Timeout(defaults::FILTER_TIMEOUT),
@@ -191,6 +231,10 @@ pub(crate) struct NoFilter {}
 
 const fn connections_max() -> NonZeroU32 {
     defaults::DOWNSTREAM_CONNECTIONS_MAX
+}
+
+const fn weight() -> NonZeroU16 {
+    defaults::WEIGHT
 }
 
 const fn backlog() -> NonZeroU32 {

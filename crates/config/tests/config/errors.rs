@@ -627,6 +627,54 @@ fn hosts_that_two_route_tables_claim_name_both() {
 fn rules_that_cannot_be_followed() {
     check(&[
         (
+            "    routes: [plain]\n",
+            "    protocol: ^tcp\n",
+            "listeners[1].protocol",
+            "\"tcp\"",
+            "needs a cluster",
+            "add `cluster: NAME`",
+        ),
+        (
+            "    routes: [plain]\n",
+            "    protocol: tcp\n    cluster: web\n    routes: ^[plain]\n",
+            "listeners[1].routes",
+            "",
+            "has no routes",
+            "`protocol: auto`",
+        ),
+        (
+            "    routes: [plain]\n",
+            "    protocol: http1\n    routes: [plain]\n    cluster: ^web\n",
+            "listeners[1].cluster",
+            "\"web\"",
+            "relays nothing",
+            "`protocol: auto`",
+        ),
+        (
+            "    routes: [plain]\n",
+            "    routes: [plain]\n    clusters: [{ cluster: ^wbe }]\n",
+            "listeners[1].clusters[0].cluster",
+            "\"wbe\"",
+            "no cluster has this name",
+            "web",
+        ),
+        (
+            "    routes: [plain]\n",
+            "    routes: [plain]\n    cluster: web\n    clusters: ^[{ cluster: web }]\n",
+            "listeners[1].clusters",
+            "",
+            "say the same",
+            "keep one",
+        ),
+        (
+            "  - name: inner\n    address: 127.0.0.1:81\n    routes: [plain]\n",
+            "  - ^name: inner\n    address: 127.0.0.1:81\n",
+            "listeners[1]",
+            "",
+            "needs `routes`",
+            "`protocol: tcp`",
+        ),
+        (
             "      - match: { path: /healthz }\n        respond: { status: 200 }\n",
             "      - ^match: { path: /healthz }\n",
             "routes[0].rules[0]",
@@ -958,7 +1006,7 @@ fn what_looks_like_a_mistake_is_a_warning() {
             "cluster: web",
             "cluster: api",
             "clusters[1].name",
-            "no rule uses this cluster",
+            "no rule or listener uses this cluster",
             "remove it",
         ),
         (

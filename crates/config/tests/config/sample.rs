@@ -63,6 +63,7 @@ listeners:
       - headers: { request: { set: { x-a: b }, append: { x-a: c }, remove: [x-b] } }
       - headers: { response: { set: { x-c: "1" } } }
     routes: [one, two]
+    cluster: all
     http:
       request_line_max: 4KiB
       head_max: 16KiB
@@ -75,6 +76,7 @@ listeners:
     proxy_protocol: true
     timeouts:
       request_head: 5s
+      detect: 1s
       idle: 30s
       request_body: 1500ms
       filter: 3s
@@ -84,6 +86,10 @@ listeners:
     backlog: 128
     fast_open: 256
     keepalive: { idle: 30s, interval: 5s, probes: 5 }
+  - name: raw
+    address: 127.0.0.1:6379
+    protocol: tcp
+    clusters: [{ cluster: all, weight: 3 }]
 routes:
   - name: one
     hosts: [a.example, "*.a.example"]

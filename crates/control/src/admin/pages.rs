@@ -261,6 +261,16 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_shows_every_path_with_its_method() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/admin.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for (methods, path, _) in PATHS {
+            let method = if methods.starts_with("GET") { "" } else { "POST " };
+            assert!(page.contains(&format!("| `{method}{path}` |")), "{method}{path}");
+        }
+    }
+
+    #[test]
     fn the_index_shows_every_path() {
         let page = String::from_utf8(index("1.2.3", "ready", 7).body).unwrap();
         assert!(PATHS.iter().all(|(_, path, _)| page.contains(path)));

@@ -167,9 +167,11 @@ impl<'s> Talk<'s> {
         let peer = PeerAddress::from("192.0.2.7:40000".parse::<std::net::SocketAddr>().unwrap());
         let local = PeerAddress::from("198.51.100.1:8080".parse::<std::net::SocketAddr>().unwrap());
         let key = self.proxy.on_accepted(listener, peer, local, self.now)?;
+        let client = Peer(self.peers.len());
         self.peers.push(PeerState::new(Some(key), None));
+        // The proxy may call an upstream at once.
         self.settle();
-        Some(Peer(self.peers.len() - 1))
+        Some(client)
     }
 
     // Upstream peers.

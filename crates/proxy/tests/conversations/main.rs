@@ -21,6 +21,7 @@ mod heads;
 mod keep_alive;
 mod pools;
 mod reconfiguring;
+mod relays;
 mod replies;
 mod retries;
 mod timeouts;

@@ -1,9 +1,10 @@
 //! The admin interface.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::kit::{Client, Service, Strait, forward_to, get, until};
+use crate::kit::{Client, Service, Strait, forward_to, get, read, until};
 
 fn run(service: &Service) -> Strait {
     Strait::run(&forward_to(service.address))
@@ -28,6 +29,30 @@ fn every_page_that_the_index_names_answers() {
         }
         assert_eq!(response.field("cache-control"), Some("no-store"), "{path}");
     }
+}
+
+/// The keys of JSON pages as their tables in the documentation have them.
+#[test]
+fn the_configuration_and_the_clusters_have_the_keys_that_are_documented() {
+    let service = Service::start("one");
+    let strait = run(&service);
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/admin.md");
+    let page = read(Path::new(page));
+    let documented = |title: &str| -> Vec<String> {
+        let section = page.split("\n## ").find(|section| section.starts_with(title)).expect(title);
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        rows.map(|row| row.split('`').next().unwrap().to_owned()).collect()
+    };
+    let keys = |value: &serde_json::Value| -> Vec<String> {
+        value.as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(keys(&strait.config()), documented("`/config`"));
+    let cluster = strait.admin_json("/clusters")["clusters"][0].clone();
+    assert_eq!(keys(&cluster), ["name", "endpoints", "connections", "exchanges"]);
+    let inner = ["connections", "exchanges"]
+        .iter()
+        .flat_map(|part| keys(&cluster[part]).into_iter().map(move |key| format!("{part}.{key}")));
+    assert_eq!(inner.collect::<Vec<_>>(), documented("`/clusters`"));
 }
 
 #[test]

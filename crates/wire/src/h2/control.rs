@@ -201,7 +201,7 @@ impl Http2 {
     }
 
     fn is_connection_update_due(&self) -> bool {
-        self.failure.is_none() && self.receive.is_update_due(self.receive_window_max)
+        self.failure.is_none() && self.receive.is_shared_update_due(self.receive_window_max)
     }
 
     fn send_opening(&mut self, out: &mut Buffer) -> Produced {

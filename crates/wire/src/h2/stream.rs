@@ -88,10 +88,17 @@ impl ReceiveWindow {
         self.owed = self.owed.saturating_add(n);
     }
 
-    /// Whether it is time to give back what is owed: when it is half of the window. Sooner would
-    /// be a frame for every piece, and later would stop the peer.
+    /// Whether it is time to give back what is owed, of a stream: when it is half of the window.
+    /// Sooner would be a frame for every piece, and later would stop the peer.
     pub(super) fn is_update_due(&self, window: u32) -> bool {
         self.owed > 0 && self.owed >= window / 2
+    }
+
+    /// The same of a connection, where the rest of the window may be held by streams that stand
+    /// still: also when the peer has no more left than what is owed. So the others never wait
+    /// for those.
+    pub(super) fn is_shared_update_due(&self, window: u32) -> bool {
+        self.is_update_due(window) || (self.owed > 0 && i64::from(self.left) <= self.owed.into())
     }
 
     /// Gives back what is owed, and says how much it is.
@@ -396,6 +403,12 @@ mod tests {
         assert!(!window.is_update_due(1), "nothing is owed");
         window.on_taken(1);
         assert!(window.is_update_due(1), "however small");
+        let mut window = ReceiveWindow::new(100);
+        window.on_received(90);
+        window.on_taken(9);
+        assert!(!window.is_shared_update_due(100));
+        window.on_taken(1);
+        assert!(window.is_shared_update_due(100) && !window.is_update_due(100));
     }
 
     #[test]

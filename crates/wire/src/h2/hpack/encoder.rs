@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::table::{Table, size_of};
-use super::{Line, Name, fixed, huffman, integer};
+use super::{Name, fixed, huffman, integer};
 use crate::buffer::Buffer;
 use crate::head::Known;
 
@@ -37,6 +37,8 @@ pub struct Encoder {
     /// Found anew when it is missing.
     #[serde(skip)]
     index: Option<Box<Index>>,
+    /// Marks of fields that came before; nothing, or [`SLOTS`] of them.
+    seen: Vec<u16>,
 }
 
 /// Cookies shorter than this could be guessed in a bearable number of tries.
@@ -52,6 +54,7 @@ impl Encoder {
             size_least: None,
             entered: 0,
             index: None,
+            seen: Vec::new(),
         };
         this.set_size_allowed(super::TABLE_BYTES_DEFAULT);
         this
@@ -148,31 +151,62 @@ impl Encoder {
         if secrecy == Secrecy::Secret {
             return literal(name_index, 4, 0x10, name, value, out);
         }
-        let index = self.index.get_or_insert_with(|| Index::over(&self.table, self.entered));
         let hashes = Hashes::new(name, value);
-        let is_same = |line: Line<'_>| line.name() == name && line.value() == value;
-        let found = index.pair(&hashes, self.entered);
-        if let Some(place) = found.filter(|&place| self.table.line(place).is_some_and(is_same)) {
+        if let Some(place) = self.pair_place(&hashes, name, value) {
             return integer::encode(dynamic_index(place), 7, 0x80, out);
         }
-        let name_index = if name_index != 0 {
-            name_index
-        } else {
-            let is_same = |line: Line<'_>| line.name() == name;
-            let found = index.name(&hashes, self.entered);
-            let found = found.filter(|&place| self.table.line(place).is_some_and(is_same));
-            found.map_or(0, dynamic_index)
+        let name_index = match name_index {
+            0 => self.name_place(&hashes, name).map_or(0, dynamic_index),
+            index => index,
         };
         // One that would drive out most others does not pay.
         let fits = size_of(name, value) <= self.table.size_max() / 2;
-        if index.has_seen(&hashes) && fits {
+        if self.has_seen(&hashes) && fits {
             literal(name_index, 6, 0x40, name, value, out);
-            self.table.insert(name, value, Name::Invalid, true);
-            index.on_entered(&hashes, self.entered);
-            self.entered = self.entered.wrapping_add(1);
+            self.enter(&hashes, name, value);
         } else {
             literal(name_index, 4, 0x00, name, value, out);
         }
+    }
+
+    /// Where in the table the field is, counted from the newest, if it is found.
+    fn pair_place(&mut self, hashes: &Hashes, name: &[u8], value: &[u8]) -> Option<usize> {
+        let number = self.index()?.pairs.get(hashes.pair_slot()).copied()?;
+        let place = place(number, self.entered);
+        let line = self.table.line(place)?;
+        (line.name() == name && line.value() == value).then_some(place)
+    }
+
+    /// The same for a field of this name, with whatever value.
+    fn name_place(&mut self, hashes: &Hashes, name: &[u8]) -> Option<usize> {
+        let number = self.index()?.names.get(hashes.name_slot()).copied()?;
+        let place = place(number, self.entered);
+        (self.table.line(place)?.name() == name).then_some(place)
+    }
+
+    /// The index, if there is anything to be found with it.
+    fn index(&mut self) -> Option<&Index> {
+        if self.index.is_none() && self.table.len() > 0 {
+            self.index = Some(Index::over(&self.table, self.entered));
+        }
+        self.index.as_deref()
+    }
+
+    fn enter(&mut self, hashes: &Hashes, name: &[u8], value: &[u8]) {
+        self.table.insert(name, value, Name::Invalid, true);
+        let index = self.index.get_or_insert_with(Box::default);
+        index.on_entered(hashes, self.entered);
+        self.entered = self.entered.wrapping_add(1);
+    }
+
+    /// Whether the field came before; from now on it has.
+    fn has_seen(&mut self, hashes: &Hashes) -> bool {
+        if self.seen.is_empty() {
+            self.seen = vec![0; SLOTS];
+        }
+        let mark = hashes.mark();
+        let slot = self.seen.get_mut(hashes.pair_slot());
+        slot.is_some_and(|slot| std::mem::replace(slot, mark) == mark)
     }
 }
 
@@ -202,7 +236,7 @@ fn string(bytes: &[u8], out: &mut Buffer) {
     }
 }
 
-/// Finds entries, and what came before.
+/// Finds entries.
 ///
 /// Slots remember the last of those that share them. Nothing hangs on what is forgotten: a field
 /// that is not found is written out, and what is found is compared.
@@ -210,30 +244,26 @@ fn string(bytes: &[u8], out: &mut Buffer) {
 struct Index {
     pairs: [u16; SLOTS],
     names: [u16; SLOTS],
-    seen: [u16; SLOTS],
 }
 
 const SLOTS: usize = 128;
 
+impl Default for Index {
+    fn default() -> Self {
+        Self { pairs: [0; SLOTS], names: [0; SLOTS] }
+    }
+}
+
 impl Index {
     /// An index over the entries of `table`, the newest of which was the one before `entered`.
     fn over(table: &Table, entered: u16) -> Box<Self> {
-        let mut this = Box::new(Self { pairs: [0; SLOTS], names: [0; SLOTS], seen: [0; SLOTS] });
+        let mut this = Box::<Self>::default();
         let len = u16::try_from(table.len()).unwrap_or(u16::MAX);
         for (n, line) in (0..len).zip(table.iter()) {
             let number = entered.wrapping_sub(len).wrapping_add(n);
             this.on_entered(&Hashes::new(line.name(), line.value()), number);
         }
         this
-    }
-
-    /// The place of the entry that was last entered for this field, if it still has one.
-    fn pair(&self, hashes: &Hashes, entered: u16) -> Option<usize> {
-        place(self.pairs.get(hashes.pair_slot())?, entered)
-    }
-
-    fn name(&self, hashes: &Hashes, entered: u16) -> Option<usize> {
-        place(self.names.get(hashes.name_slot())?, entered)
     }
 
     fn on_entered(&mut self, hashes: &Hashes, number: u16) {
@@ -244,20 +274,11 @@ impl Index {
             }
         }
     }
-
-    /// Whether the field came before; from now on it has.
-    fn has_seen(&mut self, hashes: &Hashes) -> bool {
-        let mark = hashes.mark();
-        self.seen
-            .get_mut(hashes.pair_slot())
-            .is_some_and(|slot| std::mem::replace(slot, mark) == mark)
-    }
 }
 
 /// Where the entry of this number is, counted from the newest.
-#[expect(clippy::unnecessary_wraps, reason = "to be chained")]
-fn place(number: &u16, entered: u16) -> Option<usize> {
-    Some(usize::from(entered.wrapping_sub(1).wrapping_sub(*number)))
+fn place(number: u16, entered: u16) -> usize {
+    usize::from(entered.wrapping_sub(1).wrapping_sub(number))
 }
 
 /// Hashes of a name, and of a name with its value. Who makes them collide gains nothing but

@@ -1,0 +1,229 @@
+//! Connections whose bytes are relayed as they come, and how they are told from HTTP.
+
+use std::time::Duration;
+
+use crate::kit::{Manner, hold};
+
+const TCP: &str = "
+listeners:
+  - { name: edge, address: 127.0.0.1:8080, protocol: tcp, cluster: db }
+clusters:
+  - name: db
+    endpoints: ['127.0.0.1:9000']
+";
+
+const AUTO: &str = "
+listeners:
+  - { name: edge, address: 127.0.0.1:8080, routes: all, cluster: db, http: { forwarded: off, request_id: false } }
+routes:
+  - { name: all, rules: [{ match: { prefix: / }, cluster: web }] }
+clusters:
+  - { name: db, endpoints: ['127.0.0.1:9000'] }
+  - { name: web, endpoints: ['127.0.0.1:9001'] }
+";
+
+#[test]
+fn bytes_go_both_ways_whoever_speaks_first() {
+    hold(TCP, |talk| {
+        let client = talk.client();
+        let upstream = talk.upstream();
+        talk.says(upstream, "220 ready\r\n");
+        talk.hears(client, "220 ready\r\n");
+        talk.says(client, "EHLO x\r\n\0\x01");
+        talk.hears(upstream, "EHLO x\r\n\0\x01");
+        // Each side ends for itself.
+        talk.ends(client);
+        assert!(talk.is_shut(upstream) && !talk.is_closed(upstream));
+        talk.says(upstream, "221 bye\r\n");
+        talk.hears(client, "221 bye\r\n");
+        talk.ends(upstream);
+        assert!(talk.is_closed(upstream) && talk.is_shut(client));
+        let log = talk.log();
+        assert!(log.contains("\"protocol\":\"TCP\""), "{log}");
+        assert!(log.contains("\"cluster\":\"db\""), "{log}");
+        assert!(
+            log.contains("\"request_bytes\":10") && log.contains("\"response_bytes\":20"),
+            "{log}"
+        );
+    });
+}
+
+#[test]
+fn what_is_said_before_the_connection_stands_is_kept() {
+    let config = TCP.replace("['127.0.0.1:9000']", "['127.0.0.1:9000', '127.0.0.1:9001']");
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, "early");
+        talk.ends(client);
+        let first = talk.connecting();
+        talk.refuse(first);
+        let second = talk.connecting();
+        assert_ne!(talk.address(first), talk.address(second));
+        talk.establish(second);
+        talk.hears(second, "early");
+        assert!(talk.is_shut(second));
+        talk.says(second, "answer");
+        talk.ends(second);
+        talk.hears(client, "answer");
+        assert!(talk.is_closed(client) || talk.is_shut(client));
+    });
+}
+
+#[test]
+fn a_client_that_says_nothing_and_ends_is_heard_out() {
+    hold(TCP, |talk| {
+        let client = talk.client();
+        talk.ends(client);
+        let upstream = talk.upstream();
+        assert!(talk.is_shut(upstream));
+        talk.says(upstream, "daytime");
+        talk.ends(upstream);
+        talk.hears(client, "daytime");
+    });
+}
+
+#[test]
+fn a_relay_without_its_upstream_is_reset_and_gets_no_reply() {
+    hold(TCP, |talk| {
+        let client = talk.client();
+        for _ in 0..3 {
+            let upstream = talk.connecting();
+            talk.refuse(upstream);
+        }
+        talk.hears(client, "");
+        assert!(talk.is_closed(client));
+        assert!(talk.log().contains("connect_failed"));
+    });
+    hold(TCP, |talk| {
+        let client = talk.client();
+        let upstream = talk.upstream();
+        talk.says(client, "hello");
+        talk.breaks(upstream);
+        assert!(talk.is_closed(client));
+        assert!(talk.log().contains("response_truncated"), "{}", talk.log());
+    });
+}
+
+#[test]
+fn a_silent_relay_ends_after_its_idle_timeout() {
+    let config = TCP.replace("cluster: db }", "cluster: db, timeouts: { tunnel_idle: 1m } }");
+    hold(&config, |talk| {
+        let client = talk.client();
+        let upstream = talk.upstream();
+        talk.passes(Duration::from_secs(50));
+        talk.says(upstream, "x");
+        talk.passes(Duration::from_secs(50));
+        assert!(!talk.is_closed(client));
+        talk.passes(Duration::from_secs(11));
+        assert!(talk.is_closed(client) && talk.is_closed(upstream));
+        assert!(talk.log().contains("tunnel_idle_timeout"));
+    });
+}
+
+#[test]
+fn a_slow_side_stops_the_other() {
+    hold(TCP, |talk| {
+        if talk.manner() == Manner::ByteByByte {
+            // Too many bytes for one at a time.
+            return;
+        }
+        let client = talk.client();
+        let upstream = talk.upstream();
+        talk.takes(client, 0);
+        let much = vec![b'x'; 1 << 20];
+        talk.says(upstream, &much);
+        assert!(talk.unread(upstream) > much.len() / 2, "{}", talk.unread(upstream));
+        talk.takes(client, usize::MAX);
+        assert!(talk.heard_bytes(client) == much);
+    });
+}
+
+#[test]
+fn relayed_connections_wait_for_their_cluster_as_requests_do() {
+    let config = format!("{TCP}    connections_max: 1\n    pending_max: 1\n");
+    hold(&config, |talk| {
+        let first = talk.client();
+        let upstream = talk.upstream();
+        let second = talk.client();
+        let third = talk.client();
+        assert!(talk.is_closed(third) && !talk.is_closed(second));
+        talk.says(second, "waiting");
+        talk.ends(first);
+        talk.ends(upstream);
+        let upstream = talk.upstream();
+        talk.hears(upstream, "waiting");
+        assert!(talk.log().contains("pending_overflow"));
+    });
+}
+
+#[test]
+fn an_upstream_may_be_told_who_the_client_is() {
+    let config = format!("{TCP}    proxy_protocol: v1\n");
+    hold(&config, |talk| {
+        let client = talk.client();
+        let upstream = talk.upstream();
+        talk.says(client, "hi");
+        talk.hears(upstream, "PROXY TCP4 192.0.2.7 198.51.100.1 40000 8080\r\nhi");
+    });
+}
+
+#[test]
+fn http_is_told_from_the_rest_by_its_first_bytes() {
+    hold(AUTO, |talk| {
+        let client = talk.client();
+        assert!(!talk.is_connecting());
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let web = talk.upstream();
+        assert!(format!("{:?}", talk.address(web)).contains("9001"));
+        talk.hears(web, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.says(web, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        // The connection stays what it was.
+        talk.says(client, "GET /2 HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.hears(web, "GET /2 HTTP/1.1\r\nHost: x\r\n\r\n");
+
+        for words in [&b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00"[..], b"*1\r\n$4\r\nPING\r\n"] {
+            let other = talk.client();
+            talk.says(other, words);
+            let db = talk.upstream();
+            assert!(format!("{:?}", talk.address(db)).contains("9000"));
+            assert_eq!(talk.heard_bytes(db), words);
+            talk.breaks(db);
+        }
+    });
+}
+
+#[test]
+fn a_client_that_waits_for_the_server_is_relayed_after_a_while() {
+    hold(AUTO, |talk| {
+        let client = talk.client();
+        talk.passes(Duration::from_millis(400));
+        assert!(!talk.is_connecting());
+        talk.passes(Duration::from_millis(200));
+        let db = talk.upstream();
+        talk.says(db, "220 ready\r\n");
+        talk.hears(client, "220 ready\r\n");
+    });
+}
+
+#[test]
+fn a_request_that_comes_slowly_is_still_a_request() {
+    hold(AUTO, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HT");
+        talk.passes(Duration::from_secs(1));
+        assert!(!talk.is_connecting());
+        talk.says(client, "TP/1.1\r\nHost: x\r\n\r\n");
+        let web = talk.upstream();
+        talk.hears(web, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    });
+    hold(AUTO, |talk| {
+        // Whatever it was, it is over: the service may know.
+        let client = talk.client();
+        talk.says(client, "GET");
+        talk.ends(client);
+        let db = talk.upstream();
+        talk.hears(db, "GET");
+        assert!(talk.is_shut(db));
+    });
+}
