@@ -93,7 +93,7 @@ impl Http2 {
             Half::Body if !stream.receive.on_received(header.len) => {
                 Some(StreamError::WindowExceeded)
             }
-            Half::Body => None,
+            Half::Body => stream.on_announced(len, is_end).err().map(StreamError::from),
         };
         if let Some(error) = error {
             self.receive.on_taken(header.len);
@@ -110,11 +110,11 @@ impl Http2 {
             return Ok(Some((n, Found::Nothing)));
         }
         self.reading = Self::skipping(u32::from(padding));
-        let found = match is_end {
-            true => self.on_end(header.stream, Found::End { stream: header.stream })?,
-            false => Found::Nothing,
-        };
-        Ok(Some((n, found)))
+        if !is_end {
+            return Ok(Some((n, Found::Nothing)));
+        }
+        self.on_end(header.stream);
+        Ok(Some((n, Found::End { stream: header.stream })))
     }
 
     fn pay_for_data(&mut self, len: u32, is_end: bool) -> Result<(), ConnectionError> {
@@ -152,10 +152,10 @@ impl Http2 {
         padding: u8,
         is_end: bool,
     ) -> Result<Step, ConnectionError> {
-        let Some(stream) = self.streams.get_mut(id) else {
+        if self.streams.get(id).is_none() {
             // It was reset since the frame began.
             return Ok(self.skip(rest, left + u32::from(padding)));
-        };
+        }
         let n = rest.len().min(left as usize);
         if n == 0 {
             return Ok(None);
@@ -163,16 +163,12 @@ impl Http2 {
         let len = crate::octets::narrow(n);
         let left = left.saturating_sub(len);
         let is_last = is_end && left == 0;
-        if let Err(error) = stream.on_data(len, is_last) {
-            self.reading = Self::skipping(left + u32::from(padding));
-            return Ok(Some((n, self.fail_stream(id, error.into())?)));
-        }
         self.reading = match left {
             0 => Self::skipping(u32::from(padding)),
             left => Reading::Data { stream: id, left, padding, is_end },
         };
         if is_last {
-            self.close_if_over(id);
+            self.on_end(id);
         }
         Ok(Some((n, Found::Data { stream: id, len: n, is_end: is_last })))
     }
@@ -391,12 +387,19 @@ impl Http2 {
     ) -> Result<Found, ConnectionError> {
         let (mut trailers, literal) = TrailersBuilder::new(scratch, &limits.head);
         let read = self.read_fields(bytes, literal, |line| trailers.push(line))?;
-        match read {
-            Ok(()) if trailers.finish() => self.on_end(id, Found::Trailers { stream: id }),
-            Ok(()) => self.on_end(id, Found::End { stream: id }),
-            Err(Refusal::Unacceptable(_)) => self.fail_stream(id, StreamError::TrailersTooLarge),
-            Err(Refusal::Malformed(error)) => self.fail_stream(id, error.into()),
+        let found = match read {
+            Ok(()) if trailers.finish() => Found::Trailers { stream: id },
+            Ok(()) => Found::End { stream: id },
+            Err(Refusal::Unacceptable(_)) => {
+                return self.fail_stream(id, StreamError::TrailersTooLarge);
+            }
+            Err(Refusal::Malformed(error)) => return self.fail_stream(id, error.into()),
+        };
+        if let Some(Err(error)) = self.streams.get_mut(id).map(|open| open.on_announced(0, true)) {
+            return self.fail_stream(id, error.into());
         }
+        self.on_end(id);
+        Ok(found)
     }
 
     /// Decodes a header block to its end, whatever `push` says of its fields, and says what it
@@ -687,15 +690,11 @@ impl Http2 {
 
 /// Ends of streams.
 impl Http2 {
-    /// The peer's half of a stream is over, which `found` says if nothing is wrong with it.
-    fn on_end(&mut self, id: u32, found: Found) -> Result<Found, ConnectionError> {
-        let Some(stream) = self.streams.get_mut(id) else { return Ok(Found::Nothing) };
-        match stream.on_end() {
-            Ok(()) => {
-                self.close_if_over(id);
-                Ok(found)
-            }
-            Err(error) => self.fail_stream(id, error.into()),
+    /// The peer's half of a stream is over.
+    fn on_end(&mut self, id: u32) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.receiving = Half::End;
+            self.close_if_over(id);
         }
     }
 

@@ -143,23 +143,16 @@ impl Stream {
         self.receiving = if is_end { Half::End } else { Half::Body };
     }
 
-    /// A piece of the peer's body of `len` bytes; the last, perhaps.
-    pub(super) fn on_data(&mut self, len: u32, is_end: bool) -> Result<(), MessageError> {
+    /// `len` bytes of the peer's body are announced, the last of it perhaps: whether they agree
+    /// with its length.
+    pub(super) fn on_announced(&mut self, len: u32, is_end: bool) -> Result<(), MessageError> {
         if let Some(left) = &mut self.body_left {
-            *left = left.checked_sub(u64::from(len)).ok_or(MessageError::ContentLengthWrong)?;
+            *left = left
+                .checked_sub(u64::from(len))
+                .filter(|&left| left == 0 || !is_end)
+                .ok_or(MessageError::ContentLengthWrong)?;
         }
-        if is_end { self.on_end() } else { Ok(()) }
-    }
-
-    /// The peer's body is over.
-    pub(super) fn on_end(&mut self) -> Result<(), MessageError> {
-        match self.body_left {
-            Some(1..) => Err(MessageError::ContentLengthWrong),
-            _ => {
-                self.receiving = Half::End;
-                Ok(())
-            }
-        }
+        Ok(())
     }
 
     pub(super) fn is_over(&self) -> bool {
