@@ -24,7 +24,7 @@ pub(crate) const BODY_LIMITS: BodyLimits =
     BodyLimits { chunk_line_bytes_max: 256, trailers_bytes_max: 8 << 10, fields_max: 100 };
 
 /// What consuming a piece came to.
-enum Step {
+pub(crate) enum Step {
     /// So many bytes were taken; go on behind them.
     Took(usize),
     /// So many bytes were taken; nothing more can be for now.

@@ -16,7 +16,7 @@ use crate::connection::{
     ConnKey, Connection, ExchangeKey, Life, OUTBOX_BYTES_MAX, Receive, Role, Send, Upstream,
     UpstreamState,
 };
-use crate::downstream::BODY_LIMITS;
+use crate::downstream::{BODY_LIMITS, Step};
 use crate::exchange::{Exchange, INTERIM_RESPONSES_MAX, Kind, Stage, Unbound, Wait};
 use crate::ops::{ConnectOptions, Op};
 use crate::pool::endpoint_at;
@@ -28,14 +28,6 @@ use crate::time::Time;
 /// Bounds on a response head. They are not an option: a service that needs more is broken.
 const RESPONSE_HEAD: HeadLimits =
     HeadLimits { request_line_bytes_max: 8 << 10, head_bytes_max: 60 << 10, fields_max: 200 };
-
-/// What consuming a piece came to.
-enum Step {
-    /// So many bytes were taken; go on behind them.
-    Took(usize),
-    /// So many bytes were taken; nothing more can be for now.
-    Wait(usize),
-}
 
 impl Proxy {
     // Opening, giving, taking back.

@@ -20,3 +20,29 @@ fn exchanges_of_the_corpus_hold() {
     }
     assert!(inputs >= 20, "{inputs} inputs in {}", folder.display());
 }
+
+/// Not a fuzzer, but more than nothing where there is none: scripts made of seeds cut and joined.
+#[test]
+fn exchanges_of_a_shuffled_corpus_hold() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/exchange");
+    let files = std::fs::read_dir(folder).unwrap();
+    let mut seeds: Vec<_> =
+        files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
+    seeds.sort();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut below = |bound: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        usize::try_from(state >> 33).unwrap() % bound
+    };
+    for _ in 0..500 {
+        let mut script = Vec::new();
+        for _ in 0..3 {
+            let seed = &seeds[below(seeds.len())];
+            script.extend_from_slice(&seed[..below(seed.len() + 1)]);
+        }
+        if let Some(first) = script.first_mut() {
+            *first ^= if below(2) == 0 { 0x80 } else { 0 };
+        }
+        exchange::check(&script);
+    }
+}
