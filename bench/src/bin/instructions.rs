@@ -4,6 +4,8 @@
 //! then a thousand times inside [`measured`], which callgrind is told to count. `--case list` names
 //! the cases. `cargo xtask bench instructions` runs them all.
 
+#![forbid(unsafe_code)]
+
 use std::hint::black_box;
 use std::io;
 use std::io::{IoSlice, Write as _};

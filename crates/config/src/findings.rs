@@ -34,7 +34,7 @@ pub struct Finding {
     /// Where in the structure: `listeners[1].address`; empty for the file as a whole.
     pub path: String,
     /// The value as written, shortened if it is long; empty if nothing was written, and
-    /// [`MASK`](crate::MASK) if its name says that it is a secret.
+    /// [`MASK`] if its name says that it is a secret.
     pub value: String,
     /// The rule that is broken.
     pub rule: String,
