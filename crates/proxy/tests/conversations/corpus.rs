@@ -25,9 +25,8 @@ fn exchanges_of_the_corpus_hold() {
 #[test]
 fn exchanges_of_a_shuffled_corpus_hold() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/exchange");
-    let files = std::fs::read_dir(folder).unwrap();
-    let mut seeds: Vec<_> =
-        files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
+    let files = fs::read_dir(folder).unwrap();
+    let mut seeds: Vec<_> = files.map(|file| fs::read(file.unwrap().path()).unwrap()).collect();
     seeds.sort();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |bound: usize| {
