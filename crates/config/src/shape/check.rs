@@ -35,7 +35,10 @@ pub(crate) fn check(
         Kind::Map(values) => match &mut node.value {
             Value::Map(entries) => {
                 for Entry { key, value, .. } in entries {
-                    check(value, values, Path::Key(&path, key), findings);
+                    // Its key may be wrong, too.
+                    if !check(value, values, Path::Key(&path, key), findings) {
+                        *value = stand_in(values, value.at);
+                    }
                 }
                 Ok(())
             }

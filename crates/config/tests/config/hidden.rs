@@ -278,6 +278,24 @@ clusters: [{ name: b, endpoints: [{ weight: 0 }, { weight: 0, address: "127.0.0.
                 "clusters[0].endpoints[1].address",
             ],
         ),
+        // A key and its value are two mistakes.
+        (
+            r#"
+listeners: []
+routes:
+  - name: a
+    rules:
+      - { match: { prefix: / }, respond: { headers: { "x y": 1, date: [], X-A: b, x-a: 2 } } }
+"#,
+            &[
+                "routes[0].rules[0].respond.headers.\"x y\"",
+                "routes[0].rules[0].respond.headers.\"x y\"",
+                "routes[0].rules[0].respond.headers.date",
+                "routes[0].rules[0].respond.headers.date",
+                "routes[0].rules[0].respond.headers.x-a",
+                "routes[0].rules[0].respond.headers.x-a",
+            ],
+        ),
         // Hosts that could not be read, and sizes, are not taken for their defaults.
         (
             r#"
