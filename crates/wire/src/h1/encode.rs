@@ -25,6 +25,8 @@ pub enum ConnectionField {
 /// Writes `head` to `out`, as HTTP/1.1 and in origin form (or `*`), whatever it came as.
 ///
 /// A request without a host gets an empty `Host`, which HTTP/1.1 demands.
+/// An extended `CONNECT` of HTTP/2 becomes the `GET` that it is in HTTP/1.1, which needs
+/// [`ConnectionField::Upgrade`] and a `Sec-WebSocket-Key` of the caller's to mean the same.
 ///
 /// # Panics
 ///

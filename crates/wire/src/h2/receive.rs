@@ -416,13 +416,14 @@ impl Http2 {
         let mut refused = 0u32;
         let mut result = Ok(());
         let mut fields = self.decoder.fields(bytes);
-        while let Some(line) = fields.next(literal)? {
+        while let Some(line) = fields.next(literal) {
             len += line.bytes.len();
             match result {
                 Ok(()) => result = push(&line),
                 Err(_) => refused += 1,
             }
         }
+        fields.end()?;
         let excess = crate::octets::narrow(len.saturating_sub(honest_len) / 64);
         self.budget.spend_times(Work::Expansion, excess.saturating_add(refused))?;
         Ok(result)

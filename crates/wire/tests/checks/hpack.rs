@@ -50,10 +50,10 @@ pub(crate) fn decoded(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, Hpa
     let mut literal = Vec::new();
     let mut fields = decoder.fields(block);
     let mut all = Vec::new();
-    while let Some(line) = fields.next(&mut literal)? {
+    while let Some(line) = fields.next(&mut literal) {
         all.push((line.name().to_vec(), line.value().to_vec()));
     }
-    Ok(all)
+    fields.end().map(|()| all)
 }
 
 pub(crate) fn encoded(encoder: &mut Encoder, fields: &Fields) -> Vec<u8> {

@@ -51,7 +51,7 @@ fn fields(frames: &[u8]) -> Vec<String> {
     let mut decoder = Decoder::new(4096);
     let (mut literal, mut fields) = (Vec::new(), decoder.fields(&block));
     let mut all = Vec::new();
-    while let Some(line) = fields.next(&mut literal).unwrap() {
+    while let Some(line) = fields.next(&mut literal) {
         let secret = if line.secrecy() == Secrecy::Secret { " (secret)" } else { "" };
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         all.push(format!("{}: {}{secret}", text(line.name()), text(line.value())));

@@ -37,7 +37,7 @@ pub struct Encoder {
     /// Found anew when it is missing.
     #[serde(skip)]
     index: Option<Box<Index>>,
-    /// Marks of fields that came before; nothing, or [`SLOTS`] of them.
+    /// Marks of fields that came before; nothing, or [`SEEN`] of them.
     seen: Vec<u16>,
 }
 
@@ -171,17 +171,18 @@ impl Encoder {
 
     /// Where in the table the field is, counted from the newest, if it is found.
     fn pair_place(&mut self, hashes: &Hashes, name: &[u8], value: &[u8]) -> Option<usize> {
-        let number = self.index()?.pairs.get(hashes.pair_slot()).copied()?;
-        let place = place(number, self.entered);
-        let line = self.table.line(place)?;
-        (line.name() == name && line.value() == value).then_some(place)
+        let numbers = *self.index()?.pairs.get(slot(hashes.pair, PAIRS))?;
+        numbers.into_iter().map(|number| place(number, self.entered)).find(|&place| {
+            let line = self.table.line(place);
+            line.is_some_and(|line| line.name() == name && line.value() == value)
+        })
     }
 
     /// The same for a field of this name, with whatever value.
     fn name_place(&mut self, hashes: &Hashes, name: &[u8]) -> Option<usize> {
-        let number = self.index()?.names.get(hashes.name_slot()).copied()?;
-        let place = place(number, self.entered);
-        (self.table.line(place)?.name() == name).then_some(place)
+        let numbers = *self.index()?.names.get(slot(hashes.name, NAMES))?;
+        let mut places = numbers.into_iter().map(|number| place(number, self.entered));
+        places.find(|&place| self.table.line(place).is_some_and(|line| line.name() == name))
     }
 
     /// The index, if there is anything to be found with it.
@@ -202,11 +203,16 @@ impl Encoder {
     /// Whether the field came before; from now on it has.
     fn has_seen(&mut self, hashes: &Hashes) -> bool {
         if self.seen.is_empty() {
-            self.seen = vec![0; SLOTS];
+            self.seen = vec![0; SEEN * WAYS];
         }
+        let (buckets, _) = self.seen.as_chunks_mut::<WAYS>();
+        let Some(bucket) = buckets.get_mut(slot(hashes.pair, SEEN)) else { return false };
         let mark = hashes.mark();
-        let slot = self.seen.get_mut(hashes.pair_slot());
-        slot.is_some_and(|slot| std::mem::replace(slot, mark) == mark)
+        let has_seen = bucket.contains(&mark);
+        if !has_seen {
+            put_first(bucket, mark);
+        }
+        has_seen
     }
 }
 
@@ -238,19 +244,23 @@ fn string(bytes: &[u8], out: &mut Buffer) {
 
 /// Finds entries.
 ///
-/// Slots remember the last of those that share them. Nothing hangs on what is forgotten: a field
-/// that is not found is written out, and what is found is compared.
+/// Each hash has a place for the last few that share it. Nothing hangs on what is forgotten: a
+/// field that is not found is written out, and what is found is compared.
 #[derive(Clone, Debug)]
 struct Index {
-    pairs: [u16; SLOTS],
-    names: [u16; SLOTS],
+    pairs: [[u16; WAYS]; PAIRS],
+    names: [[u16; WAYS]; NAMES],
 }
 
-const SLOTS: usize = 128;
+/// How many are remembered of those that share a hash.
+const WAYS: usize = 4;
+const PAIRS: usize = 64;
+const NAMES: usize = 32;
+const SEEN: usize = 64;
 
 impl Default for Index {
     fn default() -> Self {
-        Self { pairs: [0; SLOTS], names: [0; SLOTS] }
+        Self { pairs: [[0; WAYS]; PAIRS], names: [[0; WAYS]; NAMES] }
     }
 }
 
@@ -267,13 +277,18 @@ impl Index {
     }
 
     fn on_entered(&mut self, hashes: &Hashes, number: u16) {
-        let slots = [(&mut self.pairs, hashes.pair_slot()), (&mut self.names, hashes.name_slot())];
-        for (slots, slot) in slots {
-            if let Some(slot) = slots.get_mut(slot) {
-                *slot = number;
-            }
+        let pairs = self.pairs.get_mut(slot(hashes.pair, PAIRS));
+        let names = self.names.get_mut(slot(hashes.name, NAMES));
+        for bucket in [pairs, names].into_iter().flatten() {
+            put_first(bucket, number);
         }
     }
+}
+
+/// Puts one in front, for which the last has to go.
+fn put_first(bucket: &mut [u16; WAYS], first: u16) {
+    let [a, b, c, _] = *bucket;
+    *bucket = [first, a, b, c];
 }
 
 /// Where the entry of this number is, counted from the newest.
@@ -294,23 +309,17 @@ impl Hashes {
         Self { name, pair: mixed(value, name) }
     }
 
-    fn name_slot(&self) -> usize {
-        slot(self.name)
-    }
-
-    fn pair_slot(&self) -> usize {
-        slot(self.pair)
-    }
-
     /// Never that of an empty slot.
     #[expect(clippy::cast_possible_truncation, reason = "some of its bits are enough")]
     fn mark(&self) -> u16 {
-        (self.pair >> 32) as u16 | 1
+        (self.pair >> 16) as u16 | 1
     }
 }
 
-fn slot(hash: u64) -> usize {
-    (hash >> 57) as usize
+/// The place of a hash among `count`, which is a power of two: by its highest bits, the best.
+#[expect(clippy::cast_possible_truncation, reason = "a few bits are left")]
+fn slot(hash: u64, count: usize) -> usize {
+    (hash >> (u64::BITS - count.trailing_zeros())) as usize
 }
 
 fn mixed(bytes: &[u8], seed: u64) -> u64 {
@@ -343,10 +352,11 @@ mod tests {
         let mut literal = Vec::new();
         let mut fields = decoder.fields(block);
         let mut all = Vec::new();
-        while let Some(line) = fields.next(&mut literal).expect("a valid block") {
+        while let Some(line) = fields.next(&mut literal) {
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
             all.push((text(line.name()), text(line.value())));
         }
+        fields.end().expect("a valid block");
         all
     }
 
@@ -448,6 +458,15 @@ mod tests {
                 assert!(bytes.len() < 1 + 9 + fields.iter().map(|(_, v)| v.len()).sum::<usize>());
             }
         }
+    }
+
+    #[test]
+    fn the_fields_of_a_usual_connection_all_find_their_place() {
+        let mut encoder = Encoder::new(4096);
+        let names: Vec<String> = (0..40).map(|n| format!("x-name-{n}")).collect();
+        let fields: Vec<(&str, &str)> = names.iter().map(|name| (&name[..], "value")).collect();
+        let lens: Vec<usize> = (0..4).map(|_| block(&mut encoder, &fields).len()).collect();
+        assert_eq!(lens[3], fields.len(), "an octet for each: {lens:?}");
     }
 
     #[test]
