@@ -99,9 +99,9 @@ mod tests {
     #[test]
     fn protocols_are_told_apart_however_few_bytes_come_at_a_time() {
         for (input, expected) in [
-            (&b"GET / HTTP/1.1\r\n"[..], Detected::Http1),
-            (b"PRIX / HTTP/1.0\r\n", Detected::Http1),
-            (b"\r\n\r\nOPTIONS * HTTP/1.1\r\n", Detected::Http1),
+            (&b"GET / HTTP/1.1\r"[..], Detected::Http1),
+            (b"PRIX / HTTP/1.0\r", Detected::Http1),
+            (b"\r\n\r\nOPTIONS * HTTP/1.1\r", Detected::Http1),
             (b"M-SEARCH http://x/ HTTP/1.1\n", Detected::Http1),
             (b"PRI * HTTP/2.0", Detected::Http2),
             (b"\x16\x03\x01\x02\x00\x01", Detected::Tls),
