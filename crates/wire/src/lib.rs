@@ -7,7 +7,8 @@
 //!
 //! Where to look: [`buffer`] holds bytes in flight, [`head`] is what every HTTP codec turns a
 //! message's head into, [`h1`] is HTTP/1 and [`h2`] HTTP/2, [`path`] and [`host`] decide what is
-//! routed on, [`proxy_protocol`] is the PROXY header of a connection, and [`upgrade`] reads `Upgrade` lists.
+//! routed on, [`proxy_protocol`] is the PROXY header of a connection, and [`upgrade`] reads
+//! `Upgrade` lists.
 #![forbid(unsafe_code)]
 
 pub mod buffer;

@@ -84,7 +84,7 @@ fn run(how: u8, pieces: &[&[u8]], is_moved: bool) -> Outcome {
     let limits = limits(how);
     let mut h2 = if is_client(how) { Http2::client(&limits) } else { Http2::server(&limits) };
     let mut scratch = Scratch::default();
-    let mut out = Buffer::new(1 << 20);
+    let mut out = Buffer::new(1 << 16);
     let mut outcome = Outcome::default();
     if is_client(how) {
         ask(&mut h2, &mut out);
