@@ -118,7 +118,7 @@ pub enum Element<'b> {
         code: ErrorCode,
     },
     /// The peer broke a rule on a stream, which is reset from here and closed now. It may be one
-    /// that nothing was said of before.
+    /// that nothing was said of before, or that was closed already.
     Failed {
         /// The stream.
         stream: u32,

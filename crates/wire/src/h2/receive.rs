@@ -453,20 +453,16 @@ impl Http2 {
             StreamError::PriorityOnItself
         };
         match self.standing(header.stream) {
-            Standing::Open => {
+            Standing::Open | Standing::Ended | Standing::Past | Standing::Reset => {
                 let found = self.fail_stream(header.stream, error)?;
                 self.reading = Self::skipping(header.len);
                 Ok(Some((FrameHeader::LEN, found)))
             }
             // A stream that is idle cannot be reset.
-            Standing::Idle if error == StreamError::FrameSizeInvalid => {
-                Err(ConnectionError::FrameSizeInvalid)
-            }
-            Standing::Idle => Err(ConnectionError::PriorityOnItself),
-            Standing::Ended | Standing::Impossible | Standing::Past | Standing::Reset => {
-                self.budget.spend(Work::Priority)?;
-                Ok(self.ignore(header))
-            }
+            Standing::Idle | Standing::Impossible => Err(match error {
+                StreamError::FrameSizeInvalid => ConnectionError::FrameSizeInvalid,
+                _ => ConnectionError::PriorityOnItself,
+            }),
         }
     }
 

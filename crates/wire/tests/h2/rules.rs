@@ -342,6 +342,11 @@ mod streams {
         ends_connection(&[], &priority(0, 1), PROTOCOL);
         resets(&[get(1)], &frame("PRIORITY", 0, 1, &[0; 4]), 1, SIZE);
         ends_connection(&[], &frame("PRIORITY", 0, 1, &[0; 6]), SIZE);
+        // On a stream that is closed too.
+        let closed = [post(1), reset(1, ErrorCode::CANCEL)];
+        resets(&closed, &frame("PRIORITY", 0, 1, &[0; 4]), 1, SIZE);
+        resets(&closed, &priority(1, 1), 1, PROTOCOL);
+        ends_connection(&[], &priority(2, 2), PROTOCOL);
         let with_priority = |on: u8| {
             let payload = [&[0, 0, 0, on, 10][..], &block(&GET)].concat();
             frame("HEADERS", END_HEADERS | END_STREAM | PRIORITY, 1, &payload)
