@@ -85,6 +85,19 @@ impl Places {
     }
 }
 
+impl Onlookers {
+    /// Those that a chain has when a request begins.
+    pub(crate) fn at_requests(filters: &[Box<dyn Filter>]) -> Self {
+        let mut onlookers = Self::default();
+        for (place, filter) in filters.iter().enumerate() {
+            if filter.bodies().request == BodyNeed::Stream {
+                onlookers.request.insert(place);
+            }
+        }
+        onlookers
+    }
+}
+
 /// A request's body that a filter wanted whole.
 #[derive(Debug)]
 pub(crate) struct Gathered {
@@ -139,14 +152,9 @@ impl Proxy {
     /// Gives an exchange what its chain's filters want to have.
     pub(crate) fn begin_chain(&mut self, key: ExchangeKey) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let (mut bytes, mut onlookers) = (0, Onlookers::default());
-        for (place, filter) in exchange.listener().filters.iter().enumerate() {
-            bytes += filter.slot_bytes();
-            if filter.bodies().request == BodyNeed::Stream {
-                onlookers.request.insert(place);
-            }
-        }
-        exchange.onlookers = onlookers;
+        let filters = &exchange.listener().filters;
+        let bytes = filters.iter().map(|filter| filter.slot_bytes()).sum::<usize>();
+        exchange.onlookers = Onlookers::at_requests(filters);
         if bytes > 0 {
             exchange.slots = Some(vec![0; bytes].into_boxed_slice());
         }

@@ -7,7 +7,7 @@ use wire::h1::{
     BodyDecoder, BodyElement, BodyLimits, HeadError, HeadErrorKind, HeadLimits, Scan,
     decode_request,
 };
-use wire::head::{Framing, Known, Method, RequestHead, Version};
+use wire::head::{Framing, Known, Method, RequestHead};
 use wire::proxy_protocol;
 
 use crate::chain::{ChainStep, Onlookers};
@@ -179,15 +179,7 @@ impl Proxy {
         let Some(downstream) = connection.downstream() else { return };
         let state = self.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
-        let request = Request {
-            method: Method::Other,
-            version: Version::Http11,
-            is_persistent: false,
-            is_complete: false,
-            expects_continue: false,
-            asks_upgrade: false,
-        };
-        let exchange = self.begin_exchange(key, snapshot, place, request, now);
+        let exchange = self.begin_exchange(key, snapshot, place, Request::NONE, now);
         self.fail(exchange, cause, now);
     }
 

@@ -99,7 +99,7 @@ pub(crate) struct Unbound {
 }
 
 /// What of the request decides how its response is read and whether it may be sent again.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) version: Version,
@@ -111,6 +111,18 @@ pub(crate) struct Request {
     pub(crate) expects_continue: bool,
     /// Whether an `Upgrade` that the route allows went upstream.
     pub(crate) asks_upgrade: bool,
+}
+
+impl Request {
+    /// Of an exchange without one: nothing was asked that could be read, and nothing else will be.
+    pub(crate) const NONE: Self = Self {
+        method: Method::Other,
+        version: Version::Http11,
+        is_persistent: false,
+        is_complete: false,
+        expects_continue: false,
+        asks_upgrade: false,
+    };
 }
 
 /// Where the request goes.

@@ -9,7 +9,7 @@ use config::snapshot::{ClusterId, ListenerProtocol};
 use telemetry::events::TunnelStarted;
 use wire::detect::{Detected, detect};
 use wire::h1::{BodyDecoder, BodyEncoder, Scan};
-use wire::head::{Framing, Method, Version};
+use wire::head::Framing;
 
 use crate::connection::{ConnKey, ExchangeKey, Life, Receive, Send};
 use crate::exchange::{Kind, Request, Route, Stage, Unbound, Wait};
@@ -91,16 +91,7 @@ impl Proxy {
         let (snapshot, place) = (state.snapshot.clone(), state.place);
         let random = self.random.next();
         let cluster = state.listener().relay.as_ref().and_then(|relay| relay.choose(random));
-        // What there is of a request: it goes both ways at once and ends with its connection.
-        let request = Request {
-            method: Method::Other,
-            version: Version::Http11,
-            is_persistent: false,
-            is_complete: false,
-            expects_continue: false,
-            asks_upgrade: false,
-        };
-        let exchange = self.begin_exchange(key, snapshot, place, request, now);
+        let exchange = self.begin_exchange(key, snapshot, place, Request::NONE, now);
         self.start_relay(exchange, cluster, now);
     }
 

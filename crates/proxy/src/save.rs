@@ -15,7 +15,6 @@ use config::snapshot::{Address, ClusterId, EndpointId, Id, RouteTableId};
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
-use wire::head::{Method, Version};
 
 use crate::buffers::Buffers;
 use crate::chain::{ChainStep, Gathered, Held, Onlookers};
@@ -123,7 +122,7 @@ enum SavedUpstreamState {
 struct SavedExchange {
     kind: Kind,
     stage: SavedStage,
-    request: SavedRequest,
+    request: Request,
     route: Option<SavedRoute>,
     deadlines: Vec<(u8, Duration)>,
     /// Names of the chain's filters, which the slots belong to.
@@ -157,16 +156,6 @@ struct SavedHeld {
     head: Vec<u8>,
     body: Vec<u8>,
     bytes_max: usize,
-}
-
-#[derive(Serialize, Deserialize)]
-struct SavedRequest {
-    method: Method,
-    version: Version,
-    is_persistent: bool,
-    is_complete: bool,
-    expects_continue: bool,
-    asks_upgrade: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -408,21 +397,11 @@ impl Proxy {
             Stage::Responding { .. } => SavedStage::Responding,
             Stage::Finishing => SavedStage::Finishing,
         };
-        let Request { method, version, is_persistent, is_complete, expects_continue, asks_upgrade } =
-            exchange.request;
-        let request = SavedRequest {
-            method,
-            version,
-            is_persistent,
-            is_complete,
-            expects_continue,
-            asks_upgrade,
-        };
         Some(SavedExchange {
             filters,
             kind: exchange.kind,
             stage,
-            request,
+            request: exchange.request,
             route,
             deadlines: exchange.deadlines.remaining(now),
             slots: exchange.slots.map(Vec::from),
@@ -538,12 +517,7 @@ impl Proxy {
         let (snapshot, place) = (state.snapshot.clone(), state.place);
         let route = saved.route.map(|route| restore_route(&snapshot, &route));
         let timer = self.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
-        let mut deadlines = Deadlines::default();
-        for (wait, left) in saved.deadlines {
-            if let Some(wait) = Wait::ALL.get(usize::from(wait)) {
-                deadlines.set(*wait, now + left);
-            }
-        }
+        let deadlines = restore_deadlines(&saved.deadlines, now);
         let (_, first) = deadlines.first();
         let mut words = Words { text: None, lengths: saved.record.lengths };
         if !saved.record.words.is_empty() {
@@ -562,29 +536,20 @@ impl Proxy {
             let name = saved.filters.get(filter).map(String::as_str);
             names.clone().position(|other| Some(other) == name).unwrap_or(filter)
         });
-        let gathered = saved.gathered.map(|gathered| {
-            let body = self.buffers.lease_with(&gathered.body);
-            Box::new(Gathered { body, trailers: gathered.trailers })
-        });
-        let held = saved.held.map(|held| {
-            let head = self.buffers.lease_with(&held.head);
-            let body = self.buffers.lease_with(&held.body);
-            Box::new(Held { head, body, bytes_max: held.bytes_max })
-        });
+        let onlookers = if is_same_chain {
+            saved.onlookers
+        } else {
+            Onlookers::at_requests(&state.listener().filters)
+        };
+        let gathered = saved.gathered.map(|saved| restore_gathered(saved, &mut self.buffers));
+        let held = saved.held.map(|saved| restore_held(&saved, &mut self.buffers));
         let key = self.exchanges.insert(Exchange {
             snapshot,
             listener: place,
             downstream,
             kind: saved.kind,
             stage: Stage::Finishing,
-            request: Request {
-                method: saved.request.method,
-                version: saved.request.version,
-                is_persistent: saved.request.is_persistent,
-                is_complete: saved.request.is_complete,
-                expects_continue: saved.request.expects_continue,
-                asks_upgrade: saved.request.asks_upgrade,
-            },
+            request: saved.request,
             route,
             timer,
             deadlines,
@@ -594,7 +559,7 @@ impl Proxy {
                 .filter(|slots| is_same_chain && slots.len() == slot_bytes)
                 .or_else(|| (slot_bytes > 0).then(|| vec![0; slot_bytes]))
                 .map(Vec::into_boxed_slice),
-            onlookers: if is_same_chain { saved.onlookers } else { Onlookers::default() },
+            onlookers,
             gathered,
             held,
             record: restore_record(&saved.record, words, now),
@@ -602,22 +567,7 @@ impl Proxy {
         });
         self.timers.set_owner(timer, TimerOwner::Exchange(key).into());
         self.timers.arm(timer, first);
-        if let Some(role) =
-            self.connections.get_mut(downstream).and_then(Connection::downstream_mut)
-        {
-            role.exchange = Some(key);
-        }
-        if let Some(role) = upstream
-            .and_then(|upstream| self.connections.get_mut(upstream))
-            .and_then(Connection::upstream_mut)
-        {
-            match &mut role.state {
-                UpstreamState::Connecting { exchange, .. } | UpstreamState::Busy { exchange } => {
-                    *exchange = key;
-                }
-                UpstreamState::Idle { .. } => {}
-            }
-        }
+        self.join_exchange(key, downstream, upstream);
         match (again, saved.stage) {
             (
                 Some(first),
@@ -629,6 +579,23 @@ impl Proxy {
                 });
             }
             (_, stage) => self.restore_stage(key, stage, upstream, now),
+        }
+    }
+
+    /// Makes the connections of a restored exchange know it.
+    fn join_exchange(&mut self, key: ExchangeKey, downstream: ConnKey, upstream: Option<ConnKey>) {
+        let downstream = self.connections.get_mut(downstream).and_then(Connection::downstream_mut);
+        if let Some(role) = downstream {
+            role.exchange = Some(key);
+        }
+        let upstream = upstream.and_then(|upstream| self.connections.get_mut(upstream));
+        if let Some(role) = upstream.and_then(Connection::upstream_mut) {
+            match &mut role.state {
+                UpstreamState::Connecting { exchange, .. } | UpstreamState::Busy { exchange } => {
+                    *exchange = key;
+                }
+                UpstreamState::Idle { .. } => {}
+            }
         }
     }
 
@@ -663,6 +630,25 @@ impl Proxy {
             exchange.stage = stage;
         }
     }
+}
+
+fn restore_deadlines(saved: &[(u8, Duration)], now: Time) -> Deadlines {
+    let mut deadlines = Deadlines::default();
+    for (wait, left) in saved {
+        if let Some(wait) = Wait::ALL.get(usize::from(*wait)) {
+            deadlines.set(*wait, now + *left);
+        }
+    }
+    deadlines
+}
+
+fn restore_gathered(saved: SavedGathered, buffers: &mut Buffers) -> Box<Gathered> {
+    Box::new(Gathered { body: buffers.lease_with(&saved.body), trailers: saved.trailers })
+}
+
+fn restore_held(saved: &SavedHeld, buffers: &mut Buffers) -> Box<Held> {
+    let (head, body) = (buffers.lease_with(&saved.head), buffers.lease_with(&saved.body));
+    Box::new(Held { head, body, bytes_max: saved.bytes_max })
 }
 
 fn restore_route(snapshot: &Pinned, saved: &SavedRoute) -> Route {

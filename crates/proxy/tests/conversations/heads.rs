@@ -340,3 +340,16 @@ fn max_forwards_is_counted_down_and_ends_here_at_zero() {
         talk.hears_about(upstream, "OPTIONS * HTTP/1.1\r\n", &["max-forwards: 2\r\n"]);
     });
 }
+
+#[test]
+fn via_names_the_version_that_a_message_was_received_in() {
+    hold(TELLING, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.0\r\nHost: shop\r\n\r\n");
+        let upstream = talk.upstream();
+        let heard = talk.heard(upstream);
+        assert!(heard.contains("via: 1.0 edge-1\r\n"), "{heard}");
+        talk.says(upstream, "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
+        talk.hears_about(client, "HTTP/1.1 200 OK\r\n", &["via: 1.0 edge-1\r\n"]);
+    });
+}

@@ -145,6 +145,7 @@ fn a_removed_listener_drains_within_its_timeout() {
         talk.passes(Duration::from_secs(15));
         assert!(talk.is_closed(busy));
         assert!(talk.log().contains("drain_timeout"));
+        assert_eq!(talk.proxy().cut_off(), 1);
         assert_eq!(talk.retired(), 1);
     });
 }
