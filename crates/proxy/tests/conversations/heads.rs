@@ -350,6 +350,6 @@ fn via_names_the_version_that_a_message_was_received_in() {
         let heard = talk.heard(upstream);
         assert!(heard.contains("via: 1.0 edge-1\r\n"), "{heard}");
         talk.says(upstream, "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
-        talk.hears_about(client, "HTTP/1.1 200 OK\r\n", &["via: 1.0 edge-1\r\n"]);
+        talk.hears_about(client, "HTTP/1.0 200 OK\r\n", &["via: 1.0 edge-1\r\n"]);
     });
 }
