@@ -181,7 +181,7 @@ fn exchange_case(request: &'static [u8]) -> Box<dyn FnMut()> {
 
 /// Does what the proxy asks for, as a kernel would that takes everything at once.
 fn perform(proxy: &mut Proxy, upstream: &mut Option<ConnKey>, now: Time) {
-    while let Some(op) = proxy.poll_op() {
+    while let Some(op) = proxy.poll_op(now) {
         match op {
             Op::Send(key) => {
                 let mut slices = [IoSlice::new(&[]); SLICES_MAX];

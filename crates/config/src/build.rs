@@ -20,8 +20,8 @@ use crate::ids::Ids;
 use crate::map::Map;
 use crate::nearest;
 use crate::snapshot::{
-    AccessLog, AccessLogFormat, AccessLogOutput, Address, Cluster, ClusterId, Limits, Listener,
-    RouteTable, RouteTableId, Snapshot, StartupOptions,
+    AccessLog, AccessLogFormat, AccessLogOutput, Address, Cluster, ClusterId, Http2Options, Limits,
+    Listener, Ping, RouteTable, RouteTableId, Snapshot, StartupOptions,
 };
 use crate::tree::{Node, Site};
 
@@ -303,6 +303,19 @@ fn keepalive(
         interval: file.interval.0,
         probes: file.probes,
     })
+}
+
+fn http2(file: &file::Http2) -> Http2Options {
+    // The bounds of all sizes, in the schema, are far below 4 GiB.
+    let bytes = |size: crate::units::Size| u32::try_from(size.0).unwrap_or(u32::MAX);
+    Http2Options {
+        streams_max: file.streams_max,
+        stream_window_bytes_max: bytes(file.stream_window_max),
+        connection_window_bytes_max: bytes(file.connection_window_max),
+        header_table_bytes_max: bytes(file.header_table_max),
+        frame_bytes_max: bytes(file.frame_max),
+        ping: file.ping.map(|ping| Ping { interval: ping.interval.0, timeout: ping.timeout.0 }),
+    }
 }
 
 /// Port 0 names no endpoint.

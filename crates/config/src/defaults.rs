@@ -103,6 +103,27 @@ pub const HOST: &str = "*";
 /// The only upgrade that is common and safe to let through.
 pub const UPGRADE: &str = "websocket";
 
+/// Streams of a connection: the least that RFC 9113, section 6.5.2, recommends.
+pub const STREAMS_MAX: NonZeroU32 = non_zero(100);
+
+/// 5 Mbit/s for one stream at 100 ms of distance.
+pub const STREAM_WINDOW_MAX: Size = Size::from_kib(64);
+
+/// Every stream may stand still, and none holds up another.
+pub const CONNECTION_WINDOW_MAX: Size = Size::from_kib(6_400);
+
+/// What every peer begins with, so that nothing has to be said about it.
+pub const HEADER_TABLE_MAX: Size = Size::from_kib(4);
+
+/// The least there is. Longer frames only hold up what comes behind them.
+pub const FRAME_MAX: Size = Size::from_kib(16);
+
+/// Short of what most middleboxes forget a connection after.
+pub const PING_INTERVAL: Period = Period::from_secs(30);
+
+/// A peer that takes longer is as good as gone.
+pub const PING_TIMEOUT: Period = Period::from_secs(10);
+
 const fn non_zero(value: u32) -> NonZeroU32 {
     match NonZeroU32::new(value) {
         Some(value) => value,

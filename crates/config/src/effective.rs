@@ -13,9 +13,9 @@ use crate::filters::FILTER_NOUN;
 use crate::secrets::{MASK, is_secret_name};
 use crate::shape::{Kind, Shape};
 use crate::snapshot::{
-    AccessLog, AccessLogFormat, AccessLogOutput, Action, Cluster, ClusterId, Forward,
-    ForwardedFields, Keepalive, Limits, Listener, ListenerProtocol, PathMatch,
-    ProxyProtocolVersion, Redirect, RedirectPath, Respond, RouteTable, Rule, Snapshot,
+    AccessLog, AccessLogFormat, AccessLogOutput, Action, Cluster, ClusterId, ClusterProtocol,
+    Forward, ForwardedFields, Http2Options, Keepalive, Limits, Listener, ListenerProtocol,
+    PathMatch, ProxyProtocolVersion, Redirect, RedirectPath, Respond, RouteTable, Rule, Snapshot,
     StartupOptions,
 };
 use crate::units::{Period, Size};
@@ -116,6 +116,7 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
         protocol: match listener.protocol {
             ListenerProtocol::Auto => file::listener::Protocol::Auto,
             ListenerProtocol::Http1 => file::listener::Protocol::Http1,
+            ListenerProtocol::Http2 => file::listener::Protocol::Http2,
             ListenerProtocol::Tcp => file::listener::Protocol::Tcp,
         },
         routes: (listener.protocol != ListenerProtocol::Tcp).then(|| {
@@ -138,6 +139,7 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
             via: http.via.as_deref().map(str::to_owned),
             request_id: http.request_id,
         },
+        http2: http2(&listener.http2),
         proxy_protocol: http.proxy_protocol,
         timeouts: file::listener::Timeouts {
             request_head: timeout(timeouts.request_head),
@@ -230,6 +232,11 @@ fn cluster(cluster: &Cluster) -> file::Cluster {
     file::Cluster {
         name: cluster.name.to_string(),
         endpoints: cluster.endpoints.iter().map(endpoint).collect(),
+        protocol: match cluster.protocol {
+            ClusterProtocol::Http1 => file::cluster::Protocol::Http1,
+            ClusterProtocol::Http2 => file::cluster::Protocol::Http2,
+        },
+        http2: http2(&cluster.http2),
         connect_timeout: timeout(timeouts.connect),
         timeouts: file::cluster::Timeouts {
             pending: timeout(timeouts.pending),
@@ -247,6 +254,20 @@ fn cluster(cluster: &Cluster) -> file::Cluster {
         },
         keepalive: cluster.keepalive.map(keepalive),
         fast_open: cluster.fast_open,
+    }
+}
+
+fn http2(options: &Http2Options) -> file::Http2 {
+    file::Http2 {
+        streams_max: options.streams_max,
+        stream_window_max: Size(options.stream_window_bytes_max.into()),
+        connection_window_max: Size(options.connection_window_bytes_max.into()),
+        header_table_max: Size(options.header_table_bytes_max.into()),
+        frame_max: Size(options.frame_bytes_max.into()),
+        ping: options.ping.map(|ping| file::http2::Ping {
+            interval: Period(ping.interval),
+            timeout: Period(ping.timeout),
+        }),
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub mod access_log;
 pub mod cluster;
+pub mod http2;
 pub mod limits;
 pub mod listener;
 pub mod route;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use access_log::AccessLog;
 pub use cluster::Cluster;
+pub use http2::Http2;
 pub use limits::Limits;
 pub use listener::Listener;
 pub use route::RouteTable;

@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::map::Map;
-use crate::snapshot::{Address, ClusterId, Id, ListenSocket};
+use crate::snapshot::{Address, ClusterId, ClusterProtocol, Id, ListenSocket};
 
 /// Which name has which id.
 #[derive(Clone, Debug)]
@@ -72,7 +72,8 @@ pub(crate) struct Ids {
     pub(crate) listeners: Registry<(Arc<str>, Address, ListenSocket)>,
     pub(crate) route_tables: Registry<Arc<str>>,
     pub(crate) clusters: Registry<Arc<str>>,
-    pub(crate) endpoints: Registry<(ClusterId, Address)>,
+    /// An endpoint that speaks another protocol is another endpoint: its connections are not shared.
+    pub(crate) endpoints: Registry<(ClusterId, Address, ClusterProtocol)>,
 }
 
 #[cfg(test)]

@@ -191,7 +191,7 @@ fn changes<F>(parts: &Parts<F>, former: Option<&Snapshot<F>>, ids: &mut Ids) -> 
         .endpoints
         .sweep()
         .into_iter()
-        .map(|((cluster, _), id)| (cluster, EndpointId(id)))
+        .map(|((cluster, ..), id)| (cluster, EndpointId(id)))
         .collect();
     changes
 }

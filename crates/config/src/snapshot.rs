@@ -208,6 +208,8 @@ pub struct Listener<F> {
     pub hosts: HostTable<RouteTableId>,
     /// How HTTP is read and rewritten here.
     pub http: HttpOptions,
+    /// What one connection of HTTP/2 may hold.
+    pub http2: Http2Options,
     /// How long its peers may take.
     pub timeouts: DownstreamTimeouts,
     /// Connections open at a time, in the process.
@@ -217,10 +219,12 @@ pub struct Listener<F> {
 /// What the connections of a listener speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenerProtocol {
-    /// HTTP/1, or whatever else if there is a relay for it.
+    /// HTTP, or whatever else if there is a relay for it.
     Auto,
     /// HTTP/1.
     Http1,
+    /// HTTP/2.
+    Http2,
     /// Anything, relayed as it comes.
     Tcp,
 }
@@ -291,6 +295,32 @@ pub struct HttpOptions {
     pub request_id: bool,
     /// Whether each connection begins with a PROXY protocol header (versions 1 and 2).
     pub proxy_protocol: bool,
+}
+
+/// What one connection of HTTP/2 may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Http2Options {
+    /// Streams open at a time.
+    pub streams_max: NonZeroU32,
+    /// Bytes that the peer may send on a stream before they are passed on.
+    pub stream_window_bytes_max: u32,
+    /// The same for all streams of a connection together.
+    pub connection_window_bytes_max: u32,
+    /// Bytes of the header compression table, in either direction.
+    pub header_table_bytes_max: u32,
+    /// Bytes of a frame's payload that the peer may send.
+    pub frame_bytes_max: u32,
+    /// When the peer is asked for a sign of life, if ever.
+    pub ping: Option<Ping>,
+}
+
+/// When a peer is asked for a sign of life, and how long it may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ping {
+    /// Silence before it is asked.
+    pub interval: Duration,
+    /// Time for its answer.
+    pub timeout: Duration,
 }
 
 /// Filters of a chain, at most.
@@ -430,6 +460,10 @@ pub struct Cluster {
     pub endpoints: Vec<Endpoint>,
     /// Whether all weights are equal, so that a plain turn through the endpoints is fair.
     pub is_uniform: bool,
+    /// What its endpoints speak.
+    pub protocol: ClusterProtocol,
+    /// What one connection of HTTP/2 may hold.
+    pub http2: Http2Options,
     /// How long its peers may take.
     pub timeouts: UpstreamTimeouts,
     /// Connections open at a time, in the process.
@@ -442,6 +476,15 @@ pub struct Cluster {
     pub keepalive: Option<Keepalive>,
     /// Whether a request's first bytes may travel with the SYN.
     pub fast_open: bool,
+}
+
+/// What the endpoints of a cluster speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ClusterProtocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
 }
 
 /// One address of a cluster.

@@ -15,11 +15,11 @@ use wire::h1::{
 };
 use wire::head::{Framing, Known, RequestHead, ResponseHead, Version};
 
-use crate::connection::{ExchangeKey, Send};
-use crate::exchange::{Exchange, Stage, Wait};
+use crate::connection::ExchangeKey;
+use crate::exchange::{Exchange, Form, Stage, Unbound, Wait};
 use crate::filter::{BodyNeed, Filter, Part, Question, Verdict};
+use crate::http2::Tail;
 use crate::ops::Op;
-use crate::outbox::Outbox;
 use crate::proxy::Proxy;
 use crate::pump::connection_field;
 use crate::time::Time;
@@ -30,8 +30,6 @@ const OWN_HEAD: HeadLimits =
 
 /// Room to begin with for a body whose length is not known.
 const GATHER_BYTES_FIRST: usize = 4 << 10;
-
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Where in its chain a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -218,7 +216,7 @@ impl Proxy {
             }
         });
         if let Some(exchange) = self.exchanges.get(key) {
-            self.resume_inbox(exchange.downstream, now);
+            self.resume_source(exchange.downstream, now);
         }
     }
 
@@ -230,14 +228,27 @@ impl Proxy {
         now: Time,
         go_on: impl FnOnce(&mut Self, &mut RequestHead<'_>),
     ) {
-        let mut index = std::mem::take(&mut self.request_index);
-        match decode_request(encoded.filled(), &mut Scan::default(), &OWN_HEAD, &mut index) {
-            Ok(Some((mut head, _))) => go_on(self, &mut head),
+        if self.read_parked(&encoded, go_on).is_none() {
             // Another worker saved it, and it was damaged on its way.
-            Ok(None) | Err(_) => self.fail(key, Cause::RequestInvalid, now),
+            self.fail(key, Cause::RequestInvalid, now);
         }
-        self.request_index = index;
         self.buffers.give_back(encoded);
+    }
+
+    /// Looks at a head that was parked; none if it is damaged.
+    pub(crate) fn read_parked<T>(
+        &mut self,
+        encoded: &Buffer,
+        look: impl FnOnce(&mut Self, &mut RequestHead<'_>) -> T,
+    ) -> Option<T> {
+        let mut index = std::mem::take(&mut self.request_index);
+        let bytes = encoded.filled();
+        let seen = match decode_request(bytes, &mut Scan::default(), &OWN_HEAD, &mut index) {
+            Ok(Some((mut head, _))) => Some(look(self, &mut head)),
+            Ok(None) | Err(_) => None,
+        };
+        self.request_index = index;
+        seen
     }
 
     fn suspend(
@@ -256,7 +267,7 @@ impl Proxy {
         self.ops.push_back(Op::Ask { exchange: key, question });
     }
 
-    fn park(&mut self, head: &RequestHead<'_>) -> Buffer {
+    pub(crate) fn park(&mut self, head: &RequestHead<'_>) -> Buffer {
         let mut encoded = self.buffers.lease(head.encoded_len_max());
         encode_request(head, connection_field(head.upgrade().is_some()), &mut encoded);
         encoded
@@ -290,10 +301,7 @@ impl Proxy {
         let (downstream, timeout) =
             (exchange.downstream, exchange.listener().timeouts.request_body);
         if std::mem::take(&mut exchange.request.expects_continue) {
-            if let Some(connection) = self.connections.get_mut(downstream) {
-                connection.outbox.push(CONTINUE, &mut self.buffers);
-            }
-            self.queue_send(downstream);
+            self.send_continue(downstream);
         }
         self.set_deadline(key, Wait::RequestBody, now + timeout);
     }
@@ -329,16 +337,26 @@ impl Proxy {
         &mut self,
         gathered: Gathered,
         is_complete: bool,
-        send: &mut Send,
-        outbox: &mut Outbox,
+        request: &mut Unbound,
     ) {
         const SAME: &str = "the head has the framing that the body was read with";
         let Gathered { body, trailers } = gathered;
-        if !body.is_empty() {
-            send.push_data(body.filled(), outbox, &mut self.buffers).expect(SAME);
-        }
-        if is_complete {
-            send.push_end(&trailers, outbox, &mut self.buffers).expect(SAME);
+        let Unbound { outbox, form } = request;
+        match form {
+            Form::Whole { send, .. } => {
+                if !body.is_empty() {
+                    send.push_data(body.filled(), outbox, &mut self.buffers).expect(SAME);
+                }
+                if is_complete {
+                    send.push_end(&trailers, outbox, &mut self.buffers).expect(SAME);
+                }
+            }
+            Form::Stream { tail, .. } => {
+                outbox.push(body.filled(), &mut self.buffers);
+                if is_complete {
+                    *tail = Tail::of(&trailers);
+                }
+            }
         }
         self.buffers.give_back(body);
     }
@@ -429,7 +447,7 @@ impl Proxy {
         match decoded {
             Ok(Some((mut head, _))) => {
                 self.show_response_body(key, &mut head, body.filled());
-                self.begin_response(key, &head, head.framing(), body.len());
+                self.begin_response(key, &head, head.framing(), (body.len(), false));
                 self.send_held_body(key, body.filled());
             }
             // Another worker saved it, and it was damaged on its way.
@@ -454,13 +472,10 @@ impl Proxy {
     }
 
     fn send_held_body(&mut self, key: ExchangeKey, body: &[u8]) {
-        let Some(exchange) = self.exchanges.get(key) else { return };
-        if let Some(connection) = self.connections.get_mut(exchange.downstream)
+        if let Some(exchange) = self.exchanges.get(key)
             && !body.is_empty()
         {
-            connection
-                .send_data(body, &mut self.buffers)
-                .expect("the head has the framing that the body was read with");
+            self.send_data(exchange.downstream, body);
         }
     }
 }

@@ -5,6 +5,7 @@
 //!                              │        └──► Discard ─► Head | Linger     (answered early)
 //!                              └──► Linger ─► closed                      (refused)
 //! upstream     Connecting ─► Busy: Head ─► Body ─► Idle ─► Busy …         (kept alive)
+//! HTTP/2       Frames ─► Linger ─► closed                                 (streams: `http2`)
 //! either       … ─► Body(until close), both ways                          (tunnel)
 //! ```
 
@@ -17,6 +18,7 @@ use wire::h1::{BodyDecoder, BodyEncoder, BodyError, Scan};
 
 use crate::buffers::Buffers;
 use crate::exchange::Exchange;
+use crate::http2::Multiplex;
 use crate::listeners::ListenerKey;
 use crate::outbox::Outbox;
 use crate::slab::Key;
@@ -27,6 +29,25 @@ use crate::wheel::TimerKey;
 pub type ConnKey = Key<Connection>;
 /// Names one exchange of a worker.
 pub type ExchangeKey = Key<Exchange>;
+
+/// One side of an exchange: a connection, and the stream on it if its protocol has streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamKey {
+    pub(crate) connection: ConnKey,
+    /// 0 for a connection that is the exchange's alone.
+    pub(crate) stream: u32,
+}
+
+impl StreamKey {
+    /// A connection that is the exchange's alone.
+    pub(crate) const fn whole(connection: ConnKey) -> Self {
+        Self { connection, stream: 0 }
+    }
+
+    pub(crate) const fn is_whole(self) -> bool {
+        self.stream == 0
+    }
+}
 
 /// Bytes that may wait in an outbox before its source is no longer read. One read more may still
 /// arrive, so that a connection's queue is bounded by twice this.
@@ -43,6 +64,8 @@ pub struct Connection {
     /// Bytes that were read and could not be consumed yet.
     pub(crate) inbox: Option<Buffer>,
     pub(crate) outbox: Outbox,
+    /// Its streams, once it speaks HTTP/2.
+    pub(crate) multiplex: Option<Box<Multiplex>>,
     pub(crate) timer: TimerKey,
     pub(crate) peer: PeerAddress,
     pub(crate) local: PeerAddress,
@@ -69,6 +92,7 @@ pub(crate) enum Role {
 #[derive(Debug)]
 pub(crate) struct Downstream {
     pub(crate) listener: ListenerKey,
+    /// The exchange of a connection without streams.
     pub(crate) exchange: Option<ExchangeKey>,
     pub(crate) life: Life,
     /// When the first byte of the head that is being read came; `NEVER` before it.
@@ -111,11 +135,22 @@ pub(crate) enum UpstreamState {
     Busy {
         exchange: ExchangeKey,
     },
-    /// In its endpoint's pool, between these neighbours.
-    Idle {
-        newer: Option<ConnKey>,
-        older: Option<ConnKey>,
+    /// In its endpoint's pool.
+    Idle(Links),
+    /// Of HTTP/2: exchanges have streams on it, from the moment on that it is asked for.
+    Shared {
+        /// Since when it is being established, if it is.
+        connecting_since: Option<Time>,
+        /// Its place in its endpoint's pool while it has a free slot.
+        links: Option<Links>,
     },
+}
+
+/// Neighbours in a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Links {
+    pub(crate) newer: Option<ConnKey>,
+    pub(crate) older: Option<ConnKey>,
 }
 
 impl Upstream {
@@ -124,7 +159,7 @@ impl Upstream {
             UpstreamState::Connecting { exchange, .. } | UpstreamState::Busy { exchange } => {
                 Some(exchange)
             }
-            UpstreamState::Idle { .. } => None,
+            UpstreamState::Idle(_) | UpstreamState::Shared { .. } => None,
         }
     }
 }
@@ -136,6 +171,8 @@ pub(crate) enum Receive {
     ProxyHeader,
     /// The first bytes tell what follows.
     Detect,
+    /// Frames of HTTP/2.
+    Frames,
     /// A head, looked through this far.
     Head(Scan),
     /// A body, or a tunnel's bytes.
@@ -215,6 +252,7 @@ impl Connection {
             send: Send::Idle,
             inbox: None,
             outbox: Outbox::new(),
+            multiplex: None,
             timer,
             peer: PeerAddress::Unix,
             local: PeerAddress::Unix,
@@ -258,11 +296,15 @@ impl Connection {
     pub(crate) const fn is_connecting(&self) -> bool {
         matches!(
             &self.role,
-            Role::Upstream(Upstream { state: UpstreamState::Connecting { .. }, .. })
+            Role::Upstream(Upstream {
+                state: UpstreamState::Connecting { .. }
+                    | UpstreamState::Shared { connecting_since: Some(_), .. },
+                ..
+            })
         )
     }
 
-    /// The exchange that it carries.
+    /// The exchange that it carries, if it has no streams.
     pub(crate) const fn exchange(&self) -> Option<ExchangeKey> {
         match &self.role {
             Role::Downstream(downstream) => downstream.exchange,
@@ -294,6 +336,11 @@ impl Connection {
         buffers: &mut Buffers,
     ) -> Result<(), BodyError> {
         self.send.push_end(trailers, &mut self.outbox, buffers)
+    }
+
+    /// Whether it carries an exchange.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.exchange().is_some() || self.multiplex.as_ref().is_some_and(|all| !all.is_empty())
     }
 
     /// Whether a FIN now would make the peer take what it has for the whole message: its end is the

@@ -3,7 +3,7 @@
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamConnectFailed;
 
-use crate::connection::{ConnKey, ExchangeKey, Life, Receive, Role, UpstreamState};
+use crate::connection::{ConnKey, ExchangeKey, Life, Receive, Role, Send, UpstreamState};
 use crate::exchange::{Stage, Wait};
 use crate::proxy::Proxy;
 use crate::record::label;
@@ -62,6 +62,9 @@ impl Proxy {
 
     pub(crate) fn on_connection_deadline(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
+        if connection.multiplex.is_some() && matches!(connection.send, Send::Idle) {
+            return self.on_watch(key, now);
+        }
         match &connection.role {
             Role::Upstream(upstream) => match upstream.state {
                 UpstreamState::Connecting { exchange, .. } => {
@@ -69,10 +72,10 @@ impl Proxy {
                     self.emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
                     self.fail_attempt(exchange, cause, now);
                 }
-                UpstreamState::Idle { .. } => {
+                UpstreamState::Idle(_) => {
                     self.close_upstream(key, Some(Cause::IdleTimeout), now);
                 }
-                UpstreamState::Busy { .. } => {}
+                UpstreamState::Busy { .. } | UpstreamState::Shared { .. } => {}
             },
             Role::Downstream(downstream) if downstream.exchange.is_none() => {
                 let life = downstream.life;

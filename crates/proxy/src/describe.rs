@@ -22,6 +22,8 @@ pub struct ConnectionSummary {
     pub age: u64,
     /// Requests that it carried.
     pub requests: u32,
+    /// Streams that are open on it, if it speaks HTTP/2.
+    pub streams: Option<usize>,
     /// Bytes read and not consumed.
     pub inbox_bytes: usize,
     /// Bytes not sent.
@@ -73,12 +75,17 @@ impl Proxy {
             (Role::Upstream(upstream), _) => match upstream.state {
                 UpstreamState::Connecting { .. } => "connecting",
                 UpstreamState::Busy { .. } => "busy",
-                UpstreamState::Idle { .. } => "idle",
+                UpstreamState::Idle(_) => "idle",
+                UpstreamState::Shared { connecting_since: Some(_), .. } => "connecting",
+                UpstreamState::Shared { .. } if connection.is_busy() => "busy",
+                UpstreamState::Shared { .. } => "idle",
             },
             (Role::Downstream(_), Some(exchange)) => exchange.stage.as_str(),
             (Role::Downstream(_), None) => match connection.receive {
                 Receive::ProxyHeader => "proxy_header",
                 Receive::Detect => "detecting",
+                Receive::Frames if connection.is_busy() => "streams",
+                Receive::Frames => "idle",
                 Receive::Head(_) if connection.inbox.is_some() => "reading_head",
                 Receive::Head(_) => "idle",
                 Receive::Discard { .. } => "discarding",
@@ -93,6 +100,7 @@ impl Proxy {
             state,
             age: now.nanos_since(connection.opened),
             requests: connection.requests,
+            streams: connection.multiplex.as_ref().map(|multiplex| multiplex.len()),
             inbox_bytes: connection.inbox.as_ref().map_or(0, wire::buffer::Buffer::len),
             outbox_bytes: connection.outbox.len(),
             target: String::from_utf8_lossy(target.unwrap_or_default()).into_owned(),

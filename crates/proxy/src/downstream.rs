@@ -1,17 +1,18 @@
 //! Hops 2 to 5 on the downstream side: bytes of a client become exchanges.
 
-use config::snapshot::Limits;
+use config::snapshot::{Limits, ListenerProtocol};
 use telemetry::cause::Cause;
 use telemetry::events::ExchangeStarted;
 use wire::h1::{
     BodyDecoder, BodyElement, BodyLimits, HeadError, HeadErrorKind, HeadLimits, Scan,
     decode_request,
 };
+use wire::h2::{ErrorCode, PREFACE};
 use wire::head::{Framing, Known, Method, RequestHead};
 use wire::proxy_protocol;
 
 use crate::chain::{ChainStep, Onlookers};
-use crate::connection::{ConnKey, ExchangeKey, Life, PeerAddress, Receive, Send};
+use crate::connection::{ConnKey, ExchangeKey, Life, PeerAddress, Receive, Send, StreamKey};
 use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage, Wait};
 use crate::ops::Op;
 use crate::pinned::Pinned;
@@ -38,6 +39,10 @@ impl Proxy {
         while let Some(rest) = input.get(at..).filter(|rest| !rest.is_empty()) {
             let Some(connection) = self.connections.get_mut(key) else { return input.len() };
             let step = match &connection.receive {
+                Receive::Frames => match self.consume_frames(key, rest, now) {
+                    n if n == rest.len() => Step::Took(n),
+                    n => Step::Wait(n),
+                },
                 Receive::ProxyHeader => self.on_proxy_header(key, rest, now),
                 Receive::Detect => match self.on_first_bytes(key, rest, now) {
                     true => Step::Took(0),
@@ -84,9 +89,16 @@ impl Proxy {
         if downstream.exchange.is_some() {
             return Step::Wait(0);
         }
+        let is_first = connection.requests == 0;
+        let Some(downstream) = connection.downstream_mut() else { return Step::Wait(0) };
         let state = self.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
         let listener = state.listener();
+        let speaks_both = listener.protocol == ListenerProtocol::Auto;
+        if is_first && speaks_both && is_preface(input) {
+            self.begin_http2(key, now);
+            return Step::Took(0);
+        }
         let limits = HeadLimits {
             request_line_bytes_max: listener.http.request_line_bytes_max,
             head_bytes_max: listener.http.head_bytes_max,
@@ -108,17 +120,19 @@ impl Proxy {
             }
             Ok(Some((mut head, n))) => {
                 let body = BodyDecoder::new(head.framing());
-                let request = Request {
-                    method: head.method(),
-                    version: head.version(),
-                    is_persistent: head.persistent(),
-                    is_complete: body.is_complete(),
-                    expects_continue: head.expects_continue(),
-                    asks_upgrade: false,
-                };
+                let is_complete = body.is_complete();
+                let request = Request::of(&head, is_complete);
                 connection.receive =
-                    if body.is_complete() { Receive::Complete } else { Receive::Body(body) };
-                let exchange = self.begin_exchange(key, snapshot, place, request, now);
+                    if is_complete { Receive::Complete } else { Receive::Body(body) };
+                let at = StreamKey::whole(key);
+                let exchange = self.begin_exchange(at, snapshot, place, request, now);
+                if is_first
+                    && speaks_both
+                    && is_complete
+                    && head.upgrade().is_some_and(offers_http2)
+                {
+                    self.upgrade_to_http2(exchange, &head, now);
+                }
                 self.on_request_head(exchange, &mut head, now);
                 Step::Took(n)
             }
@@ -131,28 +145,28 @@ impl Proxy {
         step
     }
 
-    /// Puts an exchange on the connection whose head was just read, or refused.
+    /// Puts an exchange on the connection, or stream, whose head was just read, or refused.
     pub(crate) fn begin_exchange(
         &mut self,
-        key: ConnKey,
+        at: StreamKey,
         snapshot: Pinned,
         place: usize,
         request: Request,
         now: Time,
     ) -> ExchangeKey {
-        let connection = self.connections.get_mut(key).expect("its head was just read");
+        let connection = self.connections.get_mut(at.connection).expect("its head was just read");
         let is_first = connection.requests == 0;
         connection.requests += 1;
         let opened = connection.opened;
         let downstream = connection.downstream_mut().expect("requests come from downstream");
-        let began = std::mem::replace(&mut downstream.head_began, Time::NEVER);
+        let began = std::mem::replace(&mut downstream.head_began, Time::NEVER).min(now);
         let accepted = if is_first { opened } else { Time::NEVER };
         let stamps = Stamps { accepted, began, head_read: now, ..Stamps::NONE };
         let timer = self.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
         let exchange = self.exchanges.insert(Exchange {
             snapshot,
             listener: place,
-            downstream: key,
+            downstream: at,
             kind: Kind::Http,
             stage: Stage::Finishing,
             request,
@@ -164,10 +178,13 @@ impl Proxy {
             gathered: None,
             held: None,
             record: Record::new(stamps),
+            handshake: None,
             is_response_complete: false,
         });
         self.timers.set_owner(timer, TimerOwner::Exchange(exchange).into());
-        downstream.exchange = Some(exchange);
+        if at.is_whole() {
+            downstream.exchange = Some(exchange);
+        }
         let listener = label(self.listeners.get(downstream.listener).id.0);
         self.emitter.exchange_started(&ExchangeStarted { listener });
         exchange
@@ -179,14 +196,22 @@ impl Proxy {
         let Some(downstream) = connection.downstream() else { return };
         let state = self.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
-        let exchange = self.begin_exchange(key, snapshot, place, Request::NONE, now);
+        let at = StreamKey::whole(key);
+        let exchange = self.begin_exchange(at, snapshot, place, Request::NONE, now);
         self.fail(exchange, cause, now);
     }
 
     /// Hop 5: a whole request head.
-    fn on_request_head(&mut self, key: ExchangeKey, head: &mut RequestHead<'_>, now: Time) {
+    pub(crate) fn on_request_head(
+        &mut self,
+        key: ExchangeKey,
+        head: &mut RequestHead<'_>,
+        now: Time,
+    ) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let Some(connection) = self.connections.get(exchange.downstream) else { return };
+        let Some(connection) = self.connections.get(exchange.downstream.connection) else {
+            return;
+        };
         let snapshot = exchange.snapshot.clone();
         let listener = exchange.listener();
         let facts = crate::forwarded::Facts {
@@ -203,7 +228,7 @@ impl Proxy {
         let has_unknown_expectation =
             head.field(Known::Expect).is_some() && !head.expects_continue();
         let is_too_large = matches!(head.framing(), Framing::Length(n) if n > body_bytes_max);
-        if head.method() == Method::Connect {
+        if head.method() == Method::Connect && !head.is_extended_connect() {
             self.fail(key, Cause::RequestNotImplemented, now);
         } else if has_unknown_expectation {
             self.fail(key, Cause::RequestExpectationUnknown, now);
@@ -305,6 +330,11 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let exchange = connection.exchange();
         match (&mut connection.receive, exchange) {
+            // Whoever takes nothing more on any stream says so; this one is gone.
+            (Receive::Frames, _) => {
+                self.end_streams(key, Cause::DownstreamClosed, now);
+                self.close_downstream(key, None, now);
+            }
             (Receive::Body(body), Some(exchange)) => {
                 if body.on_eof().is_ok() {
                     self.on_request_end(exchange, &[], now);
@@ -337,7 +367,10 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         match connection.exchange() {
             Some(exchange) => self.abort(exchange, Cause::DownstreamClosed, now),
-            None => self.close_downstream(key, None, now),
+            None => {
+                self.end_streams(key, Cause::DownstreamClosed, now);
+                self.close_downstream(key, None, now);
+            }
         }
     }
 
@@ -351,6 +384,17 @@ impl Proxy {
             }
             return;
         };
+        self.on_response_sent(exchange_key, (left, n), is_ending, now);
+    }
+
+    /// The downstream took bytes of a response; `left` still wait. `is_ended`: nothing follows them.
+    pub(crate) fn on_response_sent(
+        &mut self,
+        exchange_key: ExchangeKey,
+        (left, n): (usize, usize),
+        is_ended: bool,
+        now: Time,
+    ) {
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         if left > 0 {
             if n > 0 || !exchange.deadlines.is_set(Wait::ResponseWrite) {
@@ -362,8 +406,11 @@ impl Proxy {
         exchange.deadlines.clear(Wait::ResponseWrite);
         if matches!(exchange.stage, Stage::Finishing) {
             self.finish(exchange_key, None, now);
-        } else if is_ending {
-            self.shut(key);
+        } else if is_ended {
+            let downstream = exchange.downstream;
+            if downstream.is_whole() {
+                self.shut(downstream.connection);
+            }
             self.finish_tunnel(exchange_key, now);
         }
     }
@@ -380,7 +427,12 @@ impl Proxy {
     }
 
     /// Goes on with the connection after its exchange.
-    pub(crate) fn after_exchange(&mut self, key: ConnKey, now: Time) {
+    pub(crate) fn after_exchange(&mut self, at: StreamKey, now: Time) {
+        if !at.is_whole() {
+            // Whoever has its answer need not send the rest (RFC 9113, section 8.1).
+            return self.drop_stream(at, ErrorCode::NO_ERROR, now);
+        }
+        let key = at.connection;
         let Some(connection) = self.connections.get_mut(key) else { return };
         let is_complete = matches!(connection.receive, Receive::Complete);
         let has_more = connection.inbox.is_some();
@@ -433,7 +485,7 @@ impl Proxy {
     }
 
     /// Shuts our side and reads on for a while.
-    fn linger(&mut self, key: ConnKey, now: Time) {
+    pub(crate) fn linger(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.is_read_closed {
             return self.close_downstream(key, None, now);
@@ -464,9 +516,9 @@ impl Proxy {
     }
 
     /// Turns what is still to come of a request's body into something to discard.
-    pub(crate) fn discard_request(&mut self, key: ConnKey) {
+    pub(crate) fn discard_request(&mut self, source: StreamKey) {
         let left = self.snapshot.limits.discard_bytes_max;
-        if let Some(connection) = self.connections.get_mut(key)
+        if let Some(connection) = self.connections.get_mut(source.connection)
             && let Receive::Body(body) = &connection.receive
         {
             connection.receive = Receive::Discard { body: body.clone(), left };
@@ -488,8 +540,20 @@ fn is_last_hop(head: &mut RequestHead<'_>) -> bool {
     left == 0
 }
 
+/// Whether a connection's first bytes are HTTP/2's, as far as its version.
+fn is_preface(input: &[u8]) -> bool {
+    const TOLD_BY: usize = b"PRI * HTTP/2.0".len();
+    input.first() == Some(&b'P') && input.get(..TOLD_BY) == PREFACE.get(..TOLD_BY)
+}
+
+/// Whether `Upgrade` offers HTTP/2 without TLS (RFC 7540, section 3.2).
+fn offers_http2(protocols: &[u8]) -> bool {
+    let mut protocols = protocols.split(|octet| *octet == b',').map(<[u8]>::trim_ascii);
+    protocols.any(|protocol| protocol.eq_ignore_ascii_case(b"h2c"))
+}
+
 /// What a refused head is called.
-fn cause_of_request(error: &HeadError) -> Cause {
+pub(crate) fn cause_of_request(error: &HeadError) -> Cause {
     match error.kind() {
         HeadErrorKind::Syntax => Cause::RequestInvalid,
         HeadErrorKind::Framing => Cause::RequestFramingInvalid,

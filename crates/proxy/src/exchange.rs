@@ -16,11 +16,14 @@ use config::snapshot::{Action, ClusterId, Listener, RouteTableId};
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
-use wire::head::{Method, Version};
+use wire::head::{Method, RequestHead, Version};
+use wire::upgrade::WEBSOCKET_ACCEPT_LEN;
 
+use crate::buffers::Buffers;
 use crate::chain::{ChainStep, Gathered, Held, Onlookers};
-use crate::connection::{ConnKey, Send};
+use crate::connection::{Send, StreamKey};
 use crate::filter::{Filter, Question};
+use crate::http2::Tail;
 use crate::outbox::Outbox;
 use crate::pinned::Pinned;
 use crate::record::Record;
@@ -41,7 +44,7 @@ pub struct Exchange {
     pub(crate) snapshot: Pinned,
     /// The listener's place in that snapshot.
     pub(crate) listener: usize,
-    pub(crate) downstream: ConnKey,
+    pub(crate) downstream: StreamKey,
     pub(crate) kind: Kind,
     pub(crate) stage: Stage,
     pub(crate) request: Request,
@@ -57,8 +60,19 @@ pub struct Exchange {
     /// The response, while a filter waits for all of it.
     pub(crate) held: Option<Box<Held>>,
     pub(crate) record: Record,
+    /// How a client of HTTP/1 is told that its upgrade was granted by an upstream of HTTP/2.
+    pub(crate) handshake: Option<Box<Handshake>>,
     /// In a tunnel: whether the upstream has said all.
     pub(crate) is_response_complete: bool,
+}
+
+/// What HTTP/1 says when a protocol changes, and HTTP/2 does not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Handshake {
+    /// The protocol that was asked for.
+    pub(crate) protocol: Box<[u8]>,
+    /// The answer to the client's `Sec-WebSocket-Key`, if it sent one.
+    pub(crate) accept: Option<[u8; WEBSOCKET_ACCEPT_LEN]>,
 }
 
 /// What an exchange consists of.
@@ -80,9 +94,9 @@ pub(crate) enum Stage {
     /// No connection is free; the head, encoded, waits for one.
     Waiting { request: Unbound },
     /// Given to this connection; no byte of a response yet.
-    Attempting { upstream: ConnKey },
+    Attempting { upstream: StreamKey },
     /// The response's head went to the downstream; its body follows.
-    Responding { upstream: ConnKey },
+    Responding { upstream: StreamKey },
     /// The whole response is queued, or will never be; the outbox empties.
     Finishing,
 }
@@ -90,12 +104,38 @@ pub(crate) enum Stage {
 /// A request that is encoded, and not or no longer given to a connection.
 #[derive(Debug)]
 pub(crate) struct Unbound {
-    /// What of it has to be sent.
+    /// What of it has to be sent: all of it, or its body if the head goes apart.
     pub(crate) outbox: Outbox,
-    /// Where its encoding stands.
-    pub(crate) send: Send,
-    /// Whether it begins with a PROXY header, so that it needs a connection of its own.
-    pub(crate) is_personal: bool,
+    pub(crate) form: Form,
+}
+
+/// What a request is encoded for.
+#[derive(Debug)]
+pub(crate) enum Form {
+    /// A connection that is its own while it lasts.
+    Whole {
+        /// Where its encoding stands.
+        send: Send,
+        /// Whether it begins with a PROXY header, so that the connection is for nobody else.
+        is_personal: bool,
+    },
+    /// A stream: how the head is encoded depends on the connection.
+    Stream {
+        /// The head as plain bytes.
+        head: Buffer,
+        /// How the body ends, as far as is known.
+        tail: Tail,
+    },
+}
+
+impl Unbound {
+    /// Gives back what it holds.
+    pub(crate) fn clear(mut self, buffers: &mut Buffers) {
+        self.outbox.clear(buffers);
+        if let Form::Stream { head, .. } = self.form {
+            buffers.give_back(head);
+        }
+    }
 }
 
 /// What of the request decides how its response is read and whether it may be sent again.
@@ -114,6 +154,19 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// What a head says, of a request that is complete with it or not.
+    pub(crate) fn of(head: &RequestHead<'_>, is_complete: bool) -> Self {
+        Self {
+            // With a path, it asks for a resource as GET does (RFC 8441, section 5).
+            method: if head.is_extended_connect() { Method::Get } else { head.method() },
+            version: head.version(),
+            is_persistent: head.persistent(),
+            is_complete,
+            expects_continue: head.expects_continue(),
+            asks_upgrade: false,
+        }
+    }
+
     /// Of an exchange without one: nothing was asked that could be read, and nothing else will be.
     pub(crate) const NONE: Self = Self {
         method: Method::Other,
@@ -154,11 +207,15 @@ impl Exchange {
 
     /// Whether somebody takes the request's body now.
     pub(crate) const fn takes_request_data(&self) -> bool {
-        self.upstream().is_some() || matches!(self.stage, Stage::Gathering { .. })
+        // What comes behind the request for another protocol is of that.
+        let has_streams = !self.downstream.is_whole();
+        let awaits_upgrade = self.request.asks_upgrade && !self.record.is_tunnel && has_streams;
+        (self.upstream().is_some() && !awaits_upgrade)
+            || matches!(self.stage, Stage::Gathering { .. })
     }
 
-    /// The upstream connection that it has, if any.
-    pub(crate) const fn upstream(&self) -> Option<ConnKey> {
+    /// The upstream connection, or stream, that it has, if any.
+    pub(crate) const fn upstream(&self) -> Option<StreamKey> {
         match self.stage {
             Stage::Attempting { upstream } | Stage::Responding { upstream } => Some(upstream),
             Stage::Suspended { .. }

@@ -26,6 +26,8 @@ pub enum Retry {
     /// If the connection had been used before, the method is idempotent and every byte is still
     /// here (RFC 9110, section 9.2.2; RFC 9112, section 9.3.1).
     IfReused,
+    /// If every byte is still here: the upstream said that it did not process the request.
+    Unprocessed,
 }
 
 /// What follows from a fault.
@@ -48,7 +50,10 @@ pub const fn consequence(cause: Cause) -> Consequence {
         | RequestFramingInvalid
         | RequestHostInvalid
         | RequestTargetInvalid
-        | RequestBodyInvalid => (Side::Downstream, 400, Retry::Never),
+        | RequestBodyInvalid
+        | Http2Invalid => (Side::Downstream, 400, Retry::Never),
+        Http2Abuse => (Side::Downstream, 429, Retry::Never),
+        Http2PingTimeout => (Side::Upstream, 504, Retry::IfReused),
         RequestHeadTimeout | RequestBodyTimeout => (Side::Downstream, 408, Retry::Never),
         RequestBodyTooLarge => (Side::Downstream, 413, Retry::Never),
         RequestLineTooLong => (Side::Downstream, 414, Retry::Never),
@@ -68,6 +73,8 @@ pub const fn consequence(cause: Cause) -> Consequence {
 
         ConnectFailed | ConnectTimeout => (Side::Upstream, 503, Retry::Unsent),
         UpstreamClosed => (Side::Upstream, 502, Retry::IfReused),
+        StreamRefused => (Side::Upstream, 503, Retry::Unprocessed),
+        StreamReset => (Side::Upstream, 502, Retry::Never),
         ResponseUnasked => (Side::Upstream, 502, Retry::Unsent),
         ResponseInvalid | ResponseHeadTooLarge | ResponseBodyTooLarge | ResponseTruncated => {
             (Side::Upstream, 502, Retry::Never)

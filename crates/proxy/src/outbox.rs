@@ -108,6 +108,26 @@ impl Outbox {
         }
     }
 
+    /// Appends `header`, with room behind it for up to `bytes` more where one buffer can hold both.
+    pub(crate) fn push_together(&mut self, header: &[u8], bytes: usize, buffers: &mut Buffers) {
+        let whole = (header.len() + bytes).min(BUFFER_BYTES_MAX);
+        self.push_with(whole, buffers, |buffer| buffer.push(header));
+    }
+
+    /// Moves the first `n` waiting bytes of `other` behind what waits here.
+    pub(crate) fn take_from(&mut self, other: &mut Self, n: usize, buffers: &mut Buffers) {
+        let mut left = n;
+        while left > 0 {
+            let first = other.first.as_ref().expect("so many bytes wait there");
+            let waiting = first.filled().get(other.kept as usize..).unwrap_or_default();
+            let piece = waiting.get(..left).unwrap_or(waiting);
+            let (next, count) = (piece, piece.len());
+            self.push(next, buffers);
+            other.on_sent(count, buffers);
+            left -= count;
+        }
+    }
+
     /// Fills `slices` with what waits, in order; returns how many were filled.
     pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
         let first = self.first.iter().filter_map(|first| first.filled().get(self.kept as usize..));

@@ -12,7 +12,7 @@ use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Id};
 
 use crate::Share;
 use crate::balance;
-use crate::connection::{ConnKey, Connection, ExchangeKey, UpstreamState};
+use crate::connection::{ConnKey, Connection, ExchangeKey, Links, UpstreamState};
 use crate::slab::Slab;
 
 /// What a worker knows of clusters and endpoints at run time.
@@ -54,6 +54,8 @@ struct EndpointState {
 pub(crate) enum Acquired {
     /// This connection, out of the pool.
     Idle(ConnKey, usize),
+    /// A stream on this connection, which stays in the pool.
+    Shared(ConnKey, usize),
     /// Leave to open one to the endpoint at this place.
     Open(usize),
     /// A place in the queue.
@@ -64,6 +66,17 @@ pub(crate) enum Acquired {
     NoEndpoint,
 }
 
+/// How an exchange uses a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// It is for this one only, and a new one.
+    Personal,
+    /// One at a time.
+    InTurn,
+    /// With others.
+    Together,
+}
+
 impl Pools {
     pub(crate) const fn new(share: Share) -> Self {
         Self { clusters: Vec::new(), endpoints: Vec::new(), share, open: 0, idle: 0, waiting: 0 }
@@ -72,13 +85,13 @@ impl Pools {
     /// Finds a connection for an exchange: an idle one to the endpoint whose turn it is, else a new
     /// one, else an idle one to any endpoint of the cluster, else a place in the queue. `newest` is
     /// the cluster as the newest snapshot has it: bounds are of now, not of when an exchange began.
-    /// What is personal gets a new connection only.
+    /// What is personal gets a new connection only, and one that is shared stays where it is.
     pub(crate) fn acquire(
         &mut self,
         cluster: &Cluster,
         newest: &Cluster,
         avoid: Option<EndpointId>,
-        is_personal: bool,
+        sharing: Sharing,
         start: impl FnOnce() -> u64,
         connections: &mut Slab<Connection>,
     ) -> Acquired {
@@ -97,20 +110,30 @@ impl Pools {
         let Some((place, endpoint)) = chosen else { return Acquired::NoEndpoint };
         let has_room = state.open < share.of(newest.connections_max.get());
         let (idle, waiting) = (state.idle, state.waiting);
-        let idle = if is_personal { 0 } else { idle };
+        let mut of_pool = |place: usize, endpoint: &Endpoint| match sharing {
+            Sharing::Personal => None,
+            Sharing::InTurn => {
+                let taken = self.take_idle(cluster.id, endpoint.id, connections);
+                taken.map(|connection| Acquired::Idle(connection, place))
+            }
+            Sharing::Together => {
+                let newest = self.newest_idle(endpoint.id);
+                newest.map(|connection| Acquired::Shared(connection, place))
+            }
+        };
         if idle > 0
-            && let Some(connection) = self.take_idle(cluster.id, endpoint.id, connections)
+            && let Some(acquired) = of_pool(place, endpoint)
         {
-            return Acquired::Idle(connection, place);
+            return acquired;
         }
         if has_room {
             return Acquired::Open(place);
         }
         if idle > 0 {
-            for (place, endpoint) in cluster.endpoints.iter().enumerate() {
-                if let Some(connection) = self.take_idle(cluster.id, endpoint.id, connections) {
-                    return Acquired::Idle(connection, place);
-                }
+            let mut endpoints = cluster.endpoints.iter().enumerate();
+            let acquired = endpoints.find_map(|(place, endpoint)| of_pool(place, endpoint));
+            if let Some(acquired) = acquired {
+                return acquired;
             }
         }
         if waiting < share.of(newest.pending_max) { Acquired::Wait } else { Acquired::Overflow }
@@ -217,9 +240,9 @@ impl Pools {
         }
         let state = slot.get_or_insert(EndpointState { id: endpoint, newest: None });
         let older = state.newest.replace(key);
-        set_state(connections, key, UpstreamState::Idle { newer: None, older });
+        self.set_links(key, Some(Links { newer: None, older }), connections);
         if let Some(older) = older {
-            link(connections, older, |newer, _| *newer = Some(key));
+            link(connections, older, |links| links.newer = Some(key));
         }
         self.idle += 1;
         if let Some(state) = self.cluster(cluster) {
@@ -228,11 +251,28 @@ impl Pools {
         true
     }
 
+    /// Writes down where in a pool a connection stands, if it does.
+    pub(crate) fn set_links(
+        &self,
+        key: ConnKey,
+        place: Option<Links>,
+        connections: &mut Slab<Connection>,
+    ) {
+        let Some(upstream) = connections.get_mut(key).and_then(Connection::upstream_mut) else {
+            return;
+        };
+        match (&mut upstream.state, place) {
+            (UpstreamState::Shared { links, .. }, _) => *links = place,
+            (state, Some(links)) => *state = UpstreamState::Idle(links),
+            (_, None) => {}
+        }
+    }
+
     /// Takes a connection out of its pool, wherever in the stack it stands.
     pub(crate) fn remove_idle(
         &mut self,
         (cluster, endpoint): (ClusterId, EndpointId),
-        (newer, older): (Option<ConnKey>, Option<ConnKey>),
+        Links { newer, older }: Links,
         connections: &mut Slab<Connection>,
     ) {
         self.idle -= 1;
@@ -240,7 +280,7 @@ impl Pools {
             state.idle -= 1;
         }
         match newer {
-            Some(newer) => link(connections, newer, |_, place| *place = older),
+            Some(newer) => link(connections, newer, |links| links.older = older),
             None => {
                 if let Some(state) = self.endpoint(endpoint) {
                     state.newest = older;
@@ -248,7 +288,7 @@ impl Pools {
             }
         }
         if let Some(older) = older {
-            link(connections, older, |place, _| *place = newer);
+            link(connections, older, |links| links.newer = newer);
         }
     }
 
@@ -287,9 +327,8 @@ impl Pools {
         connections: &mut Slab<Connection>,
     ) -> Option<ConnKey> {
         let key = self.newest_idle(endpoint)?;
-        let links = match connections.get(key)?.upstream()?.state {
-            UpstreamState::Idle { newer, older } => (newer, older),
-            UpstreamState::Connecting { .. } | UpstreamState::Busy { .. } => return None,
+        let UpstreamState::Idle(links) = connections.get(key)?.upstream()?.state else {
+            return None;
         };
         self.remove_idle((cluster, endpoint), links, connections);
         Some(key)
@@ -330,22 +369,13 @@ fn slot<T>(table: &mut Vec<Option<T>>, id: Id) -> &mut Option<T> {
     table.get_mut(slot).expect("grown above")
 }
 
-fn set_state(connections: &mut Slab<Connection>, key: ConnKey, state: UpstreamState) {
-    if let Some(upstream) = connections.get_mut(key).and_then(Connection::upstream_mut) {
-        upstream.state = state;
-    }
-}
-
-/// Changes the neighbours of an idle connection: the newer, then the older.
-fn link(
-    connections: &mut Slab<Connection>,
-    key: ConnKey,
-    change: impl FnOnce(&mut Option<ConnKey>, &mut Option<ConnKey>),
-) {
-    if let Some(upstream) = connections.get_mut(key).and_then(Connection::upstream_mut)
-        && let UpstreamState::Idle { newer, older } = &mut upstream.state
+/// Changes the neighbours of a connection in a pool.
+fn link(connections: &mut Slab<Connection>, key: ConnKey, change: impl FnOnce(&mut Links)) {
+    let upstream = connections.get_mut(key).and_then(Connection::upstream_mut);
+    if let Some(UpstreamState::Idle(links) | UpstreamState::Shared { links: Some(links), .. }) =
+        upstream.map(|upstream| &mut upstream.state)
     {
-        change(newer, older);
+        change(links);
     }
 }
 

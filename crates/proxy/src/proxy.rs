@@ -18,7 +18,7 @@ use crate::Snapshot;
 use crate::buffers::{BufferUse, Buffers};
 use crate::connection::{
     ConnKey, Connection, Downstream, ExchangeKey, Life, OUTBOX_BYTES_MAX, PeerAddress, Receive,
-    Role, UpstreamState,
+    Role, StreamKey, UpstreamState,
 };
 use crate::exchange::{Exchange, Stage};
 use crate::listeners::{ListenerKey, Listeners};
@@ -34,7 +34,11 @@ use crate::wheel::Wheel;
 
 /// How long a kept connection may stay silent once a drain began. Its client may be about to ask,
 /// and is answered with `connection: close` then; a silent one shall not hold up the drain.
-const DRAIN_IDLE: Duration = Duration::from_secs(5);
+pub(crate) const DRAIN_IDLE: Duration = Duration::from_secs(5);
+
+/// Bytes that may wait for a peer of HTTP/2 before nothing more is read from it: what it asks for,
+/// and does not take, is bounded. Above what bodies fill, so that they alone never stop the reading.
+pub(crate) const UNREAD_BYTES_MAX: usize = 2 * OUTBOX_BYTES_MAX;
 
 /// What stays the same for the life of a worker.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +101,8 @@ pub struct Proxy {
     /// Indexes of the heads that are being looked at, one for each direction.
     pub(crate) request_index: HeadIndex,
     pub(crate) response_index: HeadIndex,
+    /// Room for what HTTP/2 decodes.
+    pub(crate) http2_scratch: wire::h2::Scratch,
     /// Room to put field values together in.
     pub(crate) scratch: Vec<u8>,
     pub(crate) random: Random,
@@ -170,6 +176,7 @@ impl Proxy {
             emitter,
             request_index: HeadIndex::default(),
             response_index: HeadIndex::default(),
+            http2_scratch: wire::h2::Scratch::default(),
             scratch: Vec::new(),
             random: Random::new(settings.seed),
             share: settings.share,
@@ -183,12 +190,13 @@ impl Proxy {
     // What the worker asks.
 
     /// The next thing to do, if any.
-    pub fn poll_op(&mut self) -> Option<Op> {
+    pub fn poll_op(&mut self, now: Time) -> Option<Op> {
         let op = self.ops.pop_front()?;
-        if let Op::Send(key) = op
-            && let Some(connection) = self.connections.get_mut(key)
-        {
-            connection.is_flush_queued = false;
+        if let Op::Send(key) = op {
+            self.frame(key, now);
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.is_flush_queued = false;
+            }
         }
         Some(op)
     }
@@ -203,6 +211,8 @@ impl Proxy {
         let room = connection.inbox_room();
         match (&connection.role, &connection.receive) {
             (_, Receive::Complete) => 0,
+            (_, Receive::Frames) if connection.is_connecting() || is_unread(connection) => 0,
+            (_, Receive::Frames) => room,
             (
                 _,
                 Receive::ProxyHeader
@@ -223,8 +233,8 @@ impl Proxy {
                 0
             }
             (Role::Upstream(_), Receive::Head(_)) => room,
-            (_, Receive::Body(_)) => match self.opposite(connection) {
-                Some(other) if other.outbox.len() < OUTBOX_BYTES_MAX => room,
+            (_, Receive::Body(_)) => match self.opposite_of(StreamKey::whole(key)) {
+                Some(other) if !self.is_held_back(other) => room,
                 None if self.gathers(connection) => room,
                 _ => 0,
             },
@@ -309,7 +319,7 @@ impl Proxy {
         }
         for (cluster, endpoint) in &changes.endpoints_removed {
             while let Some(key) = self.pools.newest_idle(*endpoint) {
-                self.close_upstream(key, None, now);
+                self.dismiss(key, now);
             }
             self.pools.forget_endpoint(*endpoint);
             self.serve_waiting(*cluster, now);
@@ -423,11 +433,14 @@ impl Proxy {
         let before = connection.outbox.len();
         connection.outbox.on_sent(n, &mut self.buffers);
         let after = before - n;
+        if connection.multiplex.is_some() {
+            return self.on_frames_sent(key, before, n, now);
+        }
         if before >= OUTBOX_BYTES_MAX
             && after < OUTBOX_BYTES_MAX
-            && let Some(source) = self.opposite_key(key)
+            && let Some(source) = self.opposite_of(StreamKey::whole(key))
         {
-            self.ops.push_back(Op::Read(source));
+            self.on_caught_up(source);
         }
         match self.connections.get(key).map(|connection| &connection.role) {
             Some(Role::Downstream(_)) => self.on_downstream_sent(key, after, n, now),
@@ -483,13 +496,22 @@ impl Proxy {
     /// Connections of a drain that are silent end soon.
     fn hasten_idle(&mut self, now: Time, concerns: impl Fn(&Downstream) -> bool) {
         let deadline = now + DRAIN_IDLE;
-        for (_, connection) in self.connections.iter() {
-            let is_idle = connection
-                .downstream()
-                .is_some_and(|downstream| downstream.exchange.is_none() && concerns(downstream));
-            if is_idle && deadline < self.timers.deadline(connection.timer) {
+        let mut multiplexed = Vec::new();
+        for (key, connection) in self.connections.iter() {
+            let Some(downstream) = connection.downstream() else { continue };
+            if !concerns(downstream) {
+                continue;
+            }
+            if connection.multiplex.is_some() {
+                multiplexed.push(key);
+            } else if downstream.exchange.is_none()
+                && deadline < self.timers.deadline(connection.timer)
+            {
                 self.timers.arm(connection.timer, deadline);
             }
+        }
+        for key in multiplexed {
+            self.say_goodbye(key, now);
         }
     }
 
@@ -550,19 +572,10 @@ impl Proxy {
         exchange.is_some_and(|exchange| matches!(exchange.stage, Stage::Gathering { .. }))
     }
 
-    /// The connection on the other side of the exchange.
-    fn opposite(&self, connection: &Connection) -> Option<&Connection> {
-        let exchange = self.exchanges.get(connection.exchange()?)?;
-        let key = match connection.role {
-            Role::Downstream(_) => exchange.upstream()?,
-            Role::Upstream(_) => exchange.downstream,
-        };
-        self.connections.get(key)
-    }
-
-    pub(crate) fn opposite_key(&self, key: ConnKey) -> Option<ConnKey> {
-        let connection = self.connections.get(key)?;
-        let exchange = self.exchanges.get(connection.exchange()?)?;
+    /// The other side of the exchange that is at this one.
+    pub(crate) fn opposite_of(&self, at: StreamKey) -> Option<StreamKey> {
+        let connection = self.connections.get(at.connection)?;
+        let exchange = self.exchanges.get(self.exchange_of(at)?)?;
         match connection.role {
             Role::Downstream(_) => exchange.upstream(),
             Role::Upstream(_) => Some(exchange.downstream),
@@ -576,6 +589,8 @@ impl Proxy {
         let Role::Downstream(downstream) = connection.role else {
             unreachable!("only downstream connections are closed here");
         };
+        let failure = connection.multiplex.and_then(|multiplex| multiplex.failure);
+        let cause = cause.or(failure);
         self.emitter.connection_closed(&ConnectionClosed {
             listener: label(self.listeners.get(downstream.listener).id.0),
             cause,
@@ -596,10 +611,16 @@ impl Proxy {
             return;
         };
         let (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
-        let is_established = !matches!(upstream.state, UpstreamState::Connecting { .. });
-        if let UpstreamState::Idle { newer, older } = upstream.state {
-            self.pools.remove_idle((cluster, endpoint), (newer, older), &mut self.connections);
+        match upstream.state {
+            UpstreamState::Idle(links) | UpstreamState::Shared { links: Some(links), .. } => {
+                self.pools.remove_idle((cluster, endpoint), links, &mut self.connections);
+            }
+            UpstreamState::Connecting { .. }
+            | UpstreamState::Busy { .. }
+            | UpstreamState::Shared { links: None, .. } => {}
         }
+        let is_established =
+            self.connections.get(key).is_some_and(|connection| !connection.is_connecting());
         let would_end_early = self.would_end_early(key);
         let Some(connection) = self.remove_connection(key) else { return };
         if is_established {
@@ -619,11 +640,23 @@ impl Proxy {
         self.connections.get(key).is_some_and(Connection::would_end_early)
     }
 
+    /// Ends an upstream connection that is in a pool, with the exchanges that it has.
+    fn dismiss(&mut self, key: ConnKey, now: Time) {
+        if self.connections.get(key).is_some_and(Connection::is_busy) {
+            self.retire(key);
+        } else {
+            self.close_upstream(key, None, now);
+        }
+    }
+
     /// Takes a connection out, with its timer and its buffers.
     fn remove_connection(&mut self, key: ConnKey) -> Option<Connection> {
         let mut connection = self.connections.remove(key)?;
         self.timers.remove(connection.timer);
         connection.outbox.clear(&mut self.buffers);
+        for stream in connection.multiplex.iter_mut().flat_map(|all| all.iter_mut()) {
+            stream.clear(&mut self.buffers);
+        }
         if let Some(inbox) = connection.inbox.take() {
             self.buffers.give_back(inbox);
         }
@@ -668,14 +701,21 @@ impl Proxy {
         let all = self.connections.iter().filter(|(_, connection)| is_concerned(connection));
         let all: Vec<_> = all.map(|(key, _)| key).collect();
         for key in all {
-            match self.connections.get(key).map(Connection::exchange) {
-                Some(Some(exchange)) => {
-                    self.cut_off += 1;
-                    self.abort(exchange, Cause::DrainTimeout, now);
-                }
-                Some(None) => self.close_downstream(key, None, now),
-                None => {}
+            let Some(connection) = self.connections.get(key) else { continue };
+            let multiplex = connection.multiplex.as_ref();
+            let streams = multiplex.map(|all| all.exchanges()).unwrap_or_default();
+            for exchange in connection.exchange().into_iter().chain(streams) {
+                self.cut_off += 1;
+                self.abort(exchange, Cause::DrainTimeout, now);
+            }
+            if self.connections.get(key).is_some() {
+                self.close_downstream(key, None, now);
             }
         }
     }
+}
+
+/// Whether so much waits for a peer that nothing more is read from it.
+pub(crate) fn is_unread(connection: &Connection) -> bool {
+    connection.outbox.len() >= UNREAD_BYTES_MAX
 }

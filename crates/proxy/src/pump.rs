@@ -8,18 +8,25 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use config::snapshot::{Action, Cluster, ClusterId, Forward, ProxyProtocolVersion};
+use config::snapshot::{
+    Action, Cluster, ClusterId, ClusterProtocol, Forward, ProxyProtocolVersion,
+};
 use telemetry::cause::Cause;
 use telemetry::events::{ExchangeFinished, UpstreamRetried};
 use wire::h1::{BodyEncoder, ConnectionField};
+use wire::h2::ErrorCode;
 use wire::head::{Framing, RequestHead, Version};
 use wire::proxy_protocol;
+use wire::upgrade::{websocket_accept, websocket_key};
 
-use crate::connection::{ConnKey, ExchangeKey, Life, PeerAddress, Receive, Send};
-use crate::exchange::{ATTEMPTS_MAX, Deadlines, Exchange, Kind, Route, Stage, Unbound, Wait};
-use crate::fault::{Retry, consequence};
+use crate::connection::{Connection, ExchangeKey, Life, PeerAddress, Receive, Send, StreamKey};
+use crate::exchange::{
+    ATTEMPTS_MAX, Deadlines, Exchange, Form, Handshake, Kind, Route, Stage, Unbound, Wait,
+};
+use crate::fault::{Retry, Side, consequence};
+use crate::http2::Tail;
 use crate::outbox::Outbox;
-use crate::pool::Acquired;
+use crate::pool::{Acquired, Sharing};
 use crate::proxy::Proxy;
 use crate::record::{Word, label};
 use crate::route;
@@ -36,7 +43,7 @@ impl Proxy {
     // Routing.
 
     /// Hop 7: finds the rule and does what it says.
-    pub(crate) fn route(&mut self, key: ExchangeKey, head: &RequestHead<'_>, now: Time) {
+    pub(crate) fn route(&mut self, key: ExchangeKey, head: &mut RequestHead<'_>, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let snapshot = exchange.snapshot.clone();
         let found = route::find(&snapshot, exchange.listener(), head.host(), head.path());
@@ -65,15 +72,66 @@ impl Proxy {
     }
 
     /// Hop 8 begins: encodes the request and asks for a connection.
-    fn forward(&mut self, key: ExchangeKey, forward: &Forward, head: &RequestHead<'_>, now: Time) {
+    fn forward(
+        &mut self,
+        key: ExchangeKey,
+        forward: &Forward,
+        head: &mut RequestHead<'_>,
+        now: Time,
+    ) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let asks_upgrade =
             head.upgrade().is_some_and(|value| route::allows_upgrade(&forward.upgrades, value));
         exchange.request.asks_upgrade = asks_upgrade;
+        if head.is_extended_connect() && !asks_upgrade {
+            return self.fail(key, Cause::RequestNotImplemented, now);
+        }
         let gathered = exchange.gathered.take();
         let is_complete = exchange.request.is_complete;
+        let is_shared =
+            exchange.cluster().is_some_and(|cluster| cluster.protocol == ClusterProtocol::Http2);
+        if asks_upgrade && is_shared && exchange.downstream.is_whole() {
+            let key = head.find(b"sec-websocket-key");
+            exchange.handshake = head.upgrade().map(|protocol| {
+                let (protocol, accept) = (protocol.into(), key.map(websocket_accept));
+                Box::new(Handshake { protocol, accept })
+            });
+        }
+        let mut request = if is_shared {
+            self.encode_for_stream(head, is_complete)
+        } else {
+            self.encode_whole(key, head, asks_upgrade)
+        };
+        if let Some(gathered) = gathered {
+            self.push_gathered(*gathered, is_complete, &mut request);
+        }
+        if let Some(timeout) = forward.timeout {
+            self.set_deadline(key, Wait::Whole, now + timeout);
+        }
+        self.attempt(key, request, Some(head), now);
+    }
+
+    /// A request for a stream: how its head is encoded depends on the connection.
+    fn encode_for_stream(&mut self, head: &RequestHead<'_>, is_complete: bool) -> Unbound {
+        let mut outbox = Outbox::new();
+        outbox.keep();
+        let tail = if is_complete { Tail::End } else { Tail::Open };
+        Unbound { outbox, form: Form::Stream { head: self.park(head), tail } }
+    }
+
+    /// A request for a connection that is its own.
+    fn encode_whole(
+        &mut self,
+        key: ExchangeKey,
+        head: &mut RequestHead<'_>,
+        asks_upgrade: bool,
+    ) -> Unbound {
+        if asks_upgrade && head.is_extended_connect() && is_websocket(head) {
+            // The client of HTTP/2 has no key to send, and no use for the answer to one.
+            head.append(b"sec-websocket-key", &websocket_key(self.random.octets()));
+        }
         let encoder = BodyEncoder::new(head.framing());
-        let mut send = if encoder.is_complete() { Send::Idle } else { Send::Body(encoder) };
+        let send = if encoder.is_complete() { Send::Idle } else { Send::Body(encoder) };
         let mut outbox = Outbox::new();
         outbox.keep();
         let is_personal = self.push_proxy_header(key, &mut outbox);
@@ -88,13 +146,7 @@ impl Proxy {
         outbox.push_with(room, &mut self.buffers, |buffer| {
             wire::h1::encode_request(head, connection_field(asks_upgrade), buffer);
         });
-        if let Some(gathered) = gathered {
-            self.push_gathered(*gathered, is_complete, &mut send, &mut outbox);
-        }
-        if let Some(timeout) = forward.timeout {
-            self.set_deadline(key, Wait::Whole, now + timeout);
-        }
-        self.attempt(key, Unbound { outbox, send, is_personal }, now);
+        Unbound { outbox, form: Form::Whole { send, is_personal } }
     }
 
     /// The PROXY protocol header, for clusters that want one in front of each connection. Says
@@ -105,7 +157,9 @@ impl Proxy {
         let Some(version) = cluster.and_then(|cluster| cluster.proxy_protocol) else {
             return false;
         };
-        let Some(connection) = self.connections.get(exchange.downstream) else { return false };
+        let Some(connection) = self.connections.get(exchange.downstream.connection) else {
+            return false;
+        };
         // A client that a trusted hop named has no port that is known here.
         let client = exchange.record.client.map(|ip| SocketAddr::new(ip, 0));
         let source = client.or_else(|| connection.peer.socket_address());
@@ -127,8 +181,15 @@ impl Proxy {
 
     // The upstream side of an exchange.
 
-    /// Finds a connection for a request and gives it to that, or queues it, or fails.
-    pub(crate) fn attempt(&mut self, key: ExchangeKey, request: Unbound, now: Time) {
+    /// Finds a connection for a request and gives it to that, or queues it, or fails. `head` is the
+    /// request's, where it is at hand.
+    pub(crate) fn attempt(
+        &mut self,
+        key: ExchangeKey,
+        request: Unbound,
+        head: Option<&RequestHead<'_>>,
+        now: Time,
+    ) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let Some(cluster) = exchange.cluster() else {
             return self.fail_unbound(key, request, Cause::NoEndpoint, now);
@@ -142,31 +203,49 @@ impl Proxy {
         let connections = &mut self.connections;
         let id = cluster.id;
         let newest = self.snapshot.cluster(id).unwrap_or(cluster);
-        let is_personal = request.is_personal;
+        let sharing = match request.form {
+            Form::Whole { is_personal: true, .. } => Sharing::Personal,
+            Form::Whole { is_personal: false, .. } => Sharing::InTurn,
+            Form::Stream { .. } => Sharing::Together,
+        };
         let start = || random.next();
-        match self.pools.acquire(cluster, newest, avoid, is_personal, start, connections) {
+        match self.pools.acquire(cluster, newest, avoid, sharing, start, connections) {
             Acquired::Idle(connection, place) => self.give(key, connection, place, request, now),
+            Acquired::Shared(connection, place) => {
+                self.give_stream(key, connection, place, request, head, now);
+            }
             Acquired::Open(place) => {
                 let cluster = Arc::clone(cluster);
-                self.open(key, &cluster, place, request, now);
+                self.open(key, &cluster, place, request, head, now);
             }
-            Acquired::Wait => {
-                let timeout = cluster.timeouts.pending;
-                exchange.stage = Stage::Waiting { request };
-                self.pools.wait(id, key);
-                // Who left the queue in vain goes on waiting, not once more.
-                if !exchange.deadlines.is_set(Wait::Connection) {
-                    exchange.record.stamps.wait_began = now;
-                    self.set_deadline(key, Wait::Connection, now + timeout);
-                }
-            }
+            Acquired::Wait => self.enqueue(key, request, now),
             Acquired::Overflow => self.fail_unbound(key, request, Cause::PendingOverflow, now),
             Acquired::NoEndpoint => self.fail_unbound(key, request, Cause::NoEndpoint, now),
         }
     }
 
-    fn fail_unbound(&mut self, key: ExchangeKey, mut request: Unbound, cause: Cause, now: Time) {
-        request.outbox.clear(&mut self.buffers);
+    /// Makes an exchange wait for a connection.
+    pub(crate) fn enqueue(&mut self, key: ExchangeKey, request: Unbound, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Some(cluster) = exchange.cluster() else { return };
+        let (id, timeout) = (cluster.id, cluster.timeouts.pending);
+        exchange.stage = Stage::Waiting { request };
+        self.pools.wait(id, key);
+        // Who left the queue in vain goes on waiting, not once more.
+        if !exchange.deadlines.is_set(Wait::Connection) {
+            exchange.record.stamps.wait_began = now;
+            self.set_deadline(key, Wait::Connection, now + timeout);
+        }
+    }
+
+    pub(crate) fn fail_unbound(
+        &mut self,
+        key: ExchangeKey,
+        request: Unbound,
+        cause: Cause,
+        now: Time,
+    ) {
+        request.clear(&mut self.buffers);
         self.fail(key, cause, now);
     }
 
@@ -203,7 +282,7 @@ impl Proxy {
     /// An exchange that was taken out of the queue tries again.
     pub(crate) fn leave_queue(&mut self, key: ExchangeKey, now: Time) {
         if let Some(request) = self.take_waiting(key, now) {
-            self.attempt(key, request, now);
+            self.attempt(key, request, None, now);
             self.resume_request(key, now);
         }
     }
@@ -247,16 +326,13 @@ impl Proxy {
             (Wait::RequestBody, timeouts.request_body)
         };
         self.set_deadline(key, wait, now + timeout);
-        let Some(connection) = self.connections.get_mut(upstream) else { return };
+        let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         if connection.is_send_broken {
             // The upstream takes nothing more, but may have answered: the rest is dropped.
             connection.outbox.forget(&mut self.buffers);
             return;
         }
-        connection
-            .send_data(data, &mut self.buffers)
-            .expect("both sides have the same framing, and the decoder keeps to it");
-        self.queue_send(upstream);
+        self.send_data(upstream, data);
     }
 
     /// The end of the request, with its trailer section.
@@ -266,26 +342,25 @@ impl Proxy {
         exchange.deadlines.clear(Wait::RequestBody);
         let is_tunnel = exchange.record.is_tunnel;
         let upstream = exchange.upstream();
-        if let Some(downstream) = self.connections.get_mut(exchange.downstream) {
+        if let Some(downstream) = self.connections.get_mut(exchange.downstream.connection)
+            && exchange.downstream.is_whole()
+        {
             downstream.receive = Receive::Complete;
         }
         if matches!(exchange.stage, Stage::Gathering { .. }) {
             return self.on_request_gathered(key, trailers, now);
         }
         let Some(upstream) = upstream else { return };
-        let Some(connection) = self.connections.get_mut(upstream) else { return };
+        let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         if connection.is_send_broken {
             // Without its end, what is kept is not the request any more.
             connection.outbox.forget(&mut self.buffers);
             return;
         }
-        connection
-            .send_end(trailers, &mut self.buffers)
-            .expect("both sides have the same framing, and the decoder keeps to it");
-        if connection.outbox.is_empty() && !connection.is_connecting() {
-            self.on_upstream_sent(upstream, 0, 0, (now, now));
-        } else {
-            self.queue_send(upstream);
+        let is_connecting = connection.is_connecting();
+        let is_sent = self.send_end(upstream, trailers);
+        if is_sent && !is_connecting && upstream.is_whole() {
+            self.on_upstream_sent(upstream.connection, 0, 0, (now, now));
         }
         if is_tunnel {
             self.finish_tunnel(key, now);
@@ -305,6 +380,10 @@ impl Proxy {
     pub(crate) fn abort(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         self.drop_upstream(key, Some(cause), now);
         let Some(downstream) = self.remove_exchange(key, Some(cause), now) else { return };
+        if !downstream.is_whole() {
+            return self.drop_stream(downstream, code_of(cause), now);
+        }
+        let downstream = downstream.connection;
         if let Some(connection) = self.connections.get_mut(downstream)
             && let Some(role) = connection.downstream_mut()
         {
@@ -333,21 +412,30 @@ impl Proxy {
     /// downstream that the rest is missing.
     fn break_off(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let downstream = exchange.downstream;
+        let at = exchange.downstream;
+        let downstream = at.connection;
         let Some(connection) = self.connections.get_mut(downstream) else { return };
-        if connection.outbox.is_empty() || connection.would_end_early() {
+        if let Some(multiplex) = connection.multiplex.as_deref_mut() {
+            let Some(stream) = multiplex.stream_mut(at.stream) else { return };
+            if stream.outbox.is_empty() {
+                return self.abort(key, cause, now);
+            }
+            stream.tail = Tail::Reset(code_of(cause).0);
+        } else if connection.outbox.is_empty() || connection.would_end_early() {
             return self.abort(key, cause, now);
         }
         exchange.stage = Stage::Finishing;
         exchange.record.cause = Some(cause);
-        if let Some(role) = connection.downstream_mut() {
+        if let Some(role) = connection.downstream_mut()
+            && at.is_whole()
+        {
             role.life = Life::CloseWhenSent;
         }
         // All that is waited for now is that the downstream takes what there is.
         exchange.deadlines = Deadlines::default();
         let timeout = exchange.listener().timeouts.response_write;
         self.set_deadline(key, Wait::ResponseWrite, now + timeout);
-        self.discard_request(downstream);
+        self.discard_request(at);
         self.queue_send(downstream);
     }
 
@@ -356,24 +444,33 @@ impl Proxy {
     pub(crate) fn fail_attempt(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let Some(upstream) = exchange.upstream() else { return self.fail(key, cause, now) };
-        let Some(connection) = self.connections.get_mut(upstream) else { return };
+        let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         let is_reused = connection.requests > 1;
-        let outbox = &connection.outbox;
+        let is_connecting = connection.is_connecting();
+        let (outbox, is_untouched) = if upstream.is_whole() {
+            (&connection.outbox, connection.outbox.is_untouched())
+        } else {
+            let stream = connection.multiplex.as_ref().and_then(|all| all.stream(upstream.stream));
+            let Some(stream) = stream.filter(|stream| stream.head.is_some()) else {
+                return self.fail(key, cause, now);
+            };
+            // Its head may be in the kernel's hands from the moment on that there is a connection.
+            (&stream.outbox, is_connecting)
+        };
+        let is_whole = outbox.is_keeping() || outbox.is_untouched();
         let may_retry = match consequence(cause).retry {
             Retry::Never => false,
-            Retry::Unsent => outbox.is_untouched(),
+            Retry::Unsent => is_untouched,
+            Retry::Unprocessed => is_whole,
             Retry::IfReused => {
-                let is_replayable = outbox.is_keeping() && exchange.request.method.is_idempotent();
-                is_reused && (is_replayable || outbox.is_untouched())
+                let is_replayable = is_whole && exchange.request.method.is_idempotent();
+                is_reused && (is_replayable || is_untouched)
             }
         };
         if !may_retry || exchange.record.attempts >= ATTEMPTS_MAX {
             return self.fail(key, cause, now);
         }
-        let is_personal = connection.upstream().is_some_and(|upstream| upstream.is_personal);
-        let mut outbox = std::mem::take(&mut connection.outbox);
-        let send = std::mem::replace(&mut connection.send, Send::Shut);
-        outbox.rewind();
+        let Some(request) = take_request(connection, upstream) else { return };
         exchange.stage = Stage::Finishing;
         for wait in [Wait::RequestWrite, Wait::ResponseHead] {
             exchange.deadlines.clear(wait);
@@ -382,8 +479,12 @@ impl Proxy {
         if let Some(cluster) = label {
             self.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
         }
-        self.close_upstream(upstream, Some(cause), now);
-        self.attempt(key, Unbound { outbox, send, is_personal }, now);
+        if upstream.is_whole() {
+            self.close_upstream(upstream.connection, Some(cause), now);
+        } else {
+            self.drop_stream(upstream, ErrorCode::CANCEL, now);
+        }
+        self.attempt(key, request, None, now);
         self.resume_request(key, now);
     }
 
@@ -392,7 +493,16 @@ impl Proxy {
         if let Some(exchange) = self.exchanges.get(key)
             && !exchange.request.is_complete
         {
-            self.resume_inbox(exchange.downstream, now);
+            self.resume_source(exchange.downstream, now);
+        }
+    }
+
+    /// Reads on, on a connection or a stream.
+    pub(crate) fn resume_source(&mut self, source: StreamKey, now: Time) {
+        if source.is_whole() {
+            self.resume_inbox(source.connection, now);
+        } else {
+            self.resume_stream(source, now);
         }
     }
 
@@ -403,8 +513,8 @@ impl Proxy {
             Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => {
                 self.buffers.give_back(head);
             }
-            Stage::Waiting { mut request } => {
-                request.outbox.clear(&mut self.buffers);
+            Stage::Waiting { request } => {
+                request.clear(&mut self.buffers);
                 let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
                 if let Some(cluster) = cluster {
                     let exchanges = &self.exchanges;
@@ -412,7 +522,11 @@ impl Proxy {
                 }
             }
             Stage::Attempting { upstream } | Stage::Responding { upstream } => {
-                self.close_upstream(upstream, cause, now);
+                if upstream.is_whole() {
+                    self.close_upstream(upstream.connection, cause, now);
+                } else {
+                    self.drop_stream(upstream, ErrorCode::CANCEL, now);
+                }
             }
             Stage::Finishing => {}
         }
@@ -424,7 +538,7 @@ impl Proxy {
         key: ExchangeKey,
         cause: Option<Cause>,
         now: Time,
-    ) -> Option<ConnKey> {
+    ) -> Option<StreamKey> {
         let mut exchange = self.exchanges.remove(key)?;
         self.timers.remove(exchange.timer);
         // What happened first is why; the rest follows from it.
@@ -449,7 +563,8 @@ impl Proxy {
         let endpoint = cluster
             .zip(route.and_then(|route| route.endpoint))
             .and_then(|(cluster, place)| cluster.endpoints.get(place));
-        let peer = self.connections.get(exchange.downstream).map(|connection| &connection.peer);
+        let connection = self.connections.get(exchange.downstream.connection);
+        let peer = connection.map(|connection| &connection.peer);
         let stages = if exchange.snapshot.access_log.stage_times {
             record.stamps.stages(now)
         } else {
@@ -498,6 +613,35 @@ impl Exchange {
     /// The cluster that its rule forwards to, as its snapshot has it.
     pub(crate) fn cluster(&self) -> Option<&Arc<Cluster>> {
         self.snapshot.cluster(self.route.as_ref()?.cluster?)
+    }
+}
+
+/// Takes a request back from a connection, or stream, to be sent once more.
+fn take_request(connection: &mut Connection, upstream: StreamKey) -> Option<Unbound> {
+    if upstream.is_whole() {
+        let is_personal = connection.upstream().is_some_and(|upstream| upstream.is_personal);
+        let mut outbox = std::mem::take(&mut connection.outbox);
+        let send = std::mem::replace(&mut connection.send, Send::Shut);
+        outbox.rewind();
+        return Some(Unbound { outbox, form: Form::Whole { send, is_personal } });
+    }
+    let stream = connection.multiplex.as_deref_mut()?.stream_mut(upstream.stream)?;
+    let head = stream.head.take()?;
+    let mut outbox = std::mem::take(&mut stream.outbox);
+    outbox.rewind();
+    let tail = std::mem::take(&mut stream.tail);
+    Some(Unbound { outbox, form: Form::Stream { head, tail } })
+}
+
+fn is_websocket(head: &RequestHead<'_>) -> bool {
+    head.upgrade().is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
+}
+
+/// How a stream that ends for this cause is reset.
+const fn code_of(cause: Cause) -> ErrorCode {
+    match consequence(cause).side {
+        Side::Downstream => ErrorCode::CANCEL,
+        Side::Proxy | Side::Upstream => ErrorCode::INTERNAL_ERROR,
     }
 }
 

@@ -27,6 +27,11 @@ impl Random {
         result
     }
 
+    /// The next 16 octets.
+    pub(crate) fn octets(&mut self) -> [u8; 16] {
+        (u128::from(self.next()) << 64 | u128::from(self.next())).to_be_bytes()
+    }
+
     /// A version 4 UUID (RFC 9562, section 5.4) in its text form.
     pub(crate) fn uuid(&mut self) -> [u8; 36] {
         let high = (self.next() & !0xf000) | 0x4000;

@@ -11,8 +11,8 @@ use wire::detect::{Detected, detect};
 use wire::h1::{BodyDecoder, BodyEncoder, Scan};
 use wire::head::Framing;
 
-use crate::connection::{ConnKey, ExchangeKey, Life, Receive, Send};
-use crate::exchange::{Kind, Request, Route, Stage, Unbound, Wait};
+use crate::connection::{ConnKey, ExchangeKey, Life, Receive, Send, StreamKey};
+use crate::exchange::{Form, Kind, Request, Route, Stage, Unbound, Wait};
 use crate::outbox::Outbox;
 use crate::proxy::Proxy;
 use crate::record::label;
@@ -31,6 +31,7 @@ impl Proxy {
                 connection.receive = Receive::Detect;
                 self.timers.arm(connection.timer, deadline);
             }
+            (ListenerProtocol::Http2, _) => self.begin_http2(key, now),
             (ListenerProtocol::Auto | ListenerProtocol::Http1, _) => {
                 let deadline = now + listener.timeouts.request_head;
                 connection.receive = Receive::Head(Scan::default());
@@ -43,8 +44,12 @@ impl Proxy {
     pub(crate) fn on_first_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> bool {
         match detect(input) {
             None => false,
-            Some(Detected::Http1 | Detected::Http2) => {
+            Some(Detected::Http1) => {
                 self.begin_http(key, now);
+                true
+            }
+            Some(Detected::Http2) => {
+                self.begin_http2(key, now);
                 true
             }
             Some(Detected::Tls | Detected::Unknown) => {
@@ -91,7 +96,8 @@ impl Proxy {
         let (snapshot, place) = (state.snapshot.clone(), state.place);
         let random = self.random.next();
         let cluster = state.listener().relay.as_ref().and_then(|relay| relay.choose(random));
-        let exchange = self.begin_exchange(key, snapshot, place, Request::NONE, now);
+        let at = StreamKey::whole(key);
+        let exchange = self.begin_exchange(at, snapshot, place, Request::NONE, now);
         self.start_relay(exchange, cluster, now);
     }
 
@@ -109,7 +115,8 @@ impl Proxy {
         outbox.keep();
         self.push_proxy_header(key, &mut outbox);
         let send = Send::Body(BodyEncoder::new(Framing::UntilClose));
-        self.attempt(key, Unbound { outbox, send, is_personal: true }, now);
+        let request = Unbound { outbox, form: Form::Whole { send, is_personal: true } };
+        self.attempt(key, request, None, now);
     }
 
     /// The upstream connection of a relay stands.
@@ -119,8 +126,8 @@ impl Proxy {
         let (is_empty, is_ending) =
             (connection.outbox.is_empty(), matches!(connection.send, Send::Ending));
         let Some(exchange) = self.exchanges.get_mut(exchange) else { return };
-        exchange.stage = Stage::Responding { upstream: key };
-        let downstream = exchange.downstream;
+        exchange.stage = Stage::Responding { upstream: StreamKey::whole(key) };
+        let downstream = exchange.downstream.connection;
         if is_empty && is_ending {
             // The client had nothing to say, and said so.
             self.on_upstream_sent(key, 0, 0, (now, now));

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use config::snapshot::{PathMatch, Redirect, RedirectPath, Respond};
 use telemetry::cause::Cause;
-use wire::h1::{encode_reply, reason_phrase, reply_len_max};
+use wire::h1::reason_phrase;
 use wire::head::{Framing, Method, RequestHead};
 
-use crate::connection::{ExchangeKey, Life, Receive, Send};
+use crate::connection::{ExchangeKey, Life, Receive};
 use crate::exchange::{Deadlines, Stage};
 use crate::fault::{Side, consequence};
 use crate::filter;
@@ -100,7 +100,11 @@ impl Proxy {
     fn stop_reading(&mut self, key: ExchangeKey) {
         let left = self.snapshot.limits.discard_bytes_max;
         let Some(exchange) = self.exchanges.get(key) else { return };
-        let Some(connection) = self.connections.get_mut(exchange.downstream) else { return };
+        if !exchange.downstream.is_whole() {
+            return;
+        }
+        let downstream = exchange.downstream.connection;
+        let Some(connection) = self.connections.get_mut(downstream) else { return };
         if !exchange.request.is_complete {
             connection.receive = Receive::Linger { left };
         }
@@ -129,16 +133,8 @@ impl Proxy {
         let framing = Framing::Length(content.body.len() as u64);
         let field = self.settle_life(key, framing);
         let length = (!matches!(content.status, 204 | 304)).then_some(content.body.len() as u64);
-        let Some(connection) = self.connections.get_mut(downstream) else { return };
-        let bytes = reply_len_max(&fields);
-        connection.outbox.push_with(bytes, &mut self.buffers, |buffer| {
-            encode_reply(content.status, &fields, length, field, buffer);
-        });
-        connection.send = Send::Idle;
-        if has_body {
-            connection.outbox.push(content.body, &mut self.buffers);
-        }
-        self.queue_send(downstream);
+        let body = if has_body { content.body } else { &[] };
+        self.send_reply(downstream, content.status, &fields, (length, body), field);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A connection as bytes, and back: in another worker, with another configuration.
 //!
-//! What is moved together: a downstream connection, the exchange on it, and the upstream
-//! connection of that; or an idle upstream connection alone. Clusters, endpoints, listeners and
+//! What is moved together: a connection, the exchanges on it, the connections on their other side,
+//! and what these have in common with others; or an idle upstream connection alone. Clusters, endpoints, listeners and
 //! route tables go by name, deadlines as the time that is left. Nothing is said of readiness: it
 //! is assumed, and the first call that finds it wrong corrects it.
 //!
@@ -15,15 +15,20 @@ use config::snapshot::{Address, ClusterId, EndpointId, Id, RouteTableId};
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
+use wire::h2::{Http2, Limits};
 
 use crate::buffers::Buffers;
 use crate::chain::{ChainStep, Gathered, Held, Onlookers};
 use crate::connection::{
-    ConnKey, Connection, Downstream, ExchangeKey, Life, PeerAddress, Receive, Role, Send, Upstream,
-    UpstreamState,
+    ConnKey, Connection, Downstream, ExchangeKey, Life, PeerAddress, Receive, Role, Send,
+    StreamKey, Upstream, UpstreamState,
 };
-use crate::exchange::{Deadlines, Exchange, Kind, Request, Route, Stage, Unbound, Wait};
+use crate::exchange::{
+    Deadlines, Exchange, Form, Handshake, Kind, Request, Route, Stage, Unbound, Wait,
+};
 use crate::filter::Question;
+use crate::http2::{Multiplex, Stream, StreamInbox, Tail, Watches};
+use crate::listeners::ListenerKey;
 use crate::ops::Op;
 use crate::outbox::Outbox;
 use crate::pinned::Pinned;
@@ -31,9 +36,10 @@ use crate::proxy::{Proxy, TimerOwner};
 use crate::record::{Record, Stamps, Words};
 use crate::text::Text;
 use crate::time::Time;
+use crate::upstream::RESPONSE_HEAD;
 
 /// Version of the form that is written, and the only one that is read.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// The id of something that the new configuration does not have.
 const GONE: Id = Id { slot: u32::MAX, generation: u32::MAX };
@@ -62,11 +68,24 @@ pub enum RestoreError {
     Version(u16),
 }
 
-#[derive(Serialize, Deserialize)]
+/// Connections and exchanges that know each other by their places here.
+#[derive(Default, Serialize, Deserialize)]
 struct Group {
-    downstream: Option<SavedDownstream>,
-    exchange: Option<SavedExchange>,
-    upstream: Option<SavedUpstream>,
+    connections: Vec<SavedEnd>,
+    exchanges: Vec<SavedExchange>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum SavedEnd {
+    Downstream(SavedDownstream),
+    Upstream(SavedUpstream),
+}
+
+/// One side of an exchange: the place of a connection, and the stream on it.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct SavedSide {
+    connection: u32,
+    stream: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -75,6 +94,7 @@ struct SavedConnection {
     send: Send,
     inbox: Vec<u8>,
     outbox: SavedOutbox,
+    multiplex: Option<Box<SavedMultiplex>>,
     peer: PeerAddress,
     local: PeerAddress,
     age: u64,
@@ -82,6 +102,25 @@ struct SavedConnection {
     is_read_closed: bool,
     is_send_broken: bool,
     deadline: Option<Duration>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedMultiplex {
+    codec: Http2,
+    streams: Vec<SavedStream>,
+    watches: Vec<Option<Duration>>,
+    failure: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedStream {
+    id: u32,
+    outbox: SavedOutbox,
+    tail: Tail,
+    is_ended: bool,
+    inbox: Option<(Vec<u8>, Tail)>,
+    owed: u32,
+    head: Option<Vec<u8>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -116,10 +155,13 @@ enum SavedUpstreamState {
     Connecting { age: u64 },
     Busy,
     Idle,
+    Shared { connecting_age: Option<u64> },
 }
 
 #[derive(Serialize, Deserialize)]
 struct SavedExchange {
+    downstream: SavedSide,
+    upstream: Option<SavedSide>,
     kind: Kind,
     stage: SavedStage,
     request: Request,
@@ -132,6 +174,7 @@ struct SavedExchange {
     gathered: Option<SavedGathered>,
     held: Option<SavedHeld>,
     record: SavedRecord,
+    handshake: Option<Box<Handshake>>,
     is_response_complete: bool,
 }
 
@@ -139,10 +182,16 @@ struct SavedExchange {
 enum SavedStage {
     Suspended { step: ChainStep, topic: String, payload: Vec<u8>, head: Vec<u8> },
     Gathering { filter: usize, head: Vec<u8> },
-    Waiting { outbox: SavedOutbox, send: Send, is_personal: bool },
+    Waiting { outbox: SavedOutbox, form: SavedForm },
     Attempting,
     Responding,
     Finishing,
+}
+
+#[derive(Serialize, Deserialize)]
+enum SavedForm {
+    Whole { send: Send, is_personal: bool },
+    Stream { head: Vec<u8>, tail: Tail },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -184,45 +233,65 @@ struct SavedRecord {
 }
 
 impl Proxy {
-    /// Takes a downstream connection with all that belongs to it, or an idle upstream connection,
-    /// out of this worker. None for a stale key, and for an upstream connection that is in use: it
-    /// goes with its downstream.
+    /// Takes a connection with all that belongs to it out of this worker. None for a stale key, and
+    /// for an upstream connection whose exchange has it alone: it goes with its downstream.
     ///
     /// Nothing is closed and nothing is counted: the sockets live on under [`Proxy::restore`].
     pub fn save(&mut self, key: ConnKey, now: Time) -> Option<Saved> {
-        let connection = self.connections.get(key)?;
-        let mut keys = Vec::new();
-        let mut group = Group { downstream: None, exchange: None, upstream: None };
-        match &connection.role {
-            Role::Downstream(downstream) => {
-                let exchange = downstream.exchange;
-                let upstream = exchange.and_then(|key| self.exchanges.get(key)?.upstream());
-                group.exchange = exchange.and_then(|exchange| self.save_exchange(exchange, now));
-                group.downstream = Some(self.save_downstream(key, now)?);
-                keys.push(key);
-                if let Some(upstream) = upstream {
-                    group.upstream = Some(self.save_upstream(upstream, now)?);
-                    keys.push(upstream);
-                }
-            }
-            Role::Upstream(upstream) => {
-                if upstream.exchange().is_some() {
-                    return None;
-                }
-                group.upstream = Some(self.save_upstream(key, now)?);
-                keys.push(key);
-            }
+        let upstream = self.connections.get(key)?.upstream();
+        if upstream.is_some_and(|upstream| upstream.exchange().is_some()) {
+            return None;
+        }
+        let (connections, exchanges) = self.companions(key);
+        let mut group = Group::default();
+        for exchange in exchanges {
+            let saved = self.save_exchange(exchange, &connections, now);
+            group.exchanges.extend(saved);
+        }
+        for connection in &connections {
+            let is_downstream =
+                self.connections.get(*connection).is_some_and(|c| c.downstream().is_some());
+            let saved = if is_downstream {
+                self.save_downstream(*connection, now).map(SavedEnd::Downstream)
+            } else {
+                self.save_upstream(*connection, now).map(SavedEnd::Upstream)
+            };
+            group.connections.extend(saved);
         }
         if self.has_former_snapshots() {
             self.retire_former();
         }
         let mut bytes = VERSION.to_be_bytes().to_vec();
         bytes.extend(postcard::to_stdvec(&group).expect("memory is the only thing it needs"));
-        Some(Saved { bytes, connections: keys })
+        Some(Saved { bytes, connections })
+    }
+
+    /// Every connection and exchange that this connection cannot be moved without.
+    fn companions(&self, key: ConnKey) -> (Vec<ConnKey>, Vec<ExchangeKey>) {
+        let mut connections = vec![key];
+        let mut exchanges = Vec::new();
+        let mut seen = 0;
+        while let Some(key) = connections.get(seen).copied() {
+            seen += 1;
+            for exchange in self.exchanges_on(key) {
+                if exchanges.contains(&exchange) {
+                    continue;
+                }
+                exchanges.push(exchange);
+                let Some(exchange) = self.exchanges.get(exchange) else { continue };
+                let sides = [Some(exchange.downstream), exchange.upstream()];
+                for side in sides.into_iter().flatten() {
+                    if !connections.contains(&side.connection) {
+                        connections.push(side.connection);
+                    }
+                }
+            }
+        }
+        (connections, exchanges)
     }
 
     /// Takes up what [`Proxy::save`] wrote, with its sockets to be registered under the returned
-    /// keys: the downstream's first, then the upstream's.
+    /// keys, in the order of [`Saved::connections`].
     ///
     /// # Errors
     ///
@@ -234,28 +303,16 @@ impl Proxy {
             return Err(RestoreError::Version(version));
         }
         let group: Group = postcard::from_bytes(rest).map_err(|_| RestoreError::Damaged)?;
-        let needs_upstream = group.exchange.as_ref().is_some_and(|exchange| {
-            matches!(exchange.stage, SavedStage::Attempting | SavedStage::Responding)
-        });
-        let is_whole = match (&group.downstream, &group.exchange) {
-            (Some(_), Some(_)) => needs_upstream == group.upstream.is_some(),
-            (Some(_), None) => group.upstream.is_none(),
-            (None, Some(_)) => false,
-            (None, None) => group.upstream.is_some(),
-        };
-        if !is_whole {
-            return Err(RestoreError::Damaged);
-        }
+        self.check(&group)?;
         let mut keys = Vec::new();
-        let downstream = match group.downstream {
-            Some(saved) => Some(self.restore_downstream(saved, now)?),
-            None => None,
-        };
-        keys.extend(downstream);
-        let upstream = group.upstream.map(|saved| self.restore_upstream(saved, now));
-        keys.extend(upstream);
-        if let (Some(downstream), Some(saved)) = (downstream, group.exchange) {
-            self.restore_exchange(saved, downstream, upstream, now);
+        for end in group.connections {
+            keys.push(match end {
+                SavedEnd::Downstream(saved) => self.restore_downstream(saved, now)?,
+                SavedEnd::Upstream(saved) => self.restore_upstream(saved, now),
+            });
+        }
+        for saved in group.exchanges {
+            self.restore_exchange(saved, &keys, now);
         }
         for key in &keys {
             self.ops.push_back(Op::Send(*key));
@@ -264,11 +321,46 @@ impl Proxy {
         Ok(keys)
     }
 
+    /// Whether everything is there that the group speaks of.
+    fn check(&self, group: &Group) -> Result<(), RestoreError> {
+        let end = |side: SavedSide| {
+            let end = group.connections.get(side.connection as usize);
+            end.filter(|end| side.stream == 0 || end.has_stream(side.stream))
+        };
+        for saved in &group.exchanges {
+            let needs_upstream =
+                matches!(saved.stage, SavedStage::Attempting | SavedStage::Responding);
+            let is_whole = matches!(end(saved.downstream), Some(SavedEnd::Downstream(_)))
+                && saved.upstream.is_some() == needs_upstream
+                && saved
+                    .upstream
+                    .is_none_or(|side| matches!(end(side), Some(SavedEnd::Upstream(_))));
+            if !is_whole {
+                return Err(RestoreError::Damaged);
+            }
+        }
+        if group.connections.is_empty() {
+            return Err(RestoreError::Damaged);
+        }
+        for end in &group.connections {
+            if let SavedEnd::Downstream(saved) = end {
+                self.listener_named(&saved.listener)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn listener_named(&self, name: &str) -> Result<ListenerKey, RestoreError> {
+        let mut listeners = self.snapshot.listeners.iter();
+        let id = listeners.find(|listener| *listener.name == *name);
+        let id = id.ok_or(RestoreError::NoListener)?.id;
+        self.listeners.find(id).ok_or(RestoreError::NoListener)
+    }
+
     /// Whether the socket of a restored connection is still being connected.
     #[must_use]
     pub fn awaits_connection(&self, key: ConnKey) -> bool {
-        let upstream = self.connections.get(key).and_then(Connection::upstream);
-        upstream.is_some_and(|role| matches!(role.state, UpstreamState::Connecting { .. }))
+        self.connections.get(key).is_some_and(Connection::is_connecting)
     }
 
     /// Goes on with restored connections, once their sockets are registered.
@@ -288,6 +380,9 @@ impl Proxy {
             send: connection.send,
             inbox: inbox.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
             outbox: save_outbox(&mut connection.outbox, &mut self.buffers),
+            multiplex: connection
+                .multiplex
+                .map(|multiplex| Box::new(save_multiplex(*multiplex, &mut self.buffers, now))),
             peer: connection.peer,
             local: connection.local,
             age: now.nanos_since(connection.opened),
@@ -319,10 +414,16 @@ impl Proxy {
                 SavedUpstreamState::Connecting { age: now.nanos_since(since) }
             }
             UpstreamState::Busy { .. } => SavedUpstreamState::Busy,
-            UpstreamState::Idle { newer, older } => {
-                let links = (newer, older);
+            UpstreamState::Idle(links) => {
                 self.pools.remove_idle((cluster, endpoint), links, &mut self.connections);
                 SavedUpstreamState::Idle
+            }
+            UpstreamState::Shared { connecting_since, links } => {
+                if let Some(links) = links {
+                    self.pools.remove_idle((cluster, endpoint), links, &mut self.connections);
+                }
+                let connecting_age = connecting_since.map(|since| now.nanos_since(since));
+                SavedUpstreamState::Shared { connecting_age }
             }
         };
         let (connection, role) = self.save_connection(key, now)?;
@@ -342,8 +443,19 @@ impl Proxy {
         (cluster.name.to_string(), address.as_bytes().to_vec())
     }
 
-    fn save_exchange(&mut self, key: ExchangeKey, now: Time) -> Option<SavedExchange> {
+    fn save_exchange(
+        &mut self,
+        key: ExchangeKey,
+        connections: &[ConnKey],
+        now: Time,
+    ) -> Option<SavedExchange> {
         let mut exchange = self.exchanges.remove(key)?;
+        let side = |side: StreamKey| {
+            let place = connections.iter().position(|key| *key == side.connection);
+            let connection = place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX);
+            SavedSide { connection, stream: side.stream }
+        };
+        let (downstream, upstream) = (side(exchange.downstream), exchange.upstream().map(side));
         self.timers.remove(exchange.timer);
         let gathered = exchange.gathered.as_ref().map(|gathered| SavedGathered {
             body: gathered.body.filled().to_vec(),
@@ -391,13 +503,23 @@ impl Proxy {
                     self.pools.give_up(cluster, |key| exchanges.get(key).is_some());
                 }
                 let outbox = save_outbox(&mut request.outbox, &mut self.buffers);
-                SavedStage::Waiting { outbox, send: request.send, is_personal: request.is_personal }
+                let form = match request.form {
+                    Form::Whole { send, is_personal } => SavedForm::Whole { send, is_personal },
+                    Form::Stream { head, tail } => {
+                        let saved = SavedForm::Stream { head: head.filled().to_vec(), tail };
+                        self.buffers.give_back(head);
+                        saved
+                    }
+                };
+                SavedStage::Waiting { outbox, form }
             }
             Stage::Attempting { .. } => SavedStage::Attempting,
             Stage::Responding { .. } => SavedStage::Responding,
             Stage::Finishing => SavedStage::Finishing,
         };
         Some(SavedExchange {
+            downstream,
+            upstream,
             filters,
             kind: exchange.kind,
             stage,
@@ -409,6 +531,7 @@ impl Proxy {
             gathered,
             held,
             record: self.save_record(exchange.record, now),
+            handshake: exchange.handshake,
             is_response_complete: exchange.is_response_complete,
         })
     }
@@ -451,6 +574,27 @@ impl Proxy {
         connection.is_send_broken = saved.is_send_broken;
         let deadline = saved.deadline.map_or(Time::NEVER, |left| now + left);
         self.timers.arm(connection.timer, deadline);
+        if let Some(saved) = saved.multiplex {
+            let limits = self.http2_limits(key);
+            let multiplex = restore_multiplex(*saved, limits, &mut self.buffers, now);
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.multiplex = Some(Box::new(multiplex));
+            }
+        }
+    }
+
+    /// What the configuration allows a connection to hold now.
+    fn http2_limits(&self, key: ConnKey) -> Limits {
+        let of_cluster = |id| self.snapshot.cluster(id).map(|cluster| cluster.http2);
+        match self.connections.get(key).map(|connection| &connection.role) {
+            Some(Role::Downstream(downstream)) => {
+                let listener = self.listeners.get(downstream.listener).listener();
+                crate::http2::downstream_limits(&listener.http, &listener.http2)
+            }
+            Some(Role::Upstream(upstream)) => of_cluster(upstream.cluster)
+                .map_or_else(Limits::default, |http2| crate::http2::limits(RESPONSE_HEAD, &http2)),
+            None => Limits::default(),
+        }
     }
 
     fn restore_downstream(
@@ -458,10 +602,7 @@ impl Proxy {
         saved: SavedDownstream,
         now: Time,
     ) -> Result<ConnKey, RestoreError> {
-        let mut listeners = self.snapshot.listeners.iter();
-        let id = listeners.find(|listener| *listener.name == *saved.listener);
-        let id = id.ok_or(RestoreError::NoListener)?.id;
-        let listener = self.listeners.find(id).ok_or(RestoreError::NoListener)?;
+        let listener = self.listener_named(&saved.listener)?;
         self.listeners.on_opened(listener);
         let head_began = saved.head_began.map_or(Time::NEVER, |age| before(age, now));
         let downstream = Downstream { listener, exchange: None, life: saved.life, head_began };
@@ -480,6 +621,10 @@ impl Proxy {
             SavedUpstreamState::Busy | SavedUpstreamState::Idle => {
                 UpstreamState::Busy { exchange: nobody }
             }
+            SavedUpstreamState::Shared { connecting_age } => UpstreamState::Shared {
+                connecting_since: connecting_age.map(|age| before(age, now)),
+                links: None,
+            },
         };
         let SavedUpstream { is_personal, is_reusable, .. } = saved;
         let upstream = Upstream { cluster, endpoint, state, is_personal, is_reusable };
@@ -493,6 +638,9 @@ impl Proxy {
         {
             self.close_upstream(key, None, now);
         }
+        if matches!(saved.state, SavedUpstreamState::Shared { .. }) {
+            self.offer(key);
+        }
         key
     }
 
@@ -504,14 +652,14 @@ impl Proxy {
         (found.id, place.map_or(EndpointId(GONE), |endpoint| endpoint.id))
     }
 
-    fn restore_exchange(
-        &mut self,
-        saved: SavedExchange,
-        downstream: ConnKey,
-        upstream: Option<ConnKey>,
-        now: Time,
-    ) {
-        let listener = self.connections.get(downstream).and_then(Connection::downstream);
+    fn restore_exchange(&mut self, saved: SavedExchange, connections: &[ConnKey], now: Time) {
+        let side = |side: SavedSide| {
+            let connection = connections.get(side.connection as usize).copied()?;
+            Some(StreamKey { connection, stream: side.stream })
+        };
+        let Some(downstream) = side(saved.downstream) else { return };
+        let upstream = saved.upstream.and_then(side);
+        let listener = self.connections.get(downstream.connection).and_then(Connection::downstream);
         let Some(listener) = listener.map(|role| role.listener) else { return };
         let state = self.listeners.get(listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
@@ -563,6 +711,7 @@ impl Proxy {
             gathered,
             held,
             record: restore_record(&saved.record, words, now),
+            handshake: saved.handshake,
             is_response_complete: saved.is_response_complete,
         });
         self.timers.set_owner(timer, TimerOwner::Exchange(key).into());
@@ -583,18 +732,25 @@ impl Proxy {
     }
 
     /// Makes the connections of a restored exchange know it.
-    fn join_exchange(&mut self, key: ExchangeKey, downstream: ConnKey, upstream: Option<ConnKey>) {
-        let downstream = self.connections.get_mut(downstream).and_then(Connection::downstream_mut);
-        if let Some(role) = downstream {
-            role.exchange = Some(key);
-        }
-        let upstream = upstream.and_then(|upstream| self.connections.get_mut(upstream));
-        if let Some(role) = upstream.and_then(Connection::upstream_mut) {
-            match &mut role.state {
-                UpstreamState::Connecting { exchange, .. } | UpstreamState::Busy { exchange } => {
-                    *exchange = key;
-                }
-                UpstreamState::Idle { .. } => {}
+    fn join_exchange(
+        &mut self,
+        key: ExchangeKey,
+        downstream: StreamKey,
+        upstream: Option<StreamKey>,
+    ) {
+        for side in [Some(downstream), upstream].into_iter().flatten() {
+            if let Some(stream) = self.stream_mut(side) {
+                stream.exchange = key;
+                continue;
+            }
+            match self.connections.get_mut(side.connection).map(|connection| &mut connection.role) {
+                Some(Role::Downstream(role)) => role.exchange = Some(key),
+                Some(Role::Upstream(role)) => match &mut role.state {
+                    UpstreamState::Connecting { exchange, .. }
+                    | UpstreamState::Busy { exchange } => *exchange = key,
+                    UpstreamState::Idle(_) | UpstreamState::Shared { .. } => {}
+                },
+                None => {}
             }
         }
     }
@@ -603,7 +759,7 @@ impl Proxy {
         &mut self,
         key: ExchangeKey,
         saved: SavedStage,
-        upstream: Option<ConnKey>,
+        upstream: Option<StreamKey>,
         now: Time,
     ) {
         let stage = match (saved, upstream) {
@@ -618,9 +774,15 @@ impl Proxy {
             (SavedStage::Gathering { filter, head }, _) => {
                 Stage::Gathering { filter, head: self.buffers.lease_with(&head) }
             }
-            (SavedStage::Waiting { outbox, send, is_personal }, _) => {
+            (SavedStage::Waiting { outbox, form }, _) => {
                 let outbox = restore_outbox(&outbox, &mut self.buffers);
-                return self.attempt(key, Unbound { outbox, send, is_personal }, now);
+                let form = match form {
+                    SavedForm::Whole { send, is_personal } => Form::Whole { send, is_personal },
+                    SavedForm::Stream { head, tail } => {
+                        Form::Stream { head: self.buffers.lease_with(&head), tail }
+                    }
+                };
+                return self.attempt(key, Unbound { outbox, form }, None, now);
             }
             (SavedStage::Finishing | SavedStage::Attempting | SavedStage::Responding, _) => {
                 Stage::Finishing
@@ -630,6 +792,73 @@ impl Proxy {
             exchange.stage = stage;
         }
     }
+}
+
+impl SavedEnd {
+    fn has_stream(&self, id: u32) -> bool {
+        let (Self::Downstream(SavedDownstream { connection, .. })
+        | Self::Upstream(SavedUpstream { connection, .. })) = self;
+        let multiplex = connection.multiplex.as_ref();
+        multiplex.is_some_and(|it| it.streams.iter().any(|stream| stream.id == id))
+    }
+}
+
+fn save_multiplex(mut multiplex: Multiplex, buffers: &mut Buffers, now: Time) -> SavedMultiplex {
+    let mut save = |stream: &mut Stream| {
+        let inbox = stream.inbox.take().map(|inbox| {
+            let saved = (inbox.body.filled().to_vec(), inbox.tail);
+            buffers.give_back(inbox.body);
+            saved
+        });
+        let head = stream.head.take().map(|head| {
+            let saved = head.filled().to_vec();
+            buffers.give_back(head);
+            saved
+        });
+        SavedStream {
+            id: stream.id,
+            outbox: save_outbox(&mut stream.outbox, buffers),
+            tail: std::mem::take(&mut stream.tail),
+            is_ended: stream.is_ended,
+            inbox,
+            owed: stream.owed,
+            head,
+        }
+    };
+    SavedMultiplex {
+        streams: multiplex.iter_mut().map(&mut save).collect(),
+        watches: multiplex.watches.remaining(now),
+        failure: multiplex.failure.map(|cause| cause.as_str().to_owned()),
+        codec: multiplex.codec,
+    }
+}
+
+fn restore_multiplex(
+    saved: SavedMultiplex,
+    limits: Limits,
+    buffers: &mut Buffers,
+    now: Time,
+) -> Multiplex {
+    let nobody = ExchangeKey::from_bits(u64::MAX >> 1);
+    let mut multiplex = Multiplex::new(saved.codec, limits, now);
+    for saved in saved.streams {
+        let mut stream = Stream::new(saved.id, nobody);
+        stream.outbox = restore_outbox(&saved.outbox, buffers);
+        (stream.tail, stream.is_ended) = (saved.tail, saved.is_ended);
+        stream.inbox = saved
+            .inbox
+            .map(|(body, tail)| Box::new(StreamInbox { body: buffers.lease_with(&body), tail }));
+        stream.owed = saved.owed;
+        stream.head = saved.head.map(|head| buffers.lease_with(&head));
+        multiplex.insert(stream);
+    }
+    multiplex.watches = Watches::restored(&saved.watches, now);
+    multiplex.failure = saved.failure.and_then(|word| cause_named(&word));
+    multiplex
+}
+
+fn cause_named(word: &str) -> Option<Cause> {
+    Cause::ALL.iter().copied().find(|cause| cause.as_str() == word)
 }
 
 fn restore_deadlines(saved: &[(u8, Duration)], now: Time) -> Deadlines {
@@ -689,9 +918,7 @@ fn restore_record(saved: &SavedRecord, words: Words, now: Time) -> Record {
         interim_responses: saved.interim_responses,
         request_bytes: saved.request_bytes,
         response_bytes: saved.response_bytes,
-        cause: cause.and_then(|word| {
-            Cause::ALL.iter().copied().find(|cause| cause.as_str() == word.as_str())
-        }),
+        cause: cause.and_then(|word| cause_named(word)),
         client: saved.client,
         words,
     }

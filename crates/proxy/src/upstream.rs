@@ -8,25 +8,26 @@ use telemetry::cause::Cause;
 use telemetry::events::{TunnelStarted, UpstreamConnectFailed, UpstreamConnected};
 use wire::h1::{
     BodyDecoder, BodyElement, BodyEncoder, ConnectionField, HeadError, HeadErrorKind, HeadLimits,
-    Scan, decode_response, encode_response,
+    Scan, decode_response,
 };
-use wire::head::{Framing, ResponseHead, Version};
+use wire::h2::{ErrorCode, Http2, RequestForm, Scheme, head_len_max};
+use wire::head::{Framing, RequestHead, ResponseHead, Version};
 
 use crate::connection::{
-    ConnKey, Connection, ExchangeKey, Life, OUTBOX_BYTES_MAX, Receive, Role, Send, Upstream,
-    UpstreamState,
+    ConnKey, Connection, ExchangeKey, Life, Receive, Role, Send, StreamKey, Upstream, UpstreamState,
 };
 use crate::downstream::{BODY_LIMITS, Step};
-use crate::exchange::{Exchange, INTERIM_RESPONSES_MAX, Kind, Stage, Unbound, Wait};
+use crate::exchange::{Exchange, Form, INTERIM_RESPONSES_MAX, Kind, Stage, Unbound, Wait};
+use crate::http2::{Multiplex, Stream, Tail, Watch};
 use crate::ops::{ConnectOptions, Op};
 use crate::pool::endpoint_at;
 use crate::proxy::Proxy;
-use crate::pump::TOGETHER_BYTES_MAX;
 use crate::record::label;
+use crate::streams::Answer;
 use crate::time::Time;
 
 /// Bounds on a response head. They are not an option: a service that needs more is broken.
-const RESPONSE_HEAD: HeadLimits =
+pub(crate) const RESPONSE_HEAD: HeadLimits =
     HeadLimits { request_line_bytes_max: 8 << 10, head_bytes_max: 60 << 10, fields_max: 200 };
 
 impl Proxy {
@@ -39,14 +40,23 @@ impl Proxy {
         cluster: &Arc<Cluster>,
         place: usize,
         request: Unbound,
+        head: Option<&RequestHead<'_>>,
         now: Time,
     ) {
         let endpoint = endpoint_at(cluster, place);
+        let (state, is_personal) = match request.form {
+            Form::Whole { is_personal, .. } => {
+                (UpstreamState::Connecting { exchange: key, since: now }, is_personal)
+            }
+            Form::Stream { .. } => {
+                (UpstreamState::Shared { connecting_since: Some(now), links: None }, false)
+            }
+        };
         let role = Role::Upstream(Upstream {
             cluster: cluster.id,
             endpoint: endpoint.id,
-            state: UpstreamState::Connecting { exchange: key, since: now },
-            is_personal: request.is_personal,
+            state,
+            is_personal,
             is_reusable: false,
         });
         let receive = if self.is_relay(key) {
@@ -56,13 +66,24 @@ impl Proxy {
         };
         let upstream = self.insert_connection(role, receive, now);
         self.pools.on_open(cluster.id);
-        if let Some(connection) = self.connections.get_mut(upstream) {
-            connection.outbox = request.outbox;
-            connection.send = request.send;
-            connection.requests = 1;
-            self.timers.arm(connection.timer, now + cluster.timeouts.connect);
+        let deadline = now + cluster.timeouts.connect;
+        let Some(connection) = self.connections.get_mut(upstream) else { return };
+        match request.form {
+            Form::Whole { send, .. } => {
+                connection.outbox = request.outbox;
+                connection.send = send;
+                connection.requests = 1;
+                self.timers.arm(connection.timer, deadline);
+                self.bind(key, StreamKey::whole(upstream), place, now);
+            }
+            Form::Stream { .. } => {
+                let limits = crate::http2::limits(RESPONSE_HEAD, &cluster.http2);
+                let mut multiplex = Multiplex::new(Http2::client(&limits), limits, now);
+                multiplex.watches.set(Watch::Opening, deadline);
+                self.set_multiplex(upstream, multiplex);
+                self.give_stream(key, upstream, place, request, head, now);
+            }
         }
-        self.bind(key, upstream, place, now);
         let options = ConnectOptions { keepalive: cluster.keepalive, fast_open: cluster.fast_open };
         let address = endpoint.address.clone();
         self.ops.push_back(Op::Connect { connection: upstream, address, options });
@@ -78,8 +99,11 @@ impl Proxy {
         now: Time,
     ) {
         let Some(connection) = self.connections.get_mut(upstream) else { return };
+        let Form::Whole { send, .. } = request.form else {
+            unreachable!("streams are given by the connections that have them");
+        };
         connection.outbox = request.outbox;
-        connection.send = request.send;
+        connection.send = send;
         connection.receive = Receive::Head(Scan::default());
         connection.requests += 1;
         self.timers.arm(connection.timer, Time::NEVER);
@@ -87,11 +111,98 @@ impl Proxy {
             role.state = UpstreamState::Busy { exchange: key };
             role.is_reusable = false;
         }
-        self.bind(key, upstream, place, now);
+        self.bind(key, StreamKey::whole(upstream), place, now);
         self.queue_send(upstream);
     }
 
-    fn bind(&mut self, key: ExchangeKey, upstream: ConnKey, place: usize, now: Time) {
+    /// Opens a stream for a request on a connection that has room for one.
+    pub(crate) fn give_stream(
+        &mut self,
+        key: ExchangeKey,
+        upstream: ConnKey,
+        place: usize,
+        request: Unbound,
+        head: Option<&RequestHead<'_>>,
+        now: Time,
+    ) {
+        let Unbound { outbox, form: Form::Stream { head: parked, tail } } = request else {
+            unreachable!("connections that are one exchange's are given whole");
+        };
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let form =
+            if exchange.request.asks_upgrade { RequestForm::Upgrade } else { RequestForm::Same };
+        let codec = self.connections.get(upstream).and_then(|open| open.multiplex.as_ref());
+        let codec = codec.map(|multiplex| &multiplex.codec);
+        if form == RequestForm::Upgrade && !codec.is_some_and(Http2::allows_extended_connect) {
+            let request = Unbound { outbox, form: Form::Stream { head: parked, tail } };
+            return if codec.is_some_and(Http2::has_peer_settings) {
+                self.fail_unbound(key, request, Cause::RequestNotImplemented, now)
+            } else {
+                // It may say that it does when it has said anything.
+                self.enqueue(key, request, now)
+            };
+        }
+        let is_end = outbox.is_empty() && tail == Tail::End;
+        let opened = match head {
+            Some(head) => self.open_stream(upstream, head, form, is_end),
+            None => self
+                .read_parked(&parked, |proxy, head| proxy.open_stream(upstream, head, form, is_end))
+                .flatten(),
+        };
+        let Some(stream) = opened else {
+            // Its slots are not what they seemed to be.
+            self.withdraw(upstream);
+            let request = Unbound { outbox, form: Form::Stream { head: parked, tail } };
+            return self.attempt(key, request, head, now);
+        };
+        let mut stream = Stream::new(stream, key);
+        (stream.outbox, stream.tail, stream.is_ended) = (outbox, tail, is_end);
+        stream.head = Some(parked);
+        let at = StreamKey { connection: upstream, stream: stream.id };
+        let silence = self.connections.get(upstream).and_then(|open| self.silence(open));
+        if let Some(connection) = self.connections.get_mut(upstream) {
+            connection.requests += 1;
+            if let Some(multiplex) = connection.multiplex.as_deref_mut() {
+                multiplex.insert(stream);
+                multiplex.watches.clear(Watch::Idle);
+                if let Some(silence) = silence.filter(|_| !multiplex.watches.is_set(Watch::Silence))
+                {
+                    multiplex.watches.set(Watch::Silence, now + silence);
+                }
+            }
+        }
+        self.arm_watches(upstream);
+        self.bind(key, at, place, now);
+        if is_end && let Some(exchange) = self.exchanges.get_mut(key) {
+            exchange.record.stamps.write_began = now;
+            exchange.record.stamps.written = now;
+            if let Some(cluster) = exchange.cluster() {
+                let timeout = cluster.timeouts.response_head;
+                self.set_deadline(key, Wait::ResponseHead, now + timeout);
+            }
+        }
+        self.offer(upstream);
+        self.queue_send(upstream);
+    }
+
+    fn open_stream(
+        &mut self,
+        upstream: ConnKey,
+        head: &RequestHead<'_>,
+        form: RequestForm,
+        is_end: bool,
+    ) -> Option<u32> {
+        let connection = self.connections.get_mut(upstream)?;
+        let multiplex = connection.multiplex.as_deref_mut()?;
+        multiplex.frame_control(&mut connection.outbox, &mut self.buffers);
+        let mut opened = None;
+        connection.outbox.push_with(head_len_max(head), &mut self.buffers, |buffer| {
+            opened = multiplex.codec.send_request(head, Scheme::Http, form, is_end, buffer);
+        });
+        opened
+    }
+
+    fn bind(&mut self, key: ExchangeKey, upstream: StreamKey, place: usize, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.stage = Stage::Attempting { upstream };
         exchange.deadlines.clear(Wait::Connection);
@@ -107,9 +218,18 @@ impl Proxy {
 
     /// The worker begins to connect.
     pub fn on_connecting(&mut self, key: ConnKey, now: Time) {
-        let exchange = self.connections.get(key).and_then(Connection::exchange);
-        if let Some(exchange) = exchange.and_then(|key| self.exchanges.get_mut(key)) {
-            exchange.record.stamps.connect_began = now;
+        for exchange in self.exchanges_on(key) {
+            if let Some(exchange) = self.exchanges.get_mut(exchange) {
+                exchange.record.stamps.connect_began = now;
+            }
+        }
+    }
+
+    pub(crate) fn exchanges_on(&self, key: ConnKey) -> Vec<ExchangeKey> {
+        let Some(connection) = self.connections.get(key) else { return Vec::new() };
+        match &connection.multiplex {
+            Some(multiplex) => multiplex.exchanges(),
+            None => connection.exchange().into_iter().collect(),
         }
     }
 
@@ -118,8 +238,15 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let timer = connection.timer;
         let Some(upstream) = connection.upstream_mut() else { return };
-        let UpstreamState::Connecting { exchange, since } = upstream.state else { return };
         let cluster = label(upstream.cluster.0);
+        let (exchange, since) = match &mut upstream.state {
+            UpstreamState::Connecting { exchange, since } => (*exchange, *since),
+            UpstreamState::Shared { connecting_since: Some(since), .. } => {
+                let since = *since;
+                return self.on_shared_connected(key, since, result, now);
+            }
+            _ => return,
+        };
         match result {
             Ok(()) => {
                 upstream.state = UpstreamState::Busy { exchange };
@@ -142,8 +269,47 @@ impl Proxy {
         }
     }
 
+    /// As [`Proxy::on_connected`], of a connection that exchanges have streams on already.
+    fn on_shared_connected(
+        &mut self,
+        key: ConnKey,
+        since: Time,
+        result: Result<(), Cause>,
+        now: Time,
+    ) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(upstream) = connection.upstream_mut() else { return };
+        let cluster = label(upstream.cluster.0);
+        if let Err(cause) = result {
+            self.emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
+            self.end_streams(key, cause, now);
+            return self.close_upstream(key, Some(cause), now);
+        }
+        if let UpstreamState::Shared { connecting_since, .. } = &mut upstream.state {
+            *connecting_since = None;
+        }
+        connection.opened = now;
+        if let Some(multiplex) = connection.multiplex.as_deref_mut() {
+            multiplex.watches.clear(Watch::Opening);
+        }
+        let duration = now.nanos_since(since);
+        self.emitter.upstream_connected(&UpstreamConnected { cluster, duration });
+        for exchange in self.exchanges_on(key) {
+            if let Some(exchange) = self.exchanges.get_mut(exchange) {
+                exchange.record.stamps.connected = now;
+            }
+        }
+        self.queue_send(key);
+        self.await_streams(key, now);
+    }
+
     /// The exchange is done with its connection: back to the pool with it, or away.
-    fn release(&mut self, key: ConnKey, is_clean: bool, now: Time) {
+    fn release(&mut self, upstream: StreamKey, is_clean: bool, now: Time) {
+        if !upstream.is_whole() {
+            // What is left of the request is of no use to anybody.
+            return self.drop_stream(upstream, ErrorCode::CANCEL, now);
+        }
+        let key = upstream.connection;
         let Some(connection) = self.connections.get_mut(key) else { return };
         let is_whole = connection.outbox.is_empty()
             && matches!(connection.send, Send::Idle)
@@ -174,6 +340,9 @@ impl Proxy {
         let mut at = 0;
         while let Some(rest) = input.get(at..).filter(|rest| !rest.is_empty()) {
             let Some(connection) = self.connections.get_mut(key) else { return input.len() };
+            if matches!(connection.receive, Receive::Frames) {
+                return at + self.consume_frames(key, rest, now);
+            }
             let Some(exchange) = connection.exchange() else {
                 // Nobody asked: whatever this is, the connection is not used again.
                 self.close_upstream(key, Some(Cause::ResponseInvalid), now);
@@ -184,6 +353,7 @@ impl Proxy {
                 Receive::Body(_) => self.on_response_body_bytes(key, exchange, rest, now),
                 Receive::ProxyHeader
                 | Receive::Detect
+                | Receive::Frames
                 | Receive::Complete
                 | Receive::Discard { .. }
                 | Receive::Linger { .. } => Step::Wait(0),
@@ -226,11 +396,17 @@ impl Proxy {
             Ok(Some((mut head, n))) => {
                 connection.receive = Receive::Head(Scan::default());
                 match head.status() {
-                    101 => self.on_switching_protocols(key, exchange_key, &mut head, now),
+                    101 => {
+                        let at = StreamKey::whole(key);
+                        self.on_switching_protocols(at, exchange_key, &mut head, now);
+                    }
                     100..=199 => self.on_interim_response(exchange_key, &head, now),
                     _ => {
                         let behind = input.len() - n;
-                        self.on_response_head(key, exchange_key, &mut head, behind, now);
+                        let is_end = BodyDecoder::new(head.framing()).is_complete();
+                        let rest = (behind, is_end);
+                        let at = StreamKey::whole(key);
+                        self.on_response_head(at, exchange_key, &mut head, rest, now);
                     }
                 }
                 Step::Took(n)
@@ -245,7 +421,12 @@ impl Proxy {
     }
 
     /// A 1xx response other than 101: passed on to those who can understand it.
-    fn on_interim_response(&mut self, key: ExchangeKey, head: &ResponseHead<'_>, now: Time) {
+    pub(crate) fn on_interim_response(
+        &mut self,
+        key: ExchangeKey,
+        head: &ResponseHead<'_>,
+        now: Time,
+    ) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.record.interim_responses += 1;
         if head.status() == 100 {
@@ -258,56 +439,51 @@ impl Proxy {
             return;
         }
         let downstream = exchange.downstream;
-        if let Some(connection) = self.connections.get_mut(downstream) {
-            connection.outbox.push_with(head.encoded_len_max(), &mut self.buffers, |buffer| {
-                let (framing, field) = (Framing::None, ConnectionField::Default);
-                encode_response(head, Version::Http11, framing, field, buffer);
-            });
-        }
-        self.queue_send(downstream);
+        self.send_interim(downstream, head);
     }
 
-    /// The final response's head; so many bytes came `behind` it.
-    fn on_response_head(
+    /// The final response's head; so many bytes came `behind` it, or it is the end.
+    pub(crate) fn on_response_head(
         &mut self,
-        key: ConnKey,
+        upstream: StreamKey,
         exchange_key: ExchangeKey,
         head: &mut ResponseHead<'_>,
-        behind: usize,
+        (behind, is_end): (usize, bool),
         now: Time,
     ) {
         let received = head.framing();
         let gather_bytes_max = self.run_response_chain(exchange_key, head);
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.deadlines.clear(Wait::ResponseHead);
-        exchange.stage = Stage::Responding { upstream: key };
+        exchange.stage = Stage::Responding { upstream };
         let timeout = exchange.cluster().map(|cluster| cluster.timeouts.response_body);
         match gather_bytes_max {
             Some(bytes_max) => self.hold_response(exchange_key, head, bytes_max),
-            None => self.begin_response(exchange_key, head, received, behind),
+            None => self.begin_response(exchange_key, head, received, (behind, is_end)),
         }
-        let body = BodyDecoder::new(received);
-        let is_complete = body.is_complete();
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.receive = Receive::Body(body);
-        if let Some(upstream) = connection.upstream_mut() {
-            upstream.is_reusable =
-                head.persistent() && received != Framing::UntilClose && !upstream.is_personal;
+        let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
+        if upstream.is_whole() {
+            connection.receive = Receive::Body(BodyDecoder::new(received));
+            if let Some(role) = connection.upstream_mut() {
+                role.is_reusable =
+                    head.persistent() && received != Framing::UntilClose && !role.is_personal;
+            }
         }
-        if is_complete {
-            self.on_response_end(key, exchange_key, &[], behind == 0, now);
+        if is_end {
+            self.on_response_end(upstream, exchange_key, &[], behind == 0, now);
         } else if let Some(timeout) = timeout {
             self.set_deadline(exchange_key, Wait::ResponseBody, now + timeout);
         }
     }
 
-    /// Encodes a response's head for the downstream; so many bytes of its body are there already.
+    /// Sends a response's head to the downstream; so many bytes of its body are there `behind` it,
+    /// or it is the end.
     pub(crate) fn begin_response(
         &mut self,
         key: ExchangeKey,
         head: &ResponseHead<'_>,
         received: Framing,
-        behind: usize,
+        (behind, is_end): (usize, bool),
     ) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let version = exchange.request.version;
@@ -319,21 +495,17 @@ impl Proxy {
         exchange.record.status = head.status();
         let downstream = exchange.downstream;
         let field = self.settle_life(key, framing);
-        let Some(connection) = self.connections.get_mut(downstream) else { return };
-        // Room for what came with it too, so that a usual response is one buffer and one send.
-        let bytes = head.encoded_len_max();
-        let room = if behind <= TOGETHER_BYTES_MAX { bytes + behind } else { bytes };
-        connection.outbox.push_with(room, &mut self.buffers, |buffer| {
-            encode_response(head, version, framing, field, buffer);
-        });
-        connection.send = Send::Body(BodyEncoder::new(framing));
-        self.queue_send(downstream);
+        self.send_response(downstream, &Answer { head, version, framing, field, behind, is_end });
     }
 
     /// Decides what becomes of the downstream connection after a response, and how to say it.
     pub(crate) fn settle_life(&mut self, key: ExchangeKey, framing: Framing) -> ConnectionField {
         let Some(exchange) = self.exchanges.get(key) else { return ConnectionField::Close };
-        let (key, request) = (exchange.downstream, &exchange.request);
+        let (key, request) = (exchange.downstream.connection, &exchange.request);
+        if !exchange.downstream.is_whole() {
+            // Other streams live on.
+            return ConnectionField::Default;
+        }
         let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
             return ConnectionField::Close;
         };
@@ -360,47 +532,51 @@ impl Proxy {
     }
 
     /// 101: from here on both connections carry bytes that belong to neither head.
-    fn on_switching_protocols(
+    pub(crate) fn on_switching_protocols(
         &mut self,
-        key: ConnKey,
+        upstream: StreamKey,
         exchange_key: ExchangeKey,
         head: &mut ResponseHead<'_>,
         now: Time,
     ) {
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
-        let is_allowed = head.upgrade().is_some_and(|protocols| exchange.allows_upgrade(protocols));
-        if !exchange.request.asks_upgrade || !exchange.request.is_complete || !is_allowed {
+        // In HTTP/2 there is one protocol that was asked for, and none is named in the answer.
+        let is_allowed = !upstream.is_whole()
+            || head.upgrade().is_some_and(|protocols| exchange.allows_upgrade(protocols));
+        let is_asked = !exchange.downstream.is_whole() || exchange.request.is_complete;
+        if !exchange.request.asks_upgrade || !is_asked || !is_allowed {
             return self.fail(exchange_key, Cause::ResponseInvalid, now);
+        }
+        if let Some(handshake) = &exchange.handshake {
+            head.set_status(101);
+            head.set_upgrade(&handshake.protocol);
+            if let Some(accept) = &handshake.accept {
+                head.append(b"sec-websocket-accept", accept);
+            }
         }
         self.run_response_chain(exchange_key, head);
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
-        exchange.record.status = 101;
+        exchange.record.status = head.status();
         exchange.record.is_tunnel = true;
         let listener = label(exchange.listener().id.0);
         self.emitter.tunnel_started(&TunnelStarted { listener });
         exchange.request.is_complete = false;
-        exchange.stage = Stage::Responding { upstream: key };
+        exchange.stage = Stage::Responding { upstream };
         exchange.deadlines = crate::exchange::Deadlines::default();
         let downstream = exchange.downstream;
         let timeout = exchange.listener().timeouts.tunnel_idle;
         self.set_deadline(exchange_key, Wait::TunnelIdle, now + timeout);
-        if let Some(connection) = self.connections.get_mut(downstream) {
-            connection.outbox.push_with(head.encoded_len_max(), &mut self.buffers, |buffer| {
-                let (framing, field) = (Framing::None, ConnectionField::Upgrade);
-                encode_response(head, Version::Http11, framing, field, buffer);
-            });
-            if let Some(role) = connection.downstream_mut() {
-                role.life = Life::CloseWhenSent;
-            }
-        }
-        for side in [key, downstream] {
-            if let Some(connection) = self.connections.get_mut(side) {
+        self.send_switching(downstream, head);
+        for side in [upstream, downstream].into_iter().filter(|side| side.is_whole()) {
+            if let Some(connection) = self.connections.get_mut(side.connection) {
                 connection.receive = Receive::Body(BodyDecoder::new(Framing::UntilClose));
                 connection.send = Send::Body(BodyEncoder::new(Framing::UntilClose));
+                if let Some(role) = connection.downstream_mut() {
+                    role.life = Life::CloseWhenSent;
+                }
             }
         }
-        self.queue_send(downstream);
-        self.resume_inbox(downstream, now);
+        self.resume_source(downstream, now);
     }
 
     fn on_response_body_bytes(
@@ -412,22 +588,23 @@ impl Proxy {
     ) -> Step {
         let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
         let Receive::Body(body) = &mut connection.receive else { return Step::Wait(0) };
+        let at = StreamKey::whole(key);
         match body.decode(input, &BODY_LIMITS) {
             Ok((n, BodyElement::NeedMore)) => Step::Wait(n),
             Ok((n, BodyElement::Data(data))) => {
                 let is_complete = body.is_complete();
                 self.on_response_data(exchange_key, data, now);
                 if is_complete {
-                    self.on_response_end(key, exchange_key, &[], n == input.len(), now);
+                    self.on_response_end(at, exchange_key, &[], n == input.len(), now);
                 }
                 Step::Took(n)
             }
             Ok((n, BodyElement::End)) => {
-                self.on_response_end(key, exchange_key, &[], n == input.len(), now);
+                self.on_response_end(at, exchange_key, &[], n == input.len(), now);
                 Step::Took(n)
             }
             Ok((n, BodyElement::Trailers(trailers))) => {
-                self.on_response_end(key, exchange_key, trailers, n == input.len(), now);
+                self.on_response_end(at, exchange_key, trailers, n == input.len(), now);
                 Step::Took(n)
             }
             Err(_) => {
@@ -437,7 +614,7 @@ impl Proxy {
         }
     }
 
-    fn on_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+    pub(crate) fn on_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.record.response_bytes += data.len() as u64;
         let downstream = exchange.downstream;
@@ -455,24 +632,20 @@ impl Proxy {
         if is_held {
             return self.gather_response_data(key, data, now);
         }
-        let Some(connection) = self.connections.get_mut(downstream) else { return };
-        connection
-            .send_data(data, &mut self.buffers)
-            .expect("both sides have the same framing, and the decoder keeps to it");
-        self.queue_send(downstream);
+        self.send_data(downstream, data);
     }
 
     /// The response is whole. `is_last`: no bytes came behind it.
-    fn on_response_end(
+    pub(crate) fn on_response_end(
         &mut self,
-        key: ConnKey,
+        upstream: StreamKey,
         exchange_key: ExchangeKey,
         trailers: &[u8],
         is_last: bool,
         now: Time,
     ) {
         // The last piece of the body may have been one too many.
-        let is_over = |exchange: &Exchange| exchange.upstream() != Some(key);
+        let is_over = |exchange: &Exchange| exchange.upstream() != Some(upstream);
         if self.exchanges.get(exchange_key).is_none_or(is_over)
             || !self.release_response(exchange_key, now)
         {
@@ -483,13 +656,11 @@ impl Proxy {
         exchange.deadlines.clear(Wait::ResponseBody);
         let (downstream, is_tunnel) = (exchange.downstream, exchange.record.is_tunnel);
         let is_request_complete = exchange.request.is_complete;
-        if let Some(connection) = self.connections.get_mut(downstream) {
-            connection
-                .send_end(trailers, &mut self.buffers)
-                .expect("both sides have the same framing, and the decoder keeps to it");
-        }
+        let is_sent = self.send_end(downstream, trailers);
         if is_tunnel {
-            if let Some(connection) = self.connections.get_mut(key) {
+            if let Some(connection) = self.connections.get_mut(upstream.connection)
+                && upstream.is_whole()
+            {
                 connection.receive = Receive::Complete;
             }
             if let Some(exchange) = self.exchanges.get_mut(exchange_key) {
@@ -505,13 +676,12 @@ impl Proxy {
                 }
                 self.discard_request(downstream);
             }
-            self.release(key, is_last && is_request_complete, now);
+            self.release(upstream, is_last && is_request_complete, now);
         }
-        let is_sent = self.connections.get(downstream).is_some_and(|c| c.outbox.is_empty());
-        if is_sent {
-            self.on_downstream_sent(downstream, 0, 0, now);
-        } else {
-            self.queue_send(downstream);
+        if is_sent && downstream.is_whole() {
+            self.on_downstream_sent(downstream.connection, 0, 0, now);
+        } else if is_sent {
+            self.on_response_sent(exchange_key, (0, 0), true, now);
         }
     }
 
@@ -521,6 +691,7 @@ impl Proxy {
     pub(crate) fn on_upstream_end(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(exchange) = connection.exchange() else {
+            self.end_streams(key, Cause::UpstreamClosed, now);
             return self.close_upstream(key, None, now);
         };
         // A write that failed took the reset's error with it, and what is read then is 0.
@@ -528,7 +699,7 @@ impl Proxy {
         match &mut connection.receive {
             Receive::Body(body) => {
                 if !was_reset && body.on_eof().is_ok() {
-                    self.on_response_end(key, exchange, &[], true, now);
+                    self.on_response_end(StreamKey::whole(key), exchange, &[], true, now);
                 } else {
                     self.fail(exchange, Cause::ResponseTruncated, now);
                 }
@@ -541,6 +712,7 @@ impl Proxy {
     pub(crate) fn on_upstream_broken(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         let Some(exchange) = connection.exchange() else {
+            self.end_streams(key, Cause::UpstreamClosed, now);
             return self.close_upstream(key, None, now);
         };
         match &connection.receive {
@@ -572,6 +744,17 @@ impl Proxy {
         let Some(connection) = self.connections.get(key) else { return };
         let is_ending = matches!(connection.send, Send::Ending);
         let Some(exchange_key) = connection.exchange() else { return };
+        self.on_request_sent(exchange_key, (left, n), is_ending, (began, now));
+    }
+
+    /// The upstream took bytes of a request; `left` still wait. `is_ended`: nothing follows them.
+    pub(crate) fn on_request_sent(
+        &mut self,
+        exchange_key: ExchangeKey,
+        (left, n): (usize, usize),
+        is_ended: bool,
+        (began, now): (Time, Time),
+    ) {
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         let stamps = &mut exchange.record.stamps;
         if n > 0 {
@@ -588,8 +771,11 @@ impl Proxy {
             return;
         }
         exchange.deadlines.clear(Wait::RequestWrite);
-        if is_ending {
-            self.shut(key);
+        let is_tunnel = exchange.record.is_tunnel;
+        if is_ended && is_tunnel {
+            if let Some(upstream) = exchange.upstream().filter(|upstream| upstream.is_whole()) {
+                self.shut(upstream.connection);
+            }
             self.finish_tunnel(exchange_key, now);
         } else if exchange.request.is_complete
             && matches!(exchange.stage, Stage::Attempting { .. })
@@ -604,25 +790,21 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get(key) else { return };
         let Some(upstream) = exchange.upstream() else { return };
         let sides = [exchange.downstream, upstream];
-        let is_quiet = |side: &ConnKey| {
-            self.connections.get(*side).is_some_and(|connection| connection.outbox.is_empty())
-        };
+        let is_quiet = |side: &StreamKey| self.backlog(*side) == 0 && !self.has_open_end(*side);
         if exchange.request.is_complete
             && exchange.is_response_complete
             && sides.iter().all(is_quiet)
         {
-            self.close_upstream(upstream, None, now);
             if let Some(exchange) = self.exchanges.get_mut(key) {
                 exchange.stage = Stage::Finishing;
             }
+            if upstream.is_whole() {
+                self.close_upstream(upstream.connection, None, now);
+            } else {
+                self.drop_stream(upstream, ErrorCode::NO_ERROR, now);
+            }
             self.finish(key, None, now);
         }
-    }
-
-    /// Whether the other side has to catch up before this one is read on.
-    pub(crate) fn is_held_back(&self, key: ConnKey) -> bool {
-        let connection = self.connections.get(key);
-        connection.is_some_and(|connection| connection.outbox.len() >= OUTBOX_BYTES_MAX)
     }
 }
 

@@ -58,6 +58,13 @@ causes! {
     RequestExpectationUnknown => "request_expectation_unknown",
     /// The PROXY protocol header is missing or wrong.
     ProxyProtocolInvalid => "proxy_protocol_invalid",
+    /// A frame of HTTP/2 that the connection does not survive.
+    Http2Invalid => "http2_invalid",
+    /// More work than what the peer of a connection of HTTP/2 asks for is worth: resets, empty
+    /// frames, settings, pings without end.
+    Http2Abuse => "http2_abuse",
+    /// No sign of life on a connection of HTTP/2 in its `http2.ping.timeout`.
+    Http2PingTimeout => "http2_ping_timeout",
     /// No whole head in time.
     RequestHeadTimeout => "request_head_timeout",
     /// The request body stopped coming.
@@ -104,6 +111,10 @@ causes! {
     ConnectTimeout => "connect_timeout",
     /// Closed or reset before a response head.
     UpstreamClosed => "upstream_closed",
+    /// The upstream did not process the request and said so (`REFUSED_STREAM`, `GOAWAY`).
+    StreamRefused => "stream_refused",
+    /// The upstream reset the request's stream.
+    StreamReset => "stream_reset",
     /// The upstream spoke before anything of the request was sent: what it said answers somebody
     /// else, or nobody.
     ResponseUnasked => "response_unasked",

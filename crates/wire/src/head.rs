@@ -326,6 +326,11 @@ impl ResponseHead<'_> {
         self.index.upgrade.map(|span| self.bytes(span))
     }
 
+    /// Names the protocol that the connection changes to.
+    pub fn set_upgrade(&mut self, protocol: &[u8]) {
+        self.index.upgrade = Some(self.index.add(protocol));
+    }
+
     /// Replaces the status; its reason becomes the standard one.
     pub fn set_status(&mut self, status: u16) {
         debug_assert!((100..=999).contains(&status));

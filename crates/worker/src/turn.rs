@@ -346,7 +346,7 @@ impl<W: World> Worker<W> {
 
     /// Does what the proxy asks for.
     pub(crate) fn perform(&mut self) {
-        while let Some(op) = self.proxy.poll_op() {
+        while let Some(op) = self.proxy.poll_op(self.now) {
             match op {
                 Op::Send(key) => self.send(key),
                 Op::Read(key) => {

@@ -3,14 +3,15 @@
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use super::{Context, Names, Once, check_reachable, keepalive, share};
+use super::{Context, Names, Once, check_reachable, http2, keepalive, share};
 use crate::defaults;
-use crate::file::cluster::{Endpoint as FileEndpoint, ProxyProtocol};
+use crate::file::cluster::{Endpoint as FileEndpoint, Protocol, ProxyProtocol};
 use crate::file::{self};
 use crate::findings::Problem;
 use crate::map::Map;
 use crate::snapshot::{
-    Address, Cluster, ClusterId, Endpoint, EndpointId, ProxyProtocolVersion, UpstreamTimeouts,
+    Address, Cluster, ClusterId, ClusterProtocol, Endpoint, EndpointId, ProxyProtocolVersion,
+    UpstreamTimeouts,
 };
 use crate::tree::Site;
 
@@ -43,16 +44,27 @@ fn cluster<F>(
     site: &Site<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> Cluster {
-    let endpoints = endpoints(&file.endpoints, id, &site.key("endpoints"), context);
+    let protocol = match file.protocol {
+        Protocol::Http1 => ClusterProtocol::Http1,
+        Protocol::Http2 => ClusterProtocol::Http2,
+    };
+    let endpoints = endpoints(&file.endpoints, (id, protocol), &site.key("endpoints"), context);
     let is_uniform = endpoints.windows(2).all(|pair| match pair {
         [a, b] => a.weight == b.weight,
         _ => true,
     });
+    if file.protocol == Protocol::Http2 && file.proxy_protocol != ProxyProtocol::Off {
+        let rule = "a PROXY header names the one client of a connection, and HTTP/2 has many";
+        let hint = "write `protocol: http1`, or leave the client to `x-forwarded-for`";
+        site.key("proxy_protocol").error(context.findings, Problem::new(rule, hint));
+    }
     Cluster {
         id,
         name: Arc::from(file.name.as_str()),
         endpoints,
         is_uniform,
+        protocol,
+        http2: http2(&file.http2),
         timeouts: UpstreamTimeouts {
             connect: file.connect_timeout.into(),
             pending: file.timeouts.pending.into(),
@@ -75,7 +87,7 @@ fn cluster<F>(
 
 fn endpoints<F>(
     entries: &[FileEndpoint],
-    cluster: ClusterId,
+    (cluster, protocol): (ClusterId, ClusterProtocol),
     site: &Site<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> Vec<Endpoint> {
@@ -108,7 +120,7 @@ fn endpoints<F>(
         }
         let weight = weight(entry);
         endpoints.push(Endpoint {
-            id: EndpointId(context.ids.endpoints.assign((cluster, address.clone()))),
+            id: EndpointId(context.ids.endpoints.assign((cluster, address.clone(), protocol))),
             address: address.clone(),
             weight,
             stride: stride(weight, weight_max),

@@ -4,7 +4,7 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use super::routes::Tables;
-use super::{Context, Names, Once, keepalive};
+use super::{Context, Names, Once, http2, keepalive};
 use crate::file::listener::{Forwarded, Http, Names as FileNames, Protocol};
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
@@ -170,6 +170,7 @@ fn listener<F>(
         route_tables,
         hosts,
         http: http(&file.http, file.proxy_protocol, &site.key("http"), context.findings),
+        http2: http2(&file.http2),
         timeouts: DownstreamTimeouts {
             request_head: file.timeouts.request_head.into(),
             detect: file.timeouts.detect.into(),
@@ -202,6 +203,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         route_tables,
         hosts,
         http,
+        http2,
         timeouts,
         connections_max,
     } = former;
@@ -215,6 +217,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         && *protocol == new.protocol
         && *relay == new.relay
         && *http == new.http
+        && *http2 == new.http2
         && *timeouts == new.timeouts
         && *connections_max == new.connections_max
 }
@@ -306,13 +309,17 @@ fn protocol(
                 refuse("filters", "a `tcp` listener has no filters: it does not read HTTP", hint);
             }
         }
-        Protocol::Http1 if relays => {
+        Protocol::Http1 | Protocol::Http2 if relays => {
             let key = if is_written("cluster") { "cluster" } else { "clusters" };
+            let rule = match file.protocol {
+                Protocol::Http2 => "an `http2` listener relays nothing",
+                _ => "an `http1` listener relays nothing",
+            };
             let hint =
                 "write `protocol: auto` or `tcp`, or name the cluster in a rule of a route table";
-            refuse(key, "an `http1` listener relays nothing", hint);
+            refuse(key, rule, hint);
         }
-        Protocol::Http1 | Protocol::Auto => {}
+        Protocol::Http1 | Protocol::Http2 | Protocol::Auto => {}
     }
     if file.protocol != Protocol::Tcp && !is_written("routes") {
         let hint = "add `routes: NAME`, or write `protocol: tcp`";
@@ -321,6 +328,7 @@ fn protocol(
     match file.protocol {
         Protocol::Auto => ListenerProtocol::Auto,
         Protocol::Http1 => ListenerProtocol::Http1,
+        Protocol::Http2 => ListenerProtocol::Http2,
         Protocol::Tcp => ListenerProtocol::Tcp,
     }
 }

@@ -5,8 +5,8 @@ use std::num::{NonZeroU16, NonZeroU32};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Timeout;
 use super::listener::Keepalive;
+use super::{Http2, Timeout};
 use crate::defaults;
 use crate::snapshot::Address;
 
@@ -18,6 +18,12 @@ pub struct Cluster {
     pub name: String,
     /// Its addresses, used in turn by their weights.
     pub endpoints: Vec<Endpoint>,
+    /// What its endpoints speak.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// What one connection of HTTP/2 may hold.
+    #[serde(default)]
+    pub http2: Http2,
     /// Time to establish a connection. Beyond it: another attempt, three in all, then 503.
     #[serde(default = "connect_timeout")]
     pub connect_timeout: Timeout,
@@ -42,6 +48,17 @@ pub struct Cluster {
     /// Whether a request's first bytes may travel with the SYN (TCP Fast Open).
     #[serde(default)]
     pub fast_open: bool,
+}
+
+/// What endpoints speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// HTTP/1.1: one exchange at a time on a connection.
+    #[default]
+    Http1,
+    /// HTTP/2 by prior knowledge: many exchanges share a connection. gRPC needs it.
+    Http2,
 }
 
 /// An address, or a map with an address and a weight.

@@ -5,7 +5,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{OrNone, Timeout};
+use super::{Http2, OrNone, Timeout};
 use crate::defaults;
 use crate::snapshot::Address;
 use crate::units::{Period, Size};
@@ -41,6 +41,9 @@ pub struct Listener {
     /// How HTTP is read and rewritten.
     #[serde(default)]
     pub http: Http,
+    /// What one connection of HTTP/2 may hold.
+    #[serde(default)]
+    pub http2: Http2,
     /// Whether each connection begins with a PROXY protocol header, version 1 or 2. A connection
     /// without it is closed.
     #[serde(default)]
@@ -71,12 +74,14 @@ pub struct Listener {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
-    /// HTTP/1 if there is no `cluster`. With one, each connection's first bytes tell whether it is
-    /// HTTP/1; whatever is not is relayed.
+    /// HTTP/1 and HTTP/2 (by prior knowledge, or `Upgrade: h2c`) if there is no `cluster`. With
+    /// one, each connection's first bytes tell whether it is HTTP; whatever is not is relayed.
     #[default]
     Auto,
     /// HTTP/1.
     Http1,
+    /// HTTP/2, by prior knowledge.
+    Http2,
     /// Anything: bytes are relayed as they come.
     Tcp,
 }

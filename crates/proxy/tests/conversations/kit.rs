@@ -422,7 +422,7 @@ impl<'s> Talk<'s> {
     }
 
     fn perform(&mut self) {
-        while let Some(op) = self.proxy.poll_op() {
+        while let Some(op) = self.proxy.poll_op(self.now) {
             match op {
                 Op::Send(key) => self.send(key),
                 Op::Connect { connection, address, .. } => {

@@ -39,7 +39,7 @@ pub(super) fn try_out(snapshot: &Arc<Snapshot>, listener: &Listener, request: &R
         proxy.on_received(key, b"PROXY UNKNOWN\r\n", NOW);
     }
     proxy.on_received(key, &request.head, NOW);
-    while let Some(op) = proxy.poll_op() {
+    while let Some(op) = proxy.poll_op(NOW) {
         match op {
             Op::Connect { address, .. } => return Trial::Forwarded(address),
             Op::Ask { question, .. } => return Trial::Suspended(question.topic),
