@@ -6,13 +6,14 @@
 //! written down and read back elsewhere.
 //!
 //! Where to look: [`buffer`] holds bytes in flight, [`head`] is what every HTTP codec turns a
-//! message's head into, [`h1`] is HTTP/1 and [`h2`] HTTP/2, [`path`] and [`host`] decide what is
-//! routed on, [`proxy_protocol`] is the PROXY header of a connection, and [`upgrade`] reads
-//! `Upgrade` lists.
+//! message's head into, [`h1`] is HTTP/1 and [`h2`] HTTP/2, [`grpc`] is what gRPC adds to them,
+//! [`path`] and [`host`] decide what is routed on, [`proxy_protocol`] is the PROXY header of a
+//! connection, and [`upgrade`] reads `Upgrade` lists.
 #![forbid(unsafe_code)]
 
 pub mod buffer;
 pub mod detect;
+pub mod grpc;
 pub mod h1;
 pub mod h2;
 pub mod head;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+#[path = "checks/grpc.rs"]
+mod grpc;
 #[path = "checks/h1_chunked.rs"]
 mod h1_chunked;
 #[path = "checks/h1_head.rs"]
@@ -44,6 +46,11 @@ fn connections_of_the_corpus_hold() {
 #[test]
 fn header_blocks_of_the_corpus_hold() {
     replay("hpack", hpack::check);
+}
+
+#[test]
+fn grpc_of_the_corpus_holds() {
+    replay("grpc", grpc::check);
 }
 
 #[test]

@@ -1,0 +1,180 @@
+//! gRPC, as far as a proxy has to know it: what is gRPC, where messages end, deadlines, statuses,
+//! and the translation of gRPC-Web.
+//!
+//! From the specifications in `grpc/grpc`, folder `doc`: PROTOCOL-HTTP2, PROTOCOL-WEB and
+//! http-grpc-status-mapping. gRPC is HTTP with rules of its own: the outcome stands in trailers,
+//! under a status of 200; a reply of the proxy has to say it there too. What is *in* a message is
+//! none of our business, and nothing here holds one: bodies pass through in pieces.
+//!
+//! Where to look: [`is_grpc`] tells requests and responses apart, [`MessageCounter`] sees messages
+//! pass, [`parse_timeout`] and [`encode_timeout`] are the deadline, [`Status`] is the outcome, and
+//! [`web`] makes gRPC of what a browser sends, and back.
+
+mod base64;
+mod messages;
+mod status;
+mod timeout;
+pub mod web;
+
+use serde::{Deserialize, Serialize};
+
+pub use base64::TextError;
+pub use messages::{MESSAGE_PREFIX_LEN, MessageCounter};
+pub use status::{Status, decode_message, encode_message};
+pub use timeout::{TimeoutText, encode_timeout, parse_timeout};
+
+use crate::octets;
+
+/// In which of its forms a message speaks gRPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    /// gRPC proper.
+    Grpc,
+    /// gRPC-Web: trailers are in the body.
+    Web,
+    /// gRPC-Web whose body is in base64.
+    WebText,
+}
+
+impl Kind {
+    /// How the body is encoded, if this is gRPC-Web.
+    #[must_use]
+    pub fn web_encoding(self) -> Option<web::Encoding> {
+        match self {
+            Self::Grpc => None,
+            Self::Web => Some(web::Encoding::Binary),
+            Self::WebText => Some(web::Encoding::Text),
+        }
+    }
+
+    fn media_type(self) -> &'static [u8] {
+        match self {
+            Self::Grpc => b"application/grpc",
+            Self::Web => b"application/grpc-web",
+            Self::WebText => b"application/grpc-web-text",
+        }
+    }
+}
+
+/// Which gRPC a `Content-Type` names, in any case, if it names one.
+///
+/// The format of messages behind a `+`, and parameters, may be any. Names that only begin like
+/// these are not gRPC.
+#[must_use]
+pub fn is_grpc(content_type: &[u8]) -> Option<Kind> {
+    kind_and_format(content_type).map(|(kind, _)| kind)
+}
+
+/// Appends to `out` what stands for `content_type` when the message is made one of `kind`. Says
+/// whether it was gRPC at all; nothing is appended otherwise.
+///
+/// The format of messages is kept: `application/grpc-web+proto` becomes `application/grpc+proto`,
+/// and the other way round. Parameters are not: gRPC has none, and servers take them for a part of
+/// the format.
+pub fn convert_content_type(content_type: &[u8], kind: Kind, out: &mut Vec<u8>) -> bool {
+    let Some((_, format)) = kind_and_format(content_type) else {
+        return false;
+    };
+    out.extend_from_slice(kind.media_type());
+    out.extend_from_slice(format);
+    true
+}
+
+/// What gRPC a `Content-Type` names, and the format of messages with its `+`, or nothing.
+fn kind_and_format(content_type: &[u8]) -> Option<(Kind, &[u8])> {
+    let media_type = content_type.split(|&octet| octet == b';').next().unwrap_or_default();
+    let media_type = octets::trim(media_type);
+    let name_len = octets::find(media_type, 0, b'+').unwrap_or(media_type.len());
+    let (name, format) = media_type.split_at_checked(name_len)?;
+    if let [_, format @ ..] = format
+        && !octets::is_token(format)
+    {
+        return None;
+    }
+    let is_named = |media_type: &[u8]| name.eq_ignore_ascii_case(media_type);
+    let kind = [Kind::Grpc, Kind::Web, Kind::WebText]
+        .into_iter()
+        .find(|kind| is_named(kind.media_type()))
+        .or_else(|| is_named(WEB_TEXT_BASE64).then_some(Kind::WebText))?;
+    Some((kind, format))
+}
+
+/// The name of [`Kind::WebText`] that says how, which is how anyway (PROTOCOL-WEB, text-encoded
+/// streams).
+const WEB_TEXT_BASE64: &[u8] = b"application/grpc-web-text-base64";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_types_are_told_apart_exactly() {
+        for (content_type, expected) in [
+            (&b"application/grpc"[..], Some(Kind::Grpc)),
+            (b"Application/GRPC", Some(Kind::Grpc)),
+            (b"application/grpc+proto", Some(Kind::Grpc)),
+            (b"application/grpc+x.y-z+json", Some(Kind::Grpc)),
+            (b"application/grpc;charset=utf-8", Some(Kind::Grpc)),
+            (b"application/grpc+proto ; a=b", Some(Kind::Grpc)),
+            (b" application/grpc\t", Some(Kind::Grpc)),
+            (b"application/grpc;", Some(Kind::Grpc)),
+            (b"application/grpc-web", Some(Kind::Web)),
+            (b"application/grpc-web+proto", Some(Kind::Web)),
+            (b"application/gRPC-Web; a=\"b+c\"", Some(Kind::Web)),
+            (b"application/grpc-web-text", Some(Kind::WebText)),
+            (b"application/grpc-web-text+proto", Some(Kind::WebText)),
+            (b"application/grpc-web-text-base64", Some(Kind::WebText)),
+            (b"application/grpc-web-text-base64+proto;a=b", Some(Kind::WebText)),
+            (b"", None),
+            (b";", None),
+            (b"+proto", None),
+            (b"application/grp", None),
+            (b"application/grpc+", None),
+            (b"application/grpc+;a=b", None),
+            (b"application/grpc+a b", None),
+            (b"application/grpc proto", None),
+            (b"application/grpcweb", None),
+            (b"application/grpc-", None),
+            (b"application/grpc-webtext", None),
+            (b"application/grpc-web-tex", None),
+            (b"application/grpc-web-text-hex", None),
+            (b"application/grpc, application/grpc", None),
+            (b"application/json", None),
+            (b"text/grpc", None),
+        ] {
+            assert_eq!(is_grpc(content_type), expected, "{}", content_type.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_content_type_keeps_its_format_and_loses_its_parameters() {
+        for (content_type, kind, expected) in [
+            (&b"application/grpc-web+proto"[..], Kind::Grpc, &b"application/grpc+proto"[..]),
+            (b"application/grpc-web", Kind::Grpc, b"application/grpc"),
+            (b"application/grpc-web-text", Kind::Grpc, b"application/grpc"),
+            (
+                b"application/grpc-web-text+json; charset=utf-8",
+                Kind::Grpc,
+                b"application/grpc+json",
+            ),
+            (b"application/grpc", Kind::Web, b"application/grpc-web"),
+            (b"Application/GRPC+proto", Kind::Web, b"application/grpc-web+proto"),
+            (b"application/grpc+proto", Kind::WebText, b"application/grpc-web-text+proto"),
+            (b"application/grpc-web-text-base64", Kind::WebText, b"application/grpc-web-text"),
+        ] {
+            let mut out = b"=".to_vec();
+            assert!(convert_content_type(content_type, kind, &mut out));
+            assert_eq!(out.strip_prefix(b"="), Some(expected), "{}", content_type.escape_ascii());
+        }
+        let mut out = Vec::new();
+        assert!(!convert_content_type(b"text/html", Kind::Web, &mut out));
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn only_grpc_web_has_an_encoding() {
+        assert_eq!(Kind::Grpc.web_encoding(), None);
+        assert_eq!(Kind::Web.web_encoding(), Some(web::Encoding::Binary));
+        assert_eq!(Kind::WebText.web_encoding(), Some(web::Encoding::Text));
+    }
+}
