@@ -6,6 +6,7 @@
 
 use crate::h2::PREFACE;
 use crate::octets;
+use crate::tls::client_hello;
 
 /// What a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub enum Detected {
     Http1,
     /// The preface of HTTP/2.
     Http2,
-    /// The first record of a TLS handshake.
+    /// The first record of a TLS handshake, which [`crate::tls::client_hello`] reads.
     Tls,
     /// None of these.
     Unknown,
@@ -26,10 +27,9 @@ pub const DETECT_BYTES_MAX: usize = 8 << 10;
 /// What `input`, the first bytes of a connection, belongs to, or `None` if more are needed.
 #[must_use]
 pub fn detect(input: &[u8]) -> Option<Detected> {
-    if let [first, ..] = input
-        && *first == HANDSHAKE_RECORD
-    {
-        return tls(input);
+    if input.first() == Some(&client_hello::HANDSHAKE_RECORD) {
+        let is_hello = client_hello::begins(input)?;
+        return Some(if is_hello { Detected::Tls } else { Detected::Unknown });
     }
     let common = input.len().min(PREFACE_TOLD);
     if input.get(..common) == PREFACE.get(..common) && common > METHOD_OF_PREFACE {
@@ -38,29 +38,11 @@ pub fn detect(input: &[u8]) -> Option<Detected> {
     http1(input)
 }
 
-/// ContentType `handshake` (RFC 8446, section 5.1).
-const HANDSHAKE_RECORD: u8 = 22;
-
 /// Bytes of HTTP/2's preface that nothing else begins with: up to its version.
 const PREFACE_TOLD: usize = 14;
 
 /// Bytes of the preface that another method may begin with.
 const METHOD_OF_PREFACE: usize = 3;
-
-/// A handshake record of version 3.x whose message is a ClientHello.
-fn tls(input: &[u8]) -> Option<Detected> {
-    let is_so_far = input.iter().zip(0..6).all(|(octet, place)| match place {
-        1 => *octet == 3,
-        2 => *octet <= 4,
-        5 => *octet == 1,
-        _ => true,
-    });
-    match (is_so_far, input.len() >= 6) {
-        (false, _) => Some(Detected::Unknown),
-        (true, true) => Some(Detected::Tls),
-        (true, false) => None,
-    }
-}
 
 /// A method, a target and a version. Empty lines before it are skipped, as the decoder does.
 fn http1(input: &[u8]) -> Option<Detected> {
@@ -107,6 +89,10 @@ mod tests {
             (b"\x16\x03\x01\x02\x00\x01", Detected::Tls),
             (b"\x16\x03\x01\x02\x00\x02", Detected::Unknown),
             (b"\x16\x02", Detected::Unknown),
+            (b"\x16\x03\x05", Detected::Unknown),
+            (b"\x16\x03\x01\x00\x00", Detected::Unknown),
+            (b"\x16\x03\x01\x40\x01", Detected::Unknown),
+            (b"\x16\x03\x01\x40\x00\x01", Detected::Tls),
             (b"PING\r", Detected::Unknown),
             (b"GET key\r", Detected::Unknown),
             (b"GET /key\r", Detected::Unknown),

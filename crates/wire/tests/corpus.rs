@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+#[path = "checks/client_hello.rs"]
+mod client_hello;
 #[path = "checks/grpc.rs"]
 mod grpc;
 #[path = "checks/h1_chunked.rs"]
@@ -56,4 +58,9 @@ fn grpc_of_the_corpus_holds() {
 #[test]
 fn proxy_headers_of_the_corpus_hold() {
     replay("proxy_protocol", proxy_protocol::check);
+}
+
+#[test]
+fn hellos_of_the_corpus_hold() {
+    replay("client_hello", client_hello::check);
 }

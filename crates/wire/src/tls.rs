@@ -1,0 +1,60 @@
+//! TLS, as far as it can be read without keys.
+//!
+//! [`client_hello`] reads what a client asks for before anything is decided about its connection,
+//! whether TLS ends here or is passed through.
+
+pub mod client_hello;
+
+mod server_name;
+
+pub use server_name::ServerName;
+
+/// A version of the protocol, older ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// SSL 3.0, which nobody should speak (RFC 7568).
+    Ssl30,
+    /// TLS 1.0.
+    Tls10,
+    /// TLS 1.1.
+    Tls11,
+    /// TLS 1.2.
+    Tls12,
+    /// TLS 1.3.
+    Tls13,
+}
+
+impl Version {
+    /// The version of a `ProtocolVersion`, unless it is a draft, GREASE or not known here.
+    fn of(code: u16) -> Option<Self> {
+        Some(match code {
+            0x0300 => Self::Ssl30,
+            0x0301 => Self::Tls10,
+            0x0302 => Self::Tls11,
+            0x0303 => Self::Tls12,
+            0x0304 => Self::Tls13,
+            _ => return None,
+        })
+    }
+}
+
+/// What an alert says (RFC 8446, section 6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alert {
+    /// Another message or record than this one had to come.
+    UnexpectedMessage = 10,
+    /// A record is longer than allowed.
+    RecordOverflow = 22,
+    /// A field is well formed, and wrong.
+    IllegalParameter = 47,
+    /// A message cannot be taken apart.
+    DecodeError = 50,
+}
+
+impl Alert {
+    /// The code on the wire.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+}
