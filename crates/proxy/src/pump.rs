@@ -98,7 +98,8 @@ impl Proxy {
             });
         }
         let mut request = if is_shared {
-            self.encode_for_stream(head, is_complete)
+            // What follows a change of protocols belongs to the new one.
+            self.encode_for_stream(head, is_complete && !asks_upgrade)
         } else {
             self.encode_whole(key, head, asks_upgrade)
         };

@@ -366,6 +366,11 @@ impl Proxy {
     /// Goes on with restored connections, once their sockets are registered.
     pub fn on_restored(&mut self, keys: &[ConnKey], now: Time) {
         for key in keys {
+            let upstream = self.connections.get(*key).and_then(Connection::upstream);
+            if let Some(cluster) = upstream.map(|upstream| upstream.cluster) {
+                // Who was restored before it may be waiting for it.
+                self.serve_waiting(cluster, now);
+            }
             self.resume_inbox(*key, now);
         }
     }

@@ -70,8 +70,7 @@ impl Proxy {
         const SWITCHING: &[u8] =
             b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n";
         let Some(exchange) = self.exchanges.get_mut(key) else { return false };
-        let mut settings = head.find_all(b"http2-settings");
-        let (Some(settings), None) = (settings.next(), settings.next()) else { return false };
+        let Some(settings) = head.http2_settings() else { return false };
         let (listener, connection) = (exchange.listener(), exchange.downstream.connection);
         let limits = downstream_limits(&listener.http, &listener.http2);
         let Ok(codec) = Http2::upgraded_server(settings, &limits) else { return false };

@@ -135,12 +135,13 @@ impl Proxy {
         let codec = codec.map(|multiplex| &multiplex.codec);
         if form == RequestForm::Upgrade && !codec.is_some_and(Http2::allows_extended_connect) {
             let request = Unbound { outbox, form: Form::Stream { head: parked, tail } };
-            return if codec.is_some_and(Http2::has_peer_settings) {
-                self.fail_unbound(key, request, Cause::RequestNotImplemented, now)
+            if codec.is_some_and(Http2::has_peer_settings) {
+                self.fail_unbound(key, request, Cause::RequestNotImplemented, now);
             } else {
                 // It may say that it does when it has said anything.
-                self.enqueue(key, request, now)
-            };
+                self.enqueue(key, request, now);
+            }
+            return;
         }
         let is_end = outbox.is_empty() && tail == Tail::End;
         let opened = match head {

@@ -242,6 +242,18 @@ impl RequestHead<'_> {
         self.index.upgrade.map(|span| self.bytes(span))
     }
 
+    /// The settings of a client that asks for HTTP/2 (RFC 7540, section 3.2.1): the value of
+    /// `HTTP2-Settings`, if there is exactly one.
+    #[must_use]
+    pub fn http2_settings(&self) -> Option<&[u8]> {
+        let is_settings = |field: &&FieldEntry| field.known == Known::Http2Settings;
+        let mut found = self.index.hop_by_hop.iter().filter(is_settings);
+        match (found.next(), found.next()) {
+            (Some(field), None) => Some(field.value().of(self.block)),
+            _ => None,
+        }
+    }
+
     /// Whether it is a `CONNECT` that names a protocol and a path (RFC 8441), which in HTTP/1.1
     /// is a `GET` with `Upgrade`.
     #[must_use]

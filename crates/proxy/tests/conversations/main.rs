@@ -2,6 +2,7 @@
 //! in several manners.
 #![expect(
     clippy::indexing_slicing,
+    clippy::panic,
     clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a test that finds nothing has failed, and says in which manner"
@@ -17,7 +18,9 @@ mod corpus;
 mod ends;
 mod filter_bodies;
 mod filters;
+mod frames;
 mod heads;
+mod http2;
 mod keep_alive;
 mod pools;
 mod reconfiguring;

@@ -129,10 +129,11 @@ impl Known {
     }
 
     /// Whether it may stand in a trailer section (RFC 9110, section 6.5.1): nothing about
-    /// framing, routing, authentication, or how to read the content may.
+    /// framing, routing, authentication, or how to read the content may. What only tells who said
+    /// it may, as services of gRPC do.
     #[must_use]
     pub const fn is_allowed_in_trailers(self) -> bool {
-        matches!(self, Self::Other)
+        matches!(self, Self::Other | Self::Server | Self::Via | Self::XRequestId)
     }
 }
 

@@ -1,0 +1,490 @@
+//! HTTP/2, on either side and in any pairing.
+
+use std::time::Duration;
+
+use wire::h2::{ErrorCode, Limits, RequestForm};
+
+use crate::frames::Speaker;
+use crate::keep_alive::CONFIG;
+use crate::kit::{Manner, hold};
+
+/// A cluster that speaks HTTP/2.
+pub(crate) const TO_HTTP2: &str = "
+listeners: [{ name: web, address: 127.0.0.1:8080, routes: site, http: { forwarded: off, request_id: false } }]
+routes: [{ name: site, hosts: ['*'], rules: [{ match: { prefix: / }, cluster: app, upgrades: [websocket] }] }]
+clusters: [{ name: app, protocol: http2, endpoints: ['127.0.0.1:9000', '127.0.0.1:9001'], connections_max: 2 }]
+";
+
+/// The same, with one endpoint.
+fn to_one() -> String {
+    TO_HTTP2.replace(", '127.0.0.1:9001'", "").replace("max: 2", "max: 1")
+}
+
+#[test]
+fn streams_reach_a_service_of_http1_and_are_answered_in_any_order() {
+    hold(CONFIG, |talk| {
+        let mut client = Speaker::client(talk);
+        let first = client.gets(talk, "/first");
+        let one = talk.upstream();
+        let second = client.gets(talk, "/second");
+        let two = talk.upstream();
+        talk.hears_about(one, "GET /first HTTP/1.1\r\nhost: x\r\n", &[]);
+        talk.hears_about(two, "GET /second HTTP/1.1\r\nhost: x\r\n", &[]);
+        talk.says(two, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nworld");
+        assert_eq!(
+            client.hears(talk),
+            format!("{second}: 200; content-length: 5\n{second}: data world END\n")
+        );
+        talk.says(one, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+        assert_eq!(
+            client.hears(talk),
+            format!("{first}: 200; content-length: 5\n{first}: data hello END\n")
+        );
+        assert!(!talk.is_closed(client.peer) && !talk.is_closed(one) && !talk.is_closed(two));
+    });
+}
+
+#[test]
+fn a_body_and_its_trailers_go_both_ways() {
+    hold(CONFIG, |talk| {
+        let mut client = Speaker::client(talk);
+        let stream = client.asks(talk, "POST / HTTP/1.1\r\nHost: x\r\n\r\n", false);
+        let upstream = talk.upstream();
+        client.sends(talk, stream, b"hello", false);
+        client.ends_with(talk, stream, "x-sum: 1\r\n");
+        let heard = talk.heard(upstream);
+        assert!(heard.contains("transfer-encoding: chunked\r\n"), "{heard}");
+        assert!(heard.ends_with("0\r\nx-sum: 1\r\n\r\n"), "{heard}");
+        talk.says(
+            upstream,
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-T: 2\r\n\r\n",
+        );
+        let told = client.hears(talk);
+        let body = format!("{stream}: 200\n{stream}: data abc\n{stream}: trailers x-t: 2; END\n");
+        assert_eq!(told, body);
+    });
+}
+
+#[test]
+fn clients_of_http1_share_a_connection_of_http2() {
+    hold(TO_HTTP2, |talk| {
+        let (one, two) = (talk.client(), talk.client());
+        talk.says(one, "GET /one HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut upstream = Speaker::upstream(talk);
+        talk.says(two, "GET /two HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut other = Speaker::upstream(talk);
+        let three = talk.client();
+        talk.says(three, "POST /three HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi");
+        let told = format!("{}{}", upstream.hears(talk), other.hears(talk));
+        assert!(told.contains("1: GET /one; host: x END\n"), "{told}");
+        assert!(told.contains("1: GET /two; host: x END\n"), "{told}");
+        assert!(
+            told.contains("3: POST /three; host: x; content-length: 2\n3: data hi END"),
+            "{told}"
+        );
+        assert!(!talk.is_connecting(), "two connections are enough");
+        upstream.answers(talk, 1, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", false);
+        upstream.sends(talk, 1, b"ok", true);
+        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        talk.hears(one, answer);
+        assert!(!talk.is_closed(one) && !talk.is_closed(upstream.peer));
+    });
+}
+
+#[test]
+fn trailers_pass_from_stream_to_stream() {
+    hold(TO_HTTP2, |talk| {
+        let mut client = Speaker::client(talk);
+        let stream = client.asks(
+            talk,
+            "POST /s HTTP/1.1\r\nHost: x\r\nTE: trailers\r\nConnection: te\r\n\r\n",
+            false,
+        );
+        let mut upstream = Speaker::upstream(talk);
+        client.sends(talk, stream, b"ask", true);
+        let told = upstream.hears(talk);
+        assert_eq!(told, "1: POST /s; host: x\n1: data ask END\n");
+        upstream.answers(talk, 1, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false);
+        assert_eq!(client.hears(talk), format!("{stream}: 200\n"));
+        upstream.sends(talk, 1, b"answer", false);
+        upstream.ends_with(talk, 1, "grpc-status: 0\r\n");
+        let told = client.hears(talk);
+        assert_eq!(
+            told,
+            format!("{stream}: data answer\n{stream}: trailers grpc-status: 0; END\n")
+        );
+        assert!(talk.log().contains("\"status\":200"));
+    });
+}
+
+#[test]
+fn a_slow_stream_holds_up_its_service_and_nothing_else() {
+    const PIECE: &[u8] = &[b'x'; 16 << 10];
+    hold(CONFIG, |talk| {
+        if talk.manner() == Manner::ByteByByte {
+            return;
+        }
+        let mut client = Speaker::client(talk);
+        client.takes = false;
+        let slow = client.gets(talk, "/slow");
+        let one = talk.upstream();
+        talk.says(one, format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 100 * PIECE.len()));
+        for _ in 0..100 {
+            talk.says(one, PIECE);
+        }
+        assert!(talk.unread(one) > 50 * PIECE.len(), "{} wait", talk.unread(one));
+        let told = client.hears(talk);
+        assert!(told.len() < 5 * PIECE.len(), "no more than a window");
+        // The window of the connection has room for others.
+        let quick = client.gets(talk, "/quick");
+        let two = talk.upstream();
+        talk.says(two, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nquick");
+        let told = client.hears(talk);
+        assert!(told.contains(&format!("{quick}: data quick END")), "{}", told.len());
+        client.takes = true;
+        client.does(talk, |codec| codec.on_taken(slow, 1 << 20));
+        let mut bytes = 0;
+        loop {
+            let told = client.hears(talk);
+            if told.is_empty() {
+                break;
+            }
+            bytes += told.bytes().filter(|byte| *byte == b'x').count();
+        }
+        assert!(bytes > 90 * PIECE.len(), "{bytes}");
+        assert_eq!(talk.unread(one), 0);
+    });
+}
+
+#[test]
+fn a_service_that_takes_nothing_stops_its_stream_and_nothing_else() {
+    hold(CONFIG, |talk| {
+        if talk.manner() == Manner::ByteByByte {
+            return;
+        }
+        let mut client = Speaker::client(talk);
+        let slow = client.asks(talk, "PUT /slow HTTP/1.1\r\nHost: x\r\n\r\n", false);
+        let one = talk.upstream();
+        talk.takes(one, 0);
+        let mut sent = 0;
+        while client.codec.sendable(slow) > 0 && sent < 10 << 20 {
+            let n = client.codec.sendable(slow);
+            client.sends(talk, slow, &vec![b'y'; n], false);
+            sent += n;
+            client.hears(talk);
+        }
+        assert!(sent < 1 << 20, "it was stopped: {sent}");
+        let quick = client.gets(talk, "/quick");
+        let two = talk.upstream();
+        talk.says(two, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nquick");
+        assert!(client.hears(talk).contains(&format!("{quick}: data quick END")));
+        talk.takes(one, usize::MAX);
+        client.hears(talk);
+        assert!(client.codec.sendable(slow) > 0, "it goes on");
+        client.sends(talk, slow, b"end", true);
+        let heard = talk.heard(one);
+        assert_eq!(heard.bytes().filter(|byte| *byte == b'y').count(), sent);
+        assert!(heard.ends_with("3\r\nend\r\n0\r\n\r\n"));
+    });
+}
+
+#[test]
+fn a_client_that_loses_interest_takes_its_request_back() {
+    hold(&to_one(), |talk| {
+        let mut client = Speaker::client(talk);
+        let stream = client.gets(talk, "/a");
+        let mut upstream = Speaker::upstream(talk);
+        upstream.hears(talk);
+        client.resets(talk, stream, ErrorCode::CANCEL);
+        assert_eq!(upstream.hears(talk), "1: reset CANCEL\n");
+        assert!(talk.log().contains("downstream_closed"));
+        client.gets(talk, "/b");
+        assert!(!talk.is_closed(client.peer));
+        assert_eq!(upstream.hears(talk), "3: GET /b; host: x END\n");
+    });
+}
+
+#[test]
+fn what_a_service_refuses_goes_to_another() {
+    hold(TO_HTTP2, |talk| {
+        let client = talk.client();
+        talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi");
+        let mut first = Speaker::upstream(talk);
+        first.hears(talk);
+        first.resets(talk, 1, ErrorCode::REFUSED_STREAM);
+        let mut second = Speaker::upstream(talk);
+        assert!(second.hears(talk).contains("POST /; host: x; content-length: 2\n1: data hi END"));
+        second.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        assert!(talk.log().contains("\"attempts\":2"));
+    });
+}
+
+#[test]
+fn what_a_service_going_away_did_not_process_goes_to_another() {
+    hold(TO_HTTP2, |talk| {
+        let (one, two) = (talk.client(), talk.client());
+        talk.says(one, "GET /one HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut first = Speaker::upstream(talk);
+        first.hears(talk);
+        talk.says(two, "GET /two HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut second = Speaker::upstream(talk);
+        second.hears(talk);
+        let three = talk.client();
+        talk.says(three, "GET /three HTTP/1.1\r\nHost: x\r\n\r\n");
+        let (told_first, told_second) = (first.hears(talk), second.hears(talk));
+        let (mut leaving, mut staying) =
+            if told_first.contains("/three") { (first, second) } else { (second, first) };
+        assert!(format!("{told_first}{told_second}").contains("3: GET /three"));
+        // What it says of stream 1 still counts.
+        let mut goaway = vec![0, 0, 8, 7, 0, 0, 0, 0, 0];
+        goaway.extend([0, 0, 0, 1, 0, 0, 0, 0]);
+        talk.says(leaving.peer, goaway);
+        assert!(staying.hears(talk).contains("3: GET /three"));
+        staying.answers(talk, 3, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        talk.hears(three, "HTTP/1.1 204 No Content\r\n\r\n");
+        assert!(!talk.is_closed(leaving.peer), "it owes an answer");
+        leaving.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        assert!(talk.is_closed(leaving.peer));
+    });
+}
+
+#[test]
+fn a_draining_proxy_says_so_twice_and_answers_what_was_asked_in_between() {
+    hold(CONFIG, |talk| {
+        let mut client = Speaker::client(talk);
+        client.hears(talk);
+        talk.drains();
+        // Before it knows.
+        let late = client.gets(talk, "/late");
+        let upstream = talk.upstream();
+        let told = client.hears(talk);
+        assert!(told.starts_with("going away after 2147483647: NO_ERROR\n"), "{told}");
+        assert!(told.ends_with(&format!("going away after {late}: NO_ERROR\n")), "{told}");
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(client.hears(talk), format!("{late}: 204 END\n"));
+        assert!(talk.is_shut(client.peer));
+        talk.ends(client.peer);
+        assert!(talk.proxy().is_drained());
+    });
+}
+
+#[test]
+fn a_malformed_request_is_reset_and_others_go_on() {
+    hold(CONFIG, |talk| {
+        let mut client = Speaker::client(talk);
+        let good = client.gets(talk, "/good");
+        let upstream = talk.upstream();
+        // A HEADERS frame on stream 3 that holds `:status: 200`.
+        client.hears(talk);
+        talk.says(client.peer, [0, 0, 1, 1, 5, 0, 0, 0, 3, 0x88]);
+        let reset = [0, 0, 4, 3, 0, 0, 0, 0, 3, 0, 0, 0, 1];
+        assert_eq!(talk.heard_bytes(client.peer), reset);
+        assert!(talk.log().contains("\"cause\":\"request_invalid\""), "{}", talk.log());
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(client.hears(talk), format!("{good}: 204 END\n"));
+    });
+}
+
+#[test]
+fn streams_opened_and_reset_without_end_cost_the_connection() {
+    hold(TO_HTTP2, |talk| {
+        if talk.manner() != Manner::Plain {
+            return;
+        }
+        let mut client = Speaker::client(talk);
+        let mut asked = 0;
+        while !talk.is_shut(client.peer) {
+            let stream = client.gets(talk, "/");
+            client.resets(talk, stream, ErrorCode::CANCEL);
+            asked += 1;
+            assert!(asked < 10_000, "it has an end");
+        }
+        assert!(asked > 400, "closing many tabs is no attack: {asked}");
+        let told = client.hears(talk);
+        assert!(told.contains("ENHANCE_YOUR_CALM"), "{told}");
+    });
+}
+
+#[test]
+fn a_stream_whose_window_never_opens_is_given_up() {
+    hold(CONFIG, |talk| {
+        let limits = Limits { stream_window_bytes_max: 0, ..Limits::default() };
+        let mut client = Speaker::client_with(talk, limits);
+        client.takes = false;
+        let stream = client.gets(talk, "/");
+        let upstream = talk.upstream();
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+        assert_eq!(client.hears(talk), format!("{stream}: 200; content-length: 5\n"));
+        talk.passes(Duration::from_secs(61));
+        assert_eq!(client.hears(talk), format!("{stream}: reset CANCEL\n"));
+        assert!(talk.log().contains("response_write_timeout"));
+        assert!(!talk.is_closed(client.peer));
+    });
+}
+
+#[test]
+fn a_request_may_become_the_first_stream_of_its_connection() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(
+            client,
+            "GET /up HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n",
+        );
+        let upstream = talk.upstream();
+        talk.hears(upstream, "GET /up HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut heard = talk.heard_bytes(client);
+        let switching =
+            b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n";
+        assert!(heard.starts_with(switching), "{}", heard.escape_ascii());
+        heard.drain(..switching.len());
+        // SETTINGS come first.
+        assert_eq!(heard.get(3), Some(&4));
+        let mut greeting = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        greeting.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+        talk.says(client, greeting);
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        let heard = talk.heard_bytes(client);
+        // SETTINGS acknowledged, then HEADERS that end stream 1 with `:status: 204`.
+        let expected = [0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 1, 1, 5, 0, 0, 0, 1, 0x89];
+        assert_eq!(heard, expected);
+        assert!(!talk.is_closed(client));
+    });
+}
+
+#[test]
+fn an_early_answer_ends_the_stream_and_not_the_connection() {
+    hold(CONFIG, |talk| {
+        let mut client = Speaker::client(talk);
+        let stream = client.asks(talk, "PUT /big HTTP/1.1\r\nHost: x\r\n\r\n", false);
+        let upstream = talk.upstream();
+        client.sends(talk, stream, b"much", false);
+        talk.says(upstream, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
+        let told = client.hears(talk);
+        let answer = format!("{stream}: 403; content-length: 2\n{stream}: data no END\n");
+        assert_eq!(told, format!("{answer}{stream}: reset NO_ERROR\n"));
+        assert!(talk.is_closed(upstream), "it was not told the rest");
+        let next = client.gets(talk, "/next");
+        let upstream = talk.upstream();
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(client.hears(talk), format!("{next}: 204 END\n"));
+    });
+}
+
+#[test]
+fn a_response_that_breaks_off_is_reset_behind_what_came_of_it() {
+    hold(CONFIG, |talk| {
+        let mut client = Speaker::client(talk);
+        let stream = client.gets(talk, "/");
+        let upstream = talk.upstream();
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
+        talk.ends(upstream);
+        let told = client.hears(talk);
+        assert_eq!(
+            told,
+            format!(
+                "{stream}: 200; content-length: 9\n{stream}: data half\n{stream}: reset INTERNAL_ERROR\n"
+            )
+        );
+        assert!(!talk.is_closed(client.peer));
+    });
+}
+
+#[test]
+fn requests_wait_for_a_free_slot_and_take_it_in_order() {
+    hold(TO_HTTP2, |talk| {
+        let limits = Limits { streams_max: 1, ..Limits::default() };
+        let clients: Vec<_> = (0..4).map(|_| talk.client()).collect();
+        talk.says(clients[0], "GET /0 HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut one = Speaker::upstream_with(talk, limits);
+        talk.says(clients[1], "GET /1 HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut two = Speaker::upstream_with(talk, limits);
+        talk.says(clients[2], "GET /2 HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.says(clients[3], "GET /3 HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(one.hears(talk).contains("1: GET /0"));
+        assert!(two.hears(talk).contains("1: GET /1"));
+        one.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        assert!(one.hears(talk).contains("3: GET /2"));
+        two.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        assert!(two.hears(talk).contains("3: GET /3"));
+        for client in &clients[..2] {
+            talk.hears(*client, "HTTP/1.1 204 No Content\r\n\r\n");
+        }
+    });
+}
+
+#[test]
+fn a_service_that_cannot_be_reached_fails_all_that_were_on_their_way() {
+    hold(TO_HTTP2, |talk| {
+        let mut client = Speaker::client(talk);
+        let one = client.gets(talk, "/one");
+        let upstream = talk.connecting();
+        talk.refuse(upstream);
+        let upstream = talk.connecting();
+        talk.refuse(upstream);
+        let upstream = talk.connecting();
+        talk.refuse(upstream);
+        let told = client.hears(talk);
+        assert!(told.starts_with(&format!("{one}: 503;")), "{told}");
+        assert!(told.contains("connect_failed"), "{told}");
+    });
+}
+
+#[test]
+fn websocket_over_http2_reaches_a_service_of_http1() {
+    let config = CONFIG.replace("cluster: app", "cluster: app, upgrades: [websocket]");
+    hold(&config, |talk| {
+        let mut client = Speaker::client(talk);
+        client.hears(talk);
+        let head = "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n";
+        let stream = client.asks_as(talk, head, false, RequestForm::Upgrade);
+        let upstream = talk.upstream();
+        let lines = ["connection: upgrade\r\n", "upgrade: websocket\r\n", "sec-websocket-key: "];
+        talk.hears_about(upstream, "GET /chat HTTP/1.1\r\n", &lines);
+        client.sends(talk, stream, b"early", false);
+        assert_eq!(talk.heard(upstream), "", "before it has agreed");
+        talk.says(
+            upstream,
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\nfirst",
+        );
+        assert_eq!(client.hears(talk), format!("{stream}: 200\n{stream}: data first\n"));
+        talk.hears(upstream, "early");
+        client.sends(talk, stream, b"bye", true);
+        talk.hears(upstream, "bye");
+        assert!(talk.is_shut(upstream));
+        talk.says(upstream, "so long");
+        talk.ends(upstream);
+        assert_eq!(client.hears(talk), format!("{stream}: data so long END\n"));
+        assert!(!talk.is_closed(client.peer));
+        assert!(talk.log().contains("\"status\":101") || talk.log().contains("\"status\":200"));
+    });
+}
+
+#[test]
+fn websocket_over_http1_reaches_a_service_of_http2() {
+    hold(&to_one(), |talk| {
+        let client = talk.client();
+        talk.says(
+            client,
+            "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        );
+        let mut upstream = Speaker::upstream(talk);
+        let told = upstream.hears(talk);
+        assert!(told.starts_with("1: CONNECT /chat; host: x"), "{told}");
+        assert!(!told.contains("END"), "{told}");
+        upstream.answers(talk, 1, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false);
+        talk.hears_about(
+            client,
+            "HTTP/1.1 101 Switching Protocols\r\n",
+            &["upgrade: websocket\r\n", "sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"],
+        );
+        talk.says(client, "ping");
+        assert_eq!(upstream.hears(talk), "1: data ping\n");
+        upstream.sends(talk, 1, b"pong", true);
+        talk.hears(client, "pong");
+        assert!(talk.is_shut(client));
+        talk.ends(client);
+        assert_eq!(upstream.hears(talk), "1: END\n");
+        assert!(talk.is_closed(client) && !talk.is_closed(upstream.peer));
+    });
+}
