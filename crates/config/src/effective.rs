@@ -138,6 +138,7 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
             },
             via: http.via.as_deref().map(str::to_owned),
             request_id: http.request_id,
+            grpc_web: http.grpc_web,
         },
         http2: http2(&listener.http2),
         proxy_protocol: http.proxy_protocol,

@@ -178,6 +178,7 @@ impl Proxy {
             gathered: None,
             held: None,
             record: Record::new(stamps),
+            call: None,
             handshake: None,
             is_response_complete: false,
         });
@@ -237,6 +238,7 @@ impl Proxy {
         } else if is_last_hop(head) {
             self.reply_as_last(key, head.method(), now);
         } else {
+            self.begin_call(key, head);
             self.begin_chain(key);
             self.run_chain(key, head, ChainStep::Head(0), now);
         }

@@ -20,6 +20,7 @@ use wire::head::{Method, RequestHead, Version};
 use wire::upgrade::WEBSOCKET_ACCEPT_LEN;
 
 use crate::buffers::Buffers;
+use crate::calls::Call;
 use crate::chain::{ChainStep, Gathered, Held, Onlookers};
 use crate::connection::{Send, StreamKey};
 use crate::filter::{Filter, Question};
@@ -60,6 +61,8 @@ pub struct Exchange {
     /// The response, while a filter waits for all of it.
     pub(crate) held: Option<Box<Held>>,
     pub(crate) record: Record,
+    /// What it is as a call of gRPC, if it is one.
+    pub(crate) call: Option<Box<Call>>,
     /// How a client of HTTP/1 is told that its upgrade was granted by an upstream of HTTP/2.
     pub(crate) handshake: Option<Box<Handshake>>,
     /// In a tunnel: whether the upstream has said all.

@@ -7,6 +7,7 @@
 
 mod balance;
 mod buffers;
+mod calls;
 mod chain;
 mod connection;
 mod deadlines;

@@ -12,6 +12,7 @@ use config::snapshot::ListenerId;
 use telemetry::Emitter;
 use telemetry::cause::Cause;
 use telemetry::events::{ConnectionClosed, ConnectionOpened, ConnectionRefused, UpstreamClosed};
+use wire::buffer::Buffer;
 use wire::head::HeadIndex;
 
 use crate::Snapshot;
@@ -105,6 +106,8 @@ pub struct Proxy {
     pub(crate) http2_scratch: wire::h2::Scratch,
     /// Room to put field values together in.
     pub(crate) scratch: Vec<u8>,
+    /// Room for a body that is translated; none until one is.
+    pub(crate) translated: Buffer,
     pub(crate) random: Random,
     pub(crate) share: Share,
     /// When a drain ends, if one began.
@@ -178,6 +181,7 @@ impl Proxy {
             response_index: HeadIndex::default(),
             http2_scratch: wire::h2::Scratch::default(),
             scratch: Vec::new(),
+            translated: Buffer::new(0),
             random: Random::new(settings.seed),
             share: settings.share,
             drain_deadline: None,
@@ -535,13 +539,13 @@ impl Proxy {
         self.ops.push_back(Op::Read(key));
     }
 
-    fn consume_inbox(&mut self, key: ConnKey, mut inbox: wire::buffer::Buffer, now: Time) {
+    fn consume_inbox(&mut self, key: ConnKey, mut inbox: Buffer, now: Time) {
         let consumed = self.consume(key, inbox.filled(), now);
         inbox.consume(consumed);
         self.put_inbox(key, inbox);
     }
 
-    fn put_inbox(&mut self, key: ConnKey, inbox: wire::buffer::Buffer) {
+    fn put_inbox(&mut self, key: ConnKey, inbox: Buffer) {
         match self.connections.get_mut(key) {
             Some(connection) if !inbox.is_empty() => connection.inbox = Some(inbox),
             _ => self.buffers.give_back(inbox),

@@ -86,6 +86,8 @@ impl Proxy {
         if head.is_extended_connect() && !asks_upgrade {
             return self.fail(key, Cause::RequestNotImplemented, now);
         }
+        let timeout = self.bound_call(key, head, forward.timeout);
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let gathered = exchange.gathered.take();
         let is_complete = exchange.request.is_complete;
         let is_shared =
@@ -106,7 +108,7 @@ impl Proxy {
         if let Some(gathered) = gathered {
             self.push_gathered(*gathered, is_complete, &mut request);
         }
-        if let Some(timeout) = forward.timeout {
+        if let Some(timeout) = timeout {
             self.set_deadline(key, Wait::Whole, now + timeout);
         }
         self.attempt(key, request, Some(head), now);
@@ -314,6 +316,18 @@ impl Proxy {
         {
             return self.fail(key, Cause::RequestBodyTooLarge, now);
         }
+        if exchange.call.is_none() {
+            return self.pass_request_data(key, data, now);
+        }
+        let pass = |proxy: &mut Self, data: &[u8]| proxy.pass_request_data(key, data, now);
+        if let Err(cause) = self.translate_request(key, data, pass) {
+            self.fail(key, cause, now);
+        }
+    }
+
+    /// A piece of the request body as it goes on.
+    fn pass_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.show_request_data(data);
         let timeouts = exchange.listener().timeouts;
         if matches!(exchange.stage, Stage::Gathering { .. }) {
@@ -602,6 +616,7 @@ impl Proxy {
             is_reply: record.is_reply,
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
+            grpc: exchange.call.as_ref().map(|call| call.told()),
             attempts: record.attempts,
             is_tunnel: record.is_tunnel,
             started_at: self.wall_clock_zero.saturating_add(record.stamps.began.as_nanos()),

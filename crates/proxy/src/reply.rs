@@ -10,6 +10,7 @@ use telemetry::cause::Cause;
 use wire::h1::reason_phrase;
 use wire::head::{Framing, Method, RequestHead};
 
+use crate::calls;
 use crate::connection::{ExchangeKey, Life, Receive};
 use crate::exchange::{Deadlines, Stage};
 use crate::fault::{Side, consequence};
@@ -114,6 +115,25 @@ impl Proxy {
     }
 
     fn reply(&mut self, key: ExchangeKey, content: &Content<'_>, now: Time) {
+        let exchange = self.exchanges.get_mut(key);
+        let call = exchange.and_then(|exchange| exchange.call.as_deref_mut());
+        if let Some(call) = call.filter(|_| content.status >= 400) {
+            // A client of gRPC reads its own fields, and no other status (its PROTOCOL-HTTP2).
+            let status = calls::status_of(content.cause, content.status);
+            let own = call.reply(status, content.body.trim_ascii_end());
+            let own = own.iter().map(|(name, value)| (*name, &value[..]));
+            let fields: Vec<_> = [SERVER].into_iter().chain(own).collect();
+            let cause = content.cause;
+            return self.reply_plain(
+                key,
+                &Content { status: 200, fields: &fields, body: b"", cause },
+                now,
+            );
+        }
+        self.reply_plain(key, content, now);
+    }
+
+    fn reply_plain(&mut self, key: ExchangeKey, content: &Content<'_>, now: Time) {
         let date = self.date(now);
         let fields = [(&b"date"[..], date.as_bytes())];
         let fields: Vec<_> = fields.into_iter().chain(content.fields.iter().copied()).collect();
@@ -125,6 +145,7 @@ impl Proxy {
         exchange.record.cause = content.cause;
         let request = &exchange.request;
         let downstream = exchange.downstream;
+        let is_call = exchange.call.is_some();
         let has_body = request.method != Method::Head && !matches!(content.status, 204 | 304);
         if has_body {
             exchange.record.response_bytes = content.body.len() as u64;
@@ -132,9 +153,15 @@ impl Proxy {
         self.discard_request(downstream);
         let framing = Framing::Length(content.body.len() as u64);
         let field = self.settle_life(key, framing);
-        let length = (!matches!(content.status, 204 | 304)).then_some(content.body.len() as u64);
+        // Frames say where a reply without a body ends.
+        let is_told = !(is_call && content.body.is_empty() && !downstream.is_whole());
+        let length =
+            (is_told && !matches!(content.status, 204 | 304)).then_some(content.body.len() as u64);
         let body = if has_body { content.body } else { &[] };
-        self.send_reply(downstream, content.status, &fields, (length, body), field);
+        let is_sent = self.send_reply(downstream, content.status, &fields, (length, body), field);
+        if is_sent {
+            self.on_response_sent(key, (0, 0), true, now);
+        }
     }
 }
 

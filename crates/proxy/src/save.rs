@@ -18,6 +18,7 @@ use wire::buffer::Buffer;
 use wire::h2::{Http2, Limits};
 
 use crate::buffers::Buffers;
+use crate::calls::Call;
 use crate::chain::{ChainStep, Gathered, Held, Onlookers};
 use crate::connection::{
     ConnKey, Connection, Downstream, ExchangeKey, Life, PeerAddress, Receive, Role, Send,
@@ -174,6 +175,7 @@ struct SavedExchange {
     gathered: Option<SavedGathered>,
     held: Option<SavedHeld>,
     record: SavedRecord,
+    call: Option<Box<Call>>,
     handshake: Option<Box<Handshake>>,
     is_response_complete: bool,
 }
@@ -536,6 +538,7 @@ impl Proxy {
             gathered,
             held,
             record: self.save_record(exchange.record, now),
+            call: exchange.call,
             handshake: exchange.handshake,
             is_response_complete: exchange.is_response_complete,
         })
@@ -716,6 +719,7 @@ impl Proxy {
             gathered,
             held,
             record: restore_record(&saved.record, words, now),
+            call: saved.call,
             handshake: saved.handshake,
             is_response_complete: saved.is_response_complete,
         });

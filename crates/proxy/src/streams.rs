@@ -796,7 +796,7 @@ impl Proxy {
         stream.is_some_and(|stream| stream.tail != Tail::Open && !stream.is_ended)
     }
 
-    /// Sends a whole reply.
+    /// Sends a whole reply. Says whether nobody will be told when it was sent.
     pub(crate) fn send_reply(
         &mut self,
         to: StreamKey,
@@ -804,8 +804,8 @@ impl Proxy {
         fields: &[(&[u8], &[u8])],
         (length, body): (Option<u64>, &[u8]),
         field: ConnectionField,
-    ) {
-        let Some(connection) = self.connections.get_mut(to.connection) else { return };
+    ) -> bool {
+        let Some(connection) = self.connections.get_mut(to.connection) else { return true };
         let outbox = &mut connection.outbox;
         if to.is_whole() {
             outbox.push_with(h1::reply_len_max(fields), &mut self.buffers, |buffer| {
@@ -826,6 +826,7 @@ impl Proxy {
             multiplex.wake(to.stream);
         }
         self.queue_send(to.connection);
+        !to.is_whole() && body.is_empty()
     }
 
     /// Gives leave to send the body.

@@ -452,7 +452,7 @@ impl Proxy {
         (behind, is_end): (usize, bool),
         now: Time,
     ) {
-        let received = head.framing();
+        let received = self.on_call_response(exchange_key, head, is_end);
         let gather_bytes_max = self.run_response_chain(exchange_key, head);
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.deadlines.clear(Wait::ResponseHead);
@@ -464,10 +464,10 @@ impl Proxy {
         }
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         if upstream.is_whole() {
-            connection.receive = Receive::Body(BodyDecoder::new(received));
+            connection.receive = Receive::Body(BodyDecoder::new(head.framing()));
             if let Some(role) = connection.upstream_mut() {
                 role.is_reusable =
-                    head.persistent() && received != Framing::UntilClose && !role.is_personal;
+                    head.persistent() && head.framing() != Framing::UntilClose && !role.is_personal;
             }
         }
         if is_end {
@@ -618,6 +618,17 @@ impl Proxy {
     pub(crate) fn on_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.record.response_bytes += data.len() as u64;
+        if exchange.call.is_none() {
+            return self.pass_response_data(key, data, now);
+        }
+        self.translate_response(key, data, |proxy, data| {
+            proxy.pass_response_data(key, data, now);
+        });
+    }
+
+    /// A piece of the response body as it goes on.
+    fn pass_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let downstream = exchange.downstream;
         let timeout = if exchange.record.is_tunnel {
             Some((Wait::TunnelIdle, exchange.listener().timeouts.tunnel_idle))
@@ -652,6 +663,10 @@ impl Proxy {
         {
             return;
         }
+        let is_said = self.end_call_response(exchange_key, trailers, |proxy, data| {
+            proxy.pass_response_data(exchange_key, data, now);
+        });
+        let trailers = if is_said { &[] } else { trailers };
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.record.stamps.response_read = now;
         exchange.deadlines.clear(Wait::ResponseBody);

@@ -41,6 +41,7 @@ fn exchange(place: u32) -> ExchangeFinished<'static> {
         request_bytes: 0,
         response_bytes: 1024,
         attempts: 1,
+        grpc: None,
         is_tunnel: false,
         started_at: 1_795_234_467_123_456_000 + jitter,
         stages: Stages {

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use crate::events::{ExchangeFinished, Stages};
+use crate::events::{ExchangeFinished, GrpcCall, Stages};
 use crate::names::NameHistory;
 
 mod clock;
@@ -38,6 +38,10 @@ pub(crate) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
+    fn grpc_number(&self, of: impl FnOnce(GrpcCall) -> Option<u64>) -> Value<'_> {
+        self.event.grpc.and_then(of).map_or(Value::Absent, Value::Number)
+    }
+
     /// The line for an exchange; a label without a name has an empty one.
     pub(crate) fn new(event: ExchangeFinished<'a>, names: &'a NameHistory) -> Self {
         let route = event.rule.and_then(|(table, _)| names.route(table));
@@ -163,6 +167,12 @@ fields! {
         |line| line.event.cause.map_or(Value::Absent, |cause| Value::Text(cause.as_str()));
     "reply" pair "`true` if the proxy made the response itself."
         |line| Value::flag(line.event.is_reply);
+    "grpc_status" pair "`grpc-status` of a call of gRPC, if it ended with one."
+        |line| line.grpc_number(|call| call.status.map(u64::from));
+    "grpc_request_messages" pair "Messages from the downstream, of a call of gRPC."
+        |line| line.grpc_number(|call| Some(call.request_messages));
+    "grpc_response_messages" pair "Messages to the downstream, of a call of gRPC."
+        |line| line.grpc_number(|call| Some(call.response_messages));
     "tunnel" pair "`true` if it became a tunnel."
         |line| Value::flag(line.event.is_tunnel);
     "duration_us" pair "From the head's first byte to the last response byte written, µs."
@@ -241,6 +251,7 @@ pub fn reference() -> String {
         request_bytes: 0,
         response_bytes: 1024,
         attempts: 1,
+        grpc: None,
         is_tunnel: false,
         started_at: 1_795_234_467_123_456_000,
         stages: Stages {

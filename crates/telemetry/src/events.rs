@@ -13,7 +13,7 @@ mod worker;
 
 pub use config::{AccessLogWriteFailed, ConfigAccepted, ConfigRejected};
 pub use connection::{ConnectionClosed, ConnectionOpened, ConnectionRefused};
-pub use exchange::{ExchangeFinished, ExchangeStarted, Stages, TunnelStarted};
+pub use exchange::{ExchangeFinished, ExchangeStarted, GrpcCall, Stages, TunnelStarted};
 pub use upstream::{UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried};
 pub use worker::{ClusterGauges, WorkerGauges};
 

@@ -337,6 +337,7 @@ mod tests {
         finish(&mut emitter, 1_000);
         assert_eq!(reader.sources[0].records.slots(), 0, "no worse than the least of the worst");
         let tunnel = ExchangeFinished {
+            grpc: None,
             is_tunnel: true,
             stages: Stages { total: u64::MAX, ..Stages::default() },
             ..exchange()

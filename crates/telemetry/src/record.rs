@@ -3,7 +3,8 @@
 //! ```text
 //! u32 length of all | u8 flags | u8 version | u16 status | u8 cause | u8 attempts | u16 rule
 //! 3 x (u32 slot, u32 generation): listener, route table, cluster
-//! 3 x u64: request bytes, response bytes, start | 10 x u64: stages | 7 x u16: lengths of texts
+//! 3 x u64: request bytes, response bytes, start | 10 x u64: stages
+//! u8 gRPC status | 2 x u64: messages up and down | 7 x u16: lengths of texts
 //! texts: endpoint, client, method, target, host, request id, user agent
 //! ```
 //!
@@ -11,7 +12,7 @@
 //! others read. Texts are cut at the bounds below when they are copied.
 
 use crate::cause::Cause;
-use crate::events::{ExchangeFinished, LabelId, Stages};
+use crate::events::{ExchangeFinished, GrpcCall, LabelId, Stages};
 
 /// Bytes kept of the endpoint's and the client's address: a unix socket's path has 108 at most.
 const ADDRESS_BYTES_MAX: usize = 112;
@@ -37,7 +38,7 @@ const TEXTS_MAX: [usize; 7] = [
     USER_AGENT_BYTES_MAX,
 ];
 /// Bytes before the texts.
-const FIXED_BYTES: usize = 12 + 24 + 24 + 80 + 14;
+const FIXED_BYTES: usize = 12 + 24 + 24 + 80 + 17 + 14;
 /// Bytes of the longest record.
 pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + 2 * ADDRESS_BYTES_MAX
@@ -62,6 +63,9 @@ const FLAG_RULE: u8 = 4;
 const FLAG_CLUSTER: u8 = 8;
 const FLAG_REPLY: u8 = 16;
 const FLAG_TUNNEL: u8 = 32;
+const FLAG_GRPC: u8 = 64;
+/// What stands for no gRPC status.
+const GRPC_STATUS_NONE: u8 = u8::MAX;
 /// What stands for no cause.
 const CAUSE_NONE: u8 = u8::MAX;
 const _: () = assert!(Cause::ALL.len() < CAUSE_NONE as usize);
@@ -80,6 +84,7 @@ pub(crate) fn encode<'b>(
         (event.cluster.is_some(), FLAG_CLUSTER),
         (event.is_reply, FLAG_REPLY),
         (event.is_tunnel, FLAG_TUNNEL),
+        (event.grpc.is_some(), FLAG_GRPC),
     ] {
         flags |= if is_set { flag } else { 0 };
     }
@@ -117,6 +122,11 @@ pub(crate) fn encode<'b>(
     }
     for time in event.stages.values() {
         writer.put(time.to_le_bytes());
+    }
+    let call = event.grpc.unwrap_or_default();
+    writer.put([call.status.unwrap_or(GRPC_STATUS_NONE)]);
+    for messages in [call.request_messages, call.response_messages] {
+        writer.put(messages.to_le_bytes());
     }
     for length in lengths {
         writer.put(length.to_le_bytes());
@@ -162,6 +172,12 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         downstream_write: reader.number()?,
         total: reader.number()?,
     };
+    let [grpc_status] = reader.take()?;
+    let call = GrpcCall {
+        status: (grpc_status != GRPC_STATUS_NONE).then_some(grpc_status),
+        request_messages: reader.number()?,
+        response_messages: reader.number()?,
+    };
     let mut lengths = [0u16; TEXTS_MAX.len()];
     for length in &mut lengths {
         *length = u16::from_le_bytes(reader.take()?);
@@ -191,6 +207,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         request_bytes,
         response_bytes,
         attempts,
+        grpc: has(FLAG_GRPC).then_some(call),
         is_tunnel: has(FLAG_TUNNEL),
         started_at,
         stages,
@@ -264,6 +281,7 @@ mod tests {
         let edges = ExchangeFinished {
             cause: Cause::ALL.last().copied(),
             is_reply: true,
+            grpc: Some(GrpcCall { status: Some(16), request_messages: 3, response_messages: 4 }),
             is_tunnel: true,
             attempts: u8::MAX,
             started_at: u64::MAX,

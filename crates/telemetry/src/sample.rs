@@ -22,6 +22,7 @@ pub(crate) fn exchange() -> ExchangeFinished<'static> {
         request_bytes: 0,
         response_bytes: 1024,
         attempts: 1,
+        grpc: None,
         is_tunnel: false,
         // 2026-11-21T04:14:27.123456Z
         started_at: 1_795_234_467_123_456_000,

@@ -60,6 +60,7 @@ fn finished() -> ExchangeFinished<'static> {
         request_bytes: 10,
         response_bytes: 1_000,
         attempts: 1,
+        grpc: None,
         is_tunnel: false,
         started_at: 1_795_234_467_123_456_000,
         stages: Stages { first_byte: 2_500_000, total: 5_000_001, ..Stages::default() },
@@ -113,6 +114,7 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
     emitter.tunnel_started(&TunnelStarted { listener: EDGE });
     emitter.exchange_finished(&ExchangeFinished {
         status: 101,
+        grpc: None,
         is_tunnel: true,
         request_bytes: 7,
         response_bytes: 8,

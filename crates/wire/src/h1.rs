@@ -25,6 +25,7 @@ mod target;
 pub(crate) use encode::{Decimal, keeps_length};
 pub(crate) use error::Stop;
 pub(crate) use field_line::field;
+pub use field_line::field_values;
 pub(crate) use meaning::{content_length, finish_response_framing, is_continue};
 pub(crate) use target::TargetScan;
 

@@ -273,6 +273,11 @@ impl RequestHead<'_> {
         self.index.request.accepts_trailers
     }
 
+    /// Says that a trailer section is taken.
+    pub fn set_accepts_trailers(&mut self) {
+        self.index.request.accepts_trailers = true;
+    }
+
     /// Replaces the path. It is trusted to be normal, and the query stays.
     pub fn set_path(&mut self, path: &[u8]) {
         debug_assert!(path == b"*" || path.first() == Some(&b'/'));

@@ -396,6 +396,7 @@ fn http(
         },
         via: file.via.as_deref().map(Arc::from),
         request_id: file.request_id,
+        grpc_web: file.grpc_web,
         proxy_protocol,
     }
 }

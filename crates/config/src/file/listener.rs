@@ -135,6 +135,9 @@ pub struct Http {
     pub via: Option<String>,
     /// Whether a request without a trusted `x-request-id` gets one.
     pub request_id: bool,
+    /// Whether calls of gRPC-Web, in either of its forms, go on as calls of gRPC, and their answers
+    /// back. Their clusters speak `protocol: http2`. Browsers on other origins need CORS besides.
+    pub grpc_web: bool,
 }
 
 impl Default for Http {
@@ -150,6 +153,7 @@ impl Default for Http {
             forwarded: Forwarded::XForwarded,
             via: None,
             request_id: true,
+            grpc_web: false,
         }
     }
 }

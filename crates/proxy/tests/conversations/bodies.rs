@@ -220,7 +220,7 @@ fn a_slow_client_stops_its_upstream() {
 }
 
 /// Data and trailer section of a chunked body.
-fn dechunked(mut body: &str) -> (String, String) {
+pub(crate) fn dechunked(mut body: &str) -> (String, String) {
     let mut data = String::new();
     loop {
         let (size, rest) = body.split_once("\r\n").unwrap();

@@ -176,6 +176,9 @@ impl Speaker {
                     let path = String::from_utf8_lossy(head.path()).into_owned();
                     let method = String::from_utf8_lossy(head.method_bytes()).into_owned();
                     let _ = write!(told, "{stream}: {method} {path}");
+                    if head.accepts_trailers() {
+                        told.push_str("; te: trailers");
+                    }
                     tell_fields(told, head.iter(), is_end);
                 }
                 Element::Response { stream, head, is_end } => {

@@ -103,7 +103,7 @@ fn trailers_pass_from_stream_to_stream() {
         let mut upstream = Speaker::upstream(talk);
         client.sends(talk, stream, b"ask", true);
         let told = upstream.hears(talk);
-        assert_eq!(told, "1: POST /s; host: x\n1: data ask END\n");
+        assert_eq!(told, "1: POST /s; te: trailers; host: x\n1: data ask END\n");
         upstream.answers(talk, 1, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false);
         assert_eq!(client.hears(talk), format!("{stream}: 200\n"));
         upstream.sends(talk, 1, b"answer", false);

@@ -14,6 +14,7 @@ mod kit;
 mod exchange;
 
 mod bodies;
+mod calls;
 mod corpus;
 mod ends;
 mod filter_bodies;

@@ -44,7 +44,7 @@ pub struct ExchangeFinished<'a> {
     pub request_id: &'a [u8],
     /// `user-agent`, if any.
     pub user_agent: &'a [u8],
-    /// HTTP version of the request: 10 or 11.
+    /// HTTP version of the request: 10, 11 or 20; 1 for a relayed connection.
     pub version: u8,
     /// Status sent to the downstream; 0 if none was.
     pub status: u16,
@@ -58,12 +58,48 @@ pub struct ExchangeFinished<'a> {
     pub response_bytes: u64,
     /// Upstream attempts, 0 if none was made.
     pub attempts: u8,
+    /// What it was as a call of gRPC, if it was one.
+    pub grpc: Option<GrpcCall>,
     /// Whether it became a tunnel; `request_bytes` and `response_bytes` then count its bytes.
     pub is_tunnel: bool,
     /// Wall-clock time of the request's first byte, ns since the Unix epoch.
     pub started_at: u64,
     /// Where the time went.
     pub stages: Stages,
+}
+
+/// A call of gRPC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GrpcCall {
+    /// Its `grpc-status`, from 0 to 16; none if it ended without one.
+    pub status: Option<u8>,
+    /// Messages from the downstream.
+    pub request_messages: u64,
+    /// Messages to the downstream.
+    pub response_messages: u64,
+}
+
+impl GrpcCall {
+    /// Names of the statuses, by their numbers.
+    pub const STATUSES: [&'static str; 17] = [
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "UNAUTHENTICATED",
+    ];
 }
 
 /// Where an exchange's time went. Each is a length in ns; a stage that did not happen is 0, and

@@ -3,7 +3,7 @@
 use super::status::{STATUSES, StatusCounters};
 use super::{BOUNDS_COARSE, BOUNDS_FINE, CauseTotals, Family, Kind, total};
 use crate::cell::Counter;
-use crate::events::{ExchangeFinished, Stages};
+use crate::events::{ExchangeFinished, GrpcCall, Stages};
 use crate::histogram::Histogram;
 
 /// Rules of a route table that share a block, so that a table of thousands of which few are used
@@ -23,6 +23,10 @@ pub(crate) struct ExchangeCounters {
     response_bytes: Counter,
     tunnel_bytes_up: Counter,
     tunnel_bytes_down: Counter,
+    /// By status; the last for calls without one.
+    grpc_calls: [Counter; GrpcCall::STATUSES.len() + 1],
+    grpc_messages_up: Counter,
+    grpc_messages_down: Counter,
 }
 
 impl ExchangeCounters {
@@ -31,6 +35,15 @@ impl ExchangeCounters {
         self.statuses.increment(event.status);
         if event.is_reply {
             self.replies.increment();
+        }
+        if let Some(call) = event.grpc {
+            let none = GrpcCall::STATUSES.len();
+            let place = call.status.map_or(none, usize::from).min(none);
+            if let Some(calls) = self.grpc_calls.get(place) {
+                calls.increment();
+            }
+            self.grpc_messages_up.add(call.request_messages);
+            self.grpc_messages_down.add(call.response_messages);
         }
         if event.is_tunnel {
             self.tunnels_finished.increment();
@@ -181,6 +194,41 @@ pub(super) static FAMILIES: &[Family] = &[
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
                 out.number(&[listener], total(blocks, |block| &block.exchanges.response_bytes));
+            }
+        },
+    },
+    Family {
+        name: "proxy_grpc_calls_total",
+        kind: Kind::Counter,
+        help: "Calls of gRPC by their status, replies of the proxy's own among them; `none` ended \
+               without one. Statuses that never occurred are left out.",
+        labels: &["listener", "status"],
+        samples: |view, out| {
+            let names = GrpcCall::STATUSES.iter().chain(&["none"]);
+            for (listener, blocks) in &view.listeners {
+                for (place, name) in names.clone().enumerate() {
+                    let calls = blocks.iter().filter_map(|b| b.exchanges.grpc_calls.get(place));
+                    let count = calls.map(Counter::value).sum();
+                    if count > 0 {
+                        out.number(&[listener, name], count);
+                    }
+                }
+            }
+        },
+    },
+    Family {
+        name: "proxy_grpc_messages_total",
+        kind: Kind::Counter,
+        help: "Messages of gRPC, up to the upstream and down from it; counted when the call ends.",
+        labels: &["listener", "direction"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                let up = total(blocks, |block| &block.exchanges.grpc_messages_up);
+                let down = total(blocks, |block| &block.exchanges.grpc_messages_down);
+                if up + down > 0 {
+                    out.number(&[listener, "up"], up);
+                    out.number(&[listener, "down"], down);
+                }
             }
         },
     },

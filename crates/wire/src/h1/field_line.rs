@@ -4,6 +4,18 @@ use super::error::{HeadError, Stop};
 use crate::head::{FieldEntry, Known, Spelling};
 use crate::octets;
 
+/// The values of the fields of a valid section that have this name, in any case.
+pub fn field_values<'s>(section: &'s [u8], name: &'s [u8]) -> impl Iterator<Item = &'s [u8]> {
+    let mut at = 0;
+    let fields = std::iter::from_fn(move || {
+        let (entry, next) = field(section, at).ok()?;
+        at = next;
+        Some(entry)
+    });
+    let named = fields.filter(move |it| it.name().of(section).eq_ignore_ascii_case(name));
+    named.map(|entry| entry.value().of(section))
+}
+
 /// Reads the field line at `at` and says where the next line begins.
 #[inline]
 pub(crate) fn field(block: &[u8], at: usize) -> Result<(FieldEntry, usize), Stop> {

@@ -1,0 +1,167 @@
+//! gRPC and gRPC-Web.
+
+use std::time::Duration;
+
+use crate::frames::Speaker;
+use crate::http2::TO_HTTP2;
+use crate::kit::{Manner, hold};
+
+const ASK: &str = "POST /shop.Cart/Add HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc+proto\r\nConnection: te\r\nTE: trailers\r\n\r\n";
+const ANSWER: &str =
+    "HTTP/1.1 200 OK\r\nContent-Type: application/grpc+proto\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+/// A message of three bytes.
+const MESSAGE: &[u8] = b"\0\0\0\0\x03abc";
+
+#[test]
+fn messages_are_counted_and_the_status_is_told() {
+    hold(TO_HTTP2, |talk| {
+        let mut client = Speaker::client(talk);
+        let call = client.asks(talk, ASK, false);
+        let mut upstream = Speaker::upstream(talk);
+        client.sends(talk, call, MESSAGE, false);
+        client.sends(talk, call, MESSAGE, true);
+        let told = upstream.hears(talk);
+        let fields = "te: trailers; host: x; content-type: application/grpc+proto";
+        assert!(told.starts_with(&format!("1: POST /shop.Cart/Add; {fields}\n")), "{told}");
+        upstream.answers(talk, 1, ANSWER, false);
+        upstream.sends(talk, 1, MESSAGE, false);
+        upstream.ends_with(talk, 1, "grpc-status: 5\r\ngrpc-message: none\r\n");
+        let told = client.hears(talk);
+        let trailers = "trailers grpc-status: 5; grpc-message: none; END\n";
+        assert!(told.ends_with(&format!("{call}: {trailers}")), "{told}");
+        let log = talk.log();
+        for field in
+            ["\"grpc_status\":5", "\"grpc_request_messages\":2", "\"grpc_response_messages\":1"]
+        {
+            assert!(log.contains(field), "{field} in {log}");
+        }
+    });
+}
+
+#[test]
+fn faults_are_told_in_grpcs_own_words() {
+    let cases = [
+        ("cluster: app", "cluster: app", 14, "Service Unavailable: no_endpoint"),
+        ("prefix: /", "path: /other", 12, "Not Found: no_route"),
+        ("cluster: app, upgrades: [websocket]", "respond: { status: 403 }", 7, ""),
+    ];
+    for (from, to, status, message) in cases {
+        let config = TO_HTTP2.replace(from, to).replace("'127.0.0.1:9000', '127.0.0.1:9001'", "");
+        hold(&config, |talk| {
+            let mut client = Speaker::client(talk);
+            let call = client.asks(talk, ASK, true);
+            let told = client.hears(talk);
+            assert!(told.starts_with(&format!("{call}: 200; ")), "{told}");
+            let fields = format!(
+                "content-type: application/grpc; grpc-status: {status}; grpc-message: {message} END\n"
+            );
+            assert!(told.ends_with(&fields), "{told}");
+            let log = talk.log();
+            assert!(log.contains(&format!("\"grpc_status\":{status}")), "{log}");
+        });
+    }
+}
+
+#[test]
+fn the_clients_deadline_bounds_the_call() {
+    hold(TO_HTTP2, |talk| {
+        let mut client = Speaker::client(talk);
+        let head = ASK.replace("Connection", "grpc-timeout: 100m\r\nConnection");
+        let call = client.asks(talk, &head, true);
+        let mut upstream = Speaker::upstream(talk);
+        assert!(upstream.hears(talk).contains("grpc-timeout: 100m"));
+        talk.passes(Duration::from_millis(110));
+        let told = client.hears(talk);
+        assert!(told.starts_with(&format!("{call}: 200; ")), "{told}");
+        assert!(told.contains("grpc-status: 4; grpc-message: Gateway Timeout: request_timeout"));
+        assert_eq!(upstream.hears(talk), "1: reset CANCEL\n");
+    });
+}
+
+#[test]
+fn a_route_that_allows_less_time_says_so_upstream() {
+    let config = TO_HTTP2.replace("cluster: app,", "cluster: app, timeout: 50ms,");
+    hold(&config, |talk| {
+        let mut client = Speaker::client(talk);
+        let head = ASK.replace("Connection", "grpc-timeout: 1S\r\nConnection");
+        client.asks(talk, &head, true);
+        let mut upstream = Speaker::upstream(talk);
+        let told = upstream.hears(talk);
+        assert!(
+            told.contains("grpc-timeout: 50000000n")
+                || told.contains("grpc-timeout: 50000u")
+                || told.contains("grpc-timeout: 50m"),
+            "{told}"
+        );
+        talk.passes(Duration::from_millis(60));
+        assert!(client.hears(talk).contains("grpc-status: 4;"));
+    });
+}
+
+fn with_web() -> String {
+    TO_HTTP2.replace("request_id: false", "request_id: false, grpc_web: true")
+}
+
+#[test]
+fn grpc_web_becomes_grpc_and_its_trailers_a_frame() {
+    hold(&with_web(), |talk| {
+        let client = talk.client();
+        let mut request = b"POST /shop.Cart/Add HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc-web+proto\r\nContent-Length: 8\r\n\r\n".to_vec();
+        request.extend(MESSAGE);
+        talk.says(client, request);
+        let mut upstream = Speaker::upstream(talk);
+        let told = upstream.hears(talk);
+        assert!(told.contains("content-type: application/grpc+proto"), "{told}");
+        assert!(told.contains("te: trailers"), "{told}");
+        assert!(told.contains("1: data \0\0\0\0\u{3}abc END\n"), "{told:?}");
+        upstream.answers(talk, 1, ANSWER, false);
+        upstream.sends(talk, 1, MESSAGE, false);
+        upstream.ends_with(talk, 1, "grpc-status: 0\r\n");
+        let heard = talk.heard(client);
+        let (head, body) = heard.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("application/grpc-web+proto"), "{head}");
+        // The frame of the trailers is 0x80 and its length; 0x80 alone is no UTF-8.
+        let frame = "\u{fffd}\0\0\0\u{10}grpc-status: 0\r\n\r\n0\r\n\r\n";
+        assert!(body.ends_with(frame), "{body:?}");
+        assert!(body.replace("\r\n1\r\n", "").contains("abc"), "{body:?}");
+        assert!(talk.log().contains("\"grpc_status\":0"));
+        assert!(!talk.is_closed(client));
+    });
+}
+
+#[test]
+fn grpc_web_in_text_is_decoded_and_encoded() {
+    hold(&with_web(), |talk| {
+        let client = talk.client();
+        // The message of three bytes in base64.
+        talk.says(client, "POST /s HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc-web-text\r\nContent-Length: 12\r\n\r\nAAAAAANhYmM=");
+        let mut upstream = Speaker::upstream(talk);
+        let told = upstream.hears(talk);
+        assert!(told.contains("1: data \0\0\0\0\u{3}abc END\n"), "{told:?}");
+        assert!(!told.contains("content-length"), "{told:?}");
+        upstream.answers(talk, 1, ANSWER, false);
+        upstream.sends(talk, 1, MESSAGE, false);
+        upstream.ends_with(talk, 1, "grpc-status: 0\r\n");
+        let heard = talk.heard(client);
+        let (head, body) = heard.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("application/grpc-web-text"), "{head}");
+        let (body, _) = crate::bodies::dechunked(body);
+        // Byte by byte, each piece has its own padding.
+        let is_whole = body.starts_with("AAAAAANhYmM=") || talk.manner() == Manner::ByteByByte;
+        assert!(is_whole, "{body}");
+        // A frame of trailers with 16 bytes of them.
+        assert!(body.ends_with("gAAAABBncnBjLXN0YXR1czogMA0K"), "{body}");
+    });
+}
+
+#[test]
+fn what_is_no_base64_is_told_so() {
+    hold(&with_web(), |talk| {
+        let client = talk.client();
+        talk.says(client, "POST /s HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc-web-text\r\nContent-Length: 4\r\n\r\n!!!!");
+        let lines = ["content-type: application/grpc-web-text\r\n", "grpc-status: 13\r\n"];
+        talk.hears_about(client, "HTTP/1.1 200 OK\r\n", &lines);
+        assert!(talk.log().contains("request_body_invalid"));
+    });
+}
