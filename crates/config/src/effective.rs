@@ -13,10 +13,10 @@ use crate::filters::FILTER_NOUN;
 use crate::secrets::{MASK, is_secret_name};
 use crate::shape::{Kind, Shape};
 use crate::snapshot::{
-    AccessLog, AccessLogFormat, AccessLogOutput, Action, Cluster, ClusterId, ClusterProtocol,
-    Forward, ForwardedFields, Http2Options, Keepalive, Limits, Listener, ListenerProtocol,
-    PathMatch, ProxyProtocolVersion, Redirect, RedirectPath, Respond, RouteTable, Rule, Snapshot,
-    StartupOptions,
+    AccessLog, AccessLogFormat, AccessLogOutput, Action, Chain, ChainMatch, Cluster, ClusterId,
+    ClusterProtocol, Detected, Forward, ForwardedFields, Http2Options, Keepalive, Limits, Listener,
+    ListenerProtocol, PathMatch, ProxyProtocolVersion, Redirect, RedirectPath, Respond, RouteTable,
+    Rule, Snapshot, StartupOptions,
 };
 use crate::units::{Period, Size};
 
@@ -119,11 +119,12 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
             ListenerProtocol::Http2 => file::listener::Protocol::Http2,
             ListenerProtocol::Tcp => file::listener::Protocol::Tcp,
         },
-        routes: (listener.protocol != ListenerProtocol::Tcp).then(|| {
+        routes: (listener.protocol != ListenerProtocol::Tcp && listener.has_default).then(|| {
             file::listener::Names::Several(tables.map(|table| table.name.to_string()).collect())
         }),
         cluster: None,
         clusters: relayed.map(weighted).collect(),
+        chains: listener.chains.iter().map(|entry| chain(entry, snapshot)).collect(),
         http: file::listener::Http {
             request_line_max: Size(http.request_line_bytes_max.into()),
             head_max: Size(http.head_bytes_max.into()),
@@ -155,6 +156,34 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
         backlog: listener.socket.backlog,
         fast_open: listener.socket.fast_open,
         keepalive: listener.socket.keepalive.map(keepalive),
+    }
+}
+
+fn chain<F>(chain: &Chain<F>, snapshot: &Snapshot<F>) -> file::Chain {
+    let seen = listener(&chain.listener, snapshot);
+    let ChainMatch { server_names, alpn, protocols, sources, destinations, destination_ports } =
+        &chain.matches;
+    let protocol = |protocol: &Detected| match protocol {
+        Detected::Http1 => file::chain::Detected::Http1,
+        Detected::Http2 => file::chain::Detected::Http2,
+        Detected::Tls => file::chain::Detected::Tls,
+        Detected::Other => file::chain::Detected::Other,
+    };
+    file::Chain {
+        name: chain.name.to_string(),
+        matches: file::chain::Match {
+            server_names: server_names.iter().map(ToString::to_string).collect(),
+            alpn: alpn.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
+            protocols: protocols.iter().map(protocol).collect(),
+            sources: sources.clone(),
+            destinations: destinations.clone(),
+            destination_ports: destination_ports.clone(),
+        },
+        protocol: seen.protocol,
+        filters: seen.filters,
+        routes: seen.routes,
+        cluster: seen.cluster,
+        clusters: seen.clusters,
     }
 }
 

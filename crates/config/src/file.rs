@@ -6,6 +6,7 @@
 //! snapshot is made from these types.
 
 pub mod access_log;
+pub mod chain;
 pub mod cluster;
 pub mod http2;
 pub mod limits;
@@ -19,6 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use access_log::AccessLog;
+pub use chain::Chain;
 pub use cluster::Cluster;
 pub use http2::Http2;
 pub use limits::Limits;

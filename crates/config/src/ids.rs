@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::map::Map;
-use crate::snapshot::{Address, ClusterId, ClusterProtocol, Id, ListenSocket};
+use crate::snapshot::{Address, ClusterId, ClusterProtocol, Id, ListenSocket, ListenerId};
 
 /// Which name has which id.
 #[derive(Clone, Debug)]
@@ -70,6 +70,7 @@ impl<K: Hash + Eq + Clone + Ord> Registry<K> {
 pub(crate) struct Ids {
     /// A listener with another socket is another listener.
     pub(crate) listeners: Registry<(Arc<str>, Address, ListenSocket)>,
+    pub(crate) chains: Registry<(ListenerId, Arc<str>)>,
     pub(crate) route_tables: Registry<Arc<str>>,
     pub(crate) clusters: Registry<Arc<str>>,
     /// An endpoint that speaks another protocol is another endpoint: its connections are not shared.

@@ -14,6 +14,7 @@
 
 pub mod address;
 mod build;
+pub mod cidr;
 pub mod defaults;
 mod effective;
 pub mod explain;

@@ -183,6 +183,8 @@ fn changes<F>(parts: &Parts<F>, former: Option<&Snapshot<F>>, ids: &mut Ids) -> 
     }
     changes.listeners_removed =
         ids.listeners.sweep().into_iter().map(gone_id).map(ListenerId).collect();
+    // Connections find that their chain is gone when they look for it.
+    ids.chains.sweep();
     changes.route_tables_removed =
         ids.route_tables.sweep().into_iter().map(gone_id).map(RouteTableId).collect();
     changes.clusters_removed =

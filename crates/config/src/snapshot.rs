@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cidr::Cidr;
 use crate::filters::FilterSource;
 use crate::hosts::{Host, HostTable};
 use crate::paths::PathTable;
@@ -40,6 +41,8 @@ macro_rules! ids {
 ids! {
     /// Names a listener across snapshots: same name and address, same id.
     ListenerId
+    /// Names one chain of a listener.
+    ChainId
     /// Names a route table (one entry of `routes`) across snapshots.
     RouteTableId
     /// Names a cluster across snapshots.
@@ -198,6 +201,10 @@ pub struct Listener<F> {
     pub protocol: ListenerProtocol,
     /// Where connections go that speak something else, or all of them.
     pub relay: Option<Relay>,
+    /// What connections meet that match.
+    pub chains: Vec<Chain<F>>,
+    /// Whether there is something for those that match none of the chains.
+    pub has_default: bool,
     /// The filter chain, in order.
     pub filters: Arc<[F]>,
     /// What each filter was built from, in the same order.
@@ -214,6 +221,74 @@ pub struct Listener<F> {
     pub timeouts: DownstreamTimeouts,
     /// Connections open at a time, in the process.
     pub connections_max: NonZeroU32,
+}
+
+impl<F> Listener<F> {
+    /// The listener as connections of this chain see it, and as those see it that have none, or
+    /// whose chain is gone.
+    #[must_use]
+    pub fn seen_by(&self, chain: Option<ChainId>) -> &Self {
+        let Some(id) = chain else { return self };
+        let chain = self.chains.iter().find(|chain| chain.id == id);
+        chain.map_or(self, |chain| &chain.listener)
+    }
+
+    /// The chain of this name.
+    #[must_use]
+    pub fn chain_named(&self, name: &str) -> Option<&Chain<F>> {
+        self.chains.iter().find(|chain| *chain.name == *name)
+    }
+}
+
+/// What some connections of a listener meet in place of what it has itself.
+#[derive(Debug)]
+pub struct Chain<F> {
+    /// Stable name.
+    pub id: ChainId,
+    /// Name in the file.
+    pub name: Arc<str>,
+    /// The connections it is for.
+    pub matches: ChainMatch,
+    /// The listener as these connections see it.
+    pub listener: Listener<F>,
+}
+
+/// What a connection must be like. An empty list asks for nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChainMatch {
+    /// Names that a TLS client asks for; none of them is [`Host::Any`].
+    pub server_names: Vec<Host>,
+    /// Protocols that a TLS client offers.
+    pub alpn: Vec<Box<[u8]>>,
+    /// What the first bytes are.
+    pub protocols: Vec<Detected>,
+    /// Where connections come from.
+    pub sources: Vec<Cidr>,
+    /// Where connections were going.
+    pub destinations: Vec<Cidr>,
+    /// The port of that.
+    pub destination_ports: Vec<NonZeroU16>,
+}
+
+impl ChainMatch {
+    /// Whether the first bytes have to be looked at.
+    #[must_use]
+    pub const fn needs_bytes(&self) -> bool {
+        !self.server_names.is_empty() || !self.alpn.is_empty() || !self.protocols.is_empty()
+    }
+}
+
+/// What a connection's first bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detected {
+    /// A request of HTTP/1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+    /// A TLS handshake.
+    Tls,
+    /// None of these, or nothing in time.
+    Other,
 }
 
 /// What the connections of a listener speak.

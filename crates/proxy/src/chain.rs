@@ -383,7 +383,7 @@ impl Proxy {
     ) -> Option<usize> {
         let exchange = self.exchanges.get_mut(key)?;
         let snapshot = exchange.snapshot.clone();
-        let listener = snapshot.listeners.get(exchange.listener)?;
+        let listener = snapshot.listeners.get(exchange.listener)?.seen_by(exchange.chain);
         let mut gather_bytes_max = None;
         let mut part_takers = Places::default();
         for (place, filter) in listener.filters.iter().enumerate().rev() {

@@ -11,7 +11,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
-use config::snapshot::{ClusterId, EndpointId};
+use config::snapshot::{ChainId, ClusterId, EndpointId};
 use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
 use wire::h1::{BodyDecoder, BodyEncoder, BodyError, Scan};
@@ -92,6 +92,8 @@ pub(crate) enum Role {
 #[derive(Debug)]
 pub(crate) struct Downstream {
     pub(crate) listener: ListenerKey,
+    /// The chain that it meets, if its listener has any for it.
+    pub(crate) chain: Option<ChainId>,
     /// The exchange of a connection without streams.
     pub(crate) exchange: Option<ExchangeKey>,
     pub(crate) life: Life,

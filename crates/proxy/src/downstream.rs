@@ -93,7 +93,7 @@ impl Proxy {
         let Some(downstream) = connection.downstream_mut() else { return Step::Wait(0) };
         let state = self.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
-        let listener = state.listener();
+        let listener = state.listener().seen_by(downstream.chain);
         let speaks_both = listener.protocol == ListenerProtocol::Auto;
         if is_first && speaks_both && is_preface(input) {
             self.begin_http2(key, now);
@@ -166,6 +166,7 @@ impl Proxy {
         let exchange = self.exchanges.insert(Exchange {
             snapshot,
             listener: place,
+            chain: downstream.chain,
             downstream: at,
             kind: Kind::Http,
             stage: Stage::Finishing,
@@ -325,9 +326,7 @@ impl Proxy {
     /// The downstream sent FIN.
     pub(crate) fn on_downstream_end(&mut self, key: ConnKey, now: Time) {
         if self.connections.get(key).is_some_and(|c| matches!(c.receive, Receive::Detect)) {
-            // That was all it says; it may still want to hear something.
-            self.begin_relay(key, now);
-            self.resume_inbox(key, now);
+            self.on_detect_end(key, now);
         }
         let Some(connection) = self.connections.get_mut(key) else { return };
         let exchange = connection.exchange();

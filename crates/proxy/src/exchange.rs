@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use config::snapshot::{Action, ClusterId, Listener, RouteTableId};
+use config::snapshot::{Action, ChainId, ClusterId, Listener, RouteTableId};
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
@@ -45,6 +45,8 @@ pub struct Exchange {
     pub(crate) snapshot: Pinned,
     /// The listener's place in that snapshot.
     pub(crate) listener: usize,
+    /// The chain of it that the connection meets.
+    pub(crate) chain: Option<ChainId>,
     pub(crate) downstream: StreamKey,
     pub(crate) kind: Kind,
     pub(crate) stage: Stage,
@@ -85,6 +87,8 @@ pub(crate) enum Kind {
     Http,
     /// The bytes of a connection, both ways.
     Tcp,
+    /// The same, of TLS that ends elsewhere.
+    Tls,
 }
 
 /// Where an exchange stands.
@@ -194,7 +198,8 @@ pub(crate) struct Route {
 impl Exchange {
     /// The listener as it was when the exchange began.
     pub(crate) fn listener(&self) -> &Listener<Box<dyn Filter>> {
-        self.snapshot.listeners.get(self.listener).expect("places are of this very snapshot")
+        let listener = self.snapshot.listeners.get(self.listener);
+        listener.expect("places are of this very snapshot").seen_by(self.chain)
     }
 
     /// Whether its rule lets a connection change to these protocols.

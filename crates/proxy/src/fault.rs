@@ -65,6 +65,7 @@ pub const fn consequence(cause: Cause) -> Consequence {
         | TunnelIdleTimeout => (Side::Downstream, 0, Retry::Never),
 
         NoHost | NoRoute => (Side::Proxy, 404, Retry::Never),
+        NoChain => (Side::Proxy, 0, Retry::Never),
         NoEndpoint | PendingOverflow | PendingTimeout | FilterTimeout | ConnectionsOverflow
         | OutOfDescriptors | AcceptFailed => (Side::Proxy, 503, Retry::Never),
         FilterReply => (Side::Proxy, 0, Retry::Never),

@@ -19,6 +19,7 @@ pub mod filter;
 mod forwarded;
 mod http2;
 mod listeners;
+pub mod matching;
 mod ops;
 mod outbox;
 mod pinned;

@@ -362,6 +362,7 @@ impl Proxy {
         let life = Life::Open;
         let role = Role::Downstream(Downstream {
             listener,
+            chain: None,
             exchange: None,
             life,
             head_began: Time::NEVER,

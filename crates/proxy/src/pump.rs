@@ -607,6 +607,7 @@ impl Proxy {
             user_agent: words.word(Word::UserAgent),
             version: match (exchange.kind, exchange.request.version) {
                 (Kind::Tcp, _) => 1,
+                (Kind::Tls, _) => 2,
                 (Kind::Http, Version::Http10) => 10,
                 (Kind::Http, Version::Http11) => 11,
                 (Kind::Http, Version::Http2) => 20,

@@ -196,6 +196,16 @@ impl Words {
         Self { text: Some(text), lengths }
     }
 
+    /// The host alone, of what has no head.
+    pub(crate) fn of_host(host: &str, buffers: &mut Buffers) -> Self {
+        let host = host.as_bytes();
+        let mut words = Self { text: Some(buffers.lease_with(host)), ..Self::default() };
+        if let Some(length) = words.lengths.get_mut(Word::Host as usize) {
+            *length = u16::try_from(host.len()).unwrap_or(u16::MAX);
+        }
+        words
+    }
+
     /// One word; empty if none were taken.
     pub(crate) fn word(&self, word: Word) -> &[u8] {
         let before =

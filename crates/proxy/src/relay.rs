@@ -5,57 +5,155 @@
 //! client has said a word, has an upstream connection of its own, and is a tunnel from then on: the
 //! pump, its back-pressure, its half-closes and its idle timeout are those of every tunnel.
 
-use config::snapshot::{ClusterId, ListenerProtocol};
-use telemetry::events::TunnelStarted;
-use wire::detect::{Detected, detect};
+use config::snapshot::{ClusterId, Detected, ListenerProtocol};
+use telemetry::cause::Cause;
+use telemetry::events::{ConnectionDetected, DetectedProtocol, TunnelStarted};
+use wire::detect::{self, detect};
 use wire::h1::{BodyDecoder, BodyEncoder, Scan};
 use wire::head::Framing;
+use wire::tls::{ServerName, client_hello};
 
-use crate::connection::{ConnKey, ExchangeKey, Life, Receive, Send, StreamKey};
+use crate::connection::{ConnKey, Connection, ExchangeKey, Life, Receive, Send, StreamKey};
 use crate::exchange::{Form, Kind, Request, Route, Stage, Unbound, Wait};
+use crate::matching::{Facts, choose};
 use crate::outbox::Outbox;
 use crate::proxy::Proxy;
-use crate::record::label;
+use crate::record::{Words, label};
 use crate::time::Time;
+
+/// What a connection's first bytes say.
+#[derive(Debug, Default)]
+pub(crate) struct FirstBytes {
+    protocol: Option<Detected>,
+    server_name: Option<ServerName>,
+    alpn: Vec<Box<[u8]>>,
+}
+
+impl FirstBytes {
+    /// Reads them, what a TLS client asks for included if that matters; none for more, please.
+    fn read(input: &[u8], has_chains: bool) -> Option<Self> {
+        let protocol = match detect(input)? {
+            detect::Detected::Http1 => Detected::Http1,
+            detect::Detected::Http2 => Detected::Http2,
+            detect::Detected::Tls => Detected::Tls,
+            detect::Detected::Unknown => Detected::Other,
+        };
+        let mut this = Self { protocol: Some(protocol), ..Self::default() };
+        if protocol == Detected::Tls && has_chains {
+            // What is wrong with it is for those to say who read all of it.
+            if let Ok(hello) = client_hello::decode(input, &mut Vec::new()).transpose()? {
+                this.server_name = hello.server_name;
+                this.alpn = hello.alpn().map(Box::from).collect();
+            }
+        }
+        Some(this)
+    }
+}
 
 impl Proxy {
     /// Begins with a connection's own bytes, once whatever precedes them is read.
     pub(crate) fn begin_connection(&mut self, key: ConnKey, now: Time) {
+        let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
+            return;
+        };
+        let chains = &self.listeners.get(downstream.listener).listener().chains;
+        if chains.iter().any(|chain| chain.matches.needs_bytes()) {
+            self.await_first_bytes(key, now);
+        } else if chains.is_empty() || self.choose_chain(key, &FirstBytes::default(), now) {
+            self.begin_protocol(key, None, now);
+        }
+    }
+
+    /// Looks at the first bytes before anything else.
+    fn await_first_bytes(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(downstream) = connection.downstream() else { return };
         let listener = self.listeners.get(downstream.listener).listener();
-        match (listener.protocol, &listener.relay) {
-            (ListenerProtocol::Tcp, _) => self.begin_relay(key, now),
-            (ListenerProtocol::Auto, Some(_)) => {
-                let deadline = now + listener.timeouts.detect;
-                connection.receive = Receive::Detect;
-                self.timers.arm(connection.timer, deadline);
-            }
+        let deadline = now + listener.timeouts.detect;
+        connection.receive = Receive::Detect;
+        self.timers.arm(connection.timer, deadline);
+    }
+
+    /// Goes on as the connection's chain says, with what the first bytes are if that is known.
+    fn begin_protocol(&mut self, key: ConnKey, first: Option<&FirstBytes>, now: Time) {
+        let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
+            return;
+        };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let listener = listener.seen_by(downstream.chain);
+        let has_relay = listener.relay.is_some();
+        let told = first.and_then(|first| first.protocol);
+        match (listener.protocol, told) {
+            (ListenerProtocol::Tcp, _) => self.begin_relay(key, first, now),
+            (ListenerProtocol::Http1, _) => self.begin_http(key, now),
             (ListenerProtocol::Http2, _) => self.begin_http2(key, now),
-            (ListenerProtocol::Auto | ListenerProtocol::Http1, _) => {
-                let deadline = now + listener.timeouts.request_head;
-                connection.receive = Receive::Head(Scan::default());
-                self.timers.arm(connection.timer, deadline);
+            (ListenerProtocol::Auto, None) if has_relay => self.await_first_bytes(key, now),
+            (ListenerProtocol::Auto, Some(Detected::Http2)) => self.begin_http2(key, now),
+            (ListenerProtocol::Auto, Some(Detected::Tls | Detected::Other)) if has_relay => {
+                self.begin_relay(key, first, now);
             }
+            // What is no HTTP either is told so.
+            (ListenerProtocol::Auto, _) => self.begin_http(key, now),
         }
+    }
+
+    /// Chooses the chain that a connection meets. Says whether there is anything for it.
+    fn choose_chain(&mut self, key: ConnKey, first: &FirstBytes, now: Time) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let facts = Facts {
+            source: connection.peer.ip(),
+            destination: connection.local.socket_address(),
+            protocol: first.protocol,
+            server_name: first.server_name.as_ref().map(ServerName::as_str),
+            alpn: &first.alpn,
+        };
+        let Some(downstream) = connection.downstream() else { return false };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let chain = choose(&listener.chains, &facts);
+        if chain.is_none() && !listener.has_default {
+            self.close_downstream(key, Some(Cause::NoChain), now);
+            return false;
+        }
+        if let Some(downstream) = connection.downstream_mut() {
+            downstream.chain = chain;
+        }
+        true
     }
 
     /// Looks at a connection's first bytes. Says whether they were told.
     pub(crate) fn on_first_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> bool {
-        match detect(input) {
+        let has_chains = self.has_chains(key);
+        match FirstBytes::read(input, has_chains) {
             None => false,
-            Some(Detected::Http1) => {
-                self.begin_http(key, now);
+            Some(first) => {
+                self.on_told(key, &first, now);
                 true
             }
-            Some(Detected::Http2) => {
-                self.begin_http2(key, now);
-                true
-            }
-            Some(Detected::Tls | Detected::Unknown) => {
-                self.begin_relay(key, now);
-                true
-            }
+        }
+    }
+
+    fn has_chains(&self, key: ConnKey) -> bool {
+        let downstream = self.connections.get(key).and_then(Connection::downstream);
+        downstream.is_some_and(|downstream| {
+            !self.listeners.get(downstream.listener).listener().chains.is_empty()
+        })
+    }
+
+    /// It is known what a connection's first bytes are.
+    fn on_told(&mut self, key: ConnKey, first: &FirstBytes, now: Time) {
+        let downstream = self.connections.get(key).and_then(Connection::downstream);
+        if let (Some(downstream), Some(protocol)) = (downstream, first.protocol) {
+            let listener = label(self.listeners.get(downstream.listener).id.0);
+            let protocol = match protocol {
+                Detected::Http1 => DetectedProtocol::Http1,
+                Detected::Http2 => DetectedProtocol::Http2,
+                Detected::Tls => DetectedProtocol::Tls,
+                Detected::Other => DetectedProtocol::Other,
+            };
+            self.emitter.connection_detected(&ConnectionDetected { listener, protocol });
+        }
+        if !self.has_chains(key) || self.choose_chain(key, first, now) {
+            self.begin_protocol(key, Some(first), now);
         }
     }
 
@@ -64,11 +162,17 @@ impl Proxy {
         let Some(connection) = self.connections.get(key) else { return };
         // What may still become a request is left to those who can say what is wrong with it.
         let first = connection.inbox.as_ref().and_then(|inbox| inbox.filled().first());
-        if first.is_some_and(|octet| octet.is_ascii_alphabetic() || *octet == b'\r') {
-            self.begin_http(key, now);
-        } else {
-            self.begin_relay(key, now);
-        }
+        let is_text = first.is_some_and(|octet| octet.is_ascii_alphabetic() || *octet == b'\r');
+        self.stop_detecting(key, if is_text { Detected::Http1 } else { Detected::Other }, now);
+    }
+
+    /// The client said no more than this; it may still want to hear something.
+    pub(crate) fn on_detect_end(&mut self, key: ConnKey, now: Time) {
+        self.stop_detecting(key, Detected::Other, now);
+    }
+
+    fn stop_detecting(&mut self, key: ConnKey, protocol: Detected, now: Time) {
+        self.on_told(key, &FirstBytes { protocol: Some(protocol), ..FirstBytes::default() }, now);
         self.resume_inbox(key, now);
     }
 
@@ -82,7 +186,7 @@ impl Proxy {
     }
 
     /// Relays a connection from here on.
-    pub(crate) fn begin_relay(&mut self, key: ConnKey, now: Time) {
+    fn begin_relay(&mut self, key: ConnKey, first: Option<&FirstBytes>, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.receive = Receive::Body(BodyDecoder::new(Framing::UntilClose));
         connection.send = Send::Body(BodyEncoder::new(Framing::UntilClose));
@@ -95,15 +199,22 @@ impl Proxy {
         let state = self.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
         let random = self.random.next();
-        let cluster = state.listener().relay.as_ref().and_then(|relay| relay.choose(random));
+        let listener = state.listener().seen_by(downstream.chain);
+        let cluster = listener.relay.as_ref().and_then(|relay| relay.choose(random));
         let at = StreamKey::whole(key);
         let exchange = self.begin_exchange(at, snapshot, place, Request::NONE, now);
+        if let Some(exchange) = self.exchanges.get_mut(exchange) {
+            let is_tls = first.is_some_and(|first| first.protocol == Some(Detected::Tls));
+            exchange.kind = if is_tls { Kind::Tls } else { Kind::Tcp };
+            if let Some(name) = first.and_then(|first| first.server_name.as_ref()) {
+                exchange.record.words = Words::of_host(name.as_str(), &mut self.buffers);
+            }
+        }
         self.start_relay(exchange, cluster, now);
     }
 
     fn start_relay(&mut self, key: ExchangeKey, cluster: Option<ClusterId>, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.kind = Kind::Tcp;
         exchange.record.is_tunnel = true;
         exchange.route = Some(Route { rule: None, cluster, endpoint: None });
         let timeout = exchange.listener().timeouts.tunnel_idle;
@@ -140,6 +251,6 @@ impl Proxy {
     /// Whether an exchange carries bytes of a protocol that is not read here, so that a reply would
     /// mean nothing to its client.
     pub(crate) fn is_relay(&self, key: ExchangeKey) -> bool {
-        self.exchanges.get(key).is_some_and(|exchange| exchange.kind == Kind::Tcp)
+        self.exchanges.get(key).is_some_and(|exchange| exchange.kind != Kind::Http)
     }
 }

@@ -137,6 +137,7 @@ struct SavedOutbox {
 struct SavedDownstream {
     connection: SavedConnection,
     listener: String,
+    chain: Option<String>,
     life: Life,
     head_began: Option<u64>,
 }
@@ -407,10 +408,13 @@ impl Proxy {
     fn save_downstream(&mut self, key: ConnKey, now: Time) -> Option<SavedDownstream> {
         let (connection, role) = self.save_connection(key, now)?;
         let Role::Downstream(downstream) = role else { return None };
-        let listener = self.listeners.get(downstream.listener).listener().name.to_string();
+        let listener = self.listeners.get(downstream.listener).listener();
+        let chain = listener.chains.iter().find(|chain| Some(chain.id) == downstream.chain);
+        let chain = chain.map(|chain| chain.name.to_string());
+        let listener = listener.name.to_string();
         self.listeners.on_closed(downstream.listener);
         let head_began = since(downstream.head_began, now);
-        Some(SavedDownstream { connection, listener, life: downstream.life, head_began })
+        Some(SavedDownstream { connection, listener, chain, life: downstream.life, head_began })
     }
 
     fn save_upstream(&mut self, key: ConnKey, now: Time) -> Option<SavedUpstream> {
@@ -613,7 +617,10 @@ impl Proxy {
         let listener = self.listener_named(&saved.listener)?;
         self.listeners.on_opened(listener);
         let head_began = saved.head_began.map_or(Time::NEVER, |age| before(age, now));
-        let downstream = Downstream { listener, exchange: None, life: saved.life, head_began };
+        let found = self.listeners.get(listener).listener();
+        let chain = saved.chain.and_then(|name| found.chain_named(&name).map(|chain| chain.id));
+        let downstream =
+            Downstream { listener, chain, exchange: None, life: saved.life, head_began };
         let key = self.insert_connection(Role::Downstream(downstream), Receive::Complete, now);
         self.restore_connection(key, saved.connection, now);
         Ok(key)
@@ -668,8 +675,11 @@ impl Proxy {
         let Some(downstream) = side(saved.downstream) else { return };
         let upstream = saved.upstream.and_then(side);
         let listener = self.connections.get(downstream.connection).and_then(Connection::downstream);
-        let Some(listener) = listener.map(|role| role.listener) else { return };
+        let Some((listener, chain)) = listener.map(|role| (role.listener, role.chain)) else {
+            return;
+        };
         let state = self.listeners.get(listener);
+        let listener = state.listener().seen_by(chain);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
         let route = saved.route.map(|route| restore_route(&snapshot, &route));
         let timer = self.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
@@ -679,8 +689,8 @@ impl Proxy {
         if !saved.record.words.is_empty() {
             words.text = Some(self.buffers.lease_with(&saved.record.words));
         }
-        let slot_bytes = state.listener().filters.iter().map(|f| f.slot_bytes()).sum::<usize>();
-        let names = state.listener().filter_sources.iter().map(|source| source.name());
+        let slot_bytes = listener.filters.iter().map(|f| f.slot_bytes()).sum::<usize>();
+        let names = listener.filter_sources.iter().map(|source| source.name());
         let is_same_chain = names.clone().eq(saved.filters.iter().map(String::as_str));
         // In another chain, a filter that waited is run again where it stands now.
         let waits = match &saved.stage {
@@ -692,16 +702,14 @@ impl Proxy {
             let name = saved.filters.get(filter).map(String::as_str);
             names.clone().position(|other| Some(other) == name).unwrap_or(filter)
         });
-        let onlookers = if is_same_chain {
-            saved.onlookers
-        } else {
-            Onlookers::at_requests(&state.listener().filters)
-        };
+        let onlookers =
+            if is_same_chain { saved.onlookers } else { Onlookers::at_requests(&listener.filters) };
         let gathered = saved.gathered.map(|saved| restore_gathered(saved, &mut self.buffers));
         let held = saved.held.map(|saved| restore_held(&saved, &mut self.buffers));
         let key = self.exchanges.insert(Exchange {
             snapshot,
             listener: place,
+            chain,
             downstream,
             kind: saved.kind,
             stage: Stage::Finishing,

@@ -205,6 +205,7 @@ fields! {
 const fn protocol(version: u8) -> &'static str {
     match version {
         1 => "TCP",
+        2 => "TLS",
         10 => "HTTP/1.0",
         11 => "HTTP/1.1",
         20 => "HTTP/2.0",

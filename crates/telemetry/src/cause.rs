@@ -79,6 +79,8 @@ causes! {
     TunnelIdleTimeout => "tunnel_idle_timeout",
 
     // What the proxy decided.
+    /// No chain of the listener matches the connection, and there is nothing for the others.
+    NoChain => "no_chain",
     /// No route table has the request's host.
     NoHost => "no_host",
     /// No rule of the route table matches.

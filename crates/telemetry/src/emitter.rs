@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crate::block::{Announced, Announcer, Blocks, ListenerBlock, WorkerBlock};
 use crate::events::{
-    ClusterGauges, ConnectionClosed, ConnectionOpened, ConnectionRefused, ExchangeFinished,
-    ExchangeStarted, LabelId, TunnelStarted, UpstreamClosed, UpstreamConnectFailed,
-    UpstreamConnected, UpstreamRetried, WorkerGauges,
+    ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionOpened, ConnectionRefused,
+    ExchangeFinished, ExchangeStarted, LabelId, TunnelStarted, UpstreamClosed,
+    UpstreamConnectFailed, UpstreamConnected, UpstreamRetried, WorkerGauges,
 };
 use crate::metrics::exchange::{RULES_PER_BLOCK, RuleBlock};
 use crate::metrics::upstream::ClusterBlock;
@@ -99,6 +99,13 @@ impl Emitter {
     pub fn connection_refused(&mut self, event: &ConnectionRefused) {
         if let Some(block) = self.listener(event.listener) {
             block.connections.refused(event);
+        }
+    }
+
+    /// See [`ConnectionDetected`].
+    pub fn connection_detected(&mut self, event: &ConnectionDetected) {
+        if let Some(block) = self.listener(event.listener) {
+            block.connections.detected(event);
         }
     }
 

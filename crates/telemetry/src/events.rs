@@ -12,7 +12,9 @@ mod upstream;
 mod worker;
 
 pub use config::{AccessLogWriteFailed, ConfigAccepted, ConfigRejected};
-pub use connection::{ConnectionClosed, ConnectionOpened, ConnectionRefused};
+pub use connection::{
+    ConnectionClosed, ConnectionDetected, ConnectionOpened, ConnectionRefused, DetectedProtocol,
+};
 pub use exchange::{ExchangeFinished, ExchangeStarted, GrpcCall, Stages, TunnelStarted};
 pub use upstream::{UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried};
 pub use worker::{ClusterGauges, WorkerGauges};

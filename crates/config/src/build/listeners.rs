@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use super::routes::Tables;
 use super::{Context, Names, Once, http2, keepalive};
-use crate::file::listener::{Forwarded, Http, Names as FileNames, Protocol};
+use crate::file::chain::Match;
+use crate::file::listener::{Forwarded, Http, Names as FileNames, Protocol, WeightedCluster};
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
-use crate::hosts::HostTable;
+use crate::hosts::{Host, HostTable};
 use crate::map::Map;
 use crate::snapshot::{
-    Address, ClusterId, DownstreamTimeouts, FILTERS_MAX, ForwardedFields, HttpOptions,
-    ListenSocket, Listener, ListenerId, ListenerProtocol, Relay, RouteTableId,
+    Address, Chain, ChainId, ChainMatch, ClusterId, Detected, DownstreamTimeouts, FILTERS_MAX,
+    ForwardedFields, HttpOptions, ListenSocket, Listener, ListenerId, ListenerProtocol, Relay,
+    RouteTableId,
 };
 use crate::tree::Site;
 
@@ -137,7 +139,7 @@ impl Addresses {
 fn listener<F>(
     file: &file::Listener,
     site: &Site<'_>,
-    // Of the same name. With another socket it is another listener, but may lend its chain.
+    // Of the same name. With another socket it is another listener, but may lend its filters.
     former: Option<&Arc<Listener<F>>>,
     (table_names, cluster_names): (&mut Names<'_, RouteTableId>, &mut Names<'_, ClusterId>),
     tables: &Tables,
@@ -151,24 +153,24 @@ fn listener<F>(
     let name: Arc<str> = Arc::from(file.name.as_str());
     let key = (Arc::clone(&name), file.address.clone(), socket);
     let id = ListenerId(context.ids.listeners.assign(key));
-    let (filter_sources, filters) = filters(&site.key("filters"), former, context);
-    let (route_tables, hosts) = match &file.routes {
-        Some(names) => routes(names, &site.key("routes"), table_names, tables, context.findings),
-        None => Default::default(),
-    };
-    let relay = relay(file, site, cluster_names, context.findings);
-    let protocol = protocol(file, site, context.findings);
-    let listener = Listener {
+    let names = (&mut *table_names, &mut *cluster_names);
+    let has_chains = !file.chains.is_empty();
+    let own = former.map(|former| &**former);
+    let ends =
+        resolve_ends(&Ends::of_listener(file), site, own, has_chains, names, tables, context);
+    let mut listener = Listener {
         id,
         name,
         address: file.address.clone(),
         socket,
-        protocol,
-        relay,
-        filters,
-        filter_sources,
-        route_tables,
-        hosts,
+        protocol: ends.protocol,
+        relay: ends.relay,
+        chains: Vec::new(),
+        has_default: ends.is_some,
+        filters: ends.filters,
+        filter_sources: ends.filter_sources,
+        route_tables: ends.route_tables,
+        hosts: ends.hosts,
         http: http(&file.http, file.proxy_protocol, &site.key("http"), context.findings),
         http2: http2(&file.http2),
         timeouts: DownstreamTimeouts {
@@ -182,9 +184,152 @@ fn listener<F>(
         },
         connections_max: file.connections_max,
     };
+    let mut once = Once::default();
+    for (entry, site) in file.chains.iter().zip(site.key("chains").items()) {
+        once.check(&entry.name, "chain", &site, context.findings);
+        let former = former.and_then(|former| former.chain_named(&entry.name));
+        let former = former.map(|chain| &chain.listener);
+        let names = (&mut *table_names, &mut *cluster_names);
+        let ends =
+            resolve_ends(&Ends::of_chain(entry), &site, former, false, names, tables, context);
+        let matches = chain_match(&entry.matches, &site.key("match"), context.findings);
+        if let Some(same) = listener.chains.iter().find(|chain| chain.matches == matches) {
+            let rule = format!("chain {:?} matches the same connections", same.name);
+            let hint = "remove one of the two, or let one ask for more";
+            site.key("match").error(context.findings, Problem::new(rule, hint));
+        }
+        let key = (listener.id, Arc::from(entry.name.as_str()));
+        let chain = Chain {
+            id: ChainId(context.ids.chains.assign(key)),
+            name: Arc::from(entry.name.as_str()),
+            matches,
+            listener: ends.of_same_socket(&listener),
+        };
+        listener.chains.push(chain);
+    }
     match former {
         Some(former) if is_same(former, &listener) => Arc::clone(former),
         _ => Arc::new(listener),
+    }
+}
+
+/// Where connections of a listener, or of one of its chains, end: what the file says.
+struct Ends<'f> {
+    protocol: Protocol,
+    has_filters: bool,
+    routes: Option<&'f FileNames>,
+    cluster: Option<&'f str>,
+    clusters: &'f [WeightedCluster],
+}
+
+impl<'f> Ends<'f> {
+    fn of_listener(file: &'f file::Listener) -> Self {
+        Self {
+            protocol: file.protocol,
+            has_filters: !file.filters.is_empty(),
+            routes: file.routes.as_ref(),
+            cluster: file.cluster.as_deref(),
+            clusters: &file.clusters,
+        }
+    }
+
+    fn of_chain(file: &'f file::Chain) -> Self {
+        Self {
+            protocol: file.protocol,
+            has_filters: !file.filters.is_empty(),
+            routes: file.routes.as_ref(),
+            cluster: file.cluster.as_deref(),
+            clusters: &file.clusters,
+        }
+    }
+}
+
+/// Where connections end, resolved.
+struct BuiltEnds<F> {
+    protocol: ListenerProtocol,
+    relay: Option<Relay>,
+    filters: Arc<[F]>,
+    filter_sources: Arc<[crate::filters::FilterSource]>,
+    route_tables: Vec<RouteTableId>,
+    hosts: HostTable<RouteTableId>,
+    /// Whether the file says where.
+    is_some: bool,
+}
+
+impl<F> BuiltEnds<F> {
+    /// The listener with these ends.
+    fn of_same_socket(self, listener: &Listener<F>) -> Listener<F> {
+        Listener {
+            id: listener.id,
+            name: Arc::clone(&listener.name),
+            address: listener.address.clone(),
+            socket: listener.socket,
+            protocol: self.protocol,
+            relay: self.relay,
+            chains: Vec::new(),
+            has_default: true,
+            filters: self.filters,
+            filter_sources: self.filter_sources,
+            route_tables: self.route_tables,
+            hosts: self.hosts,
+            http: listener.http.clone(),
+            http2: listener.http2,
+            timeouts: listener.timeouts,
+            connections_max: listener.connections_max,
+        }
+    }
+}
+
+/// Resolves where connections end. `may_be_none`: there are chains for those that matter.
+fn resolve_ends<F>(
+    file: &Ends<'_>,
+    site: &Site<'_>,
+    former: Option<&Listener<F>>,
+    may_be_none: bool,
+    (table_names, cluster_names): (&mut Names<'_, RouteTableId>, &mut Names<'_, ClusterId>),
+    tables: &Tables,
+    context: &mut Context<'_, '_, F>,
+) -> BuiltEnds<F> {
+    let (filter_sources, filters) = filters(&site.key("filters"), former, context);
+    let (route_tables, hosts) = match file.routes {
+        Some(names) => routes(names, &site.key("routes"), table_names, tables, context.findings),
+        None => Default::default(),
+    };
+    let relay = relay(file, site, cluster_names, context.findings);
+    let is_written = |key: &str| site.key(key).is_written() || site.is_cut(key);
+    let is_some = ["routes", "cluster", "clusters"].into_iter().any(is_written);
+    let protocol = protocol(file, site, is_some || !may_be_none, context.findings);
+    BuiltEnds { protocol, relay, filters, filter_sources, route_tables, hosts, is_some }
+}
+
+fn chain_match(file: &Match, site: &Site<'_>, findings: &mut Findings<'_>) -> ChainMatch {
+    let mut server_names = Vec::new();
+    for (name, site) in file.server_names.iter().zip(site.key("server_names").items()) {
+        match name.parse() {
+            Ok(Host::Any) => {
+                let hint = "leave `server_names` out to ask for none";
+                site.error(findings, Problem::new("`*` alone asks for nothing", hint));
+            }
+            Ok(host) => server_names.push(host),
+            Err(problem) => site.error(findings, problem),
+        }
+    }
+    ChainMatch {
+        server_names,
+        alpn: file.alpn.iter().map(|name| name.as_bytes().into()).collect(),
+        protocols: file.protocols.iter().map(|protocol| detected(*protocol)).collect(),
+        sources: file.sources.clone(),
+        destinations: file.destinations.clone(),
+        destination_ports: file.destination_ports.clone(),
+    }
+}
+
+const fn detected(file: file::chain::Detected) -> Detected {
+    match file {
+        file::chain::Detected::Http1 => Detected::Http1,
+        file::chain::Detected::Http2 => Detected::Http2,
+        file::chain::Detected::Tls => Detected::Tls,
+        file::chain::Detected::Other => Detected::Other,
     }
 }
 
@@ -198,6 +343,8 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         socket,
         protocol,
         relay,
+        chains,
+        has_default,
         filters: _,
         filter_sources,
         route_tables,
@@ -216,6 +363,14 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         && *hosts == new.hosts
         && *protocol == new.protocol
         && *relay == new.relay
+        && *has_default == new.has_default
+        && chains.len() == new.chains.len()
+        && chains.iter().zip(&new.chains).all(|(former, new)| {
+            former.id == new.id
+                && former.name == new.name
+                && former.matches == new.matches
+                && is_same(&former.listener, &new.listener)
+        })
         && *http == new.http
         && *http2 == new.http2
         && *timeouts == new.timeouts
@@ -225,7 +380,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
 /// The chain: the former one if it was made from the same text, since filters may hold caches.
 fn filters<F>(
     site: &Site<'_>,
-    former: Option<&Arc<Listener<F>>>,
+    former: Option<&Listener<F>>,
     context: &mut Context<'_, '_, F>,
 ) -> (Arc<[crate::filters::FilterSource]>, Arc<[F]>) {
     if !site.is_written() {
@@ -284,8 +439,9 @@ fn routes(
 
 /// What the connections speak, and whether there is what that needs.
 fn protocol(
-    file: &file::Listener,
+    file: &Ends<'_>,
     site: &Site<'_>,
+    is_needed: bool,
     findings: &mut Findings<'_>,
 ) -> ListenerProtocol {
     // What is written and wrong is told as such.
@@ -297,14 +453,14 @@ fn protocol(
     };
     match file.protocol {
         Protocol::Tcp => {
-            if !relays {
+            if !relays && is_needed {
                 refuse("protocol", "a `tcp` listener needs a cluster", "add `cluster: NAME`");
             }
             if is_written("routes") {
                 let hint = "remove them, or write `protocol: auto`";
                 refuse("routes", "a `tcp` listener has no routes: it does not read HTTP", hint);
             }
-            if !file.filters.is_empty() {
+            if file.has_filters {
                 let hint = "remove them, or write `protocol: auto`";
                 refuse("filters", "a `tcp` listener has no filters: it does not read HTTP", hint);
             }
@@ -321,7 +477,7 @@ fn protocol(
         }
         Protocol::Http1 | Protocol::Http2 | Protocol::Auto => {}
     }
-    if file.protocol != Protocol::Tcp && !is_written("routes") {
+    if file.protocol != Protocol::Tcp && !is_written("routes") && is_needed {
         let hint = "add `routes: NAME`, or write `protocol: tcp`";
         refuse("", "a listener that takes HTTP needs `routes`", hint);
     }
@@ -335,7 +491,7 @@ fn protocol(
 
 /// Where connections are relayed to, if anywhere.
 fn relay(
-    file: &file::Listener,
+    file: &Ends<'_>,
     site: &Site<'_>,
     names: &mut Names<'_, ClusterId>,
     findings: &mut Findings<'_>,
@@ -345,7 +501,7 @@ fn relay(
         site.key("clusters").error(findings, problem);
     }
     let mut clusters = Vec::new();
-    if let Some(name) = &file.cluster {
+    if let Some(name) = file.cluster {
         let id = names.resolve(name, "cluster", &site.key("cluster"), findings);
         clusters.extend(id.map(|id| (id, crate::defaults::WEIGHT)));
     }

@@ -5,7 +5,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Http2, OrNone, Timeout};
+use super::{Chain, Http2, OrNone, Timeout};
 use crate::defaults;
 use crate::snapshot::Address;
 use crate::units::{Period, Size};
@@ -38,6 +38,10 @@ pub struct Listener {
     /// In place of `cluster`: several, one of which is chosen for each connection by their weights.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<WeightedCluster>,
+    /// Chains for some of its connections; the others meet what the listener has itself, or are
+    /// closed if it has neither `routes` nor a cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chains: Vec<Chain>,
     /// How HTTP is read and rewritten.
     #[serde(default)]
     pub http: Http,

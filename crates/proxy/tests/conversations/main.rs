@@ -15,6 +15,7 @@ mod exchange;
 
 mod bodies;
 mod calls;
+mod chains;
 mod corpus;
 mod ends;
 mod filter_bodies;

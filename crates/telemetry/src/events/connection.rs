@@ -10,6 +10,34 @@ pub struct ConnectionOpened {
     pub listener: LabelId,
 }
 
+/// It is known from its first bytes what a downstream connection speaks.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionDetected {
+    /// The listener.
+    pub listener: LabelId,
+    /// What.
+    pub protocol: DetectedProtocol,
+}
+
+/// What first bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DetectedProtocol {
+    /// A request of HTTP/1.
+    Http1,
+    /// HTTP/2 by prior knowledge.
+    Http2,
+    /// A TLS handshake.
+    Tls,
+    /// None of these, or nothing in time.
+    Other,
+}
+
+impl DetectedProtocol {
+    /// The words for them, in their order.
+    pub const NAMES: [&'static str; 4] = ["http1", "http2", "tls", "other"];
+}
+
 /// A downstream connection was closed at accept, because a bound was reached.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionRefused {

@@ -44,7 +44,7 @@ pub struct ExchangeFinished<'a> {
     pub request_id: &'a [u8],
     /// `user-agent`, if any.
     pub user_agent: &'a [u8],
-    /// HTTP version of the request: 10, 11 or 20; 1 for a relayed connection.
+    /// HTTP version of the request: 10, 11 or 20; 1 for a relayed connection, 2 for relayed TLS.
     pub version: u8,
     /// Status sent to the downstream; 0 if none was.
     pub status: u16,

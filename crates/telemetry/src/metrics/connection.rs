@@ -3,7 +3,7 @@
 use super::{CauseTotals, Family, Kind, total};
 use crate::cause::Cause;
 use crate::cell::{CauseCounters, CauseSet, Counter};
-use crate::events::{ConnectionClosed, ConnectionRefused};
+use crate::events::{ConnectionClosed, ConnectionDetected, ConnectionRefused, DetectedProtocol};
 use crate::histogram::Histogram;
 
 /// Bounds at which a connection can be refused.
@@ -16,11 +16,18 @@ pub(crate) struct ConnectionCounters {
     pub(crate) opened: Counter,
     pub(crate) closed: Counter,
     refused: CauseCounters<3>,
+    detected: [Counter; DetectedProtocol::NAMES.len()],
 }
 
 impl ConnectionCounters {
     pub(crate) fn refused(&self, event: &ConnectionRefused) {
         self.refused.increment(&REFUSAL_CAUSES, event.cause);
+    }
+
+    pub(crate) fn detected(&self, event: &ConnectionDetected) {
+        if let Some(counter) = self.detected.get(event.protocol as usize) {
+            counter.increment();
+        }
     }
 }
 
@@ -49,6 +56,24 @@ pub(super) static FAMILIES: &[Family] = &[
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
                 out.number(&[listener], total(blocks, |block| &block.connections.opened));
+            }
+        },
+    },
+    Family {
+        name: "proxy_downstream_connections_detected_total",
+        kind: Kind::Counter,
+        help: "Downstream connections whose first bytes were looked at to tell what they speak, \
+               by the verdict; `other` said nothing known, or nothing in `timeouts.detect`.",
+        labels: &["listener", "protocol"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                for (place, name) in DetectedProtocol::NAMES.iter().enumerate() {
+                    let counters = blocks.iter().filter_map(|b| b.connections.detected.get(place));
+                    let count = counters.map(Counter::value).sum();
+                    if count > 0 {
+                        out.number(&[listener, name], count);
+                    }
+                }
             }
         },
     },

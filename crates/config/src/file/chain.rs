@@ -1,0 +1,79 @@
+//! `chains`: what some connections of a listener meet in place of what it has itself.
+
+use std::num::NonZeroU16;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::listener::{Names, NoFilter, Protocol, WeightedCluster};
+use crate::cidr::Cidr;
+
+/// What the connections that match meet. Of several chains that match, the most specific wins, as
+/// in Envoy: they are compared by destination port, destination, server name, protocol, ALPN and
+/// source, in this order, and only those that are best by one are compared by the next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Chain {
+    /// Name. Unique in its listener.
+    pub name: String,
+    /// The connections it is for.
+    #[serde(rename = "match")]
+    pub matches: Match,
+    /// What its connections speak.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// The filter chain of HTTP requests, as on a listener.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<NoFilter>")]
+    pub filters: Vec<serde_json::Value>,
+    /// The route table that HTTP requests are looked up in, or a list of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routes: Option<Names>,
+    /// The cluster that connections are relayed to, as on a listener.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// In place of `cluster`: several, one of which is chosen for each connection by their weights.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<WeightedCluster>,
+}
+
+/// What a connection must be like. Each list holds alternatives; an empty one asks for nothing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Match {
+    /// Names that a TLS client asks for (SNI): whole, or `*.suffix`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub server_names: Vec<String>,
+    /// Protocols that a TLS client offers (ALPN), one of which is enough.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub alpn: Vec<String>,
+    /// What the first bytes are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub protocols: Vec<Detected>,
+    /// Where connections come from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub sources: Vec<Cidr>,
+    /// Where connections were going: the original destination where one is known, else the address
+    /// that they came in at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub destinations: Vec<Cidr>,
+    /// The port of that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub destination_ports: Vec<NonZeroU16>,
+}
+
+/// What a connection's first bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Detected {
+    /// A request of HTTP/1.
+    Http1,
+    /// HTTP/2 by prior knowledge.
+    Http2,
+    /// A TLS handshake.
+    Tls,
+    /// None of these, or nothing in `timeouts.detect`.
+    Other,
+}

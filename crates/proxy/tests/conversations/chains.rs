@@ -1,0 +1,147 @@
+//! Chains of a listener: which connections meet which.
+
+use std::time::Duration;
+
+use crate::frames::Speaker;
+use crate::kit::{Manner, Peer, Talk, hold};
+
+const CONFIG: &str = "
+listeners:
+- name: edge
+  address: 127.0.0.1:8443
+  http: { forwarded: off, request_id: false }
+  chains:
+  - { name: shop, match: { server_names: [shop.example] }, protocol: tcp, cluster: shop }
+  - { name: rest, match: { protocols: [tls] }, protocol: tcp, cluster: rest }
+  - { name: web, match: { protocols: [http1, http2] }, routes: web }
+  - { name: office, match: { sources: [203.0.113.0/24], protocols: [http1] }, routes: office }
+routes:
+- { name: web, rules: [{ match: { prefix: / }, cluster: web }] }
+- { name: office, rules: [{ match: { prefix: / }, respond: { status: 202 } }] }
+clusters:
+- { name: shop, endpoints: ['127.0.0.1:9001'] }
+- { name: rest, endpoints: ['127.0.0.1:9002'] }
+- { name: web, endpoints: ['127.0.0.1:9003'] }
+";
+
+/// What a client of TLS begins with that asks for this name.
+pub(crate) fn client_hello(name: &str) -> Vec<u8> {
+    let list = [&[0][..], &length(name.len()), name.as_bytes()].concat();
+    let extension = [&length(list.len())[..], &list].concat();
+    let extensions = [&[0, 0][..], &length(extension.len()), &extension].concat();
+    let body = [
+        &[3, 3][..],
+        &[7; 32],
+        &[0],
+        &[0, 2, 0x13, 1],
+        &[1, 0],
+        &length(extensions.len()),
+        &extensions,
+    ]
+    .concat();
+    let message = [&[1, 0][..], &length(body.len()), &body].concat();
+    [&[22, 3, 1][..], &length(message.len()), &message].concat()
+}
+
+fn length(n: usize) -> [u8; 2] {
+    u16::try_from(n).unwrap().to_be_bytes()
+}
+
+/// The upstream that this connection was relayed to, and what it heard.
+fn relayed(talk: &mut Talk<'_>) -> (String, Peer) {
+    let upstream = talk.upstream();
+    (talk.address(upstream).to_string(), upstream)
+}
+
+#[test]
+fn tls_is_passed_on_by_the_name_it_asks_for() {
+    hold(CONFIG, |talk| {
+        for (name, address) in [
+            ("shop.example", "127.0.0.1:9001"),
+            ("Shop.Example", "127.0.0.1:9001"),
+            ("other.example", "127.0.0.1:9002"),
+        ] {
+            let client = talk.client();
+            let hello = client_hello(name);
+            talk.says(client, &hello);
+            let (found, upstream) = relayed(talk);
+            assert_eq!(found, address, "{name}");
+            assert_eq!(talk.heard_bytes(upstream), hello, "as it came");
+            talk.says(upstream, "server hello");
+            talk.hears(client, "server hello");
+            talk.ends(client);
+            talk.ends(upstream);
+            assert!(talk.is_closed(client));
+        }
+        let log = talk.log();
+        assert!(log.contains("\"protocol\":\"TLS\""), "{log}");
+        assert!(log.contains("\"host\":\"shop.example\""), "{log}");
+    });
+}
+
+#[test]
+fn http_of_either_version_meets_its_chain() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let (address, upstream) = relayed(talk);
+        assert_eq!(address, "127.0.0.1:9003");
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        let mut client = Speaker::client(talk);
+        let stream = client.gets(talk, "/");
+        // The connection of the first is free.
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        let told = client.hears(talk);
+        assert!(told.is_empty() || told == format!("{stream}: 204 END\n"), "{told}");
+    });
+}
+
+#[test]
+fn what_no_chain_is_for_is_closed() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, [0xff; 16]);
+        assert!(talk.is_closed(client));
+        let silent = talk.client();
+        talk.passes(Duration::from_secs(1));
+        assert!(talk.is_closed(silent));
+    });
+}
+
+#[test]
+fn addresses_decide_before_a_byte_is_read() {
+    let config = CONFIG
+        .replace("match: { protocols: [tls] }", "match: { destination_ports: [8080] }")
+        .replace("server_names: [shop.example]", "destination_ports: [1]")
+        .replace("protocols: [http1, http2]", "destination_ports: [2]")
+        .replace(", protocols: [http1] }", " }");
+    hold(&config, |talk| {
+        // It came in at port 8080; the service speaks first.
+        let client = talk.client();
+        let (address, upstream) = relayed(talk);
+        assert_eq!(address, "127.0.0.1:9002");
+        talk.says(upstream, "220 hello");
+        talk.hears(client, "220 hello");
+    });
+}
+
+#[test]
+fn a_connection_keeps_its_chain_when_the_configuration_changes() {
+    let own = CONFIG.replace("  chains:", "  routes: office\n  chains:");
+    hold(&own, |talk| {
+        if talk.manner() == Manner::Moving {
+            return;
+        }
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let (_, upstream) = relayed(talk);
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        // Another chain stands in front of it now.
+        let first = "  - { name: first, match: { server_names: [x] }, protocol: tcp, cluster: shop }\n  - { name: shop";
+        talk.reconfigures(&own.replace("  - { name: shop", first));
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.hears(upstream, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    });
+}
