@@ -230,9 +230,7 @@ impl Proxy {
         let has_unknown_expectation =
             head.field(Known::Expect).is_some() && !head.expects_continue();
         let is_too_large = matches!(head.framing(), Framing::Length(n) if n > body_bytes_max);
-        if head.method() == Method::Connect && !head.is_extended_connect() {
-            self.fail(key, Cause::RequestNotImplemented, now);
-        } else if has_unknown_expectation {
+        if has_unknown_expectation {
             self.fail(key, Cause::RequestExpectationUnknown, now);
         } else if is_too_large {
             self.fail(key, Cause::RequestBodyTooLarge, now);

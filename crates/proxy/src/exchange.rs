@@ -85,6 +85,8 @@ pub(crate) struct Handshake {
 pub(crate) enum Kind {
     /// A request and its response.
     Http,
+    /// A request for a tunnel of bytes, and these (`CONNECT`).
+    Connect,
     /// The bytes of a connection, both ways.
     Tcp,
     /// The same, of TLS that ends elsewhere.

@@ -15,7 +15,7 @@ use telemetry::cause::Cause;
 use telemetry::events::{ExchangeFinished, UpstreamRetried};
 use wire::h1::{BodyEncoder, ConnectionField};
 use wire::h2::ErrorCode;
-use wire::head::{Framing, RequestHead, Version};
+use wire::head::{Framing, Method, RequestHead, Version};
 use wire::proxy_protocol;
 use wire::upgrade::{websocket_accept, websocket_key};
 
@@ -46,7 +46,12 @@ impl Proxy {
     pub(crate) fn route(&mut self, key: ExchangeKey, head: &mut RequestHead<'_>, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let snapshot = exchange.snapshot.clone();
-        let found = route::find(&snapshot, exchange.listener(), head.host(), head.path());
+        let asks_tunnel = head.method() == Method::Connect && !head.is_extended_connect();
+        let found = if asks_tunnel {
+            route::find_tunnel(&snapshot, exchange.listener(), head.host())
+        } else {
+            route::find(&snapshot, exchange.listener(), head.host(), head.path())
+        };
         let (table, place, rule) = match found {
             Ok(found) => found,
             Err(cause) => return self.fail(key, cause, now),
@@ -58,6 +63,9 @@ impl Proxy {
             Action::Forward(forward) => {
                 route.cluster = Some(forward.cluster);
                 exchange.route = Some(route);
+                if asks_tunnel {
+                    return self.open_tunnel(key, now);
+                }
                 self.forward(key, forward, head, now);
             }
             Action::Respond(respond) => {
@@ -608,9 +616,9 @@ impl Proxy {
             version: match (exchange.kind, exchange.request.version) {
                 (Kind::Tcp, _) => 1,
                 (Kind::Tls, _) => 2,
-                (Kind::Http, Version::Http10) => 10,
-                (Kind::Http, Version::Http11) => 11,
-                (Kind::Http, Version::Http2) => 20,
+                (Kind::Http | Kind::Connect, Version::Http10) => 10,
+                (Kind::Http | Kind::Connect, Version::Http11) => 11,
+                (Kind::Http | Kind::Connect, Version::Http2) => 20,
             },
             status: record.status,
             cause,

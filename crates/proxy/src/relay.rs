@@ -5,7 +5,7 @@
 //! client has said a word, has an upstream connection of its own, and is a tunnel from then on: the
 //! pump, its back-pressure, its half-closes and its idle timeout are those of every tunnel.
 
-use config::snapshot::{ClusterId, Detected, ListenerProtocol};
+use config::snapshot::{ClusterId, ClusterProtocol, Detected, ListenerProtocol};
 use telemetry::cause::Cause;
 use telemetry::events::{ConnectionDetected, DetectedProtocol, TunnelStarted};
 use wire::detect::{self, detect};
@@ -215,12 +215,35 @@ impl Proxy {
 
     fn start_relay(&mut self, key: ExchangeKey, cluster: Option<ClusterId>, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.record.is_tunnel = true;
         exchange.route = Some(Route { rule: None, cluster, endpoint: None });
+        self.begin_tunnel(key, now);
+        self.attempt_raw(key, now);
+    }
+
+    /// What is said both ways belongs to no message from here on.
+    fn begin_tunnel(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.record.is_tunnel = true;
         let timeout = exchange.listener().timeouts.tunnel_idle;
         let listener = label(exchange.listener().id.0);
         self.emitter.tunnel_started(&TunnelStarted { listener });
         self.set_deadline(key, Wait::TunnelIdle, now + timeout);
+    }
+
+    /// Hop 8 of a `CONNECT` that its route allows: the client is answered when the tunnel stands.
+    pub(crate) fn open_tunnel(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let protocol = exchange.cluster().map(|cluster| cluster.protocol);
+        if protocol == Some(ClusterProtocol::Http2) {
+            return self.fail(key, Cause::RequestNotImplemented, now);
+        }
+        exchange.kind = Kind::Connect;
+        exchange.request.asks_upgrade = true;
+        self.attempt_raw(key, now);
+    }
+
+    /// Asks for an upstream connection that carries bytes as they come.
+    fn attempt_raw(&mut self, key: ExchangeKey, now: Time) {
         let mut outbox = Outbox::new();
         // Until the connection stands, another endpoint may be tried.
         outbox.keep();
@@ -231,26 +254,59 @@ impl Proxy {
     }
 
     /// The upstream connection of a relay stands.
-    pub(crate) fn on_relay_connected(&mut self, key: ConnKey, exchange: ExchangeKey, now: Time) {
+    pub(crate) fn on_relay_connected(
+        &mut self,
+        key: ConnKey,
+        exchange_key: ExchangeKey,
+        now: Time,
+    ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.outbox.forget(&mut self.buffers);
         let (is_empty, is_ending) =
             (connection.outbox.is_empty(), matches!(connection.send, Send::Ending));
-        let Some(exchange) = self.exchanges.get_mut(exchange) else { return };
+        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.stage = Stage::Responding { upstream: StreamKey::whole(key) };
-        let downstream = exchange.downstream.connection;
+        let downstream = exchange.downstream;
+        if exchange.kind == Kind::Connect {
+            self.grant_tunnel(exchange_key, now);
+        }
         if is_empty && is_ending {
             // The client had nothing to say, and said so.
             self.on_upstream_sent(key, 0, 0, (now, now));
         } else {
             self.queue_send(key);
         }
-        self.resume_inbox(downstream, now);
+        self.resume_source(downstream, now);
+    }
+
+    /// Tells the client that its tunnel stands.
+    fn grant_tunnel(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.record.status = 200;
+        exchange.request.is_complete = false;
+        let downstream = exchange.downstream;
+        self.begin_tunnel(key, now);
+        self.send_granted(downstream);
+        let Some(connection) = self.connections.get_mut(downstream.connection) else { return };
+        if downstream.is_whole() {
+            connection.receive = Receive::Body(BodyDecoder::new(Framing::UntilClose));
+            connection.send = Send::Body(BodyEncoder::new(Framing::UntilClose));
+            if let Some(role) = connection.downstream_mut() {
+                role.life = Life::CloseWhenSent;
+            }
+        }
+    }
+
+    /// Whether an exchange's upstream connection carries bytes that are not read here.
+    pub(crate) fn is_raw(&self, key: ExchangeKey) -> bool {
+        self.exchanges.get(key).is_some_and(|exchange| exchange.kind != Kind::Http)
     }
 
     /// Whether an exchange carries bytes of a protocol that is not read here, so that a reply would
     /// mean nothing to its client.
     pub(crate) fn is_relay(&self, key: ExchangeKey) -> bool {
-        self.exchanges.get(key).is_some_and(|exchange| exchange.kind != Kind::Http)
+        self.exchanges
+            .get(key)
+            .is_some_and(|exchange| matches!(exchange.kind, Kind::Tcp | Kind::Tls))
     }
 }

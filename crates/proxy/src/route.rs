@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use config::snapshot::{Listener, RouteTable, Rule};
+use config::snapshot::{Action, Listener, RouteTable, Rule};
 use telemetry::cause::Cause;
 
 use crate::Snapshot;
@@ -27,6 +27,27 @@ pub fn find<'s>(
     let table = table.ok_or(Cause::NoHost)?;
     let place = table.paths.find(path).ok_or(Cause::NoRoute)?;
     let rule = table.rules.get(place).ok_or(Cause::NoRoute)?;
+    Ok((table, place, rule))
+}
+
+/// The rule for a `CONNECT` request to this host: the first of its table that allows it.
+///
+/// # Errors
+///
+/// [`Cause::NoHost`], or [`Cause::RequestNotImplemented`] if no rule does.
+pub fn find_tunnel<'s>(
+    snapshot: &'s Snapshot,
+    listener: &Listener<Box<dyn Filter>>,
+    host: &[u8],
+) -> Result<(&'s Arc<RouteTable>, usize, &'s Rule), Cause> {
+    let table = listener.hosts.find(host).and_then(|id| snapshot.route_table(id));
+    let table = table.ok_or(Cause::NoHost)?;
+    let takes_it = |(_, rule): &(usize, &Rule)| match &rule.action {
+        Action::Forward(forward) => forward.upgrades.iter().any(|name| **name == *"connect"),
+        Action::Respond(_) | Action::Redirect(_) => false,
+    };
+    let found = table.rules.iter().enumerate().find(takes_it);
+    let (place, rule) = found.ok_or(Cause::RequestNotImplemented)?;
     Ok((table, place, rule))
 }
 

@@ -789,6 +789,12 @@ impl Proxy {
         self.queue_send(to.connection);
     }
 
+    /// Says that a tunnel stands. It has no body, but what the tunnel carries.
+    pub(crate) fn send_granted(&mut self, to: StreamKey) {
+        const GRANTED: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
+        self.send_bodiless(to, GRANTED, 200);
+    }
+
     /// Whether a body that was sent to its end there has an end that was not sent.
     pub(crate) fn has_open_end(&self, to: StreamKey) -> bool {
         let multiplex = self.connections.get(to.connection).and_then(|c| c.multiplex.as_ref());
@@ -832,14 +838,19 @@ impl Proxy {
     /// Gives leave to send the body.
     pub(crate) fn send_continue(&mut self, to: StreamKey) {
         const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+        self.send_bodiless(to, CONTINUE, 100);
+    }
+
+    /// Sends a head without fields, with this text where it is one of HTTP/1.
+    fn send_bodiless(&mut self, to: StreamKey, text: &[u8], status: u16) {
         let Some(connection) = self.connections.get_mut(to.connection) else { return };
         let outbox = &mut connection.outbox;
         if to.is_whole() {
-            outbox.push(CONTINUE, &mut self.buffers);
+            outbox.push(text, &mut self.buffers);
         } else if let Some(multiplex) = connection.multiplex.as_deref_mut() {
             multiplex.frame_control(outbox, &mut self.buffers);
             outbox.push_with(reply_len_max(&[]), &mut self.buffers, |buffer| {
-                multiplex.codec.send_reply(to.stream, 100, &[], None, false, buffer);
+                multiplex.codec.send_reply(to.stream, status, &[], None, false, buffer);
             });
         }
         self.queue_send(to.connection);

@@ -59,7 +59,7 @@ impl Proxy {
             is_personal,
             is_reusable: false,
         });
-        let receive = if self.is_relay(key) {
+        let receive = if self.is_raw(key) {
             Receive::Body(BodyDecoder::new(Framing::UntilClose))
         } else {
             Receive::Head(Scan::default())
@@ -258,7 +258,7 @@ impl Proxy {
                 if let Some(exchange) = self.exchanges.get_mut(exchange) {
                     exchange.record.stamps.connected = now;
                 }
-                if self.is_relay(exchange) {
+                if self.is_raw(exchange) {
                     return self.on_relay_connected(key, exchange, now);
                 }
                 self.queue_send(key);

@@ -48,8 +48,10 @@ pub struct Rule {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = defaults::EXCHANGE_TIMEOUT))]
     pub timeout: Option<OrNone<Timeout>>,
-    /// The protocols that a request may upgrade to. `h2c` is never let through. Only with
-    /// `cluster`.
+    /// The protocols that a request may upgrade to. `h2c` is never let through. `connect` takes
+    /// the `CONNECT` requests for the hosts of its table, which have no path: the first rule with it
+    /// opens a tunnel of bytes to an endpoint of its cluster (of `protocol: http1`, whatever is
+    /// spoken there). Only with `cluster`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = [defaults::UPGRADE]))]
     pub upgrades: Option<Vec<String>>,

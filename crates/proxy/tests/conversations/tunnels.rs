@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::frames::Speaker;
 use crate::keep_alive::CONFIG;
 use crate::kit::{Peer, Talk, hold};
 
@@ -168,5 +169,78 @@ fn an_upstream_may_not_change_to_a_protocol_that_the_route_does_not_allow() {
         );
         talk.hears_about(client, "HTTP/1.1 502 Bad Gateway\r\n", &[]);
         assert!(talk.is_closed(upstream));
+    });
+}
+
+const CONNECT: &str = "
+listeners: [{ name: web, address: 127.0.0.1:8080, routes: site }]
+routes:
+- name: site
+  rules:
+  - { match: { prefix: / }, respond: { status: 204 } }
+  - { match: { prefix: / }, cluster: db, upgrades: [connect] }
+clusters: [{ name: db, endpoints: ['127.0.0.1:9000'] }]
+";
+
+#[test]
+fn connect_opens_a_tunnel_where_a_route_allows_it() {
+    hold(CONNECT, |talk| {
+        let client = talk.client();
+        talk.says(client, "CONNECT db.example:5432 HTTP/1.1\r\nHost: db.example:5432\r\n\r\n");
+        let db = talk.connecting();
+        talk.hears(client, "");
+        talk.establish(db);
+        talk.hears(client, "HTTP/1.1 200 OK\r\n\r\n");
+        talk.says(client, "select");
+        talk.hears(db, "select");
+        talk.says(db, "rows");
+        talk.ends(db);
+        talk.hears(client, "rows");
+        assert!(talk.is_shut(client));
+        talk.says(client, "bye");
+        talk.ends(client);
+        talk.hears(db, "bye");
+        assert!(talk.is_closed(client) && talk.is_closed(db));
+        assert!(talk.log().contains("\"tunnel\":true"));
+    });
+}
+
+#[test]
+fn connect_on_a_stream_is_a_tunnel_beside_others() {
+    hold(CONNECT, |talk| {
+        let mut client = Speaker::client(talk);
+        let head = "CONNECT db.example:5432 HTTP/1.1\r\nHost: db.example:5432\r\n\r\n";
+        let tunnel = client.asks(talk, head, false);
+        client.sends(talk, tunnel, b"early", false);
+        let db = talk.upstream();
+        assert_eq!(client.hears(talk), format!("{tunnel}: 200\n"));
+        talk.hears(db, "early");
+        let other = client.gets(talk, "/");
+        assert!(client.hears(talk).starts_with(&format!("{other}: 204;")));
+        talk.says(db, "rows");
+        assert_eq!(client.hears(talk), format!("{tunnel}: data rows\n"));
+        client.sends(talk, tunnel, b"", true);
+        assert!(talk.is_shut(db));
+        talk.ends(db);
+        assert_eq!(client.hears(talk), format!("{tunnel}: END\n"));
+        assert!(!talk.is_closed(client.peer));
+    });
+}
+
+#[test]
+fn a_tunnel_that_cannot_be_opened_is_answered() {
+    hold(CONNECT, |talk| {
+        let client = talk.client();
+        talk.says(client, "CONNECT db.example:5432 HTTP/1.1\r\nHost: db.example:5432\r\n\r\n");
+        for _ in 0..3 {
+            let db = talk.connecting();
+            talk.refuse(db);
+        }
+        talk.hears_about(client, "HTTP/1.1 503 Service Unavailable\r\n", &["connect_failed"]);
+    });
+    hold(&CONNECT.replace("upgrades: [connect]", "timeout: 1s"), |talk| {
+        let client = talk.client();
+        talk.says(client, "CONNECT db.example:5432 HTTP/1.1\r\nHost: db.example:5432\r\n\r\n");
+        talk.hears_about(client, "HTTP/1.1 501 Not Implemented\r\n", &[]);
     });
 }
