@@ -13,11 +13,12 @@ use std::sync::Arc;
 
 use config::explain::Verdict as RuleVerdict;
 use config::snapshot::{
-    Action, Address, Cluster, Endpoint, Forward, Listener as ListenerConfig, ListenerProtocol,
-    PathMatch, RouteTable, Rule,
+    Action, Address, Cluster, Detected, Endpoint, Forward, Listener as ListenerConfig,
+    ListenerProtocol, PathMatch, RouteTable, Rule,
 };
 use proxy::Snapshot;
 use proxy::filter::{Filter, Verdict};
+use proxy::matching::{self, Facts};
 use proxy::route;
 use wire::h1::{HeadLimits, Scan, decode_request};
 use wire::head::{HeadIndex, RequestHead};
@@ -48,11 +49,14 @@ pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
         "listener",
         format!("{} ({}), {why}", listener.name, address_text(&listener.address)),
     );
-    if listener.protocol == ListenerProtocol::Tcp {
-        tell_relay(&mut story, &snapshot, listener);
+    let Some(seen) = tell_chain(&mut story, listener) else {
+        return Ok(io::stdout().lock().write_all(story.0.as_bytes())?);
+    };
+    if seen.protocol == ListenerProtocol::Tcp {
+        tell_relay(&mut story, &snapshot, seen);
         return Ok(io::stdout().lock().write_all(story.0.as_bytes())?);
     }
-    tell_head(&mut story, &snapshot, listener, &request);
+    tell_head(&mut story, &snapshot, seen, &request);
     let trial = try_out(&snapshot, listener, &request);
     story.line("outcome", outcome(&snapshot, &trial));
     Ok(io::stdout().lock().write_all(story.0.as_bytes())?)
@@ -101,6 +105,36 @@ fn choose_listener<'s>(
         [only] => Ok((only, "the only one")),
         _ => Err(format!("the URL fits no listener; say --listener NAME, one of: {}", all())),
     }
+}
+
+/// Tells which chain a connection meets that carries HTTP, and gives the listener as it sees it;
+/// none if there is nothing for it.
+fn tell_chain<'s>(story: &mut Story, listener: &'s Arc<Listener>) -> Option<&'s Listener> {
+    if listener.chains.is_empty() {
+        return Some(listener);
+    }
+    let protocol = match listener.protocol {
+        ListenerProtocol::Http2 => Detected::Http2,
+        ListenerProtocol::Auto | ListenerProtocol::Http1 | ListenerProtocol::Tcp => Detected::Http1,
+    };
+    let destination = match &listener.address {
+        Address::Tcp(address) => Some(*address),
+        Address::Unix(_) => None,
+    };
+    let facts =
+        Facts { source: None, destination, protocol: Some(protocol), server_name: None, alpn: &[] };
+    let id = matching::choose(&listener.chains, &facts);
+    match listener.chains.iter().find(|chain| Some(chain.id) == id) {
+        Some(chain) => story.line("chain", format!("{}: is for plain HTTP from here", chain.name)),
+        None if listener.has_default => {
+            story.line("chain", "none matches plain HTTP from here; the listener's own follows");
+        }
+        None => {
+            story.line("outcome", "the connection is closed (no_chain): no chain matches it");
+            return None;
+        }
+    }
+    Some(listener.seen_by(id))
 }
 
 /// Tells where the bytes of a listener for TCP go.

@@ -182,3 +182,34 @@ fn shells_and_man_are_served() {
         assert!(dir.join(page).exists(), "{page}");
     }
 }
+
+#[test]
+fn explain_tells_the_chain_and_asks_in_the_version_that_is_spoken() {
+    let scratch = Scratch::new();
+    let config = "
+listeners:
+- name: edge
+  address: 127.0.0.1:8080
+  chains:
+  - { name: passed-on, match: { protocols: [tls] }, protocol: tcp, cluster: web }
+  - { name: plain, match: { protocols: [http1] }, routes: shop }
+- { name: grpc, address: 127.0.0.1:8081, protocol: http2, routes: shop }
+routes:
+- name: shop
+  rules:
+  - { match: { path: /hello }, respond: { status: 200, body: hello } }
+  - { match: { prefix: / }, cluster: web }
+clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
+";
+    let file = scratch.write("strait.yaml", config);
+    for (url, parts) in [
+        ("http://a:8080/hello", ["chain     plain: is for plain HTTP", "answered here with 200"]),
+        ("http://a:8081/hello", ["listener  grpc", "answered here with 200"]),
+        ("http://a:8081/x", ["listener  grpc", "forwarded to cluster web"]),
+    ] {
+        let story = text(&strait(&["explain", "-c", &file, "GET", url]).stdout);
+        for part in parts {
+            assert!(story.contains(part), "{part:?} in {story}");
+        }
+    }
+}
