@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use bench::frames::{Frame, Frames, PREFACE, kind};
 use bench::requests::{request, response};
 
 /// A program that goes with the test.
@@ -42,7 +43,12 @@ fn relay_to(upstream: SocketAddr) -> io::Result<Program> {
 }
 
 fn upstream() -> io::Result<Program> {
-    Program::start(env!("CARGO_BIN_EXE_upstream"), &["--listen", "127.0.0.1:0"])
+    upstream_of("http1")
+}
+
+fn upstream_of(protocol: &str) -> io::Result<Program> {
+    let arguments = ["--listen", "127.0.0.1:0", "--protocol", protocol];
+    Program::start(env!("CARGO_BIN_EXE_upstream"), &arguments)
 }
 
 /// The number behind `name` in a line of JSON.
@@ -112,6 +118,63 @@ fn the_upstream_answers_each_request_however_they_are_cut() {
 }
 
 #[test]
+fn the_upstream_answers_each_stream_of_http2() {
+    let upstream = upstream_of("http2").unwrap();
+    let mut stream = TcpStream::connect(upstream.address).unwrap();
+    let mut opening = PREFACE.to_vec();
+    for number in 0..50 {
+        let frame =
+            Frame { kind: kind::HEADERS, flags: 5, stream: 2 * number + 1, payload: b"\x82" };
+        frame.push(&mut opening);
+    }
+    stream.write_all(&opening).unwrap();
+    let (mut frames, mut ended) = (Frames::default(), Vec::new());
+    let mut bytes = vec![0; 4096];
+    while ended.len() < 50 {
+        let read = stream.read(&mut bytes).unwrap();
+        assert!(read > 0, "the connection ended");
+        let outcome = frames.feed(&bytes[..read], |frame| {
+            if frame.kind == kind::DATA {
+                assert_eq!((frame.flags, frame.payload.len()), (1, 1024));
+                ended.push(frame.stream);
+            }
+            Ok(())
+        });
+        outcome.unwrap();
+    }
+    assert_eq!(ended, (0..50).map(|number| 2 * number + 1).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_stream_comes_whole_through_the_relay_and_is_not_counted_otherwise() {
+    let service =
+        Program::start(env!("CARGO_BIN_EXE_stream"), &["--listen", "127.0.0.1:0"]).unwrap();
+    let ask = |target: SocketAddr| {
+        let output = Command::new(env!("CARGO_BIN_EXE_stream"))
+            .args(["--target", &target.to_string(), "--mib", "3", "--seconds", "1"])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let relay = relay_to(service.address).unwrap();
+    let result = ask(relay.address);
+    assert_eq!(number(&result, "errors"), Some(0), "{result}");
+    let mib = number(&result, "requests").unwrap();
+    assert!(mib > 0 && mib.is_multiple_of(3), "{result}");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let wrong = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            // As long as it should be, with the numbers wrong.
+            _ = stream.write_all(&vec![0; 3 << 20]);
+        }
+    });
+    let result = ask(wrong);
+    assert_eq!(number(&result, "requests"), Some(0), "{result}");
+    assert!(number(&result, "errors").unwrap() > 0, "{result}");
+}
+
+#[test]
 fn the_load_keeps_its_rate_and_finds_no_errors_through_the_relay() {
     let upstream = upstream().unwrap();
     let relay = relay_to(upstream.address).unwrap();
@@ -164,27 +227,33 @@ fn requests_that_are_never_answered_are_counted_as_such() {
 }
 
 #[test]
-fn idle_connections_stay_open_until_the_input_ends_and_closed_ones_are_told() {
-    let upstream = upstream().unwrap();
-    let run = |target: SocketAddr| {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_idle"))
-            .args(["--target", &target.to_string(), "--connections", "100"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert_eq!(lines.next().unwrap().unwrap(), "open 100");
-        (child, lines)
-    };
-    let (mut child, mut lines) = run(upstream.address);
-    drop(child.stdin.take());
-    assert_eq!(lines.next().unwrap().unwrap(), "closed 0");
-    child.wait().unwrap();
+fn idle_connections_and_open_streams_stay_until_the_input_ends_and_closed_ones_are_told() {
+    let cases = [("http1", &["--connections", "100"][..]), ("silent", &STREAMS)];
+    for (protocol, arguments) in cases {
+        let upstream = upstream_of(protocol).unwrap();
+        let run = |target: SocketAddr| {
+            let mut child = Command::new(env!("CARGO_BIN_EXE_idle"))
+                .args(["--target", &target.to_string()])
+                .args(arguments)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            assert_eq!(lines.next().unwrap().unwrap(), "open 100");
+            (child, lines)
+        };
+        let (mut child, mut lines) = run(upstream.address);
+        drop(child.stdin.take());
+        assert_eq!(lines.next().unwrap().unwrap(), "closed 0");
+        child.wait().unwrap();
 
-    let (mut child, mut lines) = run(upstream.address);
-    drop(upstream);
-    drop(child.stdin.take());
-    assert_eq!(lines.next().unwrap().unwrap(), "closed 100");
-    child.wait().unwrap();
+        let (mut child, mut lines) = run(upstream.address);
+        drop(upstream);
+        drop(child.stdin.take());
+        assert_eq!(lines.next().unwrap().unwrap(), "closed 100");
+        child.wait().unwrap();
+    }
 }
+
+const STREAMS: [&str; 4] = ["--connections", "100", "--streams", "10"];

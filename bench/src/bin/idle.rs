@@ -1,8 +1,12 @@
-//! Many keep-alive connections that do nothing after one request each:
-//! `idle --target 127.0.0.1:8080 --connections 10000`.
+//! Many connections that do nothing: `idle --target 127.0.0.1:8080 --connections 10000`, or
+//! `idle --target 127.0.0.1:8080 --connections 100 --streams 100`.
 //!
-//! Prints `open N` once every connection has had its answer, waits for the end of its input, and
-//! then prints `closed N`: how many were closed by the peer meanwhile.
+//! In the first form, each has made one request of HTTP/1.1. In the second, each speaks HTTP/2 and
+//! has so many open streams, whose requests the service behind the proxy must not answer.
+//!
+//! Prints `open N` once every connection has had its answer (of a PING behind all requests, in the
+//! second form), waits for the end of its input, and then prints `closed N`: how many were closed
+//! by the peer meanwhile, or had anything said to them.
 
 #![forbid(unsafe_code)]
 
@@ -12,25 +16,38 @@ use std::time::Duration;
 
 use ::io::{Address, ConnectOptions, Events, Poller, Socket};
 use bench::arguments::Arguments;
-use bench::messages::Messages;
+use bench::frames::{ACK, END_HEADERS, END_STREAM, Frame, Frames, PREFACE, kind};
+use bench::messages::{Malformed, Messages};
 use bench::requests::{is_success, request};
 
 /// Connections that wait for their answer at a time: few, so that the proxy needs few upstream
 /// connections and its queue of new ones does not overflow.
 const AT_A_TIME: usize = 32;
+/// The same for connections with streams, whose requests wait for upstream connections.
+const WITH_STREAMS_AT_A_TIME: usize = 2;
 const SCRATCH_BYTES: usize = 64 << 10;
 /// Longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> io::Result<()> {
-    let arguments = Arguments::read(std::env::args().skip(1), &["target", "connections"])?;
+    let arguments =
+        Arguments::read(std::env::args().skip(1), &["target", "connections", "streams"])?;
     ::io::limits::raise_open_files()?;
     let target = Address::Tcp(arguments.require::<SocketAddr>("target")?);
     let count = arguments.require::<usize>("connections")?;
+    let streams = arguments.find::<u32>("streams")?;
+    let (opening, at_a_time) = match streams {
+        None => (request(false), AT_A_TIME),
+        Some(streams) => (streams_opened(streams), WITH_STREAMS_AT_A_TIME),
+    };
     let mut sockets = Vec::with_capacity(count);
     while sockets.len() < count {
-        let batch = AT_A_TIME.min(count - sockets.len());
-        sockets.extend(answered(target, batch)?);
+        let batch = at_a_time.min(count - sockets.len());
+        let expected = || match streams {
+            None => Expected::Response(Messages::default()),
+            Some(_) => Expected::Pong(Frames::default()),
+        };
+        sockets.extend(answered(target, &opening, (0..batch).map(|_| expected()).collect())?);
     }
     let mut stdout = io::stdout();
     writeln!(stdout, "open {}", sockets.len())?;
@@ -39,17 +56,66 @@ fn main() -> io::Result<()> {
     writeln!(stdout, "closed {}", sockets.iter().filter(|socket| is_closed(socket)).count())
 }
 
-/// Opens `count` connections, sends a request on each, and waits for all answers.
-fn answered(target: Address<'_>, count: usize) -> io::Result<Vec<Socket>> {
+/// What a connection waits for.
+enum Expected {
+    /// The response to a request of HTTP/1.1.
+    Response(Messages),
+    /// The answer to a PING of HTTP/2.
+    Pong(Frames),
+}
+
+impl Expected {
+    /// Takes the next `bytes` and appends what they have to be answered with to `out`. Returns
+    /// whether what was waited for has come.
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, Malformed> {
+        let frames = match self {
+            Self::Response(messages) => return Ok(messages.feed(bytes, is_success)? > 0),
+            Self::Pong(frames) => frames,
+        };
+        let mut has_come = false;
+        frames.feed(bytes, |frame| {
+            match frame.kind {
+                kind::SETTINGS if !frame.has(ACK) => {
+                    Frame { kind: kind::SETTINGS, flags: ACK, stream: 0, payload: b"" }.push(out);
+                }
+                kind::PING if frame.has(ACK) => has_come = true,
+                kind::SETTINGS | kind::WINDOW_UPDATE => {}
+                _ => return Err(Malformed),
+            }
+            Ok(())
+        })?;
+        Ok(has_come)
+    }
+}
+
+/// A connection of HTTP/2 from its first byte on: so many requests, and a PING behind them.
+fn streams_opened(streams: u32) -> Vec<u8> {
+    // GET, http, and two literal fields that enter no table (RFC 7541, appendix A).
+    let block = b"\x82\x86\x04\x06/bench\x01\x0abench.test";
+    let mut bytes = PREFACE.to_vec();
+    Frame { kind: kind::SETTINGS, flags: 0, stream: 0, payload: b"" }.push(&mut bytes);
+    for n in 0..streams {
+        let flags = END_HEADERS | END_STREAM;
+        Frame { kind: kind::HEADERS, flags, stream: 2 * n + 1, payload: block }.push(&mut bytes);
+    }
+    Frame { kind: kind::PING, flags: 0, stream: 0, payload: b"are open" }.push(&mut bytes);
+    bytes
+}
+
+/// Opens a connection for each of `expected`, sends `opening` on it, and waits for all answers.
+fn answered(
+    target: Address<'_>,
+    opening: &[u8],
+    mut expected: Vec<Expected>,
+) -> io::Result<Vec<Socket>> {
     let poller = Poller::new()?;
-    let request = request(false);
+    let count = expected.len();
     let mut sockets = Vec::with_capacity(count);
     for token in 0..count {
         let (socket, _) = Socket::connect(target, &ConnectOptions::default())?;
         poller.add(&socket, token as u64)?;
         sockets.push(socket);
     }
-    let mut responses: Vec<Messages> = (0..count).map(|_| Messages::default()).collect();
     let mut is_asked = vec![false; count];
     let mut answers = 0;
     let mut events = Events::new();
@@ -61,20 +127,25 @@ fn answered(target: Address<'_>, count: usize) -> io::Result<Vec<Socket>> {
         }
         for event in events.iter() {
             let index = usize::try_from(event.token).map_err(io::Error::other)?;
-            let state = (sockets.get(index), responses.get_mut(index), is_asked.get_mut(index));
-            let (Some(socket), Some(messages), Some(is_asked)) = state else { continue };
+            let state = (sockets.get(index), expected.get_mut(index), is_asked.get_mut(index));
+            let (Some(socket), Some(expected), Some(is_asked)) = state else { continue };
             if event.readiness.is_writable() && !*is_asked {
                 socket.take_error()?;
-                socket.send_slice(&request)?;
+                socket.send_slice(opening)?;
                 *is_asked = true;
             }
             match socket.recv(&mut scratch) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(read) => {
                     let bytes = scratch.get(..read).unwrap_or_default();
-                    answers += messages.feed(bytes, is_success).map_err(|_| {
-                        io::Error::new(ErrorKind::InvalidData, "not the expected response")
+                    let mut out = Vec::new();
+                    let has_come = expected.feed(bytes, &mut out).map_err(|_| {
+                        io::Error::new(ErrorKind::InvalidData, "not the expected answer")
                     })?;
+                    answers += usize::from(has_come);
+                    if !out.is_empty() {
+                        socket.send_slice(&out)?;
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),

@@ -1,7 +1,7 @@
-//! A service that answers every request with the same 1 KiB: `upstream --listen 127.0.0.1:0`.
+//! A service that answers at once: `upstream --listen 127.0.0.1:0 [--protocol http1]`.
 //!
-//! It shares a core with the load, so what it saves is what the load can ask. It reads a request's
-//! head only for its length.
+//! It shares a core with the load, so what it saves is what the load can ask. What it answers in
+//! which protocol is up to `bench::service`; all that one read brings is answered in one write.
 
 #![forbid(unsafe_code)]
 
@@ -10,15 +10,14 @@ use std::net::SocketAddr;
 
 use ::io::{Address, Events, ListenOptions, Listener, Poller, Readiness, Socket};
 use bench::arguments::Arguments;
-use bench::messages::Messages;
-use bench::requests::response;
+use bench::service::{Protocol, Service};
 
 const LISTENER: u64 = u64::MAX;
 const SCRATCH_BYTES: usize = 64 << 10;
 
 struct Connection {
     socket: Socket,
-    requests: Messages,
+    service: Service,
     /// Response bytes that the kernel did not take yet.
     unsent: Vec<u8>,
     /// The client sends no more, so a short read does not end the reading.
@@ -31,11 +30,11 @@ struct Upstream {
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     scratch: Vec<u8>,
-    response: Vec<u8>,
+    protocol: Protocol,
 }
 
 fn main() -> io::Result<()> {
-    let arguments = Arguments::read(std::env::args().skip(1), &["listen"])?;
+    let arguments = Arguments::read(std::env::args().skip(1), &["listen", "protocol"])?;
     ::io::limits::raise_open_files()?;
     let address = Address::Tcp(arguments.require::<SocketAddr>("listen")?);
     let listener = Listener::bind(address, &ListenOptions::default()).map_err(io::Error::other)?;
@@ -50,7 +49,7 @@ fn main() -> io::Result<()> {
         connections: Vec::new(),
         free: Vec::new(),
         scratch: vec![0; SCRATCH_BYTES],
-        response: response(),
+        protocol: arguments.find("protocol")?.unwrap_or(Protocol::Http1),
     };
     upstream.run()
 }
@@ -68,8 +67,7 @@ impl Upstream {
                 }
                 let index = usize::try_from(event.token).map_err(io::Error::other)?;
                 let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
-                if connection.on_event(event.readiness, &mut self.scratch, &self.response).is_err()
-                {
+                if connection.on_event(event.readiness, &mut self.scratch).is_err() {
                     closed.push(index);
                     if let Some(slot) = self.connections.get_mut(index) {
                         *slot = None;
@@ -90,7 +88,7 @@ impl Upstream {
             self.poller.add(&socket, index as u64)?;
             let connection = Connection {
                 socket,
-                requests: Messages::default(),
+                service: Service::new(self.protocol),
                 unsent: Vec::new(),
                 is_ending: false,
             };
@@ -104,16 +102,10 @@ impl Upstream {
 
 impl Connection {
     /// Answers what can be answered. An error is the end of the connection.
-    fn on_event(
-        &mut self,
-        readiness: Readiness,
-        scratch: &mut [u8],
-        response: &[u8],
-    ) -> io::Result<()> {
+    fn on_event(&mut self, readiness: Readiness, scratch: &mut [u8]) -> io::Result<()> {
         self.is_ending |= !readiness.is_open();
         if readiness.is_writable() && !self.unsent.is_empty() {
-            let sent = sent_of(self.socket.send_slice(&self.unsent))?;
-            self.unsent.drain(..sent);
+            self.send()?;
         }
         if !readiness.is_readable() {
             return Ok(());
@@ -126,20 +118,19 @@ impl Connection {
                 Err(error) => return Err(error),
             };
             let bytes = scratch.get(..read).unwrap_or_default();
-            let ended = self.requests.feed(bytes, |_| true).map_err(|_| ErrorKind::InvalidData)?;
-            for _ in 0..ended {
-                self.respond(response)?;
-            }
+            self.service.feed(bytes, &mut self.unsent).map_err(|_| ErrorKind::InvalidData)?;
+            self.send()?;
             if read < scratch.len() && !self.is_ending {
                 return Ok(());
             }
         }
     }
 
-    fn respond(&mut self, response: &[u8]) -> io::Result<()> {
-        let is_in_turn = self.unsent.is_empty();
-        let sent = if is_in_turn { sent_of(self.socket.send_slice(response))? } else { 0 };
-        self.unsent.extend_from_slice(response.get(sent..).unwrap_or_default());
+    fn send(&mut self) -> io::Result<()> {
+        if !self.unsent.is_empty() {
+            let sent = sent_of(self.socket.send_slice(&self.unsent))?;
+            self.unsent.drain(..sent);
+        }
         Ok(())
     }
 }
