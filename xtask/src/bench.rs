@@ -5,11 +5,14 @@
 
 mod generator;
 mod h1;
-mod idle;
+mod lineup;
 mod machine;
+mod memory;
 mod proxy;
+mod relayed;
 mod report;
 mod sample;
+mod setup;
 mod tools;
 
 use anyhow::Result;
@@ -17,6 +20,7 @@ use anyhow::Result;
 use crate::Surroundings;
 use generator::Kind as GeneratorKind;
 use proxy::Kind as ProxyKind;
+use setup::Setup;
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -35,7 +39,8 @@ pub(crate) struct Options {
     /// Also measures Strait as of this commit, branch or tag.
     #[arg(long, value_name = "REF")]
     against: Option<String>,
-    /// What asks as fast as it is answered (requests at a fixed rate always come from `load`).
+    /// What asks in HTTP/1.1 as fast as it is answered (requests at a fixed rate always come from
+    /// `load`).
     #[arg(long, default_value = "wrk")]
     generator: GeneratorKind,
     /// Only these numbers of connections, comma-separated (scenario h1).
@@ -53,16 +58,43 @@ pub(crate) struct Options {
 enum Scenario {
     /// GET and POST of 1 KiB over HTTP/1.1: CPU per request, throughput, latency at a fixed rate.
     H1,
+    /// GET of 1 KiB over HTTP/2, to HTTP/1.1 and to HTTP/2: CPU per request, throughput.
+    H2,
+    /// Unary calls of gRPC with 1 KiB each way: CPU per call, throughput.
+    Grpc,
+    /// 1 KiB each way over relayed TCP connections, and 1 GiB one way: CPU, throughput.
+    Tcp,
     /// Memory of 10,000 keep-alive connections that do nothing.
     Idle,
+    /// Memory of 100 connections of HTTP/2 with 100 requests each that wait for their answers.
+    H2Memory,
 }
 
 impl Scenario {
     fn name(self) -> &'static str {
         match self {
             Self::H1 => "h1",
+            Self::H2 => "h2",
+            Self::Grpc => "grpc",
+            Self::Tcp => "tcp",
             Self::Idle => "idle",
+            Self::H2Memory => "h2-memory",
         }
+    }
+
+    /// What is spoken in it, one after another.
+    fn setups(self) -> &'static [Setup] {
+        match self {
+            Self::H1 | Self::Idle => &[Setup::Http1],
+            Self::H2 => &[Setup::Http2ToHttp1, Setup::Http2],
+            Self::Grpc => &[Setup::Grpc],
+            Self::Tcp => &[Setup::Tcp, Setup::Stream],
+            Self::H2Memory => &[Setup::Silent],
+        }
+    }
+
+    fn is_of_memory(self) -> bool {
+        matches!(self, Self::Idle | Self::H2Memory)
     }
 }
 
@@ -76,7 +108,9 @@ pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
     let tools = tools::Tools::prepare(at, options)?;
     let report = match options.scenario {
         Scenario::H1 => h1::run(&tools, options)?,
-        Scenario::Idle => idle::run(&tools, options)?,
+        Scenario::H2 | Scenario::Grpc | Scenario::Tcp => relayed::run(&tools, options)?,
+        Scenario::Idle => memory::run(&tools, options, &memory::IDLE)?,
+        Scenario::H2Memory => memory::run(&tools, options, &memory::STREAMS)?,
     };
     report.publish(&tools, options)
 }

@@ -1,16 +1,19 @@
-//! What asks: `wrk`, or `load` of `bench/`, on the core that the upstream is on too.
+//! What asks, on the core that the upstream is on too: `wrk` or `load` of `bench/` in HTTP/1.1,
+//! `h2load` in HTTP/2, `stream` of `bench/` for many bytes.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Options;
+use super::report::CellKey;
+use super::setup::Setup;
 use super::tools::Tools;
 use crate::plain::Plain;
 
-/// Which program asks as fast as it is answered.
+/// Which program asks as fast as it is answered, in HTTP/1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// wrk, one thread.
@@ -20,7 +23,8 @@ pub(crate) enum Kind {
 }
 
 /// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub(crate) enum Method {
     /// GET, 1 KiB in the response.
     Get,
@@ -47,10 +51,10 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     /// Failed connections and wrong answers.
     pub(crate) errors: u64,
-    /// Median latency.
-    pub(crate) p50_ns: f64,
-    /// 99th percentile of latency.
-    pub(crate) p99_ns: f64,
+    /// Median latency, if the generator tells.
+    pub(crate) p50_ns: Option<f64>,
+    /// 99th percentile of latency, if the generator tells.
+    pub(crate) p99_ns: Option<f64>,
     /// All answered requests, where some do not count.
     answered: Option<u64>,
     /// Requests of a schedule that had no answer.
@@ -64,6 +68,13 @@ impl Outcome {
         self.answered.unwrap_or(self.requests)
     }
 
+    /// Answered requests each second.
+    pub(crate) fn per_second(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let requests = self.requests as f64;
+        if self.seconds > 0.0 { requests / self.seconds } else { 0.0 }
+    }
+
     /// All that went wrong.
     pub(crate) fn failures(&self) -> u64 {
         self.errors + self.unanswered
@@ -73,9 +84,11 @@ impl Outcome {
 /// One run of a generator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
+    /// What is spoken.
+    pub(crate) setup: Setup,
     /// What is asked for.
     pub(crate) method: Method,
-    /// Keep-alive connections.
+    /// Connections that are kept.
     pub(crate) connections: u32,
     /// How long.
     pub(crate) seconds: u32,
@@ -83,28 +96,85 @@ pub(crate) struct Load {
     pub(crate) rate: Option<u64>,
 }
 
+/// Streams that are open at a time on each connection of HTTP/2.
+const STREAMS: u32 = 100;
+/// Length of a stream of bytes.
+const STREAM_MIB: u32 = 1024;
+
 impl Load {
+    /// As fast as answered, with the connections that `setup` is measured at.
+    pub(crate) fn usual(setup: Setup, seconds: u32) -> Self {
+        let (method, connections) = match setup {
+            Setup::Http1 => (Method::Get, 64),
+            Setup::Http2ToHttp1 | Setup::Http2 | Setup::Silent => (Method::Get, 5),
+            Setup::Grpc => (Method::Post, 5),
+            Setup::Tcp => (Method::Post, 64),
+            Setup::Stream => (Method::Get, 1),
+        };
+        Self { setup, method, connections, seconds, rate: None }
+    }
+
+    /// The cell that it fills.
+    pub(crate) fn key(&self) -> CellKey {
+        (self.setup, self.method, self.connections, self.rate.is_some())
+    }
+
+    /// For people.
+    pub(crate) fn name(&self) -> String {
+        let method = self.method.name();
+        let what = match self.setup {
+            Setup::Http1 => method.to_owned(),
+            Setup::Http2ToHttp1 => format!("{method}, HTTP/2 to HTTP/1.1"),
+            Setup::Http2 => format!("{method}, HTTP/2 to HTTP/2"),
+            Setup::Grpc => "unary gRPC".to_owned(),
+            Setup::Silent => "without an answer".to_owned(),
+            Setup::Tcp => "1 KiB each way over TCP".to_owned(),
+            Setup::Stream => "1 GiB over TCP".to_owned(),
+        };
+        let plural = if self.connections == 1 { "" } else { "s" };
+        let name = format!("{what}, {} connection{plural}", self.connections);
+        match self.rate {
+            Some(rate) => format!("{name}, {rate} requests/s"),
+            None => name,
+        }
+    }
+
     /// The command that asks `target`, to be run as it is or behind another one.
     fn words(&self, tools: &Tools, options: &Options, target: SocketAddr) -> Vec<String> {
-        let Self { method, connections, seconds, rate } = *self;
-        let core = options.load_core;
-        let words = if let (Kind::Wrk, None) = (options.generator, rate) {
-            let post = if method == Method::Post { " -- post" } else { "" };
-            format!(
-                "taskset -c {core} wrk -t1 -c{connections} -d{seconds}s --latency \
-                 -s bench/configs/wrk.lua http://{target}/bench{post}"
-            )
-        } else {
-            let body = if method == Method::Post { "yes" } else { "no" };
-            let program = tools.program("load");
-            let rate = rate.map_or_else(String::new, |rate| format!(" --rate {rate} --warmup 1"));
-            format!(
-                "taskset -c {core} {} --target {target} --connections {connections} \
-                 --seconds {seconds} --body {body}{rate}",
-                program.display()
-            )
+        let Self { connections, seconds, .. } = *self;
+        let words = match self.setup {
+            Setup::Http1 | Setup::Tcp => self.words_http1(tools, options, target),
+            Setup::Http2ToHttp1 | Setup::Http2 | Setup::Grpc | Setup::Silent => h2load(
+                tools,
+                self.setup,
+                target,
+                &format!("-c{connections} -m{STREAMS} -D{seconds}"),
+            ),
+            Setup::Stream => format!(
+                "{} --target {target} --mib {STREAM_MIB} --seconds {seconds}",
+                tools.program("stream").display()
+            ),
         };
-        words.split_whitespace().map(str::to_owned).collect()
+        on_load_core(options, &words)
+    }
+
+    fn words_http1(&self, tools: &Tools, options: &Options, target: SocketAddr) -> String {
+        let Self { method, connections, seconds, rate, .. } = *self;
+        if let (Kind::Wrk, None) = (options.generator, rate) {
+            let post = if method == Method::Post { " -- post" } else { "" };
+            return format!(
+                "wrk -t1 -c{connections} -d{seconds}s --latency \
+                 -s bench/configs/wrk.lua http://{target}/bench{post}"
+            );
+        }
+        let body = if method == Method::Post { "yes" } else { "no" };
+        let program = tools.program("load");
+        let rate = rate.map_or_else(String::new, |rate| format!(" --rate {rate} --warmup 1"));
+        format!(
+            "{} --target {target} --connections {connections} \
+             --seconds {seconds} --body {body}{rate}",
+            program.display()
+        )
     }
 
     /// The command as anybody may see it.
@@ -156,14 +226,58 @@ impl Load {
     }
 }
 
-/// Makes sure that `target` answers both methods, each with success.
+/// What `h2load` is called with.
+fn h2load(tools: &Tools, setup: Setup, target: SocketAddr, how: &str) -> String {
+    if setup == Setup::Grpc {
+        let message = tools.grpc_message();
+        let message = message.display();
+        format!(
+            "h2load {how} -d {message} -H content-type:application/grpc -H te:trailers \
+             http://{target}/bench.Echo/Unary"
+        )
+    } else {
+        format!("h2load {how} http://{target}/bench")
+    }
+}
+
+fn on_load_core(options: &Options, words: &str) -> Vec<String> {
+    let pinned = format!("taskset -c {} {words}", options.load_core);
+    pinned.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Makes sure that `target` answers what it will be asked, each time with success.
 ///
 /// # Errors
 ///
 /// If it does not.
-pub(crate) fn check(tools: &Tools, options: &Options, target: SocketAddr) -> Result<()> {
+pub(crate) fn check(
+    tools: &Tools,
+    options: &Options,
+    setup: Setup,
+    target: SocketAddr,
+) -> Result<()> {
+    match setup {
+        Setup::Http1 | Setup::Tcp => check_http1(tools, options, setup, target),
+        Setup::Http2ToHttp1 | Setup::Http2 => check_http2(tools, options, setup, target),
+        Setup::Grpc => {
+            check_http2(tools, options, setup, target)?;
+            check_trailers(tools, options, target)
+        }
+        // Nobody answers; `idle` tells whether the requests are kept.
+        Setup::Silent => Ok(()),
+        Setup::Stream => {
+            let outcome = Load::usual(setup, 1).run(tools, options, target)?;
+            if outcome.failures() > 0 {
+                bail!("{outcome:?}");
+            }
+            Ok(())
+        }
+    }
+}
+
+fn check_http1(tools: &Tools, options: &Options, setup: Setup, target: SocketAddr) -> Result<()> {
     for method in [Method::Get, Method::Post] {
-        let load = Load { method, connections: 2, seconds: 1, rate: Some(50) };
+        let load = Load { setup, method, connections: 2, seconds: 1, rate: Some(50) };
         let outcome = load.run(tools, options, target)?;
         if outcome.failures() > 0 || outcome.requests == 0 {
             bail!("{}: {outcome:?}", method.name());
@@ -172,16 +286,80 @@ pub(crate) fn check(tools: &Tools, options: &Options, target: SocketAddr) -> Res
     Ok(())
 }
 
+/// Asks 100 times, and counts the bytes of the answers.
+fn check_http2(tools: &Tools, options: &Options, setup: Setup, target: SocketAddr) -> Result<()> {
+    let words = on_load_core(options, &h2load(tools, setup, target, "-n100 -c2 -m10"));
+    let output = plain(&tools.root, &words)?.read()?;
+    let outcome = parse(&output)?;
+    let body = if setup == Setup::Grpc { GRPC_MESSAGE_BYTES } else { 1024 };
+    let bytes = format!("({}) data", 100 * body);
+    if outcome.failures() > 0 || outcome.requests != 100 || !output.contains(&bytes) {
+        bail!("{outcome:?}, {output}");
+    }
+    Ok(())
+}
+
+/// The status of a call comes behind its messages, where h2load does not look.
+fn check_trailers(tools: &Tools, options: &Options, target: SocketAddr) -> Result<()> {
+    let words = format!(
+        "curl -s --http2-prior-knowledge -D - -o /dev/null --data-binary @{} \
+         -H content-type:application/grpc -H te:trailers http://{target}/bench.Echo/Unary",
+        tools.grpc_message().display()
+    );
+    let output = plain(&tools.root, &on_load_core(options, &words))?.read()?;
+    if !output.lines().any(|line| line == "grpc-status: 0") {
+        bail!("no grpc-status of 0 in {output}");
+    }
+    Ok(())
+}
+
+/// A message of 1 KiB behind its length.
+const GRPC_MESSAGE_BYTES: usize = 5 + 1024;
+
+/// What is sent to a service of gRPC.
+pub(crate) fn grpc_message() -> Vec<u8> {
+    let mut message = vec![0, 0, 0, 4, 0];
+    message.resize(GRPC_MESSAGE_BYTES, b'q');
+    message
+}
+
 fn plain(root: &Path, words: &[String]) -> Result<Plain> {
     let (program, arguments) = words.split_first().context("no command")?;
     Ok(arguments.iter().fold(Plain::new(root, program, &[]), Plain::arg))
 }
 
-/// Finds the line of JSON in what a generator printed.
+/// Reads what a generator printed: a line of JSON among others, or the words of h2load.
 fn parse(output: &str) -> Result<Outcome> {
-    let line = output.lines().rev().find(|line| line.starts_with('{'));
-    let line = line.with_context(|| format!("the generator printed no result: {output}"))?;
-    serde_json::from_str(line).with_context(|| format!("the generator printed {line}"))
+    if let Some(line) = output.lines().rev().find(|line| line.starts_with('{')) {
+        return serde_json::from_str(line).with_context(|| format!("the generator printed {line}"));
+    }
+    parse_h2load(output).with_context(|| format!("the generator printed no result: {output}"))
+}
+
+/// Reads `finished in 1.00s, 92.50 req/s, …` and `requests: 100 total, …, 93 succeeded, …`. What
+/// was on its way when time was up is in none of the counts.
+fn parse_h2load(output: &str) -> Option<Outcome> {
+    let rest_of = |start: &str| output.lines().find_map(|line| line.strip_prefix(start));
+    let rate = rest_of("finished in ")?.split(", ").find_map(|part| part.strip_suffix(" req/s"))?;
+    let rate: f64 = rate.parse().ok()?;
+    let counts = rest_of("requests: ")?;
+    let count = |name: &str| -> Option<u64> {
+        counts.split(", ").find_map(|part| part.strip_suffix(name))?.trim().parse().ok()
+    };
+    let requests = count("succeeded")?;
+    // Among the failed are those with an error, and those whose time was up.
+    let errors = count("failed")?;
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let seconds = (requests + errors) as f64 / rate;
+    Some(Outcome {
+        requests,
+        seconds,
+        errors,
+        p50_ns: None,
+        p99_ns: None,
+        answered: None,
+        unanswered: 0,
+    })
 }
 
 /// The first number in what `perf stat -x,` wrote.
@@ -205,6 +383,17 @@ mod tests {
         let outcome = parse(load).unwrap();
         assert_eq!((outcome.answered(), outcome.failures()), (3, 5));
         assert!(parse("unable to connect\n").is_err());
+    }
+
+    #[test]
+    fn the_words_of_h2load_are_read() {
+        let text = "starting benchmark...\nfinished in 1.01s, 50.00 req/s, 5MB/s\n\
+                    requests: 100 total, 120 started, 100 done, 95 succeeded, 5 failed, \
+                    3 errored, 0 timeout\nstatus codes: 95 2xx, 0 3xx, 0 4xx, 2 5xx\n";
+        let outcome = parse(text).unwrap();
+        assert_eq!((outcome.answered(), outcome.failures(), outcome.seconds), (95, 5, 2.0));
+        assert!(outcome.p99_ns.is_none());
+        assert!(parse("finished in 1.01s\n").is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Scenario `idle`: what 10,000 keep-alive connections cost in memory after one request each.
+//! Scenarios `idle` and `h2-memory`: what connections that do nothing cost in memory.
 //!
 //! Each proxy is started anew in each round, warmed up by connections that come and go, and then
 //! measured before and after. The open-file limit of 20,000 that is common keeps the number down.
@@ -11,16 +11,52 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use super::Options;
-use super::h1::start_upstream;
+use super::lineup::start_service;
 use super::machine::Machine;
 use super::proxy::{Running, pause};
-use super::report::{IdleSample, IdleSeries, Report, Target};
+use super::report::{MemorySample, MemorySeries, Report, Target};
 use super::sample::median;
+use super::setup::Setup;
 use super::tools::Tools;
 use crate::say;
 
-const CONNECTIONS: u32 = 10_000;
-const WARM_UP_CONNECTIONS: u32 = 64;
+/// Which connections do nothing.
+pub(crate) struct Case {
+    setup: Setup,
+    connections: u32,
+    /// Streams that are open on each, if it speaks HTTP/2.
+    streams: Option<u32>,
+    warm_up_connections: u32,
+    /// What Strait sets out to reach: bytes each at most, as a share of what the named proxy needs
+    /// or by themselves.
+    what: &'static str,
+    at_most: f64,
+    to: Option<&'static str>,
+}
+
+/// Keep-alive connections after one request each.
+pub(crate) const IDLE: Case = Case {
+    setup: Setup::Http1,
+    connections: 10_000,
+    streams: None,
+    warm_up_connections: 64,
+    what: "bytes of an idle keep-alive connection",
+    at_most: 400.0,
+    to: None,
+};
+
+/// Connections of HTTP/2 whose streams wait for a response. As many streams are open to the
+/// service, so a proxy's connections there are in the figure.
+pub(crate) const STREAMS: Case = Case {
+    setup: Setup::Silent,
+    connections: 100,
+    streams: Some(100),
+    warm_up_connections: 1,
+    what: "memory of a connection with 100 open streams, to HAProxy",
+    at_most: 0.5,
+    to: Some("haproxy"),
+};
+
 /// For a proxy to take notice that connections went, or to settle.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -29,15 +65,15 @@ const SETTLE: Duration = Duration::from_secs(2);
 /// # Errors
 ///
 /// If a proxy closes a connection that it should keep, or fails.
-pub(crate) fn run(tools: &Tools, options: &Options) -> Result<Report> {
+pub(crate) fn run(tools: &Tools, options: &Options, case: &Case) -> Result<Report> {
     let mut report = Report::new(options.scenario.name(), Machine::look(tools)?);
-    let (_service, upstream) = start_upstream(tools, options)?;
-    report.idle.extend(tools.binaries.iter().map(|binary| IdleSeries::new(&binary.name)));
+    let (_service, upstream) = start_service(tools, options, case.setup)?;
+    report.memory.extend(tools.binaries.iter().map(|binary| MemorySeries::new(&binary.name)));
     for round in 1..=options.rounds {
-        for (binary, series) in tools.binaries.iter().zip(&mut report.idle) {
-            let proxy = Running::start(tools, options, binary, upstream)?;
-            let sample = measure(tools, options, &proxy, round)
-                .with_context(|| format!("{} with idle connections", binary.name))?;
+        for (binary, series) in tools.binaries.iter().zip(&mut report.memory) {
+            let proxy = Running::start(tools, options, binary, case.setup, upstream)?;
+            let sample = measure(tools, options, &proxy, case, round)
+                .with_context(|| format!("{} with its connections", binary.name))?;
             say::line(format_args!(
                 "{:>10} round {round}: {} KiB, then {} KiB: {:.0} bytes each",
                 binary.name,
@@ -47,37 +83,64 @@ pub(crate) fn run(tools: &Tools, options: &Options) -> Result<Report> {
             ));
             if round == 1 {
                 report.commands.push(proxy.command.clone());
-                let program = tools.program("idle");
-                let text = format!(
-                    "{} --target {} --connections {CONNECTIONS}",
-                    program.display(),
-                    proxy.address
-                );
-                report.commands.push(tools.without_places(&text));
+                let words = case.words(tools, proxy.address, case.connections).join(" ");
+                report.commands.push(tools.without_places(&words));
             }
             series.samples.push(sample);
         }
     }
-    let bytes = report.idle.iter().find(|series| series.proxy == "strait");
-    let bytes = bytes.and_then(|series| median(series.samples.iter().map(IdleSample::bytes_each)));
-    report.targets = vec![Target::new("bytes of an idle keep-alive connection", 400.0, bytes)];
+    report.targets = vec![Target::new(case.what, case.at_most, measured(&report, case))];
     Ok(report)
 }
 
-fn measure(tools: &Tools, options: &Options, proxy: &Running, round: u32) -> Result<IdleSample> {
-    Crowd::gather(tools, options, proxy.address, WARM_UP_CONNECTIONS)?.disperse()?;
-    pause(SETTLE);
-    let rss_before_kib = proxy.rss_kib()?;
-    let crowd = Crowd::gather(tools, options, proxy.address, CONNECTIONS)?;
-    pause(SETTLE);
-    let rss_after_kib = proxy.rss_kib()?;
-    match crowd.disperse()? {
-        0 => Ok(IdleSample { round, connections: CONNECTIONS, rss_before_kib, rss_after_kib }),
-        closed => bail!("{closed} connections were closed"),
+/// The figure that is to be at most [`Case::at_most`].
+fn measured(report: &Report, case: &Case) -> Option<f64> {
+    let bytes = |proxy: &str| {
+        let series = report.memory.iter().find(|series| series.proxy == proxy)?;
+        median(series.samples.iter().map(MemorySample::bytes_each))
+    };
+    let ours = bytes("strait")?;
+    match case.to {
+        None => Some(ours),
+        Some(other) => Some(ours / bytes(other)?),
     }
 }
 
-/// Idle connections that another program holds.
+fn measure(
+    tools: &Tools,
+    options: &Options,
+    proxy: &Running,
+    case: &Case,
+    round: u32,
+) -> Result<MemorySample> {
+    let gather = |count| Crowd::gather(options, &case.words(tools, proxy.address, count), count);
+    gather(case.warm_up_connections)?.disperse()?;
+    pause(SETTLE);
+    let rss_before_kib = proxy.rss_kib()?;
+    let crowd = gather(case.connections)?;
+    pause(SETTLE);
+    let rss_after_kib = proxy.rss_kib()?;
+    let connections = case.connections;
+    match crowd.disperse()? {
+        0 => Ok(MemorySample { round, connections, rss_before_kib, rss_after_kib }),
+        closed => bail!("{closed} connections were closed or spoken to"),
+    }
+}
+
+impl Case {
+    /// The command that holds `count` connections to `target`.
+    fn words(&self, tools: &Tools, target: SocketAddr, count: u32) -> Vec<String> {
+        let program = tools.program("idle").display().to_string();
+        let mut words = vec![program, "--target".to_owned(), target.to_string()];
+        words.extend(["--connections".to_owned(), count.to_string()]);
+        if let Some(streams) = self.streams {
+            words.extend(["--streams".to_owned(), streams.to_string()]);
+        }
+        words
+    }
+}
+
+/// Connections that another program holds.
 struct Crowd {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -85,11 +148,10 @@ struct Crowd {
 
 impl Crowd {
     /// Opens `count` connections and returns when each had its answer.
-    fn gather(tools: &Tools, options: &Options, target: SocketAddr, count: u32) -> Result<Self> {
+    fn gather(options: &Options, words: &[String], count: u32) -> Result<Self> {
         let mut child = Command::new("taskset")
             .args(["-c", &options.load_core.to_string()])
-            .arg(tools.program("idle"))
-            .args(["--target", &target.to_string(), "--connections", &count.to_string()])
+            .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -1,6 +1,6 @@
 //! The proxies that are compared: how each is started, and what it uses.
 //!
-//! Each runs on one core with one thread that forwards, from a file in `bench/configs`.
+//! Each runs on one core with one thread that forwards, from a file below `bench/configs`.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use super::machine::first_line_with;
+use super::setup::Setup;
 use super::tools::Tools;
 use super::{Options, generator};
 use crate::plain::Plain;
@@ -38,10 +39,6 @@ impl Kind {
     /// All, in the order of a round.
     pub(crate) const ALL: [Self; 6] =
         [Self::Strait, Self::StraitLog, Self::Haproxy, Self::Nginx, Self::Envoy, Self::Relay];
-
-    /// Those whose memory for idle connections is compared.
-    pub(crate) const WITH_IDLE_MEMORY: [Self; 4] =
-        [Self::Strait, Self::Haproxy, Self::Nginx, Self::Envoy];
 
     /// Whether this is the proxy of this repository.
     pub(crate) fn is_strait(self) -> bool {
@@ -91,7 +88,8 @@ impl Kind {
 pub(crate) struct Binary {
     /// Name in results.
     pub(crate) name: String,
-    kind: Kind,
+    /// Which proxy.
+    pub(crate) kind: Kind,
     path: PathBuf,
 }
 
@@ -137,7 +135,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `binary` in front of `upstream` and waits until it answers a GET and a POST.
+    /// Starts `binary` in front of `upstream` and waits until it answers what `setup` asks.
     ///
     /// # Errors
     ///
@@ -146,20 +144,27 @@ impl Running {
         tools: &Tools,
         options: &Options,
         binary: &Binary,
+        setup: Setup,
         upstream: SocketAddr,
     ) -> Result<Self> {
         let address = free_address()?;
+        let directory = tools.scratch.join(setup.configs());
+        fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+        let stem = directory.join(file_name(&binary.name));
         let config = match binary.kind.config() {
-            Some(template) => write_config(tools, &binary.name, template, address, upstream)?,
+            Some(name) => {
+                let template = tools.root.join("bench/configs").join(setup.configs()).join(name);
+                write_config(&template, &stem, address, upstream)?
+            }
             None => String::new(),
         };
         let arguments = binary.kind.arguments(&config, address, upstream);
-        let log = tools.scratch.join(format!("{}.log", file_name(&binary.name)));
+        let log = with_ending(&stem, "log");
         let (process, command) =
             Process::start(tools, options.proxy_core, &binary.path, &arguments, &log)?;
         let mut running = Self { name: binary.name.clone(), address, command, process };
         let outcome = running.process.wait_until_listening(address).and_then(|()| {
-            generator::check(tools, options, address).context("its answers are not right")
+            generator::check(tools, options, setup, address).context("its answers are not right")
         });
         outcome.with_context(|| format!("{} (see {})", running.name, log.display()))?;
         Ok(running)
@@ -327,22 +332,26 @@ pub(crate) fn pause(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// Fills a template of `bench/configs` in and returns the file's path.
+/// Fills `template` in and returns the path of what came of it: `stem` with the same ending, as
+/// Strait knows by its file's name what it is.
 fn write_config(
-    tools: &Tools,
-    name: &str,
-    template: &str,
+    template: &Path,
+    stem: &Path,
     listen: SocketAddr,
     upstream: SocketAddr,
 ) -> Result<String> {
-    let source = tools.root.join("bench/configs").join(template);
-    let text = fs::read_to_string(&source).with_context(|| source.display().to_string())?;
-    let text = filled_in(&text, &tools.scratch, listen, upstream);
-    // Strait knows by its file's name what it is; others do not care.
-    let extension = template.rsplit_once('.').map_or("conf", |(_, extension)| extension);
-    let path = tools.scratch.join(format!("{}.{extension}", file_name(name)));
+    let text = fs::read_to_string(template).with_context(|| template.display().to_string())?;
+    let directory = stem.parent().context("a file in a directory")?;
+    let text = filled_in(&text, directory, listen, upstream);
+    let ending = template.extension().unwrap_or_default().to_string_lossy();
+    let path = with_ending(stem, &ending);
     fs::write(&path, text).with_context(|| path.display().to_string())?;
     Ok(path.display().to_string())
+}
+
+/// Behind whatever dots the name has.
+fn with_ending(stem: &Path, ending: &str) -> PathBuf {
+    PathBuf::from(format!("{}.{ending}", stem.display()))
 }
 
 fn filled_in(text: &str, scratch: &Path, listen: SocketAddr, upstream: SocketAddr) -> String {
@@ -382,13 +391,16 @@ mod tests {
     fn every_place_holder_of_every_config_is_filled_in() {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/configs");
         let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
-        for kind in Kind::ALL {
-            let Some(name) = kind.config() else { continue };
-            let text = fs::read_to_string(format!("{directory}/{name}")).unwrap();
-            assert!(text.contains("@LISTEN") && text.contains("@UPSTREAM"), "{name}");
-            let text = filled_in(&text, Path::new("/x"), address, address);
-            let left = text.lines().find(|line| line.replace("\"@type\"", "").contains('@'));
-            assert_eq!(left, None, "{name}");
+        for setup in Setup::ALL {
+            for kind in Kind::ALL.into_iter().filter(|&kind| setup.has(kind)) {
+                let Some(name) = kind.config() else { continue };
+                let name = format!("{}/{name}", setup.configs());
+                let text = fs::read_to_string(format!("{directory}/{name}")).expect(&name);
+                assert!(text.contains("@LISTEN") && text.contains("@UPSTREAM"), "{name}");
+                let text = filled_in(&text, Path::new("/x"), address, address);
+                let left = text.lines().find(|line| line.replace("\"@type\"", "").contains('@'));
+                assert_eq!(left, None, "{name}");
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use super::Options;
 use super::generator::{Load, Method};
 use super::machine::Machine;
 use super::sample::{Sample, median, median_ratio};
+use super::setup::Setup;
 use super::tools::Tools;
 use crate::say;
 
@@ -24,15 +25,15 @@ pub(crate) struct Report {
     machine: Machine,
     /// Commands that were run, without this machine's places.
     pub(crate) commands: Vec<String>,
-    /// Cells of the scenario `h1`.
+    /// Cells, where loads are measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) cells: Vec<Cell>,
-    /// System calls each request, by proxy.
+    /// System calls each request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) system_calls: Vec<(String, f64)>,
-    /// Series of the scenario `idle`.
+    pub(crate) system_calls: Vec<SystemCalls>,
+    /// Series, where memory is measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) idle: Vec<IdleSeries>,
+    pub(crate) memory: Vec<MemorySeries>,
     /// What was to be reached.
     pub(crate) targets: Vec<Target>,
 }
@@ -42,7 +43,8 @@ pub(crate) struct Report {
 pub(crate) struct Cell {
     /// For people.
     pub(crate) name: String,
-    method: &'static str,
+    setup: Setup,
+    method: Method,
     connections: u32,
     /// Requests each second that were asked for, or none for as many as were answered.
     rate: Option<u64>,
@@ -60,25 +62,36 @@ pub(crate) struct Series {
     pub(crate) samples: Vec<Sample>,
 }
 
-/// All rounds of one proxy in the scenario `idle`.
+/// What one proxy asked of the kernel under one load.
 #[derive(Debug, Serialize)]
-pub(crate) struct IdleSeries {
+pub(crate) struct SystemCalls {
+    /// Name of the load.
+    pub(crate) load: String,
+    /// Name of the proxy.
+    pub(crate) proxy: String,
+    /// System calls for each request.
+    pub(crate) each: f64,
+}
+
+/// All rounds of one proxy whose memory is measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct MemorySeries {
     /// Name of the proxy.
     pub(crate) proxy: String,
     /// One for each round.
-    pub(crate) samples: Vec<IdleSample>,
+    pub(crate) samples: Vec<MemorySample>,
 }
 
 /// Memory of one proxy in one round.
 #[derive(Debug, Serialize)]
-pub(crate) struct IdleSample {
+pub(crate) struct MemorySample {
     /// Which of the rounds, from 1.
     pub(crate) round: u32,
-    /// Idle connections.
+    /// Connections that do nothing.
     pub(crate) connections: u32,
     /// Resident memory after the warm-up.
     pub(crate) rss_before_kib: u64,
-    /// Resident memory with the idle connections.
+    /// Resident memory with the connections.
     pub(crate) rss_after_kib: u64,
 }
 
@@ -90,11 +103,11 @@ pub(crate) struct Target {
     measured: Option<f64>,
 }
 
-/// Method, connections, and whether at a fixed rate.
-type CellKey = (Method, u32, bool);
+/// What is spoken, what is asked, on how many connections, and whether at a fixed rate.
+pub(crate) type CellKey = (Setup, Method, u32, bool);
 
-/// The proxies that Strait is compared with.
-const REFERENCES: [&str; 3] = ["haproxy", "envoy", "relay"];
+/// The proxies that all are compared with.
+const REFERENCES: [&str; 4] = ["haproxy", "nginx", "envoy", "relay"];
 
 impl Report {
     /// Nothing measured yet.
@@ -105,14 +118,9 @@ impl Report {
             commands: Vec::new(),
             cells: Vec::new(),
             system_calls: Vec::new(),
-            idle: Vec::new(),
+            memory: Vec::new(),
             targets: Vec::new(),
         }
-    }
-
-    /// What `proxy` did where requests were asked for as fast as they were answered.
-    pub(crate) fn series(&self, proxy: &str, method: Method, connections: u32) -> Option<&Series> {
-        self.find(proxy, (method, connections, false))
     }
 
     /// The median of the rounds' ratios of `proxies.0` to `proxies.1`.
@@ -120,7 +128,7 @@ impl Report {
         &self,
         proxies: (&str, &str),
         cell: CellKey,
-        value: impl Fn(&Sample) -> f64,
+        value: impl Fn(&Sample) -> Option<f64>,
     ) -> Option<f64> {
         let (ours, theirs) = (self.find(proxies.0, cell)?, self.find(proxies.1, cell)?);
         median_ratio(&ours.samples, &theirs.samples, value)
@@ -131,9 +139,9 @@ impl Report {
         &self,
         proxy: &str,
         cell: CellKey,
-        value: impl Fn(&Sample) -> f64,
+        value: impl Fn(&Sample) -> Option<f64>,
     ) -> Option<f64> {
-        median(self.find(proxy, cell)?.samples.iter().map(value))
+        median(self.find(proxy, cell)?.samples.iter().filter_map(value))
     }
 
     /// Prints the result, and writes it to files.
@@ -160,11 +168,11 @@ impl Report {
         Ok(())
     }
 
-    fn find(&self, proxy: &str, (method, connections, is_fixed): CellKey) -> Option<&Series> {
-        let cell = self.cells.iter().find(|cell| {
-            cell.method == method.name()
-                && cell.connections == connections
-                && cell.rate.is_some() == is_fixed
+    /// What `proxy` did in `cell`.
+    pub(crate) fn find(&self, proxy: &str, cell: CellKey) -> Option<&Series> {
+        let cell = self.cells.iter().find(|measured| {
+            let Cell { setup, method, connections, rate, .. } = **measured;
+            (setup, method, connections, rate.is_some()) == cell
         })?;
         cell.series.iter().find(|series| series.proxy == proxy)
     }
@@ -176,7 +184,7 @@ impl Report {
             cell.write(&mut text)?;
         }
         self.write_system_calls(&mut text)?;
-        self.write_idle(&mut text)?;
+        self.write_memory(&mut text)?;
         self.write_targets(&mut text)?;
         writeln!(text, "\n## Commands\n\n```")?;
         for command in &self.commands {
@@ -190,27 +198,28 @@ impl Report {
         if self.system_calls.is_empty() {
             return Ok(());
         }
-        writeln!(text, "\n## System calls each request, GET, 64 connections\n")?;
-        writeln!(text, "| proxy | system calls |\n|---|---|")?;
-        for (proxy, count) in &self.system_calls {
-            writeln!(text, "| {proxy} | {count:.2} |")?;
+        writeln!(text, "\n## System calls each request\n")?;
+        writeln!(text, "| load | proxy | system calls |\n|---|---|---|")?;
+        for SystemCalls { load, proxy, each } in &self.system_calls {
+            writeln!(text, "| {load} | {proxy} | {each:.2} |")?;
         }
         Ok(())
     }
 
-    fn write_idle(&self, text: &mut String) -> std::fmt::Result {
-        if self.idle.is_empty() {
+    fn write_memory(&self, text: &mut String) -> std::fmt::Result {
+        if self.memory.is_empty() {
             return Ok(());
         }
-        writeln!(text, "\n## Memory of idle keep-alive connections\n")?;
+        writeln!(text, "\n## Memory of connections that do nothing\n")?;
         writeln!(
             text,
             "| proxy | connections | RSS before, KiB | RSS with them, KiB | bytes each |"
         )?;
         writeln!(text, "|---|---|---|---|---|")?;
-        for series in &self.idle {
-            let of =
-                |value: fn(&IdleSample) -> f64| figure(median(series.samples.iter().map(value)), 0);
+        for series in &self.memory {
+            let of = |value: fn(&MemorySample) -> f64| {
+                figure(median(series.samples.iter().map(value)), 0)
+            };
             writeln!(
                 text,
                 "| {} | {} | {} | {} | {} |",
@@ -218,7 +227,7 @@ impl Report {
                 of(|sample| f64::from(sample.connections)),
                 of(|sample| kib(sample.rss_before_kib)),
                 of(|sample| kib(sample.rss_after_kib)),
-                of(IdleSample::bytes_each)
+                of(MemorySample::bytes_each)
             )?;
         }
         Ok(())
@@ -251,15 +260,11 @@ impl Machine {
 impl Cell {
     /// A cell without samples.
     pub(crate) fn new(load: Load) -> Self {
-        let Load { method, connections, rate, .. } = load;
-        let plural = if connections == 1 { "" } else { "s" };
-        let mut name = format!("{}, {connections} connection{plural}", method.name());
-        if let Some(rate) = rate {
-            _ = write!(name, ", {rate} requests/s");
-        }
+        let Load { setup, method, connections, rate, .. } = load;
         Self {
-            name,
-            method: method.name(),
+            name: load.name(),
+            setup,
+            method,
             connections,
             rate,
             direct_requests_per_second: None,
@@ -269,38 +274,45 @@ impl Cell {
 
     fn write(&self, text: &mut String) -> std::fmt::Result {
         writeln!(text, "\n## {}\n", self.name)?;
+        let unit = self.setup.unit();
         if let Some(rate) = self.direct_requests_per_second {
-            writeln!(text, "Without a proxy the generator reaches {rate:.0} requests/s.\n")?;
+            writeln!(text, "Without a proxy the generator reaches {rate:.0} {unit}s/s.\n")?;
         }
         writeln!(
             text,
-            "| proxy | requests/s | p50 µs | p99 µs | CPU µs/request | user | system | RSS MiB | \
-             errors | CPU to HAProxy | to Envoy | to the relay | p99 to HAProxy |"
+            "| proxy | {unit}s/s | p50 µs | p99 µs | CPU µs/{unit} | user | system | core busy % | \
+             RSS MiB | errors | CPU to HAProxy | to nginx | to Envoy | to the relay | \
+             p99 to HAProxy |"
         )?;
-        writeln!(text, "|---|---|---|---|---|---|---|---|---|---|---|---|---|")?;
+        writeln!(text, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")?;
         self.series.iter().try_for_each(|series| self.write_series(text, series))
     }
 
     fn write_series(&self, text: &mut String, series: &Series) -> std::fmt::Result {
         let samples = &series.samples;
-        let of =
-            |value: fn(&Sample) -> f64, digits| figure(median(samples.iter().map(value)), digits);
-        let to = |reference: &str, value: fn(&Sample) -> f64| {
+        let of = |value: fn(&Sample) -> Option<f64>, digits| {
+            figure(median(samples.iter().filter_map(value)), digits)
+        };
+        let to = |reference: &str, value: fn(&Sample) -> Option<f64>| {
             let theirs = self.series.iter().find(|series| series.proxy == reference);
             figure(theirs.and_then(|theirs| median_ratio(samples, &theirs.samples, value)), 2)
         };
-        let [haproxy, envoy, relay] = REFERENCES.map(|name| to(name, Sample::cpu_us));
+        let cpu_us = |sample: &Sample| Some(sample.cpu_us());
+        let [haproxy, nginx, envoy, relay] = REFERENCES.map(|name| to(name, cpu_us));
+        let rss_mib = |sample: &Sample| Some(kib(sample.rss_kib) / 1024.0);
         writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {haproxy} | {envoy} | {relay} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {haproxy} | {nginx} | {envoy} | \
+             {relay} | {} |",
             series.proxy,
-            of(|sample| sample.requests_per_second, 0),
+            of(|sample| Some(sample.requests_per_second), 0),
             of(|sample| sample.p50_us, 0),
             of(|sample| sample.p99_us, 0),
-            of(Sample::cpu_us, 2),
-            of(|sample| sample.user_us, 2),
-            of(|sample| sample.system_us, 2),
-            of(|sample| kib(sample.rss_kib) / 1024.0, 1),
+            of(cpu_us, 2),
+            of(|sample| Some(sample.user_us), 2),
+            of(|sample| Some(sample.system_us), 2),
+            of(|sample| Some(sample.busy()), 0),
+            of(rss_mib, 1),
             samples.iter().map(|sample| sample.errors).sum::<u64>(),
             to("haproxy", |sample| sample.p99_us)
         )
@@ -314,14 +326,14 @@ impl Series {
     }
 }
 
-impl IdleSeries {
+impl MemorySeries {
     /// A series without samples.
     pub(crate) fn new(proxy: &str) -> Self {
         Self { proxy: proxy.to_owned(), samples: Vec::new() }
     }
 }
 
-impl IdleSample {
+impl MemorySample {
     /// What each connection added to the memory of the process.
     pub(crate) fn bytes_each(&self) -> f64 {
         let growth = kib(self.rss_after_kib) - kib(self.rss_before_kib);
@@ -377,8 +389,7 @@ mod tests {
 
     fn report() -> Report {
         let mut report = Report::new("h1", machine());
-        let load = Load { method: Method::Get, connections: 64, seconds: 1, rate: None };
-        let mut cell = Cell::new(load);
+        let mut cell = Cell::new(Load::usual(Setup::Http1, 1));
         cell.series = vec![series("strait", [8.0, 9.0, 40.0]), series("haproxy", [10.0; 3])];
         report.cells.push(cell);
         report
@@ -387,20 +398,30 @@ mod tests {
     #[test]
     fn a_cell_is_found_by_what_it_measured_and_compared_by_medians() {
         let report = report();
-        let cell = (Method::Get, 64, false);
-        assert_eq!(report.ratio(("strait", "haproxy"), cell, Sample::cpu_us), Some(0.9));
-        assert_eq!(report.median("strait", cell, Sample::cpu_us), Some(9.0));
-        for other in [(Method::Post, 64, false), (Method::Get, 1, false), (Method::Get, 64, true)] {
-            assert_eq!(report.ratio(("strait", "haproxy"), other, Sample::cpu_us), None);
+        let cpu_us = |sample: &Sample| Some(sample.cpu_us());
+        let cell = (Setup::Http1, Method::Get, 64, false);
+        assert_eq!(report.ratio(("strait", "haproxy"), cell, cpu_us), Some(0.9));
+        assert_eq!(report.median("strait", cell, cpu_us), Some(9.0));
+        assert_eq!(report.median("strait", cell, |sample| sample.p99_us), None);
+        for other in [
+            (Setup::Tcp, Method::Get, 64, false),
+            (Setup::Http1, Method::Post, 64, false),
+            (Setup::Http1, Method::Get, 1, false),
+            (Setup::Http1, Method::Get, 64, true),
+        ] {
+            assert_eq!(report.ratio(("strait", "haproxy"), other, cpu_us), None);
         }
-        assert_eq!(report.ratio(("strait", "envoy"), cell, Sample::cpu_us), None);
+        assert_eq!(report.ratio(("strait", "envoy"), cell, cpu_us), None);
     }
 
     #[test]
     fn the_table_shows_medians_ratios_and_the_sum_of_errors() {
         let text = report().markdown().unwrap();
         let row = text.lines().find(|line| line.starts_with("| strait")).unwrap();
-        assert_eq!(row, "| strait | 0 | 0 | 0 | 9.00 | 9.00 | 0.00 | 0.0 | 3 | 0.90 | – | – | – |");
+        assert_eq!(
+            row,
+            "| strait | 0 | – | – | 9.00 | 9.00 | 0.00 | 0 | 0.0 | 3 | 0.90 | – | – | – | – |"
+        );
     }
 
     #[test]
@@ -411,9 +432,9 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_connection_costs_what_it_added() {
+    fn a_connection_costs_what_it_added() {
         let sample =
-            IdleSample { round: 1, connections: 1000, rss_before_kib: 500, rss_after_kib: 1000 };
+            MemorySample { round: 1, connections: 1000, rss_before_kib: 500, rss_after_kib: 1000 };
         assert_eq!(sample.bytes_each(), 512.0);
     }
 }

@@ -13,10 +13,10 @@ pub(crate) struct Sample {
     pub(crate) requests_per_second: f64,
     /// Failed connections, wrong answers, requests without an answer.
     pub(crate) errors: u64,
-    /// Median latency in microseconds.
-    pub(crate) p50_us: f64,
-    /// 99th percentile of latency in microseconds.
-    pub(crate) p99_us: f64,
+    /// Median latency in microseconds, if the generator tells.
+    pub(crate) p50_us: Option<f64>,
+    /// 99th percentile of latency in microseconds, if the generator tells.
+    pub(crate) p99_us: Option<f64>,
     /// CPU time of the proxy in user mode, microseconds each request.
     pub(crate) user_us: f64,
     /// CPU time of the proxy in the kernel, microseconds each request.
@@ -29,6 +29,11 @@ impl Sample {
     /// CPU time of the proxy, microseconds each request.
     pub(crate) fn cpu_us(&self) -> f64 {
         self.user_us + self.system_us
+    }
+
+    /// How much of its core the proxy used, in per cent: well below 100, it waited for the load.
+    pub(crate) fn busy(&self) -> f64 {
+        self.cpu_us() * self.requests_per_second / 1e4
     }
 }
 
@@ -48,11 +53,11 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 pub(crate) fn median_ratio(
     ours: &[Sample],
     theirs: &[Sample],
-    value: impl Fn(&Sample) -> f64,
+    value: impl Fn(&Sample) -> Option<f64>,
 ) -> Option<f64> {
     let ratios = ours.iter().filter_map(|our| {
         let their = theirs.iter().find(|their| their.round == our.round)?;
-        Some(value(our) / value(their)).filter(|ratio| ratio.is_finite())
+        Some(value(our)? / value(their)?).filter(|ratio| ratio.is_finite())
     });
     median(ratios)
 }
@@ -72,7 +77,7 @@ mod tests {
     #[test]
     fn ratios_are_taken_round_by_round() {
         let samples = |values: &[(u32, f64)]| -> Vec<Sample> {
-            let of = |&(round, p99_us)| Sample { round, p99_us, ..Sample::default() };
+            let of = |&(round, p99)| Sample { round, p99_us: Some(p99), ..Sample::default() };
             values.iter().map(of).collect()
         };
         // The machine was slow in round 2, for both.

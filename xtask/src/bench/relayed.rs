@@ -1,0 +1,60 @@
+//! Scenarios `h2`, `grpc` and `tcp`: one load on each setup, as fast as it is answered.
+
+use anyhow::Result;
+
+use super::Options;
+use super::generator::Load;
+use super::lineup::Lineup;
+use super::machine::Machine;
+use super::report::{Report, Target};
+use super::sample::Sample;
+use super::setup::Setup;
+use super::tools::Tools;
+
+/// What Strait's CPU time may be at most, to that of another.
+const CPU_MAX: [(Setup, &str, f64); 9] = [
+    (Setup::Http2ToHttp1, "haproxy", 0.85),
+    (Setup::Http2ToHttp1, "envoy", 0.25),
+    (Setup::Http2, "haproxy", 0.85),
+    (Setup::Http2, "envoy", 0.45),
+    (Setup::Grpc, "haproxy", 0.85),
+    (Setup::Tcp, "relay", 1.05),
+    (Setup::Tcp, "nginx", 0.92),
+    (Setup::Stream, "relay", 1.05),
+    (Setup::Stream, "nginx", 0.92),
+];
+
+/// Measures all setups of the scenario.
+///
+/// # Errors
+///
+/// If a proxy or a generator fails.
+pub(crate) fn run(tools: &Tools, options: &Options) -> Result<Report> {
+    let mut report = Report::new(options.scenario.name(), Machine::look(tools)?);
+    for &setup in options.scenario.setups() {
+        let lineup = Lineup::start(tools, options, setup, &mut report.commands)?;
+        let load = Load::usual(setup, options.seconds);
+        report.cells.push(lineup.highest(load, &mut report.commands)?);
+        report.system_calls.extend(lineup.system_calls(load, &mut report.commands)?);
+        report.targets.extend(targets(&report, load));
+    }
+    Ok(report)
+}
+
+/// What Strait sets out to reach under `load`.
+fn targets(report: &Report, load: Load) -> Vec<Target> {
+    let (name, cell) = (load.name(), load.key());
+    let bounds = CPU_MAX.iter().filter(|(setup, ..)| *setup == load.setup);
+    let mut targets: Vec<Target> = bounds
+        .map(|&(_, other, at_most)| {
+            let measured = report.ratio(("strait", other), cell, |sample| Some(sample.cpu_us()));
+            Target::new(format!("CPU, {name}, to {other}"), at_most, measured)
+        })
+        .collect();
+    if load.setup == Setup::Stream {
+        let speed = |sample: &Sample| Some(sample.requests_per_second);
+        let measured = report.ratio(("haproxy", "strait"), cell, speed);
+        targets.push(Target::new(format!("haproxy's MiB/s, {name}, to Strait's"), 1.0, measured));
+    }
+    targets
+}
