@@ -1,8 +1,12 @@
 //! Every claim, a folder a peer and a file a claim.
 
 mod curl;
+mod go;
+mod grpc;
+mod h2spec;
 mod haproxy;
 mod load;
+mod nghttp;
 mod nginx;
 mod operations;
 mod relay;
@@ -19,6 +23,10 @@ pub(crate) fn all() -> Vec<&'static Claim> {
         load::CLAIMS,
         nginx::CLAIMS,
         haproxy::CLAIMS,
+        h2spec::CLAIMS,
+        nghttp::CLAIMS,
+        go::CLAIMS,
+        grpc::CLAIMS,
         websocket::CLAIMS,
         slow::CLAIMS,
         relay::CLAIMS,

@@ -3,19 +3,33 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{python, say};
+use crate::{go, python, say};
 
 /// A program that Strait is tried with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// The client that everybody has.
     Curl,
-    /// The compiler of the `net/http` upstream.
+    /// The compiler of the `net/http` upstream and of the programs of the Go module.
     Go,
+    /// Go's `net/http` as a client of HTTP/1.1 and HTTP/2.
+    GoClient,
+    /// Go's `net/http` as an upstream of both.
+    GoServer,
+    /// The client of gRPC's interoperability tests.
+    GrpcClient,
+    /// Its server.
+    GrpcServer,
     /// Load, with exact counts.
     H2load,
+    /// Tests of conformance to HTTP/2 and HPACK.
+    H2spec,
     /// As upstream and in front.
     Haproxy,
+    /// An ASGI server whose WebSocket runs over HTTP/2, too.
+    Hypercorn,
+    /// The client of nghttp2.
+    Nghttp,
     /// As upstream and in front.
     Nginx,
     /// The upstream with Node's parser.
@@ -38,16 +52,19 @@ pub(crate) enum Peer {
 enum Source {
     /// A package of Debian.
     Debian(&'static str),
+    /// A package of the Go module, built below the build folder.
+    GoModule(&'static str),
     /// The packages of `python.txt`, in an environment of their own.
     PythonEnvironment,
 }
 
 impl Peer {
     /// In the order in which they are installed.
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 19] = [
         Self::Curl,
         Self::Go,
         Self::H2load,
+        Self::Nghttp,
         Self::Haproxy,
         Self::Nginx,
         Self::Node,
@@ -56,6 +73,12 @@ impl Peer {
         Self::Python,
         Self::Slowhttptest,
         Self::Wrk,
+        Self::GoClient,
+        Self::GoServer,
+        Self::GrpcClient,
+        Self::GrpcServer,
+        Self::H2spec,
+        Self::Hypercorn,
         Self::WebSocketSuite,
     ];
 
@@ -63,8 +86,15 @@ impl Peer {
         match self {
             Self::Curl => "curl",
             Self::Go => "go",
+            Self::GoClient => "h2client",
+            Self::GoServer => "h2server",
+            Self::GrpcClient => "grpc-interop-client",
+            Self::GrpcServer => "grpc-interop-server",
             Self::H2load => "h2load",
+            Self::H2spec => "h2spec",
             Self::Haproxy => "haproxy",
+            Self::Hypercorn => "hypercorn",
+            Self::Nghttp => "nghttp",
             Self::Nginx => "nginx",
             Self::Node => "node",
             Self::Openssl => "openssl",
@@ -79,6 +109,7 @@ impl Peer {
     /// Where its program is, if it is installed.
     pub(crate) fn program(self) -> Option<PathBuf> {
         match self.source() {
+            Source::GoModule(_) => go::module_program(self.name()),
             Source::PythonEnvironment => python::environment_program(self.name()),
             Source::Debian(_) => on_path(self.name()),
         }
@@ -95,6 +126,7 @@ impl Peer {
     pub(crate) fn how_to_install(self) -> String {
         match self.source() {
             Source::Debian(package) => format!("apt-get install {package}"),
+            Source::GoModule(_) => go::how_to_install(),
             Source::PythonEnvironment => python::how_to_install(),
         }
     }
@@ -103,7 +135,12 @@ impl Peer {
         match self {
             Self::Curl => Source::Debian("curl"),
             Self::Go => Source::Debian("golang-go"),
-            Self::H2load => Source::Debian("nghttp2-client"),
+            Self::GoClient => Source::GoModule("./h2client"),
+            Self::GoServer => Source::GoModule("./h2server"),
+            Self::GrpcClient => Source::GoModule("google.golang.org/grpc/interop/client"),
+            Self::GrpcServer => Source::GoModule("google.golang.org/grpc/interop/server"),
+            Self::H2load | Self::Nghttp => Source::Debian("nghttp2-client"),
+            Self::H2spec => Source::GoModule("github.com/summerwind/h2spec/cmd/h2spec"),
             Self::Haproxy => Source::Debian("haproxy"),
             Self::Nginx => Source::Debian("nginx"),
             Self::Node => Source::Debian("nodejs"),
@@ -111,27 +148,39 @@ impl Peer {
             Self::Promtool => Source::Debian("prometheus"),
             Self::Python => Source::Debian("python3-venv"),
             Self::Slowhttptest => Source::Debian("slowhttptest"),
-            Self::WebSocketSuite => Source::PythonEnvironment,
+            Self::Hypercorn | Self::WebSocketSuite => Source::PythonEnvironment,
             Self::Wrk => Source::Debian("wrk"),
         }
     }
 }
 
-/// Installs what is missing: Debian's packages as root, Python's as anybody. What cannot be
-/// installed is named with its command; the claims that need it will say so, too.
+/// Installs what is missing: Debian's packages as root, Python's and Go's as anybody. What cannot
+/// be installed is named with its command; the claims that need it will say so, too.
 pub(crate) fn install() {
-    let packages: Vec<&str> = Peer::ALL
+    let is_missing = |peer: &Peer| !peer.is_installed();
+    let mut packages: Vec<&str> = Peer::ALL
         .into_iter()
-        .filter(|peer| !peer.is_installed())
+        .filter(is_missing)
         .filter_map(|peer| match peer.source() {
             Source::Debian(package) => Some(package),
-            Source::PythonEnvironment => None,
+            Source::GoModule(_) | Source::PythonEnvironment => None,
         })
         .collect();
+    packages.dedup();
     if !packages.is_empty() {
         install_packages(&packages);
     }
-    if !Peer::WebSocketSuite.is_installed() && Peer::Python.is_installed() {
+    let mut lacks_python_packages = false;
+    for peer in Peer::ALL.into_iter().filter(is_missing) {
+        match peer.source() {
+            Source::GoModule(package) if Peer::Go.is_installed() => {
+                go::build_module_program(peer.name(), package);
+            }
+            Source::PythonEnvironment => lacks_python_packages = true,
+            Source::Debian(_) | Source::GoModule(_) => {}
+        }
+    }
+    if lacks_python_packages && Peer::Python.is_installed() {
         python::install_environment();
     }
 }
@@ -148,9 +197,15 @@ fn install_packages(packages: &[&str]) {
 
 /// Runs a command that installs something, printed first. A failure shows in the claims.
 pub(crate) fn run(program: &str, arguments: &[&str]) {
+    run_in(Path::new("."), program, arguments);
+}
+
+/// The same in a folder.
+pub(crate) fn run_in(folder: &Path, program: &str, arguments: &[&str]) {
     say::line(format_args!("$ {program} {}", arguments.join(" ")));
     let status = Command::new(program)
         .args(arguments)
+        .current_dir(folder)
         .env("DEBIAN_FRONTEND", "noninteractive")
         // Packages of servers start them once installed; not at this run level.
         .env("RUNLEVEL", "1")

@@ -28,6 +28,8 @@ pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
     /// Stdout and stderr, as they came.
     pub(crate) output: String,
+    /// The same in a file, for what is not text.
+    pub(crate) file: PathBuf,
 }
 
 impl Process {
@@ -63,7 +65,7 @@ impl Process {
     ) -> Result<Finished> {
         let mut process = Self::start(folder, program, arguments)?;
         let status = process.wait(patience)?;
-        Ok(Finished { status, output: process.output() })
+        Ok(Finished { status, output: process.output(), file: process.output.clone() })
     }
 
     /// Waits for its end.

@@ -1,0 +1,12 @@
+//! Informational responses pass between all versions, in order.
+
+use anyhow::Result;
+
+use crate::claim::Claim;
+use crate::lab::Lab;
+
+pub(super) const CLAIM: Claim = Claim { module: module_path!(), needs: super::NEEDS, holds };
+
+fn holds(lab: &Lab) -> Result<()> {
+    super::holds_for(lab, "hints", super::ALL)
+}
