@@ -8,6 +8,9 @@ mod connections_are_kept;
 mod expect_continue_is_answered;
 mod get_says_what_curl_asked;
 mod head_has_the_length_and_no_body;
+mod http2_asks_and_is_answered;
+mod http2_bodies_are_exact_both_ways;
+mod http2_is_reached_by_an_upgrade;
 mod http_1_0_is_served;
 mod large_bodies_are_exact_both_ways;
 mod many_fields_pass_and_too_many_do_not;
@@ -32,4 +35,11 @@ pub(super) const CLAIMS: &[Claim] = &[
     many_fields_pass_and_too_many_do_not::CLAIM,
     a_slow_reader_stops_its_writer::CLAIM,
     a_slow_upstream_stops_its_uploader::CLAIM,
+    http2_asks_and_is_answered::CLAIM,
+    http2_bodies_are_exact_both_ways::CLAIM,
+    http2_is_reached_by_an_upgrade::CLAIM,
 ];
+
+/// How curl speaks HTTP/2 without asking first. It cannot send a second request on such a
+/// connection.
+const HTTP2: &str = "--http2-prior-knowledge";

@@ -1,6 +1,7 @@
 //! Load generators that count.
 
 mod h2load_counts_match;
+mod h2load_counts_match_over_http2;
 mod many_connections_are_served_at_once;
 mod wrk_sees_no_error;
 
@@ -9,6 +10,7 @@ use crate::claim::Claim;
 pub(super) const CLAIMS: &[Claim] = &[
     wrk_sees_no_error::CLAIM,
     h2load_counts_match::CLAIM,
+    h2load_counts_match_over_http2::CLAIM,
     many_connections_are_served_at_once::CLAIM,
 ];
 
