@@ -15,6 +15,8 @@ use crate::{peer, ports};
 const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/python.txt");
 
 const ECHO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/echo.py");
+const ECHO_HTTP2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/echo_http2.py");
+const TALK_HTTP2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/talk_http2.py");
 
 /// A program of the environment, if it is there.
 pub(crate) fn environment_program(name: &str) -> Option<PathBuf> {
@@ -57,11 +59,21 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
+    /// Over HTTP/1.1.
     pub(crate) fn start(lab: &Lab) -> Result<Self> {
+        Self::start_script(lab, ECHO)
+    }
+
+    /// Over HTTP/1.1 and HTTP/2. It leaves the end of a stream to its client.
+    pub(crate) fn start_with_http2(lab: &Lab) -> Result<Self> {
+        Self::start_script(lab, ECHO_HTTP2)
+    }
+
+    fn start_script(lab: &Lab, script: &str) -> Result<Self> {
         let address = local(ports::free()?);
         let python = environment_program("python3").context("the Python environment")?;
         let port = address.port().to_string();
-        let mut process = Process::start(lab.folder(), python, &[ECHO, &port])?;
+        let mut process = Process::start(lab.folder(), python, &[script, &port])?;
         process.ready(|| TcpStream::connect(address).is_ok())?;
         Ok(Self { _process: process, address })
     }
@@ -69,4 +81,17 @@ impl Echo {
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
+}
+
+/// Opens so many WebSockets at once on one connection of HTTP/2; they end with `finish` or `reset`.
+pub(crate) fn talk_over_http2(
+    lab: &Lab,
+    server: SocketAddr,
+    streams: u32,
+    end: &str,
+) -> Result<()> {
+    let python = environment_program("python3").context("the Python environment")?;
+    let (port, streams) = (server.port().to_string(), streams.to_string());
+    lab.run(&python.to_string_lossy(), &[TALK_HTTP2, &port, &streams, end])?.ok()?;
+    Ok(())
 }

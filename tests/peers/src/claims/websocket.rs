@@ -2,6 +2,7 @@
 
 mod bytes_sent_with_the_handshake_are_kept;
 mod half_a_close_is_half_a_close;
+mod http2_carries_many_at_once;
 mod other_upgrades_do_not_pass;
 mod silence_ends_a_tunnel;
 mod the_autobahn_suite_cannot_tell;
@@ -16,6 +17,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     half_a_close_is_half_a_close::CLAIM,
     silence_ends_a_tunnel::CLAIM,
     other_upgrades_do_not_pass::CLAIM,
+    http2_carries_many_at_once::CLAIM,
 ];
 
 /// A client's handshake.
