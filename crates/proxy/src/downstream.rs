@@ -52,7 +52,7 @@ impl Proxy {
                 Receive::Body(_) => self.on_request_body_bytes(key, rest, now),
                 Receive::Complete => Step::Wait(0),
                 Receive::Discard { .. } => self.on_discarded_bytes(key, rest, now),
-                Receive::Linger { .. } => self.on_lingering_bytes(key, rest, now),
+                Receive::Linger { .. } => self.on_lingering_bytes(key, rest),
             };
             match step {
                 Step::Took(n) => at += n,
@@ -308,15 +308,12 @@ impl Proxy {
         Step::Took(n)
     }
 
-    fn on_lingering_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
+    fn on_lingering_bytes(&mut self, key: ConnKey, input: &[u8]) -> Step {
         let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
-        let Some(downstream) = connection.downstream() else { return Step::Wait(0) };
-        let is_shut = downstream.life == Life::Lingering;
         if let Receive::Linger { left } = &mut connection.receive {
+            // At the bound nothing more is read, and the peer stops; closing now would be a reset
+            // that could overtake our last bytes.
             *left = left.saturating_sub(input.len() as u64);
-            if *left == 0 && is_shut {
-                self.close_downstream(key, None, now);
-            }
         }
         Step::Took(input.len())
     }

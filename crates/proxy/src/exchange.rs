@@ -35,6 +35,10 @@ use crate::wheel::TimerKey;
 /// Attempts of one exchange, the first included.
 pub(crate) const ATTEMPTS_MAX: u8 = 3;
 
+/// The same, where upstreams went away before they looked at the request: each costs next to
+/// nothing, and some services go away after every hundred.
+pub(crate) const ATTEMPTS_UNSEEN_MAX: u8 = 16;
+
 /// Interim responses (1xx) that an upstream may send before the final one.
 pub(crate) const INTERIM_RESPONSES_MAX: u8 = 16;
 

@@ -61,8 +61,8 @@ pub const fn consequence(cause: Cause) -> Consequence {
         RequestHeadTooLarge => (Side::Downstream, 431, Retry::Never),
         RequestNotImplemented => (Side::Downstream, 501, Retry::Never),
         RequestVersionUnsupported => (Side::Downstream, 505, Retry::Never),
-        ProxyProtocolInvalid | ResponseWriteTimeout | DownstreamClosed | IdleTimeout
-        | TunnelIdleTimeout => (Side::Downstream, 0, Retry::Never),
+        ProxyProtocolInvalid | ResponseWriteTimeout | DownstreamClosed | RequestCancelled
+        | IdleTimeout | TunnelIdleTimeout => (Side::Downstream, 0, Retry::Never),
 
         NoHost | NoRoute => (Side::Proxy, 404, Retry::Never),
         NoChain => (Side::Proxy, 0, Retry::Never),
@@ -74,7 +74,7 @@ pub const fn consequence(cause: Cause) -> Consequence {
 
         ConnectFailed | ConnectTimeout => (Side::Upstream, 503, Retry::Unsent),
         UpstreamClosed => (Side::Upstream, 502, Retry::IfReused),
-        StreamRefused => (Side::Upstream, 503, Retry::Unprocessed),
+        StreamRefused | UpstreamGoingAway => (Side::Upstream, 503, Retry::Unprocessed),
         StreamReset => (Side::Upstream, 502, Retry::Never),
         ResponseUnasked => (Side::Upstream, 502, Retry::Unsent),
         ResponseInvalid | ResponseHeadTooLarge | ResponseBodyTooLarge | ResponseTruncated => {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
 use wire::h1::HeadLimits;
-use wire::h2::{ErrorCode, Http2, Limits, trailers_len_max};
+use wire::h2::{ErrorCode, Http2, Limits, place_of, trailers_len_max};
 
 use crate::buffers::Buffers;
 use crate::connection::{ExchangeKey, OUTBOX_BYTES_MAX};
@@ -109,11 +109,20 @@ pub(crate) enum Watch {
     Answer,
     /// The peer to know that the connection will end.
     Goodbye,
+    /// A stream again soon, before what holds them is given back.
+    Rest,
 }
 
 impl Watch {
-    const ALL: [Self; 6] =
-        [Self::Opening, Self::Idle, Self::Write, Self::Silence, Self::Answer, Self::Goodbye];
+    const ALL: [Self; 7] = [
+        Self::Opening,
+        Self::Idle,
+        Self::Write,
+        Self::Silence,
+        Self::Answer,
+        Self::Goodbye,
+        Self::Rest,
+    ];
 }
 
 /// When each watch ends.
@@ -218,6 +227,13 @@ impl Multiplex {
         }
     }
 
+    /// It has been without streams for a while: gives back the storage for them.
+    pub(crate) fn rest(&mut self) {
+        self.codec.on_idle();
+        self.streams = VecDeque::new();
+        self.ready = VecDeque::new();
+    }
+
     // Streams.
 
     pub(crate) fn stream(&self, id: u32) -> Option<&Stream> {
@@ -263,12 +279,7 @@ impl Multiplex {
     }
 
     fn place(&self, id: u32) -> Option<usize> {
-        // Often it is the last, or there is one.
-        let last = self.streams.len().checked_sub(1)?;
-        if self.streams.get(last).is_some_and(|stream| stream.id == id) {
-            return Some(last);
-        }
-        self.streams.binary_search_by_key(&id, |stream| stream.id).ok()
+        place_of(id, self.streams.len(), |place| self.streams.get(place).map(|stream| stream.id))
     }
 
     // What the peer gives leave for.

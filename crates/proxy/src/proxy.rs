@@ -214,7 +214,7 @@ impl Proxy {
         }
         let room = connection.inbox_room();
         match (&connection.role, &connection.receive) {
-            (_, Receive::Complete) => 0,
+            (_, Receive::Complete | Receive::Linger { left: 0 }) => 0,
             (_, Receive::Frames) if connection.is_connecting() || is_unread(connection) => 0,
             (_, Receive::Frames) => room,
             (

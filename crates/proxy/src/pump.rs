@@ -15,13 +15,14 @@ use telemetry::cause::Cause;
 use telemetry::events::{ExchangeFinished, UpstreamRetried};
 use wire::h1::{BodyEncoder, ConnectionField};
 use wire::h2::ErrorCode;
-use wire::head::{Framing, Method, RequestHead, Version};
+use wire::head::{Framing, Head, Known, Method, RequestHead, Version};
 use wire::proxy_protocol;
 use wire::upgrade::{websocket_accept, websocket_key};
 
 use crate::connection::{Connection, ExchangeKey, Life, PeerAddress, Receive, Send, StreamKey};
 use crate::exchange::{
-    ATTEMPTS_MAX, Deadlines, Exchange, Form, Handshake, Kind, Route, Stage, Unbound, Wait,
+    ATTEMPTS_MAX, ATTEMPTS_UNSEEN_MAX, Deadlines, Exchange, Form, Handshake, Kind, Route, Stage,
+    Unbound, Wait,
 };
 use crate::fault::{Retry, Side, consequence};
 use crate::http2::Tail;
@@ -140,6 +141,13 @@ impl Proxy {
         if asks_upgrade && head.is_extended_connect() && is_websocket(head) {
             // The client of HTTP/2 has no key to send, and no use for the answer to one.
             head.append(b"sec-websocket-key", &websocket_key(self.random.octets()));
+        }
+        if head.version() == Version::Http2
+            && announces_trailers(head)
+            && matches!(head.framing(), Framing::Length(_))
+        {
+            // Only the chunked coding has a place for them.
+            head.set_framing(Framing::Chunked);
         }
         let encoder = BodyEncoder::new(head.framing());
         let send = if encoder.is_complete() { Send::Idle } else { Send::Body(encoder) };
@@ -490,7 +498,11 @@ impl Proxy {
                 is_reused && (is_replayable || is_untouched)
             }
         };
-        if !may_retry || exchange.record.attempts >= ATTEMPTS_MAX {
+        let attempts_max = match cause {
+            Cause::UpstreamGoingAway => ATTEMPTS_UNSEEN_MAX,
+            _ => ATTEMPTS_MAX,
+        };
+        if !may_retry || exchange.record.attempts >= attempts_max {
             return self.fail(key, cause, now);
         }
         let Some(request) = take_request(connection, upstream) else { return };
@@ -656,6 +668,11 @@ fn take_request(connection: &mut Connection, upstream: StreamKey) -> Option<Unbo
     outbox.rewind();
     let tail = std::mem::take(&mut stream.tail);
     Some(Unbound { outbox, form: Form::Stream { head, tail } })
+}
+
+/// Whether trailers come behind a body whose length is known, which HTTP/2 allows.
+pub(crate) fn announces_trailers<K>(head: &Head<'_, K>) -> bool {
+    head.field(Known::Trailer).is_some()
 }
 
 fn is_websocket(head: &RequestHead<'_>) -> bool {

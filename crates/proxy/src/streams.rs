@@ -28,6 +28,9 @@ use crate::time::Time;
 /// What the PING behind the first GOAWAY holds; its answer says that the peer has seen both.
 const GOODBYE: [u8; 8] = *b"goodbye?";
 
+/// How long a connection without streams keeps the storage for them.
+const REST: Duration = Duration::from_secs(1);
+
 /// What other PINGs hold.
 const SIGN_OF_LIFE: [u8; 8] = *b"alive???";
 
@@ -350,6 +353,11 @@ impl Proxy {
                 self.close(key, Some(cause), now);
             }
             Watch::Goodbye => self.on_goodbye(key),
+            Watch::Rest => {
+                if let Some(multiplex) = self.multiplex_mut(key).filter(|it| it.is_empty()) {
+                    multiplex.rest();
+                }
+            }
         }
         if self.connections.get(key).is_some() {
             self.arm_watches(key);
@@ -393,7 +401,7 @@ impl Proxy {
         let is_lost = |stream: &&Stream| !codec.is_open(stream.id);
         let lost: Vec<_> = multiplex.iter().filter(is_lost).map(|s| s.exchange).collect();
         for exchange in lost {
-            self.fail_attempt(exchange, Cause::StreamRefused, now);
+            self.fail_attempt(exchange, Cause::UpstreamGoingAway, now);
         }
     }
 
@@ -497,7 +505,7 @@ impl Proxy {
         if !multiplex.is_empty() || is_connecting {
             return;
         }
-        multiplex.codec.on_idle();
+        multiplex.watches.set(Watch::Rest, now + REST);
         multiplex.watches.clear(Watch::Silence);
         multiplex.watches.clear(Watch::Answer);
         if is_upstream && (is_draining || timeout.is_none()) {
@@ -658,7 +666,7 @@ impl Proxy {
         let is_downstream =
             self.connections.get(at.connection).is_some_and(|c| c.downstream().is_some());
         if is_downstream {
-            self.abort(key, Cause::DownstreamClosed, now);
+            self.abort(key, Cause::RequestCancelled, now);
         } else if code == ErrorCode::REFUSED_STREAM {
             self.fail_attempt(key, Cause::StreamRefused, now);
         } else {

@@ -22,6 +22,7 @@ use crate::http2::{Multiplex, Stream, Tail, Watch};
 use crate::ops::{ConnectOptions, Op};
 use crate::pool::endpoint_at;
 use crate::proxy::Proxy;
+use crate::pump::announces_trailers;
 use crate::record::label;
 use crate::streams::Answer;
 use crate::time::Time;
@@ -138,7 +139,8 @@ impl Proxy {
             if codec.is_some_and(Http2::has_peer_settings) {
                 self.fail_unbound(key, request, Cause::RequestNotImplemented, now);
             } else {
-                // It may say that it does when it has said anything.
+                // It may say that it does when it has said anything; others wait for that too.
+                self.offer(upstream);
                 self.enqueue(key, request, now);
             }
             return;
@@ -491,6 +493,10 @@ impl Proxy {
         let framing = match (received, version) {
             (Framing::Chunked, Version::Http10) => Framing::UntilClose,
             (Framing::UntilClose, Version::Http11) => Framing::Chunked,
+            // Only the chunked coding has a place for trailers.
+            (Framing::Length(_), Version::Http11) if !is_end && has_late_trailers(head) => {
+                Framing::Chunked
+            }
             (framing, _) => framing,
         };
         exchange.record.status = head.status();
@@ -822,6 +828,11 @@ impl Proxy {
             self.finish(key, None, now);
         }
     }
+}
+
+/// Whether trailers may come behind a body whose length is known.
+fn has_late_trailers(head: &ResponseHead<'_>) -> bool {
+    head.version() == Version::Http2 && announces_trailers(head)
 }
 
 /// What a refused response head is called.

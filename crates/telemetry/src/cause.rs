@@ -73,6 +73,8 @@ causes! {
     ResponseWriteTimeout => "response_write_timeout",
     /// The downstream closed or reset before the exchange was over.
     DownstreamClosed => "downstream_closed",
+    /// The downstream reset the request's stream, as who loses interest does.
+    RequestCancelled => "request_cancelled",
     /// No request in time on a kept connection. Nobody is at fault.
     IdleTimeout => "idle_timeout",
     /// Nothing either way in a tunnel for its idle timeout.
@@ -113,8 +115,10 @@ causes! {
     ConnectTimeout => "connect_timeout",
     /// Closed or reset before a response head.
     UpstreamClosed => "upstream_closed",
-    /// The upstream did not process the request and said so (`REFUSED_STREAM`, `GOAWAY`).
+    /// The upstream refused the request's stream, before it did anything (`REFUSED_STREAM`).
     StreamRefused => "stream_refused",
+    /// The upstream takes no further streams (`GOAWAY`), and did not process the request's.
+    UpstreamGoingAway => "upstream_going_away",
     /// The upstream reset the request's stream.
     StreamReset => "stream_reset",
     /// The upstream spoke before anything of the request was sent: what it said answers somebody

@@ -53,6 +53,7 @@ pub use message::Scratch;
 pub use send::{
     DATA_HEADER_LEN, RequestForm, Scheme, head_len_max, reply_len_max, trailers_len_max,
 };
+pub use stream::place_of;
 pub use upgrade::UpgradeError;
 
 /// What a client sends before its first frame (RFC 9113, section 3.4).

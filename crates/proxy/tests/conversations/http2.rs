@@ -197,7 +197,7 @@ fn a_client_that_loses_interest_takes_its_request_back() {
         upstream.hears(talk);
         client.resets(talk, stream, ErrorCode::CANCEL);
         assert_eq!(upstream.hears(talk), "1: reset CANCEL\n");
-        assert!(talk.log().contains("downstream_closed"));
+        assert!(talk.log().contains("request_cancelled"));
         client.gets(talk, "/b");
         assert!(!talk.is_closed(client.peer));
         assert_eq!(upstream.hears(talk), "3: GET /b; host: x END\n");
@@ -486,5 +486,84 @@ fn websocket_over_http1_reaches_a_service_of_http2() {
         talk.ends(client);
         assert_eq!(upstream.hears(talk), "1: END\n");
         assert!(talk.is_closed(client) && !talk.is_closed(upstream.peer));
+    });
+}
+
+#[test]
+fn trailers_behind_a_known_length_reach_clients_of_http1() {
+    hold(TO_HTTP2, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut upstream = Speaker::upstream(talk);
+        upstream.hears(talk);
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTrailer: x-sum\r\n\r\n";
+        upstream.answers(talk, 1, head, false);
+        upstream.sends(talk, 1, b"ok", false);
+        upstream.ends_with(talk, 1, "x-sum: 7\r\n");
+        let heard = talk.heard(client);
+        assert!(!heard.contains("content-length"), "{heard}");
+        assert!(heard.ends_with("0\r\nx-sum: 7\r\n\r\n"), "{heard}");
+    });
+}
+
+#[test]
+fn services_that_go_away_again_and_again_fail_nobody() {
+    hold(&to_one(), |talk| {
+        let client = talk.client();
+        talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi");
+        for _ in 0..6 {
+            let mut upstream = Speaker::upstream(talk);
+            assert!(upstream.hears(talk).contains("1: data hi END"));
+            let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            talk.says(upstream.peer, goaway);
+            assert!(talk.is_closed(upstream.peer));
+        }
+        let mut upstream = Speaker::upstream(talk);
+        upstream.hears(talk);
+        upstream.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+    });
+}
+
+#[test]
+fn upgrades_wait_for_one_connection_to_say_what_it_takes() {
+    let config = to_one().replace("max: 1", "max: 8");
+    hold(&config, |talk| {
+        if talk.manner() == Manner::Moving {
+            // Each waits on its own while everything moves, and may call again.
+            return;
+        }
+        let ask = "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n";
+        for _ in 0..5 {
+            let client = talk.client();
+            talk.says(client, ask);
+        }
+        let mut upstream = Speaker::upstream(talk);
+        assert!(!talk.is_connecting(), "one is enough");
+        let told = upstream.hears(talk);
+        assert_eq!(told.matches("CONNECT /chat").count(), 5, "{told}");
+    });
+}
+
+#[test]
+fn a_silent_service_is_asked_for_a_sign_of_life() {
+    let config = to_one().replace(
+        "protocol: http2,",
+        "protocol: http2, http2: { ping: { interval: 5s, timeout: 1s } },",
+    );
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut upstream = Speaker::upstream(talk);
+        upstream.hears(talk);
+        talk.passes(Duration::from_millis(5_100));
+        // It answers by itself.
+        upstream.hears(talk);
+        talk.passes(Duration::from_secs(3));
+        assert!(!talk.is_closed(upstream.peer));
+        talk.passes(Duration::from_millis(2_200));
+        talk.passes(Duration::from_millis(1_100));
+        assert!(talk.is_closed(upstream.peer));
+        talk.hears_about(client, "HTTP/1.1 504 Gateway Timeout\r\n", &["http2_ping_timeout"]);
     });
 }

@@ -239,12 +239,7 @@ impl Streams {
 
     #[inline]
     fn place(&self, id: u32) -> Option<usize> {
-        // Often there is one, or it is the last.
-        let last = self.open.len().checked_sub(1)?;
-        if self.open.get(last).is_some_and(|stream| stream.id == id) {
-            return Some(last);
-        }
-        self.open.binary_search_by_key(&id, |stream| stream.id).ok()
+        place_of(id, self.open.len(), |place| self.open.get(place).map(|stream| stream.id))
     }
 
     /// What is known of `id`. Streams are opened by clients only, since nobody may push.
@@ -320,9 +315,66 @@ impl Streams {
     }
 }
 
+/// The place of stream `id` among `len` that are sorted by their numbers, which `at` gives.
+///
+/// Clients count up by two, so that the distance from the first is the place if all between are
+/// open, and the streams that are not make it smaller: the search begins there and goes back in
+/// growing steps. Nearly always, one or two looks are enough.
+#[inline]
+pub fn place_of(id: u32, len: usize, at: impl Fn(usize) -> Option<u32>) -> Option<usize> {
+    let distance = id.checked_sub(at(0)?)? / 2;
+    let mut high = usize::try_from(distance).unwrap_or(usize::MAX).min(len - 1);
+    let mut step = 1;
+    // At `high`, the number is `id` or more, or there are none behind it.
+    let mut low = loop {
+        match at(high)? {
+            found if found == id => return Some(high),
+            found if found < id => break high,
+            _ => {}
+        }
+        let lower = high.saturating_sub(step);
+        match at(lower)? {
+            found if found == id => return Some(lower),
+            found if found < id => break lower,
+            _ => {}
+        }
+        high = lower;
+        step *= 2;
+    };
+    // Between the two, neither of which it is.
+    while low + 1 < high {
+        let middle = low.midpoint(high);
+        match at(middle)? {
+            found if found == id => return Some(middle),
+            found if found < id => low = middle,
+            _ => high = middle,
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_is_found_wherever_the_gaps_are() {
+        let mut seed = 7u32;
+        for _ in 0..2_000 {
+            let mut ids = Vec::new();
+            let mut id = 1 + 2 * (seed % 50);
+            for _ in 0..seed % 70 {
+                ids.push(id);
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                id += 2 * (1 + (seed >> 24) % 5);
+            }
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            for id in 0..id + 4 {
+                let found = place_of(id, ids.len(), |place| ids.get(place).copied());
+                assert_eq!(found, ids.binary_search(&id).ok(), "{id} in {ids:?}");
+            }
+        }
+    }
 
     fn opened(streams: &mut Streams, id: u32) {
         streams.on_peer_used(id);
