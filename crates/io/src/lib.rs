@@ -11,8 +11,8 @@
 //!   while [`Readiness::is_open`] (a FIN that was queued behind the bytes has no edge of its own);
 //! * a writer that was refused waits for the next writable event; no interest is ever changed.
 //!
-//! The safe interface of `rustix` covers all but TCP Fast Open, so the crate's only unsafe call is
-//! in the private module `fast_open`.
+//! The safe interface of `rustix` covers all but a few socket options, so the crate's only unsafe
+//! call is in the private module `option`.
 
 #![deny(unsafe_code)]
 
@@ -22,9 +22,9 @@ pub mod limits;
 pub mod process;
 
 mod address;
-#[expect(unsafe_code, reason = "rustix has no TCP Fast Open; see the module's own text")]
-mod fast_open;
 mod listener;
+#[expect(unsafe_code, reason = "rustix lacks these options; see the module's own text")]
+mod option;
 mod poller;
 mod socket;
 mod socket_file;

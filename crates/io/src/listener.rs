@@ -19,7 +19,7 @@ use rustix::net::{SocketType, sockopt};
 
 use crate::socket::{SOCKET_FLAGS, ip_address};
 use crate::socket_file::SocketFile;
-use crate::{Address, Keepalive, Socket, fast_open};
+use crate::{Address, Keepalive, Socket, option};
 
 /// A listening socket, closed on drop. The file of a unix socket goes with its last listener.
 #[derive(Debug)]
@@ -112,7 +112,16 @@ impl Listener {
             at("SO_KEEPALIVE", keepalive.apply(&fd))?;
         }
         if let Some(queue) = options.fast_open {
-            at("TCP_FASTOPEN", fast_open::accept(&fd, queue))?;
+            at("TCP_FASTOPEN", option::accept_fast_open(&fd, queue))?;
+        }
+        if options.transparent
+            && let Address::Tcp(address) = address
+            && let Err(error) = option::transparent(&fd, address)
+        {
+            return Err(match error.kind() {
+                io::ErrorKind::PermissionDenied => BindError::NotTransparent,
+                _ => BindError::System { step: "IP_TRANSPARENT", source: error },
+            });
         }
         bind_socket(&fd, address)?;
         listen(&fd, options)?;
@@ -148,12 +157,21 @@ pub struct ListenOptions {
     pub keepalive: Option<Keepalive>,
     /// Whether other sockets of this user may listen on the same address, sharing the load.
     pub reuse_port: bool,
+    /// Whether connections to other machines' addresses are taken, which rules (TPROXY) bring here.
+    /// Needs `CAP_NET_ADMIN`.
+    pub transparent: bool,
 }
 
 impl Default for ListenOptions {
     /// The kernel's own backlog, and shared among workers.
     fn default() -> Self {
-        Self { backlog: 4096, fast_open: None, keepalive: None, reuse_port: true }
+        Self {
+            backlog: 4096,
+            fast_open: None,
+            keepalive: None,
+            reuse_port: true,
+            transparent: false,
+        }
     }
 }
 
@@ -166,6 +184,9 @@ pub enum BindError {
     /// The path of a unix socket names something else, which is left alone.
     #[error("the path exists and is not a socket")]
     NotASocket,
+    /// This process may not take connections to other machines' addresses.
+    #[error("IP_TRANSPARENT: the process lacks CAP_NET_ADMIN")]
+    NotTransparent,
     /// The kernel refused a step.
     #[error("{step}: {source}")]
     System {

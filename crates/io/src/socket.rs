@@ -11,6 +11,7 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use rustix::net::{
     sockopt,
 };
 
-use crate::{Address, fast_open};
+use crate::{Address, option};
 
 const _: () = assert!(size_of::<Option<Socket>>() == 4);
 
@@ -58,7 +59,10 @@ impl Socket {
                 keepalive.apply(&fd)?;
             }
             if options.fast_open {
-                fast_open::connect(&fd)?;
+                option::connect_fast_open(&fd)?;
+            }
+            if let Some(mark) = options.mark {
+                option::mark(&fd, mark.get())?;
             }
         }
         let state = match rustix::net::connect(&fd, &target) {
@@ -142,6 +146,37 @@ impl Socket {
         Ok(ip_address(rustix::net::getsockname(&self.fd)?))
     }
 
+    /// Where the peer connected to before a rule of this machine (REDIRECT, DNAT) changed that; its
+    /// own address if none did. None for a unix socket, and where the kernel does not track
+    /// connections.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockname` and `getsockopt`.
+    pub fn original_destination(&self) -> io::Result<Option<SocketAddr>> {
+        let found = match self.local_address()? {
+            Some(SocketAddr::V4(_)) => sockopt::ip_original_dst(&self.fd).map(SocketAddr::V4),
+            Some(SocketAddr::V6(_)) => sockopt::ipv6_original_dst(&self.fd).map(SocketAddr::V6),
+            None => return Ok(None),
+        };
+        match found {
+            Ok(address) => Ok(Some(address)),
+            Err(Errno::NOENT | Errno::NOPROTOOPT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether this process may put marks on its sockets, which takes `CAP_NET_ADMIN`.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` if not; out of descriptors.
+    pub fn probe_mark() -> io::Result<()> {
+        let family = rustix::net::AddressFamily::INET;
+        let fd = rustix::net::socket_with(family, SocketType::STREAM, SOCKET_FLAGS, None)?;
+        option::mark(&fd, 1)
+    }
+
     /// The peer's address, or none for a unix socket.
     ///
     /// # Errors
@@ -213,6 +248,8 @@ pub struct ConnectOptions {
     pub fast_open: bool,
     /// Keepalive probes, or none.
     pub keepalive: Option<Keepalive>,
+    /// What rules of the machine tell this connection's packets by, or none. Needs `CAP_NET_ADMIN`.
+    pub mark: Option<NonZeroU32>,
 }
 
 /// TCP keepalive probes. The kernel counts whole seconds, up to 32,767; other values are rounded

@@ -361,6 +361,9 @@ fn bound_as(
     let sockets = result.map_err(|error| {
         let hint = match &error {
             io::BindError::InUse => "stop that process, or take another address",
+            io::BindError::NotTransparent => {
+                "`original_destination: tproxy` needs it; give the process that, or remove the option"
+            }
             io::BindError::NotASocket => "take another path, or remove what is there",
             io::BindError::System { source, .. } => hint(source),
         };

@@ -80,6 +80,7 @@ pub fn bind_beside(
         fast_open: options.fast_open.map(u32::from),
         keepalive: options.keepalive.map(keepalive),
         reuse_port: true,
+        transparent: false,
     };
     let first = ::io::Listener::bind(target, &options)?;
     let bound = at_name(first.local_address())?;
@@ -192,6 +193,7 @@ impl World for Kernel {
         let options = ::io::ConnectOptions {
             fast_open: options.fast_open,
             keepalive: options.keepalive.map(keepalive),
+            mark: None,
         };
         let connected = Socket::connect(borrow(address), &options);
         let (socket, state) = connected.map_err(|error| match error.raw_os_error() {

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod exhaustion;
+mod interception;
 mod listeners;
 mod machine;
 mod pair;

@@ -83,7 +83,7 @@ fn connect_options_reach_the_kernel_and_keepalive_is_rounded_up_to_seconds() {
     let (_listener, address) = listen().unwrap();
     let keepalive =
         Keepalive { idle: Duration::from_millis(1500), interval: Duration::ZERO, probes: u32::MAX };
-    let options = ConnectOptions { fast_open: false, keepalive: Some(keepalive) };
+    let options = ConnectOptions { keepalive: Some(keepalive), ..ConnectOptions::default() };
     let (socket, _) = Socket::connect(address, &options).unwrap();
     assert!(socket.is_nodelay().unwrap());
     let kept = socket.keepalive().unwrap().unwrap();
