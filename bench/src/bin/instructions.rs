@@ -165,7 +165,7 @@ fn exchange_case(request: &'static [u8]) -> Box<dyn FnMut()> {
     let mut proxy = Proxy::new(settings, snapshot, emitter, now);
     let address = |text: &str| PeerAddress::from(text.parse::<SocketAddr>().expect("an address"));
     let (peer, local) = (address("127.0.0.1:40000"), address("127.0.0.1:8080"));
-    let client = proxy.on_accepted(listener, peer, local, now).expect("there is room");
+    let client = proxy.on_accepted(listener, peer, local, None, now).expect("there is room");
     let (mut upstream, response) = (None, response());
     Box::new(move || {
         black_box(&reports);

@@ -15,8 +15,8 @@ use crate::shape::{Kind, Shape};
 use crate::snapshot::{
     AccessLog, AccessLogFormat, AccessLogOutput, Action, Chain, ChainMatch, Cluster, ClusterId,
     ClusterProtocol, Detected, Forward, ForwardedFields, Http2Options, Keepalive, Limits, Listener,
-    ListenerProtocol, PathMatch, ProxyProtocolVersion, Redirect, RedirectPath, Respond, RouteTable,
-    Rule, Snapshot, StartupOptions,
+    ListenerProtocol, OriginalDestination, PathMatch, ProxyProtocolVersion, Redirect, RedirectPath,
+    Respond, RouteTable, Rule, Snapshot, StartupOptions,
 };
 use crate::units::{Period, Size};
 
@@ -156,6 +156,11 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
         backlog: listener.socket.backlog,
         fast_open: listener.socket.fast_open,
         keepalive: listener.socket.keepalive.map(keepalive),
+        original_destination: match listener.socket.original_destination {
+            OriginalDestination::Off => file::listener::OriginalDestination::Off,
+            OriginalDestination::Redirect => file::listener::OriginalDestination::Redirect,
+            OriginalDestination::Tproxy => file::listener::OriginalDestination::Tproxy,
+        },
     }
 }
 
@@ -261,7 +266,11 @@ fn cluster(cluster: &Cluster) -> file::Cluster {
     let timeouts = &cluster.timeouts;
     file::Cluster {
         name: cluster.name.to_string(),
-        endpoints: cluster.endpoints.iter().map(endpoint).collect(),
+        endpoints: match cluster.original_destination {
+            None => Some(cluster.endpoints.iter().map(endpoint).collect()),
+            Some(_) => None,
+        },
+        original_destination: cluster.original_destination.is_some(),
         protocol: match cluster.protocol {
             ClusterProtocol::Http1 => file::cluster::Protocol::Http1,
             ClusterProtocol::Http2 => file::cluster::Protocol::Http2,
@@ -284,6 +293,7 @@ fn cluster(cluster: &Cluster) -> file::Cluster {
         },
         keepalive: cluster.keepalive.map(keepalive),
         fast_open: cluster.fast_open,
+        mark: cluster.mark,
     }
 }
 

@@ -221,10 +221,9 @@ fn endpoints_added(
     cluster: &Cluster,
     before: Option<&Arc<Cluster>>,
 ) -> Vec<(ClusterId, EndpointId)> {
-    let before = before.map(|before| before.endpoints.as_slice()).unwrap_or_default();
-    let mut known: Vec<EndpointId> = before.iter().map(|endpoint| endpoint.id).collect();
+    let mut known: Vec<EndpointId> =
+        before.iter().flat_map(|before| before.endpoint_ids()).collect();
     known.sort_unstable();
     let is_new = |id: &EndpointId| known.binary_search(id).is_err();
-    let ids = cluster.endpoints.iter().map(|endpoint| endpoint.id);
-    ids.filter(is_new).map(|id| (cluster.id, id)).collect()
+    cluster.endpoint_ids().filter(is_new).map(|id| (cluster.id, id)).collect()
 }

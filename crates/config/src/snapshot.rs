@@ -335,6 +335,19 @@ pub struct ListenSocket {
     pub fast_open: Option<NonZeroU32>,
     /// TCP keepalive of accepted connections.
     pub keepalive: Option<Keepalive>,
+    /// How it is known where its connections were going.
+    pub original_destination: OriginalDestination,
+}
+
+/// How it is known where connections were going that rules of the machine brought to a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OriginalDestination {
+    /// They were coming here.
+    Off,
+    /// The kernel redirected them, and is asked.
+    Redirect,
+    /// The kernel handed them over as they were.
+    Tproxy,
 }
 
 /// TCP keepalive probes.
@@ -533,8 +546,10 @@ pub struct Cluster {
     pub id: ClusterId,
     /// Name in the file.
     pub name: Arc<str>,
-    /// Its addresses.
+    /// Its addresses; none if it has an original destination.
     pub endpoints: Vec<Endpoint>,
+    /// Stands for every address, if it connects to where downstream connections were going.
+    pub original_destination: Option<EndpointId>,
     /// Whether all weights are equal, so that a plain turn through the endpoints is fair.
     pub is_uniform: bool,
     /// What its endpoints speak.
@@ -553,6 +568,15 @@ pub struct Cluster {
     pub keepalive: Option<Keepalive>,
     /// Whether a request's first bytes may travel with the SYN.
     pub fast_open: bool,
+    /// Mark of the packets that go to it.
+    pub mark: Option<NonZeroU32>,
+}
+
+impl Cluster {
+    /// The ids of its endpoints, that of its original destination among them.
+    pub fn endpoint_ids(&self) -> impl Iterator<Item = EndpointId> {
+        self.endpoints.iter().map(|endpoint| endpoint.id).chain(self.original_destination)
+    }
 }
 
 /// What the endpoints of a cluster speak.

@@ -505,6 +505,7 @@ impl<W: Workers> Running<W> {
             json!({
                 "name": cluster.name,
                 "endpoints": endpoints.collect::<Vec<_>>(),
+                "original_destination": cluster.original_destination.is_some(),
                 "connections": {
                     "active": totals.connections_active,
                     "idle": totals.connections_idle,

@@ -24,11 +24,12 @@ pub trait Workers: Send + 'static {
     /// How many there are.
     fn count(&self) -> u32;
 
-    /// Binds what `snapshot` adds to the listeners there are.
+    /// Binds what `snapshot` adds to the listeners there are, and finds out whether its clusters can
+    /// be connected to as they ask.
     ///
     /// # Errors
     ///
-    /// Every listener that could not be bound; then none is kept.
+    /// Everything that could not be had; then nothing is kept.
     fn bind(
         &mut self,
         snapshot: &Snapshot<Self::Filter>,
@@ -63,16 +64,27 @@ pub struct Bound<S> {
     pub addresses: Vec<(ListenerId, Option<SocketAddr>)>,
 }
 
-/// A listener that could not be bound.
+/// What the system does not let this process have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("listener {listener}: cannot listen on {address}: {reason}")]
-pub struct BindFailure {
-    /// Its name.
-    pub listener: Arc<str>,
-    /// Its address, as text.
-    pub address: String,
-    /// Why, and what to do.
-    pub reason: String,
+pub enum BindFailure {
+    /// A cluster's sockets cannot be made as it asks.
+    #[error("cluster {cluster}: {reason}")]
+    Cluster {
+        /// Its name.
+        cluster: Arc<str>,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A listener that could not be bound.
+    #[error("listener {listener}: cannot listen on {address}: {reason}")]
+    Listener {
+        /// Its name.
+        listener: Arc<str>,
+        /// Its address, as text.
+        address: String,
+        /// Why, and what to do.
+        reason: String,
+    },
 }
 
 /// What workers tell.

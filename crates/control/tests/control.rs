@@ -51,7 +51,7 @@ impl Workers for Notebook {
         if self.refuses.load(Ordering::Relaxed) {
             let listener = Arc::clone(&snapshot.listeners.first().unwrap().name);
             let (address, reason) = ("somewhere".to_owned(), "taken".to_owned());
-            return Err(vec![BindFailure { listener, address, reason }]);
+            return Err(vec![BindFailure::Listener { listener, address, reason }]);
         }
         Ok(Bound { sockets: (), addresses: Vec::new() })
     }

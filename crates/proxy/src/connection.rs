@@ -99,6 +99,9 @@ pub(crate) struct Downstream {
     pub(crate) life: Life,
     /// When the first byte of the head that is being read came; `NEVER` before it.
     pub(crate) head_began: Time,
+    /// Where the connection was going before it was brought here, if that is known. Few were going
+    /// elsewhere, so it stands apart.
+    pub(crate) original: Option<Box<SocketAddr>>,
 }
 
 /// What becomes of a downstream connection.
@@ -156,6 +159,15 @@ pub(crate) struct Links {
 }
 
 impl Upstream {
+    /// Its place in a pool, if it has one.
+    pub(crate) const fn links(&self) -> Option<Links> {
+        match self.state {
+            UpstreamState::Idle(links) => Some(links),
+            UpstreamState::Shared { links, .. } => links,
+            UpstreamState::Connecting { .. } | UpstreamState::Busy { .. } => None,
+        }
+    }
+
     pub(crate) const fn exchange(&self) -> Option<ExchangeKey> {
         match self.state {
             UpstreamState::Connecting { exchange, .. } | UpstreamState::Busy { exchange } => {

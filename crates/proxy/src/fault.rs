@@ -66,8 +66,14 @@ pub const fn consequence(cause: Cause) -> Consequence {
 
         NoHost | NoRoute => (Side::Proxy, 404, Retry::Never),
         NoChain => (Side::Proxy, 0, Retry::Never),
-        NoEndpoint | PendingOverflow | PendingTimeout | FilterTimeout | ConnectionsOverflow
-        | OutOfDescriptors | AcceptFailed => (Side::Proxy, 503, Retry::Never),
+        NoEndpoint
+        | NoOriginalDestination
+        | PendingOverflow
+        | PendingTimeout
+        | FilterTimeout
+        | ConnectionsOverflow
+        | OutOfDescriptors
+        | AcceptFailed => (Side::Proxy, 503, Retry::Never),
         FilterReply => (Side::Proxy, 0, Retry::Never),
         RequestTimeout => (Side::Proxy, 504, Retry::Never),
         DrainTimeout => (Side::Proxy, 503, Retry::Never),

@@ -21,6 +21,7 @@ mod http2;
 mod listeners;
 pub mod matching;
 mod ops;
+mod original;
 mod outbox;
 mod pinned;
 mod pool;

@@ -1,5 +1,6 @@
 //! What the proxy asks the worker to do.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use config::snapshot::{Address, Keepalive, ListenerId};
@@ -50,4 +51,6 @@ pub struct ConnectOptions {
     pub keepalive: Option<Keepalive>,
     /// Whether the first bytes may travel with the SYN.
     pub fast_open: bool,
+    /// Mark of its packets.
+    pub mark: Option<NonZeroU32>,
 }

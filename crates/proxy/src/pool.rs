@@ -5,7 +5,8 @@
 //! through the connections themselves: the newest is used first, so that the ones a burst left
 //! over grow old and close.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Id};
@@ -13,13 +14,19 @@ use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Id};
 use crate::Share;
 use crate::balance;
 use crate::connection::{ConnKey, Connection, ExchangeKey, Links, UpstreamState};
+use crate::original::destination_of;
 use crate::slab::Slab;
+
+mod original;
 
 /// What a worker knows of clusters and endpoints at run time.
 #[derive(Debug)]
 pub(crate) struct Pools {
     clusters: Vec<Option<ClusterState>>,
     endpoints: Vec<Option<EndpointState>>,
+    /// The newest idle connection to each destination of an original-destination cluster, where
+    /// there is one: as bounded as those connections are.
+    originals: BTreeMap<(EndpointId, SocketAddr), ConnKey>,
     share: Share,
     /// Connections open or being opened.
     pub(crate) open: u32,
@@ -58,6 +65,8 @@ pub(crate) enum Acquired {
     Shared(ConnKey, usize),
     /// Leave to open one to the endpoint at this place.
     Open(usize),
+    /// Leave to open one, in place of this idle one.
+    Replace(ConnKey, usize),
     /// A place in the queue.
     Wait,
     /// Nothing: the queue is full.
@@ -79,7 +88,15 @@ pub(crate) enum Sharing {
 
 impl Pools {
     pub(crate) const fn new(share: Share) -> Self {
-        Self { clusters: Vec::new(), endpoints: Vec::new(), share, open: 0, idle: 0, waiting: 0 }
+        Self {
+            clusters: Vec::new(),
+            endpoints: Vec::new(),
+            originals: BTreeMap::new(),
+            share,
+            open: 0,
+            idle: 0,
+            waiting: 0,
+        }
     }
 
     /// Finds a connection for an exchange: an idle one to the endpoint whose turn it is, else a new
@@ -113,7 +130,7 @@ impl Pools {
         let mut of_pool = |place: usize, endpoint: &Endpoint| match sharing {
             Sharing::Personal => None,
             Sharing::InTurn => {
-                let taken = self.take_idle(cluster.id, endpoint.id, connections);
+                let taken = self.take_idle(endpoint.id, connections);
                 taken.map(|connection| Acquired::Idle(connection, place))
             }
             Sharing::Together => {
@@ -239,7 +256,10 @@ impl Pools {
             *slot = None;
         }
         let state = slot.get_or_insert(EndpointState { id: endpoint, newest: None });
-        let older = state.newest.replace(key);
+        let older = match destination_of(connections, key) {
+            None => state.newest.replace(key),
+            Some(destination) => self.originals.insert((endpoint, destination), key),
+        };
         self.set_links(key, Some(Links { newer: None, older }), connections);
         if let Some(older) = older {
             link(connections, older, |links| links.newer = Some(key));
@@ -269,23 +289,24 @@ impl Pools {
     }
 
     /// Takes a connection out of its pool, wherever in the stack it stands.
-    pub(crate) fn remove_idle(
-        &mut self,
-        (cluster, endpoint): (ClusterId, EndpointId),
-        Links { newer, older }: Links,
-        connections: &mut Slab<Connection>,
-    ) {
+    pub(crate) fn remove_idle(&mut self, key: ConnKey, connections: &mut Slab<Connection>) {
+        let Some(upstream) = connections.get(key).and_then(Connection::upstream) else { return };
+        let Some(Links { newer, older }) = upstream.links() else { return };
+        let (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
         self.idle -= 1;
         if let Some(state) = self.cluster(cluster) {
             state.idle -= 1;
         }
         match newer {
             Some(newer) => link(connections, newer, |links| links.older = older),
-            None => {
-                if let Some(state) = self.endpoint(endpoint) {
-                    state.newest = older;
+            None => match destination_of(connections, key) {
+                None => {
+                    if let Some(state) = self.endpoint(endpoint) {
+                        state.newest = older;
+                    }
                 }
-            }
+                Some(destination) => self.set_newest_to(endpoint, destination, older),
+            },
         }
         if let Some(older) = older {
             link(connections, older, |links| links.newer = newer);
@@ -294,7 +315,8 @@ impl Pools {
 
     /// The newest idle connection of an endpoint, still in its pool.
     pub(crate) fn newest_idle(&mut self, endpoint: EndpointId) -> Option<ConnKey> {
-        self.endpoint(endpoint)?.newest
+        let newest = self.endpoint(endpoint)?.newest;
+        newest.or_else(|| self.first_original(endpoint))
     }
 
     /// How many connections are idle and how many exchanges wait, by cluster.
@@ -322,15 +344,15 @@ impl Pools {
 
     fn take_idle(
         &mut self,
-        cluster: ClusterId,
         endpoint: EndpointId,
         connections: &mut Slab<Connection>,
     ) -> Option<ConnKey> {
-        let key = self.newest_idle(endpoint)?;
-        let UpstreamState::Idle(links) = connections.get(key)?.upstream()?.state else {
+        let key = self.endpoint(endpoint)?.newest?;
+        let state = &connections.get(key)?.upstream()?.state;
+        if !matches!(state, UpstreamState::Idle(_)) {
             return None;
-        };
-        self.remove_idle((cluster, endpoint), links, connections);
+        }
+        self.remove_idle(key, connections);
         Some(key)
     }
 

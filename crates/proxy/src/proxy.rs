@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -337,14 +338,17 @@ impl Proxy {
         self.retire_former();
     }
 
-    /// A downstream connected. None if a bound is reached: the worker closes the socket then.
+    /// A downstream connected; `original` is where it was going, if rules of the machine brought it
+    /// here. None if a bound is reached: the worker closes the socket then.
     pub fn on_accepted(
         &mut self,
         listener: ListenerId,
         peer: PeerAddress,
         local: PeerAddress,
+        original: Option<SocketAddr>,
         now: Time,
     ) -> Option<ConnKey> {
+        let original = self.keep_original(original);
         let listener = self.listeners.find(listener)?;
         let state = self.listeners.get(listener);
         let settings = state.listener();
@@ -366,6 +370,7 @@ impl Proxy {
             exchange: None,
             life,
             head_began: Time::NEVER,
+            original,
         });
         let key = self.insert_connection(role, Receive::ProxyHeader, now);
         if let Some(connection) = self.connections.get_mut(key) {
@@ -615,15 +620,8 @@ impl Proxy {
         let Some(upstream) = self.connections.get(key).and_then(Connection::upstream) else {
             return;
         };
-        let (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
-        match upstream.state {
-            UpstreamState::Idle(links) | UpstreamState::Shared { links: Some(links), .. } => {
-                self.pools.remove_idle((cluster, endpoint), links, &mut self.connections);
-            }
-            UpstreamState::Connecting { .. }
-            | UpstreamState::Busy { .. }
-            | UpstreamState::Shared { links: None, .. } => {}
-        }
+        let cluster = upstream.cluster;
+        self.pools.remove_idle(key, &mut self.connections);
         let is_established =
             self.connections.get(key).is_some_and(|connection| !connection.is_connecting());
         let would_end_early = self.would_end_early(key);

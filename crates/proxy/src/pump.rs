@@ -26,6 +26,7 @@ use crate::exchange::{
 };
 use crate::fault::{Retry, Side, consequence};
 use crate::http2::Tail;
+use crate::original;
 use crate::outbox::Outbox;
 use crate::pool::{Acquired, Sharing};
 use crate::proxy::Proxy;
@@ -228,13 +229,26 @@ impl Proxy {
             Form::Stream { .. } => Sharing::Together,
         };
         let start = || random.next();
-        match self.pools.acquire(cluster, newest, avoid, sharing, start, connections) {
+        let acquired = if cluster.original_destination.is_some() {
+            match original::destination(connections, exchange.downstream.connection) {
+                Some(to) => self.pools.acquire_to(to, cluster, newest, sharing, start, connections),
+                None => return self.fail_unbound(key, request, Cause::NoOriginalDestination, now),
+            }
+        } else {
+            self.pools.acquire(cluster, newest, avoid, sharing, start, connections)
+        };
+        match acquired {
             Acquired::Idle(connection, place) => self.give(key, connection, place, request, now),
             Acquired::Shared(connection, place) => {
                 self.give_stream(key, connection, place, request, head, now);
             }
             Acquired::Open(place) => {
                 let cluster = Arc::clone(cluster);
+                self.open(key, &cluster, place, request, head, now);
+            }
+            Acquired::Replace(idle, place) => {
+                let cluster = Arc::clone(cluster);
+                self.make_room(idle, id, now);
                 self.open(key, &cluster, place, request, head, now);
             }
             Acquired::Wait => self.enqueue(key, request, now),
@@ -608,7 +622,9 @@ impl Proxy {
         // Most exchanges are only counted; their addresses need not become text.
         let is_recorded = self.emitter.is_recorded(stages.total, record.is_tunnel);
         let (endpoint, peer) = if is_recorded { (endpoint, peer) } else { (None, None) };
-        let endpoint = Text::of_address(endpoint.map(|endpoint| &endpoint.address));
+        let onward = if is_recorded { self.went_to(exchange) } else { None };
+        let endpoint = endpoint.map(|endpoint| &endpoint.address).or(onward.as_ref());
+        let endpoint = Text::of_address(endpoint);
         let client = match record.client.filter(|_| is_recorded) {
             Some(ip) => Text::of_ip(&PeerAddress::from(SocketAddr::new(ip, 0))),
             None => peer.map_or(Text::EMPTY, Text::of_ip),

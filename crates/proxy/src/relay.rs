@@ -16,6 +16,7 @@ use wire::tls::{ServerName, client_hello};
 use crate::connection::{ConnKey, Connection, ExchangeKey, Life, Receive, Send, StreamKey};
 use crate::exchange::{Form, Kind, Request, Route, Stage, Unbound, Wait};
 use crate::matching::{Facts, choose};
+use crate::original::destination;
 use crate::outbox::Outbox;
 use crate::proxy::Proxy;
 use crate::record::{Words, label};
@@ -99,10 +100,11 @@ impl Proxy {
 
     /// Chooses the chain that a connection meets. Says whether there is anything for it.
     fn choose_chain(&mut self, key: ConnKey, first: &FirstBytes, now: Time) -> bool {
+        let original = destination(&self.connections, key);
         let Some(connection) = self.connections.get_mut(key) else { return false };
         let facts = Facts {
             source: connection.peer.ip(),
-            destination: connection.local.socket_address(),
+            destination: original.or_else(|| connection.local.socket_address()),
             protocol: first.protocol,
             server_name: first.server_name.as_ref().map(ServerName::as_str),
             alpn: &first.alpn,

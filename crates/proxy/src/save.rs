@@ -8,7 +8,7 @@
 //! The form is [`VERSION`] in two bytes, then the structures below in postcard's encoding. A change
 //! of any of them is a new version.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use config::snapshot::{Address, ClusterId, EndpointId, Id, RouteTableId};
@@ -40,7 +40,7 @@ use crate::time::Time;
 use crate::upstream::RESPONSE_HEAD;
 
 /// Version of the form that is written, and the only one that is read.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// The id of something that the new configuration does not have.
 const GONE: Id = Id { slot: u32::MAX, generation: u32::MAX };
@@ -140,6 +140,7 @@ struct SavedDownstream {
     chain: Option<String>,
     life: Life,
     head_began: Option<u64>,
+    original: Option<Box<SocketAddr>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -414,7 +415,8 @@ impl Proxy {
         let listener = listener.name.to_string();
         self.listeners.on_closed(downstream.listener);
         let head_began = since(downstream.head_began, now);
-        Some(SavedDownstream { connection, listener, chain, life: downstream.life, head_began })
+        let Downstream { life, original, .. } = downstream;
+        Some(SavedDownstream { connection, listener, chain, life, head_began, original })
     }
 
     fn save_upstream(&mut self, key: ConnKey, now: Time) -> Option<SavedUpstream> {
@@ -425,13 +427,13 @@ impl Proxy {
                 SavedUpstreamState::Connecting { age: now.nanos_since(since) }
             }
             UpstreamState::Busy { .. } => SavedUpstreamState::Busy,
-            UpstreamState::Idle(links) => {
-                self.pools.remove_idle((cluster, endpoint), links, &mut self.connections);
+            UpstreamState::Idle(_) => {
+                self.pools.remove_idle(key, &mut self.connections);
                 SavedUpstreamState::Idle
             }
             UpstreamState::Shared { connecting_since, links } => {
-                if let Some(links) = links {
-                    self.pools.remove_idle((cluster, endpoint), links, &mut self.connections);
+                if links.is_some() {
+                    self.pools.remove_idle(key, &mut self.connections);
                 }
                 let connecting_age = connecting_since.map(|since| now.nanos_since(since));
                 SavedUpstreamState::Shared { connecting_age }
@@ -619,8 +621,8 @@ impl Proxy {
         let head_began = saved.head_began.map_or(Time::NEVER, |age| before(age, now));
         let found = self.listeners.get(listener).listener();
         let chain = saved.chain.and_then(|name| found.chain_named(&name).map(|chain| chain.id));
-        let downstream =
-            Downstream { listener, chain, exchange: None, life: saved.life, head_began };
+        let (life, original) = (saved.life, saved.original);
+        let downstream = Downstream { listener, chain, exchange: None, life, head_began, original };
         let key = self.insert_connection(Role::Downstream(downstream), Receive::Complete, now);
         self.restore_connection(key, saved.connection, now);
         Ok(key)
@@ -664,7 +666,8 @@ impl Proxy {
         let Some((_, found)) = found else { return (ClusterId(GONE), EndpointId(GONE)) };
         let is_same = |address: &Address| Text::of_address(Some(address)).as_bytes() == endpoint;
         let place = found.endpoints.iter().find(|candidate| is_same(&candidate.address));
-        (found.id, place.map_or(EndpointId(GONE), |endpoint| endpoint.id))
+        let endpoint = place.map(|endpoint| endpoint.id).or(found.original_destination);
+        (found.id, endpoint.unwrap_or(EndpointId(GONE)))
     }
 
     fn restore_exchange(&mut self, saved: SavedExchange, connections: &[ConnKey], now: Time) {

@@ -975,9 +975,8 @@ impl Proxy {
         let Some(upstream) = self.connections.get(key).and_then(Connection::upstream) else {
             return;
         };
-        let ids = (upstream.cluster, upstream.endpoint);
-        if let UpstreamState::Shared { links: Some(links), .. } = upstream.state {
-            self.pools.remove_idle(ids, links, &mut self.connections);
+        if matches!(upstream.state, UpstreamState::Shared { links: Some(_), .. }) {
+            self.pools.remove_idle(key, &mut self.connections);
             self.pools.set_links(key, None, &mut self.connections);
         }
     }

@@ -20,7 +20,6 @@ use crate::downstream::{BODY_LIMITS, Step};
 use crate::exchange::{Exchange, Form, INTERIM_RESPONSES_MAX, Kind, Stage, Unbound, Wait};
 use crate::http2::{Multiplex, Stream, Tail, Watch};
 use crate::ops::{ConnectOptions, Op};
-use crate::pool::endpoint_at;
 use crate::proxy::Proxy;
 use crate::pump::announces_trailers;
 use crate::record::label;
@@ -44,7 +43,7 @@ impl Proxy {
         head: Option<&RequestHead<'_>>,
         now: Time,
     ) {
-        let endpoint = endpoint_at(cluster, place);
+        let (endpoint, address, peer) = self.way(key, cluster, place);
         let (state, is_personal) = match request.form {
             Form::Whole { is_personal, .. } => {
                 (UpstreamState::Connecting { exchange: key, since: now }, is_personal)
@@ -55,7 +54,7 @@ impl Proxy {
         };
         let role = Role::Upstream(Upstream {
             cluster: cluster.id,
-            endpoint: endpoint.id,
+            endpoint,
             state,
             is_personal,
             is_reusable: false,
@@ -69,6 +68,7 @@ impl Proxy {
         self.pools.on_open(cluster.id);
         let deadline = now + cluster.timeouts.connect;
         let Some(connection) = self.connections.get_mut(upstream) else { return };
+        connection.peer = peer;
         match request.form {
             Form::Whole { send, .. } => {
                 connection.outbox = request.outbox;
@@ -85,8 +85,8 @@ impl Proxy {
                 self.give_stream(key, upstream, place, request, head, now);
             }
         }
-        let options = ConnectOptions { keepalive: cluster.keepalive, fast_open: cluster.fast_open };
-        let address = endpoint.address.clone();
+        let Cluster { keepalive, fast_open, mark, .. } = **cluster;
+        let options = ConnectOptions { keepalive, fast_open, mark };
         self.ops.push_back(Op::Connect { connection: upstream, address, options });
     }
 

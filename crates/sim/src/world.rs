@@ -89,6 +89,7 @@ impl World for SimWorld {
             socket: SimSocket { network: Rc::clone(&self.network), end: Some(end) },
             peer: Some(peer),
             local: Some(local),
+            original: None,
         }))
     }
 

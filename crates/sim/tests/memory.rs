@@ -195,7 +195,8 @@ impl World for Stage {
         self.ends.push(End { is_client: true, ..End::default() });
         let ip = Ipv4Addr::from(u32::try_from(place).unwrap() | 10 << 24);
         let (peer, local) = (SocketAddr::from((ip, 1024)), SocketAddr::from(([10, 0, 0, 1], 80)));
-        Ok(Some(Accepted { socket: Socket(place), peer: Some(peer), local: Some(local) }))
+        let socket = Socket(place);
+        Ok(Some(Accepted { socket, peer: Some(peer), local: Some(local), original: None }))
     }
 
     fn connect(

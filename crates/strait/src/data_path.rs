@@ -124,7 +124,7 @@ impl Workers for DataPath {
 
     fn bind(&mut self, snapshot: &Snapshot) -> Result<Bound<Sockets>, Vec<BindFailure>> {
         let mut bound = Bound { sockets: Vec::new(), addresses: Vec::new() };
-        let mut failures = Vec::new();
+        let mut failures = unmarkable(snapshot);
         for id in &snapshot.changes.listeners_added {
             let Some((_, listener)) = snapshot.listener(*id) else { continue };
             let (address, options) = (&listener.address, &listener.socket);
@@ -391,7 +391,28 @@ pub(crate) fn hint(error: &std::io::Error) -> &'static str {
 
 fn failure(listener: &ListenerConfig<Box<dyn Filter>>, reason: String) -> BindFailure {
     let address = address_text(&listener.address);
-    BindFailure { listener: Arc::clone(&listener.name), address, reason }
+    BindFailure::Listener { listener: Arc::clone(&listener.name), address, reason }
+}
+
+/// The clusters that ask for a mark, if this process cannot give any.
+fn unmarkable(snapshot: &Snapshot) -> Vec<BindFailure> {
+    let mut marked =
+        snapshot.clusters.iter().filter(|(_, cluster)| cluster.mark.is_some()).peekable();
+    if marked.peek().is_none() {
+        return Vec::new();
+    }
+    let Err(error) = worker::probe_mark() else { return Vec::new() };
+    let reason = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "`mark` needs CAP_NET_ADMIN; give the process that, or remove it".to_owned()
+        }
+        _ => format!("`mark` cannot be tried: {error}"),
+    };
+    let failure = |cluster: &Arc<_>| BindFailure::Cluster {
+        cluster: Arc::clone(cluster),
+        reason: reason.clone(),
+    };
+    marked.map(|(_, cluster)| failure(&cluster.name)).collect()
 }
 
 /// An address as the configuration file writes it.

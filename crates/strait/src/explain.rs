@@ -272,6 +272,9 @@ fn tell_cluster(story: &mut Story, snapshot: &Snapshot, forward: &Forward, head:
     let Some(cluster) = snapshot.cluster(forward.cluster) else { return };
     let timeout = forward.timeout.map_or_else(|| "none".to_owned(), |bound| format!("{bound:?}"));
     story.line("cluster", format!("{}, timeout {timeout}", cluster.name));
+    if cluster.original_destination.is_some() {
+        story.line("endpoint", "wherever the connection was going");
+    }
     for endpoint in &cluster.endpoints {
         story.line("endpoint", endpoint_text(cluster, endpoint));
     }
@@ -302,6 +305,7 @@ fn outcome(snapshot: &Snapshot, trial: &Trial) -> String {
             let cluster = owner.map_or("", |(_, cluster)| &cluster.name);
             format!("forwarded to cluster {cluster}, this time {}", address_text(address))
         }
+        Trial::ForwardedOnward => "forwarded to where the connection was going".to_owned(),
         Trial::Answered { head, body } => answer_text(head, body),
         Trial::Suspended(topic) => format!("waits for an answer about {topic}"),
         Trial::Refused => "the connection is closed without an answer".to_owned(),

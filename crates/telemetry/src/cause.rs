@@ -91,6 +91,9 @@ causes! {
     FilterReply => "filter_reply",
     /// The cluster has no endpoint, or went with a newer configuration.
     NoEndpoint => "no_endpoint",
+    /// The cluster connects to where the downstream connection was going, and that is not known, or
+    /// is an address of this process.
+    NoOriginalDestination => "no_original_destination",
     /// `connections_max` and then `pending_max` of the cluster are reached.
     PendingOverflow => "pending_overflow",
     /// No connection became free in the cluster's `timeouts.pending`.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ::io::{BindError, Events, ListenOptions, Poller, Socket, Waker, clock};
-use config::snapshot::{Address, Keepalive, ListenSocket};
+use config::snapshot::{Address, Keepalive, ListenSocket, OriginalDestination};
 use proxy::time::Time;
 use proxy::{ConnKey, ConnectOptions};
 
@@ -34,8 +34,9 @@ pub struct Kernel {
 #[derive(Debug)]
 pub struct Listener {
     socket: ::io::Listener,
-    /// None if it is bound to every address of the machine: then each connection is asked.
-    local: Option<SocketAddr>,
+    /// The bound address with its actual port, or none for a unix socket.
+    bound: Option<SocketAddr>,
+    original_destination: OriginalDestination,
 }
 
 impl Listener {
@@ -46,6 +47,30 @@ impl Listener {
     /// Those of `getsockname`.
     pub fn local_address(&self) -> io::Result<Option<SocketAddr>> {
         self.socket.local_address()
+    }
+
+    /// Which of our addresses a connection came to. Each is asked if there are several.
+    fn local_of(&self, socket: &Socket) -> Option<SocketAddr> {
+        let bound = self.bound?;
+        if bound.ip().is_unspecified() || self.original_destination == OriginalDestination::Tproxy {
+            socket.local_address().ok().flatten()
+        } else {
+            Some(bound)
+        }
+    }
+
+    /// Where a connection was going that came to `local`, if not here.
+    fn original_of(&self, socket: &Socket, local: Option<SocketAddr>) -> Option<SocketAddr> {
+        let original = match self.original_destination {
+            OriginalDestination::Off => None,
+            OriginalDestination::Redirect => socket.original_destination().ok().flatten(),
+            OriginalDestination::Tproxy => local,
+        };
+        let is_ours = |address: SocketAddr| {
+            let bound = self.bound.map(Address::Tcp);
+            bound.is_some_and(|bound| bound.overlaps(&Address::Tcp(address)))
+        };
+        original.filter(|address| !is_ours(*address))
     }
 }
 
@@ -75,12 +100,13 @@ pub fn bind_beside(
     workers: u32,
 ) -> Result<Vec<Listener>, BindError> {
     let target = borrow(address);
+    let original_destination = options.original_destination;
     let options = ListenOptions {
         backlog: options.backlog.get(),
         fast_open: options.fast_open.map(u32::from),
         keepalive: options.keepalive.map(keepalive),
         reuse_port: true,
-        transparent: false,
+        transparent: original_destination == OriginalDestination::Tproxy,
     };
     let first = ::io::Listener::bind(target, &options)?;
     let bound = at_name(first.local_address())?;
@@ -94,8 +120,17 @@ pub fn bind_beside(
         };
         sockets.push(next);
     }
-    let local = bound.filter(|address| !address.ip().is_unspecified());
-    Ok(sockets.into_iter().map(|socket| Listener { socket, local }).collect())
+    let listener = |socket| Listener { socket, bound, original_destination };
+    Ok(sockets.into_iter().map(listener).collect())
+}
+
+/// Whether clusters may have a `mark`: this process may put marks on its sockets.
+///
+/// # Errors
+///
+/// `PermissionDenied` if not, or out of descriptors.
+pub fn probe_mark() -> io::Result<()> {
+    Socket::probe_mark()
 }
 
 fn at_name<T>(result: io::Result<T>) -> Result<T, BindError> {
@@ -171,12 +206,9 @@ impl World for Kernel {
     fn accept(&mut self, listener: &Listener) -> Result<Option<Accepted<Socket>>, AcceptError> {
         match listener.socket.accept() {
             Ok(Some((socket, peer))) => {
-                let local = match (listener.local, peer) {
-                    (Some(local), _) => Some(local),
-                    (None, Some(_)) => socket.local_address().ok().flatten(),
-                    (None, None) => None,
-                };
-                Ok(Some(Accepted { socket, peer, local }))
+                let local = listener.local_of(&socket);
+                let original = listener.original_of(&socket, local);
+                Ok(Some(Accepted { socket, peer, local, original }))
             }
             Ok(None) => Ok(None),
             Err(::io::AcceptError::OutOfDescriptors(_)) => Err(AcceptError::OutOfDescriptors),
@@ -193,7 +225,7 @@ impl World for Kernel {
         let options = ::io::ConnectOptions {
             fast_open: options.fast_open,
             keepalive: options.keepalive.map(keepalive),
-            mark: None,
+            mark: options.mark,
         };
         let connected = Socket::connect(borrow(address), &options);
         let (socket, state) = connected.map_err(|error| match error.raw_os_error() {

@@ -436,10 +436,13 @@ impl<W: World> Worker<W> {
             let id = listening.id;
             match self.world.accept(listener) {
                 Ok(Some(accepted)) => {
-                    let (peer, local) =
-                        (PeerAddress::from(accepted.peer), PeerAddress::from(accepted.local));
+                    let original = accepted.original;
+                    // The peer knows no other.
+                    let local = PeerAddress::from(original.or(accepted.local));
+                    let peer = PeerAddress::from(accepted.peer);
                     let now = self.stamp();
-                    let Some(key) = self.proxy.on_accepted(id, peer, local, now) else { continue };
+                    let key = self.proxy.on_accepted(id, peer, local, original, now);
+                    let Some(key) = key else { continue };
                     if self.world.watch(&accepted.socket, key).is_err() {
                         self.proxy.on_broken(key, now);
                         continue;

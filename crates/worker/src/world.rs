@@ -138,6 +138,9 @@ pub struct Accepted<S> {
     pub peer: Option<SocketAddr>,
     /// To which of our addresses; none for unix sockets.
     pub local: Option<SocketAddr>,
+    /// Where it was going before it was brought here, if that was somewhere else and the listener
+    /// is to tell.
+    pub original: Option<SocketAddr>,
 }
 
 /// Whether a connection is established.

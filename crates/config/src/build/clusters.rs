@@ -1,13 +1,15 @@
 //! `clusters` to [`Cluster`]s.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use super::{Context, Names, Once, check_reachable, http2, keepalive, share};
 use crate::defaults;
 use crate::file::cluster::{Endpoint as FileEndpoint, Protocol, ProxyProtocol};
+use crate::file::listener::OriginalDestination;
 use crate::file::{self};
-use crate::findings::Problem;
+use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::snapshot::{
     Address, Cluster, ClusterId, ClusterProtocol, Endpoint, EndpointId, ProxyProtocolVersion,
@@ -48,7 +50,11 @@ fn cluster<F>(
         Protocol::Http1 => ClusterProtocol::Http1,
         Protocol::Http2 => ClusterProtocol::Http2,
     };
-    let endpoints = endpoints(&file.endpoints, (id, protocol), &site.key("endpoints"), context);
+    let original_destination = original_destination(file, (id, protocol), site, context);
+    let entries = file.endpoints.as_deref();
+    let endpoints = entries
+        .map(|entries| endpoints(entries, (id, protocol), &site.key("endpoints"), context))
+        .unwrap_or_default();
     let is_uniform = endpoints.windows(2).all(|pair| match pair {
         [a, b] => a.weight == b.weight,
         _ => true,
@@ -62,6 +68,7 @@ fn cluster<F>(
         id,
         name: Arc::from(file.name.as_str()),
         endpoints,
+        original_destination,
         is_uniform,
         protocol,
         http2: http2(&file.http2),
@@ -82,6 +89,50 @@ fn cluster<F>(
         },
         keepalive: keepalive(file.keepalive.as_ref(), site, context.findings),
         fast_open: file.fast_open,
+        mark: file.mark,
+    }
+}
+
+/// Stands for the addresses that an original-destination cluster connects to.
+const ANY: Address = Address::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
+
+/// Whether the cluster says by one way, and by one only, where it is.
+fn original_destination<F>(
+    file: &file::Cluster,
+    (cluster, protocol): (ClusterId, ClusterProtocol),
+    site: &Site<'_>,
+    context: &mut Context<'_, '_, F>,
+) -> Option<EndpointId> {
+    let has_endpoints = site.key("endpoints").is_written() || site.is_cut("endpoints");
+    if file.original_destination && has_endpoints {
+        let rule = "a cluster with `original_destination` has no endpoints";
+        let hint = "keep one of the two";
+        site.key("original_destination").error(context.findings, Problem::new(rule, hint));
+    } else if !file.original_destination && !has_endpoints && !site.is_cut("original_destination") {
+        let rule = "a cluster has `endpoints`, or `original_destination`";
+        site.error(context.findings, Problem::new(rule, "add `endpoints: [ADDRESS]`"));
+    }
+    let id = || EndpointId(context.ids.endpoints.assign((cluster, ANY, protocol)));
+    file.original_destination.then(id)
+}
+
+/// Warns of clusters that connect to where connections were going, if no listener knows that.
+pub(super) fn warn_aimless(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) {
+    let knows =
+        |listener: &file::Listener| listener.original_destination != OriginalDestination::Off;
+    let may_know = |site: Site<'_>| site.is_cut("original_destination");
+    if site.is_cut("listeners")
+        || file.listeners.iter().any(knows)
+        || site.key("listeners").items().any(may_know)
+    {
+        return;
+    }
+    let sites = site.key("clusters");
+    let clusters = file.clusters.iter().zip(sites.items());
+    for (_, site) in clusters.filter(|(entry, _)| entry.original_destination) {
+        let rule = "no listener tells where its connections were going: each request gets 503";
+        let hint = "write `original_destination: redirect` or `tproxy` in a listener";
+        site.key("original_destination").warning(findings, Problem::new(rule, hint));
     }
 }
 

@@ -6,15 +6,18 @@ use std::sync::Arc;
 use super::routes::Tables;
 use super::{Context, Names, Once, http2, keepalive};
 use crate::file::chain::Match;
-use crate::file::listener::{Forwarded, Http, Names as FileNames, Protocol, WeightedCluster};
+use crate::file::listener::{
+    Forwarded, Http, Names as FileNames, OriginalDestination as FileOriginalDestination, Protocol,
+    WeightedCluster,
+};
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::hosts::{Host, HostTable};
 use crate::map::Map;
 use crate::snapshot::{
     Address, Chain, ChainId, ChainMatch, ClusterId, Detected, DownstreamTimeouts, FILTERS_MAX,
-    ForwardedFields, HttpOptions, ListenSocket, Listener, ListenerId, ListenerProtocol, Relay,
-    RouteTableId,
+    ForwardedFields, HttpOptions, ListenSocket, Listener, ListenerId, ListenerProtocol,
+    OriginalDestination, Relay, RouteTableId,
 };
 use crate::tree::Site;
 
@@ -149,6 +152,7 @@ fn listener<F>(
         backlog: file.backlog,
         fast_open: file.fast_open,
         keepalive: keepalive(file.keepalive.as_ref(), site, context.findings),
+        original_destination: original_destination(file, site, context.findings),
     };
     let name: Arc<str> = Arc::from(file.name.as_str());
     let key = (Arc::clone(&name), file.address.clone(), socket);
@@ -331,6 +335,24 @@ const fn detected(file: file::chain::Detected) -> Detected {
         file::chain::Detected::Tls => Detected::Tls,
         file::chain::Detected::Other => Detected::Other,
     }
+}
+
+fn original_destination(
+    file: &file::Listener,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> OriginalDestination {
+    let original_destination = match file.original_destination {
+        FileOriginalDestination::Off => return OriginalDestination::Off,
+        FileOriginalDestination::Redirect => OriginalDestination::Redirect,
+        FileOriginalDestination::Tproxy => OriginalDestination::Tproxy,
+    };
+    if matches!(file.address, Address::Unix(_)) {
+        let rule = "connections of a unix socket were going nowhere else";
+        let problem = Problem::new(rule, "remove this, or listen on an IP address");
+        site.key("original_destination").error(findings, problem);
+    }
+    original_destination
 }
 
 /// Whether nothing changed. Filters cannot be compared; their sources can.

@@ -17,7 +17,13 @@ pub struct Cluster {
     /// Name, used by routes, in logs and metrics. Unique among clusters.
     pub name: String,
     /// Its addresses, used in turn by their weights.
-    pub endpoints: Vec<Endpoint>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoints: Option<Vec<Endpoint>>,
+    /// In place of `endpoints`: connects to where the downstream connection was going before it was
+    /// brought here, as the listener's `original_destination` tells. Without such an address, or
+    /// with one that a listener here has (`0.0.0.0` and `[::]` have all of their port): 503.
+    #[serde(default)]
+    pub original_destination: bool,
     /// What its endpoints speak.
     #[serde(default)]
     pub protocol: Protocol,
@@ -48,6 +54,10 @@ pub struct Cluster {
     /// Whether a request's first bytes may travel with the SYN (TCP Fast Open).
     #[serde(default)]
     pub fast_open: bool,
+    /// Mark of the packets that go to it (`SO_MARK`), for the rules of this machine to tell them by:
+    /// what is marked must not be brought here again. Needs `CAP_NET_ADMIN`. Absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark: Option<NonZeroU32>,
 }
 
 /// What endpoints speak.

@@ -16,8 +16,9 @@ use crate::units::{Period, Size};
 pub struct Listener {
     /// Name, used in logs and metrics. Unique among listeners.
     pub name: String,
-    /// Where it listens. Unique among listeners. A change of the address, of `backlog`, `fast_open`
-    /// or `keepalive` opens a new socket; connections of the old one finish what they do.
+    /// Where it listens. Unique among listeners. A change of the address, of `backlog`, `fast_open`,
+    /// `keepalive` or `original_destination` opens a new socket; connections of the old one finish
+    /// what they do.
     pub address: Address,
     /// What its connections speak.
     #[serde(default)]
@@ -52,6 +53,11 @@ pub struct Listener {
     /// without it is closed.
     #[serde(default)]
     pub proxy_protocol: bool,
+    /// How it is known where a connection was going before rules of this machine brought it here.
+    /// That address, the original destination, stands for the listener's own in `x-forwarded-port`
+    /// and in PROXY protocol headers, and is where clusters with `original_destination` connect.
+    #[serde(default)]
+    pub original_destination: OriginalDestination,
     /// How long peers may take.
     #[serde(default)]
     pub timeouts: Timeouts,
@@ -88,6 +94,19 @@ pub enum Protocol {
     Http2,
     /// Anything: bytes are relayed as they come.
     Tcp,
+}
+
+/// How it is known where a connection was going.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OriginalDestination {
+    /// It was coming here.
+    #[default]
+    Off,
+    /// The kernel redirected it (REDIRECT, DNAT) and is asked (`SO_ORIGINAL_DST`).
+    Redirect,
+    /// The kernel handed it over as it was (TPROXY, `IP_TRANSPARENT`). Needs `CAP_NET_ADMIN`.
+    Tproxy,
 }
 
 /// A cluster and its share of the connections.

@@ -119,7 +119,7 @@ fn keys_that_are_unknown_missing_or_doubled() {
             "clusters[0].retries",
             "\"retries\"",
             "unknown",
-            "known are: name, endpoints, connect_timeout",
+            "known are: name, endpoints, original_destination",
         ),
         (
             "admin: { address: 127.0.0.1:9901 }",
@@ -550,6 +550,44 @@ fn names_that_nobody_has_or_that_two_have() {
             "\"other\"",
             "no route table",
             "known are: shop, plain",
+        ),
+    ]);
+}
+
+#[test]
+fn original_destinations_have_one_place_to_come_from_and_stand_alone() {
+    check(&[
+        (
+            "    endpoints: [127.0.0.1:9000]\n",
+            "    endpoints: [127.0.0.1:9000]\n    original_destination: ^true\n",
+            "clusters[0].original_destination",
+            "true",
+            "has no endpoints",
+            "keep one",
+        ),
+        (
+            "  - name: api\n    endpoints: [127.0.0.1:9000]\n",
+            "  - ^name: api\n",
+            "clusters[0]",
+            "",
+            "has `endpoints`, or `original_destination`",
+            "add `endpoints: [ADDRESS]`",
+        ),
+        (
+            "    endpoints: [127.0.0.1:9000]\n",
+            "    endpoints: [127.0.0.1:9000]\n    mark: ^0\n",
+            "clusters[0].mark",
+            "0",
+            "from 1 to 4294967295",
+            "nearest is 1",
+        ),
+        (
+            "    address: 127.0.0.1:81\n",
+            "    address: unix:/run/a\n    original_destination: ^tproxy\n",
+            "listeners[1].original_destination",
+            "\"tproxy\"",
+            "going nowhere else",
+            "listen on an IP address",
         ),
     ]);
 }
@@ -1024,6 +1062,13 @@ fn what_looks_like_a_mistake_is_a_warning() {
             "line 15",
         ),
         ("[127.0.0.1:9000]", "[]", "clusters[0].endpoints", "503", "add an endpoint"),
+        (
+            "endpoints: [127.0.0.1:9000]",
+            "original_destination: true",
+            "clusters[0].original_destination",
+            "no listener tells",
+            "`original_destination: redirect` or `tproxy`",
+        ),
     ] {
         let mut loader = loader();
         loader.load("f", &SAMPLE.replace(from, to)).unwrap_or_else(|errors| panic!("{errors}"));

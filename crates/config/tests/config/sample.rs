@@ -88,8 +88,9 @@ listeners:
     keepalive: { idle: 30s, interval: 5s, probes: 5 }
   - name: raw
     address: 127.0.0.1:6379
+    original_destination: redirect
     protocol: tcp
-    clusters: [{ cluster: all, weight: 3 }]
+    clusters: [{ cluster: all, weight: 3 }, { cluster: onward }]
 routes:
   - name: one
     hosts: [a.example, "*.a.example"]
@@ -122,6 +123,9 @@ clusters:
     proxy_protocol: v2
     keepalive: {}
     fast_open: true
+  - name: onward
+    original_destination: true
+    mark: 4294967295
 limits:
   connections_max: 5000
   discard_max: 0

@@ -6,6 +6,8 @@
 //! configuration with other ids, between any two events. No peer may notice.
 
 use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,6 +115,8 @@ struct PeerState {
     key: Option<ConnKey>,
     /// Where the proxy connects to, for upstreams.
     address: Option<Address>,
+    /// The mark of the connection to it.
+    mark: Option<u32>,
     is_connecting: bool,
     /// Said, and not read yet.
     said: Vec<u8>,
@@ -161,12 +165,23 @@ impl<'s> Talk<'s> {
         self.try_client().expect("the proxy takes the connection")
     }
 
+    /// A client of the first listener that was going to `original`.
+    pub(crate) fn intercepted(&mut self, original: &str) -> Peer {
+        let original = original.parse().expect("an address");
+        self.accept(Some(original)).expect("the proxy takes the connection")
+    }
+
     /// A client tries to connect to the first listener.
     pub(crate) fn try_client(&mut self) -> Option<Peer> {
+        self.accept(None)
+    }
+
+    fn accept(&mut self, original: Option<SocketAddr>) -> Option<Peer> {
         let listener = self.proxy.snapshot().listeners[0].id;
-        let peer = PeerAddress::from("192.0.2.7:40000".parse::<std::net::SocketAddr>().unwrap());
-        let local = PeerAddress::from("198.51.100.1:8080".parse::<std::net::SocketAddr>().unwrap());
-        let key = self.proxy.on_accepted(listener, peer, local, self.now)?;
+        let peer = PeerAddress::from("192.0.2.7:40000".parse::<SocketAddr>().unwrap());
+        let local = original.unwrap_or_else(|| "198.51.100.1:8080".parse().unwrap());
+        let local = PeerAddress::from(local);
+        let key = self.proxy.on_accepted(listener, peer, local, original, self.now)?;
         let client = Peer(self.peers.len());
         self.peers.push(PeerState::new(Some(key), None));
         // The proxy may call an upstream at once.
@@ -216,6 +231,11 @@ impl<'s> Talk<'s> {
     /// The address that this upstream was called by.
     pub(crate) fn address(&self, peer: Peer) -> &Address {
         self.peers[peer.0].address.as_ref().expect("an upstream has an address")
+    }
+
+    /// The mark of the connection to this upstream.
+    pub(crate) fn mark(&self, peer: Peer) -> Option<u32> {
+        self.peers[peer.0].mark
     }
 
     // What peers do.
@@ -425,9 +445,10 @@ impl<'s> Talk<'s> {
         while let Some(op) = self.proxy.poll_op(self.now) {
             match op {
                 Op::Send(key) => self.send(key),
-                Op::Connect { connection, address, .. } => {
+                Op::Connect { connection, address, options } => {
                     self.proxy.on_connecting(connection, self.now);
                     let mut peer = PeerState::new(Some(connection), Some(address));
+                    peer.mark = options.mark.map(NonZeroU32::get);
                     peer.is_connecting = true;
                     self.peers.push(peer);
                 }
@@ -521,6 +542,7 @@ impl PeerState {
             key,
             is_connecting: address.is_some(),
             address,
+            mark: None,
             said: Vec::new(),
             has_ended: false,
             is_end_told: false,

@@ -24,6 +24,7 @@ mod frames;
 mod heads;
 mod http2;
 mod keep_alive;
+mod original;
 mod pools;
 mod reconfiguring;
 mod relays;

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use config::snapshot::{Address, ListenerProtocol};
+use config::snapshot::{Address, ListenerProtocol, OriginalDestination};
 use proxy::time::Time;
 use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
 use telemetry::Emitter;
@@ -21,6 +21,8 @@ use super::request::Request;
 pub(super) enum Trial {
     /// A connection to this endpoint is asked for.
     Forwarded(Address),
+    /// A connection to where the client's was going is asked for.
+    ForwardedOnward,
     /// The proxy answers.
     Answered { head: String, body: String },
     /// A filter asks this topic.
@@ -36,7 +38,11 @@ pub(super) fn try_out(snapshot: &Arc<Snapshot>, listener: &Listener, request: &R
     let (emitter, _reports) = Emitter::new(64 << 10);
     let mut proxy = Proxy::new(settings, Arc::clone(snapshot), emitter, NOW);
     let local = PeerAddress::from(Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))));
-    let Some(key) = proxy.on_accepted(listener.id, local.clone(), local, NOW) else {
+    // Of a block that is for documentation (RFC 5737), so that no endpoint has it.
+    let elsewhere = SocketAddr::from(([192, 0, 2, 1], 1));
+    let is_told = listener.socket.original_destination != OriginalDestination::Off;
+    let original = is_told.then_some(elsewhere);
+    let Some(key) = proxy.on_accepted(listener.id, local.clone(), local, original, NOW) else {
         return Trial::Refused;
     };
     if listener.http.proxy_protocol {
@@ -47,6 +53,9 @@ pub(super) fn try_out(snapshot: &Arc<Snapshot>, listener: &Listener, request: &R
     proxy.on_received(key, &bytes, NOW);
     while let Some(op) = proxy.poll_op(NOW) {
         match op {
+            Op::Connect { address, .. } if address == Address::Tcp(elsewhere) => {
+                return Trial::ForwardedOnward;
+            }
             Op::Connect { address, .. } => return Trial::Forwarded(address),
             Op::Ask { question, .. } => return Trial::Suspended(question.topic),
             Op::Send(sender) if sender == key => {

@@ -48,7 +48,10 @@ fn the_configuration_and_the_clusters_have_the_keys_that_are_documented() {
     };
     assert_eq!(keys(&strait.config()), documented("`/config`"));
     let cluster = strait.admin_json("/clusters")["clusters"][0].clone();
-    assert_eq!(keys(&cluster), ["name", "endpoints", "connections", "exchanges"]);
+    assert_eq!(
+        keys(&cluster),
+        ["name", "endpoints", "original_destination", "connections", "exchanges"]
+    );
     let inner = ["connections", "exchanges"]
         .iter()
         .flat_map(|part| keys(&cluster[part]).into_iter().map(move |key| format!("{part}.{key}")));

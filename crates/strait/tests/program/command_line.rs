@@ -142,6 +142,28 @@ fn explain_tells_the_way_of_a_request_and_what_was_passed_over() {
 }
 
 #[test]
+fn explain_knows_that_a_connection_goes_on_to_where_it_was_going() {
+    let scratch = Scratch::new();
+    let config = "
+listeners:
+  - { name: outbound, address: 127.0.0.1:15001, original_destination: redirect, routes: all }
+  - { name: direct, address: 127.0.0.1:8080, routes: all }
+routes: [{ name: all, rules: [{ match: { prefix: / }, cluster: onward }] }]
+clusters: [{ name: onward, original_destination: true }]
+";
+    let file = scratch.write("strait.yaml", config);
+    for (listener, outcome) in [
+        ("outbound", "outcome   forwarded to where the connection was going\n"),
+        ("direct", "outcome   answered here with 503, cause no_original_destination\n"),
+    ] {
+        let output = strait(&["explain", "-c", &file, "--listener", listener, "GET", "http://a/"]);
+        let story = text(&output.stdout);
+        assert!(story.contains("endpoint  wherever the connection was going\n"), "{story}");
+        assert!(story.ends_with(outcome), "{story}");
+    }
+}
+
+#[test]
 fn explain_asks_for_the_listener_where_it_cannot_know() {
     let scratch = Scratch::new();
     let edge = "  - name: edge\n    address: 127.0.0.1:8080\n";
