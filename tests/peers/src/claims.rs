@@ -5,6 +5,7 @@ mod go;
 mod grpc;
 mod h2spec;
 mod haproxy;
+mod interception;
 mod load;
 mod nghttp;
 mod nginx;
@@ -30,6 +31,7 @@ pub(crate) fn all() -> Vec<&'static Claim> {
         websocket::CLAIMS,
         slow::CLAIMS,
         relay::CLAIMS,
+        interception::CLAIMS,
         operations::CLAIMS,
         smuggling::CLAIMS,
     ]

@@ -14,6 +14,7 @@ mod folder;
 mod go;
 mod haproxy;
 mod lab;
+mod network;
 mod nginx;
 mod node;
 mod origin;

@@ -1,6 +1,7 @@
 //! nginx with one `server`, or none, and nothing of the machine's own configuration.
 
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
@@ -22,8 +23,21 @@ impl Nginx {
     /// It logs `METHOD TARGET` of each request to `nginx.log` in the lab's folder.
     pub(crate) fn start(lab: &Lab, http: &str) -> Result<Self> {
         let address = local(ports::free()?);
-        let folder = lab.folder().display();
         let http = http.replace("LISTEN", &address.to_string());
+        let arguments = Self::arguments(lab, &http)?;
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut process = Process::start(lab.folder(), Self::program()?, &arguments)?;
+        process.ready(|| TcpStream::connect(address).is_ok())?;
+        Ok(Self { _process: process, address })
+    }
+
+    pub(crate) fn program() -> Result<PathBuf> {
+        Peer::Nginx.program().context("nginx")
+    }
+
+    /// Writes a configuration, and says what nginx has to be started with.
+    pub(crate) fn arguments(lab: &Lab, http: &str) -> Result<Vec<String>> {
+        let folder = lab.folder().display();
         let config = format!(
             "daemon off;
 worker_processes 1;
@@ -45,13 +59,10 @@ http {{
 ",
         );
         let file = lab.write("nginx.conf", config)?;
-        let program = Peer::Nginx.program().context("nginx")?;
-        // Started by root, its workers would otherwise give up their rights to read the folder.
-        let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
-        let arguments = ["-c", &file.to_string_lossy(), "-e", "stderr", "-g", user];
-        let mut process = Process::start(lab.folder(), program, &arguments)?;
-        process.ready(|| TcpStream::connect(address).is_ok())?;
-        Ok(Self { _process: process, address })
+        // Started by root, its workers would otherwise give up their rights to read the folder. Who is
+        // not root gets a warning; who is in a network of their own (`network`) is.
+        let user = "user root;";
+        Ok(["-c", &file.to_string_lossy(), "-e", "stderr", "-g", user].map(str::to_owned).into())
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

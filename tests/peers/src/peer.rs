@@ -30,6 +30,10 @@ pub(crate) enum Peer {
     Hypercorn,
     /// The client of nghttp2.
     Nghttp,
+    /// Makes networks for claims that have some of their own.
+    Ip,
+    /// The kernel's rules for packets.
+    Nft,
     /// As upstream and in front.
     Nginx,
     /// The upstream with Node's parser.
@@ -60,12 +64,14 @@ enum Source {
 
 impl Peer {
     /// In the order in which they are installed.
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 21] = [
         Self::Curl,
         Self::Go,
         Self::H2load,
         Self::Nghttp,
         Self::Haproxy,
+        Self::Ip,
+        Self::Nft,
         Self::Nginx,
         Self::Node,
         Self::Openssl,
@@ -95,6 +101,8 @@ impl Peer {
             Self::Haproxy => "haproxy",
             Self::Hypercorn => "hypercorn",
             Self::Nghttp => "nghttp",
+            Self::Ip => "ip",
+            Self::Nft => "nft",
             Self::Nginx => "nginx",
             Self::Node => "node",
             Self::Openssl => "openssl",
@@ -142,6 +150,8 @@ impl Peer {
             Self::H2load | Self::Nghttp => Source::Debian("nghttp2-client"),
             Self::H2spec => Source::GoModule("github.com/summerwind/h2spec/cmd/h2spec"),
             Self::Haproxy => Source::Debian("haproxy"),
+            Self::Ip => Source::Debian("iproute2"),
+            Self::Nft => Source::Debian("nftables"),
             Self::Nginx => Source::Debian("nginx"),
             Self::Node => Source::Debian("nodejs"),
             Self::Openssl => Source::Debian("openssl"),
