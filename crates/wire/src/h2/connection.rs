@@ -345,10 +345,12 @@ impl Http2 {
         usize::try_from(max).unwrap_or(usize::MAX).saturating_sub(self.streams.len())
     }
 
-    /// Whether the peer has sent its settings: until then, what it allows is a guess.
+    /// Whether the peer has sent its settings: until then, what it allows is a guess. While it sends
+    /// some, what it allows is not known either; [`Element::SettingsChanged`] says when it is.
     #[must_use]
     pub fn has_peer_settings(&self) -> bool {
-        !matches!(self.reading, Reading::Preface { .. } | Reading::FirstFrame)
+        use Reading::{FirstFrame, Preface, Settings};
+        !matches!(self.reading, Preface { .. } | FirstFrame | Settings { .. })
     }
 
     /// Whether the peer takes an extended `CONNECT` (RFC 8441).

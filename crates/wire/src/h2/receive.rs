@@ -304,7 +304,14 @@ impl Http2 {
         scratch: &mut Scratch,
     ) -> Result<Found, ConnectionError> {
         let id = block.stream;
-        match block.purpose {
+        let purpose = match block.purpose {
+            // It was reset from here since the block began.
+            Purpose::Response | Purpose::Trailers if self.streams.get(id).is_none() => {
+                Purpose::Ignore
+            }
+            purpose => purpose,
+        };
+        match purpose {
             Purpose::Request => self.on_request(id, block.is_end, bytes, limits, scratch),
             Purpose::Response => self.on_response(id, block.is_end, bytes, limits, scratch),
             Purpose::Trailers => self.on_trailers(id, bytes, limits, scratch),
