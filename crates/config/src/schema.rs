@@ -12,9 +12,11 @@ use crate::shape::schema_of;
 #[must_use]
 pub fn schema<F>(kinds: &FilterKinds<F>) -> Json {
     let mut schema = schema_of::<File>();
-    if let Some(items) = schema.pointer_mut("/properties/listeners/items/properties/filters/items")
-    {
-        *items = kinds.schema();
+    const LISTENER: &str = "/properties/listeners/items/properties";
+    for holder in [LISTENER, &format!("{LISTENER}/chains/items/properties")] {
+        if let Some(items) = schema.pointer_mut(&format!("{holder}/filters/items")) {
+            *items = kinds.schema();
+        }
     }
     if let Some(schema) = schema.as_object_mut() {
         let title = json!("Strait configuration");

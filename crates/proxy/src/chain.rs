@@ -180,7 +180,9 @@ impl Proxy {
                     if body.len() > bytes_max {
                         return self.fail(key, Cause::RequestBodyTooLarge, now);
                     }
-                    if !exchange.request.is_complete {
+                    // What comes on a stream behind a request for another protocol is of that.
+                    let is_upgrade = head.upgrade().is_some() && !exchange.downstream.is_whole();
+                    if !exchange.request.is_complete && !is_upgrade {
                         return self.gather_request(key, place, bytes_max, head, now);
                     }
                     filter.on_request_body(head, body, slot)

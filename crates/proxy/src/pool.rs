@@ -224,6 +224,12 @@ impl Pools {
         None
     }
 
+    /// The exchanges that wait for the cluster, and maybe some that do not any more.
+    pub(crate) fn queue(&self, cluster: ClusterId) -> impl Iterator<Item = &ExchangeKey> {
+        let state = self.clusters.iter().flatten().find(|state| state.id == cluster);
+        state.into_iter().flat_map(|state| &state.queue)
+    }
+
     /// How many exchanges wait for a connection of this cluster.
     pub(crate) fn waiting_for(&mut self, cluster: ClusterId) -> u32 {
         self.cluster(cluster).map_or(0, |state| state.waiting)

@@ -139,7 +139,10 @@ impl Proxy {
         head: &mut RequestHead<'_>,
         asks_upgrade: bool,
     ) -> Unbound {
-        if asks_upgrade && head.is_extended_connect() && is_websocket(head) {
+        // One that was parked reads as the request of HTTP/1 that it stands for.
+        let comes_on_stream =
+            self.exchanges.get(key).is_some_and(|exchange| !exchange.downstream.is_whole());
+        if asks_upgrade && comes_on_stream && is_websocket(head) {
             // The client of HTTP/2 has no key to send, and no use for the answer to one.
             head.append(b"sec-websocket-key", &websocket_key(self.random.octets()));
         }
@@ -500,7 +503,10 @@ impl Proxy {
                 return self.fail(key, cause, now);
             };
             // Its head may be in the kernel's hands from the moment on that there is a connection.
-            (&stream.outbox, is_connecting)
+            // Before, frames have gone no further than the connection's queue, but of a long body
+            // their bytes were not kept.
+            let has_all = stream.outbox.is_keeping() || stream.outbox.is_untouched();
+            (&stream.outbox, is_connecting && has_all)
         };
         let is_whole = outbox.is_keeping() || outbox.is_untouched();
         let may_retry = match consequence(cause).retry {

@@ -51,6 +51,16 @@ impl FirstBytes {
     }
 }
 
+/// What begins with this octet and did not come to its end. Whoever sends a TLS handshake slowly is
+/// not taken for somebody else.
+const fn protocol_of(first: Option<&u8>) -> Detected {
+    const HANDSHAKE_RECORD: u8 = 22;
+    match first {
+        Some(&HANDSHAKE_RECORD) => Detected::Tls,
+        _ => Detected::Other,
+    }
+}
+
 impl Proxy {
     /// Begins with a connection's own bytes, once whatever precedes them is read.
     pub(crate) fn begin_connection(&mut self, key: ConnKey, now: Time) {
@@ -164,13 +174,18 @@ impl Proxy {
         let Some(connection) = self.connections.get(key) else { return };
         // What may still become a request is left to those who can say what is wrong with it.
         let first = connection.inbox.as_ref().and_then(|inbox| inbox.filled().first());
-        let is_text = first.is_some_and(|octet| octet.is_ascii_alphabetic() || *octet == b'\r');
-        self.stop_detecting(key, if is_text { Detected::Http1 } else { Detected::Other }, now);
+        let protocol = match first {
+            Some(b'A'..=b'Z' | b'a'..=b'z' | b'\r') => Detected::Http1,
+            first => protocol_of(first),
+        };
+        self.stop_detecting(key, protocol, now);
     }
 
     /// The client said no more than this; it may still want to hear something.
     pub(crate) fn on_detect_end(&mut self, key: ConnKey, now: Time) {
-        self.stop_detecting(key, Detected::Other, now);
+        let inbox = self.connections.get(key).and_then(|connection| connection.inbox.as_ref());
+        let protocol = protocol_of(inbox.and_then(|inbox| inbox.filled().first()));
+        self.stop_detecting(key, protocol, now);
     }
 
     fn stop_detecting(&mut self, key: ConnKey, protocol: Detected, now: Time) {

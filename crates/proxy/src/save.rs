@@ -238,7 +238,9 @@ struct SavedRecord {
 
 impl Proxy {
     /// Takes a connection with all that belongs to it out of this worker. None for a stale key, and
-    /// for an upstream connection whose exchange has it alone: it goes with its downstream.
+    /// for an upstream connection whose exchange has it alone: it goes with its downstream. None, too,
+    /// where some downstream came through a listener that is not configured any more: no worker
+    /// could take it up, not even this one.
     ///
     /// Nothing is closed and nothing is counted: the sockets live on under [`Proxy::restore`].
     pub fn save(&mut self, key: ConnKey, now: Time) -> Option<Saved> {
@@ -247,6 +249,9 @@ impl Proxy {
             return None;
         }
         let (connections, exchanges) = self.companions(key);
+        if !connections.iter().all(|key| self.has_known_listener(*key)) {
+            return None;
+        }
         let mut group = Group::default();
         for exchange in exchanges {
             let saved = self.save_exchange(exchange, &connections, now);
@@ -268,6 +273,14 @@ impl Proxy {
         let mut bytes = VERSION.to_be_bytes().to_vec();
         bytes.extend(postcard::to_stdvec(&group).expect("memory is the only thing it needs"));
         Some(Saved { bytes, connections })
+    }
+
+    fn has_known_listener(&self, key: ConnKey) -> bool {
+        let downstream = self.connections.get(key).and_then(Connection::downstream);
+        downstream.is_none_or(|downstream| {
+            let listener = self.listeners.get(downstream.listener).listener();
+            self.listener_named(&listener.name).is_ok()
+        })
     }
 
     /// Every connection and exchange that this connection cannot be moved without.

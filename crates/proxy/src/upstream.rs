@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use config::snapshot::Cluster;
+use config::snapshot::{Cluster, ClusterId};
 use telemetry::cause::Cause;
 use telemetry::events::{TunnelStarted, UpstreamConnectFailed, UpstreamConnected};
 use wire::h1::{
@@ -11,13 +11,15 @@ use wire::h1::{
     Scan, decode_response,
 };
 use wire::h2::{ErrorCode, Http2, RequestForm, Scheme, head_len_max};
-use wire::head::{Framing, RequestHead, ResponseHead, Version};
+use wire::head::{Framing, Method, RequestHead, ResponseHead, Version};
 
 use crate::connection::{
     ConnKey, Connection, ExchangeKey, Life, Receive, Role, Send, StreamKey, Upstream, UpstreamState,
 };
 use crate::downstream::{BODY_LIMITS, Step};
-use crate::exchange::{Exchange, Form, INTERIM_RESPONSES_MAX, Kind, Stage, Unbound, Wait};
+use crate::exchange::{
+    ATTEMPTS_MAX, Exchange, Form, INTERIM_RESPONSES_MAX, Kind, Stage, Unbound, Wait,
+};
 use crate::http2::{Multiplex, Stream, Tail, Watch};
 use crate::ops::{ConnectOptions, Op};
 use crate::proxy::Proxy;
@@ -43,6 +45,12 @@ impl Proxy {
         head: Option<&RequestHead<'_>>,
         now: Time,
     ) {
+        let has_tried_enough = |exchange: &Exchange| {
+            exchange.request.asks_upgrade && exchange.record.attempts >= ATTEMPTS_MAX
+        };
+        if self.exchanges.get(key).is_some_and(has_tried_enough) {
+            return self.fail_unbound(key, request, Cause::ConnectFailed, now);
+        }
         let (endpoint, address, peer) = self.way(key, cluster, place);
         let (state, is_personal) = match request.form {
             Form::Whole { is_personal, .. } => {
@@ -284,7 +292,9 @@ impl Proxy {
         let Some(upstream) = connection.upstream_mut() else { return };
         let cluster = label(upstream.cluster.0);
         if let Err(cause) = result {
+            let id = upstream.cluster;
             self.emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
+            self.count_attempts(id);
             self.end_streams(key, cause, now);
             return self.close_upstream(key, Some(cause), now);
         }
@@ -304,6 +314,19 @@ impl Proxy {
         }
         self.queue_send(key);
         self.await_streams(key, now);
+    }
+
+    /// A connection failed, and with it an attempt of those that wait to know what it allows: they
+    /// have no stream on it, and would have it opened again and again.
+    fn count_attempts(&mut self, id: ClusterId) {
+        for key in self.pools.queue(id) {
+            if let Some(exchange) = self.exchanges.get_mut(*key)
+                && exchange.request.asks_upgrade
+                && matches!(exchange.stage, Stage::Waiting { .. })
+            {
+                exchange.record.attempts = exchange.record.attempts.saturating_add(1);
+            }
+        }
     }
 
     /// The exchange is done with its connection: back to the pool with it, or away.
@@ -520,6 +543,8 @@ impl Proxy {
         // A client that waits for leave to send a body may send it or not: it cannot be told which
         // of its bytes would begin the next request.
         let is_ambiguous = request.expects_continue && !request.is_complete;
+        // What it sent behind its CONNECT was for the tunnel (RFC 9110, section 9.3.6).
+        let is_tunnel_refused = request.method == Method::Connect;
         let Some(downstream) = self.connections.get_mut(key).and_then(Connection::downstream_mut)
         else {
             return ConnectionField::Close;
@@ -527,7 +552,11 @@ impl Proxy {
         if downstream.life == Life::Open {
             if !request.is_persistent {
                 downstream.life = Life::CloseWhenSent;
-            } else if is_draining || is_ambiguous || framing == Framing::UntilClose {
+            } else if is_draining
+                || is_ambiguous
+                || is_tunnel_refused
+                || framing == Framing::UntilClose
+            {
                 downstream.life = Life::LingerWhenSent;
             }
         }

@@ -380,6 +380,7 @@ mod tests {
         event.cause = Some(crate::cause::Cause::NoRoute);
         event.is_reply = true;
         event.is_tunnel = true;
+        event.grpc = Some(GrpcCall { status: Some(5), ..GrpcCall::default() });
         event.stages = Stages {
             accept: 1,
             read_head: 1,

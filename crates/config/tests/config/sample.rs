@@ -73,6 +73,14 @@ listeners:
       forwarded: both
       via: strait
       request_id: false
+      grpc_web: true
+    http2:
+      streams_max: 200
+      stream_window_max: 128KiB
+      connection_window_max: 1MiB
+      header_table_max: 8KiB
+      frame_max: 32KiB
+      ping: { interval: 60s, timeout: 5s }
     proxy_protocol: true
     timeouts:
       request_head: 5s
@@ -89,6 +97,16 @@ listeners:
   - name: raw
     address: 127.0.0.1:6379
     original_destination: redirect
+    chains:
+      - name: named
+        match: { server_names: [a.example, "*.b.example"], alpn: [h2], protocols: [tls, http2] }
+        protocol: tcp
+        clusters: [{ cluster: all, weight: 2 }]
+      - name: near
+        match: { sources: ["10.0.0.0/8"], destinations: ["::1"], destination_ports: [80] }
+        filters:
+          - headers: { request: { remove: [x-b] } }
+        routes: [one]
     protocol: tcp
     clusters: [{ cluster: all, weight: 3 }, { cluster: onward }]
 routes:

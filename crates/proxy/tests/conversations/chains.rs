@@ -80,6 +80,20 @@ fn tls_is_passed_on_by_the_name_it_asks_for() {
 }
 
 #[test]
+fn a_handshake_that_comes_slowly_is_one_all_the_same() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        let hello = client_hello("shop.example");
+        talk.says(client, &hello[..20]);
+        talk.passes(Duration::from_secs(1));
+        let (found, upstream) = relayed(talk);
+        assert_eq!(found, "127.0.0.1:9002", "that of all TLS, since it said no name in time");
+        talk.says(client, &hello[20..]);
+        assert_eq!(talk.heard_bytes(upstream), hello);
+    });
+}
+
+#[test]
 fn http_of_either_version_meets_its_chain() {
     hold(CONFIG, |talk| {
         let client = talk.client();

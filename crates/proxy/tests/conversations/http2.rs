@@ -567,3 +567,88 @@ fn a_silent_service_is_asked_for_a_sign_of_life() {
         talk.hears_about(client, "HTTP/1.1 504 Gateway Timeout\r\n", &["http2_ping_timeout"]);
     });
 }
+
+#[test]
+fn an_upgrade_gives_up_on_a_service_that_cannot_be_reached() {
+    hold(TO_HTTP2, |talk| {
+        if talk.manner() == Manner::Moving {
+            // Whoever moves while it waits opens a connection there, and attempts are not one's own.
+            return;
+        }
+        let client = talk.client();
+        talk.says(
+            client,
+            "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        );
+        for _ in 0..3 {
+            let upstream = talk.connecting();
+            talk.refuse(upstream);
+        }
+        assert!(!talk.is_connecting());
+        talk.hears_about(client, "HTTP/1.1 503 Service Unavailable\r\n", &[]);
+        assert!(talk.log().contains("connect_failed"));
+    });
+}
+
+#[test]
+fn an_exchange_ends_with_a_reply_that_has_no_body() {
+    hold(CONFIG, |talk| {
+        let mut client = Speaker::client(talk);
+        let stream = client.asks(talk, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n", true);
+        for _ in 0..3 {
+            let upstream = talk.connecting();
+            talk.refuse(upstream);
+        }
+        let told = client.hears(talk);
+        assert!(told.starts_with(&format!("{stream}: 503;")), "{told}");
+        assert!(told.ends_with("END\n"), "{told}");
+        assert!(talk.log().contains("connect_failed"), "the exchange is over: {}", talk.log());
+    });
+}
+
+#[test]
+fn a_long_body_that_was_framed_for_a_connection_that_failed_is_not_sent_again_in_part() {
+    hold(TO_HTTP2, |talk| {
+        if talk.manner() == Manner::ByteByByte {
+            return;
+        }
+        let client = talk.client();
+        talk.says(client, "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 40000\r\n\r\n");
+        let upstream = talk.connecting();
+        for _ in 0..40 {
+            talk.says(client, vec![b'x'; 1_000]);
+        }
+        talk.refuse(upstream);
+        let answer = talk.heard(client);
+        assert!(talk.is_connecting() || answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        if talk.is_connecting() {
+            let mut upstream = Speaker::upstream(talk);
+            let told = upstream.hears(talk);
+            assert_eq!(told.matches('x').count(), 40_000 + 1, "of the host, and all of the body");
+        }
+    });
+}
+
+#[test]
+fn an_upgrade_waits_for_settings_that_come_in_pieces() {
+    hold(&to_one(), |talk| {
+        let client = talk.client();
+        talk.says(
+            client,
+            "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        );
+        let upstream = talk.upstream();
+        // SETTINGS of which the one that allows extended CONNECT comes last.
+        talk.says(upstream, [0, 0, 12, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 9]);
+        let other = talk.client();
+        talk.says(
+            other,
+            "GET /talk HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        );
+        assert_eq!(talk.heard(other), "");
+        talk.says(upstream, [0, 8, 0, 0, 0, 1]);
+        assert_eq!(talk.heard(client), "");
+        assert_eq!(talk.heard(other), "");
+        assert!(!talk.is_closed(client) && !talk.is_closed(other));
+    });
+}

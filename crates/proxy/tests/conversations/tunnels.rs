@@ -236,7 +236,12 @@ fn a_tunnel_that_cannot_be_opened_is_answered() {
             let db = talk.connecting();
             talk.refuse(db);
         }
-        talk.hears_about(client, "HTTP/1.1 503 Service Unavailable\r\n", &["connect_failed"]);
+        // What it sent behind its request was for the tunnel, and is no request.
+        talk.says(client, "GET /secret HTTP/1.1\r\nHost: x\r\n\r\n");
+        let lines = ["connect_failed", "connection: close\r\n"];
+        let heard = talk.hears_about(client, "HTTP/1.1 503 Service Unavailable\r\n", &lines);
+        assert!(!heard.contains("204"), "{heard}");
+        assert!(talk.is_shut(client));
     });
     hold(&CONNECT.replace("upgrades: [connect]", "timeout: 1s"), |talk| {
         let client = talk.client();
