@@ -42,6 +42,8 @@ pub(crate) struct Multiplex {
     told_until: Time,
     /// Why the connection cannot go on, if it cannot.
     pub(crate) failure: Option<Cause>,
+    /// It is about to be closed: nobody gets a stream on it while its own go elsewhere.
+    pub(crate) is_gone: bool,
 }
 
 /// A stream with an exchange.
@@ -224,6 +226,7 @@ impl Multiplex {
             watches: Watches::NONE,
             told_until: now,
             failure: None,
+            is_gone: false,
         }
     }
 

@@ -152,6 +152,13 @@ impl Pools {
             if let Some(acquired) = acquired {
                 return acquired;
             }
+            // What only a new connection will do for need not wait for idle ones to grow old.
+            let newest = cluster.endpoints.iter().filter_map(|other| self.newest_idle(other.id));
+            if sharing == Sharing::Personal
+                && let Some(idle) = newest.into_iter().find(|idle| is_unused(*idle, connections))
+            {
+                return Acquired::Replace(idle, place);
+            }
         }
         if waiting < share.of(newest.pending_max) { Acquired::Wait } else { Acquired::Overflow }
     }
@@ -386,6 +393,11 @@ impl Pools {
     fn endpoint(&mut self, id: EndpointId) -> Option<&mut EndpointState> {
         self.endpoints.get_mut(id.0.slot as usize)?.as_mut().filter(|state| state.id == id)
     }
+}
+
+/// Whether no exchange has a connection that is in a pool.
+fn is_unused(key: ConnKey, connections: &Slab<Connection>) -> bool {
+    connections.get(key).is_some_and(|connection| !connection.is_busy())
 }
 
 /// The place for `id`, which the table grows to have.

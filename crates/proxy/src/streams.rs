@@ -289,6 +289,7 @@ impl Proxy {
         let is_downstream = self.connections.get(key).is_some_and(|c| c.downstream().is_some());
         self.withdraw(key);
         let Some(multiplex) = self.multiplex_mut(key) else { return };
+        multiplex.is_gone = true;
         for exchange in multiplex.exchanges() {
             if is_downstream {
                 self.abort(exchange, cause, now);
@@ -923,7 +924,8 @@ impl Proxy {
         self.on_first_byte(upstream, key, now);
         let asks_upgrade =
             self.exchanges.get(key).is_some_and(|exchange| exchange.request.asks_upgrade);
-        if asks_upgrade && head.status() == 200 && !is_end {
+        // RFC 8441, section 5, and RFC 9110, section 9.3.6: any of these grants it.
+        if asks_upgrade && matches!(head.status(), 200..=299) && !is_end {
             self.on_switching_protocols(upstream, key, head, now);
         } else {
             self.on_response_head(upstream, key, head, (0, is_end), now);
@@ -952,6 +954,7 @@ impl Proxy {
         let multiplex = connection.multiplex.as_ref()?;
         let UpstreamState::Shared { links, .. } = upstream.state else { return None };
         let has_slot = multiplex.codec.free_slots() > 0
+            && !multiplex.is_gone
             && self.drain_deadline.is_none()
             && self.snapshot.cluster(upstream.cluster).is_some();
         let ids = (upstream.cluster, upstream.endpoint);

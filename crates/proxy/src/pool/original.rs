@@ -9,9 +9,8 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use config::snapshot::{Cluster, EndpointId};
 
-use super::{Acquired, Pools, Sharing};
+use super::{Acquired, Pools, Sharing, is_unused};
 use crate::connection::{ConnKey, Connection};
-use crate::http2::Multiplex;
 use crate::slab::Slab;
 
 /// No destination is before it.
@@ -83,10 +82,7 @@ impl Pools {
         let behind = self.originals.range((Excluded(here), Unbounded));
         let behind = behind.take_while(|(key, _)| key.0 == endpoint);
         let before = self.originals.range((endpoint, LOWEST)..=here);
-        let is_unused = |key: &ConnKey| {
-            let multiplex = connections.get(*key).and_then(|open| open.multiplex.as_deref());
-            multiplex.is_none_or(Multiplex::is_empty)
-        };
-        behind.chain(before).map(|(_, newest)| *newest).find(is_unused)
+        let mut all = behind.chain(before).map(|(_, newest)| *newest);
+        all.find(|newest| is_unused(*newest, connections))
     }
 }
