@@ -1,4 +1,9 @@
-//! A scripted client: one connection with some requests, and what it makes of the answers.
+//! Scripted clients, and first of all one of HTTP/1: one connection with some requests, and what
+//! it makes of the answers.
+
+mod http2;
+mod pieces;
+mod relay;
 
 use std::time::Duration;
 
@@ -10,9 +15,14 @@ use telemetry::cause::Cause;
 use crate::http::{Body, Head, Inbound};
 use crate::ledger::{Ledger, Outcome};
 use crate::network::{EndId, Network, Owner, PeerId, Wake};
-use crate::plan::{RequestBody, RequestPlan, ResponseFraming, ResponsePlan};
-use crate::plan::{fill_request, is_response};
+use crate::plan::is_response;
+use crate::plan::{RequestPlan, ResponseFraming, ResponsePlan};
 use crate::random::Random;
+use crate::simulation::Asker;
+
+pub use http2::Http2Client;
+use pieces::pieces;
+pub use relay::RelayClient;
 
 /// How long a client waits for leave to send a body before it sends it unasked.
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
@@ -164,63 +174,6 @@ impl Client {
             is_last: false,
             has_half_closed: false,
             read_total: 0,
-        }
-    }
-
-    /// Whether it has nothing more to do.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.stage == Stage::Over
-    }
-
-    /// Whether it waits for something that Strait owes it.
-    #[must_use]
-    pub fn is_owed(&self) -> bool {
-        self.stage != Stage::Over && !matches!(self.manners.leave, Leave::StopsReading(_))
-    }
-
-    /// Bytes of bodies that it read.
-    #[must_use]
-    pub const fn read_total(&self) -> u64 {
-        self.read_total
-    }
-
-    /// Where it stands, for a report.
-    #[must_use]
-    pub fn describe(&self) -> String {
-        let request = self.requests.get(self.answered);
-        format!(
-            "{:?} {:?} {:?}: {} of {} answered, piece {:?} of {}, rests until {:?}, half closed: {}, \
-             {:?}, reading {:?}, request {:?}",
-            self.peer,
-            self.end,
-            self.stage,
-            self.answered,
-            self.requests.len(),
-            self.sending,
-            self.pieces.len(),
-            self.rests_until,
-            self.has_half_closed,
-            self.manners,
-            self.reading,
-            request
-        )
-    }
-
-    /// Goes away, whatever it is doing.
-    pub fn quit(&mut self, network: &mut Network, ledger: &mut Ledger) {
-        self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
-    }
-
-    /// Something happened.
-    pub fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
-        match (self.stage, wake) {
-            (Stage::Waiting, Wake::Timer(START)) => self.connect(network, ledger),
-            (Stage::Connecting | Stage::Open, Wake::Timer(_)) => self.go_on(network, ledger),
-            (Stage::Connecting | Stage::Open, Wake::End(end)) if self.end == Some(end) => {
-                self.go_on(network, ledger);
-            }
-            _ => {}
         }
     }
 
@@ -672,6 +625,55 @@ impl Client {
     }
 }
 
+impl Asker for Client {
+    fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    fn is_owed(&self) -> bool {
+        self.stage != Stage::Over && !matches!(self.manners.leave, Leave::StopsReading(_))
+    }
+
+    fn read_total(&self) -> u64 {
+        self.read_total
+    }
+
+    fn describe(&self) -> String {
+        let request = self.requests.get(self.answered);
+        format!(
+            "{:?} {:?} {:?}: {} of {} answered, piece {:?} of {}, rests until {:?}, half closed: {}, \
+             {:?}, reading {:?}, request {:?}",
+            self.peer,
+            self.end,
+            self.stage,
+            self.answered,
+            self.requests.len(),
+            self.sending,
+            self.pieces.len(),
+            self.rests_until,
+            self.has_half_closed,
+            self.manners,
+            self.reading,
+            request
+        )
+    }
+
+    fn quit(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
+    }
+
+    fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
+        match (self.stage, wake) {
+            (Stage::Waiting, Wake::Timer(START)) => self.connect(network, ledger),
+            (Stage::Connecting | Stage::Open, Wake::Timer(_)) => self.go_on(network, ledger),
+            (Stage::Connecting | Stage::Open, Wake::End(end)) if self.end == Some(end) => {
+                self.go_on(network, ledger);
+            }
+            _ => {}
+        }
+    }
+}
+
 /// How a connection is given up.
 #[derive(Clone, Copy, Debug)]
 enum Quit {
@@ -690,76 +692,4 @@ fn check_own_body(status: u16, body: &[u8]) -> Result<(), String> {
     } else {
         Err(format!("a reply of {status} that says {text:?}"))
     }
-}
-
-/// Everything that a client sends, cut at random.
-fn pieces(requests: &[RequestPlan], manners: &Manners, random: &mut Random) -> Vec<Piece> {
-    let mut pieces = Vec::new();
-    for (place, request) in requests.iter().enumerate() {
-        let answers = place.saturating_sub(manners.pipelined_max);
-        let gate = if random.chance(300) { Gate::Think(answers) } else { Gate::Answers(answers) };
-        cut(&mut pieces, gate, place, head(request).into_bytes(), random);
-        let gate = if request.expects_continue { Gate::Continue } else { Gate::Open };
-        cut(&mut pieces, gate, place, body(request, random), random);
-        if let Some(length) = request.tunnel {
-            let mut bytes = vec![0; length];
-            fill_request(request.id, 0, &mut bytes);
-            cut(&mut pieces, Gate::Tunnel, place, bytes, random);
-        }
-    }
-    pieces
-}
-
-fn cut(pieces: &mut Vec<Piece>, gate: Gate, request: usize, bytes: Vec<u8>, random: &mut Random) {
-    let mut rest = &bytes[..];
-    let mut gate = gate;
-    let is_whole = random.chance(500);
-    while !rest.is_empty() {
-        let length = if is_whole { rest.len() } else { 1 + random.size(rest.len() - 1) };
-        let (piece, behind) = rest.split_at(length);
-        pieces.push(Piece { gate, bytes: piece.to_vec(), request });
-        gate = Gate::Open;
-        rest = behind;
-    }
-}
-
-fn head(request: &RequestPlan) -> String {
-    let RequestPlan { id, method, cluster, .. } = request;
-    let version = if request.is_http11 { "1.1" } else { "1.0" };
-    let mut head = format!("{method} /{cluster}/{id:016x} HTTP/{version}\r\nHost: sim.example\r\n");
-    match request.body {
-        RequestBody::None => {}
-        RequestBody::Length(length) => head += &format!("Content-Length: {length}\r\n"),
-        RequestBody::Chunked(..) => head += "Transfer-Encoding: chunked\r\n",
-    }
-    if request.expects_continue {
-        head += "Expect: 100-continue\r\n";
-    }
-    if request.tunnel.is_some() {
-        head += "Connection: upgrade\r\nUpgrade: websocket\r\n";
-    } else if let Some(connection) = request.connection {
-        head += &format!("Connection: {connection}\r\n");
-    }
-    head + "\r\n"
-}
-
-fn body(request: &RequestPlan, random: &mut Random) -> Vec<u8> {
-    let mut bytes = vec![0; request.body.len()];
-    fill_request(request.id, 0, &mut bytes);
-    let RequestBody::Chunked(_, has_trailers) = request.body else { return bytes };
-    let mut chunked = Vec::new();
-    let mut rest = &bytes[..];
-    while !rest.is_empty() {
-        let (chunk, behind) = rest.split_at(1 + random.size(rest.len() - 1));
-        chunked.extend(format!("{:x}\r\n", chunk.len()).into_bytes());
-        chunked.extend_from_slice(chunk);
-        chunked.extend_from_slice(b"\r\n");
-        rest = behind;
-    }
-    chunked.extend_from_slice(b"0\r\n");
-    if has_trailers {
-        chunked.extend(format!("x-check: {:016x}\r\n", request.id).into_bytes());
-    }
-    chunked.extend_from_slice(b"\r\n");
-    chunked
 }

@@ -26,6 +26,15 @@ pub(crate) const EDGE: &str = "10.0.0.1:80";
 /// The listener that only some configurations have.
 pub(crate) const SIDE: &str = "10.0.0.1:81";
 
+/// The listener whose connections are relayed.
+pub(crate) const RELAY_EDGE: &str = "10.0.0.1:82";
+
+/// The listener that relays what is no HTTP.
+pub(crate) const MIXED: &str = "10.0.0.1:83";
+
+/// The cluster that connections are relayed to. Its services come behind those of [`CLUSTERS`].
+const RAW: &str = "raw";
+
 /// How patient the configurations of a simulation are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
@@ -58,6 +67,8 @@ pub struct Configurations {
     loader: Loader<Box<dyn Filter>>,
     random: Random,
     patience: Patience,
+    /// Which clusters speak HTTP/2.
+    speak_http2: [bool; CLUSTERS.len()],
     /// Bytes of a body that some filter gathered at most, so far.
     pub(crate) gathered_bytes_max: usize,
 }
@@ -69,11 +80,13 @@ impl Configurations {
     ///
     /// If no configuration can be read at all.
     #[must_use]
-    pub fn new(random: Random, patience: Patience) -> Self {
+    pub fn new(random: Random, patience: Patience, has_http2: bool) -> Self {
+        let mut protocols = random.split("protocols", 0);
+        let speak_http2 = CLUSTERS.map(|_| has_http2 && protocols.chance(500));
         let mut kinds = FilterKinds::new();
         crate::filter::register(&mut kinds);
         let loader = Loader::new(kinds).expect("the schema is one that the loader understands");
-        Self { loader, random, patience, gathered_bytes_max: 0 }
+        Self { loader, random, patience, speak_http2, gathered_bytes_max: 0 }
     }
 
     /// Another configuration: with other endpoints, bounds and timeouts, and more or less of what
@@ -110,12 +123,17 @@ impl Configurations {
             Patience::Short => "10s }\nlisteners:\n",
         };
         let has_side = self.random.chance(500);
-        for (name, address) in [("edge", EDGE), ("side", SIDE)] {
+        for (name, address) in [("edge", EDGE), ("side", SIDE), ("mixed", MIXED)] {
             if name == "side" && !has_side {
                 continue;
             }
             self.listener(name, address, &mut text);
         }
+        let _ = write!(
+            text,
+            "  - name: relay\n    address: {RELAY_EDGE}\n    protocol: tcp\n    cluster: {RAW}\n"
+        );
+        self.listener_timeouts(&mut text);
         text += "routes:\n  - name: all\n    rules:\n";
         text += "      - match: { path: /healthz }\n        respond: { status: 200, body: ok }\n";
         let timeout = if self.patience == Patience::Long { "1h" } else { "30s" };
@@ -127,7 +145,7 @@ impl Configurations {
             );
         }
         text += "clusters:\n";
-        for (number, cluster) in CLUSTERS.into_iter().enumerate() {
+        for (number, cluster) in CLUSTERS.into_iter().chain([RAW]).enumerate() {
             self.cluster(cluster, number, &mut text);
         }
         for spare in 0..self.random.below(4) {
@@ -142,6 +160,10 @@ impl Configurations {
 
     fn listener(&mut self, name: &str, address: &str, text: &mut String) {
         let _ = write!(text, "  - name: {name}\n    address: {address}\n    routes: all\n");
+        if name == "mixed" {
+            let _ = writeln!(text, "    cluster: {RAW}");
+        }
+        self.http2(text);
         if self.random.chance(300) {
             *text += "    http: { via: strait, forwarded: both }\n";
         }
@@ -152,15 +174,40 @@ impl Configurations {
                 self.gathered_bytes_max = GATHERED_BYTES_MAX;
             }
         }
+        self.listener_timeouts(text);
+    }
+
+    fn listener_timeouts(&self, text: &mut String) {
         *text += match self.patience {
             Patience::Long => {
-                "    timeouts: { request_head: 1h, idle: 1h, request_body: 1h, \
-                 filter: 1h, response_write: 1h }\n"
+                "    timeouts: { request_head: 1h, idle: 1h, request_body: 1h, detect: 1h, \
+                 filter: 1h, response_write: 1h, tunnel_idle: 1h }\n"
             }
             Patience::Short => {
-                "    timeouts: { request_head: 3s, idle: 10s, request_body: 5s, \
+                "    timeouts: { request_head: 3s, idle: 10s, request_body: 5s, detect: 2s, \
                  filter: 4s, response_write: 8s, tunnel_idle: 20s }\n"
             }
+        };
+    }
+
+    /// What connections of HTTP/2 may hold: often the defaults, and else rather little.
+    fn http2(&mut self, text: &mut String) {
+        let random = &mut self.random;
+        if random.chance(500) {
+            return;
+        }
+        let streams = random.between(1, 8);
+        let window = random.between(1, 80);
+        let table = *random.pick(&["0B", "100B", "4KiB", "64KiB"]);
+        let _ = write!(
+            text,
+            "    http2: {{ streams_max: {streams}, stream_window_max: {window}KiB, \
+             connection_window_max: 64KiB, header_table_max: {table}"
+        );
+        *text += match (self.patience, random.chance(300)) {
+            (Patience::Short, true) => ", ping: { interval: 1s, timeout: 3s } }\n",
+            (Patience::Long, true) => ", ping: { interval: 1s, timeout: 1h } }\n",
+            (_, false) => " }\n",
         };
     }
 
@@ -186,7 +233,10 @@ impl Configurations {
                  response_body: 5s, request_write: 5s, idle: 8s }\n"
             }
         };
-        if self.random.chance(150) {
+        if self.speak_http2.get(number).is_some_and(|speaks| *speaks) {
+            *text += "    protocol: http2\n";
+            self.http2(text);
+        } else if self.random.chance(150) {
             *text += "    proxy_protocol: v1\n";
         }
     }

@@ -136,6 +136,10 @@ pub struct ServiceFaults {
     pub hang: u32,
     /// The request is not read to its end.
     pub stop_reading: u32,
+    /// A stream is refused.
+    pub refuse: u32,
+    /// The connection takes no more streams, from one moment to the next.
+    pub go_away: u32,
 }
 
 impl ServiceFaults {
@@ -155,6 +159,8 @@ impl ServiceFaults {
             unsolicited: some(100),
             hang: some(50),
             stop_reading: some(50),
+            refuse: some(150),
+            go_away: some(100),
         }
     }
 
@@ -168,5 +174,7 @@ impl ServiceFaults {
             || self.unsolicited > 0
             || self.hang > 0
             || self.stop_reading > 0
+            || self.refuse > 0
+            || self.go_away > 0
     }
 }

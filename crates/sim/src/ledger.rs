@@ -8,6 +8,9 @@ use crate::plan::RequestPlan;
 /// Attempts that a request may take, the first included.
 const ATTEMPTS_MAX: usize = 3;
 
+/// The method of what is relayed, and never sent twice.
+pub(crate) const RELAY: &str = "RELAY";
+
 /// All requests of a simulation.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -28,8 +31,10 @@ struct Record {
 struct Sighting {
     end: EndId,
     is_reused: bool,
-    /// Bytes that had been sent on the connection before the answer to this request.
+    /// Bytes that had been sent on the connection before the answer to this request could be seen.
     answer_at: u64,
+    /// The service has said that it did not do anything about it.
+    is_unprocessed: bool,
 }
 
 /// How a request ended for its client.
@@ -51,6 +56,8 @@ pub enum Outcome {
     Declined,
     /// The client left.
     Abandoned,
+    /// The client gave it up, and stayed.
+    Cancelled,
 }
 
 impl Ledger {
@@ -78,23 +85,64 @@ impl Ledger {
         self.requests.get(&id).map(|record| &record.plan)
     }
 
+    /// Whether a client that is relayed may end before it has sent everything.
+    pub(crate) fn may_leave_early(&self, id: u64) -> bool {
+        self.plan(id).is_some_and(|plan| plan.connection == Some("close"))
+    }
+
     /// A service saw a request's head on `end`, which has carried requests before or not.
     pub fn saw(&mut self, id: u64, end: EndId, is_reused: bool, network: &Network) {
+        self.see(id, end, is_reused, None, network);
+    }
+
+    /// A service saw a request's head on a stream of `end`. Whether others came on the connection
+    /// before it is known to Strait only, and what is sent on it may be for others.
+    pub(crate) fn saw_stream(&mut self, id: u64, end: EndId, network: &Network) {
+        self.see(id, end, true, Some(u64::MAX), network);
+    }
+
+    /// The answer to what was seen last is there once so many bytes were read on its connection.
+    pub(crate) fn answered_at(&mut self, id: u64, bytes: u64) {
+        if let Some(last) = self.last_sighting(id) {
+            last.answer_at = last.answer_at.min(bytes - 1);
+        }
+    }
+
+    /// The service that saw the request last says that it did nothing about it.
+    pub(crate) fn refused(&mut self, id: u64) {
+        if let Some(last) = self.last_sighting(id) {
+            last.is_unprocessed = true;
+        }
+    }
+
+    fn last_sighting(&mut self, id: u64) -> Option<&mut Sighting> {
+        self.requests.get_mut(&id)?.sightings.last_mut()
+    }
+
+    fn see(
+        &mut self,
+        id: u64,
+        end: EndId,
+        is_reused: bool,
+        answer_at: Option<u64>,
+        network: &Network,
+    ) {
         let Some(record) = self.requests.get_mut(&id) else {
             return self.violate(format!("nobody asked for {id:016x}"));
         };
-        let is_idempotent = record.plan.method != "POST";
+        let is_idempotent = !matches!(record.plan.method, "POST" | RELAY);
         for earlier in &record.sightings {
             let was_answered = network.read_by_other(earlier.end) > earlier.answer_at;
-            if !is_idempotent || !earlier.is_reused || was_answered {
+            let is_safe = earlier.is_unprocessed || (is_idempotent && earlier.is_reused);
+            if !is_safe || was_answered {
                 self.violations.push(format!(
                     "{} {id:016x} was sent again, after {earlier:?} (answered: {was_answered})",
                     record.plan.method
                 ));
             }
         }
-        let answer_at = network.written_total(end);
-        record.sightings.push(Sighting { end, is_reused, answer_at });
+        let answer_at = answer_at.unwrap_or_else(|| network.written_total(end));
+        record.sightings.push(Sighting { end, is_reused, answer_at, is_unprocessed: false });
         if record.sightings.len() > ATTEMPTS_MAX {
             self.violations.push(format!("{id:016x} was sent {} times", record.sightings.len()));
         }

@@ -126,6 +126,37 @@ impl ResponsePlan {
     }
 }
 
+/// What a service sends to a client whose bytes are relayed.
+#[derive(Clone, Copy, Debug)]
+pub struct RelayPlan {
+    /// Bytes that it sends, besides its greeting.
+    pub length: usize,
+}
+
+impl RelayPlan {
+    /// What it says before it knows who is there.
+    pub(crate) const GREETING: &[u8] = b"hello\n";
+
+    /// What goes back to the client of this id.
+    #[must_use]
+    pub fn of(id: u64) -> Self {
+        Self { length: ResponsePlan::of(id).length }
+    }
+
+    /// Bytes that a client gets.
+    #[must_use]
+    pub(crate) const fn greeted_length(self) -> usize {
+        Self::GREETING.len() + self.length
+    }
+
+    /// What a client begins with: no protocol that anybody knows begins so.
+    #[must_use]
+    pub(crate) fn introduction(id: u64) -> [u8; 9] {
+        let [a, b, c, d, e, f, g, h] = id.to_be_bytes();
+        [0, a, b, c, d, e, f, g, h]
+    }
+}
+
 /// What keeps the bytes of requests and of responses apart.
 const REQUEST: u64 = 0x7265_7175_6573_7421;
 

@@ -5,6 +5,10 @@
 //! everything that was begun has to end within its time; in the third nobody is connected, and
 //! everything has to be given back.
 
+mod population;
+mod promises;
+mod scenario;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -15,26 +19,18 @@ use std::time::Duration;
 
 use config::snapshot::ListenerId;
 use proxy::time::Time;
-use proxy::{ExchangeKey, Proxy, Share, Snapshot, SummarySide};
-use telemetry::events::LabelId;
+use proxy::{ExchangeKey, Proxy, Share, Snapshot};
 use telemetry::{Collector, Emitter, LogFormat, LogReader, ProcessFacts, RECORD_QUEUE_BYTES};
 use worker::{Mailboxes, Message, Postbox, Report, ReportBody, Worker};
 
-use crate::client::{Client, Leave, Manners};
-use crate::configuration::{
-    CLUSTERS, Configurations, EDGE, ENDPOINTS, Patience, SIDE, address, endpoint, label, names,
-};
-use crate::faults::{Faults, ServiceFaults};
+use crate::configuration::{Configurations, Patience, names};
 use crate::ledger::{Ledger, Outcome};
-use crate::network::{Network, PeerId, Shared};
-use crate::plan::{RequestBody, RequestPlan};
+use crate::network::{Network, PeerId, Shared, Wake};
 use crate::random::Random;
 use crate::service::Service;
 use crate::world::{SimListener, SimWorld};
 
-/// Bytes that one connection may hold back in its two queues: one read more than the 64 KiB at
-/// which its source is held back, a head, and the same for what it has read itself.
-const CONNECTION_BYTES_MAX: usize = 4 * (64 << 10);
+pub use scenario::Scenario;
 
 /// Turns of the workers in which nothing else happens, after which they are taken to be busy with
 /// nothing. Reading on what a large read left over takes a few.
@@ -46,73 +42,6 @@ const RECOVERY_MAX: Duration = Duration::from_secs(400);
 
 /// How long after the last client idle connections may stand.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
-
-/// What a run is made of. All of it follows from the seed.
-#[derive(Clone, Debug)]
-pub struct Scenario {
-    /// Where all random numbers begin.
-    pub seed: u64,
-    /// Workers.
-    pub workers: usize,
-    /// Clients.
-    pub clients: usize,
-    /// How the network and the clock behave.
-    pub faults: Faults,
-    /// How services behave.
-    pub service_faults: ServiceFaults,
-    /// Configurations after the first.
-    pub swaps: usize,
-    /// Connections that move to another worker, or out of one and into it again.
-    pub moves: usize,
-    /// Whether the workers drain in the middle of it.
-    pub drains: bool,
-    /// Whether every request has to be answered.
-    pub is_strict: bool,
-}
-
-impl Scenario {
-    /// The scenario of a seed: in some nothing is at fault, and everything has to be answered.
-    #[must_use]
-    pub fn of(seed: u64) -> Self {
-        let mut random = Random::new(seed).split("scenario", 0);
-        if random.chance(300) { Self::harmless(seed) } else { Self::chaos(seed) }
-    }
-
-    /// Delays, pieces and new configurations, and nothing that could cost a response.
-    #[must_use]
-    pub fn harmless(seed: u64) -> Self {
-        let mut random = Random::new(seed).split("harmless", 0);
-        Self {
-            seed,
-            workers: random.length_between(1, 3),
-            clients: random.length_between(1, 20),
-            faults: Faults::harmless(&mut random),
-            service_faults: ServiceFaults::default(),
-            swaps: random.length_below(8),
-            moves: if random.chance(500) { random.length_below(200) } else { 0 },
-            drains: false,
-            is_strict: true,
-        }
-    }
-
-    /// Everything that can go wrong, in some mixture.
-    #[must_use]
-    pub fn chaos(seed: u64) -> Self {
-        let mut random = Random::new(seed).split("chaos", 0);
-        let mut scenario = Self {
-            workers: random.length_between(1, 3),
-            clients: random.length_between(1, 25),
-            faults: Faults::chaos(&mut random),
-            service_faults: ServiceFaults::chaos(&mut random),
-            swaps: random.length_below(8),
-            moves: if random.chance(500) { random.length_below(200) } else { 0 },
-            drains: random.chance(200),
-            ..Self::harmless(seed)
-        };
-        scenario.is_strict = false;
-        scenario
-    }
-}
 
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,8 +81,29 @@ impl fmt::Display for Violations {
 /// Somebody at the other side of the network.
 #[derive(Debug)]
 enum Peer {
-    Client(Box<Client>),
+    Client(Box<dyn Asker>),
     Service(Box<Service>),
+}
+
+/// Who asks for something, in whatever protocol.
+pub trait Asker: fmt::Debug {
+    /// Something happened.
+    fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger);
+
+    /// Whether it has nothing more to do.
+    fn is_over(&self) -> bool;
+
+    /// Whether it waits for something that Strait owes it.
+    fn is_owed(&self) -> bool;
+
+    /// Bytes of bodies that it read.
+    fn read_total(&self) -> u64;
+
+    /// Where it stands, for a report.
+    fn describe(&self) -> String;
+
+    /// Goes away, whatever it is doing.
+    fn quit(&mut self, network: &mut Network, ledger: &mut Ledger);
 }
 
 /// One worker and when its thread gets a processor.
@@ -189,8 +139,6 @@ pub struct Simulation {
     collector: Collector,
     log: LogReader,
     log_text: Vec<u8>,
-    /// The listener that every configuration has.
-    edge: LabelId,
     snapshots_posted: usize,
     snapshots_retired: usize,
     turns: u64,
@@ -227,7 +175,8 @@ impl Simulation {
     pub fn with_configuration(scenario: &Scenario, text: Option<&str>) -> Self {
         let root = Random::new(scenario.seed);
         let patience = if scenario.is_strict { Patience::Long } else { Patience::Short };
-        let configurations = Configurations::new(root.split("configurations", 0), patience);
+        let configurations =
+            Configurations::new(root.split("configurations", 0), patience, scenario.has_http2);
         let network =
             Network::new(root.split("network", 0), scenario.faults.clone(), scenario.workers);
         let mailboxes = Mailboxes::new(u32::try_from(scenario.workers).expect("few workers"));
@@ -246,7 +195,6 @@ impl Simulation {
             collector: Collector::new("sim"),
             log: LogReader::new(),
             log_text: Vec::new(),
-            edge: LabelId::default(),
             snapshots_posted: 0,
             snapshots_retired: 0,
             turns: 0,
@@ -340,7 +288,7 @@ impl Simulation {
     /// Bytes of bodies that clients have read so far.
     #[must_use]
     pub fn read_total(&self) -> u64 {
-        self.clients().map(Client::read_total).sum()
+        self.clients().map(Asker::read_total).sum()
     }
 
     /// Bytes that the workers hold back for all connections now.
@@ -363,105 +311,6 @@ impl Simulation {
     #[must_use]
     pub fn events(&self) -> &str {
         self.events.as_deref().unwrap_or_default()
-    }
-
-    // Setting up.
-
-    fn add_services(&mut self, root: &Random) {
-        for cluster in 0..CLUSTERS.len() {
-            for place in 0..ENDPOINTS {
-                let peer = PeerId(self.peers.len());
-                let random = root.split("service", peer.0 as u64);
-                let address = config::snapshot::Address::Tcp(endpoint(cluster, place));
-                let faults = self.scenario.service_faults.clone();
-                let network = &mut self.network.borrow_mut();
-                let service = Service::new(peer, address, faults, random, network);
-                self.peers.push(Peer::Service(Box::new(service)));
-            }
-        }
-    }
-
-    fn add_clients(&mut self, root: &Random) {
-        for number in 0..self.scenario.clients {
-            let mut random = root.split("client", number as u64);
-            let manners = self.manners(&mut random);
-            let requests = self.requests(&mut random);
-            let is_aside = !self.scenario.is_strict && random.chance(300);
-            let listener = if is_aside { SIDE } else { EDGE };
-            let delay = random.span(Duration::from_secs(10));
-            self.add(listener, requests, manners, delay, random);
-        }
-    }
-
-    /// Adds a client that connects after `delay` and sends `requests`.
-    pub fn add_client(&mut self, requests: Vec<RequestPlan>, manners: Manners, delay: Duration) {
-        let random = Random::new(self.scenario.seed).split("scripted", self.peers.len() as u64);
-        self.add(EDGE, requests, manners, delay, random);
-    }
-
-    fn add(
-        &mut self,
-        listener: &str,
-        requests: Vec<RequestPlan>,
-        manners: Manners,
-        delay: Duration,
-        random: Random,
-    ) {
-        let peer = PeerId(self.peers.len());
-        requests.iter().for_each(|request| self.ledger.announce(request));
-        let network = &mut self.network.borrow_mut();
-        let listener = address(listener);
-        let client = Client::new(peer, listener, requests, manners, delay, random, network);
-        self.peers.push(Peer::Client(Box::new(client)));
-    }
-
-    fn manners(&self, random: &mut Random) -> Manners {
-        let polite = if random.chance(800) { Leave::Answered } else { Leave::HalfClose };
-        let leave = match random.below(10) {
-            _ if self.scenario.is_strict => polite,
-            0 => Leave::CloseAfter(random.size(20_000)),
-            1 => Leave::ResetAfter(random.size(20_000)),
-            2 => Leave::StopsReading(random.length_below(3)),
-            _ => polite,
-        };
-        let thinks = if self.scenario.is_strict { 3 } else { 15 };
-        Manners {
-            pipelined_max: if random.chance(400) { random.length_between(1, 3) } else { 0 },
-            leave,
-            slow_reading: random.chance(150).then(|| {
-                let bytes = random.length_between(200, 8_000);
-                (bytes, random.span(Duration::from_millis(300)))
-            }),
-            rests: (u32::try_from(random.below(100)).expect("small"), Duration::from_millis(500)),
-            thinks: Duration::from_secs(thinks),
-        }
-    }
-
-    fn requests(&self, random: &mut Random) -> Vec<RequestPlan> {
-        let is_http11 = random.chance(850);
-        let count = random.length_between(1, 6);
-        let mut requests = Vec::new();
-        for _ in 0..count {
-            let request = request(is_http11, random);
-            let is_last = request.is_last();
-            requests.push(request);
-            if is_last {
-                return requests;
-            }
-        }
-        if is_http11 && random.chance(100) {
-            let tunnel = RequestPlan {
-                id: random.next(),
-                method: "GET",
-                body: RequestBody::None,
-                expects_continue: false,
-                tunnel: Some(random.size(200_000)),
-                connection: None,
-                ..request(true, random)
-            };
-            requests.push(tunnel);
-        }
-        requests
     }
 
     fn plan_errands(&mut self) {
@@ -638,11 +487,7 @@ impl Simulation {
         let from = self.random.length_below(self.threads.len());
         let to = self.random.length_below(self.threads.len());
         let Some(Some(thread)) = self.threads.get_mut(from) else { return };
-        let (mut connections, _) = thread.worker.proxy().describe(0, u32::MAX, now);
-        // A listener that went cannot be found again by its name, so what came through it stays.
-        let edge = SummarySide::Downstream(self.edge);
-        let is_movable = |side| side == edge || matches!(side, SummarySide::Upstream { .. });
-        connections.retain(|connection| is_movable(connection.side));
+        let (connections, _) = thread.worker.proxy().describe(0, u32::MAX, now);
         if connections.is_empty() {
             return;
         }
@@ -658,8 +503,8 @@ impl Simulation {
             // The other does not have its listener yet, or not any more: it stays.
             Some(moving) => {
                 let Some(Some(thread)) = self.threads.get_mut(from) else { return };
-                if thread.worker.restore(moving).is_err() {
-                    self.ledger.violate(format!("worker {from} has lost a connection"));
+                if let Err((error, _)) = thread.worker.restore(moving) {
+                    self.ledger.violate(format!("worker {from} has lost a connection: {error}"));
                 }
             }
         }
@@ -702,8 +547,6 @@ impl Simulation {
         let names = names(snapshot);
         self.log.set_names(Arc::clone(&names));
         self.collector.set_names(names);
-        let edge = snapshot.listeners.iter().find(|listener| &*listener.name == "edge");
-        self.edge = edge.map_or(self.edge, |listener| label(listener.id.0));
     }
 
     fn post_all(&self, message: impl Fn(usize) -> Message<SimListener>) {
@@ -735,135 +578,6 @@ impl Simulation {
         }
     }
 
-    // Promises.
-
-    fn clients(&self) -> impl Iterator<Item = &Client> {
-        self.peers.iter().filter_map(|peer| match peer {
-            Peer::Client(client) => Some(client.as_ref()),
-            Peer::Service(_) => None,
-        })
-    }
-
-    fn is_over(&self) -> bool {
-        self.clients().all(Client::is_over)
-    }
-
-    fn is_owed(&self) -> bool {
-        self.clients().any(Client::is_owed)
-    }
-
-    fn has_failed(&self) -> bool {
-        !self.ledger.violations().is_empty()
-    }
-
-    /// Nobody buffers more than its bound.
-    fn check_queues(&mut self, number: usize) {
-        let now = self.now();
-        let Some(Some(thread)) = self.threads.get_mut(number) else { return };
-        let (connections, _) = thread.worker.proxy().describe(0, u32::MAX, now);
-        let bytes_max = CONNECTION_BYTES_MAX + self.configurations.gathered_bytes_max;
-        for connection in connections {
-            if connection.inbox_bytes + connection.outbox_bytes > bytes_max {
-                self.ledger.violate(format!("too much is buffered: {connection:?}"));
-            }
-        }
-    }
-
-    fn check_that_all_are_over(&mut self) {
-        if self.has_failed() {
-            return;
-        }
-        let network = &mut self.network.borrow_mut();
-        for peer in &mut self.peers {
-            if let Peer::Client(client) = peer
-                && !client.is_over()
-            {
-                if client.is_owed() {
-                    self.ledger.violate(format!("waits for ever: {}", client.describe()));
-                }
-                client.quit(network, &mut self.ledger);
-            }
-        }
-    }
-
-    fn check_that_all_is_given_back(&mut self) {
-        if self.has_failed() {
-            return;
-        }
-        for number in 0..self.threads.len() {
-            self.check_leases(number);
-        }
-        let mut stats = String::new();
-        self.collector.write_stats(&ProcessFacts::default(), "buffers_leased", &mut stats);
-        if stats != "proxy_buffers_leased 0\n" {
-            self.ledger.violate(format!("buffers are still leased: {stats:?}"));
-        }
-        let open = self.network.borrow().worker_ends();
-        if open > 0 {
-            self.ledger.violate(format!("{open} sockets are still open"));
-        }
-        self.check_pairs();
-        let running = self.threads.iter().flatten().count();
-        if running == self.threads.len() && self.snapshots_retired != self.snapshots_posted {
-            self.ledger.violate(format!(
-                "{} snapshots were given to workers and {} given back",
-                self.snapshots_posted, self.snapshots_retired
-            ));
-        }
-    }
-
-    /// What began has ended, as told by the counters.
-    fn check_pairs(&mut self) {
-        let mut stats = String::new();
-        self.collector.write_stats(&ProcessFacts::default(), "_total", &mut stats);
-        let count = |name: &str| -> u64 {
-            let numbers = stats.lines().filter(|line| line.starts_with(name));
-            numbers.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
-        };
-        for (began, ended) in [
-            (
-                "proxy_downstream_connections_opened_total",
-                "proxy_downstream_connections_closed_total",
-            ),
-            ("proxy_exchanges_started_total", "proxy_exchanges_finished_total"),
-            ("proxy_tunnels_started_total", "proxy_tunnels_finished_total"),
-        ] {
-            let (began, ended) = ((began, count(began)), (ended, count(ended)));
-            if began.1 != ended.1 {
-                self.ledger.violate(format!("{began:?} and {ended:?} are no pairs"));
-            }
-        }
-        self.read_log();
-        let finished = count("proxy_exchanges_finished_total");
-        let lines = self.log_text.iter().filter(|byte| **byte == b'\n').count() as u64;
-        // Listeners that went took their counters with them, but not their lines.
-        if lines < finished {
-            self.ledger.violate(format!("{finished} exchanges and {lines} lines in the log"));
-        }
-    }
-
-    /// A worker without connections tells how many buffers are leased: none.
-    fn check_leases(&mut self, number: usize) {
-        let now = self.now();
-        let Some(Some(thread)) = self.threads.get_mut(number) else { return };
-        let proxy = thread.worker.proxy();
-        let (connections, _) = proxy.describe(0, u32::MAX, now);
-        proxy.tell_gauges(0, 0);
-        // A worker that ends does not close its pools one by one.
-        if connections.iter().any(|connection| connection.state != "idle") {
-            self.ledger.violate(format!("connections are left: {connections:?}"));
-        }
-    }
-
-    fn check_outcomes(&mut self) {
-        if !self.scenario.is_strict || self.has_failed() {
-            return;
-        }
-        let is_bad =
-            |outcome| !matches!(outcome, Outcome::Answered | Outcome::Declined | Outcome::Unsent);
-        self.ledger.refuse_outcomes(is_bad);
-    }
-
     fn summary(self, begin: Time) -> Result<Summary, Violations> {
         let network = self.network.borrow();
         if self.has_failed() {
@@ -879,34 +593,5 @@ impl Simulation {
             retried: self.ledger.retried(),
             moved: self.moved,
         })
-    }
-}
-
-fn request(is_http11: bool, random: &mut Random) -> RequestPlan {
-    let method = *random.pick(&["GET", "GET", "GET", "HEAD", "POST", "PUT"]);
-    let has_body = matches!(method, "POST" | "PUT");
-    let length = match random.below(20) {
-        0 => random.length_between(70_000, 200_000),
-        _ => random.size(5_000),
-    };
-    let body = match random.below(2) {
-        _ if !has_body => RequestBody::None,
-        0 if is_http11 => RequestBody::Chunked(length, random.chance(300)),
-        _ => RequestBody::Length(length),
-    };
-    let connection = match (is_http11, random.below(10)) {
-        (true, 0) => Some("close"),
-        (false, 0..7) => Some("keep-alive"),
-        _ => None,
-    };
-    RequestPlan {
-        id: random.next(),
-        method,
-        is_http11,
-        cluster: random.pick::<&str>(&CLUSTERS),
-        expects_continue: !body.is_empty() && is_http11 && random.chance(200),
-        body,
-        tunnel: None,
-        connection,
     }
 }

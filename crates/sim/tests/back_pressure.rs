@@ -31,6 +31,7 @@ fn scenario() -> Scenario {
         moves: 0,
         drains: false,
         is_strict: true,
+        has_http2: false,
     }
 }
 

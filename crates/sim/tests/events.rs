@@ -68,6 +68,7 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
         moves: 0,
         drains: false,
         is_strict: false,
+        has_http2: false,
     };
     let mut simulation = Simulation::with_configuration(&scenario, Some(CONFIGURATION));
     let manners = Manners {

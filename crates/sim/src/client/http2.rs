@@ -1,0 +1,783 @@
+//! A scripted client that speaks HTTP/2 from its first byte: one connection with some requests at
+//! a time, each on a stream of its own.
+
+use std::time::Duration;
+
+use config::snapshot::Address;
+use proxy::time::Time;
+use wire::h2::{ErrorCode, RequestForm};
+
+use super::{Leave, Manners, Quit, check_own_body};
+use crate::frames::{Heard, Pulse, Speaker, some_limits};
+use crate::http::{Body, Head};
+use crate::ledger::{Ledger, Outcome};
+use crate::network::{EndId, Network, Owner, PeerId, Wake};
+use crate::plan::{RequestBody, RequestPlan, ResponseFraming, ResponsePlan};
+use crate::plan::{fill_request, is_request, is_response};
+use crate::random::Random;
+use crate::simulation::Asker;
+
+/// How long a body waits for leave before it is sent unasked.
+const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a client that does something now and then waits in between, about.
+const NOW_AND_THEN: Duration = Duration::from_millis(400);
+
+/// Timers.
+const START: u64 = 0;
+const GO_ON: u64 = 1;
+
+/// A scripted client of HTTP/2.
+#[derive(Debug)]
+pub struct Http2Client {
+    peer: PeerId,
+    address: Address,
+    random: Random,
+    manners: Manners,
+    habits: Habits,
+    requests: Vec<RequestPlan>,
+    /// How many of the requests were begun.
+    begun: usize,
+    /// How many have ended, one way or another.
+    ended: usize,
+    exchanges: Vec<Exchange>,
+    stage: Stage,
+    end: Option<EndId>,
+    speaker: Speaker,
+    sent_total: usize,
+    rests_until: Time,
+    reads_after: Time,
+    opens_after: Time,
+    /// Strait takes no more streams.
+    is_going_away: bool,
+    /// We have said that the connection is over.
+    has_left: bool,
+    read_total: u64,
+}
+
+/// What a client does besides asking.
+#[derive(Debug)]
+struct Habits {
+    /// How likely it gives a window back later, in thousandths.
+    owes: u32,
+    pays: Pulse,
+    pings: Option<Pulse>,
+    changes_settings: Option<Pulse>,
+    /// How likely it resets a stream in the middle.
+    cancels: u32,
+    /// It says that it goes when it does, and waits until Strait closes.
+    says_goodbye: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Connecting,
+    Open,
+    Over,
+}
+
+/// A request on its stream.
+#[derive(Debug)]
+struct Exchange {
+    plan: RequestPlan,
+    stream: u32,
+    sending: Sending,
+    /// Bytes of the body that were sent.
+    sent: usize,
+    reading: Reading,
+    /// When it is given up.
+    cancelled_at: Option<Time>,
+    /// It was opened before Strait had said how many streams there may be.
+    is_guessed: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Sending {
+    /// Waits for leave, since then.
+    Waits(Time),
+    /// Waits for the tunnel.
+    WaitsForTunnel,
+    Body,
+    Done,
+}
+
+#[derive(Debug)]
+enum Reading {
+    Head,
+    Body {
+        at: u64,
+    },
+    Tunnel {
+        at: u64,
+    },
+    /// A reply of Strait's.
+    Own {
+        status: u16,
+        body: Vec<u8>,
+    },
+    Done,
+}
+
+impl Http2Client {
+    /// A client that connects to `address` after `delay`. As many requests are under way at a time
+    /// as `manners` says may be pipelined, and one more.
+    pub fn new(
+        peer: PeerId,
+        address: Address,
+        requests: Vec<RequestPlan>,
+        manners: Manners,
+        delay: Duration,
+        mut random: Random,
+        network: &mut Network,
+    ) -> Self {
+        let speaker = Speaker::client(some_limits(&mut random));
+        let habits = Habits::some(&mut random);
+        network.wake_after(peer, START, delay);
+        Self {
+            peer,
+            address,
+            random,
+            manners,
+            habits,
+            requests,
+            begun: 0,
+            ended: 0,
+            exchanges: Vec::new(),
+            stage: Stage::Waiting,
+            end: None,
+            speaker,
+            sent_total: 0,
+            rests_until: Time::default(),
+            reads_after: Time::default(),
+            opens_after: Time::default(),
+            is_going_away: false,
+            has_left: false,
+            read_total: 0,
+        }
+    }
+
+    fn connect(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        match network.connect(Owner::Peer(self.peer), &self.address) {
+            Ok((end, _)) => {
+                self.end = Some(end);
+                self.stage = Stage::Connecting;
+                self.go_on(network, ledger);
+            }
+            Err(_) => self.finish(network, ledger, Outcome::Unanswered, Quit::Close),
+        }
+    }
+
+    fn go_on(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        let Some(end) = self.end else { return };
+        if self.stage == Stage::Connecting {
+            match network.connected(end) {
+                None => return,
+                Some(true) => self.stage = Stage::Open,
+                Some(false) => {
+                    return self.finish(network, ledger, Outcome::Unanswered, Quit::Close);
+                }
+            }
+        }
+        if self.has_vanished() {
+            if network.is_broken(end) {
+                self.finish(network, ledger, Outcome::Abandoned, Quit::Close);
+            }
+            return;
+        }
+        if network.now() >= self.reads_after {
+            self.read(end, network, ledger);
+        }
+        if self.stage == Stage::Open {
+            self.write(end, network, ledger);
+        }
+        if self.stage == Stage::Open {
+            self.leave(end, network, ledger);
+        }
+    }
+
+    fn has_vanished(&self) -> bool {
+        matches!(self.manners.leave, Leave::StopsReading(after) if self.ended >= after)
+    }
+
+    fn wake_after(&self, span: Duration, network: &mut Network) {
+        network.wake_after(self.peer, GO_ON, span);
+    }
+
+    // Reading.
+
+    fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        let bytes_max = self.manners.slow_reading.map_or(usize::MAX, |(bytes, _)| bytes);
+        let (got, result) = self.speaker.receive(end, bytes_max, network);
+        if let Some((bytes, rest)) = self.manners.slow_reading
+            && got > 0
+        {
+            // Where buffers are tiny it gets less, and rests less.
+            let rest = rest.mul_f64(got as f64 / bytes as f64);
+            self.reads_after = network.now() + rest;
+            self.wake_after(rest, network);
+        }
+        if let Err(what) = self.digest(ledger, network) {
+            ledger.violate(format!("{what}: {}", self.describe()));
+            return self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
+        }
+        if !matches!(result, Ok(false)) {
+            self.finish(network, ledger, Outcome::Unanswered, Quit::Close);
+        }
+    }
+
+    fn digest(&mut self, ledger: &mut Ledger, network: &mut Network) -> Result<(), String> {
+        while let Some(heard) = self.speaker.hear()? {
+            match heard {
+                Heard::Head { stream, head, is_end } => {
+                    self.on_head(stream, &head)?;
+                    if is_end {
+                        self.on_end(stream, &[], ledger)?;
+                    }
+                }
+                Heard::Interim { stream, status } => self.on_interim(stream, status)?,
+                Heard::Data { stream, bytes, is_end } => {
+                    self.on_data(stream, bytes, network)?;
+                    if is_end {
+                        self.on_end(stream, &[], ledger)?;
+                    }
+                }
+                Heard::End { stream } => self.on_end(stream, &[], ledger)?,
+                Heard::Trailers { stream, lines } => self.on_end(stream, &lines, ledger)?,
+                Heard::Reset { stream, code } => self.on_reset(stream, code, ledger)?,
+                Heard::GoingAway { last_stream, code } => {
+                    self.on_going_away(last_stream, code, ledger)?;
+                }
+                Heard::PingAnswered | Heard::Leave => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn exchange(&mut self, stream: u32) -> Result<&mut Exchange, String> {
+        let mut exchanges = self.exchanges.iter_mut();
+        let exchange = exchanges.find(|exchange| exchange.stream == stream);
+        exchange.ok_or_else(|| format!("stream {stream} is nobody's"))
+    }
+
+    fn on_interim(&mut self, stream: u32, status: u16) -> Result<(), String> {
+        let exchange = self.exchange(stream)?;
+        if !matches!(exchange.reading, Reading::Head) {
+            return Err(format!("{status} behind the head of {:016x}", exchange.plan.id));
+        }
+        if status == 100 && matches!(exchange.sending, Sending::Waits(_)) {
+            exchange.sending = Sending::Body;
+        }
+        Ok(())
+    }
+
+    fn on_head(&mut self, stream: u32, head: &Head) -> Result<(), String> {
+        let status = head.status()?;
+        let exchange = self.exchange(stream)?;
+        let request = &exchange.plan;
+        let plan = ResponsePlan::of(request.id);
+        let expected = format!("{:016x}", request.id);
+        for field in ["connection", "transfer-encoding", "keep-alive", "upgrade"] {
+            if head.field(field)?.is_some() {
+                return Err(format!("{field} in HTTP/2: {head:?}"));
+            }
+        }
+        let has_body = request.method != "HEAD" && !matches!(status, 204 | 304);
+        exchange.reading = match head.field("x-id")? {
+            Some(id) if id != expected => {
+                return Err(format!("the response to {id} for {expected}"));
+            }
+            Some(_) if request.tunnel.is_some() && plan.switches && status == 200 => {
+                exchange.sending = Sending::Body;
+                Reading::Tunnel { at: 0 }
+            }
+            Some(_) if status != plan.status => {
+                return Err(format!("status {status} instead of {}", plan.status));
+            }
+            Some(_) => {
+                if let Some(Body::Length(length)) = head.body()?
+                    && length != plan.length as u64
+                    && has_body
+                {
+                    return Err(format!("length {length} instead of {}", plan.length));
+                }
+                Reading::Body { at: 0 }
+            }
+            None if head.field("server")? == Some("strait") => {
+                if !matches!(status, 408 | 502 | 503 | 504) {
+                    return Err(format!("Strait answers {status} to a good request"));
+                }
+                Reading::Own { status, body: Vec::new() }
+            }
+            None => return Err(format!("a response of nobody's: {head:?}")),
+        };
+        if matches!(exchange.sending, Sending::Waits(_)) {
+            // No leave any more; it may be sent all the same.
+            exchange.sending = Sending::Body;
+        }
+        if matches!(exchange.sending, Sending::WaitsForTunnel) {
+            exchange.sending = Sending::Done;
+        }
+        Ok(())
+    }
+
+    fn on_data(&mut self, stream: u32, data: Vec<u8>, network: &mut Network) -> Result<(), String> {
+        let exchange = self.exchange(stream)?;
+        let id = exchange.plan.id;
+        let length = data.len() as u64;
+        match &mut exchange.reading {
+            Reading::Body { at } => {
+                if !is_response(id, *at, &data) {
+                    return Err(format!("wrong bytes in the body of {id:016x} at {at}"));
+                }
+                *at += length;
+            }
+            Reading::Tunnel { at } => {
+                let echo: Vec<u8> = data.iter().map(|byte| !byte).collect();
+                if !is_request(id, *at, &echo) || *at + length > exchange.sent as u64 {
+                    return Err(format!("wrong bytes in the tunnel {id:016x} at {at}"));
+                }
+                *at += length;
+            }
+            Reading::Own { body, .. } => body.extend_from_slice(&data),
+            Reading::Head | Reading::Done => return Err(format!("data on {id:016x}")),
+        }
+        self.read_total += length;
+        let is_later = self.random.chance(self.habits.owes);
+        self.speaker.take(stream, data.len(), is_later);
+        if is_later {
+            self.wake_after(NOW_AND_THEN, network);
+        }
+        Ok(())
+    }
+
+    fn on_end(
+        &mut self,
+        stream: u32,
+        trailers: &[String],
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        let gives_up = self.random.chance(300);
+        let exchange = self.exchange(stream)?;
+        let request = &exchange.plan;
+        let reading = std::mem::replace(&mut exchange.reading, Reading::Done);
+        let outcome = match reading {
+            Reading::Body { at } => {
+                check_body(request, at, trailers)?;
+                Outcome::Answered
+            }
+            Reading::Own { status, body } => {
+                if request.method != "HEAD" {
+                    check_own_body(status, &body)?;
+                }
+                Outcome::Refused(status)
+            }
+            Reading::Tunnel { at } if at == request.tunnel.unwrap_or_default() as u64 => {
+                Outcome::Answered
+            }
+            Reading::Tunnel { at } => return Err(format!("the tunnel ended in order at {at}")),
+            Reading::Head | Reading::Done => {
+                return Err(format!("an end of nothing on {:016x}", request.id));
+            }
+        };
+        ledger.settle(request.id, outcome);
+        if exchange.sending == Sending::Done || gives_up {
+            self.speaker.codec.reset(stream, ErrorCode::CANCEL);
+            self.forget(stream);
+        }
+        Ok(())
+    }
+
+    fn on_reset(
+        &mut self,
+        stream: u32,
+        code: ErrorCode,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        let is_going_away = self.is_going_away;
+        let exchange = self.exchange(stream)?;
+        let id = exchange.plan.id;
+        let outcome = match (&exchange.reading, code) {
+            (Reading::Done, ErrorCode::NO_ERROR | ErrorCode::CANCEL) => Outcome::Answered,
+            (Reading::Head, ErrorCode::REFUSED_STREAM) if exchange.is_guessed || is_going_away => {
+                Outcome::Declined
+            }
+            (Reading::Head, ErrorCode::CANCEL | ErrorCode::INTERNAL_ERROR) => Outcome::Unanswered,
+            (Reading::Tunnel { at }, _) if *at == exchange.plan.tunnel.unwrap_or(0) as u64 => {
+                Outcome::Answered
+            }
+            (_, ErrorCode::CANCEL | ErrorCode::INTERNAL_ERROR | ErrorCode::CONNECT_ERROR) => {
+                Outcome::Truncated
+            }
+            (reading, code) => return Err(format!("{id:016x} is reset, {code:?} in {reading:?}")),
+        };
+        ledger.settle(id, outcome);
+        self.forget(stream);
+        Ok(())
+    }
+
+    fn on_going_away(
+        &mut self,
+        last_stream: u32,
+        code: ErrorCode,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        if code != ErrorCode::NO_ERROR {
+            return Err(format!("Strait goes away: {code:?}"));
+        }
+        self.is_going_away = true;
+        let before = self.exchanges.len();
+        self.exchanges.retain(|exchange| {
+            let is_lost = exchange.stream > last_stream;
+            if is_lost {
+                ledger.settle(exchange.plan.id, Outcome::Declined);
+            }
+            !is_lost
+        });
+        self.ended += before - self.exchanges.len();
+        Ok(())
+    }
+
+    /// An exchange is over.
+    fn forget(&mut self, stream: u32) {
+        let before = self.exchanges.len();
+        self.exchanges.retain(|exchange| exchange.stream != stream);
+        self.ended += before - self.exchanges.len();
+    }
+
+    // Writing.
+
+    fn write(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        let limit = match self.manners.leave {
+            Leave::CloseAfter(bytes) | Leave::ResetAfter(bytes) => bytes,
+            Leave::Answered | Leave::HalfClose | Leave::StopsReading(_) => usize::MAX,
+        };
+        loop {
+            let now = network.now();
+            self.act_up(now, network);
+            self.cancel(now, ledger);
+            let has_said = now >= self.rests_until
+                && (self.open(now, network) | self.send_bodies(now, network));
+            match self.speaker.flush(end, limit - self.sent_total, network) {
+                Ok(n) => {
+                    self.sent_total += n;
+                    if self.sent_total >= limit {
+                        let is_reset = matches!(self.manners.leave, Leave::ResetAfter(_));
+                        let quit = if is_reset { Quit::Reset } else { Quit::Close };
+                        return self.finish(network, ledger, Outcome::Abandoned, quit);
+                    }
+                    if !has_said && n == 0 {
+                        return;
+                    }
+                }
+                Err(_) => {
+                    // What Strait said before is still to be read.
+                    self.manners.slow_reading = None;
+                    self.read(end, network, ledger);
+                    if self.stage == Stage::Open {
+                        self.finish(network, ledger, Outcome::Unanswered, Quit::Close);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What the client does now and then.
+    fn act_up(&mut self, now: Time, network: &mut Network) {
+        let random = &mut self.random;
+        if self.habits.pays.is_due(now, random) {
+            self.speaker.pay();
+        }
+        if self.exchanges.is_empty() {
+            return;
+        }
+        let mut pulses = [&mut self.habits.pings, &mut self.habits.changes_settings];
+        let due = pulses
+            .each_mut()
+            .map(|pulse| pulse.as_mut().is_some_and(|pulse| pulse.is_due(now, random)));
+        if due[0] {
+            self.speaker.codec.ping(*b"how now?");
+        }
+        if due[1] {
+            self.speaker.change_settings(random);
+        }
+        if due.contains(&true) {
+            self.wake_after(NOW_AND_THEN * 2, network);
+        }
+    }
+
+    fn cancel(&mut self, now: Time, ledger: &mut Ledger) {
+        let is_due = |exchange: &&Exchange| exchange.cancelled_at.is_some_and(|at| at <= now);
+        while let Some(exchange) = self.exchanges.iter().find(is_due) {
+            let stream = exchange.stream;
+            ledger.settle(exchange.plan.id, Outcome::Cancelled);
+            self.speaker.codec.reset(stream, ErrorCode::CANCEL);
+            self.forget(stream);
+        }
+    }
+
+    /// Begins what may be begun; says whether that is something.
+    fn open(&mut self, now: Time, network: &mut Network) -> bool {
+        let Some(request) = self.requests.get(self.begun).cloned() else { return false };
+        let codec = &self.speaker.codec;
+        let is_ready = request.tunnel.is_none() || codec.has_peer_settings();
+        if now < self.opens_after
+            || self.exchanges.len() > self.manners.pipelined_max
+            || codec.free_slots() == 0
+            || !is_ready
+        {
+            return false;
+        }
+        let is_guessed = !codec.has_peer_settings();
+        let form = if request.tunnel.is_some() { RequestForm::Upgrade } else { RequestForm::Same };
+        let is_end = match request.body {
+            RequestBody::Length(0) => self.random.chance(500),
+            body => body == RequestBody::None && request.tunnel.is_none(),
+        };
+        let stream = self.speaker.ask(&head(&request), form, is_end);
+        let stream = stream.expect("there is a slot");
+        let sending = match request.body {
+            _ if is_end => Sending::Done,
+            _ if request.tunnel.is_some() => Sending::WaitsForTunnel,
+            _ if request.expects_continue => {
+                self.wake_after(CONTINUE_PATIENCE, network);
+                Sending::Waits(now)
+            }
+            _ => Sending::Body,
+        };
+        let cancelled_at = self.random.chance(self.habits.cancels).then(|| {
+            let span = self.random.span(Duration::from_secs(2));
+            self.wake_after(span, network);
+            now + span
+        });
+        self.exchanges.push(Exchange {
+            plan: request,
+            stream,
+            sending,
+            sent: 0,
+            reading: Reading::Head,
+            cancelled_at,
+            is_guessed,
+        });
+        self.begun += 1;
+        if self.random.chance(300) {
+            let span = self.random.span(self.manners.thinks);
+            self.opens_after = now + span;
+            self.wake_after(span, network);
+        }
+        true
+    }
+
+    /// Sends a piece of each body that may go on; says whether that was something.
+    fn send_bodies(&mut self, now: Time, network: &mut Network) -> bool {
+        let mut has_said = false;
+        let first = self.random.length_below(self.exchanges.len().max(1));
+        for place in 0..self.exchanges.len() {
+            let place = (place + first) % self.exchanges.len();
+            let Some(exchange) = self.exchanges.get_mut(place) else { continue };
+            if matches!(exchange.sending, Sending::Waits(since) if now >= since + CONTINUE_PATIENCE)
+            {
+                exchange.sending = Sending::Body;
+            }
+            if exchange.sending == Sending::Body {
+                has_said |= send_body(exchange, &mut self.speaker, &mut self.random);
+            }
+            let (chance, rest_max) = self.manners.rests;
+            if self.random.chance(chance) {
+                let rest = self.random.span(rest_max);
+                self.rests_until = now + rest;
+                self.wake_after(rest, network);
+                break;
+            }
+        }
+        let is_over = |exchange: &&Exchange| {
+            matches!((&exchange.sending, &exchange.reading), (Sending::Done, Reading::Done))
+        };
+        while let Some(stream) = self.exchanges.iter().find(is_over).map(|over| over.stream) {
+            self.forget(stream);
+        }
+        has_said
+    }
+
+    // The end.
+
+    fn leave(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        let is_all = self.begun == self.requests.len() || self.is_going_away;
+        if !is_all || !self.exchanges.is_empty() || self.has_left {
+            return;
+        }
+        if !self.speaker.is_flushed() && !self.is_going_away {
+            return;
+        }
+        self.has_left = true;
+        if self.manners.leave == Leave::HalfClose {
+            network.shutdown_write(end);
+        } else if self.habits.says_goodbye {
+            self.speaker.restore_settings();
+            self.speaker.codec.go_away(ErrorCode::NO_ERROR);
+            self.write(end, network, ledger);
+        } else {
+            self.finish(network, ledger, Outcome::Answered, Quit::Close);
+        }
+    }
+
+    /// The connection is over, and with it what is still open: `outcome`, or cut off.
+    fn finish(&mut self, network: &mut Network, ledger: &mut Ledger, outcome: Outcome, quit: Quit) {
+        for exchange in std::mem::take(&mut self.exchanges) {
+            let is_begun = !matches!(exchange.reading, Reading::Head);
+            let outcome = match (outcome, &exchange.reading) {
+                (Outcome::Unanswered, Reading::Tunnel { at })
+                    if *at == exchange.plan.tunnel.unwrap_or(0) as u64 =>
+                {
+                    Outcome::Answered
+                }
+                (Outcome::Unanswered, _) if is_begun => Outcome::Truncated,
+                _ => outcome,
+            };
+            ledger.settle(exchange.plan.id, outcome);
+        }
+        for request in self.requests.iter().skip(self.begun) {
+            let is_left = outcome == Outcome::Abandoned;
+            ledger.settle(request.id, if is_left { outcome } else { Outcome::Unsent });
+        }
+        self.stage = Stage::Over;
+        match (self.end.take(), quit) {
+            (Some(end), Quit::Close) => network.close(end),
+            (Some(end), Quit::Reset) => network.reset(end),
+            (None, _) => {}
+        }
+    }
+}
+
+impl Asker for Http2Client {
+    fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
+        match (self.stage, wake) {
+            (Stage::Waiting, Wake::Timer(START)) => self.connect(network, ledger),
+            (Stage::Connecting | Stage::Open, Wake::Timer(_)) => self.go_on(network, ledger),
+            (Stage::Connecting | Stage::Open, Wake::End(end)) if self.end == Some(end) => {
+                self.go_on(network, ledger);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    fn is_owed(&self) -> bool {
+        self.stage != Stage::Over && !matches!(self.manners.leave, Leave::StopsReading(_))
+    }
+
+    fn read_total(&self) -> u64 {
+        self.read_total
+    }
+
+    fn describe(&self) -> String {
+        let Self { peer, end, stage, begun, ended, manners, habits, exchanges, .. } = self;
+        let windows = exchanges.iter().map(|exchange| self.speaker.room(exchange.stream));
+        let windows: Vec<_> = windows.collect();
+        format!(
+            "{peer:?} {end:?} {stage:?} of HTTP/2: {begun} of {} begun, {ended} ended, flushed: {}, \
+             left: {}, goes away: {}, may send {windows:?}, {manners:?}, {habits:?}, {exchanges:?}",
+            self.requests.len(),
+            self.speaker.is_flushed(),
+            self.has_left,
+            self.is_going_away,
+        )
+    }
+
+    fn quit(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
+    }
+}
+
+impl Habits {
+    fn some(random: &mut Random) -> Self {
+        let pulse = |is_on: bool| is_on.then(|| Pulse::every(NOW_AND_THEN));
+        Self {
+            owes: if random.chance(300) { random.below(1_000) as u32 } else { 0 },
+            pays: Pulse::every(NOW_AND_THEN / 4),
+            pings: pulse(random.chance(300)),
+            changes_settings: pulse(random.chance(300)),
+            cancels: if random.chance(300) { random.below(500) as u32 } else { 0 },
+            says_goodbye: random.chance(500),
+        }
+    }
+}
+
+fn check_body(request: &RequestPlan, length: u64, trailers: &[String]) -> Result<(), String> {
+    let (id, plan) = (request.id, ResponsePlan::of(request.id));
+    let expected = if request.method == "HEAD" { 0 } else { plan.length as u64 };
+    if length != expected {
+        return Err(format!("a body of {length} bytes instead of {expected} for {id:016x}"));
+    }
+    let line = format!("x-check: {id:016x}");
+    if trailers.iter().any(|trailer| *trailer != line) {
+        return Err(format!("wrong trailers for {id:016x}: {trailers:?}"));
+    }
+    let wants_trailers = plan.has_trailers
+        && plan.framing == ResponseFraming::Chunked
+        && request.method != "HEAD"
+        && !matches!(plan.status, 204 | 304);
+    if wants_trailers && trailers.is_empty() {
+        return Err(format!("the trailers of {id:016x} are missing"));
+    }
+    Ok(())
+}
+
+/// Sends a piece of a body; says whether it did.
+fn send_body(exchange: &mut Exchange, speaker: &mut Speaker, random: &mut Random) -> bool {
+    let Exchange { plan, stream, .. } = exchange;
+    let (id, stream) = (plan.id, *stream);
+    let length = plan.tunnel.unwrap_or(plan.body.len());
+    let left = length - exchange.sent;
+    if left > 0 {
+        let room = speaker.room(stream).min(left);
+        if room == 0 {
+            return false;
+        }
+        let n = if random.chance(500) { room } else { 1 + random.size(room - 1) };
+        let mut data = vec![0; n];
+        fill_request(id, exchange.sent as u64, &mut data);
+        let is_last = n == left
+            && matches!(plan.body, RequestBody::Length(_))
+            && plan.tunnel.is_none()
+            && random.chance(500);
+        speaker.send(stream, &data, is_last);
+        exchange.sent += n;
+        if is_last {
+            exchange.sending = Sending::Done;
+        }
+        return true;
+    }
+    match (&exchange.reading, plan.body) {
+        // Everything has to come back first.
+        (Reading::Tunnel { at }, _) if *at < length as u64 => return false,
+        (_, RequestBody::Chunked(_, true)) => {
+            speaker.end_with(stream, &format!("x-check: {id:016x}\r\n"));
+        }
+        _ => speaker.send(stream, &[], true),
+    }
+    exchange.sending = Sending::Done;
+    true
+}
+
+/// The head, in the words of HTTP/1.
+fn head(request: &RequestPlan) -> String {
+    let RequestPlan { id, method, cluster, .. } = request;
+    let mut head = format!("{method} /{cluster}/{id:016x} HTTP/1.1\r\nHost: sim.example\r\n");
+    match request.body {
+        RequestBody::None => {}
+        RequestBody::Length(length) => head += &format!("Content-Length: {length}\r\n"),
+        RequestBody::Chunked(..) => head += "Transfer-Encoding: chunked\r\n",
+    }
+    if request.expects_continue {
+        head += "Expect: 100-continue\r\n";
+    }
+    if request.tunnel.is_some() {
+        head += "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
+    }
+    head + "\r\n"
+}

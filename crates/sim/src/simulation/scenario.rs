@@ -1,0 +1,74 @@
+//! What a run is made of.
+
+use crate::faults::{Faults, ServiceFaults};
+use crate::random::Random;
+
+/// What a run is made of. All of it follows from the seed.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Where all random numbers begin.
+    pub seed: u64,
+    /// Workers.
+    pub workers: usize,
+    /// Clients.
+    pub clients: usize,
+    /// How the network and the clock behave.
+    pub faults: Faults,
+    /// How services behave.
+    pub service_faults: ServiceFaults,
+    /// Configurations after the first.
+    pub swaps: usize,
+    /// Connections that move to another worker, or out of one and into it again.
+    pub moves: usize,
+    /// Whether the workers drain in the middle of it.
+    pub drains: bool,
+    /// Whether every request has to be answered.
+    pub is_strict: bool,
+    /// Whether some clients and services speak HTTP/2.
+    pub has_http2: bool,
+}
+
+impl Scenario {
+    /// The scenario of a seed: in some nothing is at fault, and everything has to be answered.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        let mut random = Random::new(seed).split("scenario", 0);
+        if random.chance(300) { Self::harmless(seed) } else { Self::chaos(seed) }
+    }
+
+    /// Delays, pieces and new configurations, and nothing that could cost a response.
+    #[must_use]
+    pub fn harmless(seed: u64) -> Self {
+        let mut random = Random::new(seed).split("harmless", 0);
+        Self {
+            seed,
+            workers: random.length_between(1, 3),
+            clients: random.length_between(1, 20),
+            faults: Faults::harmless(&mut random),
+            service_faults: ServiceFaults::default(),
+            swaps: random.length_below(8),
+            moves: if random.chance(500) { random.length_below(200) } else { 0 },
+            drains: false,
+            is_strict: true,
+            has_http2: false,
+        }
+    }
+
+    /// Everything that can go wrong, in some mixture.
+    #[must_use]
+    pub fn chaos(seed: u64) -> Self {
+        let mut random = Random::new(seed).split("chaos", 0);
+        let mut scenario = Self {
+            workers: random.length_between(1, 3),
+            clients: random.length_between(1, 25),
+            faults: Faults::chaos(&mut random),
+            service_faults: ServiceFaults::chaos(&mut random),
+            swaps: random.length_below(8),
+            moves: if random.chance(500) { random.length_below(200) } else { 0 },
+            drains: random.chance(200),
+            ..Self::harmless(seed)
+        };
+        scenario.is_strict = false;
+        scenario
+    }
+}
