@@ -93,7 +93,12 @@ impl Outbox {
         buffers: &mut Buffers,
         write: impl FnOnce(&mut Buffer),
     ) {
-        write(self.room(bytes, buffers));
+        let room = self.room(bytes, buffers);
+        write(room);
+        if room.is_empty() {
+            // Nothing was written after all, and nothing is owned for it.
+            self.drop_last(buffers);
+        }
     }
 
     /// Appends `data`.
@@ -192,6 +197,19 @@ impl Outbox {
         debug_assert_eq!(n, 0, "no more is sent than waited");
     }
 
+    fn drop_last(&mut self, buffers: &mut Buffers) {
+        let last = match &mut self.rest {
+            Some(rest) => rest.pop_back(),
+            None => self.first.take(),
+        };
+        if let Some(last) = last {
+            buffers.give_back(last);
+        }
+        if self.rest.as_ref().is_some_and(|rest| rest.is_empty()) {
+            self.rest = None;
+        }
+    }
+
     fn last_mut(&mut self) -> Option<&mut Buffer> {
         match &mut self.rest {
             Some(rest) => rest.back_mut(),
@@ -251,6 +269,18 @@ mod tests {
             assert!(sent == data, "step {step}");
             assert_eq!(buffers.usage().leased, 0);
         }
+    }
+
+    #[test]
+    fn what_was_not_written_owns_nothing() {
+        let (mut outbox, mut buffers) = (Outbox::default(), Buffers::default());
+        outbox.push_with(100, &mut buffers, |_| ());
+        assert_eq!(buffers.usage().leased, 0);
+        outbox.push(b"first", &mut buffers);
+        outbox.push_with(10_000, &mut buffers, |_| ());
+        assert_eq!((outbox.len(), buffers.usage().leased), (5, 1));
+        outbox.push(b" and more", &mut buffers);
+        assert_eq!(waiting(&outbox), b"first and more");
     }
 
     #[test]

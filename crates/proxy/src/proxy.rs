@@ -609,6 +609,9 @@ impl Proxy {
         });
         self.listeners.on_closed(downstream.listener);
         self.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
+        if self.is_drained() {
+            self.close_upstreams(now);
+        }
         // A listener that is gone may have been the last to need its configuration.
         if self.has_former_snapshots() {
             self.retire_former();
@@ -692,8 +695,14 @@ impl Proxy {
     fn end_drain(&mut self, now: Time) {
         self.drain_deadline = Some(Time::NEVER);
         self.end_downstreams(now, |_| true);
-        let rest: Vec<_> = self.connections.iter().map(|(key, _)| key).collect();
-        for key in rest {
+        self.close_upstreams(now);
+    }
+
+    /// Nobody is left to ask for anything.
+    fn close_upstreams(&mut self, now: Time) {
+        let all = self.connections.iter().filter(|(_, connection)| connection.upstream().is_some());
+        let all: Vec<_> = all.map(|(key, _)| key).collect();
+        for key in all {
             self.close_upstream(key, None, now);
         }
     }
