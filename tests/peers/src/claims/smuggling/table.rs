@@ -235,7 +235,11 @@ const ROWS: &[Row] = &[
     ("a request of HTTP/0.9", Refused(400), "GET /first-NN\r\n\r\n"),
     ("a version that is none", Refused(400), "GET /first-NN HTTQ/1.1\r\nhost: a\r\n\r\n"),
     ("a version to come", Refused(505), "GET /first-NN HTTP/3.0\r\nhost: a\r\n\r\n"),
-    ("the preface of HTTP/2", Refused(505), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    (
+        "what only begins as the preface of HTTP/2",
+        Refused(505),
+        "PRI * HTTP/2.0\r\n\r\nGET /smuggled-NN HTTP/1.1\r\nhost: a\r\n\r\n",
+    ),
     ("NUL in the path", Refused(400), "GET /first-NN%00 HTTP/1.1\r\nhost: a\r\n\r\n"),
     // Bodies that turn out to be wrong.
     (
