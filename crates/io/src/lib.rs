@@ -25,6 +25,7 @@ mod address;
 mod listener;
 #[expect(unsafe_code, reason = "rustix lacks these options; see the module's own text")]
 mod option;
+mod pipe;
 mod poller;
 mod socket;
 mod socket_file;
@@ -32,6 +33,7 @@ mod waker;
 
 pub use address::Address;
 pub use listener::{AcceptError, BindError, ListenOptions, Listener};
+pub use pipe::Pipe;
 pub use poller::{EVENTS_MAX, Event, Events, Poller, Readiness};
 pub use socket::{ConnectOptions, ConnectState, Keepalive, Socket};
 pub use waker::Waker;

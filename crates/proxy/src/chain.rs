@@ -122,6 +122,20 @@ impl Exchange {
         }
     }
 
+    /// Whether anything here has to see the request's data.
+    pub(crate) fn reads_request_data(&self) -> bool {
+        let has_bound = self.listener().http.body_bytes_max.is_some() && !self.record.is_tunnel;
+        has_bound
+            || self.call.is_some()
+            || !self.onlookers.request.is_empty()
+            || matches!(self.stage, Stage::Gathering { .. })
+    }
+
+    /// Whether anything here has to see the response's data.
+    pub(crate) const fn reads_response_data(&self) -> bool {
+        self.call.is_some() || self.held.is_some() || !self.onlookers.response.is_empty()
+    }
+
     /// Shows a piece of the response's body to the filters that look on.
     pub(crate) fn show_response_data(&mut self, data: &[u8]) {
         let onlookers = self.onlookers.response;

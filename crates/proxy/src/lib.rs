@@ -37,6 +37,7 @@ pub mod slab;
 mod streams;
 mod text;
 pub mod time;
+mod unread;
 mod upstream;
 mod wheel;
 
@@ -50,3 +51,4 @@ pub use exchange::Exchange;
 pub use ops::{ConnectOptions, Op};
 pub use outbox::SLICES_MAX;
 pub use proxy::{Load, Proxy, Settings, Share};
+pub use unread::Unread;

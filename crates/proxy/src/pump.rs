@@ -339,10 +339,8 @@ impl Proxy {
 
     /// A piece of the request body.
     pub(crate) fn on_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.record.request_bytes += data.len() as u64;
-        // Whoever sends the body does not wait for leave to do so any more.
-        exchange.request.expects_continue = false;
+        self.count_request_data(key, data.len());
+        let Some(exchange) = self.exchanges.get(key) else { return };
         let bytes_max = exchange.listener().http.body_bytes_max;
         if !exchange.record.is_tunnel
             && bytes_max.is_some_and(|max| exchange.record.request_bytes > max)
@@ -358,22 +356,39 @@ impl Proxy {
         }
     }
 
-    /// A piece of the request body as it goes on.
-    fn pass_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+    /// So many bytes of the request body came.
+    pub(crate) fn count_request_data(&mut self, key: ExchangeKey, n: usize) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.show_request_data(data);
+        exchange.record.request_bytes += n as u64;
+        // Whoever sends the body does not wait for leave to do so any more.
+        exchange.request.expects_continue = false;
+    }
+
+    /// Some of the request body came: how long the next piece may take.
+    pub(crate) fn await_request_data(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
         let timeouts = exchange.listener().timeouts;
-        if matches!(exchange.stage, Stage::Gathering { .. }) {
-            self.set_deadline(key, Wait::RequestBody, now + timeouts.request_body);
-            return self.gather_request_data(key, data, now);
-        }
-        let Some(upstream) = exchange.upstream() else { return };
         let (wait, timeout) = if exchange.record.is_tunnel {
             (Wait::TunnelIdle, timeouts.tunnel_idle)
         } else {
             (Wait::RequestBody, timeouts.request_body)
         };
         self.set_deadline(key, wait, now + timeout);
+    }
+
+    /// A piece of the request body as it goes on.
+    fn pass_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.show_request_data(data);
+        let is_gathering = matches!(exchange.stage, Stage::Gathering { .. });
+        let upstream = exchange.upstream();
+        if is_gathering || upstream.is_some() {
+            self.await_request_data(key, now);
+        }
+        if is_gathering {
+            return self.gather_request_data(key, data, now);
+        }
+        let Some(upstream) = upstream else { return };
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         if connection.is_send_broken {
             // The upstream takes nothing more, but may have answered: the rest is dropped.

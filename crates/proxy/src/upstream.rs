@@ -651,8 +651,8 @@ impl Proxy {
     }
 
     pub(crate) fn on_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.record.response_bytes += data.len() as u64;
+        self.count_response_data(key, data.len());
+        let Some(exchange) = self.exchanges.get(key) else { return };
         if exchange.call.is_none() {
             return self.pass_response_data(key, data, now);
         }
@@ -661,21 +661,33 @@ impl Proxy {
         });
     }
 
-    /// A piece of the response body as it goes on.
-    fn pass_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let downstream = exchange.downstream;
+    /// So many bytes of the response body came.
+    pub(crate) fn count_response_data(&mut self, key: ExchangeKey, n: usize) {
+        if let Some(exchange) = self.exchanges.get_mut(key) {
+            exchange.record.response_bytes += n as u64;
+        }
+    }
+
+    /// Some of the response body came: how long the next piece may take.
+    pub(crate) fn await_response_data(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
         let timeout = if exchange.record.is_tunnel {
             Some((Wait::TunnelIdle, exchange.listener().timeouts.tunnel_idle))
         } else {
             let timeout = exchange.cluster().map(|cluster| cluster.timeouts.response_body);
             timeout.map(|timeout| (Wait::ResponseBody, timeout))
         };
-        exchange.show_response_data(data);
-        let is_held = exchange.held.is_some();
         if let Some((wait, timeout)) = timeout {
             self.set_deadline(key, wait, now + timeout);
         }
+    }
+
+    /// A piece of the response body as it goes on.
+    fn pass_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+        self.await_response_data(key, now);
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.show_response_data(data);
+        let (downstream, is_held) = (exchange.downstream, exchange.held.is_some());
         if is_held {
             return self.gather_response_data(key, data, now);
         }

@@ -184,6 +184,8 @@ pub struct Network {
     descriptors_max: usize,
     /// Bytes that came from an end and were read at the other; kept when both are gone.
     read_by_other: BTreeMap<EndId, u64>,
+    /// Bytes that a worker moved unread.
+    pub spliced_total: u64,
     /// What happened.
     pub trace: Trace,
 }
@@ -207,6 +209,7 @@ impl Network {
             descriptors: 0,
             descriptors_max: usize::MAX,
             read_by_other: BTreeMap::new(),
+            spliced_total: 0,
             trace: Trace::default(),
         }
     }

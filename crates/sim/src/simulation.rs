@@ -60,6 +60,8 @@ pub struct Summary {
     pub retried: usize,
     /// Connections that were moved to another worker.
     pub moved: usize,
+    /// Bytes that went from one connection to the other unread.
+    pub spliced: u64,
 }
 
 /// The promises that were broken.
@@ -592,6 +594,7 @@ impl Simulation {
             outcomes: self.ledger.outcomes(),
             retried: self.ledger.retried(),
             moved: self.moved,
+            spliced: network.spliced_total,
         })
     }
 }

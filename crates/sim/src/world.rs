@@ -6,7 +6,7 @@ use std::rc::Rc;
 use config::snapshot::Address;
 use proxy::time::Time;
 use proxy::{ConnKey, ConnectOptions};
-use worker::{AcceptError, Accepted, ConnectError, ConnectState, Event, World};
+use worker::{AcceptError, Accepted, ConnectError, ConnectState, Event, Spliced, World};
 
 use crate::network::{EndId, ListenerSocket, Owner, Shared};
 
@@ -54,6 +54,9 @@ impl SimListener {
 }
 
 impl World for SimWorld {
+    // Within what the buffers of a simulated network hold.
+    const SPLICE_BYTES_MIN: usize = 1 << 10;
+
     type Socket = SimSocket;
     type Listener = SimListener;
 
@@ -126,6 +129,15 @@ impl World for SimWorld {
 
     fn send(&mut self, socket: &SimSocket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.network.borrow_mut().send(socket.end()?, slices)
+    }
+
+    fn splice(&mut self, from: &SimSocket, to: &SimSocket, rest: &mut [u8]) -> io::Result<Spliced> {
+        let received = self.recv(from, rest)?;
+        let bytes = rest.get(..received).unwrap_or_default();
+        let sent = self.send(to, &[IoSlice::new(bytes)]).unwrap_or_default();
+        rest.copy_within(sent..received, 0);
+        self.network.borrow_mut().spliced_total += received as u64;
+        Ok(Spliced { received, sent })
     }
 
     fn shutdown_write(&mut self, socket: &SimSocket) {

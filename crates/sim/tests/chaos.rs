@@ -80,6 +80,8 @@ fn thousand_seeds_of_chaos() {
     }
     let retried: usize = summaries.iter().map(|summary| summary.retried).sum();
     assert!(retried >= 50, "only {retried} requests were sent again");
+    let spliced: u64 = summaries.iter().map(|summary| summary.spliced).sum();
+    assert!(spliced > 1_000_000, "only {spliced} bytes went on unread");
 }
 
 /// Every pairing of HTTP/1 and HTTP/2. Run it with `--ignored`.

@@ -23,7 +23,8 @@ use proxy::time::Time;
 use proxy::{ConnKey, ConnectOptions, Proxy, Share};
 use telemetry::{Emitter, LogFormat, LogReader, RECORD_QUEUE_BYTES};
 use worker::{
-    AcceptError, Accepted, ConnectError, ConnectState, Event, Mailboxes, Ready, Worker, World,
+    AcceptError, Accepted, ConnectError, ConnectState, Event, Mailboxes, Ready, Spliced, Worker,
+    World,
 };
 
 /// What an idle connection may cost: the published figure of 400 bytes for a process is more than
@@ -160,6 +161,8 @@ impl World for Stage {
     type Socket = Socket;
     type Listener = ();
 
+    const SPLICE_BYTES_MIN: usize = 64 << 10;
+
     fn now(&mut self) -> Time {
         self.now += 100;
         Time::from_nanos(self.now)
@@ -240,6 +243,10 @@ impl World for Stage {
             self.say(socket.0);
         }
         Ok(slices.iter().map(|slice| slice.len()).sum())
+    }
+
+    fn splice(&mut self, _: &Socket, _: &Socket, _: &mut [u8]) -> io::Result<Spliced> {
+        Err(ErrorKind::Unsupported.into())
     }
 
     fn shutdown_write(&mut self, _socket: &Socket) {}

@@ -4,12 +4,14 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ::io::{BindError, Events, ListenOptions, Poller, Socket, Waker, clock};
+use ::io::{BindError, Events, ListenOptions, Pipe, Poller, Socket, Waker, clock};
 use config::snapshot::{Address, Keepalive, ListenSocket, OriginalDestination};
 use proxy::time::Time;
 use proxy::{ConnKey, ConnectOptions};
 
-use crate::world::{AcceptError, Accepted, ConnectError, ConnectState, Event, Ready, World};
+use crate::world::{
+    AcceptError, Accepted, ConnectError, ConnectState, Event, Ready, Spliced, World,
+};
 
 /// Linux's numbers for what `std::io::ErrorKind` has no names for.
 const ENOMEM: i32 = 12;
@@ -28,6 +30,9 @@ pub struct Kernel {
     poller: Poller,
     waker: Waker,
     events: Events,
+    /// What bytes pass through that nobody reads; none if the system has no more. Empty between two
+    /// calls, so that one is enough and a connection never has bytes in it.
+    pipe: Option<Pipe>,
 }
 
 /// A listening socket and the address that its connections came to, where that is one.
@@ -146,13 +151,16 @@ impl Kernel {
     pub fn new(waker: Waker) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add_waker(&waker, MAIL)?;
-        Ok(Self { poller, waker, events: Events::new() })
+        Ok(Self { poller, waker, events: Events::new(), pipe: Pipe::new().ok() })
     }
 }
 
 impl World for Kernel {
     type Socket = Socket;
     type Listener = Listener;
+
+    // Fewer are cheaper to read and write: `::io::Pipe`.
+    const SPLICE_BYTES_MIN: usize = 64 << 10;
 
     #[inline]
     fn now(&mut self) -> Time {
@@ -260,6 +268,16 @@ impl World for Kernel {
     #[inline]
     fn send(&mut self, socket: &Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         socket.send(slices)
+    }
+
+    fn splice(&mut self, from: &Socket, to: &Socket, rest: &mut [u8]) -> io::Result<Spliced> {
+        let Some(pipe) = &self.pipe else { return Err(io::ErrorKind::Unsupported.into()) };
+        let received = pipe.fill(from, rest.len())?;
+        let sent = pipe.pour(to, received);
+        // What stayed in the pipe would be the next connection's.
+        pipe.read(rest.get_mut(..received - sent).unwrap_or_default())
+            .expect("the pipe holds what was received and not sent");
+        Ok(Spliced { received, sent })
     }
 
     fn shutdown_write(&mut self, socket: &Socket) {

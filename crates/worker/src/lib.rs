@@ -16,4 +16,4 @@ pub use kernel::{Kernel, Listener, bind, bind_beside, probe_mark};
 pub use mailbox::{Mailbox, Mailboxes, Message, Postbox, Report, ReportBody};
 pub use moving::Moving;
 pub use turn::{Settings, TurnError, Worker};
-pub use world::{AcceptError, Accepted, ConnectError, ConnectState, Event, Ready, World};
+pub use world::{AcceptError, Accepted, ConnectError, ConnectState, Event, Ready, Spliced, World};

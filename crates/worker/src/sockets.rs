@@ -40,6 +40,8 @@ impl Flags {
     pub(crate) const QUEUED: Self = Self(16);
     /// Over in both directions.
     pub(crate) const CLOSED: Self = Self(32);
+    /// There was more to read than one read takes, so bytes may be moved without being read.
+    pub(crate) const BULK: Self = Self(64);
 
     pub(crate) const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
@@ -74,6 +76,13 @@ impl<S> Sockets<S> {
             }
             _ => None,
         }
+    }
+
+    /// As [`Sockets::get`], for two of them at once.
+    pub(crate) fn peek(&self, key: ConnKey) -> Option<(&S, Flags)> {
+        let entry = self.entries.get(key.index() as usize)?;
+        let socket = entry.socket.as_ref().filter(|_| entry.generation == key.generation());
+        socket.map(|socket| (socket, entry.flags))
     }
 
     pub(crate) fn remove(&mut self, key: ConnKey) -> Option<S> {

@@ -11,15 +11,19 @@ use std::time::Duration;
 
 use config::snapshot::ListenerId;
 use proxy::time::Time;
-use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX};
+use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Unread};
 use telemetry::cause::Cause;
 
 use crate::mailbox::{Mailbox, Message, ReportBody};
 use crate::sockets::{Flags, Sockets};
-use crate::world::{AcceptError, ConnectError, ConnectState, Event, Ready, World};
+use crate::world::{AcceptError, ConnectError, ConnectState, Event, Ready, Spliced, World};
 
-/// Bytes of one read. Large bodies want few system calls, and more does not help beyond this.
+/// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
+
+/// Bytes that are moved unread at a time. What of them the other side does not take has to be kept
+/// for it.
+const SPLICE_BYTES: usize = 256 << 10;
 
 /// Events of connections after which what the proxy asks for is done: more at a time crowd the
 /// bytes out of the cache again (bench/README.md, scenario h1).
@@ -117,7 +121,7 @@ impl<W: World> Worker<W> {
             mailbox,
             events: Vec::new(),
             again: Vec::new(),
-            scratch: vec![0; READ_BYTES].into_boxed_slice(),
+            scratch: vec![0; SPLICE_BYTES].into_boxed_slice(),
             settings,
             now,
             upkeep_at: now,
@@ -252,6 +256,13 @@ impl<W: World> Worker<W> {
     }
 
     fn read(&mut self, key: ConnKey) {
+        let is_bulk = self.sockets.get(key).is_some_and(|(_, flags)| flags.has(Flags::BULK));
+        if !is_bulk || !self.splice(key) {
+            self.receive(key);
+        }
+    }
+
+    fn receive(&mut self, key: ConnKey) {
         let bytes_max = self.proxy.read_bytes_max(key).min(READ_BYTES);
         let Some((socket, flags)) = self.sockets.get(key) else { return };
         if bytes_max == 0 {
@@ -263,11 +274,7 @@ impl<W: World> Worker<W> {
         }
         let Some(buffer) = self.scratch.get_mut(..bytes_max) else { return };
         match self.world.recv(socket, buffer) {
-            Ok(0) => {
-                flags.clear(Flags::READABLE);
-                let now = self.stamp();
-                self.proxy.on_read_closed(key, now);
-            }
+            Ok(0) => self.on_read_end(key),
             Ok(n) => {
                 if n < bytes_max && !flags.has(Flags::ENDING) {
                     flags.clear(Flags::READABLE);
@@ -275,19 +282,72 @@ impl<W: World> Worker<W> {
                     flags.set(Flags::QUEUED);
                     self.again.push(key);
                 }
+                if n >= W::SPLICE_BYTES_MIN {
+                    flags.set(Flags::BULK);
+                }
                 let now = if self.settings.stage_times { self.world.now() } else { self.now };
                 let bytes = self.scratch.get(..n).unwrap_or_default();
                 self.proxy.on_received(key, bytes, now);
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                flags.clear(Flags::READABLE);
-            }
-            Err(_) => {
-                flags.clear(Flags::READABLE);
-                let now = self.stamp();
-                self.proxy.on_broken(key, now);
-            }
+            Err(error) => self.on_read_failed(key, &error),
         }
+    }
+
+    fn on_read_end(&mut self, key: ConnKey) {
+        let now = self.stamp();
+        if let Some((_, flags)) = self.sockets.get(key) {
+            flags.clear(Flags::READABLE);
+        }
+        self.proxy.on_read_closed(key, now);
+    }
+
+    fn on_read_failed(&mut self, key: ConnKey, error: &io::Error) {
+        if let Some((_, flags)) = self.sockets.get(key) {
+            flags.clear(Flags::READABLE);
+        }
+        if error.kind() != io::ErrorKind::WouldBlock {
+            let now = self.stamp();
+            self.proxy.on_broken(key, now);
+        }
+    }
+
+    /// Lets what arrived on a connection go on unread; says whether it may.
+    fn splice(&mut self, key: ConnKey) -> bool {
+        let began = self.stamp();
+        let Some(Unread { to, bytes_max }) = self.proxy.unread(key) else { return false };
+        let Some((from, _)) = self.sockets.peek(key) else { return false };
+        let Some((target, to_flags)) = self.sockets.peek(to) else { return false };
+        if !to_flags.has(Flags::WRITABLE) {
+            return false;
+        }
+        let rest = &mut self.scratch;
+        let Some(rest) = rest.get_mut(..bytes_max.min(SPLICE_BYTES)) else { return false };
+        let result = self.world.splice(from, target, rest);
+        let Some((_, flags)) = self.sockets.get(key) else { return false };
+        match result {
+            Ok(Spliced { received: 0, .. }) => self.on_read_end(key),
+            Ok(Spliced { received, sent }) => {
+                // How many come says nothing about how many are left: a pipe has room for a number
+                // of packets.
+                if received < W::SPLICE_BYTES_MIN || sent < received {
+                    flags.clear(Flags::BULK);
+                }
+                if !flags.has(Flags::QUEUED) {
+                    flags.set(Flags::QUEUED);
+                    self.again.push(key);
+                }
+                let now = self.stamp();
+                let rest = self.scratch.get(..received - sent).unwrap_or_default();
+                self.proxy.on_unread(key, sent, rest, (began, now));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                flags.clear(Flags::BULK);
+                return false;
+            }
+            // An error is told once.
+            Err(error) => self.on_read_failed(key, &error),
+        }
+        true
     }
 
     /// Reads once more from those that had more; what still has more waits for the next turn.

@@ -17,6 +17,10 @@ pub trait World {
     /// One listening socket. Closed when dropped.
     type Listener;
 
+    /// After a read of so many bytes, what follows is worth a [`World::splice`]; until one moves
+    /// less. No more than a worker's one read takes, which is 64 KiB.
+    const SPLICE_BYTES_MIN: usize;
+
     /// The monotonic clock, read now.
     fn now(&mut self) -> Time;
 
@@ -92,11 +96,33 @@ pub trait World {
     /// `WouldBlock` if that is nothing; others mean that the connection is broken.
     fn send(&mut self, socket: &Self::Socket, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
+    /// Moves up to as many bytes as `rest` can hold from one socket to the other unread. What was
+    /// received and not taken by the other is in `rest`; why it took no more, the next send says.
+    ///
+    /// # Errors
+    ///
+    /// As [`World::recv`], and then nothing was moved. `Unsupported` if this world cannot do it.
+    fn splice(
+        &mut self,
+        from: &Self::Socket,
+        to: &Self::Socket,
+        rest: &mut [u8],
+    ) -> io::Result<Spliced>;
+
     /// Sends the end.
     fn shutdown_write(&mut self, socket: &Self::Socket);
 
     /// Closes so that the peer sees a reset.
     fn reset(&mut self, socket: Self::Socket);
+}
+
+/// What [`World::splice`] moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spliced {
+    /// Bytes received; 0 is the peer's end.
+    pub received: usize,
+    /// Bytes of them that the other socket took.
+    pub sent: usize,
 }
 
 /// Something became possible.

@@ -8,5 +8,6 @@ mod interception;
 mod listeners;
 mod machine;
 mod pair;
+mod pipes;
 mod readiness;
 mod sockets;
