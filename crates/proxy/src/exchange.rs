@@ -162,6 +162,8 @@ pub(crate) struct Request {
     pub(crate) is_complete: bool,
     /// Whether its body waits for a `100 Continue`.
     pub(crate) expects_continue: bool,
+    /// Whether it is an extended `CONNECT` (RFC 8441), which a parked head does not tell.
+    pub(crate) is_extended_connect: bool,
     /// Whether an `Upgrade` that the route allows went upstream.
     pub(crate) asks_upgrade: bool,
 }
@@ -176,6 +178,7 @@ impl Request {
             is_persistent: head.persistent(),
             is_complete,
             expects_continue: head.expects_continue(),
+            is_extended_connect: head.is_extended_connect(),
             asks_upgrade: false,
         }
     }
@@ -187,6 +190,7 @@ impl Request {
         is_persistent: false,
         is_complete: false,
         expects_continue: false,
+        is_extended_connect: false,
         asks_upgrade: false,
     };
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use config::snapshot::{Listener, ListenerId};
+use config::snapshot::{Chain, ChainId, Listener, ListenerId};
 
 use crate::filter::Filter;
 use crate::pinned::Pinned;
@@ -31,6 +31,24 @@ impl ListenerState {
     }
 }
 
+/// What a listener had for connections that it still has.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    pub(crate) from: ListenerKey,
+    /// The listener that drains with them.
+    pub(crate) to: ListenerKey,
+    chains: Vec<ChainId>,
+    /// What connections without a chain met.
+    default: bool,
+}
+
+impl Lost {
+    /// Whether a connection met what is lost.
+    pub(crate) fn concerns(&self, chain: Option<ChainId>) -> bool {
+        chain.map_or(self.default, |chain| self.chains.contains(&chain))
+    }
+}
+
 /// The listeners of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
@@ -47,6 +65,39 @@ impl Listeners {
 
     pub(crate) fn get(&self, key: ListenerKey) -> &ListenerState {
         self.states.get(key).expect("a listener outlives its connections")
+    }
+
+    /// What connections meet that a newer snapshot has nothing for any more, and a listener that
+    /// goes on having it for them while it drains.
+    pub(crate) fn split(&mut self, snapshot: &Pinned) -> Vec<Lost> {
+        let mut lost = Vec::new();
+        for id in &snapshot.changes.listeners_changed {
+            let Some(from) = self.find(*id) else { continue };
+            let Some((_, new)) = snapshot.listener(*id) else { continue };
+            let state = self.get(from);
+            let old = state.listener();
+            let is_gone = |chain: &&Chain<_>| new.chains.iter().all(|kept| kept.id != chain.id);
+            let chains: Vec<_> = old.chains.iter().filter(is_gone).map(|gone| gone.id).collect();
+            let default = old.has_default && !new.has_default;
+            if state.open > 0 && (default || !chains.is_empty()) {
+                let (snapshot, place) = (state.snapshot.clone(), state.place);
+                let state = ListenerState { id: *id, snapshot, place, open: 0, is_draining: true };
+                lost.push(Lost { from, to: self.states.insert(state), chains, default });
+            }
+        }
+        lost
+    }
+
+    /// Connections belong to another listener from now on.
+    pub(crate) fn on_moved(&mut self, from: ListenerKey, to: ListenerKey, count: usize) {
+        let count = u32::try_from(count).expect("no more than are open");
+        if let Some(state) = self.states.get_mut(from) {
+            state.open -= count;
+        }
+        if let Some(state) = self.states.get_mut(to) {
+            state.open += count;
+        }
+        self.remove_if_done(to);
     }
 
     /// Takes up a newer snapshot: new listeners come, removed ones begin to drain. Gives the removed

@@ -23,7 +23,7 @@ use crate::connection::{
     Role, StreamKey, UpstreamState,
 };
 use crate::exchange::{Exchange, Stage};
-use crate::listeners::{ListenerKey, Listeners};
+use crate::listeners::{ListenerKey, Listeners, Lost};
 use crate::ops::Op;
 use crate::outbox::SLICES_MAX;
 use crate::pinned::Pinned;
@@ -312,10 +312,12 @@ impl Proxy {
         let snapshot = Pinned::new(snapshot);
         let former = std::mem::replace(&mut self.snapshot, snapshot.clone());
         self.former.push(former);
+        for lost in self.listeners.split(&snapshot) {
+            self.move_to_draining(&lost);
+            self.drain_listener(lost.to, &snapshot, now);
+        }
         for listener in self.listeners.update(&snapshot) {
-            let deadline = now + snapshot.limits.drain_timeout;
-            self.draining_listeners.push((listener, deadline));
-            self.hasten_idle(now, |downstream| downstream.listener == listener);
+            self.drain_listener(listener, &snapshot, now);
         }
         self.emitter.set_access_log(snapshot.access_log.output.is_some());
         let changes = &snapshot.changes;
@@ -680,6 +682,33 @@ impl Proxy {
             let snapshot = self.former.swap_remove(index).into_shared();
             self.ops.extend(snapshot.map(Op::Retire));
         }
+    }
+
+    /// Lets the connections of a listener end within the drain timeout.
+    fn drain_listener(&mut self, listener: ListenerKey, snapshot: &Pinned, now: Time) {
+        self.draining_listeners.push((listener, now + snapshot.limits.drain_timeout));
+        self.hasten_idle(now, |downstream| downstream.listener == listener);
+    }
+
+    /// Gives connections that met what is lost to the listener that still has it.
+    fn move_to_draining(&mut self, lost: &Lost) {
+        let is_concerned = |connection: &Connection| {
+            // What such a connection is going to meet is not decided yet.
+            let is_new = matches!(connection.receive, Receive::ProxyHeader | Receive::Detect);
+            let downstream = connection.downstream().filter(|_| !is_new);
+            downstream.is_some_and(|downstream| {
+                downstream.listener == lost.from && lost.concerns(downstream.chain)
+            })
+        };
+        let concerned = self.connections.iter().filter(|(_, connection)| is_concerned(connection));
+        let keys: Vec<_> = concerned.map(|(key, _)| key).collect();
+        for key in &keys {
+            let connection = self.connections.get_mut(*key);
+            if let Some(downstream) = connection.and_then(Connection::downstream_mut) {
+                downstream.listener = lost.to;
+            }
+        }
+        self.listeners.on_moved(lost.from, lost.to, keys.len());
     }
 
     pub(crate) fn has_former_snapshots(&self) -> bool {

@@ -93,7 +93,7 @@ impl Proxy {
         let asks_upgrade =
             head.upgrade().is_some_and(|value| route::allows_upgrade(&forward.upgrades, value));
         exchange.request.asks_upgrade = asks_upgrade;
-        if head.is_extended_connect() && !asks_upgrade {
+        if exchange.request.is_extended_connect && !asks_upgrade {
             return self.fail(key, Cause::RequestNotImplemented, now);
         }
         let timeout = self.bound_call(key, head, forward.timeout);

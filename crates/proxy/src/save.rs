@@ -11,7 +11,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use config::snapshot::{Address, ClusterId, EndpointId, Id, RouteTableId};
+use config::snapshot::{Address, ClusterId, ClusterProtocol, EndpointId, Id, RouteTableId};
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
@@ -642,7 +642,8 @@ impl Proxy {
     }
 
     fn restore_upstream(&mut self, saved: SavedUpstream, now: Time) -> ConnKey {
-        let (cluster, endpoint) = self.ids_of(&saved.cluster, &saved.endpoint);
+        let is_shared = matches!(saved.state, SavedUpstreamState::Shared { .. });
+        let (cluster, endpoint) = self.ids_of(&saved.cluster, &saved.endpoint, is_shared);
         let nobody = ExchangeKey::from_bits(u64::MAX >> 1);
         let state = match saved.state {
             SavedUpstreamState::Connecting { age } => {
@@ -674,12 +675,15 @@ impl Proxy {
         key
     }
 
-    fn ids_of(&self, cluster: &str, endpoint: &[u8]) -> (ClusterId, EndpointId) {
+    /// The cluster and endpoint of these names. An endpoint that is spoken to in another way now is
+    /// another one.
+    fn ids_of(&self, cluster: &str, endpoint: &[u8], is_shared: bool) -> (ClusterId, EndpointId) {
         let found = self.snapshot.clusters.iter().find(|(_, found)| *found.name == *cluster);
         let Some((_, found)) = found else { return (ClusterId(GONE), EndpointId(GONE)) };
         let is_same = |address: &Address| Text::of_address(Some(address)).as_bytes() == endpoint;
         let place = found.endpoints.iter().find(|candidate| is_same(&candidate.address));
         let endpoint = place.map(|endpoint| endpoint.id).or(found.original_destination);
+        let endpoint = endpoint.filter(|_| (found.protocol == ClusterProtocol::Http2) == is_shared);
         (found.id, endpoint.unwrap_or(EndpointId(GONE)))
     }
 

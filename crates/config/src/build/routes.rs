@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::http::{self, Found};
 use super::{Context, Names, Once, share};
 use crate::defaults;
+use crate::file::cluster::Protocol;
 use crate::file::route::{self, Scheme};
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
@@ -206,6 +207,30 @@ fn upgrades(
         }
     }
     tokens.into()
+}
+
+/// A tunnel carries bytes, and has a connection of its own for them.
+pub(super) fn check_tunnels(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) {
+    let multiplexes = |name: &str| {
+        let mut named = file.clusters.iter().filter(|cluster| *cluster.name == *name);
+        named.any(|cluster| cluster.protocol == Protocol::Http2)
+    };
+    for (table, site) in file.routes.iter().zip(site.key("routes").items()) {
+        for (rule, site) in table.rules.iter().zip(site.key("rules").items()) {
+            if !rule.cluster.as_deref().is_some_and(multiplexes) {
+                continue;
+            }
+            let upgrades = site.key("upgrades");
+            for (entry, site) in rule.upgrades.iter().flatten().zip(upgrades.items()) {
+                if entry.eq_ignore_ascii_case("connect") {
+                    let rule = "a tunnel needs a connection of its own, and the cluster has \
+                                `protocol: http2`";
+                    let hint = "name a cluster of `protocol: http1`, whatever is spoken in tunnels";
+                    site.error(findings, Problem::new(rule, hint));
+                }
+            }
+        }
+    }
 }
 
 fn respond(file: &route::Respond, site: &Site<'_>, findings: &mut Findings<'_>) -> Respond {

@@ -494,6 +494,14 @@ fn names_that_nobody_has_or_that_two_have() {
             "remove one",
         ),
         (
+            "cluster: web\nclusters:\n  - name: api\n",
+            "cluster: api\n        upgrades: [^connect]\nclusters:\n  - name: api\n    protocol: http2\n",
+            "routes[1].rules[0].upgrades[0]",
+            "\"connect\"",
+            "a tunnel needs a connection of its own",
+            "`protocol: http1`",
+        ),
+        (
             "name: inner",
             "name: ^edge",
             "listeners[1].name",

@@ -159,3 +159,42 @@ fn a_connection_keeps_its_chain_when_the_configuration_changes() {
         talk.hears(upstream, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n");
     });
 }
+
+#[test]
+fn connections_of_a_chain_that_is_gone_end_with_what_it_had() {
+    hold(CONFIG, |talk| {
+        if talk.manner() == Manner::Moving {
+            return;
+        }
+        let (idle, busy, tls) = (talk.client(), talk.client(), talk.client());
+        for client in [idle, busy] {
+            talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            let (_, upstream) = relayed(talk);
+            talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+            talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+            talk.ends(upstream);
+        }
+        talk.says(tls, client_hello("shop.example"));
+        let (_, relay) = relayed(talk);
+        talk.heard_bytes(relay);
+        let web = "  - { name: web, match: { protocols: [http1, http2] }, routes: web }\n";
+        talk.reconfigures(&CONFIG.replace(web, ""));
+        // It is asked once more, answered as before, and told that this was the last time.
+        talk.says(busy, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let (_, upstream) = relayed(talk);
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.hears(busy, "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n");
+        talk.ends(busy);
+        assert!(talk.is_closed(busy));
+        // What is silent is waited for a little, and another chain is not concerned.
+        assert!(!talk.is_closed(idle));
+        talk.passes(Duration::from_secs(6));
+        assert!(talk.is_closed(idle));
+        talk.says(tls, "more");
+        talk.hears(relay, "more");
+        // For new ones there is no chain.
+        let late = talk.client();
+        talk.says(late, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(talk.is_closed(late));
+    });
+}

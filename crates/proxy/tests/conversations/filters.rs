@@ -3,8 +3,10 @@
 use proxy::filter::{Filter, Part, Question, Reply, Verdict};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use wire::h2::RequestForm;
 use wire::head::{RequestHead, ResponseHead};
 
+use crate::frames::Speaker;
 use crate::kit::hold_with;
 
 const CONFIG: &str = "
@@ -161,6 +163,21 @@ fn a_client_that_leaves_while_a_filter_waits_is_forgotten() {
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nX-User: ann\r\n\r\n");
         talk.breaks(client);
         talk.answers(b"admin");
+        assert!(!talk.is_connecting());
+    });
+}
+
+#[test]
+fn an_upgrade_that_the_route_forbids_is_refused_after_a_filter_asked_too() {
+    let forbidding = CONFIG.replace("cluster: web }", "cluster: web, upgrades: [] }");
+    hold_with(&forbidding, &kinds, |talk| {
+        let mut client = Speaker::client(talk);
+        client.hears(talk);
+        let ask = "GET /chat HTTP/1.1\r\nHost: x\r\nX-User: ann\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        let stream = client.asks_as(talk, ask, false, RequestForm::Upgrade);
+        talk.answers(b"admin");
+        let told = client.hears(talk);
+        assert!(told.starts_with(&format!("{stream}: 501;")), "{told}");
         assert!(!talk.is_connecting());
     });
 }
