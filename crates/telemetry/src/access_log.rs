@@ -139,7 +139,7 @@ fields! {
         |line| Value::bytes(line.event.method);
     "target" beginning "The normalised path with its query, cut at 1,024 bytes."
         |line| Value::bytes(line.event.target);
-    "protocol" beginning "The request's version of HTTP, or TCP for a relayed connection."
+    "protocol" beginning "The request's version of HTTP; TCP for a relayed connection, TLS if it began with a ClientHello."
         |line| Value::text(protocol(line.event.version));
     "status" beginning "The status sent downstream; absent if none was."
         |line| Value::number_if(u64::from(line.event.status), line.event.status != 0);
@@ -147,7 +147,7 @@ fields! {
         |line| Value::Number(line.event.response_bytes);
     "request_bytes" pair "Body bytes received from the downstream (of a tunnel: all bytes)."
         |line| Value::Number(line.event.request_bytes);
-    "host" pair "The host that the request named, as received."
+    "host" pair "The host that the request named, as received, or the server name that a relayed TLS client did."
         |line| Value::bytes(line.event.host);
     "request_id" pair "`x-request-id`."
         |line| Value::bytes(line.event.request_id);

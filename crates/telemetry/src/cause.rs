@@ -33,7 +33,7 @@ macro_rules! causes {
 
 causes! {
     // What the downstream did.
-    /// The request line or a field breaks the syntax of HTTP/1.
+    /// The request line, a pseudo-header field or a field breaks the syntax of HTTP.
     RequestInvalid => "request_invalid",
     /// `Content-Length` and `Transfer-Encoding` contradict themselves or each other.
     RequestFramingInvalid => "request_framing_invalid",
@@ -46,11 +46,12 @@ causes! {
     /// The head is longer than the listener's `http.head_max` or has more fields than
     /// `http.fields_max`.
     RequestHeadTooLarge => "request_head_too_large",
-    /// A chunk, or the trailer section, breaks the syntax of the chunked coding.
+    /// A chunk or the trailer section breaks the syntax of the chunked coding, or the base64 of a
+    /// gRPC-Web call is none.
     RequestBodyInvalid => "request_body_invalid",
     /// The body is longer than the listener's `http.body_max`, or than a filter can take.
     RequestBodyTooLarge => "request_body_too_large",
-    /// A method, or a transfer coding, that is not implemented here.
+    /// A method, a transfer coding or a protocol to change to that is not let through here.
     RequestNotImplemented => "request_not_implemented",
     /// A version of HTTP that is not spoken here.
     RequestVersionUnsupported => "request_version_unsupported",

@@ -202,8 +202,9 @@ pub struct Timeouts {
     /// From the first byte of a head, or from the accepted connection, to the head's last byte.
     /// Beyond it: 408, or nothing if not a byte came.
     pub request_head: Timeout,
-    /// For the first bytes of a connection that may be relayed (`protocol: auto` with a `cluster`).
-    /// Beyond it the connection is relayed without them: its service speaks first.
+    /// For the first bytes of a connection that may be relayed (`protocol: auto` with a `cluster`),
+    /// or whose chain they decide. Beyond it the connection goes on without them: its service
+    /// speaks first.
     pub detect: Timeout,
     /// Between requests on a kept connection, which is then closed.
     pub idle: Timeout,
