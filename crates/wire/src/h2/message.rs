@@ -299,14 +299,17 @@ impl HeadBuilder<'_> {
     }
 
     /// RFC 9113, section 8.2.3: the crumbs of a cookie are one field in HTTP/1. It is written when
-    /// there are no more, and counts once.
+    /// there are no more, and counts once. Empty ones add nothing: a separator at an end would be
+    /// white space that whoever reads the field in HTTP/1 drops.
     fn crumb(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
         if self.aside.len() + line.bytes.len() > self.limits.head_bytes_max as usize {
             return Err(HeadError::HeadTooLarge.into());
         }
         let before = self.cookie.replace(line.secrecy);
         if let Some(before) = before {
-            self.aside.extend_from_slice(b"; ");
+            if !self.aside.is_empty() && !line.value().is_empty() {
+                self.aside.extend_from_slice(b"; ");
+            }
             if before == Secrecy::Secret {
                 self.cookie = Some(before);
             }

@@ -101,6 +101,21 @@ fn a_request_becomes_one_of_http_1() {
 }
 
 #[test]
+fn empty_crumbs_of_a_cookie_add_nothing() {
+    for (crumbs, cookie) in [
+        (&["cookie: "][..], ""),
+        (&["cookie: ", "cookie: "], ""),
+        (&["cookie: ", "cookie: a=b"], " a=b"),
+        (&["cookie: a=b", "cookie: "], " a=b"),
+        (&["cookie: a=b", "cookie: ", "cookie: c=d"], " a=b; c=d"),
+    ] {
+        let sent = sent_on(END_STREAM, &[&GET[..], crumbs].concat());
+        let expected = format!("GET / HTTP/1.1\r\nhost: a\r\ncookie:{cookie}\r\n\r\n");
+        assert_eq!(sent.replace("cookie: \r", "cookie:\r"), expected, "{crumbs:?}");
+    }
+}
+
+#[test]
 fn the_length_of_a_body_is_kept() {
     let with_length = |flags, length: &str| {
         sent_on(flags, &[&POST[..], &[format!("content-length: {length}").as_str()]].concat())
