@@ -40,7 +40,7 @@ use crate::time::Time;
 use crate::upstream::RESPONSE_HEAD;
 
 /// Version of the form that is written, and the only one that is read.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The id of something that the new configuration does not have.
 const GONE: Id = Id { slot: u32::MAX, generation: u32::MAX };

@@ -6,9 +6,12 @@
 //! the trick: such work is taken from it, useful work and time put some back, and who would
 //! overdraw it is told to calm down.
 //!
-//! Two things are not its business. What is bounded by a limit of its own is not charged again
-//! (heads, streams, answers that wait to be read). And a peer that does nothing at all, such as
-//! one that never opens its window, costs no work: the caller's deadlines end that.
+//! Three things are not its business. What is bounded by a limit of its own is not charged again
+//! (heads, streams, answers that wait to be read). A peer that does nothing at all, such as
+//! one that never opens its window, costs no work: the caller's deadlines end that. And a frame with
+//! a byte of data in it is what was asked for: somebody types, and a proxy that passes that on has no
+//! say in it, while the streams of others share the connection. It costs no more than a chunk of
+//! HTTP/1, and earns nothing if it is tiny.
 
 use std::fmt;
 
@@ -25,8 +28,6 @@ use super::error::ConnectionError;
 pub enum Work {
     /// A CONTINUATION frame: 50. Header blocks fit in one frame, or a few.
     Continuation,
-    /// A DATA frame of less than [`TINY_LEN`] bytes: 5.
-    DataTiny,
     /// A DATA frame of nothing that does not end its stream: 50.
     DataEmpty,
     /// A field of a head that is over its limits already, or 64 bytes that come from the table
@@ -58,14 +59,14 @@ pub const DATA_EARNS: u32 = 10;
 /// Bytes of data that earn one more.
 pub const BYTES_EARNING_ONE: u32 = 128;
 
-/// Fewer bytes are not worth a frame. A gRPC message without content has five.
+/// Frames of fewer bytes earn nothing. A gRPC message without content has five.
 pub const TINY_LEN: u32 = 5;
 
 impl Work {
     const fn price(self) -> u32 {
         match self {
             Self::Expansion => 1,
-            Self::DataTiny | Self::Idle | Self::Ping | Self::WindowUpdate => 5,
+            Self::Idle | Self::Ping | Self::WindowUpdate => 5,
             Self::Priority | Self::Refused => 20,
             Self::Continuation | Self::DataEmpty => 50,
             Self::Reset | Self::Settings => 100,
@@ -77,7 +78,6 @@ impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Continuation => "continuations",
-            Self::DataTiny => "tiny data frames",
             Self::DataEmpty => "empty data frames",
             Self::Expansion => "header expansion",
             Self::Idle => "frames of no use",

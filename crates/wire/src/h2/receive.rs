@@ -1,6 +1,6 @@
 //! Frames from the peer: what each does to the connection and its streams.
 
-use super::budget::{TINY_LEN, Work};
+use super::budget::Work;
 use super::connection::{DEBUG_LEN_MAX, Found, HeaderBlock, Http2, Purpose, Reading, Step};
 use super::error::{ConnectionError, ErrorCode, MessageError, StreamError};
 use super::frame::{FrameHeader, MAX_31, flag, kind, number};
@@ -118,14 +118,11 @@ impl Http2 {
     }
 
     fn pay_for_data(&mut self, len: u32, is_end: bool) -> Result<(), ConnectionError> {
-        match len {
-            0 if !is_end => self.budget.spend(Work::DataEmpty),
-            1..TINY_LEN if !is_end => self.budget.spend(Work::DataTiny),
-            len => {
-                self.budget.on_data(len);
-                Ok(())
-            }
+        if len == 0 && !is_end {
+            return self.budget.spend(Work::DataEmpty);
         }
+        self.budget.on_data(len);
+        Ok(())
     }
 
     /// Data for a stream that is closed.
