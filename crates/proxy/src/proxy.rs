@@ -20,7 +20,7 @@ use crate::Snapshot;
 use crate::buffers::{BufferUse, Buffers};
 use crate::connection::{
     ConnKey, Connection, Downstream, ExchangeKey, Life, OUTBOX_BYTES_MAX, PeerAddress, Receive,
-    Role, StreamKey, UpstreamState,
+    Role, Send, StreamKey, UpstreamState,
 };
 use crate::exchange::{Exchange, Stage};
 use crate::listeners::{ListenerKey, Listeners, Lost};
@@ -432,9 +432,15 @@ impl Proxy {
     }
 
     /// The connection is broken or closed on both sides while it is held back from reading. An
-    /// upstream's last bytes may still be there to read, so only a downstream is given up.
+    /// upstream's last bytes may still be there to read, and those of a downstream that was told all
+    /// that there is: only another downstream is given up.
     pub fn on_hangup(&mut self, key: ConnKey, now: Time) {
-        if self.connections.get(key).is_some_and(|connection| connection.downstream().is_some()) {
+        let is_gone = |connection: &Connection| {
+            let was_told_all = matches!(connection.send, Send::Shut);
+            connection.downstream().is_some()
+                && !(was_told_all && connection.exchange().is_some())
+        };
+        if self.connections.get(key).is_some_and(is_gone) {
             self.on_downstream_broken(key, now);
         }
     }

@@ -273,6 +273,16 @@ impl<'s> Talk<'s> {
         self.settle();
     }
 
+    /// The kernel reports that both sides have ended, or that the connection is broken, and nobody
+    /// reads.
+    pub(crate) fn hangs_up(&mut self, peer: Peer) {
+        if let Some(key) = self.peers[peer.0].key {
+            assert_eq!(self.proxy.read_bytes_max(key), 0, "nobody reads");
+            self.proxy.on_hangup(key, self.now);
+        }
+        self.settle();
+    }
+
     /// The peer resets the connection.
     pub(crate) fn breaks(&mut self, peer: Peer) {
         if let Some(key) = self.peers[peer.0].key {

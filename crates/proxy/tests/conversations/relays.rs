@@ -139,6 +139,28 @@ fn a_slow_side_stops_the_other() {
 }
 
 #[test]
+fn what_a_client_said_before_both_sides_ended_is_passed_on() {
+    const SAID: usize = 200_000;
+    hold(TCP, |talk| {
+        if talk.manner() == Manner::ByteByByte {
+            return;
+        }
+        let client = talk.client();
+        let upstream = talk.upstream();
+        talk.ends(upstream);
+        assert!(talk.is_shut(client) && !talk.is_closed(client));
+        talk.takes(upstream, 0);
+        talk.says(client, vec![b'x'; SAID]);
+        talk.ends(client);
+        assert!(talk.unread(client) > 0);
+        talk.hangs_up(client);
+        talk.takes(upstream, usize::MAX);
+        assert_eq!(talk.heard(upstream).len(), SAID);
+        assert!(talk.is_closed(upstream));
+    });
+}
+
+#[test]
 fn relayed_connections_wait_for_their_cluster_as_requests_do() {
     let config = format!("{TCP}    connections_max: 1\n    pending_max: 1\n");
     hold(&config, |talk| {
