@@ -509,6 +509,7 @@ impl Proxy {
         }
         self.drain_deadline = Some(now + self.snapshot.limits.drain_timeout);
         self.hasten_idle(now, |_| true);
+        self.end_if_drained(now);
     }
 
     /// Connections of a drain that are silent end soon.
@@ -617,9 +618,7 @@ impl Proxy {
         });
         self.listeners.on_closed(downstream.listener);
         self.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
-        if self.is_drained() {
-            self.close_upstreams(now);
-        }
+        self.end_if_drained(now);
         // A listener that is gone may have been the last to need its configuration.
         if self.has_former_snapshots() {
             self.retire_former();
@@ -733,7 +732,13 @@ impl Proxy {
         self.close_upstreams(now);
     }
 
-    /// Nobody is left to ask for anything.
+    /// Closes what is left of a drain once nobody can ask for anything any more.
+    pub(crate) fn end_if_drained(&mut self, now: Time) {
+        if self.is_drained() {
+            self.close_upstreams(now);
+        }
+    }
+
     fn close_upstreams(&mut self, now: Time) {
         let all = self.connections.iter().filter(|(_, connection)| connection.upstream().is_some());
         let all: Vec<_> = all.map(|(key, _)| key).collect();

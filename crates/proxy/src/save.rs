@@ -242,7 +242,7 @@ impl Proxy {
     /// where some downstream came through a listener that is not configured any more: no worker
     /// could take it up, not even this one.
     ///
-    /// Nothing is closed and nothing is counted: the sockets live on under [`Proxy::restore`].
+    /// Nothing of it is closed and nothing is counted: the sockets live on under [`Proxy::restore`].
     pub fn save(&mut self, key: ConnKey, now: Time) -> Option<Saved> {
         let upstream = self.connections.get(key)?.upstream();
         if upstream.is_some_and(|upstream| upstream.exchange().is_some()) {
@@ -267,6 +267,7 @@ impl Proxy {
             };
             group.connections.extend(saved);
         }
+        self.end_if_drained(now);
         if self.has_former_snapshots() {
             self.retire_former();
         }

@@ -500,7 +500,6 @@ impl Proxy {
             }
         };
         let is_upstream = connection.upstream().is_some();
-        let is_draining = self.drain_deadline.is_some();
         let is_connecting = connection.is_connecting();
         let Some(multiplex) = self.multiplex_mut(key) else { return };
         if !multiplex.is_empty() || is_connecting {
@@ -509,7 +508,7 @@ impl Proxy {
         multiplex.watches.set(Watch::Rest, now + REST);
         multiplex.watches.clear(Watch::Silence);
         multiplex.watches.clear(Watch::Answer);
-        if is_upstream && (is_draining || timeout.is_none()) {
+        if is_upstream && timeout.is_none() {
             multiplex.codec.go_away(ErrorCode::NO_ERROR);
             self.withdraw(key);
         }
@@ -955,7 +954,6 @@ impl Proxy {
         let UpstreamState::Shared { links, .. } = upstream.state else { return None };
         let has_slot = multiplex.codec.free_slots() > 0
             && !multiplex.is_gone
-            && self.drain_deadline.is_none()
             && self.snapshot.cluster(upstream.cluster).is_some();
         let ids = (upstream.cluster, upstream.endpoint);
         match (has_slot, links) {

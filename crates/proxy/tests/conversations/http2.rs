@@ -652,3 +652,56 @@ fn an_upgrade_waits_for_settings_that_come_in_pieces() {
         assert!(!talk.is_closed(client) && !talk.is_closed(other));
     });
 }
+
+#[test]
+fn an_upgrade_is_granted_during_a_drain() {
+    hold(&to_one(), |talk| {
+        let client = talk.client();
+        talk.drains();
+        talk.says(
+            client,
+            "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        );
+        // The connection that is opened for it has no stream until the service has said a word.
+        let mut upstream = Speaker::upstream(talk);
+        assert!(upstream.hears(talk).contains("CONNECT /chat"));
+        upstream.answers(talk, 1, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false);
+        talk.hears_about(client, "HTTP/1.1 101 Switching Protocols\r\n", &[]);
+    });
+}
+
+#[test]
+fn nothing_is_left_of_a_drain_whose_last_client_is_gone() {
+    hold(&to_one(), |talk| {
+        if talk.manner() == Manner::Moving {
+            return;
+        }
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut upstream = Speaker::upstream(talk);
+        assert!(upstream.hears(talk).contains("GET /"));
+        upstream.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        talk.ends(client);
+        assert!(talk.is_closed(client) && !talk.is_closed(upstream.peer));
+        talk.drains();
+        assert!(talk.is_closed(upstream.peer));
+    });
+}
+
+#[test]
+fn nothing_is_left_of_a_drain_whose_last_client_was_moved() {
+    hold(&to_one(), |talk| {
+        if talk.manner() == Manner::Moving {
+            return;
+        }
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut upstream = Speaker::upstream(talk);
+        assert!(upstream.hears(talk).contains("GET /"));
+        upstream.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        talk.drains();
+        assert!(!talk.is_closed(upstream.peer));
+        talk.leaves(client);
+        assert!(talk.is_closed(upstream.peer));
+    });
+}

@@ -320,6 +320,17 @@ impl<'s> Talk<'s> {
         self.settle();
     }
 
+    /// The peer's connection goes to another worker, with all that belongs to it.
+    pub(crate) fn leaves(&mut self, peer: Peer) {
+        let key = self.peers[peer.0].key.expect("the connection is open");
+        let saved = self.proxy.save(key, self.now).expect("it can be moved");
+        for key in saved.connections {
+            let place = self.place(key);
+            self.peers[place].key = None;
+        }
+        self.settle();
+    }
+
     /// Another configuration takes the place of this one. For manners in which the proxy stays.
     pub(crate) fn reconfigures(&mut self, config: &str) {
         let loader = self.loader.get_or_insert_with(|| {
