@@ -276,6 +276,11 @@ impl Multiplex {
         self.streams.iter_mut()
     }
 
+    /// The numbers of all streams.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.streams.iter().map(|stream| stream.id).collect()
+    }
+
     /// The exchanges of all streams.
     pub(crate) fn exchanges(&self) -> Vec<ExchangeKey> {
         self.streams.iter().map(|stream| stream.exchange).collect()

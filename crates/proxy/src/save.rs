@@ -390,6 +390,11 @@ impl Proxy {
                 self.serve_waiting(cluster, now);
             }
             self.resume_inbox(*key, now);
+            let streams = self.multiplex_mut(*key).map(|multiplex| multiplex.ids());
+            for stream in streams.unwrap_or_default() {
+                // Who waited for a connection may have got one on the way.
+                self.resume_stream(StreamKey { connection: *key, stream }, now);
+            }
         }
     }
 

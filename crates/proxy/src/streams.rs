@@ -627,6 +627,8 @@ impl Proxy {
         if !body.is_empty() {
             self.on_request_data(key, body.filled(), now);
             self.pass_on(from, body.len());
+            // Nobody else may be about to tell the peer that its window is open again.
+            self.queue_send(from.connection);
         }
         self.buffers.give_back(body);
         if tail != Tail::Open {

@@ -98,6 +98,22 @@ impl Speaker {
         self.asks(talk, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"), true)
     }
 
+    /// Asks for something with a body, in one go.
+    pub(crate) fn posts(&mut self, talk: &mut Talk<'_>, path: &str, body: &[u8]) -> u32 {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut index = HeadIndex::default();
+        let decoded = decode_request(head.as_bytes(), &mut Scan::default(), &HEAD, &mut index);
+        let (head, _) = decoded.unwrap().expect("a whole head");
+        let mut stream = None;
+        self.say(talk, |codec, out| {
+            stream = codec.send_request(&head, Scheme::Http, RequestForm::Same, false, out);
+            let stream = stream.expect("there is a slot");
+            out.push(&codec.begin_data(stream, body.len(), true).expect("it may be sent"));
+            out.push(body);
+        });
+        stream.expect("there is a slot")
+    }
+
     /// Answers a stream; the head ends the response, or a body follows.
     pub(crate) fn answers(&mut self, talk: &mut Talk<'_>, stream: u32, head: &str, is_end: bool) {
         let mut index = HeadIndex::default();

@@ -705,3 +705,48 @@ fn nothing_is_left_of_a_drain_whose_last_client_was_moved() {
         assert!(talk.is_closed(upstream.peer));
     });
 }
+
+#[test]
+fn who_waited_for_a_connection_gets_the_window_back() {
+    let config = CONFIG
+        .replace("    http: {", "    http2: { stream_window_max: 1KiB }\n    http: {")
+        .replace("    endpoints:", "    connections_max: 1\n    endpoints:");
+    hold(&config, |talk| {
+        if talk.manner() == Manner::Moving {
+            // Where it arrives before what it waits for, it need not wait.
+            return;
+        }
+        let first = talk.client();
+        talk.says(first, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let upstream = talk.upstream();
+        let mut client = Speaker::client(talk);
+        client.hears(talk);
+        let stream = client.asks(talk, "POST / HTTP/1.1\r\nHost: x\r\n\r\n", false);
+        client.sends(talk, stream, &[b'x'; 1 << 10], false);
+        client.hears(talk);
+        assert_eq!(client.codec.sendable(stream), 0);
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        client.hears(talk);
+        assert_eq!(client.codec.sendable(stream), 1 << 10);
+    });
+}
+
+#[test]
+fn a_body_that_waited_goes_with_its_request_wherever_that_is_moved() {
+    let config = CONFIG.replace("    endpoints:", "    connections_max: 1\n    endpoints:");
+    hold(&config, |talk| {
+        let mut client = Speaker::client(talk);
+        let first = talk.client();
+        talk.says(first, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut upstream = talk.upstream();
+        client.posts(talk, "/", b"hello");
+        if talk.is_connecting() {
+            // It was moved before what it waits for, and waits no more.
+            upstream = talk.upstream();
+        } else {
+            talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        }
+        let heard = talk.heard(upstream);
+        assert!(heard.contains("hello\r\n0\r\n\r\n"), "{heard}");
+    });
+}
