@@ -140,18 +140,19 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get(key) else { return };
         let form =
             if exchange.request.asks_upgrade { RequestForm::Upgrade } else { RequestForm::Same };
-        let codec = self.connections.get(upstream).and_then(|open| open.multiplex.as_ref());
-        let codec = codec.map(|multiplex| &multiplex.codec);
-        if form == RequestForm::Upgrade && !codec.is_some_and(Http2::allows_extended_connect) {
+        let multiplex = self.connections.get(upstream).and_then(|open| open.multiplex.as_ref());
+        let is_known = multiplex.is_some_and(|multiplex| multiplex.codec.has_peer_settings());
+        let is_upgrade = form == RequestForm::Upgrade;
+        if !is_known && (is_upgrade || multiplex.is_some_and(|multiplex| !multiplex.is_empty())) {
+            // One may be sent with the preface. How many more it takes at a time, and whether it
+            // takes an extended CONNECT, it will have said when it has said anything.
             let request = Unbound { outbox, form: Form::Stream { head: parked, tail } };
-            if codec.is_some_and(Http2::has_peer_settings) {
-                self.fail_unbound(key, request, Cause::RequestNotImplemented, now);
-            } else {
-                // It may say that it does when it has said anything; others wait for that too.
-                self.offer(upstream);
-                self.enqueue(key, request, now);
-            }
-            return;
+            self.offer(upstream);
+            return self.enqueue(key, request, now);
+        }
+        if is_upgrade && !multiplex.is_some_and(|it| it.codec.allows_extended_connect()) {
+            let request = Unbound { outbox, form: Form::Stream { head: parked, tail } };
+            return self.fail_unbound(key, request, Cause::RequestNotImplemented, now);
         }
         let is_end = outbox.is_empty() && tail == Tail::End;
         let opened = match head {

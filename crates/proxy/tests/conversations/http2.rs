@@ -750,3 +750,18 @@ fn a_body_that_waited_goes_with_its_request_wherever_that_is_moved() {
         assert!(heard.contains("hello\r\n0\r\n\r\n"), "{heard}");
     });
 }
+
+#[test]
+fn one_request_goes_out_before_a_service_has_said_how_many_it_takes() {
+    hold(&to_one(), |talk| {
+        let (one, two) = (talk.client(), talk.client());
+        talk.says(one, "GET /one HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.says(two, "GET /two HTTP/1.1\r\nHost: x\r\n\r\n");
+        let limits = Limits { streams_max: 1, ..Limits::default() };
+        let mut upstream = Speaker::upstream_with(talk, limits);
+        assert!(!talk.is_connecting());
+        assert_eq!(upstream.hears(talk), "1: GET /one; host: x END\n");
+        upstream.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        assert_eq!(upstream.hears(talk), "3: GET /two; host: x END\n");
+    });
+}
