@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::snapshot::ListenerId;
+use config::snapshot::{ClusterId, ListenerId};
 use telemetry::Emitter;
 use telemetry::cause::Cause;
 use telemetry::events::{ConnectionClosed, ConnectionOpened, ConnectionRefused, UpstreamClosed};
@@ -625,17 +625,27 @@ impl Proxy {
         }
     }
 
-    /// Closes an upstream connection, established or not, idle or not.
+    /// Closes an upstream connection, established or not, idle or not. Who waits for one may have
+    /// another in its place.
     pub(crate) fn close_upstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
-        let Some(upstream) = self.connections.get(key).and_then(Connection::upstream) else {
-            return;
-        };
-        let cluster = upstream.cluster;
+        if let Some(cluster) = self.end_upstream(key, cause, now) {
+            self.serve_waiting(cluster, now);
+        }
+    }
+
+    /// As [`Proxy::close_upstream`], and leaves it to the caller to serve those who wait.
+    fn end_upstream(
+        &mut self,
+        key: ConnKey,
+        cause: Option<Cause>,
+        now: Time,
+    ) -> Option<ClusterId> {
+        let cluster = self.connections.get(key)?.upstream()?.cluster;
         self.pools.remove_idle(key, &mut self.connections);
         let is_established =
             self.connections.get(key).is_some_and(|connection| !connection.is_connecting());
         let would_end_early = self.would_end_early(key);
-        let Some(connection) = self.remove_connection(key) else { return };
+        let connection = self.remove_connection(key)?;
         if is_established {
             self.emitter.upstream_closed(&UpstreamClosed {
                 cluster: label(cluster.0),
@@ -646,19 +656,20 @@ impl Proxy {
         }
         self.pools.on_closed(cluster);
         self.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
-        self.serve_waiting(cluster, now);
+        Some(cluster)
     }
 
     fn would_end_early(&self, key: ConnKey) -> bool {
         self.connections.get(key).is_some_and(Connection::would_end_early)
     }
 
-    /// Ends an upstream connection that is in a pool, with the exchanges that it has.
+    /// Ends an upstream connection that is in a pool, with the exchanges that it has. Nobody is
+    /// served: who began on an older configuration would call the same endpoint again.
     fn dismiss(&mut self, key: ConnKey, now: Time) {
         if self.connections.get(key).is_some_and(Connection::is_busy) {
             self.retire(key);
         } else {
-            self.close_upstream(key, None, now);
+            self.end_upstream(key, None, now);
         }
     }
 

@@ -765,3 +765,23 @@ fn one_request_goes_out_before_a_service_has_said_how_many_it_takes() {
         assert_eq!(upstream.hears(talk), "3: GET /two; host: x END\n");
     });
 }
+
+#[test]
+fn an_upgrade_whose_endpoint_is_taken_away_waits_for_no_other_forever() {
+    hold(&to_one(), |talk| {
+        if talk.manner() == Manner::Moving {
+            return;
+        }
+        let client = talk.client();
+        talk.says(
+            client,
+            "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        );
+        let first = talk.upstream();
+        talk.reconfigures(&to_one().replace(":9000", ":9001"));
+        assert!(talk.is_closed(first));
+        // It ends on the configuration that it began with.
+        let mut second = Speaker::upstream(talk);
+        assert!(second.hears(talk).contains("CONNECT /chat"));
+    });
+}
