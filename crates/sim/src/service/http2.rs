@@ -47,6 +47,8 @@ enum After {
     Goodbye,
     /// It ends with the streams that it has.
     GoingAway,
+    /// All is said, and it reads on so that no reset overtakes that.
+    Linger,
     /// Nothing happens any more.
     Hang,
 }
@@ -143,6 +145,9 @@ impl Connection {
         }
         if is_broken || network.is_broken(end) {
             return Ok(Verdict::Close);
+        }
+        if self.after == After::Linger {
+            return Ok(if self.has_fin { Verdict::Close } else { Verdict::Keep });
         }
         self.act_up(end, host, network);
         self.write(end, host, network, ledger)
@@ -406,7 +411,11 @@ impl Connection {
         let is_flushed = self.speaker.is_flushed();
         Ok(match self.after {
             After::Reset if is_flushed => Verdict::Reset,
-            After::GoingAway if is_flushed && self.exchanges.is_empty() => Verdict::Close,
+            After::GoingAway if is_flushed && self.exchanges.is_empty() && !self.has_fin => {
+                self.after = After::Linger;
+                network.shutdown_write(end);
+                Verdict::Keep
+            }
             _ if self.has_fin && is_flushed => Verdict::Close,
             _ => Verdict::Keep,
         })
@@ -476,7 +485,8 @@ impl Exchange {
     fn begin(&mut self, speaker: &mut Speaker, random: &mut Random) {
         let Self { id, plan, stream, .. } = *self;
         let has_body = !self.is_head && !matches!(plan.status, 204 | 304);
-        if self.fate == Fate::Malformed && has_body {
+        // Nothing can be wrong with the length of what answers a CONNECT (RFC 9110, section 9.3.6).
+        if self.fate == Fate::Malformed && has_body && !self.is_tunnel {
             let head = match random.below(2) {
                 0 => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".to_owned(),
                 _ => format!(
