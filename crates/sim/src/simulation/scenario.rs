@@ -50,7 +50,7 @@ impl Scenario {
             moves: if random.chance(500) { random.length_below(200) } else { 0 },
             drains: false,
             is_strict: true,
-            has_http2: false,
+            has_http2: true,
         }
     }
 
