@@ -8,8 +8,8 @@
 //! Where to look: [`buffer`] holds bytes in flight, [`head`] is what every HTTP codec turns a
 //! message's head into, [`h1`] is HTTP/1 and [`h2`] HTTP/2, [`grpc`] is what gRPC adds to them,
 //! [`path`] and [`host`] decide what is routed on, [`proxy_protocol`] is the PROXY header of a
-//! connection, [`tls`] reads what a client asks for before TLS begins, and [`upgrade`] reads
-//! `Upgrade` lists.
+//! connection, [`tls`] reads what a client asks for before TLS begins and has the records of what
+//! comes after its handshake, and [`upgrade`] reads `Upgrade` lists.
 #![forbid(unsafe_code)]
 
 pub mod buffer;

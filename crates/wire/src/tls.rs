@@ -1,11 +1,15 @@
-//! TLS, as far as it can be read without keys.
+//! TLS, before a handshake and after it.
 //!
 //! [`client_hello`] reads what a client asks for before anything is decided about its connection,
-//! whether TLS ends here or is passed through.
+//! whether TLS ends here or is passed through. [`record`] carries a connection on once its
+//! handshake is done. The handshake itself is not ours.
 
 pub mod client_hello;
+pub mod record;
 
 mod server_name;
+
+use serde::{Deserialize, Serialize};
 
 pub use server_name::ServerName;
 
@@ -38,17 +42,29 @@ impl Version {
     }
 }
 
-/// What an alert says (RFC 8446, section 6.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What an alert says (RFC 8446, section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Alert {
+    /// Nothing more is sent.
+    CloseNotify = 0,
     /// Another message or record than this one had to come.
     UnexpectedMessage = 10,
+    /// A record was not sealed with the key that it had to be sealed with.
+    BadRecordMac = 20,
     /// A record is longer than allowed.
     RecordOverflow = 22,
     /// A field is well formed, and wrong.
     IllegalParameter = 47,
     /// A message cannot be taken apart.
     DecodeError = 50,
+    /// A version that was not agreed on.
+    ProtocolVersion = 70,
+    /// A mistake that is not the peer's.
+    InternalError = 80,
+    /// A handshake is given up for a reason that is none of the protocol's.
+    UserCanceled = 90,
+    /// Keys are not agreed on anew (RFC 5246, section 7.2.2).
+    NoRenegotiation = 100,
 }
 
 impl Alert {

@@ -1,0 +1,97 @@
+//! What a peer did wrong, and the alert that tells it so.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::tls::Alert;
+
+/// Why a connection cannot be read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum RecordError {
+    /// An alert that is not two octets, or of a level that there is not.
+    #[error("an alert that cannot be taken apart")]
+    AlertInvalid,
+    /// The peer has given up, for the reason with this code.
+    #[error("the peer has sent alert {0}")]
+    AlertReceived(u8),
+    /// A record that was not sealed with the key that it had to be sealed with, or was changed.
+    #[error("a record that is not authentic")]
+    BadRecord,
+    /// A record of TLS 1.3 that is nothing but padding.
+    #[error("a record without a content")]
+    ContentMissing,
+    /// A KeyUpdate that neither asks for one nor does not.
+    #[error("a key update of a kind that there is not")]
+    KeyUpdateInvalid,
+    /// Something behind a KeyUpdate in its record, which is under the old key and may not be.
+    #[error("a message behind a key update in its record")]
+    KeyUpdateNotLast,
+    /// Another record between two that hold one message.
+    #[error("another record amid a message")]
+    MessageInterrupted,
+    /// A message whose length is not that of its type.
+    #[error("a message whose length is not that of its type")]
+    MessageLenInvalid,
+    /// A message longer than [`MESSAGE_BYTES_MAX`](super::MESSAGE_BYTES_MAX).
+    #[error("a message that is too long")]
+    MessageTooLong,
+    /// A message of this type, which may not come from this side at this time.
+    #[error("a handshake message of type {0} after the handshake")]
+    MessageUnexpected(u8),
+    /// A record of a kind that may not be empty.
+    #[error("an empty record that is no data")]
+    RecordEmpty,
+    /// A record longer than any may be.
+    #[error("a record that is too long")]
+    RecordTooLong,
+    /// A record of this type, which may not come after the handshake.
+    #[error("a record of type {0} after the handshake")]
+    RecordUnexpected(u8),
+    /// A client of TLS 1.2 wants other keys.
+    #[error("a renegotiation, which is refused")]
+    RenegotiationRefused,
+    /// There are no more numbers for records under this key.
+    #[error("no more records under this key")]
+    SequenceExhausted,
+    /// Records and messages that are no data, and no end of them.
+    #[error("too many records without data")]
+    TooManyIdleRecords,
+    /// A record of another version.
+    #[error("a record of another version")]
+    VersionInvalid,
+}
+
+impl RecordError {
+    /// What tells the peer so. Nothing answers an alert (RFC 8446, section 6.2).
+    #[must_use]
+    pub fn alert(self) -> Option<Alert> {
+        Some(match self {
+            Self::AlertReceived(_) => return None,
+            Self::AlertInvalid | Self::MessageLenInvalid => Alert::DecodeError,
+            Self::BadRecord => Alert::BadRecordMac,
+            Self::KeyUpdateInvalid | Self::MessageTooLong => Alert::IllegalParameter,
+            Self::ContentMissing
+            | Self::KeyUpdateNotLast
+            | Self::MessageInterrupted
+            | Self::MessageUnexpected(_)
+            | Self::RecordEmpty
+            | Self::RecordUnexpected(_)
+            | Self::TooManyIdleRecords => Alert::UnexpectedMessage,
+            Self::RecordTooLong => Alert::RecordOverflow,
+            Self::RenegotiationRefused => Alert::NoRenegotiation,
+            Self::SequenceExhausted => Alert::InternalError,
+            Self::VersionInvalid => Alert::ProtocolVersion,
+        })
+    }
+}
+
+/// Why nothing can be sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SealError {
+    /// The end was said already, or there was an error.
+    #[error("sending is over")]
+    Closed,
+    /// As much was sealed with the key as it is good for, and TLS 1.2 has no other.
+    #[error("the key has sealed all that it may")]
+    KeyWorn,
+}
