@@ -17,6 +17,13 @@ mod h2_connection;
 mod hpack;
 #[path = "checks/proxy_protocol.rs"]
 mod proxy_protocol;
+#[path = "checks/tls_record.rs"]
+#[expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test that finds nothing has failed"
+)]
+mod tls_record;
 
 /// Runs `check` on each file of the target's corpus.
 fn replay(target: &str, check: fn(&[u8])) {
@@ -63,4 +70,9 @@ fn proxy_headers_of_the_corpus_hold() {
 #[test]
 fn hellos_of_the_corpus_hold() {
     replay("client_hello", client_hello::check);
+}
+
+#[test]
+fn records_of_the_corpus_hold() {
+    replay("tls_record", tls_record::check);
 }
