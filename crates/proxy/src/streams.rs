@@ -276,10 +276,12 @@ impl Proxy {
         if let Some(downstream) = connection.downstream_mut() {
             downstream.life = Life::LingerWhenSent;
         }
+        // What a service does wrong is nothing that its clients asked for.
+        let told = if connection.upstream().is_some() { Cause::ResponseInvalid } else { cause };
         if let Some(multiplex) = connection.multiplex.as_deref_mut() {
             multiplex.failure = Some(cause);
         }
-        self.end_streams(key, cause, now);
+        self.end_streams(key, told, now);
         // GOAWAY says why.
         self.queue_send(key);
     }

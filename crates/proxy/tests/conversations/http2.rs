@@ -785,3 +785,22 @@ fn an_upgrade_whose_endpoint_is_taken_away_waits_for_no_other_forever() {
         assert!(second.hears(talk).contains("CONNECT /chat"));
     });
 }
+
+#[test]
+fn a_service_that_breaks_the_protocol_is_a_bad_gateway() {
+    let push = [0, 0, 5, 5, 4, 0, 0, 0, 1, 0, 0, 0, 2, 0x82];
+    let ping = [0, 0, 8, 6, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    for wrong in [push.to_vec(), ping.repeat(10_001)] {
+        hold(&to_one(), |talk| {
+            if talk.manner() != Manner::Plain {
+                return;
+            }
+            let client = talk.client();
+            talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            let upstream = Speaker::upstream(talk);
+            talk.says(upstream.peer, &wrong);
+            talk.hears_about(client, "HTTP/1.1 502 Bad Gateway\r\n", &["response_invalid"]);
+            assert!(talk.is_closed(upstream.peer));
+        });
+    }
+}
