@@ -3,31 +3,37 @@
 use std::fs;
 use std::path::Path;
 
-use crate::exchange;
+use crate::{exchange, h2_exchange};
 
-#[test]
-fn exchanges_of_the_corpus_hold() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/exchange");
-    let mut inputs = 0;
-    for entry in fs::read_dir(&folder).expect("the corpus is checked in") {
-        let path = entry.expect("the corpus can be listed").path();
-        let script = fs::read(&path).expect("the corpus can be read");
-        println!("{}", path.display());
-        exchange::check(&script);
+/// The scripts of a target, in the order of their names.
+fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let files = fs::read_dir(&folder).expect("the corpus is checked in");
+    let mut scripts: Vec<_> = files
+        .map(|file| {
+            let path = file.expect("the corpus can be listed").path();
+            let script = fs::read(&path).expect("the corpus can be read");
+            (path.display().to_string(), script)
+        })
+        .collect();
+    scripts.sort();
+    scripts
+}
+
+fn replay(target: &str, check: impl Fn(&[u8])) {
+    let scripts = corpus(target);
+    assert!(scripts.len() >= 20, "{} inputs of {target}", scripts.len());
+    for (name, script) in scripts {
+        println!("{name}");
+        check(&script);
         // Another length parity is another manner.
-        exchange::check(&[&script[..], &[15]].concat());
-        inputs += 1;
+        check(&[&script[..], &[15]].concat());
     }
-    assert!(inputs >= 20, "{inputs} inputs in {}", folder.display());
 }
 
 /// Not a fuzzer, but more than nothing where there is none: scripts made of seeds cut and joined.
-#[test]
-fn exchanges_of_a_shuffled_corpus_hold() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/exchange");
-    let files = fs::read_dir(folder).unwrap();
-    let mut seeds: Vec<_> = files.map(|file| fs::read(file.unwrap().path()).unwrap()).collect();
-    seeds.sort();
+fn shuffle(target: &str, check: impl Fn(&[u8])) {
+    let seeds = corpus(target);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |bound: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -36,12 +42,32 @@ fn exchanges_of_a_shuffled_corpus_hold() {
     for _ in 0..500 {
         let mut script = Vec::new();
         for _ in 0..3 {
-            let seed = &seeds[below(seeds.len())];
+            let (_, seed) = &seeds[below(seeds.len())];
             script.extend_from_slice(&seed[..below(seed.len() + 1)]);
         }
         if let Some(first) = script.first_mut() {
             *first ^= if below(2) == 0 { 0x80 } else { 0 };
         }
-        exchange::check(&script);
+        check(&script);
     }
+}
+
+#[test]
+fn exchanges_of_the_corpus_hold() {
+    replay("exchange", exchange::check);
+}
+
+#[test]
+fn exchanges_of_a_shuffled_corpus_hold() {
+    shuffle("exchange", exchange::check);
+}
+
+#[test]
+fn connections_of_the_corpus_hold() {
+    replay("h2_exchange", h2_exchange::check);
+}
+
+#[test]
+fn connections_of_a_shuffled_corpus_hold() {
+    shuffle("h2_exchange", h2_exchange::check);
 }

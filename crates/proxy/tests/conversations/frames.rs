@@ -55,15 +55,19 @@ impl Speaker {
 
     /// Says what has to be said about the connection.
     pub(crate) fn greet(&mut self, talk: &mut Talk<'_>) {
-        let mut out = Buffer::new(64 << 10);
-        self.codec.send_control(&mut out);
-        if !out.is_empty() {
-            talk.says(self.peer, out.filled());
+        if self.codec.has_control() {
+            self.say(talk, 0, |_, _| {});
         }
     }
 
-    fn say(&mut self, talk: &mut Talk<'_>, write: impl FnOnce(&mut Http2, &mut Buffer)) {
-        let mut out = Buffer::new(256 << 10);
+    /// Says what has to be said about the connection, and then what takes up to `room` bytes.
+    fn say(
+        &mut self,
+        talk: &mut Talk<'_>,
+        room: usize,
+        write: impl FnOnce(&mut Http2, &mut Buffer),
+    ) {
+        let mut out = Buffer::new(room + CONTROL_BYTES_MAX);
         self.codec.send_control(&mut out);
         write(&mut self.codec, &mut out);
         talk.says(self.peer, out.filled());
@@ -86,8 +90,7 @@ impl Speaker {
         let decoded = decode_request(text, &mut Scan::default(), &HEAD, &mut index);
         let (head, _) = decoded.unwrap().expect("a whole head");
         let mut stream = None;
-        self.say(talk, |codec, out| {
-            assert!(out.spare_len() >= head_len_max(&head));
+        self.say(talk, head_len_max(&head), |codec, out| {
             stream = codec.send_request(&head, Scheme::Http, form, is_end, out);
         });
         stream.expect("there is a slot")
@@ -105,7 +108,7 @@ impl Speaker {
         let decoded = decode_request(head.as_bytes(), &mut Scan::default(), &HEAD, &mut index);
         let (head, _) = decoded.unwrap().expect("a whole head");
         let mut stream = None;
-        self.say(talk, |codec, out| {
+        self.say(talk, head_len_max(&head) + body.len(), |codec, out| {
             stream = codec.send_request(&head, Scheme::Http, RequestForm::Same, false, out);
             let stream = stream.expect("there is a slot");
             out.push(&codec.begin_data(stream, body.len(), true).expect("it may be sent"));
@@ -120,14 +123,14 @@ impl Speaker {
         let text = head.as_bytes();
         let decoded = decode_response(text, &mut Scan::default(), &HEAD, &mut index, Method::Get);
         let (head, _) = decoded.unwrap().expect("a whole head");
-        self.say(talk, |codec, out| {
+        self.say(talk, head_len_max(&head), |codec, out| {
             codec.send_response(stream, &head, head.framing(), is_end, out);
         });
     }
 
     /// Sends a piece of a body.
     pub(crate) fn sends(&mut self, talk: &mut Talk<'_>, stream: u32, data: &[u8], is_end: bool) {
-        self.say(talk, |codec, out| {
+        self.say(talk, data.len(), |codec, out| {
             let header = codec.begin_data(stream, data.len(), is_end).expect("it may be sent");
             out.push(&header);
             out.push(data);
@@ -136,15 +139,14 @@ impl Speaker {
 
     /// Ends a body with trailers.
     pub(crate) fn ends_with(&mut self, talk: &mut Talk<'_>, stream: u32, trailers: &str) {
-        self.say(talk, |codec, out| {
-            assert!(out.spare_len() >= trailers_len_max(trailers.as_bytes()));
+        self.say(talk, trailers_len_max(trailers.as_bytes()), |codec, out| {
             codec.send_trailers(stream, trailers.as_bytes(), out);
         });
     }
 
     /// Resets a stream.
     pub(crate) fn resets(&mut self, talk: &mut Talk<'_>, stream: u32, code: ErrorCode) {
-        self.say(talk, |codec, out| {
+        self.say(talk, 0, |codec, out| {
             codec.reset(stream, code);
             codec.send_control(out);
         });
@@ -152,7 +154,7 @@ impl Speaker {
 
     /// Does something with the codec and says what comes of it.
     pub(crate) fn does(&mut self, talk: &mut Talk<'_>, act: impl FnOnce(&mut Http2)) {
-        self.say(talk, |codec, out| {
+        self.say(talk, 0, |codec, out| {
             act(codec);
             codec.send_control(out);
         });
@@ -268,6 +270,9 @@ fn tell_fields<'h>(
 const fn end(is_end: bool) -> &'static str {
     if is_end { " END" } else { "" }
 }
+
+/// Room for the frames that say something about a connection, and a frame's header.
+const CONTROL_BYTES_MAX: usize = 16 << 10;
 
 const HEAD: HeadLimits =
     HeadLimits { request_line_bytes_max: 8 << 10, head_bytes_max: 60 << 10, fields_max: 200 };

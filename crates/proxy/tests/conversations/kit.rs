@@ -98,6 +98,8 @@ pub(crate) struct Talk<'s> {
     log: LogReader,
     pub(crate) now: Time,
     manner: Manner,
+    /// Bytes of what peers say that come at a time; 0 for all.
+    piece_bytes: usize,
     /// What reads further configurations, once there are any.
     loader: Option<config::Loader<Box<dyn Filter>>>,
     moves: u32,
@@ -134,8 +136,7 @@ impl<'s> Talk<'s> {
     /// A conversation that is about to begin.
     pub(crate) fn new(setting: &'s Setting, manner: Manner) -> Self {
         let now = Time::from_nanos(1_000_000_000);
-        let mut log = LogReader::new();
-        log.set_format(Some(LogFormat::Json));
+        let mut log = log_reader();
         let proxy = fresh_proxy(setting, 0, &mut log, now);
         Self {
             setting,
@@ -144,6 +145,7 @@ impl<'s> Talk<'s> {
             log,
             now,
             manner,
+            piece_bytes: 0,
             loader: None,
             moves: 0,
             is_draining: false,
@@ -243,18 +245,20 @@ impl<'s> Talk<'s> {
     /// The peer says something.
     pub(crate) fn says(&mut self, peer: Peer, text: impl AsRef<[u8]>) {
         let text = text.as_ref();
-        match self.manner {
-            Manner::ByteByByte => {
-                for byte in text.chunks(1) {
-                    self.peers[peer.0].said.extend_from_slice(byte);
-                    self.settle();
-                }
-            }
-            Manner::Plain | Manner::Moving => {
-                self.peers[peer.0].said.extend_from_slice(text);
-                self.settle();
-            }
+        let piece_bytes = match (self.manner, self.piece_bytes) {
+            (Manner::ByteByByte, _) => 1,
+            (Manner::Plain | Manner::Moving, 0) => text.len().max(1),
+            (Manner::Plain | Manner::Moving, bytes) => bytes.max(text.len() / PIECES_MAX),
+        };
+        for piece in text.chunks(piece_bytes) {
+            self.peers[peer.0].said.extend_from_slice(piece);
+            self.settle();
         }
+    }
+
+    /// What peers say comes in pieces of so many bytes from now on, or whole if that is 0.
+    pub(crate) fn cuts(&mut self, piece_bytes: usize) {
+        self.piece_bytes = piece_bytes;
     }
 
     /// Peers say something so close together that the proxy reads it all before it sends anything.
@@ -522,9 +526,16 @@ impl<'s> Talk<'s> {
                 saved.push((group.bytes, places));
             }
         }
+        // Connections that wait to be used go first, so that whoever waits for one need not call
+        // another.
+        saved.sort_by_key(|(_, places)| {
+            places.iter().any(|place| self.peers[*place].address.is_none())
+        });
         assert_eq!(self.proxy.load().connections, 0, "everything can be moved");
         self.assert_empty();
         self.log();
+        // It would look at all that ever were.
+        self.log = log_reader();
         self.moves += 1;
         self.proxy = fresh_proxy(self.setting, self.moves, &mut self.log, self.now);
         for (bytes, places) in saved {
@@ -578,12 +589,21 @@ impl PeerState {
     }
 }
 
+/// Pieces that what a peer says is cut into at most, where the bytes of one are given.
+const PIECES_MAX: usize = 64;
+
 /// Another configuration, whose names take the first ids.
 const FORMER: &str = "
 listeners: [{ name: former, address: 127.0.0.1:1, routes: former }]
 routes: [{ name: former, hosts: ['*'], rules: [{ match: { prefix: / }, cluster: former }] }]
 clusters: [{ name: former, endpoints: ['127.0.0.1:2'] }]
 ";
+
+fn log_reader() -> LogReader {
+    let mut log = LogReader::new();
+    log.set_format(Some(LogFormat::Json));
+    log
+}
 
 fn fresh_proxy(setting: &Setting, moves: u32, log: &mut LogReader, now: Time) -> Proxy {
     let (snapshot, names) = &setting.variants[moves as usize % setting.variants.len()];

@@ -12,6 +12,8 @@ mod kit;
 
 #[path = "../checks/exchange.rs"]
 mod exchange;
+#[path = "../checks/h2_exchange.rs"]
+mod h2_exchange;
 
 mod bodies;
 mod calls;
