@@ -437,8 +437,7 @@ impl Proxy {
     pub fn on_hangup(&mut self, key: ConnKey, now: Time) {
         let is_gone = |connection: &Connection| {
             let was_told_all = matches!(connection.send, Send::Shut);
-            connection.downstream().is_some()
-                && !(was_told_all && connection.exchange().is_some())
+            connection.downstream().is_some() && !(was_told_all && connection.exchange().is_some())
         };
         if self.connections.get(key).is_some_and(is_gone) {
             self.on_downstream_broken(key, now);
@@ -634,12 +633,7 @@ impl Proxy {
     }
 
     /// As [`Proxy::close_upstream`], and leaves it to the caller to serve those who wait.
-    fn end_upstream(
-        &mut self,
-        key: ConnKey,
-        cause: Option<Cause>,
-        now: Time,
-    ) -> Option<ClusterId> {
+    fn end_upstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) -> Option<ClusterId> {
         let cluster = self.connections.get(key)?.upstream()?.cluster;
         self.pools.remove_idle(key, &mut self.connections);
         let is_established =

@@ -60,6 +60,13 @@ impl Client {
         Ok(bytes)
     }
 
+    /// Reads everything until the connection closes.
+    pub(crate) fn rest(&mut self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.stream.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Reads one response to a request that was not HEAD.
     pub(crate) fn response(&mut self) -> Result<Response> {
         self.next_response()?.context("the connection closed instead of a response")

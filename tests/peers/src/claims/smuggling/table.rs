@@ -34,11 +34,16 @@ enum Fate {
     BothForwarded,
     /// Answered with this status, closed, and never seen by the upstream.
     Refused(u16),
+    /// Answered in HTTP/2 with a connection error, closed, and never seen by the upstream.
+    RefusedAsHttp2,
     /// Refused once its body is seen; the upstream may have seen the head.
     RefusedInBody(u16),
 }
 
-use Fate::{BothForwarded, Forwarded, Refused, RefusedInBody};
+use Fate::{BothForwarded, Forwarded, Refused, RefusedAsHttp2, RefusedInBody};
+
+/// A GOAWAY that no stream was begun before, for PROTOCOL_ERROR (RFC 9113, section 6.8).
+const GOAWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
 /// Name, fate, bytes, in which `NN` stands for the row's number, so that lengths stay true.
 type Row = (&'static str, Fate, &'static str);
@@ -237,7 +242,7 @@ const ROWS: &[Row] = &[
     ("a version to come", Refused(505), "GET /first-NN HTTP/3.0\r\nhost: a\r\n\r\n"),
     (
         "what only begins as the preface of HTTP/2",
-        Refused(505),
+        RefusedAsHttp2,
         "PRI * HTTP/2.0\r\n\r\nGET /smuggled-NN HTTP/1.1\r\nhost: a\r\n\r\n",
     ),
     ("NUL in the path", Refused(400), "GET /first-NN%00 HTTP/1.1\r\nhost: a\r\n\r\n"),
@@ -331,7 +336,10 @@ fn try_one(
     let bytes = bytes.replace("-NN", &mark(""));
     let mut client = Client::connect(strait.address())?;
     client.send(&bytes)?;
-    let first = client.response()?.status;
+    let first = match fate {
+        RefusedAsHttp2 => 0,
+        _ => client.response()?.status,
+    };
     match fate {
         Forwarded => {
             ensure!(first == 200, "answered {first}");
@@ -346,6 +354,10 @@ fn try_one(
         Refused(status) => {
             ensure!(first == status, "answered {first} instead of {status}");
             client.expect_close()?;
+        }
+        RefusedAsHttp2 => {
+            let said = client.rest()?;
+            ensure!(said.ends_with(&GOAWAY), "answered {}", said.escape_ascii());
         }
         RefusedInBody(status) => {
             let may_be_early = bodies == Bodies::AnsweredUnread && first == 200;
@@ -370,7 +382,7 @@ fn try_one(
     let expected = match fate {
         Forwarded => vec![mark("/first")],
         BothForwarded => vec![mark("/first"), mark("/second")],
-        Refused(_) => vec![],
+        Refused(_) | RefusedAsHttp2 => vec![],
         RefusedInBody(_) if paths.is_empty() => vec![],
         RefusedInBody(_) => vec![mark("/first")],
     };
