@@ -1,0 +1,115 @@
+//! Alerts, by their codes (RFC 8446, section 6; the registry of IANA has those of its extensions).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What one side tells the other when it gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Alert(u8);
+
+impl Alert {
+    /// Nothing more is sent.
+    pub const CLOSE_NOTIFY: Self = Self(0);
+    /// Another message than this one had to come.
+    pub const UNEXPECTED_MESSAGE: Self = Self(10);
+    /// A record is not authentic.
+    pub const BAD_RECORD_MAC: Self = Self(20);
+    /// A record is too long.
+    pub const RECORD_OVERFLOW: Self = Self(22);
+    /// Nothing in common to go on with.
+    pub const HANDSHAKE_FAILURE: Self = Self(40);
+    /// A certificate that cannot be taken apart, or is for somebody else.
+    pub const BAD_CERTIFICATE: Self = Self(42);
+    /// A certificate that may not be used for this.
+    pub const UNSUPPORTED_CERTIFICATE: Self = Self(43);
+    /// A certificate was taken back.
+    pub const CERTIFICATE_REVOKED: Self = Self(44);
+    /// A certificate is not valid any more, or not yet.
+    pub const CERTIFICATE_EXPIRED: Self = Self(45);
+    /// A certificate is refused for another reason.
+    pub const CERTIFICATE_UNKNOWN: Self = Self(46);
+    /// A field is well formed, and wrong.
+    pub const ILLEGAL_PARAMETER: Self = Self(47);
+    /// A certificate of nobody who is trusted.
+    pub const UNKNOWN_CA: Self = Self(48);
+    /// A message cannot be taken apart.
+    pub const DECODE_ERROR: Self = Self(50);
+    /// A signature is wrong.
+    pub const DECRYPT_ERROR: Self = Self(51);
+    /// No version in common.
+    pub const PROTOCOL_VERSION: Self = Self(70);
+    /// A mistake that is not the peer's.
+    pub const INTERNAL_ERROR: Self = Self(80);
+    /// No certificate was sent, and one has to be.
+    pub const CERTIFICATE_REQUIRED: Self = Self(116);
+    /// No application protocol in common.
+    pub const NO_APPLICATION_PROTOCOL: Self = Self(120);
+
+    /// The alert with this code, whether there is one or not.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Self {
+        Self(code)
+    }
+
+    /// The code on the wire.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+
+    /// Its name in the registry, or `unknown`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            0 => "close_notify",
+            10 => "unexpected_message",
+            20 => "bad_record_mac",
+            21 => "decryption_failed",
+            22 => "record_overflow",
+            30 => "decompression_failure",
+            40 => "handshake_failure",
+            41 => "no_certificate",
+            42 => "bad_certificate",
+            43 => "unsupported_certificate",
+            44 => "certificate_revoked",
+            45 => "certificate_expired",
+            46 => "certificate_unknown",
+            47 => "illegal_parameter",
+            48 => "unknown_ca",
+            49 => "access_denied",
+            50 => "decode_error",
+            51 => "decrypt_error",
+            52 => "too_many_cids_requested",
+            60 => "export_restriction",
+            70 => "protocol_version",
+            71 => "insufficient_security",
+            80 => "internal_error",
+            86 => "inappropriate_fallback",
+            90 => "user_canceled",
+            100 => "no_renegotiation",
+            109 => "missing_extension",
+            110 => "unsupported_extension",
+            111 => "certificate_unobtainable",
+            112 => "unrecognized_name",
+            113 => "bad_certificate_status_response",
+            114 => "bad_certificate_hash_value",
+            115 => "unknown_psk_identity",
+            116 => "certificate_required",
+            117 => "general_error",
+            120 => "no_application_protocol",
+            121 => "ech_required",
+            _ => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Alert {
+    /// The name, and the code where there is no name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            "unknown" => write!(f, "{}", self.0),
+            name => f.write_str(name),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A chain of certificates with its key.
+
+mod error;
+mod read;
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::sign::CertifiedKey;
+
+pub use error::{CertificateError, CertificatePart};
+pub(crate) use read::sha256;
+
+/// A certificate chain with its key, checked together.
+pub struct Certificate {
+    /// What signs, and what is shown.
+    certified: Arc<CertifiedKey>,
+    names: Box<[Box<str>]>,
+    subject: Box<str>,
+    not_before: u64,
+    not_after: u64,
+    key_kind: KeyKind,
+    fingerprint: [u8; 32],
+}
+
+/// What kind of key a certificate has, the cheapest to sign with first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyKind {
+    /// Ed25519.
+    Ed25519,
+    /// ECDSA with P-256.
+    EcdsaP256,
+    /// ECDSA with P-384.
+    EcdsaP384,
+    /// ECDSA with P-521.
+    EcdsaP521,
+    /// RSA with 2,048 to 8,192 bits.
+    Rsa,
+}
+
+impl Certificate {
+    /// Reads a chain, leaf first, and the key of the leaf. `now` is in Unix seconds.
+    ///
+    /// Both may stand in one file: what is of another kind is passed over.
+    ///
+    /// # Errors
+    ///
+    /// When they are not a chain and its key that can be used now.
+    pub fn from_pem(chain: &[u8], key: &[u8], now: u64) -> Result<Self, CertificateError> {
+        read::read(chain, key, now)
+    }
+
+    /// Names of the leaf: DNS names in lower case, wildcards as `*.example.com`, addresses as text.
+    #[must_use]
+    pub fn names(&self) -> &[Box<str>] {
+        &self.names
+    }
+
+    /// From when on the leaf is valid, in Unix seconds.
+    #[must_use]
+    pub fn not_before(&self) -> u64 {
+        self.not_before
+    }
+
+    /// Until when the leaf is valid, in Unix seconds.
+    #[must_use]
+    pub fn not_after(&self) -> u64 {
+        self.not_after
+    }
+
+    /// What kind of key the leaf has.
+    #[must_use]
+    pub fn key_kind(&self) -> KeyKind {
+        self.key_kind
+    }
+
+    /// SHA-256 of the leaf.
+    #[must_use]
+    pub fn fingerprint(&self) -> [u8; 32] {
+        self.fingerprint
+    }
+
+    /// Whom the leaf is about (RFC 4514).
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    pub(crate) fn certified(&self) -> &Arc<CertifiedKey> {
+        &self.certified
+    }
+}
+
+impl fmt::Debug for Certificate {
+    /// Names only: never the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate")
+            .field("subject", &self.subject)
+            .field("names", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ed25519 => "Ed25519",
+            Self::EcdsaP256 => "ECDSA P-256",
+            Self::EcdsaP384 => "ECDSA P-384",
+            Self::EcdsaP521 => "ECDSA P-521",
+            Self::Rsa => "RSA",
+        })
+    }
+}

@@ -1,0 +1,387 @@
+//! A handshake in progress: bytes in, bytes out.
+//!
+//! ```text
+//!              ┌─────────────── Handshake ───────────────┐
+//!  input ────► │ framing ─► one record ─► rustls ─► done? │
+//!              │                            │            │
+//!  output ◄─── │◄── flights, tickets, alert ┘            │ ──► Established
+//!              └─────────────────────────────────────────┘
+//! ```
+//!
+//! rustls is fed one record at a time, and none once the handshake is done: what comes right
+//! behind it, often in the same segment, is the record layer's. Nothing here reads a socket. The
+//! clock that rustls looks at is the system's, for the dates of certificates and tickets.
+
+mod connecting;
+mod error;
+mod framing;
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::{ConnectionTrafficSecrets, ExtractedSecrets, HandshakeKind, ServerConnection};
+use rustls_pki_types::{ServerName, UnixTime};
+use wire::tls::record::{
+    Cipher, DirectionSecrets, Protocol, RecordLayer, Role, Secrets, Sizing, Suite,
+};
+
+pub use connecting::TicketKeeper;
+pub use error::{CertificateFault, HandshakeError};
+
+use crate::alert::Alert;
+use crate::client::ClientContext;
+use crate::facts::{Facts, PeerCertificate};
+use crate::parameters::{CipherSuite, Group, Version};
+use crate::secrets::{TrafficSecret, TrafficSecrets};
+use crate::server::ServerContext;
+use connecting::Connecting;
+use framing::{Framed, frame};
+
+/// Bytes of a handshake that a peer may send. The most that is of use are chains of certificates,
+/// of a few thousand bytes.
+pub const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
+
+/// A handshake in progress. See the module's picture.
+///
+/// Made by [`Handshake::accept`] or [`Handshake::connect`]. Then, until it is done: what comes goes
+/// to [`Handshake::on_bytes`], and what [`Handshake::poll_output`] gives is sent, also after an
+/// error. A client has something to send right away.
+pub struct Handshake {
+    side: Side,
+    progress: Progress,
+    /// What came of it so far.
+    secrets: TrafficSecrets,
+    /// What was not taken yet of what is to be sent.
+    output: Vec<u8>,
+    /// Bytes of the peer that were consumed.
+    bytes: usize,
+}
+
+/// What a handshake leaves behind.
+#[derive(Debug)]
+pub struct Established {
+    /// The connection.
+    pub records: RecordLayer,
+    /// What was found out.
+    pub facts: Facts,
+    /// On the client's side of TLS 1.3, what keeps the tickets that come later.
+    pub tickets: Option<TicketKeeper>,
+}
+
+enum Side {
+    Accepting(Box<ServerConnection>),
+    Connecting(Box<Connecting>),
+}
+
+#[derive(Clone, Debug)]
+enum Progress {
+    Going,
+    Done,
+    Failed(HandshakeError),
+}
+
+impl Handshake {
+    /// Takes a connection.
+    #[must_use]
+    pub fn accept(context: &Arc<ServerContext>) -> Self {
+        let connection = ServerConnection::new(Arc::clone(context.config()));
+        let connection = connection.expect("no size of fragments is set, the one thing refused");
+        Self::new(Side::Accepting(Box::new(connection)))
+    }
+
+    /// Asks for a connection. `server_name` is a DNS name or an address.
+    ///
+    /// # Errors
+    ///
+    /// When the name is neither.
+    pub fn connect(
+        context: &Arc<ClientContext>,
+        server_name: &str,
+    ) -> Result<Self, HandshakeError> {
+        let name =
+            ServerName::try_from(server_name).map_err(|_| HandshakeError::ServerNameInvalid)?;
+        let connecting = Connecting::new(Arc::clone(context.config()), name.to_owned())?;
+        let mut handshake = Self::new(Side::Connecting(Box::new(connecting)));
+        handshake.feed(&[])?;
+        Ok(handshake)
+    }
+
+    fn new(side: Side) -> Self {
+        let secrets = TrafficSecrets::default();
+        Self { side, progress: Progress::Going, secrets, output: Vec::new(), bytes: 0 }
+    }
+
+    /// Reads on: how many bytes of `input` are done with.
+    ///
+    /// Only those of the handshake are, in whole records: what stays has to come again, with more
+    /// behind it, or is for the connection after the handshake. A record has at most
+    /// [`RECORD_LEN_MAX`](wire::tls::record::RECORD_LEN_MAX) bytes. Whatever happens, there may be
+    /// something to be sent then.
+    ///
+    /// # Errors
+    ///
+    /// When the handshake has failed. What [`Handshake::poll_output`] then has is the alert.
+    pub fn on_bytes(&mut self, input: &[u8]) -> Result<usize, HandshakeError> {
+        let mut consumed = 0;
+        loop {
+            match &self.progress {
+                Progress::Going => {}
+                Progress::Done => return Ok(consumed),
+                Progress::Failed(error) => return Err(error.clone()),
+            }
+            let rest = input.get(consumed..).unwrap_or_default();
+            let len = match frame(rest, self.bytes == 0) {
+                Framed::NeedMore => return Ok(consumed),
+                Framed::NotTls => return Err(self.refuse(HandshakeError::NotTls)),
+                Framed::TooLong => return Err(self.refuse(HandshakeError::RecordTooLong)),
+                Framed::Record { len } => len,
+            };
+            if self.bytes + len > HANDSHAKE_BYTES_MAX {
+                return Err(self.refuse(HandshakeError::TooManyBytes));
+            }
+            self.feed(rest.get(..len).unwrap_or_default())?;
+            self.bytes += len;
+            consumed += len;
+        }
+    }
+
+    /// Appends what is to be sent.
+    pub fn poll_output(&mut self, out: &mut Vec<u8>) {
+        if out.is_empty() {
+            std::mem::swap(out, &mut self.output);
+        } else {
+            out.append(&mut self.output);
+        }
+    }
+
+    /// Whether nothing more has to come.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self.progress, Progress::Done)
+    }
+
+    /// The connection after it, once it is done and its output was polled.
+    ///
+    /// # Errors
+    ///
+    /// When it has failed, is not done, or its output was not polled. A client that goes on from an
+    /// earlier connection is refused here if its certificate has expired since.
+    pub fn finish(self) -> Result<Established, HandshakeError> {
+        match self.progress {
+            Progress::Failed(error) => return Err(error),
+            Progress::Done if self.output.is_empty() => {}
+            Progress::Done | Progress::Going => return Err(HandshakeError::Unfinished),
+        }
+        match self.side {
+            Side::Accepting(connection) => {
+                let facts = server_facts(&connection)?;
+                let extracted = connection.dangerous_extract_secrets()?;
+                let secrets = [&self.secrets.client, &self.secrets.server];
+                let records = records(Role::Server, &facts, &extracted, secrets)?;
+                Ok(Established { records, facts, tickets: None })
+            }
+            Side::Connecting(connecting) => {
+                let facts = client_facts(connecting.connection())?;
+                let (extracted, tickets) = connecting.into_parts()?;
+                let secrets = [&self.secrets.server, &self.secrets.client];
+                let records = records(Role::Client, &facts, &extracted, secrets)?;
+                let tickets = (facts.version == Version::Tls13).then_some(tickets);
+                Ok(Established { records, facts, tickets })
+            }
+        }
+    }
+
+    /// Gives one record to rustls, and takes what it wants to have sent.
+    fn feed(&mut self, record: &[u8]) -> Result<(), HandshakeError> {
+        let (side, output) = (&mut self.side, &mut self.output);
+        let said_before = output.len();
+        let result = self.secrets.during(|| match side {
+            Side::Accepting(connection) => accept_record(connection, record, output),
+            Side::Connecting(connecting) => connecting.on_record(record, output),
+        });
+        match result {
+            Ok(()) if self.side.is_handshaking() => Ok(()),
+            Ok(()) => {
+                self.progress = Progress::Done;
+                Ok(())
+            }
+            // It has said so itself.
+            Err(error) if self.output.len() > said_before => Err(self.fail(error)),
+            Err(error) => Err(self.refuse(error)),
+        }
+    }
+
+    /// Fails for a reason that rustls does not say, and says so to the peer while that can be said
+    /// in the clear.
+    fn refuse(&mut self, error: HandshakeError) -> HandshakeError {
+        if let Some(alert) = error.alert()
+            && self.side.is_in_the_clear()
+        {
+            self.output.extend(plain_alert(alert));
+        }
+        self.fail(error)
+    }
+
+    fn fail(&mut self, error: HandshakeError) -> HandshakeError {
+        self.progress = Progress::Failed(error.clone());
+        error
+    }
+}
+
+impl Side {
+    fn is_handshaking(&self) -> bool {
+        match self {
+            Self::Accepting(connection) => connection.is_handshaking(),
+            Self::Connecting(connecting) => connecting.connection().is_handshaking(),
+        }
+    }
+
+    /// Whether no version was agreed on yet, so that nothing can be under a key.
+    fn is_in_the_clear(&self) -> bool {
+        match self {
+            Self::Accepting(connection) => connection.protocol_version(),
+            Self::Connecting(connecting) => connecting.connection().protocol_version(),
+        }
+        .is_none()
+    }
+}
+
+impl fmt::Debug for Handshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let role = match self.side {
+            Side::Accepting(_) => Role::Server,
+            Side::Connecting(_) => Role::Client,
+        };
+        f.debug_struct("Handshake")
+            .field("role", &role)
+            .field("progress", &self.progress)
+            .field("output_len", &self.output.len())
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Gives one record to a server, and takes what it wants to have sent, also when it fails.
+fn accept_record(
+    connection: &mut ServerConnection,
+    record: &[u8],
+    output: &mut Vec<u8>,
+) -> Result<(), HandshakeError> {
+    let result = read_record(connection, record);
+    while connection.wants_write() {
+        connection.write_tls(output).expect("memory can be written to");
+    }
+    result
+}
+
+fn read_record(connection: &mut ServerConnection, record: &[u8]) -> Result<(), HandshakeError> {
+    let mut rest = record;
+    while !rest.is_empty() {
+        // It takes some 4 KiB at a time, and refuses when what it keeps is longer than a message
+        // may be.
+        match connection.read_tls(&mut rest) {
+            Ok(0) | Err(_) => return Err(HandshakeError::TooManyBytes),
+            Ok(_) => {}
+        }
+        connection.process_new_packets()?;
+    }
+    Ok(())
+}
+
+fn server_facts(connection: &ServerConnection) -> Result<Facts, HandshakeError> {
+    let peer = match connection.peer_certificates() {
+        None => None,
+        Some(chain) => {
+            // Rules may be about whom it is, so that one which cannot be told is refused.
+            let unreadable = HandshakeError::CertificateRejected(CertificateFault::BadEncoding);
+            Some(PeerCertificate::read(chain).ok_or(unreadable)?)
+        }
+    };
+    let facts = facts(connection, connection.handshake_kind(), peer)?;
+    // Nobody looked at its dates this time.
+    if let (true, Some(peer)) = (facts.is_resumed, &facts.peer)
+        && UnixTime::now().as_secs() > peer.not_after
+    {
+        return Err(HandshakeError::CertificateRejected(CertificateFault::Expired));
+    }
+    Ok(Facts { server_name: connection.server_name().map(Box::from), ..facts })
+}
+
+fn client_facts(
+    connection: &rustls::client::UnbufferedClientConnection,
+) -> Result<Facts, HandshakeError> {
+    let chain = connection.peer_certificates().unwrap_or_default();
+    let peer = PeerCertificate::read(chain).or_else(|| PeerCertificate::unread(chain));
+    facts(connection, connection.handshake_kind(), peer)
+}
+
+/// What both sides know.
+fn facts(
+    connection: &rustls::CommonState,
+    kind: Option<HandshakeKind>,
+    peer: Option<PeerCertificate>,
+) -> Result<Facts, HandshakeError> {
+    let version = connection.protocol_version().and_then(Version::of);
+    let suite = connection.negotiated_cipher_suite().map(|suite| suite.suite());
+    let group = connection.negotiated_key_exchange_group().map(|group| group.name());
+    Ok(Facts {
+        version: version.ok_or(HandshakeError::Unfinished)?,
+        cipher_suite: suite.and_then(CipherSuite::of).ok_or(HandshakeError::Unfinished)?,
+        group: group.and_then(Group::of),
+        alpn: connection.alpn_protocol().map(Box::from),
+        server_name: None,
+        is_resumed: kind == Some(HandshakeKind::Resumed),
+        peer,
+    })
+}
+
+/// The record layer that goes on. The traffic secrets are the peer's, then ours.
+fn records(
+    role: Role,
+    facts: &Facts,
+    extracted: &ExtractedSecrets,
+    [theirs, ours]: [&TrafficSecret; 2],
+) -> Result<RecordLayer, HandshakeError> {
+    let protocol = match facts.version {
+        Version::Tls12 => Protocol::Tls12,
+        Version::Tls13 => Protocol::Tls13,
+    };
+    let (cipher, receive) = direction(&extracted.rx, theirs)?;
+    let (_, send) = direction(&extracted.tx, ours)?;
+    let secrets = Secrets { suite: Suite { protocol, cipher }, receive, send };
+    // Clients may be far away; services are near.
+    let sizing = match role {
+        Role::Client => Sizing::Full,
+        Role::Server => Sizing::Adaptive,
+    };
+    RecordLayer::new(role, &secrets, sizing)
+        .map_err(|error| HandshakeError::Internal(error.to_string().into()))
+}
+
+fn direction<'a>(
+    (sequence, secrets): &'a (u64, ConnectionTrafficSecrets),
+    traffic_secret: &'a TrafficSecret,
+) -> Result<(Cipher, DirectionSecrets<'a>), HandshakeError> {
+    let (cipher, key, iv) = match secrets {
+        ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (Cipher::Aes128Gcm, key, iv),
+        ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (Cipher::Aes256Gcm, key, iv),
+        ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => {
+            (Cipher::Chacha20Poly1305, key, iv)
+        }
+        _ => return Err(HandshakeError::Internal("a cipher that is not known".into())),
+    };
+    let secrets = DirectionSecrets {
+        sequence: *sequence,
+        key: key.as_ref(),
+        iv: iv.as_ref(),
+        traffic_secret: traffic_secret.octets(),
+    };
+    Ok((cipher, secrets))
+}
+
+/// A record with an alert, under no key.
+fn plain_alert(alert: Alert) -> [u8; 7] {
+    const ALERT: u8 = 21;
+    const FATAL: u8 = 2;
+    [ALERT, 3, 3, 0, 2, FATAL, alert.code()]
+}

@@ -1,0 +1,299 @@
+//! Why a handshake comes to nothing.
+
+use std::fmt;
+
+use rustls::{InvalidMessage, PeerIncompatible};
+use thiserror::Error;
+
+use crate::alert::Alert;
+
+/// Why a handshake came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum HandshakeError {
+    /// The peer has given up.
+    #[error("the peer has sent alert {0}")]
+    AlertReceived(Alert),
+    /// A record that was not sealed with the key that it had to be sealed with.
+    #[error("a record that is not authentic")]
+    BadRecord,
+    /// The peer's certificate is not accepted.
+    #[error("the peer's certificate is not accepted: {0}")]
+    CertificateRejected(CertificateFault),
+    /// The peer has shown no certificate, and has to.
+    #[error("the peer has shown no certificate")]
+    CertificateRequired,
+    /// The peer cannot do something that is asked of it.
+    #[error("the peer cannot go on with us: {0}")]
+    Incompatible(Box<str>),
+    /// Something failed that is not the peer's fault.
+    #[error("the handshake has failed here: {0}")]
+    Internal(Box<str>),
+    /// A message that cannot be taken apart.
+    #[error("a message that cannot be read: {0}")]
+    MessageInvalid(Box<str>),
+    /// A message that may not come now.
+    #[error("a message that may not come now")]
+    MessageUnexpected,
+    /// The peer broke a rule.
+    #[error("the peer broke a rule: {0}")]
+    Misbehaved(Box<str>),
+    /// The peer's certificate is for somebody else: for these names.
+    #[error("the peer's certificate is for other names: {0}")]
+    NameMismatch(Box<str>),
+    /// Nothing in common to be spoken inside.
+    #[error("no application protocol in common")]
+    NoApplicationProtocol,
+    /// No cipher suite in common.
+    #[error("no cipher suite in common")]
+    NoCipherSuite,
+    /// No group in common.
+    #[error("no group for key exchange in common")]
+    NoGroup,
+    /// No signature scheme in common: there is no certificate that the peer can check.
+    #[error("no signature scheme in common")]
+    NoSignatureScheme,
+    /// No version in common.
+    #[error("no version in common")]
+    NoVersion,
+    /// What comes is not TLS.
+    #[error("what comes is not tls")]
+    NotTls,
+    /// A record that is longer than any may be.
+    #[error("a record that is too long")]
+    RecordTooLong,
+    /// A name to connect to that is neither DNS name nor address.
+    #[error("the name of the server is neither a dns name nor an address")]
+    ServerNameInvalid,
+    /// More bytes than any handshake needs.
+    #[error("the handshake is too long")]
+    TooManyBytes,
+    /// The handshake is not done, or what it has to say was not taken.
+    #[error("the handshake is not done")]
+    Unfinished,
+}
+
+/// What is wrong with a peer's certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CertificateFault {
+    /// It cannot be taken apart.
+    #[error("it cannot be read")]
+    BadEncoding,
+    /// It was not signed by whom it says.
+    #[error("its signature is wrong")]
+    BadSignature,
+    /// It is not valid any more.
+    #[error("it has expired")]
+    Expired,
+    /// It is not valid yet.
+    #[error("it is not valid yet")]
+    NotValidYet,
+    /// Something else.
+    #[error("it is refused")]
+    Other,
+    /// It is not for this side of connections, or that of an authority.
+    #[error("it may not be used for this")]
+    PurposeInvalid,
+    /// It was taken back.
+    #[error("it was revoked")]
+    Revoked,
+    /// It is signed in a way that is not supported.
+    #[error("its signature is of an unsupported kind")]
+    SignatureUnsupported,
+    /// It has a critical extension that is not known.
+    #[error("it has a critical extension that is not known")]
+    UnhandledExtension,
+    /// Nobody who is trusted has signed it.
+    #[error("its issuer is not trusted")]
+    UnknownIssuer,
+}
+
+impl HandshakeError {
+    /// What tells the peer so, if anything does. rustls is a little more exact for some of what a
+    /// peer does wrong.
+    #[must_use]
+    pub fn alert(&self) -> Option<Alert> {
+        Some(match self {
+            Self::AlertReceived(_) | Self::NotTls | Self::ServerNameInvalid | Self::Unfinished => {
+                return None;
+            }
+            Self::BadRecord => Alert::BAD_RECORD_MAC,
+            Self::CertificateRejected(fault) => fault.alert(),
+            Self::CertificateRequired => Alert::CERTIFICATE_REQUIRED,
+            Self::Incompatible(_)
+            | Self::NoCipherSuite
+            | Self::NoGroup
+            | Self::NoSignatureScheme => Alert::HANDSHAKE_FAILURE,
+            Self::Internal(_) => Alert::INTERNAL_ERROR,
+            Self::MessageInvalid(_) | Self::TooManyBytes => Alert::DECODE_ERROR,
+            Self::MessageUnexpected => Alert::UNEXPECTED_MESSAGE,
+            Self::Misbehaved(_) => Alert::ILLEGAL_PARAMETER,
+            Self::NameMismatch(_) => Alert::BAD_CERTIFICATE,
+            Self::NoApplicationProtocol => Alert::NO_APPLICATION_PROTOCOL,
+            Self::NoVersion => Alert::PROTOCOL_VERSION,
+            Self::RecordTooLong => Alert::RECORD_OVERFLOW,
+        })
+    }
+
+    /// One word for it, for metrics: of a closed set.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::AlertReceived(_) => "alert_received",
+            Self::BadRecord => "bad_record",
+            Self::CertificateRejected(fault) => fault.word(),
+            Self::CertificateRequired => "certificate_required",
+            Self::Incompatible(_) => "incompatible",
+            Self::Internal(_) => "internal",
+            Self::MessageInvalid(_) => "message_invalid",
+            Self::MessageUnexpected => "message_unexpected",
+            Self::Misbehaved(_) => "misbehaved",
+            Self::NameMismatch(_) => "name_mismatch",
+            Self::NoApplicationProtocol => "no_application_protocol",
+            Self::NoCipherSuite => "no_cipher_suite",
+            Self::NoGroup => "no_group",
+            Self::NoSignatureScheme => "no_signature_scheme",
+            Self::NoVersion => "no_version",
+            Self::NotTls => "not_tls",
+            Self::RecordTooLong => "record_too_long",
+            Self::ServerNameInvalid => "server_name_invalid",
+            Self::TooManyBytes => "too_many_bytes",
+            Self::Unfinished => "unfinished",
+        }
+    }
+}
+
+impl CertificateFault {
+    /// What tells the peer so.
+    #[must_use]
+    pub fn alert(self) -> Alert {
+        match self {
+            Self::BadEncoding | Self::UnhandledExtension => Alert::BAD_CERTIFICATE,
+            Self::BadSignature | Self::SignatureUnsupported => Alert::DECRYPT_ERROR,
+            Self::Expired | Self::NotValidYet => Alert::CERTIFICATE_EXPIRED,
+            Self::Other => Alert::CERTIFICATE_UNKNOWN,
+            Self::PurposeInvalid => Alert::UNSUPPORTED_CERTIFICATE,
+            Self::Revoked => Alert::CERTIFICATE_REVOKED,
+            Self::UnknownIssuer => Alert::UNKNOWN_CA,
+        }
+    }
+
+    /// One word for it, for metrics.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::BadEncoding => "certificate_bad_encoding",
+            Self::BadSignature => "certificate_bad_signature",
+            Self::Expired => "certificate_expired",
+            Self::NotValidYet => "certificate_not_valid_yet",
+            Self::Other => "certificate_refused",
+            Self::PurposeInvalid => "certificate_purpose_invalid",
+            Self::Revoked => "certificate_revoked",
+            Self::SignatureUnsupported => "certificate_signature_unsupported",
+            Self::UnhandledExtension => "certificate_unhandled_extension",
+            Self::UnknownIssuer => "certificate_unknown_issuer",
+        }
+    }
+}
+
+/// Bytes of a text about a peer that are kept.
+const TEXT_LEN_MAX: usize = 256;
+
+impl From<rustls::Error> for HandshakeError {
+    fn from(error: rustls::Error) -> Self {
+        use rustls::Error;
+        match error {
+            Error::AlertReceived(alert) => Self::AlertReceived(Alert::from_code(alert.into())),
+            Error::DecryptError => Self::BadRecord,
+            Error::InappropriateHandshakeMessage { .. } | Error::InappropriateMessage { .. } => {
+                Self::MessageUnexpected
+            }
+            Error::InvalidCertificate(error) => of_certificate(error),
+            Error::InvalidMessage(InvalidMessage::MessageTooLarge)
+            | Error::PeerSentOversizedRecord => Self::RecordTooLong,
+            Error::InvalidMessage(InvalidMessage::HandshakePayloadTooLarge) => Self::TooManyBytes,
+            Error::InvalidMessage(error) => Self::MessageInvalid(words(&error)),
+            Error::NoApplicationProtocol => Self::NoApplicationProtocol,
+            Error::NoCertificatesPresented => Self::CertificateRequired,
+            Error::PeerIncompatible(error) => of_incompatible(&error),
+            Error::PeerMisbehaved(error) => Self::Misbehaved(words(&error)),
+            other => Self::Internal(bounded(other.to_string())),
+        }
+    }
+}
+
+fn of_certificate(error: rustls::CertificateError) -> HandshakeError {
+    use rustls::CertificateError;
+    HandshakeError::CertificateRejected(match error {
+        CertificateError::BadEncoding => CertificateFault::BadEncoding,
+        CertificateError::BadSignature => CertificateFault::BadSignature,
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            CertificateFault::Expired
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            CertificateFault::NotValidYet
+        }
+        CertificateError::NotValidForName => return HandshakeError::NameMismatch(Box::default()),
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            return HandshakeError::NameMismatch(bounded(names(&presented)));
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            CertificateFault::PurposeInvalid
+        }
+        CertificateError::Revoked => CertificateFault::Revoked,
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            CertificateFault::SignatureUnsupported
+        }
+        CertificateError::UnhandledCriticalExtension => CertificateFault::UnhandledExtension,
+        CertificateError::UnknownIssuer => CertificateFault::UnknownIssuer,
+        // An authority's own certificate, of version 1, or with a rule that is broken.
+        _ => CertificateFault::Other,
+    })
+}
+
+fn of_incompatible(error: &PeerIncompatible) -> HandshakeError {
+    match error {
+        PeerIncompatible::NoCipherSuitesInCommon => HandshakeError::NoCipherSuite,
+        PeerIncompatible::NoKxGroupsInCommon => HandshakeError::NoGroup,
+        PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon
+        | PeerIncompatible::NoSignatureSchemesInCommon => HandshakeError::NoSignatureScheme,
+        PeerIncompatible::ServerDoesNotSupportTls12Or13
+        | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+        | PeerIncompatible::SupportedVersionsExtensionRequired
+        | PeerIncompatible::Tls12NotOffered
+        | PeerIncompatible::Tls12NotOfferedOrEnabled => HandshakeError::NoVersion,
+        // Everybody has to offer that there is none (RFC 8446, section 4.1.2).
+        PeerIncompatible::NullCompressionRequired => HandshakeError::Misbehaved(words(error)),
+        other => HandshakeError::Incompatible(words(other)),
+    }
+}
+
+/// The name of a variant as words: `MissingKeyShare` as `missing key share`.
+fn words(variant: &impl fmt::Debug) -> Box<str> {
+    let name = format!("{variant:?}");
+    let mut text = String::with_capacity(name.len() + 8);
+    let mut before = ' ';
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && before.is_ascii_lowercase() {
+            text.push(' ');
+        }
+        text.push(letter.to_ascii_lowercase());
+        before = letter;
+    }
+    bounded(text)
+}
+
+/// Names as webpki gives them, `DnsName("a.example")`, without what is around them.
+fn names(presented: &[String]) -> String {
+    let bare = |name: &String| name.split('"').nth(1).unwrap_or(name).to_owned();
+    let bare: Vec<String> = presented.iter().map(bare).collect();
+    bare.join(", ")
+}
+
+/// Cut where it is too long to be kept.
+fn bounded(mut text: String) -> Box<str> {
+    if text.len() > TEXT_LEN_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_LEN_MAX));
+    }
+    text.into()
+}

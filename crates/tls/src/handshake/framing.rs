@@ -1,0 +1,83 @@
+//! Where records begin and end, which is all that has to be known to feed them one by one.
+
+use wire::tls::record::{HEADER_LEN, RECORD_LEN_MAX};
+
+/// What stands at the front of the input.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Framed {
+    /// Not enough to say.
+    NeedMore,
+    /// What no peer says that speaks TLS.
+    NotTls,
+    /// A record, or a header that cannot be one, which rustls then refuses.
+    Record {
+        /// How long it is.
+        len: usize,
+    },
+    /// A record longer than any may be.
+    TooLong,
+}
+
+/// Types of records (RFC 8446, section 5.1).
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
+
+/// Looks at the front of `input`; `is_first` where nothing came before.
+pub(super) fn frame(input: &[u8], is_first: bool) -> Framed {
+    if is_first && !may_begin_tls(input) {
+        return Framed::NotTls;
+    }
+    let Some(&[kind, major, _, high, low]) = input.first_chunk() else { return Framed::NeedMore };
+    if !matches!(kind, CHANGE_CIPHER_SPEC | ALERT | HANDSHAKE | APPLICATION_DATA) || major != 3 {
+        return Framed::Record { len: HEADER_LEN };
+    }
+    let len = HEADER_LEN + usize::from(u16::from_be_bytes([high, low]));
+    if len > RECORD_LEN_MAX {
+        return Framed::TooLong;
+    }
+    if input.len() < len { Framed::NeedMore } else { Framed::Record { len } }
+}
+
+/// Whether this is how a connection begins: with a handshake message, or with an alert, from a
+/// server that does not like what it was asked for.
+fn may_begin_tls(input: &[u8]) -> bool {
+    matches!(input, [] | [HANDSHAKE | ALERT] | [HANDSHAKE | ALERT, 3, ..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_found_when_they_are_there_whole() {
+        let record = [22, 3, 1, 0, 2, 1, 2, 99];
+        for n in 0..7 {
+            assert_eq!(frame(&record[..n], true), Framed::NeedMore, "{n}");
+        }
+        assert_eq!(frame(&record[..7], true), Framed::Record { len: 7 });
+        assert_eq!(frame(&record, false), Framed::Record { len: 7 });
+    }
+
+    #[test]
+    fn what_does_not_begin_tls_is_seen_at_its_first_byte() {
+        for input in
+            [&b"GET / HTTP/1.1\r\n\r\n"[..], b"P", b"\x80\x2e\x01\x03\x01", b"\x16\x02", b"\0"]
+        {
+            assert_eq!(frame(input, true), Framed::NotTls, "{input:?}");
+        }
+        // Later on, it is a broken header.
+        assert_eq!(frame(b"GET / HTTP", false), Framed::Record { len: HEADER_LEN });
+        assert_eq!(frame(b"GET ", false), Framed::NeedMore);
+    }
+
+    #[test]
+    fn no_record_is_waited_for_that_is_longer_than_any() {
+        let longest = u16::try_from(RECORD_LEN_MAX - HEADER_LEN).unwrap();
+        let [high, low] = longest.to_be_bytes();
+        assert_eq!(frame(&[22, 3, 3, high, low], true), Framed::NeedMore);
+        let [high, low] = (longest + 1).to_be_bytes();
+        assert_eq!(frame(&[22, 3, 3, high, low], true), Framed::TooLong);
+    }
+}

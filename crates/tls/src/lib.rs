@@ -1,0 +1,38 @@
+//! Handshakes of TLS, the certificates they are made with, and who is trusted.
+//!
+//! ```text
+//!  PEM ──► Certificate ──┐                            ┌──► RecordLayer (wire::tls::record)
+//!  PEM ──► Roots ────────┼──► ServerContext ──┐       │
+//!                        └──► ClientContext ──┴─► Handshake ─► Established ─► Facts
+//! ```
+//!
+//! A handshake is rustls', for as long as it lasts. Right behind it, its secrets go over into a
+//! record layer of ours, and the connection is a plain value that can be written down. Contexts
+//! are immutable and shared. Nothing here touches a socket; the only clock is rustls' own, which
+//! it asks whether a peer's certificate or a ticket is still good.
+
+#![forbid(unsafe_code)]
+
+mod alert;
+mod certificate;
+mod client;
+mod context;
+mod facts;
+mod handshake;
+mod parameters;
+mod roots;
+mod secrets;
+mod server;
+mod x509;
+
+pub use alert::Alert;
+pub use certificate::{Certificate, CertificateError, CertificatePart, KeyKind};
+pub use client::{ClientContext, ClientOptions, Verify};
+pub use context::ContextError;
+pub use facts::{Facts, PeerCertificate};
+pub use handshake::{
+    CertificateFault, Established, HANDSHAKE_BYTES_MAX, Handshake, HandshakeError, TicketKeeper,
+};
+pub use parameters::{CipherSuite, Group, NameUnknown, Version};
+pub use roots::{Roots, RootsError};
+pub use server::{ClientAuth, ServerContext, ServerOptions};

@@ -1,0 +1,145 @@
+//! The side that is asked for a connection.
+
+mod choice;
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{ServerConfig, SignatureAlgorithm};
+
+use crate::certificate::{Certificate, KeyKind};
+use crate::context::{self, ContextError, Parts};
+use crate::parameters::{CipherSuite, Group, Version};
+use crate::roots::Roots;
+use crate::secrets::Capture;
+use choice::Choice;
+
+/// Whether clients show certificates.
+#[derive(Clone, Debug)]
+pub enum ClientAuth {
+    /// They are not asked for one.
+    Off,
+    /// They are asked, and may have none; one that is shown has to come from these.
+    Optional(Arc<Roots>),
+    /// They have to show one that comes from these.
+    Required(Arc<Roots>),
+}
+
+/// What a server does.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// What it can show, the default first.
+    pub certificates: Vec<Arc<Certificate>>,
+    /// Versions that it speaks.
+    pub versions: RangeInclusive<Version>,
+    /// Suites in order of preference. A version for which there is none has its defaults, and if
+    /// there is none at all, the client's order counts: it knows best what it does fast.
+    pub cipher_suites: Vec<CipherSuite>,
+    /// Groups in order of preference; none for [`Group::DEFAULT`].
+    pub groups: Vec<Group>,
+    /// Application protocols in order of preference. If there are any, a client that asks for
+    /// others only is refused.
+    pub alpn: Vec<Box<[u8]>>,
+    /// Whether clients show certificates.
+    pub client_auth: ClientAuth,
+    /// Whether clients get tickets, with which their next handshake costs less. They are good for
+    /// this context only, so that no other's rules can be got around with them.
+    pub session_tickets: bool,
+}
+
+/// What all connections to a server have in common.
+pub struct ServerContext {
+    choice: Arc<Choice>,
+    config: Arc<ServerConfig>,
+}
+
+impl ServerContext {
+    /// Makes one of `options`.
+    ///
+    /// # Errors
+    ///
+    /// When no connection could come of them.
+    pub fn new(options: ServerOptions) -> Result<Self, ContextError> {
+        if options.certificates.is_empty() {
+            return Err(ContextError::NoCertificate);
+        }
+        let parts = Parts::new(&options.versions, &options.cipher_suites, &options.groups)?;
+        check_suites(&options, &parts)?;
+        let choice = Arc::new(Choice::new(options.certificates));
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&parts.provider))
+            .with_protocol_versions(&parts.versions)?;
+        let builder = match options.client_auth {
+            ClientAuth::Off => builder.with_no_client_auth(),
+            ClientAuth::Optional(roots) => {
+                let verifier = verifier(&roots, &parts).allow_unauthenticated().build();
+                builder.with_client_cert_verifier(verifier.map_err(refused)?)
+            }
+            ClientAuth::Required(roots) => {
+                let verifier = verifier(&roots, &parts).build();
+                builder.with_client_cert_verifier(verifier.map_err(refused)?)
+            }
+        };
+        let mut config = builder.with_cert_resolver(Arc::clone(&choice) as _);
+        config.alpn_protocols = context::alpn(options.alpn)?;
+        config.ignore_client_order = !options.cipher_suites.is_empty();
+        config.key_log = Arc::new(Capture);
+        config.enable_secret_extraction = true;
+        // What a session needs is in its ticket; nothing is remembered here.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = usize::from(options.session_tickets);
+        if options.session_tickets {
+            config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
+        }
+        Ok(Self { choice, config: Arc::new(config) })
+    }
+
+    /// The certificate that a client gets that asks for this name and takes every kind of key.
+    #[must_use]
+    pub fn certificate_for(&self, name: Option<&str>) -> Arc<Certificate> {
+        Arc::clone(self.choice.first(name))
+    }
+
+    pub(crate) fn config(&self) -> &Arc<ServerConfig> {
+        &self.config
+    }
+}
+
+impl fmt::Debug for ServerContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerContext").field("choice", &self.choice).finish_non_exhaustive()
+    }
+}
+
+fn verifier(roots: &Roots, parts: &Parts) -> rustls::server::ClientCertVerifierBuilder {
+    let provider = Arc::clone(&parts.provider);
+    WebPkiClientVerifier::builder_with_provider(Arc::clone(roots.store()), provider)
+}
+
+fn refused(error: rustls::server::VerifierBuilderError) -> ContextError {
+    ContextError::Refused(error.to_string().into())
+}
+
+/// Suites of TLS 1.2 name the kind of key that signs.
+fn check_suites(options: &ServerOptions, parts: &Parts) -> Result<(), ContextError> {
+    if *options.versions.end() > Version::Tls12 {
+        return Ok(());
+    }
+    let is_usable = |certificate: &Arc<Certificate>| {
+        let algorithm = match certificate.key_kind() {
+            KeyKind::Ed25519 => SignatureAlgorithm::ED25519,
+            KeyKind::EcdsaP256 | KeyKind::EcdsaP384 | KeyKind::EcdsaP521 => {
+                SignatureAlgorithm::ECDSA
+            }
+            KeyKind::Rsa => SignatureAlgorithm::RSA,
+        };
+        let mut suites = parts.provider.cipher_suites.iter();
+        suites.any(|suite| suite.usable_for_signature_algorithm(algorithm))
+    };
+    if options.certificates.iter().any(is_usable) {
+        Ok(())
+    } else {
+        Err(ContextError::NoSuiteForKeys)
+    }
+}

@@ -1,0 +1,152 @@
+//! What stands in a certificate, ours or a peer's.
+//!
+//! Whether it is true is for others to say: rustls checks signatures, purposes and who is trusted.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use x509_cert::certificate::{CertificateInner, Raw};
+use x509_cert::der::asn1::{ObjectIdentifier, UintRef};
+use x509_cert::der::{Decode as _, Reader as _, SliceReader};
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::{AuthorityKeyIdentifier, SubjectAltName, SubjectKeyIdentifier};
+
+use crate::certificate::KeyKind;
+
+const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+const ELLIPTIC_CURVE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
+const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
+const P521: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.35");
+
+/// Bits of RSA keys that can be signed with.
+const RSA_BITS_MIN: usize = 2048;
+const RSA_BITS_MAX: usize = 8192;
+
+/// One certificate, taken apart. Numbers that the standard forbids and others use are taken.
+pub(crate) struct X509(CertificateInner<Raw>);
+
+/// Names of a certificate, as they stand there.
+#[derive(Default)]
+pub(crate) struct Names {
+    pub(crate) dns: Vec<Box<str>>,
+    pub(crate) uris: Vec<Box<str>>,
+    pub(crate) addresses: Vec<Box<str>>,
+}
+
+impl X509 {
+    /// Takes apart what is in `der`.
+    pub(crate) fn read(der: &[u8]) -> Option<Self> {
+        CertificateInner::from_der(der).ok().map(Self)
+    }
+
+    /// Whom it is about, the most specific part first (RFC 4514).
+    pub(crate) fn subject(&self) -> Box<str> {
+        self.0.tbs_certificate().subject().to_string().into()
+    }
+
+    /// Who says so.
+    pub(crate) fn issuer(&self) -> Box<str> {
+        self.0.tbs_certificate().issuer().to_string().into()
+    }
+
+    /// Its number, in hexadecimal.
+    pub(crate) fn serial(&self) -> Box<str> {
+        let octets = self.0.tbs_certificate().serial_number().as_bytes();
+        let mut text = String::with_capacity(octets.len() * 2);
+        for octet in octets {
+            let _ = write!(text, "{octet:02x}");
+        }
+        text.into()
+    }
+
+    /// From when on it is valid, in Unix seconds.
+    pub(crate) fn not_before(&self) -> u64 {
+        self.0.tbs_certificate().validity().not_before.to_unix_duration().as_secs()
+    }
+
+    /// Until when it is valid, in Unix seconds.
+    pub(crate) fn not_after(&self) -> u64 {
+        self.0.tbs_certificate().validity().not_after.to_unix_duration().as_secs()
+    }
+
+    /// The names that it is for, or `None` if they cannot be taken apart.
+    pub(crate) fn names(&self) -> Option<Names> {
+        let mut names = Names::default();
+        let found = self.0.tbs_certificate().get_extension::<SubjectAltName>().ok()?;
+        let Some((_, SubjectAltName(found))) = found else { return Some(names) };
+        for name in &found {
+            match name {
+                GeneralName::DnsName(name) => names.dns.push(name.as_str().into()),
+                GeneralName::UniformResourceIdentifier(uri) => names.uris.push(uri.as_str().into()),
+                GeneralName::IpAddress(octets) => {
+                    names.addresses.push(address(octets.as_bytes())?);
+                }
+                GeneralName::OtherName(_)
+                | GeneralName::Rfc822Name(_)
+                | GeneralName::DirectoryName(_)
+                | GeneralName::EdiPartyName(_)
+                | GeneralName::RegisteredId(_) => {}
+            }
+        }
+        Some(names)
+    }
+
+    /// Whether `issuer` may have signed this, by the names and numbers of their keys.
+    pub(crate) fn is_from(&self, issuer: &Self) -> bool {
+        let (this, issuer) = (self.0.tbs_certificate(), issuer.0.tbs_certificate());
+        let wanted = this.get_extension::<AuthorityKeyIdentifier>().ok().flatten();
+        let shown = issuer.get_extension::<SubjectKeyIdentifier>().ok().flatten();
+        let is_key = match (wanted.and_then(|(_, key)| key.key_identifier), shown) {
+            (Some(wanted), Some((_, shown))) => wanted.as_bytes() == shown.0.as_bytes(),
+            _ => true,
+        };
+        this.issuer() == issuer.subject() && is_key
+    }
+
+    /// What kind of key it has, or what kind that is not supported.
+    pub(crate) fn key_kind(&self) -> Result<KeyKind, Box<str>> {
+        let key = self.0.tbs_certificate().subject_public_key_info();
+        match key.algorithm.oid {
+            RSA => match key.subject_public_key.as_bytes().and_then(rsa_bits) {
+                Some(RSA_BITS_MIN..=RSA_BITS_MAX) => Ok(KeyKind::Rsa),
+                Some(bits) => Err(format!("RSA with {bits} bits").into()),
+                None => Err("RSA, unreadable,".into()),
+            },
+            ED25519 => Ok(KeyKind::Ed25519),
+            ELLIPTIC_CURVE => {
+                let parameters = key.algorithm.parameters.as_ref();
+                match parameters.and_then(|curve| curve.decode_as::<ObjectIdentifier>().ok()) {
+                    Some(P256) => Ok(KeyKind::EcdsaP256),
+                    Some(P384) => Ok(KeyKind::EcdsaP384),
+                    Some(P521) => Ok(KeyKind::EcdsaP521),
+                    Some(curve) => Err(format!("ECDSA with curve {curve}").into()),
+                    None => Err("ECDSA with a curve of its own".into()),
+                }
+            }
+            other => Err(other.to_string().into()),
+        }
+    }
+}
+
+/// Bits of the modulus.
+fn rsa_bits(key: &[u8]) -> Option<usize> {
+    let mut reader = SliceReader::new(key).ok()?;
+    let bits = reader.sequence(|key| {
+        let modulus: UintRef<'_> = key.decode()?;
+        let _exponent: UintRef<'_> = key.decode()?;
+        let top = modulus.as_bytes().first().map_or(8, |octet| octet.leading_zeros() as usize);
+        Ok::<_, x509_cert::der::Error>((modulus.as_bytes().len() * 8).saturating_sub(top))
+    });
+    bits.ok()
+}
+
+fn address(octets: &[u8]) -> Option<Box<str>> {
+    let text = match octets.len() {
+        4 => Ipv4Addr::from(<[u8; 4]>::try_from(octets).ok()?).to_string(),
+        16 => Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?).to_string(),
+        _ => return None,
+    };
+    Some(text.into())
+}

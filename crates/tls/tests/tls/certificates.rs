@@ -1,0 +1,194 @@
+//! Chains and keys out of PEM: what fits, and what is told of what does not.
+
+use std::sync::Arc;
+
+use rcgen::KeyPair;
+use tls::{Certificate, CertificateError, CertificatePart, KeyKind, Roots, RootsError};
+
+use crate::authority::{Authority, HOUR, Leaf, Pair, now};
+
+const P256: KeyKind = KeyKind::EcdsaP256;
+
+fn read(pair: &Pair) -> Result<Certificate, CertificateError> {
+    Certificate::from_pem(pair.chain.as_bytes(), pair.key.as_bytes(), now())
+}
+
+fn pair() -> Pair {
+    Authority::new("root").issue(&Leaf::new(P256, &["a.example"]))
+}
+
+/// The error, which says something about itself.
+fn error(pair: &Pair) -> CertificateError {
+    let error = read(pair).unwrap_err();
+    assert!(!error.hint().is_empty());
+    let text = error.to_string();
+    assert!(text.starts_with(|letter: char| letter.is_lowercase()), "{text}");
+    error
+}
+
+#[test]
+fn facts_of_a_certificate_are_told() {
+    let authority = Authority::new("root");
+    for kind in [KeyKind::Ed25519, P256, KeyKind::EcdsaP384, KeyKind::EcdsaP521, KeyKind::Rsa] {
+        let pair = authority.issue(&Leaf::new(
+            kind,
+            &["A.Example", "*.b.example", "10.0.0.1", "2001:db8::1", "spiffe://example/a"],
+        ));
+        let certificate = read(&pair).unwrap();
+        assert_eq!(certificate.key_kind(), kind);
+        let names: Vec<&str> = certificate.names().iter().map(|name| &**name).collect();
+        assert_eq!(names, ["a.example", "*.b.example", "10.0.0.1", "2001:db8::1"]);
+        assert_eq!(certificate.subject(), "O=Example\\, Inc.,CN=a service");
+        assert!(certificate.not_before().abs_diff(now() - 3600) < 60);
+        assert!(certificate.not_after().abs_diff(now() + 3600) < 60);
+        assert_ne!(certificate.fingerprint(), [0; 32]);
+    }
+}
+
+#[test]
+fn keys_are_never_shown() {
+    let pair = pair();
+    let certificate = Arc::new(read(&pair).unwrap());
+    let shown = format!("{certificate:?}");
+    assert_eq!(
+        shown,
+        r#"Certificate { subject: "O=Example\\, Inc.,CN=a service", names: ["a.example"], .. }"#
+    );
+    let context = tls::ServerContext::new(tls::ServerOptions {
+        certificates: vec![certificate],
+        versions: tls::Version::Tls12..=tls::Version::Tls13,
+        cipher_suites: Vec::new(),
+        groups: Vec::new(),
+        alpn: Vec::new(),
+        client_auth: tls::ClientAuth::Off,
+        session_tickets: true,
+    });
+    let context = Arc::new(context.unwrap());
+    let key = KeyPair::from_pem(&pair.key).unwrap();
+    let octets = format!("{:?}", &key.serialized_der()[40..50]);
+    let octets = octets.trim_matches(['[', ']']);
+    let handshake = tls::Handshake::accept(&context);
+    for shown in [shown, format!("{context:?}"), format!("{handshake:?}")] {
+        assert!(!shown.contains(octets) && shown.len() < 500, "{shown}");
+    }
+}
+
+#[test]
+fn a_chain_has_each_issuer_behind_what_it_has_signed() {
+    let root = Authority::new("root");
+    let middle = root.intermediate("middle");
+    let leaf = middle.issue(&Leaf::new(P256, &["a.example"]));
+    let chain = |parts: &[&str]| Pair { chain: parts.concat(), key: leaf.key.clone() };
+    let (first, middle, root) = (&*leaf.chain, &*middle.pem(), &*root.pem());
+    for good in
+        [&[first][..], &[first, middle], &[first, middle, root], &["# Leaf\n", first, middle]]
+    {
+        assert!(read(&chain(good)).is_ok());
+    }
+    assert_eq!(error(&chain(&[first, root])), CertificateError::IssuerNotNext(1));
+    assert_eq!(error(&chain(&[first, middle, middle])), CertificateError::IssuerNotNext(2));
+    assert_eq!(error(&chain(&[middle, first])), CertificateError::LeafNotFirst(2));
+    assert_eq!(error(&chain(&[root, middle, first])), CertificateError::LeafNotFirst(3));
+    assert_eq!(error(&chain(&[middle, root])), CertificateError::KeyOther);
+    // Who has the same name, and another key.
+    let other = Authority::new("root").intermediate("middle").pem();
+    assert_eq!(error(&chain(&[first, &other])), CertificateError::IssuerNotNext(1));
+}
+
+#[test]
+fn what_is_missing_or_too_much_is_said() {
+    let pair = pair();
+    let with = |chain: &str, key: &str| error(&Pair { chain: chain.into(), key: key.into() });
+    assert_eq!(with("", &pair.key), CertificateError::ChainEmpty);
+    assert_eq!(with("nothing", &pair.key), CertificateError::ChainEmpty);
+    assert_eq!(with(&pair.key, &pair.key), CertificateError::ChainEmpty);
+    assert_eq!(with(&pair.chain, ""), CertificateError::KeyMissing);
+    assert_eq!(with(&pair.chain, &pair.chain), CertificateError::KeyMissing);
+    let twice = [&*pair.key, &pair.key].concat();
+    assert_eq!(with(&pair.chain, &twice), CertificateError::KeysSeveral);
+    // Both may stand in one file.
+    let both = [&*pair.key, &pair.chain].concat();
+    assert!(read(&Pair { chain: both.clone(), key: both }).is_ok());
+}
+
+#[test]
+fn what_cannot_be_read_is_said() {
+    let pair = pair();
+    let with = |chain: &str, key: &str| error(&Pair { chain: chain.into(), key: key.into() });
+    let broken = pair.chain.replacen("MII", "!!!", 1);
+    assert_eq!(with(&broken, &pair.key), CertificateError::ChainUnreadable(1));
+    let zeros = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    assert_eq!(with(zeros, &pair.key), CertificateError::ChainUnreadable(1));
+    let second = [&*pair.chain, zeros].concat();
+    assert_eq!(with(&second, &pair.key), CertificateError::ChainUnreadable(2));
+    let cut = &pair.chain[..pair.chain.len() / 2];
+    assert_eq!(with(cut, &pair.key), CertificateError::ChainUnreadable(1));
+    for key in [
+        "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+        "-----BEGIN PRIVATE KEY-----\n!!!!\n-----END PRIVATE KEY-----\n",
+        &pair.key[..pair.key.len() / 2],
+    ] {
+        assert_eq!(with(&pair.chain, key), CertificateError::KeyUnreadable);
+    }
+    for key in [
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+    ] {
+        assert_eq!(with(&pair.chain, key), CertificateError::KeyEncrypted);
+    }
+}
+
+#[test]
+fn a_key_is_that_of_its_certificate() {
+    let authority = Authority::new("root");
+    let one = authority.issue(&Leaf::new(P256, &["a.example"]));
+    for kind in [P256, KeyKind::EcdsaP384, KeyKind::Ed25519, KeyKind::Rsa] {
+        let other = authority.issue(&Leaf::new(kind, &["a.example"]));
+        let mixed = Pair { chain: one.chain.clone(), key: other.key };
+        assert_eq!(error(&mixed), CertificateError::KeyOther);
+    }
+    assert_eq!(CertificateError::KeyOther.part(), CertificatePart::Key);
+    assert_eq!(CertificateError::IssuerNotNext(1).part(), CertificatePart::Chain);
+}
+
+#[test]
+fn certificates_are_read_within_their_dates_only() {
+    let authority = Authority::new("root");
+    let mut leaf = Leaf::new(P256, &["a.example"]);
+    leaf.validity = -2 * HOUR..-HOUR;
+    assert!(matches!(error(&authority.issue(&leaf)), CertificateError::Expired { .. }));
+    leaf.validity = HOUR..2 * HOUR;
+    assert!(matches!(error(&authority.issue(&leaf)), CertificateError::NotValidYet { .. }));
+    // To the second.
+    let pair = pair();
+    let certificate = read(&pair).unwrap();
+    let at = |now| Certificate::from_pem(pair.chain.as_bytes(), pair.key.as_bytes(), now);
+    assert!(at(certificate.not_before()).is_ok() && at(certificate.not_after()).is_ok());
+    let not_before = certificate.not_before();
+    assert_eq!(at(not_before - 1).unwrap_err(), CertificateError::NotValidYet { not_before });
+    let not_after = certificate.not_after();
+    assert_eq!(at(not_after + 1).unwrap_err(), CertificateError::Expired { not_after });
+}
+
+/// RSA with 1,024 bits: made with OpenSSL, good until 2126.
+const SHORT_CHAIN: &str = include_str!("keys/rsa1024.crt");
+const SHORT_KEY: &str = include_str!("keys/rsa1024.key");
+
+#[test]
+fn keys_that_are_too_short_are_refused_by_what_they_are() {
+    let error = error(&Pair { chain: SHORT_CHAIN.into(), key: SHORT_KEY.into() });
+    assert_eq!(error, CertificateError::KeyUnsupported("RSA with 1024 bits".into()));
+    assert_eq!(error.to_string(), "keys of type RSA with 1024 bits are not supported");
+}
+
+#[test]
+fn roots_are_all_read_or_none() {
+    let (one, other) = (Authority::new("one").pem(), Authority::new("other").pem());
+    let roots = Roots::from_pem([&*one, &other].concat().as_bytes()).unwrap();
+    assert_eq!(roots.len(), 2);
+    assert_eq!(format!("{roots:?}"), "Roots { len: 2 }");
+    assert_eq!(Roots::from_pem(b"").unwrap_err(), RootsError::Empty);
+    let zeros = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let error = Roots::from_pem([&*one, zeros].concat().as_bytes()).unwrap_err();
+    assert_eq!(error, RootsError::Unreadable(2));
+}

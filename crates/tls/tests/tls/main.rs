@@ -1,0 +1,19 @@
+//! Certificates, and handshakes: ours with ours, with plain rustls, and with `openssl`.
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that finds nothing has failed"
+)]
+
+mod authority;
+mod certificates;
+mod choice;
+mod faults;
+mod kit;
+mod matrix;
+mod openssl;
+mod resumption;
+mod splits;
+mod trust;

@@ -1,0 +1,114 @@
+//! Connections that go on from earlier ones.
+
+use std::sync::Arc;
+
+use tls::{
+    ClientAuth, ClientContext, Facts, HandshakeError, KeyKind, ServerContext, Verify, Version,
+};
+
+use crate::authority::{Authority, Leaf};
+use crate::kit::{Side, client, client_options, establish, server, server_options, talk};
+
+/// Connects, says something each way, and tells what the server found out.
+fn visit(connecting: &Arc<ClientContext>, accepting: &Arc<ServerContext>) -> Facts {
+    let ours = Side::connect(connecting, "a.example");
+    let mut pair = establish(ours, Side::accept(accepting), usize::MAX);
+    pair.chat();
+    assert_eq!(pair.client.facts().is_resumed, pair.server.facts().is_resumed);
+    assert!(pair.client.facts().peer.is_some());
+    pair.server.facts().clone()
+}
+
+#[test]
+fn a_client_that_comes_back_is_known() {
+    let authority = Authority::new("root");
+    let certificate = authority.certificate(KeyKind::EcdsaP256, &["a.example"]);
+    for version in Version::ALL {
+        let mut accepting = server_options(&certificate);
+        accepting.versions = version..=version;
+        let accepting = server(accepting);
+        let connecting = client(client_options(Verify::Roots(authority.roots())));
+        assert!(!visit(&connecting, &accepting).is_resumed);
+        for _ in 0..3 {
+            let facts = visit(&connecting, &accepting);
+            assert!(facts.is_resumed, "{version}");
+            assert_eq!(facts.server_name.as_deref(), Some("a.example"));
+        }
+    }
+}
+
+#[test]
+fn a_server_without_tickets_knows_nobody() {
+    let authority = Authority::new("root");
+    let certificate = authority.certificate(KeyKind::EcdsaP256, &["a.example"]);
+    for version in Version::ALL {
+        let mut accepting = server_options(&certificate);
+        accepting.versions = version..=version;
+        accepting.session_tickets = false;
+        let accepting = server(accepting);
+        let connecting = client(client_options(Verify::Roots(authority.roots())));
+        for _ in 0..3 {
+            assert!(!visit(&connecting, &accepting).is_resumed, "{version}");
+        }
+    }
+}
+
+#[test]
+fn tickets_are_good_for_their_context_only() {
+    let authority = Authority::new("root");
+    let certificate = authority.certificate(KeyKind::EcdsaP256, &["a.example"]);
+    let connecting = client(client_options(Verify::Roots(authority.roots())));
+    let open = server(server_options(&certificate));
+    assert!(!visit(&connecting, &open).is_resumed);
+    let mut options = server_options(&certificate);
+    options.client_auth = ClientAuth::Required(authority.roots());
+    let mut ours = Side::connect(&connecting, "a.example");
+    let (_, result) = talk(&mut ours, &mut Side::accept(&server(options)), usize::MAX);
+    assert_eq!(result.unwrap_err().ours(), HandshakeError::CertificateRequired);
+}
+
+#[test]
+fn who_a_client_is_stays_known() {
+    let authority = Authority::new("root");
+    let certificate = authority.certificate(KeyKind::EcdsaP256, &["a.example"]);
+    for version in Version::ALL {
+        let mut accepting = server_options(&certificate);
+        accepting.versions = version..=version;
+        accepting.client_auth = ClientAuth::Required(authority.roots());
+        let accepting = server(accepting);
+        let mut connecting = client_options(Verify::Roots(authority.roots()));
+        connecting.certificate =
+            Some(authority.certificate(KeyKind::EcdsaP256, &["spiffe://example/b"]));
+        let connecting = client(connecting);
+        let first = visit(&connecting, &accepting);
+        let second = visit(&connecting, &accepting);
+        assert!(!first.is_resumed && second.is_resumed);
+        assert!(second.peer.is_some());
+        assert_eq!(first.peer, second.peer);
+    }
+}
+
+#[test]
+fn a_client_whose_certificate_has_expired_since_is_refused() {
+    let authority = Authority::new("root");
+    let certificate = authority.certificate(KeyKind::EcdsaP256, &["a.example"]);
+    let mut accepting = server_options(&certificate);
+    accepting.client_auth = ClientAuth::Required(authority.roots());
+    let accepting = server(accepting);
+    let mut connecting = client_options(Verify::Roots(authority.roots()));
+    let mut leaf = Leaf::new(KeyKind::EcdsaP256, &["spiffe://example/b"]);
+    leaf.validity.end = 2;
+    connecting.certificate = Some(authority.issue(&leaf).certificate());
+    let connecting = client(connecting);
+    visit(&connecting, &accepting);
+    let begin = crate::authority::now();
+    while crate::authority::now() < begin + 4 {
+        std::hint::spin_loop();
+    }
+    let mut ours = Side::connect(&connecting, "a.example");
+    let mut theirs = Side::accept(&accepting);
+    assert_eq!(talk(&mut ours, &mut theirs, usize::MAX), (Ok(()), Ok(())));
+    assert!(ours.finish().is_ok());
+    let error = theirs.finish().err().unwrap();
+    assert_eq!(error.word(), "certificate_expired");
+}
