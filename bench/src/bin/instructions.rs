@@ -166,14 +166,14 @@ fn exchange_case(request: &'static [u8]) -> Box<dyn FnMut()> {
     let address = |text: &str| PeerAddress::from(text.parse::<SocketAddr>().expect("an address"));
     let (peer, local) = (address("127.0.0.1:40000"), address("127.0.0.1:8080"));
     let client = proxy.on_accepted(listener, peer, local, None, now).expect("there is room");
-    let (mut upstream, response) = (None, response());
+    let (mut upstream, mut request, mut response) = (None, request.to_vec(), response());
     Box::new(move || {
         black_box(&reports);
         now = now + std::time::Duration::from_micros(10);
-        proxy.on_received(client, black_box(request), now);
+        proxy.on_received(client, black_box(&mut request), now);
         perform(&mut proxy, &mut upstream, now);
         let upstream = upstream.expect("the proxy connected");
-        proxy.on_received(upstream, black_box(&response), now);
+        proxy.on_received(upstream, black_box(&mut response), now);
         perform(&mut proxy, &mut None, now);
         assert_eq!(proxy.load().exchanges, 0, "the exchange is over");
     })

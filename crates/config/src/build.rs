@@ -6,12 +6,16 @@
 //! names that stood there still count as known.
 
 mod clusters;
+mod files;
 mod http;
 mod listeners;
 mod routes;
+mod tls;
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
+
+pub(crate) use files::Files;
 
 use crate::file;
 use crate::filters::FilterKinds;
@@ -30,6 +34,8 @@ pub(crate) struct Context<'a, 'text, F> {
     pub(crate) kinds: &'a FilterKinds<F>,
     /// The snapshot before, whose equal parts are shared.
     pub(crate) former: Option<&'a Snapshot<F>>,
+    /// What the text names beside itself.
+    pub(crate) files: Files<'a>,
     pub(crate) ids: &'a mut Ids,
     pub(crate) findings: &'a mut Findings<'text>,
 }
@@ -163,7 +169,7 @@ pub(crate) fn parts<F>(
     let mut table_names =
         Names::new(declared.1, |name| RouteTableId(ids.route_tables.assign(Arc::from(name))));
 
-    let clusters = clusters::build(&file.clusters, &site.key("clusters"), &cluster_names, context);
+    let clusters = clusters::build(file, &site.key("clusters"), &cluster_names, context);
     let tables =
         routes::build(&file.routes, &site.key("routes"), &table_names, &mut cluster_names, context);
     let listeners =
@@ -257,6 +263,7 @@ fn startup<F>(
 fn limits(file: &file::Limits) -> Limits {
     Limits {
         connections_max: file.connections_max,
+        handshakes_max: file.handshakes_max,
         discard_bytes_max: file.discard_max.0,
         linger_timeout: file.linger_timeout.0,
         drain_timeout: file.drain_timeout.into(),

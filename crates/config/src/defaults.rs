@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use crate::file::tls::Version;
 use crate::units::{Period, Size};
 
 /// Bytes of a request line. URLs beyond 8 KiB break browsers and other proxies long before us.
@@ -20,6 +21,16 @@ pub const REQUEST_HEAD_TIMEOUT: Period = Period::from_secs(10);
 /// Time for a connection's first bytes: longer than a lost SYN's acknowledgement takes on a near
 /// network, and no more than a client of a service that speaks first bears.
 pub const DETECT_TIMEOUT: Period = Period::from_millis(500);
+
+/// Time for a TLS handshake: two round trips and a signature take a second on a bad network; as
+/// long as for a head, with which it shares its kind of slow sender.
+pub const TLS_HANDSHAKE_TIMEOUT: Period = Period::from_secs(10);
+
+/// The oldest version of TLS: what is before 1.2 is broken, and many clients still have nothing newer.
+pub const TLS_MIN_VERSION: Version = Version::Tls12;
+
+/// The newest version of TLS there is.
+pub const TLS_MAX_VERSION: Version = Version::Tls13;
 
 /// Silence between requests: just above the 60 s after which browsers and balancers give up.
 pub const DOWNSTREAM_IDLE_TIMEOUT: Period = Period::from_secs(75);
@@ -63,6 +74,10 @@ pub const BACKLOG: NonZeroU32 = non_zero(4_096);
 /// Downstream connections of the process and of a listener: a hundred thousand idle ones take
 /// about 40 MB.
 pub const DOWNSTREAM_CONNECTIONS_MAX: NonZeroU32 = non_zero(100_000);
+
+/// TLS handshakes of the process: each holds some 25 KB, so about 100 MB; a core makes a few
+/// thousand in a second, so more than these wait in vain.
+pub const HANDSHAKES_MAX: NonZeroU32 = non_zero(4_096);
 
 /// Connections of a cluster; Envoy's breaker has the same.
 pub const UPSTREAM_CONNECTIONS_MAX: NonZeroU32 = non_zero(1_024);

@@ -8,15 +8,17 @@ use std::sync::LazyLock;
 
 use serde_json::{Value as Json, json};
 
+use crate::certificates::certificates;
 use crate::file::{self, OrNone, Timeout};
 use crate::filters::FILTER_NOUN;
 use crate::secrets::{MASK, is_secret_name};
 use crate::shape::{Kind, Shape};
 use crate::snapshot::{
-    AccessLog, AccessLogFormat, AccessLogOutput, Action, Chain, ChainMatch, Cluster, ClusterId,
-    ClusterProtocol, Detected, Forward, ForwardedFields, Http2Options, Keepalive, Limits, Listener,
-    ListenerProtocol, OriginalDestination, PathMatch, ProxyProtocolVersion, Redirect, RedirectPath,
-    Respond, RouteTable, Rule, Snapshot, StartupOptions,
+    AccessLog, AccessLogFormat, AccessLogOutput, Action, CertificateSource, Chain, ChainMatch,
+    Cluster, ClusterId, ClusterProtocol, ClusterTls, ClusterTlsSource, Detected, Forward,
+    ForwardedFields, Http2Options, Keepalive, Limits, Listener, ListenerProtocol, ListenerTls,
+    ListenerTlsSource, OriginalDestination, PathMatch, ProxyProtocolVersion, Redirect,
+    RedirectPath, Respond, RouteTable, Rule, Snapshot, StartupOptions, TlsMode,
 };
 use crate::units::{Period, Size};
 
@@ -38,11 +40,19 @@ pub fn effective<F>(snapshot: &Snapshot<F>) -> Json {
     shown
 }
 
-/// [`effective`] as YAML.
+/// [`effective`] as YAML, with what the certificates are as comments.
 #[must_use]
 pub fn effective_yaml<F>(snapshot: &Snapshot<F>) -> String {
     let mut yaml = String::new();
     write_yaml(&effective(snapshot), 0, &mut yaml);
+    for (place, used) in certificates(snapshot).iter().enumerate() {
+        if place == 0 {
+            yaml.push_str("# Certificates:\n");
+        }
+        // Names and paths may hold anything but the end of a line, which would end the comment.
+        let line = used.to_string().replace(|c: char| c.is_control(), " ");
+        yaml.push_str(&format!("# - {line}\n"));
+    }
     yaml
 }
 
@@ -72,10 +82,6 @@ pub(crate) fn redact(value: &mut Json, shape: Option<&Shape>) {
             let is_filter =
                 matches!(kind, Some(Kind::Object(object)) if object.noun() == FILTER_NOUN);
             for (key, value) in entries {
-                if !is_filter && is_secret_name(key) {
-                    *value = MASK.into();
-                    continue;
-                }
                 let inner = match kind {
                     Some(Kind::Object(object)) => {
                         let field = object.fields.iter().find(|field| field.name == *key);
@@ -84,6 +90,11 @@ pub(crate) fn redact(value: &mut Json, shape: Option<&Shape>) {
                     Some(Kind::Map(values)) => Some(values.as_ref()),
                     _ => None,
                 };
+                let is_public = is_filter || inner.is_some_and(|inner| inner.is_public);
+                if !is_public && is_secret_name(key) {
+                    *value = MASK.into();
+                    continue;
+                }
                 redact(value, inner);
             }
         }
@@ -119,6 +130,7 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
             ListenerProtocol::Http2 => file::listener::Protocol::Http2,
             ListenerProtocol::Tcp => file::listener::Protocol::Tcp,
         },
+        tls: listener.tls.as_deref().map(listener_tls),
         routes: (listener.protocol != ListenerProtocol::Tcp && listener.has_default).then(|| {
             file::listener::Names::Several(tables.map(|table| table.name.to_string()).collect())
         }),
@@ -146,6 +158,7 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
         timeouts: file::listener::Timeouts {
             request_head: timeout(timeouts.request_head),
             detect: timeout(timeouts.detect),
+            tls_handshake: timeout(timeouts.tls_handshake),
             idle: timeout(timeouts.idle),
             request_body: timeout(timeouts.request_body),
             filter: timeout(timeouts.filter),
@@ -162,6 +175,75 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
             OriginalDestination::Tproxy => file::listener::OriginalDestination::Tproxy,
         },
     }
+}
+
+fn listener_tls(tls: &ListenerTls) -> file::ListenerTls {
+    let ListenerTlsSource {
+        certificates,
+        versions,
+        cipher_suites,
+        groups,
+        alpn,
+        client,
+        session_tickets,
+    } = &tls.source;
+    let protocol = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    file::ListenerTls {
+        certificates: certificates.iter().map(|source| certificate_files(source)).collect(),
+        mode: match tls.mode {
+            TlsMode::Strict => file::tls::Mode::Strict,
+            TlsMode::Permissive => file::tls::Mode::Permissive,
+        },
+        min_version: version(*versions.start()),
+        max_version: version(*versions.end()),
+        cipher_suites: suites(cipher_suites),
+        groups: Some(groups.iter().copied().map(file::tls::Group).collect()),
+        alpn: Some(alpn.iter().map(|name| protocol(name)).collect()),
+        client: client.as_ref().map(|client| file::tls::Client {
+            ca: client.roots.path.as_deref().unwrap_or_default().to_owned(),
+            mode: if client.is_required {
+                file::tls::ClientMode::Required
+            } else {
+                file::tls::ClientMode::Optional
+            },
+        }),
+        session_tickets: *session_tickets,
+    }
+}
+
+fn cluster_tls(tls: &ClusterTls) -> file::ClusterTls {
+    let ClusterTlsSource { roots, names, certificate, versions, cipher_suites, groups, alpn: _ } =
+        &tls.source;
+    file::ClusterTls {
+        server_name: tls.server_name.as_deref().map(str::to_owned),
+        names: names.iter().map(ToString::to_string).collect(),
+        ca: roots.as_ref().and_then(|roots| roots.path.as_deref()).map(str::to_owned),
+        verify: match roots {
+            Some(_) => file::tls::Verify::On,
+            None => file::tls::Verify::Off,
+        },
+        certificate: certificate.as_deref().map(certificate_files),
+        min_version: version(*versions.start()),
+        max_version: version(*versions.end()),
+        cipher_suites: suites(cipher_suites),
+        groups: Some(groups.iter().copied().map(file::tls::Group).collect()),
+    }
+}
+
+fn certificate_files(source: &CertificateSource) -> file::tls::CertificateFiles {
+    file::tls::CertificateFiles { chain: source.chain.to_string(), key: source.key.to_string() }
+}
+
+const fn version(version: tls::Version) -> file::tls::Version {
+    match version {
+        tls::Version::Tls12 => file::tls::Version::Tls12,
+        tls::Version::Tls13 => file::tls::Version::Tls13,
+    }
+}
+
+/// As written, since that some stand there is not the same as that all do.
+fn suites(suites: &[tls::CipherSuite]) -> Option<Vec<file::tls::CipherSuite>> {
+    (!suites.is_empty()).then(|| suites.iter().copied().map(file::tls::CipherSuite).collect())
 }
 
 fn chain<F>(chain: &Chain<F>, snapshot: &Snapshot<F>) -> file::Chain {
@@ -185,6 +267,7 @@ fn chain<F>(chain: &Chain<F>, snapshot: &Snapshot<F>) -> file::Chain {
             destination_ports: destination_ports.clone(),
         },
         protocol: seen.protocol,
+        tls: seen.tls,
         filters: seen.filters,
         routes: seen.routes,
         cluster: seen.cluster,
@@ -276,6 +359,7 @@ fn cluster(cluster: &Cluster) -> file::Cluster {
             ClusterProtocol::Http2 => file::cluster::Protocol::Http2,
         },
         http2: http2(&cluster.http2),
+        tls: cluster.tls.as_deref().map(cluster_tls),
         connect_timeout: timeout(timeouts.connect),
         timeouts: file::cluster::Timeouts {
             pending: timeout(timeouts.pending),
@@ -314,6 +398,7 @@ fn http2(options: &Http2Options) -> file::Http2 {
 fn limits(limits: &Limits) -> file::Limits {
     file::Limits {
         connections_max: limits.connections_max,
+        handshakes_max: limits.handshakes_max,
         discard_max: Size(limits.discard_bytes_max),
         linger_timeout: Period(limits.linger_timeout),
         drain_timeout: timeout(limits.drain_timeout),

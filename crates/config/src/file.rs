@@ -13,6 +13,7 @@ pub mod limits;
 pub mod listener;
 pub mod route;
 mod scalar;
+pub mod tls;
 
 use std::num::NonZeroU16;
 
@@ -27,6 +28,7 @@ pub use limits::Limits;
 pub use listener::Listener;
 pub use route::RouteTable;
 pub use scalar::{OrNone, Timeout};
+pub use tls::{ClusterTls, ListenerTls};
 
 use crate::snapshot::Address;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::secrets::{MASK, is_secret_name, may_hold_secret};
+use crate::secrets::{MASK, is_pem, is_secret_name, may_hold_secret};
 
 /// Findings kept of one kind; a machine-made file with the same mistake in every entry must not
 /// make a report larger than itself.
@@ -131,7 +131,7 @@ pub(crate) enum Path<'a> {
 
 impl Path<'_> {
     /// Whether a key on the way here says that what stands behind it is a secret. Names of filters
-    /// say nothing of the kind.
+    /// say nothing of the kind, and the `key` of a certificate is the path of a file.
     fn is_secret(&self) -> bool {
         match self {
             Self::Root => false,
@@ -139,9 +139,24 @@ impl Path<'_> {
             Self::Key(parent, key) => {
                 let is_filter =
                     matches!(parent, Self::Index(Self::Key(_, list), _) if *list == "filters");
-                (!is_filter && is_secret_name(key)) || parent.is_secret()
+                let is_path = *key == "key" && parent.is_certificate();
+                (!is_filter && !is_path && is_secret_name(key)) || parent.is_secret()
             }
         }
+    }
+
+    /// Whether the files of a certificate stand here: in `tls` of a listener, a chain or a cluster.
+    fn is_certificate(&self) -> bool {
+        let (Self::Index(Self::Key(tls, "certificates"), _) | Self::Key(tls, "certificate")) = self
+        else {
+            return false;
+        };
+        let Self::Key(Self::Index(Self::Key(above, section), _), "tls") = tls else { return false };
+        matches!(
+            (above, *section),
+            (Self::Root, "listeners" | "clusters")
+                | (Self::Index(Self::Key(Self::Root, "listeners"), _), "chains")
+        )
     }
 }
 
@@ -187,7 +202,7 @@ impl<'a> Findings<'a> {
 
     /// Notes a mistake. `value` is what was written, empty for nothing.
     pub(crate) fn error(&mut self, at: Position, path: Path<'_>, value: &str, problem: Problem) {
-        let is_secret = path.is_secret();
+        let is_secret = path.is_secret() || is_pem(value);
         self.push_error(|findings| findings.finding(at, path, value, is_secret, problem));
     }
 
@@ -212,9 +227,15 @@ impl<'a> Findings<'a> {
     /// Notes what is allowed but looks like a mistake.
     pub(crate) fn warning(&mut self, at: Position, path: Path<'_>, value: &str, problem: Problem) {
         if self.warnings.len() < FINDINGS_MAX {
-            let warning = self.finding(at, path, value, path.is_secret(), problem);
+            let is_secret = path.is_secret() || is_pem(value);
+            let warning = self.finding(at, path, value, is_secret, problem);
             self.warnings.push(warning);
         }
+    }
+
+    /// How many mistakes were noted.
+    pub(crate) const fn errors_len(&self) -> usize {
+        self.errors.len().saturating_add(self.errors_more)
     }
 
     /// The warnings, or all the errors if there is one.

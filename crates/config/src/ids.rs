@@ -73,8 +73,22 @@ pub(crate) struct Ids {
     pub(crate) chains: Registry<(ListenerId, Arc<str>)>,
     pub(crate) route_tables: Registry<Arc<str>>,
     pub(crate) clusters: Registry<Arc<str>>,
-    /// An endpoint that speaks another protocol is another endpoint: its connections are not shared.
-    pub(crate) endpoints: Registry<(ClusterId, Address, ClusterProtocol)>,
+    /// An endpoint that speaks another protocol, or that is known to be somebody else, is another
+    /// endpoint: its connections are not shared.
+    pub(crate) endpoints: Registry<(ClusterId, Address, Spoken)>,
+    /// The last serial of a cluster's TLS.
+    cluster_tls: u64,
+}
+
+/// What an endpoint speaks: the protocol, and the serial of its cluster's TLS if there is any.
+pub(crate) type Spoken = (ClusterProtocol, Option<u64>);
+
+impl Ids {
+    /// A number for how TLS is spoken with a cluster that no other has or had.
+    pub(crate) const fn cluster_tls_serial(&mut self) -> u64 {
+        self.cluster_tls = self.cluster_tls.wrapping_add(1);
+        self.cluster_tls
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@
 
 pub mod address;
 mod build;
+mod certificates;
 pub mod cidr;
+pub mod date;
 pub mod defaults;
 mod effective;
 pub mod explain;
@@ -26,6 +28,7 @@ mod ids;
 mod load;
 mod map;
 mod nearest;
+pub mod outside;
 pub mod paths;
 mod reference;
 mod schema;
@@ -35,10 +38,12 @@ pub mod snapshot;
 mod tree;
 pub mod units;
 
+pub use certificates::{CertificateUse, CertificateUser, certificates};
 pub use effective::{effective, effective_yaml};
 pub use filters::{FilterError, FilterKinds};
 pub use findings::{Errors, Finding, Problem};
 pub use load::{Loader, Prepared};
+pub use outside::Outside;
 pub use reference::reference;
 pub use schema::schema;
 pub use secrets::MASK;

@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
-use crate::build::{self, Context, Declared, Parts};
+use crate::build::{self, Context, Declared, Files, Parts};
 use crate::file;
 use crate::filters::FilterKinds;
 use crate::findings::{Errors, Finding, Findings, Path, Problem};
 use crate::ids::Ids;
+use crate::outside::{Memory, Outside};
 use crate::schema::schema;
 use crate::shape::{self, SchemaError, Shape};
 use crate::snapshot::{
@@ -63,26 +64,46 @@ impl<F> Loader<F> {
         Ok(Self { kinds, shape, ids: Ids::default(), former: None, warnings: Vec::new() })
     }
 
-    /// The next snapshot, from the text of a file. `file` is only a name for reports.
+    /// The next snapshot, from the text of a file that names no other files. `file` is only a name
+    /// for reports.
     ///
     /// # Errors
     ///
     /// All mistakes of the text. The loader stays as it was.
     pub fn load(&mut self, file: &str, text: &str) -> Result<Arc<Snapshot<F>>, Errors> {
-        let prepared = self.prepare(file, text)?;
+        self.load_with(file, text, &Memory::default())
+    }
+
+    /// The next snapshot, from the text of a file and those that it names.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes of the text and in the files. The loader stays as it was.
+    pub fn load_with(
+        &mut self,
+        file: &str,
+        text: &str,
+        outside: &dyn Outside,
+    ) -> Result<Arc<Snapshot<F>>, Errors> {
+        let prepared = self.prepare(file, text, outside)?;
         Ok(self.keep(prepared))
     }
 
-    /// What [`Self::load`] would give, while the loader stays as it was: for who has to find out
+    /// What [`Self::load_with`] would give, while the loader stays as it was: for who has to find out
     /// whether a snapshot can be taken up (whether its addresses can be bound) before it counts.
     ///
     /// # Errors
     ///
-    /// All mistakes of the text.
-    pub fn prepare(&self, file: &str, text: &str) -> Result<Prepared<F>, Errors> {
+    /// All mistakes of the text and in the files that it names.
+    pub fn prepare(
+        &self,
+        file: &str,
+        text: &str,
+        outside: &dyn Outside,
+    ) -> Result<Prepared<F>, Errors> {
         let mut findings = Findings::new(file, text);
         let mut ids = self.ids.clone();
-        let parts = self.parts(text, &mut ids, &mut findings);
+        let parts = self.parts(text, outside, &mut ids, &mut findings);
         let warnings = findings.into_result()?;
         let parts = parts.expect("what stops the reading is reported as an error");
         let changes = changes(&parts, self.former.as_deref(), &mut ids);
@@ -111,7 +132,13 @@ impl<F> Loader<F> {
         &self.warnings
     }
 
-    fn parts(&self, text: &str, ids: &mut Ids, findings: &mut Findings<'_>) -> Option<Parts<F>> {
+    fn parts(
+        &self,
+        text: &str,
+        outside: &dyn Outside,
+        ids: &mut Ids,
+        findings: &mut Findings<'_>,
+    ) -> Option<Parts<F>> {
         let mut root = tree::read(text, findings)?;
         let declared = (Declared::read(&root, "clusters"), Declared::read(&root, "routes"));
         if !shape::check(&mut root, &self.shape, Path::Root, findings) {
@@ -127,7 +154,8 @@ impl<F> Loader<F> {
             }
         };
         let former = self.former.as_deref();
-        let mut context = Context { kinds: &self.kinds, former, ids, findings };
+        let files = Files::new(outside, former);
+        let mut context = Context { kinds: &self.kinds, former, files, ids, findings };
         let declared = (&declared.0, &declared.1);
         Some(build::parts(&file, &Site::root(&root), declared, &mut context))
     }

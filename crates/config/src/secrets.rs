@@ -22,8 +22,24 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
 /// too.
 pub(crate) fn may_hold_secret(line: &str, before: Option<&str>) -> bool {
     let is_dangling = |line: &str| line.trim_end().ends_with(':') && has_secret_key(line);
-    has_secret_key(line) || before.is_some_and(is_dangling)
+    has_secret_key(line) || is_pem_line(line) || before.is_some_and(is_dangling)
 }
+
+/// Whether `text` is a key or a certificate, where only the path of one should stand.
+pub(crate) fn is_pem(text: &str) -> bool {
+    text.contains("-----BEGIN")
+}
+
+fn is_pem_line(line: &str) -> bool {
+    let is_base64 = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=');
+    let line = line.trim();
+    let is_data = line.len() >= PEM_LINE_BYTES && line.bytes().all(is_base64);
+    is_data || is_pem(line) || line.contains("-----END")
+}
+
+/// Bytes in a line of PEM (RFC 7468, section 2), but for a few in case that it was cut. Nothing else in
+/// a configuration has that many without a dot, a dash or a space.
+const PEM_LINE_BYTES: usize = 60;
 
 /// Whether the text before a colon names a secret. A colon within a word ends no key, one behind a
 /// quote does.
@@ -72,6 +88,8 @@ mod tests {
             "    tokens:",
             "# password: x",
             "token: \"x",
+            "  -----BEGIN PRIVATE KEY-----",
+            "  MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgevZzL1gdAFr88hb2",
         ] {
             assert!(may_hold_secret(line, None), "{line}");
         }

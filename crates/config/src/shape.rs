@@ -7,7 +7,8 @@
 //!
 //! Extensions, all for editors harmless: `x-format` (a scalar with its own parser), `x-minimum`,
 //! `x-maximum` (bounds of such a scalar, as text), `x-none` (the word `none` is allowed as well),
-//! `x-secret` (the value is not shown), `x-noun` (what the keys of an object are).
+//! `x-secret` (the value is not shown), `x-public` (it is, although its name says that it is a
+//! secret), `x-noun` (what the keys of an object are).
 
 mod check;
 
@@ -31,6 +32,8 @@ pub(crate) struct Shape {
     pub(crate) default: Option<Json>,
     /// Whether the value is kept out of what is shown.
     pub(crate) is_secret: bool,
+    /// Whether the value is shown although its name says that it is a secret.
+    pub(crate) is_public: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -174,6 +177,7 @@ impl Shape {
             doc: text("description").to_owned(),
             default: schema.get("default").cloned(),
             is_secret: schema.get("x-secret").is_some_and(|value| value == true),
+            is_public: schema.get("x-public").is_some_and(|value| value == true),
         })
     }
 }

@@ -7,6 +7,8 @@
 //!
 //! `F` is the built filter. The binary chooses it; this crate only carries it.
 
+mod tls;
+
 use std::net::SocketAddr;
 use std::num::{NonZeroU16, NonZeroU32};
 use std::path::Path;
@@ -17,6 +19,11 @@ use crate::cidr::Cidr;
 use crate::filters::FilterSource;
 use crate::hosts::{Host, HostTable};
 use crate::paths::PathTable;
+
+pub use self::tls::{
+    CertificateSource, ClientTrust, ClusterTls, ClusterTlsSource, ListenerTls, ListenerTlsSource,
+    RootsSource, TlsMode,
+};
 
 /// A stable name for one resource: a slot in a table and the use of that slot.
 ///
@@ -199,6 +206,8 @@ pub struct Listener<F> {
     pub socket: ListenSocket,
     /// What its connections speak.
     pub protocol: ListenerProtocol,
+    /// How their TLS is ended, if it is.
+    pub tls: Option<Arc<ListenerTls>>,
     /// Where connections go that speak something else, or all of them.
     pub relay: Option<Relay>,
     /// What connections meet that match.
@@ -436,6 +445,8 @@ pub struct DownstreamTimeouts {
     pub request_head: Duration,
     /// For the first bytes of a connection that may be relayed.
     pub detect: Duration,
+    /// For the TLS handshake, from the accepted connection on.
+    pub tls_handshake: Duration,
     /// Between requests on a kept connection.
     pub idle: Duration,
     /// Between two pieces of a request body.
@@ -556,6 +567,8 @@ pub struct Cluster {
     pub protocol: ClusterProtocol,
     /// What one connection of HTTP/2 may hold.
     pub http2: Http2Options,
+    /// How TLS is spoken with its endpoints, if it is.
+    pub tls: Option<Arc<ClusterTls>>,
     /// How long its peers may take.
     pub timeouts: UpstreamTimeouts,
     /// Connections open at a time, in the process.
@@ -604,7 +617,7 @@ pub struct Endpoint {
 /// How long an upstream may take. Each has a counter of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamTimeouts {
-    /// To establish a connection.
+    /// To establish a connection, TLS included.
     pub connect: Duration,
     /// For a connection while all are in use.
     pub pending: Duration,
@@ -632,6 +645,8 @@ pub enum ProxyProtocolVersion {
 pub struct Limits {
     /// Downstream connections open at a time, in the process.
     pub connections_max: NonZeroU32,
+    /// TLS handshakes with downstreams that run at a time, in the process.
+    pub handshakes_max: NonZeroU32,
     /// Bytes read from a request body after an early response, before the connection closes.
     pub discard_bytes_max: u64,
     /// How long a connection that is being closed is read from, so that its peer gets our last

@@ -106,6 +106,14 @@ impl Node {
         matches!(self.value, Value::Cut)
     }
 
+    /// Whether anything here was reported as wrong, and cut or replaced.
+    pub(crate) fn has_cut(&self) -> bool {
+        self.is_cut()
+            || self.is_stand_in
+            || self.items().iter().any(Self::has_cut)
+            || self.entries().iter().any(|entry| entry.value.has_cut())
+    }
+
     /// How a report shows this value: text in quotes, other scalars as they are, nothing for
     /// what has many lines.
     pub(crate) fn shown(&self) -> String {

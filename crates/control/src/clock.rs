@@ -20,27 +20,9 @@ pub(crate) fn monotonic_ns() -> u64 {
 
 /// A wall-clock time as RFC 3339 writes it, in UTC, to the millisecond.
 pub(crate) fn rfc3339(wall_ns: u64) -> String {
-    let seconds = wall_ns / 1_000_000_000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let whole = config::date::rfc3339(wall_ns / 1_000_000_000);
     let millis = wall_ns / 1_000_000 % 1000;
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-}
-
-/// The Gregorian date of a day counted from 1970-01-01: years begin in March, so that a leap day
-/// is the last of its year.
-const fn civil(days: u64) -> (u64, u64, u64) {
-    let day = days + 719_468;
-    let era = day / 146_097;
-    let of_era = day % 146_097;
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * of_year + 2) / 153;
-    let day_of_month = of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = year_of_era + era * 400;
-    (if month <= 2 { year + 1 } else { year }, month, day_of_month)
+    format!("{}.{millis:03}Z", whole.trim_end_matches('Z'))
 }
 
 #[cfg(test)]

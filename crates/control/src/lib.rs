@@ -15,6 +15,8 @@
 
 mod admin;
 mod clock;
+mod expiry;
+mod files;
 mod log_writer;
 mod names;
 mod questions;
@@ -25,6 +27,7 @@ mod watch;
 mod workers;
 
 pub use admin::{AdminSocket, ConnectionRow, ConnectionSide, Described};
+pub use files::Files;
 pub use log_writer::{LogOutput, LogWriter, OpenError};
 pub use questions::{Answerers, Question};
 pub use reload::{Accepted, Candidate, ConfigFile, Refused, read_text};

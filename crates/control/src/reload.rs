@@ -9,6 +9,7 @@ use config::snapshot::Snapshot;
 use config::{Errors, Finding, Loader, Prepared};
 
 use crate::clock;
+use crate::files::{Files, Seen};
 use crate::log_writer::{LogOutput, OpenError};
 use crate::workers::BindFailure;
 
@@ -22,6 +23,8 @@ pub struct ConfigFile<F> {
     name: String,
     /// What was read last, whatever became of it.
     text: String,
+    /// The files that it named then.
+    seen: Seen,
     loader: Loader<F>,
 }
 
@@ -72,18 +75,30 @@ impl<F> ConfigFile<F> {
     #[must_use]
     pub fn new(path: &Path, loader: Loader<F>) -> Self {
         let name = path.display().to_string();
-        Self { path: Some(path.to_owned()), name, text: String::new(), loader }
+        Self {
+            path: Some(path.to_owned()),
+            name,
+            text: String::new(),
+            seen: Seen::default(),
+            loader,
+        }
     }
 
     /// A configuration that never changes.
     #[must_use]
     pub fn fixed(name: &str, text: String, loader: Loader<F>) -> Self {
-        Self { path: None, name: name.to_owned(), text, loader }
+        Self { path: None, name: name.to_owned(), text, seen: Seen::default(), loader }
     }
 
     /// The file, if there is one.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+
+    /// The file and those that it named when it was read last; empty if there is none.
+    pub(crate) fn watched(&self) -> Vec<PathBuf> {
+        let named = self.seen.paths().map(Path::to_owned);
+        self.path.iter().cloned().chain(named).collect()
     }
 
     /// What the file is called in messages.
@@ -92,10 +107,11 @@ impl<F> ConfigFile<F> {
         &self.name
     }
 
-    /// Whether the file reads differently from last time. False if it cannot be read: it may be on
-    /// its way.
+    /// Whether the file, or one that it names, reads differently from last time. False if it cannot be
+    /// read: it may be on its way.
     pub(crate) fn is_changed(&self) -> bool {
-        self.path.as_deref().is_some_and(|path| read(path).is_ok_and(|text| text != self.text))
+        let Some(Ok(text)) = self.path.as_deref().map(read) else { return false };
+        text != self.text || self.seen.is_changed()
     }
 
     /// Takes the file for read as it is, so that only a further change is one.
@@ -103,6 +119,7 @@ impl<F> ConfigFile<F> {
         if let Some(Ok(text)) = self.path.as_deref().map(read) {
             self.text = text;
         }
+        self.seen.refresh();
     }
 
     /// Reads the file and makes a snapshot of it, the successor of the last one that was kept.
@@ -115,7 +132,10 @@ impl<F> ConfigFile<F> {
         if let Some(path) = &self.path {
             self.text = read_text(path)?;
         }
-        let prepared = self.loader.prepare(&self.name, &self.text).map_err(Refused::Invalid)?;
+        let files = Files::beside(self.path.as_deref().unwrap_or_else(|| Path::new("")));
+        let prepared = self.loader.prepare(&self.name, &self.text, &files);
+        self.seen = files.into_seen();
+        let prepared = prepared.map_err(Refused::Invalid)?;
         let access_log = &prepared.snapshot().access_log;
         let log_output = LogOutput::open(access_log).map_err(Refused::AccessLog)?;
         let duration = clock::monotonic_ns().saturating_sub(began);

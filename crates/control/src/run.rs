@@ -21,12 +21,13 @@ use tokio::task::JoinSet;
 
 use crate::admin::{AdminSocket, Answer, Page, Query, Rows, Server, index};
 use crate::clock;
+use crate::expiry::Expiry;
 use crate::log_writer::{LinesLost, LogWriter};
 use crate::names::{label, names_of};
 use crate::questions::Answerers;
 use crate::reload::{Accepted, ConfigFile, Refused};
 use crate::signals::{Asked, Signals};
-use crate::watch::FileWatch;
+use crate::watch::{FileWatch, WatchList};
 use crate::workers::{Report, Workers, address_text};
 
 /// Queries of the admin interface that wait.
@@ -163,6 +164,9 @@ struct Running<W: Workers> {
 /// The configuration in effect.
 struct InEffect<F> {
     file: ConfigFile<F>,
+    /// What is watched for changes, if anything can be.
+    watch_list: Option<WatchList>,
+    expiry: Expiry,
     snapshot: Arc<Snapshot<F>>,
     addresses: BTreeMap<ListenerId, Option<SocketAddr>>,
     warnings: Vec<Finding>,
@@ -177,14 +181,15 @@ impl<W: Workers> Running<W> {
         let Parts { config, first, addresses, workers, reports, log, mut collector, .. } = parts;
         let (query_sender, queries) = mpsc::channel(QUERIES_MAX);
         let signals = Signals::new()?;
-        let watch = config.path().and_then(|path| match FileWatch::new(path) {
-            Ok(watch) => Some(watch),
+        let watched = config.path().and_then(|_| match FileWatch::new(config.watched()) {
+            Ok(watched) => Some(watched),
             Err(error) => {
                 let file = config.name();
                 tracing::warn!("{file} cannot be watched ({error}): send SIGHUP after a change");
                 None
             }
         });
+        let (watch, watch_list) = watched.unzip();
         let count = workers.count();
         let server = parts.admin.map(|socket| Server::start(socket, query_sender, count));
         let loaded_at = clock::wall_ns();
@@ -195,6 +200,8 @@ impl<W: Workers> Running<W> {
             duration,
         });
         warn(&warnings);
+        let expiry = Expiry::new(&snapshot);
+        collector.certificates_in_use(expiry.in_use());
         let running = Self {
             workers,
             state: State::Starting,
@@ -203,6 +210,8 @@ impl<W: Workers> Running<W> {
             outcome: None,
             config: InEffect {
                 file: config,
+                watch_list,
+                expiry,
                 snapshot,
                 addresses: addresses.into_iter().collect(),
                 warnings,
@@ -278,6 +287,7 @@ impl<W: Workers> Running<W> {
             Event::Upkeep => {
                 self.collector.poll();
                 self.workers.flush();
+                self.config.expiry.look();
                 self.describing.retain(|_, (_, reply)| !reply.is_closed());
             }
         }
@@ -392,7 +402,11 @@ impl<W: Workers> Running<W> {
         if self.config.file.path().is_none() {
             return tracing::warn!("there is no configuration file to read again");
         }
-        if let Err(refused) = self.take_up().await {
+        let result = self.take_up().await;
+        if let Some(list) = &self.config.watch_list {
+            list.set(self.config.file.watched());
+        }
+        if let Err(refused) = result {
             let (at, errors) = (clock::wall_ns(), refused.count());
             let version = self.config.snapshot.version;
             tracing::error!("configuration refused, version {version} serves on:\n{refused}");
@@ -419,6 +433,8 @@ impl<W: Workers> Running<W> {
         tracing::info!(version, milliseconds = duration / 1_000_000, "configuration taken up");
         warn(&warnings);
         let config = &mut self.config;
+        config.expiry = Expiry::new(&snapshot);
+        self.collector.certificates_in_use(config.expiry.in_use());
         config.addresses.retain(|id, _| snapshot.listener(*id).is_some());
         config.addresses.extend(bound.addresses);
         config.refused = None;
@@ -561,6 +577,7 @@ impl<F> InEffect<F> {
             "loaded_at": clock::rfc3339(self.loaded_at),
             "last_error": refused,
             "warnings": self.warnings,
+            "certificates": self.expiry.to_json(),
             "effective": config::effective(&self.snapshot),
         })
     }

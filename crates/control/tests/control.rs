@@ -25,6 +25,15 @@ routes:
   - { name: all, rules: [{ match: { prefix: / }, respond: {} }] }
 ";
 
+/// Certificates of `config`'s tests.
+mod certificate {
+    pub(crate) const SITE: &str = include_str!("../../config/tests/certificates/site.pem");
+    pub(crate) const SITE_KEY: &str = include_str!("../../config/tests/certificates/site.key");
+    pub(crate) const TENANTS: &str = include_str!("../../config/tests/certificates/tenants.pem");
+    pub(crate) const TENANTS_KEY: &str =
+        include_str!("../../config/tests/certificates/tenants.key");
+}
+
 /// Workers that note what they are told.
 #[derive(Debug)]
 struct Notebook {
@@ -293,6 +302,50 @@ fn a_configuration_whose_listeners_cannot_be_bound_leaves_no_trace() {
     control.wait_for("version 2, 0 listeners removed");
     assert_eq!(control.end(), Outcome::Drained);
     std::fs::remove_file(&path).unwrap();
+}
+
+/// A certificate that is replaced as Kubernetes does it, and one that is written in place.
+#[test]
+fn a_changed_certificate_is_taken_up_and_one_that_does_not_fit_is_not() {
+    let folder = std::env::temp_dir().join(format!("strait-control-tls-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let put = |version: &str, certificate: &str, key: &str| {
+        let version = folder.join(version);
+        std::fs::create_dir_all(&version).unwrap();
+        std::fs::write(version.join("tls.crt"), certificate).unwrap();
+        std::fs::write(version.join("tls.key"), key).unwrap();
+    };
+    put("first", certificate::SITE, certificate::SITE_KEY);
+    put("second", certificate::TENANTS, certificate::TENANTS_KEY);
+    put("third", certificate::SITE, certificate::TENANTS_KEY);
+    let link = |version: &str| {
+        let new = folder.join("..new");
+        std::os::unix::fs::symlink(version, &new).unwrap();
+        std::fs::rename(new, folder.join("..data")).unwrap();
+    };
+    link("first");
+    for name in ["tls.crt", "tls.key"] {
+        std::os::unix::fs::symlink(Path::new("..data").join(name), folder.join(name)).unwrap();
+    }
+    let path = folder.join("strait.yaml");
+    let tls = "tls: { certificates: [{ chain: tls.crt, key: tls.key }] }, routes: all";
+    std::fs::write(&path, CONFIG.replace("routes: all", tls)).unwrap();
+
+    let control = Running::start(ConfigFile::new(&path, loader()));
+    let config = control.ask("GET", "/config");
+    assert!(config.contains("\"CN=shop.example.com\""), "{config}");
+    let expiry = "proxy_tls_certificate_expiry_timestamp_seconds\
+                  {listener=\"edge\",cluster=\"\",file=\"tls.crt\"} 49";
+    assert!(control.ask("GET", "/metrics").contains(expiry));
+    link("second");
+    control.wait_for("version 2, 0 listeners removed");
+    assert!(control.ask("GET", "/config").contains("\"CN=tenants.example.com\""));
+    link("third");
+    until("the refusal", || control.ask("GET", "/config").contains("does not fit the certificate"));
+    std::fs::write(folder.join("third/tls.key"), certificate::SITE_KEY).unwrap();
+    control.wait_for("version 3, 0 listeners removed");
+    assert_eq!(control.end(), Outcome::Drained);
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

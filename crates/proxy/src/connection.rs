@@ -23,6 +23,7 @@ use crate::listeners::ListenerKey;
 use crate::outbox::Outbox;
 use crate::slab::Key;
 use crate::time::Time;
+use crate::transport::Tls;
 use crate::wheel::TimerKey;
 
 /// Names one connection of a worker.
@@ -64,6 +65,8 @@ pub struct Connection {
     /// Bytes that were read and could not be consumed yet.
     pub(crate) inbox: Option<Buffer>,
     pub(crate) outbox: Outbox,
+    /// What it has in addition if it is one of TLS.
+    pub(crate) tls: Option<Box<Tls>>,
     /// Its streams, once it speaks HTTP/2.
     pub(crate) multiplex: Option<Box<Multiplex>>,
     pub(crate) timer: TimerKey,
@@ -183,6 +186,8 @@ impl Upstream {
 pub(crate) enum Receive {
     /// The PROXY protocol header comes first.
     ProxyHeader,
+    /// The handshake of TLS.
+    Handshake,
     /// The first bytes tell what follows.
     Detect,
     /// Frames of HTTP/2.
@@ -266,6 +271,7 @@ impl Connection {
             send: Send::Idle,
             inbox: None,
             outbox: Outbox::new(),
+            tls: None,
             multiplex: None,
             timer,
             peer: PeerAddress::Unix,
@@ -362,7 +368,7 @@ impl Connection {
     pub(crate) fn would_end_early(&self) -> bool {
         match &self.send {
             Send::Body(encoder) => encoder.ends_with_connection(),
-            Send::Ending => !self.outbox.is_empty(),
+            Send::Ending => !self.is_sent(),
             Send::Idle | Send::Shut => false,
         }
     }

@@ -82,6 +82,7 @@ impl Proxy {
                 let has_begun = connection.inbox.is_some() && downstream.head_began.is_set();
                 let requests = connection.requests;
                 match (&connection.receive, life) {
+                    (Receive::Handshake, _) => self.on_handshake_timeout(key, now),
                     (Receive::Detect, _) => self.on_detect_timeout(key, now),
                     (Receive::Head(_), Life::Open) if has_begun => {
                         self.refuse_head(key, Cause::RequestHeadTimeout, now);

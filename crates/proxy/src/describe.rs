@@ -83,6 +83,7 @@ impl Proxy {
             (Role::Downstream(_), Some(exchange)) => exchange.stage.as_str(),
             (Role::Downstream(_), None) => match connection.receive {
                 Receive::ProxyHeader => "proxy_header",
+                Receive::Handshake => "handshaking",
                 Receive::Detect => "detecting",
                 Receive::Frames if connection.is_busy() => "streams",
                 Receive::Frames => "idle",
@@ -102,7 +103,7 @@ impl Proxy {
             requests: connection.requests,
             streams: connection.multiplex.as_ref().map(|multiplex| multiplex.len()),
             inbox_bytes: connection.inbox.as_ref().map_or(0, wire::buffer::Buffer::len),
-            outbox_bytes: connection.outbox.len(),
+            outbox_bytes: connection.unsent_len(),
             target: String::from_utf8_lossy(target.unwrap_or_default()).into_owned(),
         }
     }

@@ -44,6 +44,8 @@ impl Proxy {
                     n => Step::Wait(n),
                 },
                 Receive::ProxyHeader => self.on_proxy_header(key, rest, now),
+                // The transport's, once this returns.
+                Receive::Handshake => Step::Wait(0),
                 Receive::Detect => match self.on_first_bytes(key, rest, now) {
                     true => Step::Took(0),
                     false => Step::Wait(0),
@@ -324,7 +326,7 @@ impl Proxy {
             self.on_detect_end(key, now);
         }
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let exchange = connection.exchange();
+        let (exchange, is_sent) = (connection.exchange(), connection.is_sent());
         match (&mut connection.receive, exchange) {
             // Whoever takes nothing more on any stream says so; this one is gone.
             (Receive::Frames, _) => {
@@ -349,7 +351,7 @@ impl Proxy {
                     downstream.life = Life::CloseWhenSent;
                 }
             }
-            (_, None) if connection.outbox.is_empty() => self.close_downstream(key, None, now),
+            (_, None) if is_sent => self.close_downstream(key, None, now),
             (_, None) => {
                 if let Some(downstream) = connection.downstream_mut() {
                     downstream.life = Life::CloseWhenSent;
@@ -360,12 +362,18 @@ impl Proxy {
 
     /// The downstream is gone.
     pub(crate) fn on_downstream_broken(&mut self, key: ConnKey, now: Time) {
+        self.break_downstream(key, None, now);
+    }
+
+    /// Nothing more can be heard from the downstream, nor said to it.
+    pub(crate) fn break_downstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
+        let of_exchange = cause.unwrap_or(Cause::DownstreamClosed);
         match connection.exchange() {
-            Some(exchange) => self.abort(exchange, Cause::DownstreamClosed, now),
+            Some(exchange) => self.abort(exchange, of_exchange, now),
             None => {
-                self.end_streams(key, Cause::DownstreamClosed, now);
-                self.close_downstream(key, None, now);
+                self.end_streams(key, of_exchange, now);
+                self.close_downstream(key, cause, now);
             }
         }
     }
@@ -469,7 +477,7 @@ impl Proxy {
     /// Ends a connection that has no exchange, once what it has to send is sent.
     pub(crate) fn end_downstream(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let (is_empty, has_exchange) = (connection.outbox.is_empty(), connection.exchange());
+        let (is_empty, has_exchange) = (connection.is_sent(), connection.exchange());
         let left = self.snapshot.limits.discard_bytes_max;
         connection.receive = Receive::Linger { left };
         if let Some(downstream) = connection.downstream_mut() {
@@ -507,6 +515,7 @@ impl Proxy {
             && !matches!(connection.send, Send::Shut)
         {
             connection.send = Send::Shut;
+            self.say_farewell(key);
             self.ops.push_back(Op::ShutdownWrite(key));
         }
     }

@@ -61,8 +61,9 @@ pub const fn consequence(cause: Cause) -> Consequence {
         RequestHeadTooLarge => (Side::Downstream, 431, Retry::Never),
         RequestNotImplemented => (Side::Downstream, 501, Retry::Never),
         RequestVersionUnsupported => (Side::Downstream, 505, Retry::Never),
-        ProxyProtocolInvalid | ResponseWriteTimeout | DownstreamClosed | RequestCancelled
-        | IdleTimeout | TunnelIdleTimeout => (Side::Downstream, 0, Retry::Never),
+        ProxyProtocolInvalid | TlsHandshakeFailed | TlsHandshakeTimeout | TlsInvalid
+        | ResponseWriteTimeout | DownstreamClosed | RequestCancelled | IdleTimeout
+        | TunnelIdleTimeout => (Side::Downstream, 0, Retry::Never),
 
         NoHost | NoRoute => (Side::Proxy, 404, Retry::Never),
         NoChain => (Side::Proxy, 0, Retry::Never),
@@ -72,13 +73,14 @@ pub const fn consequence(cause: Cause) -> Consequence {
         | PendingTimeout
         | FilterTimeout
         | ConnectionsOverflow
+        | HandshakesOverflow
         | OutOfDescriptors
         | AcceptFailed => (Side::Proxy, 503, Retry::Never),
         FilterReply => (Side::Proxy, 0, Retry::Never),
         RequestTimeout => (Side::Proxy, 504, Retry::Never),
         DrainTimeout => (Side::Proxy, 503, Retry::Never),
 
-        ConnectFailed | ConnectTimeout => (Side::Upstream, 503, Retry::Unsent),
+        ConnectFailed | ConnectTimeout | UpstreamTlsFailed => (Side::Upstream, 503, Retry::Unsent),
         UpstreamClosed => (Side::Upstream, 502, Retry::IfReused),
         StreamRefused | UpstreamGoingAway => (Side::Upstream, 503, Retry::Unprocessed),
         StreamReset => (Side::Upstream, 502, Retry::Never),

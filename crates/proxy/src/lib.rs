@@ -37,6 +37,7 @@ pub mod slab;
 mod streams;
 mod text;
 pub mod time;
+mod transport;
 mod unread;
 mod upstream;
 mod wheel;

@@ -25,6 +25,9 @@ pub enum Op {
     Send(ConnKey),
     /// Read again if there is something to read: the connection was held back until now.
     Read(ConnKey),
+    /// Send these few bytes, as far as the socket takes them at once: the last that are said on a
+    /// connection of TLS, which nobody waits for.
+    Say(ConnKey, Box<[u8]>),
     /// Send nothing more, once.
     ShutdownWrite(ConnKey),
     /// Close the socket. The key is stale already.

@@ -75,6 +75,8 @@ impl Share {
 pub struct Load {
     /// Connections, either way.
     pub connections: usize,
+    /// Handshakes of TLS that are going on.
+    pub handshakes: usize,
     /// Exchanges.
     pub exchanges: usize,
     /// Exchanges that wait for an upstream connection.
@@ -117,6 +119,10 @@ pub struct Proxy {
     draining_listeners: Vec<(ListenerKey, Time)>,
     /// Exchanges that the end of a drain cut off.
     cut_off: u32,
+    /// Handshakes with downstreams that are going on.
+    pub(crate) handshakes: u32,
+    /// Handshakes with upstreams that are going on, or to come when the connection stands.
+    pub(crate) upstream_handshakes: u32,
     /// Wall-clock time of the clock's zero, ns since the Unix epoch.
     pub(crate) wall_clock_zero: u64,
 }
@@ -188,6 +194,8 @@ impl Proxy {
             drain_deadline: None,
             draining_listeners: Vec::new(),
             cut_off: 0,
+            handshakes: 0,
+            upstream_handshakes: 0,
             wall_clock_zero: 0,
         }
     }
@@ -199,6 +207,7 @@ impl Proxy {
         let op = self.ops.pop_front()?;
         if let Op::Send(key) = op {
             self.frame(key, now);
+            self.seal(key);
             if let Some(connection) = self.connections.get_mut(key) {
                 connection.is_flush_queued = false;
             }
@@ -214,6 +223,9 @@ impl Proxy {
             return 0;
         }
         let room = connection.inbox_room();
+        if connection.is_handshaking() {
+            return room;
+        }
         match (&connection.role, &connection.receive) {
             (_, Receive::Complete | Receive::Linger { left: 0 }) => 0,
             (_, Receive::Frames) if connection.is_connecting() || is_unread(connection) => 0,
@@ -221,6 +233,7 @@ impl Proxy {
             (
                 _,
                 Receive::ProxyHeader
+                | Receive::Handshake
                 | Receive::Detect
                 | Receive::Discard { .. }
                 | Receive::Linger { .. },
@@ -250,16 +263,21 @@ impl Proxy {
     #[must_use]
     pub fn has_unsent(&self, key: ConnKey) -> bool {
         self.connections.get(key).is_some_and(|connection| {
-            !connection.outbox.is_empty()
-                && !connection.is_send_broken
-                && !connection.is_connecting()
+            let is_open = !connection.is_send_broken;
+            match &connection.tls {
+                Some(tls) => is_open && !tls.outbox().is_empty(),
+                None => is_open && !connection.outbox.is_empty() && !connection.is_connecting(),
+            }
         })
     }
 
     /// Fills `slices` with what waits to be sent; returns how many were filled.
     #[must_use]
     pub fn unsent<'a>(&'a self, key: ConnKey, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
-        self.connections.get(key).map_or(0, |connection| connection.outbox.slices(slices))
+        self.connections.get(key).map_or(0, |connection| match &connection.tls {
+            Some(tls) => tls.outbox().slices(slices),
+            None => connection.outbox.slices(slices),
+        })
     }
 
     /// When to call [`Proxy::on_deadlines`] again, if ever.
@@ -293,6 +311,7 @@ impl Proxy {
     pub fn load(&self) -> Load {
         Load {
             connections: self.connections.len(),
+            handshakes: (self.handshakes + self.upstream_handshakes) as usize,
             exchanges: self.exchanges.len(),
             waiting: self.pools.waiting as usize,
             idle: self.pools.idle as usize,
@@ -391,8 +410,8 @@ impl Proxy {
         self.emitter.connection_refused(&ConnectionRefused { listener, cause });
     }
 
-    /// Bytes arrived; at most as many as [`Proxy::read_bytes_max`] said.
-    pub fn on_received(&mut self, key: ConnKey, bytes: &[u8], now: Time) {
+    /// Data of a connection.
+    pub(crate) fn on_data(&mut self, key: ConnKey, bytes: &[u8], now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         match connection.inbox.take() {
             None => {
@@ -412,22 +431,13 @@ impl Proxy {
         }
     }
 
-    /// The peer will send nothing more (FIN).
-    pub fn on_read_closed(&mut self, key: ConnKey, now: Time) {
+    /// No more data comes.
+    pub(crate) fn on_data_end(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.is_read_closed = true;
         match connection.role {
             Role::Downstream(_) => self.on_downstream_end(key, now),
             Role::Upstream(_) => self.on_upstream_end(key, now),
-        }
-    }
-
-    /// The connection is broken: reset, or an error while reading.
-    pub fn on_broken(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get(key) else { return };
-        match connection.role {
-            Role::Downstream(_) => self.on_downstream_broken(key, now),
-            Role::Upstream(_) => self.on_upstream_broken(key, now),
         }
     }
 
@@ -447,9 +457,14 @@ impl Proxy {
     /// The socket took `n` of the unsent bytes; the send began at `began`.
     pub fn on_sent(&mut self, key: ConnKey, n: usize, began: Time, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let before = connection.outbox.len();
-        connection.outbox.on_sent(n, &mut self.buffers);
+        let (before, n) = connection.on_bytes_sent(n, &mut self.buffers);
         let after = before - n;
+        let may_seal_more = connection.tls.as_ref().is_some_and(|tls| tls.outbox().is_empty())
+            && !connection.outbox.is_empty();
+        if may_seal_more {
+            self.queue_send(key);
+        }
+        let Some(connection) = self.connections.get(key) else { return };
         if connection.multiplex.is_some() {
             return self.on_frames_sent(key, before, n, now);
         }
@@ -497,6 +512,7 @@ impl Proxy {
     /// Gives memory back that was not needed lately. Called every few seconds.
     pub fn on_quiet(&mut self) {
         self.buffers.trim();
+        self.cool_down();
     }
 
     /// Takes no new work: kept connections end with their next response, or when none is asked for
@@ -546,6 +562,9 @@ impl Proxy {
 
     /// Feeds a connection what it could not consume before.
     pub(crate) fn resume_inbox(&mut self, key: ConnKey, now: Time) {
+        if self.connections.get(key).is_some_and(Connection::is_handshaking) {
+            return self.resume_handshake(key, now);
+        }
         let inbox = self.connections.get_mut(key).and_then(|connection| connection.inbox.take());
         if let Some(inbox) = inbox {
             self.consume_inbox(key, inbox, now);
@@ -603,6 +622,9 @@ impl Proxy {
     /// Closes a downstream connection that has no exchange any more.
     pub(crate) fn close_downstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
         let would_end_early = self.would_end_early(key);
+        if !would_end_early {
+            self.say_farewell(key);
+        }
         let Some(connection) = self.remove_connection(key) else { return };
         let Role::Downstream(downstream) = connection.role else {
             unreachable!("only downstream connections are closed here");
@@ -639,6 +661,9 @@ impl Proxy {
         let is_established =
             self.connections.get(key).is_some_and(|connection| !connection.is_connecting());
         let would_end_early = self.would_end_early(key);
+        if !would_end_early {
+            self.say_farewell(key);
+        }
         let connection = self.remove_connection(key)?;
         if is_established {
             self.emitter.upstream_closed(&UpstreamClosed {
@@ -671,6 +696,12 @@ impl Proxy {
     fn remove_connection(&mut self, key: ConnKey) -> Option<Connection> {
         let mut connection = self.connections.remove(key)?;
         self.timers.remove(connection.timer);
+        if connection.is_handshaking() {
+            *self.handshakes_mut(&connection.role) -= 1;
+        }
+        if let Some(tls) = connection.tls.as_deref_mut() {
+            tls.clear(&mut self.buffers);
+        }
         connection.outbox.clear(&mut self.buffers);
         for stream in connection.multiplex.iter_mut().flat_map(|all| all.iter_mut()) {
             stream.clear(&mut self.buffers);
@@ -679,6 +710,13 @@ impl Proxy {
             self.buffers.give_back(inbox);
         }
         Some(connection)
+    }
+
+    pub(crate) const fn handshakes_mut(&mut self, role: &Role) -> &mut u32 {
+        match role {
+            Role::Downstream(_) => &mut self.handshakes,
+            Role::Upstream(_) => &mut self.upstream_handshakes,
+        }
     }
 
     /// Tells control of snapshots that nobody here uses any more.
@@ -704,7 +742,8 @@ impl Proxy {
     fn move_to_draining(&mut self, lost: &Lost) {
         let is_concerned = |connection: &Connection| {
             // What such a connection is going to meet is not decided yet.
-            let is_new = matches!(connection.receive, Receive::ProxyHeader | Receive::Detect);
+            let is_new = matches!(connection.receive, Receive::ProxyHeader | Receive::Detect)
+                && connection.tls.is_none();
             let downstream = connection.downstream().filter(|_| !is_new);
             downstream.is_some_and(|downstream| {
                 downstream.listener == lost.from && lost.concerns(downstream.chain)
@@ -774,5 +813,5 @@ impl Proxy {
 
 /// Whether so much waits for a peer that nothing more is read from it.
 pub(crate) fn is_unread(connection: &Connection) -> bool {
-    connection.outbox.len() >= UNREAD_BYTES_MAX
+    connection.unsent_len() >= UNREAD_BYTES_MAX
 }

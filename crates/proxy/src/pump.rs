@@ -180,9 +180,22 @@ impl Proxy {
         let Some(version) = cluster.and_then(|cluster| cluster.proxy_protocol) else {
             return false;
         };
-        let Some(connection) = self.connections.get(exchange.downstream.connection) else {
-            return false;
-        };
+        // In front of a handshake it is written where that begins.
+        if cluster.is_some_and(|cluster| cluster.tls.is_none()) {
+            self.write_proxy_header(key, version, outbox);
+        }
+        true
+    }
+
+    /// Writes the header of this version.
+    pub(crate) fn write_proxy_header(
+        &mut self,
+        key: ExchangeKey,
+        version: ProxyProtocolVersion,
+        outbox: &mut Outbox,
+    ) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let Some(connection) = self.connections.get(exchange.downstream.connection) else { return };
         // A client that a trusted hop named has no port that is known here.
         let client = exchange.record.client.map(|ip| SocketAddr::new(ip, 0));
         let source = client.or_else(|| connection.peer.socket_address());
@@ -199,7 +212,6 @@ impl Proxy {
                 (ProxyProtocolVersion::V2, None) => proxy_protocol::encode_local_v2(buffer),
             }
         });
-        true
     }
 
     // The upstream side of an exchange.
@@ -484,7 +496,7 @@ impl Proxy {
                 return self.abort(key, cause, now);
             }
             stream.tail = Tail::Reset(code_of(cause).0);
-        } else if connection.outbox.is_empty() || connection.would_end_early() {
+        } else if connection.is_sent() || connection.would_end_early() {
             return self.abort(key, cause, now);
         }
         exchange.stage = Stage::Finishing;

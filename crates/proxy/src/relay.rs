@@ -5,7 +5,9 @@
 //! client has said a word, has an upstream connection of its own, and is a tunnel from then on: the
 //! pump, its back-pressure, its half-closes and its idle timeout are those of every tunnel.
 
-use config::snapshot::{ClusterId, ClusterProtocol, Detected, ListenerProtocol};
+use std::sync::Arc;
+
+use config::snapshot::{ClusterId, ClusterProtocol, Detected, ListenerProtocol, TlsMode};
 use telemetry::cause::Cause;
 use telemetry::events::{ConnectionDetected, DetectedProtocol, TunnelStarted};
 use wire::detect::{self, detect};
@@ -87,13 +89,25 @@ impl Proxy {
 
     /// Goes on as the connection's chain says, with what the first bytes are if that is known.
     fn begin_protocol(&mut self, key: ConnKey, first: Option<&FirstBytes>, now: Time) {
-        let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
-            return;
-        };
+        let Some(connection) = self.connections.get(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        let is_inside_tls = connection.tls.is_some();
         let listener = self.listeners.get(downstream.listener).listener();
         let listener = listener.seen_by(downstream.chain);
         let has_relay = listener.relay.is_some();
         let told = first.and_then(|first| first.protocol);
+        if let Some(tls) = &listener.tls
+            && !is_inside_tls
+        {
+            match (tls.mode, told) {
+                (TlsMode::Strict, _) | (TlsMode::Permissive, Some(Detected::Tls)) => {
+                    let tls = Arc::clone(tls);
+                    return self.begin_tls(key, &tls, now);
+                }
+                (TlsMode::Permissive, None) => return self.await_first_bytes(key, now),
+                (TlsMode::Permissive, Some(_)) => {}
+            }
+        }
         match (listener.protocol, told) {
             (ListenerProtocol::Tcp, _) => self.begin_relay(key, first, now),
             (ListenerProtocol::Http1, _) => self.begin_http(key, now),
@@ -106,6 +120,22 @@ impl Proxy {
             // What is no HTTP either is told so.
             (ListenerProtocol::Auto, _) => self.begin_http(key, now),
         }
+    }
+
+    /// Begins with what is inside a connection of TLS, whose handshake may have told what that is.
+    pub(crate) fn begin_inside_tls(&mut self, key: ConnKey, facts: &tls::Facts, now: Time) {
+        let protocol = match facts.alpn.as_deref() {
+            Some(b"h2") => Some(Detected::Http2),
+            Some(b"http/1.1" | b"http/1.0") => Some(Detected::Http1),
+            _ => None,
+        };
+        let server_name =
+            facts.server_name.as_deref().and_then(|name| ServerName::parse(name.as_bytes()));
+        self.begin_protocol(
+            key,
+            Some(&FirstBytes { protocol, server_name, alpn: Vec::new() }),
+            now,
+        );
     }
 
     /// Chooses the chain that a connection meets. Says whether there is anything for it.
@@ -164,7 +194,8 @@ impl Proxy {
             };
             self.emitter.connection_detected(&ConnectionDetected { listener, protocol });
         }
-        if !self.has_chains(key) || self.choose_chain(key, first, now) {
+        let is_inside_tls = self.connections.get(key).is_some_and(|it| it.tls.is_some());
+        if is_inside_tls || !self.has_chains(key) || self.choose_chain(key, first, now) {
             self.begin_protocol(key, Some(first), now);
         }
     }

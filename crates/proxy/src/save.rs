@@ -37,6 +37,7 @@ use crate::proxy::{Proxy, TimerOwner};
 use crate::record::{Record, Stamps, Words};
 use crate::text::Text;
 use crate::time::Time;
+use crate::transport::{SavedTls, Tls};
 use crate::upstream::RESPONSE_HEAD;
 
 /// Version of the form that is written, and the only one that is read.
@@ -95,6 +96,7 @@ struct SavedConnection {
     send: Send,
     inbox: Vec<u8>,
     outbox: SavedOutbox,
+    tls: Option<Box<SavedTls>>,
     multiplex: Option<Box<SavedMultiplex>>,
     peer: PeerAddress,
     local: PeerAddress,
@@ -240,7 +242,7 @@ impl Proxy {
     /// Takes a connection with all that belongs to it out of this worker. None for a stale key, and
     /// for an upstream connection whose exchange has it alone: it goes with its downstream. None, too,
     /// where some downstream came through a listener that is not configured any more: no worker
-    /// could take it up, not even this one.
+    /// could take it up, not even this one; and while a handshake of TLS lasts.
     ///
     /// Nothing of it is closed and nothing is counted: the sockets live on under [`Proxy::restore`].
     pub fn save(&mut self, key: ConnKey, now: Time) -> Option<Saved> {
@@ -249,7 +251,12 @@ impl Proxy {
             return None;
         }
         let (connections, exchanges) = self.companions(key);
-        if !connections.iter().all(|key| self.has_known_listener(*key)) {
+        let is_movable = |key: &ConnKey| {
+            let connection = self.connections.get(*key);
+            // A handshake is finished where it began.
+            self.has_known_listener(*key) && connection.is_some_and(|it| !it.is_handshaking())
+        };
+        if !connections.iter().all(is_movable) {
             return None;
         }
         let mut group = Group::default();
@@ -408,6 +415,7 @@ impl Proxy {
             send: connection.send,
             inbox: inbox.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
             outbox: save_outbox(&mut connection.outbox, &mut self.buffers),
+            tls: connection.tls.and_then(|tls| tls.save(&mut self.buffers)).map(Box::new),
             multiplex: connection
                 .multiplex
                 .map(|multiplex| Box::new(save_multiplex(*multiplex, &mut self.buffers, now))),
@@ -593,12 +601,14 @@ impl Proxy {
 
     fn restore_connection(&mut self, key: ConnKey, saved: SavedConnection, now: Time) {
         let outbox = restore_outbox(&saved.outbox, &mut self.buffers);
+        let tls = saved.tls.map(|saved| Box::new(Tls::restore(*saved, &mut self.buffers)));
         let inbox = (!saved.inbox.is_empty()).then(|| self.buffers.lease_with(&saved.inbox));
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.receive = saved.receive;
         connection.send = saved.send;
         connection.inbox = inbox;
         connection.outbox = outbox;
+        connection.tls = tls;
         connection.peer = saved.peer;
         connection.local = saved.local;
         connection.opened = before(saved.age, now);

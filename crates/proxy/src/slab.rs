@@ -55,6 +55,11 @@ impl<T> Chunks<T> {
         self.chunks.push((first..first + CHUNK).map(value).collect());
     }
 
+    /// All values in order, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.chunks.iter_mut().flatten()
+    }
+
     /// All values in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flatten()
@@ -226,6 +231,14 @@ impl<T> Slab<T> {
             Content::Used(value) => {
                 Some((Key { index, generation: slot.generation, of: PhantomData }, value))
             }
+            Content::Free { .. } => None,
+        })
+    }
+
+    /// All values, in slot order.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| match &mut slot.content {
+            Content::Used(value) => Some(value),
             Content::Free { .. } => None,
         })
     }

@@ -421,7 +421,7 @@ impl Proxy {
         let Some(connection) = self.connections.get(key) else { return };
         let Some(multiplex) = &connection.multiplex else { return };
         let is_over = multiplex.failure.is_some() || multiplex.codec.is_finished();
-        if is_over && connection.outbox.is_empty() {
+        if is_over && connection.is_sent() {
             return self.end_http2(key, now);
         }
         self.watch_writing(key, now, false);
@@ -470,7 +470,7 @@ impl Proxy {
                 None => return,
             },
         };
-        let is_empty = connection.outbox.is_empty() || connection.is_connecting();
+        let is_empty = connection.is_sent() || connection.is_connecting();
         let Some(multiplex) = self.multiplex_mut(key) else { return };
         if is_empty {
             multiplex.watches.clear(Watch::Write);
@@ -729,7 +729,7 @@ impl Proxy {
     pub(crate) fn backlog(&self, to: StreamKey) -> usize {
         let Some(connection) = self.connections.get(to.connection) else { return 0 };
         if to.is_whole() {
-            return connection.outbox.len();
+            return connection.unsent_len();
         }
         let stream = connection.multiplex.as_ref().and_then(|it| it.stream(to.stream));
         stream.map_or(0, |stream| stream.outbox.len())
@@ -890,7 +890,7 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(to.connection) else { return true };
         if to.is_whole() {
             connection.send_end(trailers, &mut self.buffers).expect(SAME);
-            if connection.outbox.is_empty() {
+            if connection.is_sent() {
                 return true;
             }
         } else if let Some(multiplex) = connection.multiplex.as_deref_mut() {

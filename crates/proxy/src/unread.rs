@@ -24,7 +24,12 @@ impl Proxy {
         let from = self.connections.get(key)?;
         let Receive::Body(body) = &from.receive else { return None };
         let bytes_max = usize::try_from(body.unread_max()).unwrap_or(usize::MAX);
-        if bytes_max == 0 || from.inbox.is_some() || from.is_read_closed || from.is_connecting() {
+        if bytes_max == 0
+            || from.tls.is_some()
+            || from.inbox.is_some()
+            || from.is_read_closed
+            || from.is_connecting()
+        {
             return None;
         }
         let to = self.opposite_of(StreamKey::whole(key)).filter(|to| to.is_whole())?.connection;
@@ -81,6 +86,7 @@ impl Proxy {
 fn takes_as_it_comes(to: &Connection) -> bool {
     let is_transparent = matches!(&to.send, Send::Body(body) if body.is_transparent());
     is_transparent
+        && to.tls.is_none()
         && to.outbox.is_empty()
         && !to.outbox.is_keeping()
         && !to.is_send_broken

@@ -27,6 +27,7 @@ use crate::pump::announces_trailers;
 use crate::record::label;
 use crate::streams::Answer;
 use crate::time::Time;
+use crate::transport::Tls;
 
 /// Bounds on a response head. They are not an option: a service that needs more is broken.
 pub(crate) const RESPONSE_HEAD: HeadLimits =
@@ -74,6 +75,16 @@ impl Proxy {
         };
         let upstream = self.insert_connection(role, receive, now);
         self.pools.on_open(cluster.id);
+        if let Some(settings) = &cluster.tls {
+            let mut tls = Tls::waiting(settings, self.is_raw(key), &address, now);
+            if let Some(version) = cluster.proxy_protocol {
+                self.write_proxy_header(key, version, tls.preamble());
+            }
+            if let Some(connection) = self.connections.get_mut(upstream) {
+                connection.tls = Some(Box::new(tls));
+                self.upstream_handshakes += 1;
+            }
+        }
         let deadline = now + cluster.timeouts.connect;
         let Some(connection) = self.connections.get_mut(upstream) else { return };
         connection.peer = peer;
@@ -247,6 +258,13 @@ impl Proxy {
 
     /// How connecting went; an error is [`Cause::ConnectFailed`] or [`Cause::OutOfDescriptors`].
     pub fn on_connected(&mut self, key: ConnKey, result: Result<(), Cause>, now: Time) {
+        if result.is_err() || !self.begin_upstream_tls(key, now) {
+            self.on_established(key, result, now);
+        }
+    }
+
+    /// A connection can carry data, or cannot be established.
+    pub(crate) fn on_established(&mut self, key: ConnKey, result: Result<(), Cause>, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let timer = connection.timer;
         let Some(upstream) = connection.upstream_mut() else { return };
@@ -281,7 +299,7 @@ impl Proxy {
         }
     }
 
-    /// As [`Proxy::on_connected`], of a connection that exchanges have streams on already.
+    /// As [`Proxy::on_established`], of a connection that exchanges have streams on already.
     fn on_shared_connected(
         &mut self,
         key: ConnKey,
@@ -338,7 +356,7 @@ impl Proxy {
         }
         let key = upstream.connection;
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let is_whole = connection.outbox.is_empty()
+        let is_whole = connection.is_sent()
             && matches!(connection.send, Send::Idle)
             && !connection.is_read_closed
             && !connection.is_send_broken;
@@ -379,6 +397,7 @@ impl Proxy {
                 Receive::Head(_) => self.on_response_head_bytes(key, exchange, rest, now),
                 Receive::Body(_) => self.on_response_body_bytes(key, exchange, rest, now),
                 Receive::ProxyHeader
+                | Receive::Handshake
                 | Receive::Detect
                 | Receive::Frames
                 | Receive::Complete

@@ -74,9 +74,14 @@ pub(crate) struct Explain {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: PathBuf,
     /// The request's method.
-    pub(crate) method: String,
-    /// The request's URL, as `http://shop.example/api/x`; or a path, with the host as a header.
-    pub(crate) url: String,
+    #[arg(required_unless_present = "tls")]
+    pub(crate) method: Option<String>,
+    /// The request's URL, as `https://shop.example/api/x`; or a path, with the host as a header.
+    #[arg(required_unless_present = "tls")]
+    pub(crate) url: Option<String>,
+    /// Only say which certificate and parameters of TLS a client gets that asks for this host.
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["method", "url", "headers"])]
+    pub(crate) tls: Option<String>,
     /// A header field, as curl takes it.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<String>,

@@ -12,7 +12,8 @@ pub(crate) fn check(check: &Check) -> Result<(), Failure> {
     let mut loader = loader()?;
     let snapshot = control::read_text(&check.config).and_then(|text| {
         let name = check.config.display().to_string();
-        loader.load(&name, &text).map_err(control::Refused::Invalid)
+        let files = control::Files::beside(&check.config);
+        loader.load_with(&name, &text, &files).map_err(control::Refused::Invalid)
     });
     let snapshot = snapshot.map_err(Failure::Config)?;
     for warning in loader.warnings() {

@@ -4,6 +4,7 @@
 //! is told. The last word is a whole worker's state with a network that is not there: what it does
 //! with the request's bytes is what a running process would do.
 
+mod client;
 mod request;
 mod trial;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use config::explain::Verdict as RuleVerdict;
 use config::snapshot::{
     Action, Address, Cluster, Detected, Endpoint, Forward, Listener as ListenerConfig,
-    ListenerProtocol, PathMatch, RouteTable, Rule,
+    ListenerProtocol, PathMatch, RouteTable, Rule, TlsMode,
 };
 use proxy::Snapshot;
 use proxy::filter::{Filter, Verdict};
@@ -22,11 +23,13 @@ use proxy::matching::{self, Facts};
 use proxy::route;
 use wire::h1::{HeadLimits, Scan, decode_request};
 use wire::head::{HeadIndex, RequestHead};
+use wire::tls::ServerName;
 
 use crate::Failure;
 use crate::arguments::Explain;
 use crate::data_path::address_text;
 use crate::serve::loader;
+use client::Client;
 use request::Request;
 use trial::{Trial, try_out};
 
@@ -38,10 +41,16 @@ pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
     let text = control::read_text(&explain.config).map_err(Failure::Config)?;
     let name = explain.config.display().to_string();
     let snapshot = loader
-        .load(&name, &text)
+        .load_with(&name, &text, &control::Files::beside(&explain.config))
         .map_err(|errors| Failure::Config(control::Refused::Invalid(errors)))?;
-    let request =
-        Request::new(&explain.method, &explain.url, &explain.headers).map_err(Failure::Explain)?;
+    let request = match (&explain.method, &explain.url, &explain.tls) {
+        (Some(method), Some(url), _) => Request::new(method, url, &explain.headers),
+        (.., host) => {
+            let host = host.as_deref().unwrap_or_default();
+            Request::new("GET", &format!("https://{host}/"), &[])
+        }
+    };
+    let request = request.map_err(Failure::Explain)?;
     let (listener, why) = choose_listener(&snapshot, explain.listener.as_deref(), &request)
         .map_err(Failure::Explain)?;
     let mut story = Story::default();
@@ -49,17 +58,78 @@ pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
         "listener",
         format!("{} ({}), {why}", listener.name, address_text(&listener.address)),
     );
-    let Some(seen) = tell_chain(&mut story, listener) else {
-        return Ok(io::stdout().lock().write_all(story.0.as_bytes())?);
-    };
-    if seen.protocol == ListenerProtocol::Tcp {
-        tell_relay(&mut story, &snapshot, seen);
-        return Ok(io::stdout().lock().write_all(story.0.as_bytes())?);
+    if let Some(seen) = tell_chain(&mut story, listener, &request) {
+        let mut client = client_of(seen, &request);
+        let trial = try_out(&snapshot, listener, &mut client, &request);
+        let is_secured = tell_tls(&mut story, &snapshot, seen, client);
+        if is_secured && explain.tls.is_none() {
+            tell_request(&mut story, &snapshot, seen, &request, &trial);
+        }
     }
-    tell_head(&mut story, &snapshot, seen, &request);
-    let trial = try_out(&snapshot, listener, &request);
-    story.line("outcome", outcome(&snapshot, &trial));
     Ok(io::stdout().lock().write_all(story.0.as_bytes())?)
+}
+
+/// Who sends the request to the listener, as it is seen by the connection.
+fn client_of(listener: &Listener, request: &Request) -> Client {
+    if is_secure(listener, request) {
+        Client::secure(listener.protocol, &request.server_name)
+    } else {
+        Client::plain(listener.protocol)
+    }
+}
+
+/// Whether the client begins with TLS: as the URL says, or else as the listener wants.
+fn is_secure(listener: &Listener, request: &Request) -> bool {
+    let is_strict = listener.tls.as_ref().is_some_and(|tls| tls.mode == TlsMode::Strict);
+    request.is_secure.unwrap_or(is_strict)
+}
+
+/// Tells what comes of the handshake, if there is one; whether the request goes on behind it.
+fn tell_tls(story: &mut Story, snapshot: &Snapshot, listener: &Listener, client: Client) -> bool {
+    let is_strict = listener.tls.as_ref().is_some_and(|tls| tls.mode == TlsMode::Strict);
+    let facts = match client.into_facts() {
+        None if is_strict => {
+            story.line("tls", "is asked for here; without it the connection is closed");
+            return false;
+        }
+        None => return true,
+        Some(_) if listener.tls.is_none() => {
+            story.line("tls", "is not ended here");
+            return true;
+        }
+        Some(Ok(facts)) => facts,
+        Some(Err(error)) => {
+            story.line("tls", format!("fails: {error}"));
+            return false;
+        }
+    };
+    let protocol =
+        facts.alpn.as_deref().map_or_else(|| "no protocol".into(), String::from_utf8_lossy);
+    let group = facts.group.map_or_else(String::new, |group| format!(", {group}"));
+    let (version, suite) = (facts.version, facts.cipher_suite);
+    story.line("tls", format!("{version}, {suite}{group}, {protocol}"));
+    let shown = facts.peer.as_ref().map(|peer| peer.fingerprint);
+    let all = config::certificates(snapshot);
+    let used = all.iter().find(|used| Some(used.source.certificate.fingerprint()) == shown);
+    if let Some(used) = used {
+        story.line("shows", used.to_string());
+    }
+    true
+}
+
+/// Tells the way of a request behind the listener.
+fn tell_request(
+    story: &mut Story,
+    snapshot: &Snapshot,
+    listener: &Listener,
+    request: &Request,
+    trial: &Trial,
+) {
+    if listener.protocol == ListenerProtocol::Tcp {
+        return tell_relay(story, snapshot, listener);
+    }
+    tell_head(story, snapshot, listener, request);
+    story.line("outcome", outcome(snapshot, trial));
 }
 
 /// What is told, a line for each step.
@@ -109,25 +179,42 @@ fn choose_listener<'s>(
 
 /// Tells which chain a connection meets that carries HTTP, and gives the listener as it sees it;
 /// none if there is nothing for it.
-fn tell_chain<'s>(story: &mut Story, listener: &'s Arc<Listener>) -> Option<&'s Listener> {
+fn tell_chain<'s>(
+    story: &mut Story,
+    listener: &'s Arc<Listener>,
+    request: &Request,
+) -> Option<&'s Listener> {
     if listener.chains.is_empty() {
         return Some(listener);
     }
+    let is_secure = is_secure(listener, request);
     let protocol = match listener.protocol {
+        _ if is_secure => Detected::Tls,
         ListenerProtocol::Http2 => Detected::Http2,
         ListenerProtocol::Auto | ListenerProtocol::Http1 | ListenerProtocol::Tcp => Detected::Http1,
+    };
+    let name = ServerName::parse(request.server_name.as_bytes());
+    let server_name = name.as_ref().filter(|_| is_secure).map(ServerName::as_str);
+    let alpn: Vec<Box<[u8]>> = match is_secure {
+        true => client::ALPN.iter().map(|&name| name.into()).collect(),
+        false => Vec::new(),
+    };
+    let what = match server_name {
+        Some(name) => format!("TLS for {name} from here"),
+        None if is_secure => "TLS without a name from here".to_owned(),
+        None => "plain HTTP from here".to_owned(),
     };
     let destination = match &listener.address {
         Address::Tcp(address) => Some(*address),
         Address::Unix(_) => None,
     };
-    let facts =
-        Facts { source: None, destination, protocol: Some(protocol), server_name: None, alpn: &[] };
+    let protocol = Some(protocol);
+    let facts = Facts { source: None, destination, protocol, server_name, alpn: &alpn };
     let id = matching::choose(&listener.chains, &facts);
     match listener.chains.iter().find(|chain| Some(chain.id) == id) {
-        Some(chain) => story.line("chain", format!("{}: is for plain HTTP from here", chain.name)),
+        Some(chain) => story.line("chain", format!("{}: is for {what}", chain.name)),
         None if listener.has_default => {
-            story.line("chain", "none matches plain HTTP from here; the listener's own follows");
+            story.line("chain", format!("none matches {what}; the listener's own follows"));
         }
         None => {
             story.line("outcome", "the connection is closed (no_chain): no chain matches it");

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::events::LabelId;
 use crate::metrics::connection::{ConnectionCounters, ConnectionEnds};
 use crate::metrics::exchange::{ExchangeCounters, ExchangeTimes, RuleBlock};
+use crate::metrics::tls::{TlsCounters, TlsTimes};
 use crate::metrics::upstream::{ClusterBlock, UpstreamEnds};
 use crate::metrics::worker::{RecordCounters, WorkerLevels};
 
@@ -25,6 +26,7 @@ const ANNOUNCED_MAX: usize = 256;
 #[repr(align(128))]
 pub(crate) struct WorkerBlock {
     pub(crate) connections: ConnectionEnds,
+    pub(crate) tls: TlsTimes,
     pub(crate) exchanges: ExchangeTimes,
     pub(crate) upstream: UpstreamEnds,
     pub(crate) levels: WorkerLevels,
@@ -37,6 +39,7 @@ pub(crate) struct WorkerBlock {
 #[repr(align(128))]
 pub(crate) struct ListenerBlock {
     pub(crate) connections: ConnectionCounters,
+    pub(crate) tls: TlsCounters,
     pub(crate) exchanges: ExchangeCounters,
 }
 

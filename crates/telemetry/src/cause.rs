@@ -59,6 +59,13 @@ causes! {
     RequestExpectationUnknown => "request_expectation_unknown",
     /// The PROXY protocol header is missing or wrong.
     ProxyProtocolInvalid => "proxy_protocol_invalid",
+    /// The handshake of TLS failed; `proxy_tls_handshakes_failed_total` says why.
+    TlsHandshakeFailed => "tls_handshake_failed",
+    /// The handshake of TLS was not over in the listener's `timeouts.tls_handshake`.
+    TlsHandshakeTimeout => "tls_handshake_timeout",
+    /// A record of TLS that nobody can go on behind: it was not sealed by the peer, or is too long,
+    /// or comes without end.
+    TlsInvalid => "tls_invalid",
     /// A frame of HTTP/2 that the connection does not survive.
     Http2Invalid => "http2_invalid",
     /// More work than what the peer of a connection of HTTP/2 asks for is worth: resets, empty
@@ -103,6 +110,8 @@ causes! {
     FilterTimeout => "filter_timeout",
     /// `connections_max` of the listener or the process is reached.
     ConnectionsOverflow => "connections_overflow",
+    /// `limits.handshakes_max` is reached.
+    HandshakesOverflow => "handshakes_overflow",
     /// The whole exchange took longer than its route's `timeout`.
     RequestTimeout => "request_timeout",
     /// The drain timeout ended what was still running.
@@ -115,8 +124,10 @@ causes! {
     // What the upstream did.
     /// The connection could not be established.
     ConnectFailed => "connect_failed",
-    /// The connection was not established in time.
+    /// The connection was not established in time, its handshake of TLS included.
     ConnectTimeout => "connect_timeout",
+    /// The handshake of TLS failed: the upstream is not who it should be, or does not speak it.
+    UpstreamTlsFailed => "upstream_tls_failed",
     /// Closed or reset before a response head.
     UpstreamClosed => "upstream_closed",
     /// The upstream refused the request's stream, before it did anything (`REFUSED_STREAM`).

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use crate::block::{Announced, ListenerBlock, WorkerBlock};
 use crate::emitter::CounterSource;
-use crate::events::{AccessLogWriteFailed, ConfigAccepted, ConfigRejected, LabelId};
+use crate::events::{
+    AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, LabelId,
+};
 use crate::exposition::{Glob, PrometheusText, StatsText};
 use crate::metrics::config::ControlCounters;
 use crate::metrics::exchange::RuleBlock;
@@ -119,6 +121,11 @@ impl Collector {
     /// See [`ConfigRejected`].
     pub fn config_rejected(&mut self, event: &ConfigRejected) {
         self.control.config_rejected(event);
+    }
+
+    /// Takes all certificates that are in use, in the place of those before.
+    pub fn certificates_in_use(&mut self, certificates: Vec<CertificateInUse>) {
+        self.control.certificates_in_use(certificates);
     }
 
     /// See [`AccessLogWriteFailed`].

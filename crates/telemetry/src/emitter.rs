@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::block::{Announced, Announcer, Blocks, ListenerBlock, WorkerBlock};
 use crate::events::{
     ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionOpened, ConnectionRefused,
-    ExchangeFinished, ExchangeStarted, LabelId, TunnelStarted, UpstreamClosed,
-    UpstreamConnectFailed, UpstreamConnected, UpstreamRetried, WorkerGauges,
+    ExchangeFinished, ExchangeStarted, LabelId, TlsHandshakeFinished, TunnelStarted,
+    UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried, WorkerGauges,
 };
 use crate::metrics::exchange::{RULES_PER_BLOCK, RuleBlock};
 use crate::metrics::upstream::ClusterBlock;
@@ -106,6 +106,14 @@ impl Emitter {
     pub fn connection_detected(&mut self, event: &ConnectionDetected) {
         if let Some(block) = self.listener(event.listener) {
             block.connections.detected(event);
+        }
+    }
+
+    /// See [`TlsHandshakeFinished`].
+    pub fn tls_handshake_finished(&mut self, event: &TlsHandshakeFinished) {
+        self.worker.tls.handshake_finished(event);
+        if let Some(block) = self.listener(event.listener) {
+            block.tls.handshake_finished(event);
         }
     }
 

@@ -8,14 +8,16 @@
 mod config;
 mod connection;
 mod exchange;
+mod tls;
 mod upstream;
 mod worker;
 
-pub use config::{AccessLogWriteFailed, ConfigAccepted, ConfigRejected};
+pub use config::{AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected};
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionOpened, ConnectionRefused, DetectedProtocol,
 };
 pub use exchange::{ExchangeFinished, ExchangeStarted, GrpcCall, Stages, TunnelStarted};
+pub use tls::{TlsFailure, TlsHandshakeFinished};
 pub use upstream::{UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried};
 pub use worker::{ClusterGauges, WorkerGauges};
 

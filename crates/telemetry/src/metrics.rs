@@ -18,6 +18,7 @@ pub(crate) mod connection;
 pub(crate) mod exchange;
 mod process;
 pub(crate) mod status;
+pub(crate) mod tls;
 pub(crate) mod upstream;
 pub(crate) mod worker;
 
@@ -128,6 +129,7 @@ pub(crate) const BOUNDS_COARSE: [Bound; 14] = [
 pub(crate) fn families() -> impl Iterator<Item = (&'static str, &'static Family)> {
     [
         ("Downstream connections", connection::FAMILIES),
+        ("TLS", tls::FAMILIES),
         ("Exchanges, tunnels and routes", exchange::FAMILIES),
         ("Upstream", upstream::FAMILIES),
         ("Workers, buffers and the access log", worker::FAMILIES),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use telemetry::cause::Cause;
 use telemetry::events::{
-    AccessLogWriteFailed, ClusterGauges, ConfigAccepted, ConfigRejected, ConnectionClosed,
-    ConnectionOpened, ConnectionRefused, ExchangeFinished, ExchangeStarted, LabelId, Stages,
-    TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried,
-    WorkerGauges,
+    AccessLogWriteFailed, CertificateInUse, ClusterGauges, ConfigAccepted, ConfigRejected,
+    ConnectionClosed, ConnectionOpened, ConnectionRefused, ExchangeFinished, ExchangeStarted,
+    LabelId, Stages, TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected,
+    UpstreamRetried, WorkerGauges,
 };
 use telemetry::{
     ClusterTotals, Collector, Emitter, ListenerTotals, Names, ProcessFacts, RouteNames,
@@ -149,6 +149,14 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
     collector.config_accepted(&ConfigAccepted { version: 3, at: 1_500_000_000, duration: 2_000 });
     collector.config_rejected(&ConfigRejected { errors: 4, at: 2_500_000_000 });
     collector.access_log_write_failed(&AccessLogWriteFailed { lines: 6 });
+    let certificate = CertificateInUse {
+        listener: "edge".into(),
+        cluster: "".into(),
+        file: "site.pem".into(),
+        expires_at: 1_900_000_000,
+    };
+    // Two chains of a listener may show the same one.
+    collector.certificates_in_use(vec![certificate.clone(), certificate]);
 }
 
 #[test]
@@ -196,6 +204,10 @@ fn each_event_is_counted_where_it_belongs() {
             ("proxy_upstream_connections_active{cluster=\"api\"}", "1"),
             ("proxy_upstream_connections_idle{cluster=\"api\"}", "1"),
             ("proxy_upstream_pending{cluster=\"api\"}", "2"),
+            (
+                "proxy_tls_certificate_expiry_timestamp_seconds{listener=\"edge\",cluster=\"\",file=\"site.pem\"}",
+                "1900000000",
+            ),
             ("proxy_upstream_connect_seconds_sum{cluster=\"api\"}", "0.0004"),
             (
                 "proxy_upstream_connect_failures_total{cluster=\"api\",cause=\"connect_timeout\"}",

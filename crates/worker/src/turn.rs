@@ -286,7 +286,7 @@ impl<W: World> Worker<W> {
                     flags.set(Flags::BULK);
                 }
                 let now = if self.settings.stage_times { self.world.now() } else { self.now };
-                let bytes = self.scratch.get(..n).unwrap_or_default();
+                let bytes = self.scratch.get_mut(..n).unwrap_or_default();
                 self.proxy.on_received(key, bytes, now);
             }
             Err(error) => self.on_read_failed(key, &error),
@@ -420,6 +420,12 @@ impl<W: World> Worker<W> {
                 }
                 Op::Connect { connection, address, options } => {
                     self.connect(connection, &address, &options);
+                }
+                Op::Say(key, bytes) => {
+                    if let Some((socket, _)) = self.sockets.get(key) {
+                        // Whoever does not take it is gone.
+                        let _ = self.world.send(socket, &[IoSlice::new(&bytes)]);
+                    }
                 }
                 Op::ShutdownWrite(key) => {
                     if let Some((socket, _)) = self.sockets.get(key) {

@@ -4,12 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use super::{Context, Names, Once, check_reachable, http2, keepalive, share};
+use super::{Context, Names, Once, check_reachable, http2, keepalive, share, tls};
 use crate::defaults;
 use crate::file::cluster::{Endpoint as FileEndpoint, Protocol, ProxyProtocol};
 use crate::file::listener::OriginalDestination;
 use crate::file::{self};
 use crate::findings::{Findings, Problem};
+use crate::ids::Spoken;
 use crate::map::Map;
 use crate::snapshot::{
     Address, Cluster, ClusterId, ClusterProtocol, Endpoint, EndpointId, ProxyProtocolVersion,
@@ -18,42 +19,72 @@ use crate::snapshot::{
 use crate::tree::Site;
 
 pub(super) fn build<F>(
-    entries: &[file::Cluster],
+    file: &file::File,
     site: &Site<'_>,
     names: &Names<'_, ClusterId>,
     context: &mut Context<'_, '_, F>,
 ) -> Vec<Arc<Cluster>> {
     let mut once = Once::default();
-    let mut clusters = Vec::with_capacity(entries.len());
-    for (entry, site) in entries.iter().zip(site.items()) {
+    let relayed_to = relayed_to(file);
+    let mut clusters = Vec::with_capacity(file.clusters.len());
+    for (entry, site) in file.clusters.iter().zip(site.items()) {
         let is_new = once.check(&entry.name, "cluster", &site, context.findings);
         let known = names.known.get(entry.name.as_str()).map(|(id, _)| *id);
         // An entry without a name of its own was reported, and is looked at for its other mistakes.
         let id = known.unwrap_or_else(|| {
             ClusterId(context.ids.clusters.assign(Arc::from(entry.name.as_str())))
         });
-        let cluster = cluster(entry, id, &site, context);
+        let former = context.former.and_then(|former| former.cluster(id));
+        let is_relayed_to = relayed_to.contains_key(entry.name.as_str());
+        let cluster = cluster(entry, id, is_relayed_to, &site, former, context);
         if is_new {
-            clusters.push(share(cluster, context.former.and_then(|former| former.cluster(id))));
+            clusters.push(share(cluster, former));
         }
     }
     clusters
 }
 
+/// The names of the clusters to which bytes go that are no HTTP: relayed connections, and tunnels of
+/// `CONNECT`.
+fn relayed_to(file: &file::File) -> Map<&str, ()> {
+    let of_listeners = file.listeners.iter().flat_map(|listener| {
+        let own = (&listener.cluster, listener.clusters.as_slice());
+        let chains =
+            listener.chains.iter().map(|chain| (&chain.cluster, chain.clusters.as_slice()));
+        chains.chain([own])
+    });
+    let of_listeners = of_listeners.flat_map(|(one, several)| {
+        let several = several.iter().map(|weighted| weighted.cluster.as_str());
+        one.as_deref().into_iter().chain(several)
+    });
+    let rules = file.routes.iter().flat_map(|table| &table.rules);
+    let takes_connect = |rule: &&file::route::Rule| {
+        let upgrades = rule.upgrades.iter().flatten();
+        upgrades.into_iter().any(|upgrade| upgrade.eq_ignore_ascii_case("connect"))
+    };
+    let of_rules = rules.filter(takes_connect).filter_map(|rule| rule.cluster.as_deref());
+    of_listeners.chain(of_rules).map(|name| (name, ())).collect()
+}
+
 fn cluster<F>(
     file: &file::Cluster,
     id: ClusterId,
+    is_relayed_to: bool,
     site: &Site<'_>,
+    former: Option<&Arc<Cluster>>,
     context: &mut Context<'_, '_, F>,
 ) -> Cluster {
     let protocol = match file.protocol {
         Protocol::Http1 => ClusterProtocol::Http1,
         Protocol::Http2 => ClusterProtocol::Http2,
     };
-    let original_destination = original_destination(file, (id, protocol), site, context);
+    let former_tls = former.and_then(|former| former.tls.as_ref());
+    let tls = tls::cluster(file, protocol, is_relayed_to, &site.key("tls"), former_tls, context);
+    let spoken = (protocol, tls.as_ref().map(|tls| tls.serial));
+    let original_destination = original_destination(file, (id, spoken), site, context);
     let entries = file.endpoints.as_deref();
     let endpoints = entries
-        .map(|entries| endpoints(entries, (id, protocol), &site.key("endpoints"), context))
+        .map(|entries| endpoints(entries, (id, spoken), &site.key("endpoints"), context))
         .unwrap_or_default();
     let is_uniform = endpoints.windows(2).all(|pair| match pair {
         [a, b] => a.weight == b.weight,
@@ -72,6 +103,7 @@ fn cluster<F>(
         is_uniform,
         protocol,
         http2: http2(&file.http2),
+        tls,
         timeouts: UpstreamTimeouts {
             connect: file.connect_timeout.into(),
             pending: file.timeouts.pending.into(),
@@ -99,7 +131,7 @@ const ANY: Address = Address::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFI
 /// Whether the cluster says by one way, and by one only, where it is.
 fn original_destination<F>(
     file: &file::Cluster,
-    (cluster, protocol): (ClusterId, ClusterProtocol),
+    (cluster, spoken): (ClusterId, Spoken),
     site: &Site<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> Option<EndpointId> {
@@ -112,7 +144,7 @@ fn original_destination<F>(
         let rule = "a cluster has `endpoints`, or `original_destination`";
         site.error(context.findings, Problem::new(rule, "add `endpoints: [ADDRESS]`"));
     }
-    let id = || EndpointId(context.ids.endpoints.assign((cluster, ANY, protocol)));
+    let id = || EndpointId(context.ids.endpoints.assign((cluster, ANY, spoken)));
     file.original_destination.then(id)
 }
 
@@ -138,7 +170,7 @@ pub(super) fn warn_aimless(file: &file::File, site: &Site<'_>, findings: &mut Fi
 
 fn endpoints<F>(
     entries: &[FileEndpoint],
-    (cluster, protocol): (ClusterId, ClusterProtocol),
+    (cluster, spoken): (ClusterId, Spoken),
     site: &Site<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> Vec<Endpoint> {
@@ -171,7 +203,7 @@ fn endpoints<F>(
         }
         let weight = weight(entry);
         endpoints.push(Endpoint {
-            id: EndpointId(context.ids.endpoints.assign((cluster, address.clone(), protocol))),
+            id: EndpointId(context.ids.endpoints.assign((cluster, address.clone(), spoken))),
             address: address.clone(),
             weight,
             stride: stride(weight, weight_max),

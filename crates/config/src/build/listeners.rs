@@ -4,7 +4,8 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use super::routes::Tables;
-use super::{Context, Names, Once, http2, keepalive};
+use super::tls::Spoken;
+use super::{Context, Names, Once, http2, keepalive, tls};
 use crate::file::chain::Match;
 use crate::file::listener::{
     Forwarded, Http, Names as FileNames, OriginalDestination as FileOriginalDestination, Protocol,
@@ -17,7 +18,7 @@ use crate::map::Map;
 use crate::snapshot::{
     Address, Chain, ChainId, ChainMatch, ClusterId, Detected, DownstreamTimeouts, FILTERS_MAX,
     ForwardedFields, HttpOptions, ListenSocket, Listener, ListenerId, ListenerProtocol,
-    OriginalDestination, Relay, RouteTableId,
+    ListenerTls, OriginalDestination, Relay, RouteTableId,
 };
 use crate::tree::Site;
 
@@ -168,6 +169,7 @@ fn listener<F>(
         address: file.address.clone(),
         socket,
         protocol: ends.protocol,
+        tls: ends.tls,
         relay: ends.relay,
         chains: Vec::new(),
         has_default: ends.is_some,
@@ -180,6 +182,7 @@ fn listener<F>(
         timeouts: DownstreamTimeouts {
             request_head: file.timeouts.request_head.into(),
             detect: file.timeouts.detect.into(),
+            tls_handshake: file.timeouts.tls_handshake.into(),
             idle: file.timeouts.idle.into(),
             request_body: file.timeouts.request_body.into(),
             filter: file.timeouts.filter.into(),
@@ -197,6 +200,15 @@ fn listener<F>(
         let ends =
             resolve_ends(&Ends::of_chain(entry), &site, former, false, names, tables, context);
         let matches = chain_match(&entry.matches, &site.key("match"), context.findings);
+        let server_names = site.key("match");
+        let server_names = server_names.key("server_names");
+        match &ends.tls {
+            Some(tls) => {
+                let names = &entry.matches.server_names;
+                tls::warn_uncovered(tls, names, &server_names, context.findings);
+            }
+            None => warn_unended(entry, &matches, &ends, &site, context.findings),
+        }
         if let Some(same) = listener.chains.iter().find(|chain| chain.matches == matches) {
             let rule = format!("chain {:?} matches the same connections", same.name);
             let hint = "remove one of the two, or let one ask for more";
@@ -211,15 +223,41 @@ fn listener<F>(
         };
         listener.chains.push(chain);
     }
+    if listener.tls.is_some() && !listener.has_default {
+        let rule = "what no chain matches is closed, so that nobody meets this: chains have `tls` of their own";
+        let hint = "move it into the chains that need it";
+        site.key("tls").warning(context.findings, Problem::new(rule, hint));
+    }
     match former {
         Some(former) if is_same(former, &listener) => Arc::clone(former),
         _ => Arc::new(listener),
     }
 }
 
+/// Warns of a chain for TLS that neither ends it nor passes it through.
+fn warn_unended<F>(
+    file: &file::Chain,
+    matches: &ChainMatch,
+    ends: &BuiltEnds<F>,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) {
+    let is_for_tls = !matches.server_names.is_empty()
+        || !matches.alpn.is_empty()
+        || *matches.protocols == [Detected::Tls];
+    let is_read = ends.protocol != ListenerProtocol::Tcp && ends.relay.is_none();
+    if is_for_tls && is_read && file.tls.is_none() && !site.is_cut("tls") {
+        let rule =
+            "what matches begins with TLS, which nobody ends here: every connection gets 400";
+        let hint = "add `tls`, or pass it through with `protocol: tcp` and a cluster";
+        site.key("match").warning(findings, Problem::new(rule, hint));
+    }
+}
+
 /// Where connections of a listener, or of one of its chains, end: what the file says.
 struct Ends<'f> {
     protocol: Protocol,
+    tls: Option<&'f file::ListenerTls>,
     has_filters: bool,
     routes: Option<&'f FileNames>,
     cluster: Option<&'f str>,
@@ -230,6 +268,7 @@ impl<'f> Ends<'f> {
     fn of_listener(file: &'f file::Listener) -> Self {
         Self {
             protocol: file.protocol,
+            tls: file.tls.as_ref(),
             has_filters: !file.filters.is_empty(),
             routes: file.routes.as_ref(),
             cluster: file.cluster.as_deref(),
@@ -240,6 +279,7 @@ impl<'f> Ends<'f> {
     fn of_chain(file: &'f file::Chain) -> Self {
         Self {
             protocol: file.protocol,
+            tls: file.tls.as_ref(),
             has_filters: !file.filters.is_empty(),
             routes: file.routes.as_ref(),
             cluster: file.cluster.as_deref(),
@@ -251,6 +291,7 @@ impl<'f> Ends<'f> {
 /// Where connections end, resolved.
 struct BuiltEnds<F> {
     protocol: ListenerProtocol,
+    tls: Option<Arc<ListenerTls>>,
     relay: Option<Relay>,
     filters: Arc<[F]>,
     filter_sources: Arc<[crate::filters::FilterSource]>,
@@ -269,6 +310,7 @@ impl<F> BuiltEnds<F> {
             address: listener.address.clone(),
             socket: listener.socket,
             protocol: self.protocol,
+            tls: self.tls,
             relay: self.relay,
             chains: Vec::new(),
             has_default: true,
@@ -303,7 +345,12 @@ fn resolve_ends<F>(
     let is_written = |key: &str| site.key(key).is_written() || site.is_cut(key);
     let is_some = ["routes", "cluster", "clusters"].into_iter().any(is_written);
     let protocol = protocol(file, site, is_some || !may_be_none, context.findings);
-    BuiltEnds { protocol, relay, filters, filter_sources, route_tables, hosts, is_some }
+    let tls = file.tls.and_then(|file| {
+        let spoken = Spoken { protocol, relays: relay.is_some() };
+        let former = former.and_then(|former| former.tls.as_ref());
+        tls::listener(file, spoken, &site.key("tls"), former, context)
+    });
+    BuiltEnds { protocol, tls, relay, filters, filter_sources, route_tables, hosts, is_some }
 }
 
 fn chain_match(file: &Match, site: &Site<'_>, findings: &mut Findings<'_>) -> ChainMatch {
@@ -364,6 +411,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         address,
         socket,
         protocol,
+        tls,
         relay,
         chains,
         has_default,
@@ -384,6 +432,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         && *route_tables == new.route_tables
         && *hosts == new.hosts
         && *protocol == new.protocol
+        && *tls == new.tls
         && *relay == new.relay
         && *has_default == new.has_default
         && chains.len() == new.chains.len()

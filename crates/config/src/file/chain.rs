@@ -5,6 +5,7 @@ use std::num::NonZeroU16;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ListenerTls;
 use super::listener::{Names, NoFilter, Protocol, WeightedCluster};
 use crate::cidr::Cidr;
 
@@ -22,6 +23,10 @@ pub struct Chain {
     /// What its connections speak.
     #[serde(default)]
     pub protocol: Protocol,
+    /// Ends the TLS of its connections, whatever the listener does with others. Absent: they go on as
+    /// they came, so that with `protocol: tcp` their TLS is passed through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ListenerTls>,
     /// The filter chain of HTTP requests, as on a listener.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<NoFilter>")]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::listener::Keepalive;
-use super::{Http2, Timeout};
+use super::{ClusterTls, Http2, Timeout};
 use crate::defaults;
 use crate::snapshot::Address;
 
@@ -30,7 +30,11 @@ pub struct Cluster {
     /// What one connection of HTTP/2 may hold.
     #[serde(default)]
     pub http2: Http2,
-    /// Time to establish a connection. Beyond it: another attempt, three in all, then 503.
+    /// Speaks TLS with its endpoints. Absent: connections are not encrypted. A change opens new
+    /// connections; those of before finish what they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ClusterTls>,
+    /// Time to establish a connection, TLS included. Beyond it: another attempt, three in all, then 503.
     #[serde(default = "connect_timeout")]
     pub connect_timeout: Timeout,
     /// How long peers may take.
@@ -79,6 +83,13 @@ pub enum Endpoint {
     Address(Address),
     /// An address and its weight.
     Weighted(WeightedEndpoint),
+}
+
+impl Endpoint {
+    pub(crate) const fn is_unix(&self) -> bool {
+        let (Self::Address(address) | Self::Weighted(WeightedEndpoint { address, .. })) = self;
+        matches!(address, Address::Unix(_))
+    }
 }
 
 /// An address and its weight.

@@ -16,6 +16,9 @@ use crate::units::{Period, Size};
 pub struct Limits {
     /// Downstream connections open at a time. Beyond it, new ones are closed at once.
     pub connections_max: NonZeroU32,
+    /// TLS handshakes with downstreams that run at a time. Beyond it, connections that would begin one are
+    /// closed.
+    pub handshakes_max: NonZeroU32,
     /// Bytes read from a request body after an early response, before the connection closes.
     #[schemars(extend("x-maximum" = "1GiB"))]
     pub discard_max: Size,
@@ -31,6 +34,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: defaults::DOWNSTREAM_CONNECTIONS_MAX,
+            handshakes_max: defaults::HANDSHAKES_MAX,
             discard_max: defaults::DISCARD_MAX,
             linger_timeout: defaults::LINGER_TIMEOUT,
             drain_timeout: Timeout(defaults::DRAIN_TIMEOUT),

@@ -5,7 +5,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Chain, Http2, OrNone, Timeout};
+use super::{Chain, Http2, ListenerTls, OrNone, Timeout};
 use crate::defaults;
 use crate::snapshot::Address;
 use crate::units::{Period, Size};
@@ -23,6 +23,9 @@ pub struct Listener {
     /// What its connections speak.
     #[serde(default)]
     pub protocol: Protocol,
+    /// Ends the TLS of its connections. Absent: they are not encrypted, or passed through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ListenerTls>,
     /// The filter chain of HTTP requests, in order. Each item is a map with one key, the filter's name, and the
     /// filter's configuration as its value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -206,6 +209,9 @@ pub struct Timeouts {
     /// or whose chain they decide. Beyond it the connection goes on without them: its service
     /// speaks first.
     pub detect: Timeout,
+    /// For the TLS handshake, from the accepted connection to its end. Beyond it, the connection is
+    /// closed.
+    pub tls_handshake: Timeout,
     /// Between requests on a kept connection, which is then closed.
     pub idle: Timeout,
     /// Between two pieces of a request body. Beyond it: 408.
@@ -223,6 +229,7 @@ impl Default for Timeouts {
         Self {
             request_head: Timeout(defaults::REQUEST_HEAD_TIMEOUT),
             detect: Timeout(defaults::DETECT_TIMEOUT),
+            tls_handshake: Timeout(defaults::TLS_HANDSHAKE_TIMEOUT),
             idle: Timeout(defaults::DOWNSTREAM_IDLE_TIMEOUT),
             request_body: Timeout(defaults::REQUEST_BODY_TIMEOUT),
             filter: Timeout(defaults::FILTER_TIMEOUT),

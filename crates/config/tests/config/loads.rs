@@ -5,20 +5,20 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::sample::{Headers, loader};
+use crate::sample::{Headers, Loader, loader};
 use config::explain::{Mismatch, Verdict};
 use config::snapshot::{
     Action, Address, Changes, ClusterId, EndpointId, ForwardedFields, ListenerId, RouteTableId,
     Snapshot, StartupOptions,
 };
-use config::{Loader, effective, effective_yaml};
+use config::{effective, effective_yaml};
 use proptest::prelude::*;
 
 const SHOP: &str = include_str!("../../../../examples/shop.yaml");
 
 type Loaded = Arc<Snapshot<Headers>>;
 
-fn load(loader: &mut Loader<Headers>, text: &str) -> Loaded {
+fn load(loader: &mut Loader, text: &str) -> Loaded {
     loader.load("strait.yaml", text).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
@@ -263,7 +263,7 @@ fn large(count: usize) -> String {
 fn one_endpoint_among_ten_thousand_clusters_changes_one_cluster() {
     let mut loader = loader();
     let text = large(10_000);
-    let timed = |loader: &mut Loader<Headers>, text: &str| {
+    let timed = |loader: &mut Loader, text: &str| {
         #[expect(clippy::disallowed_methods, reason = "a figure to look at, nothing depends on it")]
         let begin = std::time::Instant::now();
         let snapshot = load(loader, text);

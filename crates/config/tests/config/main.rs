@@ -12,3 +12,5 @@ mod loads;
 mod sample;
 #[cfg(test)]
 mod secrets;
+#[cfg(test)]
+mod tls;

@@ -1,8 +1,12 @@
-//! A loader with a filter to try things on, and a text with every key.
+//! A loader with a filter to try things on and files beside its texts, and a text with every key.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
-use config::{FilterError, FilterKinds, Loader, Problem};
+use config::outside::Memory;
+use config::snapshot::Snapshot;
+use config::{Errors, FilterError, FilterKinds, Prepared, Problem};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -33,9 +37,70 @@ pub(crate) fn kinds() -> FilterKinds<Headers> {
     kinds
 }
 
-pub(crate) fn loader() -> Loader<Headers> {
-    Loader::new(kinds()).unwrap()
+/// A loader, and what is outside of its texts.
+pub(crate) struct Loader {
+    loader: config::Loader<Headers>,
+    pub(crate) outside: Memory,
 }
+
+pub(crate) fn loader() -> Loader {
+    Loader { loader: config::Loader::new(kinds()).unwrap(), outside: outside() }
+}
+
+impl Loader {
+    pub(crate) fn load(
+        &mut self,
+        file: &str,
+        text: &str,
+    ) -> Result<Arc<Snapshot<Headers>>, Errors> {
+        self.loader.load_with(file, text, &self.outside)
+    }
+
+    pub(crate) fn prepare(&self, file: &str, text: &str) -> Result<Prepared<Headers>, Errors> {
+        self.loader.prepare(file, text, &self.outside)
+    }
+}
+
+impl Deref for Loader {
+    type Target = config::Loader<Headers>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.loader
+    }
+}
+
+impl DerefMut for Loader {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.loader
+    }
+}
+
+/// In 2033, long before the certificates of the tests expire.
+pub(crate) const NOW: u64 = 2_000_000_000;
+
+/// The certificates of the tests, under the names that documents use.
+pub(crate) fn outside() -> Memory {
+    let mut outside = Memory::new(NOW);
+    for (name, content) in CERTIFICATES {
+        outside.insert(name, content);
+    }
+    outside.trust(CERTIFICATES[0].1);
+    outside
+}
+
+macro_rules! certificates {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("../certificates/", $name)))),*]
+    };
+}
+
+pub(crate) const CERTIFICATES: [(&str, &str); 9] = certificates! {
+    "ca.pem"
+    "site.pem" "site.key"
+    "site-rsa.pem" "site-rsa.key"
+    "tenants.pem" "tenants.key"
+    "client.pem" "client.key"
+};
 
 /// Refuses field names with spaces, which the type lets pass.
 fn build(headers: Headers) -> Result<Headers, Vec<FilterError>> {
@@ -62,6 +127,16 @@ listeners:
     filters:
       - headers: { request: { set: { x-a: b }, append: { x-a: c }, remove: [x-b] } }
       - headers: { response: { set: { x-c: "1" } } }
+    tls:
+      certificates: [{ chain: site.pem, key: site.key }, { chain: site-rsa.pem, key: site-rsa.key }]
+      mode: permissive
+      min_version: "1.3"
+      max_version: "1.3"
+      cipher_suites: [TLS_AES_256_GCM_SHA384, TLS_AES_128_GCM_SHA256]
+      groups: [x25519, secp256r1]
+      alpn: [http/1.1]
+      client: { ca: ca.pem, mode: optional }
+      session_tickets: false
     routes: [one, two]
     cluster: all
     http:
@@ -85,6 +160,7 @@ listeners:
     timeouts:
       request_head: 5s
       detect: 1s
+      tls_handshake: 4s
       idle: 30s
       request_body: 1500ms
       filter: 3s
@@ -101,6 +177,7 @@ listeners:
       - name: named
         match: { server_names: [a.example, "*.b.example"], alpn: [h2], protocols: [tls, http2] }
         protocol: tcp
+        tls: { certificates: [{ chain: tenants.pem, key: tenants.key }], alpn: [imap] }
         clusters: [{ cluster: all, weight: 2 }]
       - name: near
         match: { sources: ["10.0.0.0/8"], destinations: ["::1"], destination_ports: [80] }
@@ -134,6 +211,16 @@ routes:
 clusters:
   - name: all
     endpoints: ["unix:/run/app.sock", { address: "[::1]:9000", weight: 65535 }, 10.0.0.1:80]
+    tls:
+      server_name: API.example.com
+      names: [api.example.com, "spiffe://example.org/ns/shop/sa/api", 10.0.0.1]
+      ca: ca.pem
+      verify: on
+      certificate: { chain: client.pem, key: client.key }
+      min_version: "1.2"
+      max_version: "1.2"
+      cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
+      groups: [secp384r1]
     connect_timeout: 1s
     timeouts: { pending: 5s, response_head: 1s, response_body: 2s, request_write: 3s, idle: 4s }
     connections_max: 10
@@ -146,6 +233,7 @@ clusters:
     mark: 4294967295
 limits:
   connections_max: 5000
+  handshakes_max: 64
   discard_max: 0
   linger_timeout: 0s
   drain_timeout: 1m

@@ -40,13 +40,37 @@ pub(crate) fn hold_with(
     kinds: &dyn Fn() -> config::FilterKinds<Box<dyn Filter>>,
     script: impl Fn(&mut Talk<'_>),
 ) {
-    let setting = Setting::new(config, kinds);
+    hold_setting(&Setting::new(config, kinds, &Files::default()), script);
+}
+
+/// Holds a conversation whose configuration names files.
+pub(crate) fn hold_with_files(config: &str, files: &Files, script: impl Fn(&mut Talk<'_>)) {
+    hold_setting(&Setting::new(config, &kinds_of_ours, files), script);
+}
+
+fn hold_setting(setting: &Setting, script: impl Fn(&mut Talk<'_>)) {
     for manner in [Manner::Plain, Manner::ByteByByte, Manner::Moving] {
         // Shown if the script fails.
         println!("in manner {manner:?}");
-        let mut talk = Talk::new(&setting, manner);
+        let mut talk = Talk::new(setting, manner);
         script(&mut talk);
         talk.assert_at_rest();
+    }
+}
+
+/// The files that configurations name, read in 2026.
+#[derive(Clone, Debug)]
+pub(crate) struct Files(config::outside::Memory);
+
+impl Default for Files {
+    fn default() -> Self {
+        Self(config::outside::Memory::new(1_780_000_000))
+    }
+}
+
+impl Files {
+    pub(crate) fn insert(&mut self, path: &str, content: &[u8]) {
+        self.0.insert(path, content);
     }
 }
 
@@ -59,14 +83,21 @@ pub(crate) struct Setting {
 impl Setting {
     /// Without filters.
     pub(crate) fn of(config: &str) -> Self {
-        Self::new(config, &kinds_of_ours)
+        Self::new(config, &kinds_of_ours, &Files::default())
     }
 
-    fn new(config: &str, kinds: &dyn Fn() -> config::FilterKinds<Box<dyn Filter>>) -> Self {
+    fn new(
+        config: &str,
+        kinds: &dyn Fn() -> config::FilterKinds<Box<dyn Filter>>,
+        files: &Files,
+    ) -> Self {
         let config = format!("{config}access_log: {{ output: stdout }}\n");
         let variants = [&[&config[..]][..], &[FORMER, &config]].map(|texts| {
             let mut loader = config::Loader::new(kinds()).expect("the schema is one of ours");
-            let mut load = |text| loader.load("test.yaml", text).expect("a valid configuration");
+            let mut load = |text| {
+                let loaded = loader.load_with("test.yaml", text, &files.0);
+                loaded.unwrap_or_else(|errors| panic!("{errors}"))
+            };
             let snapshot = texts.iter().map(|text| load(text)).last().expect("there is a text");
             let names = names_of(&snapshot);
             (snapshot, names)
@@ -266,7 +297,7 @@ impl<'s> Talk<'s> {
         for (peer, text) in words {
             let key = self.peers[peer.0].key.expect("the connection is open");
             assert!(self.proxy.read_bytes_max(key) >= text.len(), "the proxy reads");
-            self.proxy.on_received(key, text.as_bytes(), self.now);
+            self.proxy.on_received(key, &mut text.as_bytes().to_vec(), self.now);
         }
         self.settle();
     }
@@ -453,8 +484,8 @@ impl<'s> Talk<'s> {
             }
             if !peer.said.is_empty() {
                 let n = peer.said.len().min(bytes_max);
-                let bytes: Vec<u8> = peer.said.drain(..n).collect();
-                self.proxy.on_received(key, &bytes, self.now);
+                let mut bytes: Vec<u8> = peer.said.drain(..n).collect();
+                self.proxy.on_received(key, &mut bytes, self.now);
                 return true;
             }
             if peer.has_ended && !peer.is_end_told {
@@ -476,6 +507,11 @@ impl<'s> Talk<'s> {
                     peer.mark = options.mark.map(NonZeroU32::get);
                     peer.is_connecting = true;
                     self.peers.push(peer);
+                }
+                Op::Say(key, bytes) => {
+                    if let Some(peer) = self.peer_mut(key) {
+                        peer.heard.extend(bytes);
+                    }
                 }
                 Op::ShutdownWrite(key) => {
                     if let Some(peer) = self.peer_mut(key) {
@@ -518,6 +554,10 @@ impl<'s> Talk<'s> {
 
     /// Takes every connection to a fresh proxy with other ids.
     fn move_everyone(&mut self) {
+        if self.proxy.load().handshakes > 0 {
+            // They are finished where they began.
+            return;
+        }
         let mut saved = Vec::new();
         for place in 0..self.peers.len() {
             let Some(key) = self.peers[place].key else { continue };

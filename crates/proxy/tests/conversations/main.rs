@@ -33,4 +33,5 @@ mod relays;
 mod replies;
 mod retries;
 mod timeouts;
+mod tls;
 mod tunnels;

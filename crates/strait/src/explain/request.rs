@@ -11,23 +11,27 @@ pub(super) struct Request {
     pub(super) port: Option<u16>,
     /// The URL's host, if it is an address.
     pub(super) ip: Option<IpAddr>,
+    /// Whether it is `https`; none if the URL is only a path.
+    pub(super) is_secure: Option<bool>,
+    /// The host as TLS would ask for it.
+    pub(super) server_name: String,
 }
 
 impl Request {
     /// The request of `method` for `url`, a URL or a target, with these header lines.
     pub(super) fn new(method: &str, url: &str, headers: &[String]) -> Result<Self, String> {
-        let (authority, target) = match url.split_once("://") {
-            Some(("http", rest)) => {
+        let (is_secure, authority, target) = match url.split_once("://") {
+            Some((scheme @ ("http" | "https"), rest)) => {
                 let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
                 let (authority, target) = rest.split_at(end);
-                (Some(authority), without_fragment(target))
+                (Some(scheme == "https"), Some(authority), without_fragment(target))
             }
             Some((scheme, _)) => {
                 return Err(format!(
-                    "{scheme}: only http:// is taken here; write http://HOST/PATH"
+                    "{scheme}: only http:// and https:// are taken here; write http://HOST/PATH"
                 ));
             }
-            None if url.starts_with('/') || url == "*" => (None, without_fragment(url)),
+            None if url.starts_with('/') || url == "*" => (None, None, without_fragment(url)),
             None => return Err(format!("{url}: is no URL; write http://HOST/PATH, or /PATH")),
         };
         let target = match target {
@@ -35,14 +39,22 @@ impl Request {
             target if target.starts_with('?') => format!("/{target}"),
             target => target.to_owned(),
         };
-        let (ip, port) = match authority {
+        let default_port = if is_secure == Some(true) { 443 } else { 80 };
+        let (host, port) = match authority {
             Some(authority) => {
                 let (host, port) = split_port(authority)?;
-                (host.trim_matches(['[', ']']).parse().ok(), Some(port))
+                (Some(host), Some(port.unwrap_or(default_port)))
             }
             None => (None, None),
         };
         let names_host = headers.iter().any(|line| is_host(line));
+        let named = headers.iter().find_map(|line| {
+            let value = line.split_once(':').filter(|_| is_host(line))?.1;
+            Some(split_port(value.trim()).ok()?.0)
+        });
+        // What curl and browsers ask for is the URL's.
+        let server_name = host.or(named).unwrap_or("localhost").trim_matches(['[', ']']).to_owned();
+        let ip = host.and_then(|host| host.trim_matches(['[', ']']).parse().ok());
         let mut head = format!("{method} {target} HTTP/1.1\r\n");
         if !names_host {
             head += &format!("Host: {}\r\n", authority.unwrap_or_default());
@@ -54,7 +66,7 @@ impl Request {
             head += &format!("{line}\r\n");
         }
         head += "\r\n";
-        Ok(Self { head: head.into_bytes(), port, ip })
+        Ok(Self { head: head.into_bytes(), port, ip, is_secure, server_name })
     }
 }
 
@@ -66,14 +78,14 @@ fn is_host(line: &str) -> bool {
     line.split_once(':').is_some_and(|(name, _)| name.trim().eq_ignore_ascii_case("host"))
 }
 
-/// Host and port, which is 80 if there is none.
-fn split_port(authority: &str) -> Result<(&str, u16), String> {
+/// Host and port, if there is one.
+fn split_port(authority: &str) -> Result<(&str, Option<u16>), String> {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => match port.parse() {
-            Ok(port) => Ok((host, port)),
+            Ok(port) => Ok((host, Some(port))),
             Err(_) => Err(format!("{authority}: {port} is no port")),
         },
-        _ => Ok((authority, 80)),
+        _ => Ok((authority, None)),
     }
 }
 
@@ -85,6 +97,7 @@ mod tests {
     fn urls_become_what_a_client_would_send() {
         for (url, headers, head, port) in [
             ("http://a.b/x?y=1#z", &[][..], "GET /x?y=1 HTTP/1.1\r\nHost: a.b\r\n\r\n", Some(80)),
+            ("https://a.b", &[], "GET / HTTP/1.1\r\nHost: a.b\r\n\r\n", Some(443)),
             ("http://a.b:81", &[], "GET / HTTP/1.1\r\nHost: a.b:81\r\n\r\n", Some(81)),
             ("http://[::1]:82?q", &[], "GET /?q HTTP/1.1\r\nHost: [::1]:82\r\n\r\n", Some(82)),
             ("http://[::1]/", &[], "GET / HTTP/1.1\r\nHost: [::1]\r\n\r\n", Some(80)),
@@ -106,7 +119,7 @@ mod tests {
     #[test]
     fn what_is_no_url_or_header_is_said_so() {
         for (url, header, word) in [
-            ("https://a/", None, "http://"),
+            ("ftp://a/", None, "http://"),
             ("a.b/c", None, "is no URL"),
             ("http://a:x/", None, "is no port"),
             ("http://a/", Some("no colon"), "name: value"),

@@ -1,5 +1,7 @@
 //! What the program says without running.
 
+use std::path::Path;
+
 use crate::kit::{Scratch, strait, text};
 
 const SHOP: &str = include_str!("../../../../examples/shop.yaml");
@@ -202,6 +204,67 @@ fn shells_and_man_are_served() {
     assert!(strait(&["man", "--dir", dir.to_str().unwrap()]).status.success());
     for page in ["strait.1", "strait-run.1", "strait-explain.1"] {
         assert!(dir.join(page).exists(), "{page}");
+    }
+}
+
+#[test]
+fn explain_tells_what_a_client_gets_over_tls() {
+    let scratch = Scratch::new();
+    let certificates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/tests/certificates");
+    let config = "
+listeners:
+- name: edge
+  address: 127.0.0.1:8443
+  tls: { certificates: [{ chain: DIR/site.pem, key: DIR/site.key }] }
+  routes: all
+  chains:
+  - name: tenants
+    match: { server_names: ['*.example.com'] }
+    tls: { certificates: [{ chain: DIR/tenants.pem, key: DIR/tenants.key }], max_version: '1.2' }
+    routes: all
+  - name: members
+    match: { server_names: [members.example.org] }
+    tls:
+      certificates: [{ chain: DIR/site.pem, key: DIR/site.key }]
+      client: { ca: DIR/ca.pem }
+    routes: all
+  - { name: past, match: { server_names: [past.example.org] }, protocol: tcp, cluster: web }
+routes:
+- name: all
+  rules:
+  - { match: { path: /hello }, respond: { status: 200, body: hello } }
+  - { match: { prefix: / }, cluster: web }
+clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
+";
+    let file = scratch.write("strait.yaml", &config.replace("DIR", certificates.to_str().unwrap()));
+    for (arguments, parts) in [
+        (
+            &["GET", "https://shop.example.org:8443/x"][..],
+            &["TLSv1.3, TLS_AES_128_GCM_SHA256, X25519MLKEM768, h2\n", "forwarded to cluster web"]
+                [..],
+        ),
+        (&["GET", "/hello", "-H", "Host: a"], &["tls       TLSv1.3", "answered here with 200"]),
+        (
+            &["GET", "http://a:8443/hello"],
+            &["tls       is asked for here; without it the connection is closed\n"],
+        ),
+        (
+            &["--tls", "b.example.com:8443"],
+            &[
+                "chain     tenants: is for TLS for b.example.com from here\n",
+                "tls       TLSv1.2, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, x25519, h2\n",
+                "shows     listener edge, chain tenants, ",
+            ],
+        ),
+        (&["--tls", "members.example.org"], &["tls       fails: ", "certificate_required"]),
+        (&["--tls", "past.example.org"], &["chain     past: ", "tls       is not ended here\n"]),
+    ] {
+        let output = strait(&[&["explain", "-c", &file], arguments].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let story = text(&output.stdout);
+        for part in parts {
+            assert!(story.contains(part), "{part:?} in {story}");
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Configurations taken up or refused, and other things that the control thread reports.
 
+use std::sync::Arc;
+
 /// A configuration was accepted and handed to the workers.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigAccepted {
@@ -18,6 +20,19 @@ pub struct ConfigRejected {
     pub errors: u32,
     /// Wall-clock time, ns since the Unix epoch.
     pub at: u64,
+}
+
+/// A certificate is in use from a configuration on that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CertificateInUse {
+    /// The listener that shows it to clients; empty if a cluster shows it to its endpoints.
+    pub listener: Arc<str>,
+    /// The cluster that shows it to its endpoints; empty if a listener shows it to clients.
+    pub cluster: Arc<str>,
+    /// The file that it stands in, as the configuration names it.
+    pub file: Arc<str>,
+    /// Its last second, since the Unix epoch.
+    pub expires_at: u64,
 }
 
 /// Access log lines that were formatted could not be written to their output.

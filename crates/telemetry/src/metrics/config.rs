@@ -1,7 +1,7 @@
 //! Counted from what the control thread reports.
 
 use super::{Family, Kind};
-use crate::events::{AccessLogWriteFailed, ConfigAccepted, ConfigRejected};
+use crate::events::{AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected};
 
 /// Counts of the control thread; nobody else sees them, so they are plain numbers.
 #[derive(Debug, Default)]
@@ -14,6 +14,8 @@ pub(crate) struct ControlCounters {
     rejected_at: u64,
     rejected_errors: u32,
     lines_lost: u64,
+    /// Sorted, without one that stands twice.
+    certificates: Vec<CertificateInUse>,
 }
 
 impl ControlCounters {
@@ -28,6 +30,12 @@ impl ControlCounters {
         self.rejected = self.rejected.saturating_add(1);
         self.rejected_at = event.at;
         self.rejected_errors = event.errors;
+    }
+
+    pub(crate) fn certificates_in_use(&mut self, mut certificates: Vec<CertificateInUse>) {
+        certificates.sort();
+        certificates.dedup();
+        self.certificates = certificates;
     }
 
     pub(crate) fn access_log_write_failed(&mut self, event: &AccessLogWriteFailed) {
@@ -84,6 +92,20 @@ pub(super) static FAMILIES: &[Family] = &[
         help: "Errors in the configuration last refused.",
         labels: &[],
         samples: |view, out| out.number(&[], u64::from(view.control.rejected_errors)),
+    },
+    Family {
+        name: "proxy_tls_certificate_expiry_timestamp_seconds",
+        kind: Kind::Gauge,
+        help: "The last second of certificates that listeners show to clients, or clusters to endpoints, since \
+               the Unix epoch; `file` is the path in the configuration, and of `listener` and `cluster` one is \
+               empty.",
+        labels: &["listener", "cluster", "file"],
+        samples: |view, out| {
+            for certificate in &view.control.certificates {
+                let CertificateInUse { listener, cluster, file, expires_at } = certificate;
+                out.number(&[listener, cluster, file], *expires_at);
+            }
+        },
     },
     Family {
         name: "proxy_access_log_lines_lost_total",

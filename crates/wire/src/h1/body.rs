@@ -122,6 +122,12 @@ impl BodyDecoder {
         }
     }
 
+    /// Whether only the end of the connection ends this body.
+    #[must_use]
+    pub const fn ends_with_connection(&self) -> bool {
+        matches!(self.state, State::UntilClose)
+    }
+
     /// How many bytes at least are still to come that are data and nothing else, and not the last
     /// of the body: they need not be read to go on.
     #[must_use]

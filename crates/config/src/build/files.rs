@@ -1,0 +1,235 @@
+//! The files that a text names: each is read once, and what was made of the same content for the
+//! snapshot before is used again.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io::ErrorKind;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use tls::{Certificate, CertificatePart, Roots};
+
+use crate::certificates::expiry_warning;
+use crate::date;
+use crate::file::tls::CertificateFiles;
+use crate::findings::{Findings, Problem};
+use crate::map::Map;
+use crate::outside::Outside;
+use crate::secrets::is_pem;
+use crate::snapshot::{CertificateSource, ListenerTls, RootsSource, Snapshot};
+use crate::tree::Site;
+
+/// The files of one load.
+pub(crate) struct Files<'a> {
+    outside: &'a dyn Outside,
+    contents: Map<Arc<str>, Result<Arc<[u8]>, Problem>>,
+    /// By the paths of chain and key. Of this load, and before that of the former.
+    certificates: Map<(Arc<str>, Arc<str>), Arc<CertificateSource>>,
+    /// By path; none is the system.
+    roots: Map<Option<Arc<str>>, Arc<RootsSource>>,
+}
+
+impl<'a> Files<'a> {
+    pub(crate) fn new<F>(outside: &'a dyn Outside, former: Option<&Snapshot<F>>) -> Self {
+        let mut files = Self {
+            outside,
+            contents: Map::default(),
+            certificates: Map::default(),
+            roots: Map::default(),
+        };
+        let Some(former) = former else { return files };
+        for listener in &former.listeners {
+            let chains = listener.chains.iter().filter_map(|chain| chain.listener.tls.as_deref());
+            for ListenerTls { source, .. } in listener.tls.as_deref().into_iter().chain(chains) {
+                files
+                    .know(&source.certificates, source.client.as_ref().map(|client| &client.roots));
+            }
+        }
+        for (_, cluster) in former.clusters.iter() {
+            if let Some(tls) = &cluster.tls {
+                files.know(tls.source.certificate.as_slice(), tls.source.roots.as_ref());
+            }
+        }
+        files
+    }
+
+    fn know(&mut self, certificates: &[Arc<CertificateSource>], roots: Option<&Arc<RootsSource>>) {
+        for source in certificates {
+            let paths = (Arc::clone(&source.chain), Arc::clone(&source.key));
+            self.certificates.insert(paths, Arc::clone(source));
+        }
+        if let Some(source) = roots {
+            self.roots.insert(source.path.clone(), Arc::clone(source));
+        }
+    }
+
+    /// A certificate and its key. `site` is where both stand.
+    pub(super) fn certificate(
+        &mut self,
+        file: &CertificateFiles,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Option<Arc<CertificateSource>> {
+        let chain_pem = self.content(&file.chain, &site.key("chain"), findings);
+        let key_pem = self.content(&file.key, &site.key("key"), findings);
+        let (chain_pem, key_pem) = (chain_pem?, key_pem?);
+        let paths = (Arc::from(file.chain.as_str()), Arc::from(file.key.as_str()));
+        let key_digest = digest(&key_pem);
+        let known = self.certificates.get(&paths);
+        let known = known.filter(|known| known.is_made_of(&chain_pem, key_digest)).cloned();
+        let source = match known {
+            Some(known) => known,
+            None => match Certificate::from_pem(&chain_pem, &key_pem, self.outside.now()) {
+                Ok(certificate) => Arc::new(CertificateSource {
+                    certificate: Arc::new(certificate),
+                    chain: Arc::clone(&paths.0),
+                    key: Arc::clone(&paths.1),
+                    chain_pem,
+                    key_digest,
+                }),
+                Err(error) => {
+                    let key = match error.part() {
+                        CertificatePart::Chain => "chain",
+                        CertificatePart::Key => "key",
+                    };
+                    let problem = Problem::new(rule(&error), error.hint());
+                    site.key(key).error(findings, problem);
+                    return None;
+                }
+            },
+        };
+        self.certificates.insert(paths, Arc::clone(&source));
+        self.warn_of_expiry(&source.certificate, &site.key("chain"), findings);
+        Some(source)
+    }
+
+    fn warn_of_expiry(
+        &self,
+        certificate: &Certificate,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) {
+        let Some(rule) = expiry_warning(certificate, self.outside.now()) else { return };
+        let hint = "renew it; the files are watched, and a new one is taken up by itself";
+        site.warning(findings, Problem::new(rule, hint));
+    }
+
+    /// Those who vouch for others, by the path of their file; none for those whom the system trusts.
+    pub(super) fn roots(
+        &mut self,
+        path: Option<&str>,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Option<Arc<RootsSource>> {
+        let key: Option<Arc<str>> = path.map(Arc::from);
+        let pem = match path {
+            Some(path) => self.content(path, site, findings)?,
+            None => Arc::default(),
+        };
+        if let Some(known) = self.roots.get(&key).filter(|known| known.pem == pem) {
+            return Some(Arc::clone(known));
+        }
+        let roots = match path {
+            Some(_) => Roots::from_pem(&pem),
+            None => self.outside.system_roots(),
+        };
+        match roots {
+            Ok(roots) => {
+                let source = RootsSource { roots: Arc::new(roots), path: key.clone(), pem };
+                let source = Arc::new(source);
+                self.roots.insert(key, Arc::clone(&source));
+                Some(source)
+            }
+            Err(error) => {
+                let problem = match path {
+                    Some(_) => {
+                        let hint =
+                            "the file must be PEM, with `BEGIN CERTIFICATE` for each of them";
+                        Problem::new(error.to_string(), hint)
+                    }
+                    None => Problem::new(
+                        "this system trusts nobody: it has no certificates of authorities",
+                        "install `ca-certificates`, or name a file with `ca`",
+                    ),
+                };
+                site.error(findings, problem);
+                None
+            }
+        }
+    }
+
+    /// The content of the file at `path`, which stands at `site`.
+    fn content(
+        &mut self,
+        path: &str,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Option<Arc<[u8]>> {
+        if site.node().is_stand_in {
+            return None;
+        }
+        let content = match self.contents.get(path) {
+            Some(content) => content.clone(),
+            None => {
+                let content = self.read(path);
+                self.contents.insert(Arc::from(path), content.clone());
+                content
+            }
+        };
+        content.map_err(|problem| site.error(findings, problem)).ok()
+    }
+
+    fn read(&self, path: &str) -> Result<Arc<[u8]>, Problem> {
+        if is_pem(path) || path.contains('\n') {
+            let hint = "put it into a file of its own, and write the path of that file";
+            return Err(Problem::new("the path of a file is needed here, not its content", hint));
+        }
+        if path.is_empty() {
+            return Err(Problem::new(
+                "the path of a file is needed here",
+                "write site.pem, for instance",
+            ));
+        }
+        self.outside.read(FilePath::new(path)).map(Arc::from).map_err(|error| {
+            let hint = match error.kind() {
+                ErrorKind::NotFound => {
+                    "write its path, relative to the folder of this file or from `/` on"
+                }
+                ErrorKind::PermissionDenied => "let the user read it as whom Strait runs",
+                ErrorKind::IsADirectory => "write the path of a file in it",
+                _ => "look at the file",
+            };
+            let rule = match error.kind() {
+                ErrorKind::NotFound => "there is no such file".to_owned(),
+                ErrorKind::PermissionDenied => "the file must not be read".to_owned(),
+                ErrorKind::IsADirectory => "this is a folder".to_owned(),
+                _ => format!("the file cannot be read: {error}"),
+            };
+            Problem::new(rule, hint)
+        })
+    }
+}
+
+impl CertificateSource {
+    fn is_made_of(&self, chain_pem: &Arc<[u8]>, key_digest: u64) -> bool {
+        self.chain_pem == *chain_pem && self.key_digest == key_digest
+    }
+}
+
+/// What is wrong with a certificate; of dates, when.
+fn rule(error: &tls::CertificateError) -> String {
+    match error {
+        tls::CertificateError::Expired { not_after } => {
+            format!("{error}, at {}", date::rfc3339(*not_after))
+        }
+        tls::CertificateError::NotValidYet { not_before } => {
+            format!("{error}, but from {} on", date::rfc3339(*not_before))
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn digest(content: &[u8]) -> u64 {
+    let mut hasher = foldhash::quality::FixedState::default().build_hasher();
+    hasher.write(content);
+    hasher.finish()
+}

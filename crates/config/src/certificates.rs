@@ -1,0 +1,132 @@
+//! The certificates that a snapshot shows to others, for operators: whose, for which names, and how long.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+use tls::Certificate;
+
+use crate::date;
+use crate::snapshot::{CertificateSource, Snapshot};
+
+/// Within which an operator is told that a certificate expires: renewal at two thirds of 90 days, as it
+/// is common, has failed for two weeks by then.
+const EXPIRY_WARNING_SECONDS: u64 = 14 * 86_400;
+
+/// A certificate and who shows it.
+#[derive(Clone, Debug)]
+pub struct CertificateUse {
+    /// Who.
+    pub user: CertificateUser,
+    /// What.
+    pub source: Arc<CertificateSource>,
+}
+
+/// Who shows a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateUser {
+    /// A listener, to clients.
+    Listener(Arc<str>),
+    /// A chain, to clients: its listener, and its own name.
+    Chain(Arc<str>, Arc<str>),
+    /// A cluster, to its endpoints.
+    Cluster(Arc<str>),
+}
+
+/// All certificates of `snapshot`, listeners first, in the order of the file.
+#[must_use]
+pub fn certificates<F>(snapshot: &Snapshot<F>) -> Vec<CertificateUse> {
+    let mut all = Vec::new();
+    let mut add = |user: CertificateUser, sources: &[Arc<CertificateSource>]| {
+        let of_user = |source| CertificateUse { user: user.clone(), source: Arc::clone(source) };
+        all.extend(sources.iter().map(of_user));
+    };
+    for listener in &snapshot.listeners {
+        if let Some(tls) = &listener.tls {
+            let user = CertificateUser::Listener(Arc::clone(&listener.name));
+            add(user, &tls.source.certificates);
+        }
+        for chain in &listener.chains {
+            if let Some(tls) = &chain.listener.tls {
+                let (listener, chain) = (Arc::clone(&listener.name), Arc::clone(&chain.name));
+                add(CertificateUser::Chain(listener, chain), &tls.source.certificates);
+            }
+        }
+    }
+    for (_, cluster) in snapshot.clusters.iter() {
+        if let Some(tls) = &cluster.tls {
+            let user = CertificateUser::Cluster(Arc::clone(&cluster.name));
+            add(user, tls.source.certificate.as_slice());
+        }
+    }
+    all
+}
+
+impl CertificateUse {
+    /// What is to be said about the time that it has left at `now`, in seconds since the Unix epoch; none
+    /// if there is enough of it.
+    #[must_use]
+    pub fn expiry_warning(&self, now: u64) -> Option<String> {
+        expiry_warning(&self.source.certificate, now)
+    }
+
+    /// As the admin interface shows it.
+    #[must_use]
+    pub fn to_json(&self) -> Json {
+        let certificate = &self.source.certificate;
+        json!({
+            "user": self.user.to_string(),
+            "chain": self.source.chain,
+            "names": certificate.names(),
+            "subject": certificate.subject(),
+            "not_after": date::rfc3339(certificate.not_after()),
+            "fingerprint": hexadecimal(&certificate.fingerprint()),
+        })
+    }
+}
+
+impl fmt::Display for CertificateUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { user, source } = self;
+        let certificate = &source.certificate;
+        write!(f, "{user}, {}: ", source.chain)?;
+        match certificate.names() {
+            [] => f.write_str(certificate.subject())?,
+            names => f.write_str(&names.join(", "))?,
+        }
+        let end = date::rfc3339(certificate.not_after());
+        write!(f, "; until {end}; SHA-256 {}", hexadecimal(&certificate.fingerprint()))
+    }
+}
+
+impl fmt::Display for CertificateUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listener(listener) => write!(f, "listener {listener}"),
+            Self::Chain(listener, chain) => write!(f, "listener {listener}, chain {chain}"),
+            Self::Cluster(cluster) => write!(f, "cluster {cluster}"),
+        }
+    }
+}
+
+/// See [`CertificateUse::expiry_warning`].
+pub(crate) fn expiry_warning(certificate: &Certificate, now: u64) -> Option<String> {
+    let end = date::rfc3339(certificate.not_after());
+    match certificate.not_after().checked_sub(now) {
+        // Only one that is in use already: a new one is refused.
+        None => Some(format!("the certificate has expired, at {end}")),
+        Some(left) if left > EXPIRY_WARNING_SECONDS => None,
+        Some(left) => {
+            let left = match left / 86_400 {
+                0 => "less than a day".to_owned(),
+                1 => "1 day".to_owned(),
+                days => format!("{days} days"),
+            };
+            Some(format!("the certificate expires in {left}, at {end}"))
+        }
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,77 @@
+//! What a load takes from outside of its text: the files that the text names, and the time.
+//!
+//! This crate opens no file and reads no clock, so that a test, a simulation and a fuzzer can say
+//! what there is. The control path has the real ones.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tls::{Roots, RootsError};
+
+/// Where the files of a configuration come from, and what time it is.
+pub trait Outside {
+    /// The content of a file. `path` is as the text has it; what a relative one is relative to is
+    /// for the implementation to know. Asked once for each path of a load.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be read: an error of the text, at each place that names the file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// Whom the system trusts. Asked once, for as long as any cluster needs it.
+    ///
+    /// # Errors
+    ///
+    /// If it trusts nobody.
+    fn system_roots(&self) -> Result<Roots, RootsError>;
+
+    /// Seconds since the Unix epoch, which the validity of certificates is compared with.
+    fn now(&self) -> u64;
+}
+
+/// A few files in memory at a fixed time; without any, what a text that names none needs.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    /// PEM.
+    trusted: Vec<u8>,
+    now: u64,
+}
+
+impl Memory {
+    /// No files, at `now`.
+    #[must_use]
+    pub const fn new(now: u64) -> Self {
+        Self { files: BTreeMap::new(), trusted: Vec::new(), now }
+    }
+
+    /// Puts a file at `path`, in the place of one that is there.
+    pub fn insert(&mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) {
+        self.files.insert(path.into(), content.into());
+    }
+
+    /// Has the system trust these authorities (PEM).
+    pub fn trust(&mut self, pem: impl Into<Vec<u8>>) {
+        self.trusted = pem.into();
+    }
+
+    /// Takes the file at `path` away.
+    pub fn remove(&mut self, path: &Path) {
+        self.files.remove(path);
+    }
+}
+
+impl Outside for Memory {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn system_roots(&self) -> Result<Roots, RootsError> {
+        Roots::from_pem(&self.trusted)
+    }
+
+    fn now(&self) -> u64 {
+        self.now
+    }
+}

@@ -1,0 +1,213 @@
+//! TLS: contexts that handshakes are made with, and what each was made from.
+//!
+//! A context holds keys of tickets and sessions that go on, so it lives for as long as what it was made
+//! from stays the same, files' contents included. That is what sources are compared for.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use tls::{Certificate, CipherSuite, ClientContext, Group, Roots, ServerContext, Version};
+
+/// How a listener ends TLS.
+#[derive(Debug)]
+pub struct ListenerTls {
+    /// What handshakes are made with.
+    pub context: Arc<ServerContext>,
+    /// What is done with connections that do not begin with TLS.
+    pub mode: TlsMode,
+    /// What the context was made from.
+    pub source: ListenerTlsSource,
+}
+
+impl PartialEq for ListenerTls {
+    /// A context follows from its source.
+    fn eq(&self, other: &Self) -> bool {
+        let Self { context: _, mode, source } = self;
+        *mode == other.mode && *source == other.source
+    }
+}
+
+impl Eq for ListenerTls {}
+
+/// What is done with connections that do not begin with TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsMode {
+    /// They are closed.
+    Strict,
+    /// They are served as they come.
+    Permissive,
+}
+
+/// What the context of a listener was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerTlsSource {
+    /// In the order of the file.
+    pub certificates: Vec<Arc<CertificateSource>>,
+    /// Versions that are spoken.
+    pub versions: RangeInclusive<Version>,
+    /// As written; none for a version means all that it has.
+    pub cipher_suites: Vec<CipherSuite>,
+    /// In order of preference.
+    pub groups: Vec<Group>,
+    /// Protocols that are offered, in order of preference.
+    pub alpn: Vec<Box<[u8]>>,
+    /// What certificates of clients are held to, if clients are asked for them.
+    pub client: Option<ClientTrust>,
+    /// Whether clients get tickets.
+    pub session_tickets: bool,
+}
+
+impl ListenerTlsSource {
+    /// Whether the same context comes of both: the paths of their files may differ.
+    pub(crate) fn makes_the_same(&self, other: &Self) -> bool {
+        // Taken apart, so that a new field cannot be forgotten here.
+        let Self { certificates, versions, cipher_suites, groups, alpn, client, session_tickets } =
+            self;
+        all_same(certificates, &other.certificates)
+            && *versions == other.versions
+            && *cipher_suites == other.cipher_suites
+            && *groups == other.groups
+            && *alpn == other.alpn
+            && match (client, &other.client) {
+                (None, None) => true,
+                (Some(a), Some(b)) => a.is_required == b.is_required && a.roots.is_same(&b.roots),
+                _ => false,
+            }
+            && *session_tickets == other.session_tickets
+    }
+}
+
+/// Who vouches for clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientTrust {
+    /// They.
+    pub roots: Arc<RootsSource>,
+    /// Whether a client needs a certificate.
+    pub is_required: bool,
+}
+
+/// How TLS is spoken with a cluster's endpoints.
+#[derive(Debug)]
+pub struct ClusterTls {
+    /// What handshakes are made with.
+    pub context: Arc<ClientContext>,
+    /// The same for relayed connections and tunnels, whose protocol nobody here knows: it offers none.
+    /// Only there if a listener relays to this cluster, or a rule takes `CONNECT` for it.
+    pub relay_context: Option<Arc<ClientContext>>,
+    /// The name that endpoints are asked for, in lower case. Without one, `source.names` has those that
+    /// count, or nobody looks.
+    pub server_name: Option<Arc<str>>,
+    /// What the contexts were made from.
+    pub source: ClusterTlsSource,
+    /// Tells it from all others there were: connections of one are not used for another.
+    pub(crate) serial: u64,
+}
+
+impl PartialEq for ClusterTls {
+    /// Contexts follow from their source, and serials count them.
+    fn eq(&self, other: &Self) -> bool {
+        let Self { context: _, relay_context, server_name, source, serial: _ } = self;
+        relay_context.is_some() == other.relay_context.is_some()
+            && *server_name == other.server_name
+            && *source == other.source
+    }
+}
+
+impl Eq for ClusterTls {}
+
+/// What the contexts of a cluster were made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterTlsSource {
+    /// Who vouches for endpoints; none if it is not checked who they are.
+    pub roots: Option<Arc<RootsSource>>,
+    /// Names of which an endpoint has at least one; none for the one that it is asked for.
+    pub names: Vec<Box<str>>,
+    /// What endpoints get that ask for a certificate.
+    pub certificate: Option<Arc<CertificateSource>>,
+    /// Versions that are spoken.
+    pub versions: RangeInclusive<Version>,
+    /// As written; none for a version means all that it has.
+    pub cipher_suites: Vec<CipherSuite>,
+    /// In order of preference.
+    pub groups: Vec<Group>,
+    /// Protocols that are offered, in order of preference.
+    pub alpn: Vec<Box<[u8]>>,
+}
+
+impl ClusterTlsSource {
+    /// Whether the same contexts come of both: the paths of their files may differ.
+    pub(crate) fn makes_the_same(&self, other: &Self) -> bool {
+        let Self { roots, names, certificate, versions, cipher_suites, groups, alpn } = self;
+        let is_same_trust = match (roots, &other.roots) {
+            (None, None) => true,
+            (Some(a), Some(b)) => a.is_same(b),
+            _ => false,
+        };
+        is_same_trust
+            && *names == other.names
+            && all_same(certificate.as_slice(), other.certificate.as_slice())
+            && *versions == other.versions
+            && *cipher_suites == other.cipher_suites
+            && *groups == other.groups
+            && *alpn == other.alpn
+    }
+}
+
+/// A certificate with its key, and where they were read.
+#[derive(Debug)]
+pub struct CertificateSource {
+    /// The certificate, which holds its key.
+    pub certificate: Arc<Certificate>,
+    /// Path of the chain as the file has it.
+    pub chain: Arc<str>,
+    /// Path of the key as the file has it.
+    pub key: Arc<str>,
+    /// The chain as it was read.
+    pub(crate) chain_pem: Arc<[u8]>,
+    /// The key's digest. It need not be a strong one: a key that fits the same chain is the same key.
+    pub(crate) key_digest: u64,
+}
+
+impl CertificateSource {
+    /// Whether both are the same certificate with the same key.
+    fn is_same(&self, other: &Self) -> bool {
+        self.chain_pem == other.chain_pem && self.key_digest == other.key_digest
+    }
+}
+
+impl PartialEq for CertificateSource {
+    fn eq(&self, other: &Self) -> bool {
+        self.chain == other.chain && self.key == other.key && self.is_same(other)
+    }
+}
+
+impl Eq for CertificateSource {}
+
+fn all_same(a: &[Arc<CertificateSource>], b: &[Arc<CertificateSource>]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_same(b))
+}
+
+/// Those who vouch for others, and where they were read.
+#[derive(Debug)]
+pub struct RootsSource {
+    /// They.
+    pub roots: Arc<Roots>,
+    /// Path of their file as the file has it; none for those whom the system trusts.
+    pub path: Option<Arc<str>>,
+    /// The file as it was read; empty for those whom the system trusts, which are read once.
+    pub(crate) pem: Arc<[u8]>,
+}
+
+impl RootsSource {
+    fn is_same(&self, other: &Self) -> bool {
+        self.path.is_some() == other.path.is_some() && self.pem == other.pem
+    }
+}
+
+impl PartialEq for RootsSource {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path && self.pem == other.pem
+    }
+}
+
+impl Eq for RootsSource {}

@@ -1,0 +1,743 @@
+//! `tls` of listeners, chains and clusters: what it becomes, what it is refused for, and what stays
+//! while files change.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::tls::{Group, Version};
+use config::outside::Memory;
+use config::snapshot::{Changes, ClusterTls, ListenerTls, Snapshot, TlsMode};
+use config::{Finding, Outside, certificates, effective, effective_yaml};
+
+use crate::sample::{CERTIFICATES, Headers, Loader, NOW, loader};
+
+const SAMPLE: &str = r#"
+listeners:
+  - name: edge
+    address: 127.0.0.1:443
+    tls: { certificates: [{ chain: site.pem, key: site.key }] }
+    routes: all
+    chains:
+      - name: tenants
+        match: { server_names: [example.com, "*.example.com"] }
+        tls:
+          certificates: [{ chain: tenants.pem, key: tenants.key }]
+          client: { ca: ca.pem }
+        routes: all
+routes:
+  - name: all
+    rules: [{ match: { prefix: / }, cluster: api }]
+clusters:
+  - name: api
+    protocol: http2
+    endpoints: ["10.0.0.1:443"]
+    tls:
+      server_name: api.example.com
+      certificate: { chain: client.pem, key: client.key }
+"#;
+
+type Loaded = Arc<Snapshot<Headers>>;
+
+#[track_caller]
+fn load(loader: &mut Loader, text: &str) -> Loaded {
+    loader.load("strait.yaml", text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn tls_of(snapshot: &Loaded) -> [&Arc<ListenerTls>; 2] {
+    let listener = &snapshot.listeners[0];
+    [listener.tls.as_ref().unwrap(), listener.chains[0].listener.tls.as_ref().unwrap()]
+}
+
+fn cluster_tls(snapshot: &Loaded) -> &Arc<ClusterTls> {
+    snapshot.clusters.iter().next().unwrap().1.tls.as_ref().unwrap()
+}
+
+fn file(name: &str) -> &'static str {
+    CERTIFICATES.iter().find(|(known, _)| *known == name).unwrap().1
+}
+
+#[test]
+fn certificates_alone_are_enough() {
+    let mut loader = loader();
+    let snapshot = load(&mut loader, SAMPLE);
+    assert_eq!(loader.warnings(), []);
+    let [own, chain] = tls_of(&snapshot);
+    assert_eq!(own.mode, TlsMode::Strict);
+    assert_eq!(own.source.versions, Version::Tls12..=Version::Tls13);
+    assert_eq!(own.source.cipher_suites, []);
+    assert_eq!(own.source.groups, Group::DEFAULT);
+    assert_eq!(own.source.alpn, [Box::from(&b"h2"[..]), Box::from(&b"http/1.1"[..])]);
+    assert!(own.source.client.is_none() && own.source.session_tickets);
+    assert!(chain.source.client.as_ref().unwrap().is_required);
+    let names = own.context.certificate_for(Some("a.shop.example.com")).names().to_vec();
+    assert_eq!(names[0].as_ref(), "shop.example.com");
+    assert_eq!(snapshot.listeners[0].timeouts.tls_handshake, Duration::from_secs(10));
+    assert_eq!(snapshot.limits.handshakes_max.get(), 4_096);
+
+    let cluster = cluster_tls(&snapshot);
+    assert_eq!(cluster.server_name.as_deref(), Some("api.example.com"));
+    assert_eq!(cluster.source.alpn, [Box::from(&b"h2"[..])]);
+    assert!(cluster.source.roots.as_ref().unwrap().path.is_none(), "whom the system trusts");
+    assert!(cluster.relay_context.is_none());
+}
+
+#[test]
+fn what_is_offered_follows_the_protocol() {
+    for (protocol, offered) in [
+        ("auto", &["h2", "http/1.1"][..]),
+        ("http1", &["http/1.1"]),
+        ("http2", &["h2"]),
+        ("tcp", &[]),
+    ] {
+        let ends = if protocol == "tcp" { "cluster: api" } else { "routes: all" };
+        let text = SAMPLE.replacen(
+            "    routes: all\n    chains:",
+            &format!("    protocol: {protocol}\n    {ends}\n    chains:"),
+            1,
+        );
+        let snapshot = load(&mut loader(), &text);
+        let [own, _] = tls_of(&snapshot);
+        let alpn: Vec<_> =
+            own.source.alpn.iter().map(|name| str::from_utf8(name).unwrap()).collect();
+        assert_eq!(alpn, offered, "{protocol}");
+        // What is relayed there speaks what it likes.
+        assert_eq!(cluster_tls(&snapshot).relay_context.is_some(), protocol == "tcp");
+    }
+}
+
+#[test]
+fn tunnels_of_connect_offer_no_protocol_either() {
+    let text = SAMPLE
+        .replace("    protocol: http2\n", "")
+        .replace("cluster: api }]", "cluster: api, upgrades: [connect] }]");
+    assert!(cluster_tls(&load(&mut loader(), &text)).relay_context.is_some());
+}
+
+/// One row: what is replaced, by what (with a mark `^` at the place), and the path, value, rule and hint
+/// of the report.
+type Row = (&'static str, &'static str, &'static str, &'static str, &'static str, &'static str);
+
+/// The sample with `from` replaced by `to`, and where `to` has its mark.
+fn with(from: &str, to: &str) -> (String, (u32, u32)) {
+    assert_eq!(SAMPLE.matches(from).count(), 1, "{from:?} stands once in the sample");
+    let marked = SAMPLE.replace(from, to);
+    let at = marked.find('^').expect("a mark");
+    let before = &marked[..at];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
+    (marked.replacen('^', "", 1), (u32::try_from(line).unwrap(), u32::try_from(column).unwrap()))
+}
+
+#[track_caller]
+fn check_one(found: &[Finding], place: (u32, u32), row: &Row) {
+    let &(_, to, path, value, rule, hint) = row;
+    let [finding] = found else { panic!("one finding is expected after {to:?}: {found:#?}") };
+    assert_eq!((finding.line, finding.column), place, "{to:?}: {finding}");
+    assert_eq!(finding.path, path, "{to:?}: {finding}");
+    assert_eq!(finding.value, value, "{to:?}: {finding}");
+    assert!(finding.rule.contains(rule), "{to:?}: rule {rule:?} in {finding}");
+    assert!(finding.hint.contains(hint), "{to:?}: hint {hint:?} in {finding}");
+}
+
+#[track_caller]
+fn check_errors(outside: &Memory, rows: &[Row]) {
+    for row in rows {
+        let (text, place) = with(row.0, row.1);
+        let mut loader = loader();
+        loader.outside = outside.clone();
+        let found = match loader.load("strait.yaml", &text) {
+            Ok(_) => Vec::new(),
+            Err(errors) => errors.errors,
+        };
+        check_one(&found, place, row);
+    }
+}
+
+#[track_caller]
+fn check_warnings(rows: &[Row]) {
+    for row in rows {
+        let (text, place) = with(row.0, row.1);
+        let mut loader = loader();
+        load(&mut loader, &text);
+        check_one(loader.warnings(), place, row);
+    }
+}
+
+const SITE: &str = "{ chain: site.pem, key: site.key }";
+
+#[test]
+fn files_that_are_not_what_they_should_be() {
+    let mut outside = crate::sample::outside();
+    outside.insert("empty.pem", "");
+    outside.insert("garbage.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    outside.insert(
+        "encrypted.key",
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+    );
+    outside.insert("reversed.pem", format!("{}{}", file("ca.pem"), file("site.pem")));
+    check_errors(
+        &outside,
+        &[
+            (
+                SITE,
+                "{ chain: ^sitte.pem, key: site.key }",
+                "listeners[0].tls.certificates[0].chain",
+                "\"sitte.pem\"",
+                "there is no such file",
+                "relative to the folder of this file",
+            ),
+            (
+                SITE,
+                "{ chain: site.pem, key: ^site.kay }",
+                "listeners[0].tls.certificates[0].key",
+                "\"site.kay\"",
+                "there is no such file",
+                "relative to the folder of this file",
+            ),
+            (
+                SITE,
+                "{ chain: site.pem, key: ^tenants.key }",
+                "listeners[0].tls.certificates[0].key",
+                "\"tenants.key\"",
+                "the key does not fit the certificate",
+                "openssl x509 -pubkey",
+            ),
+            (
+                SITE,
+                "{ chain: site.pem, key: ^site.pem }",
+                "listeners[0].tls.certificates[0].key",
+                "\"site.pem\"",
+                "there is no private key",
+                "BEGIN PRIVATE KEY",
+            ),
+            (
+                SITE,
+                "{ chain: site.pem, key: ^encrypted.key }",
+                "listeners[0].tls.certificates[0].key",
+                "\"encrypted.key\"",
+                "the key is encrypted",
+                "openssl pkey",
+            ),
+            (
+                SITE,
+                "{ chain: ^empty.pem, key: site.key }",
+                "listeners[0].tls.certificates[0].chain",
+                "\"empty.pem\"",
+                "there is no certificate",
+                "must be PEM",
+            ),
+            (
+                SITE,
+                "{ chain: ^garbage.pem, key: site.key }",
+                "listeners[0].tls.certificates[0].chain",
+                "\"garbage.pem\"",
+                "certificate 1 cannot be read",
+                "openssl x509",
+            ),
+            (
+                SITE,
+                "{ chain: ^reversed.pem, key: site.key }",
+                "listeners[0].tls.certificates[0].chain",
+                "\"reversed.pem\"",
+                "not the first but number 2",
+                "first",
+            ),
+            (
+                SITE,
+                "{ chain: ^\"\", key: site.key }",
+                "listeners[0].tls.certificates[0].chain",
+                "\"\"",
+                "the path of a file is needed here",
+                "write site.pem",
+            ),
+            (
+                "client: { ca: ca.pem }",
+                "client: { ca: ^empty.pem }",
+                "listeners[0].chains[0].tls.client.ca",
+                "\"empty.pem\"",
+                "there is no certificate of an authority",
+                "must be PEM",
+            ),
+            (
+                "{ chain: client.pem, key: client.key }",
+                "{ chain: ^client.cert, key: client.key }",
+                "clusters[0].tls.certificate.chain",
+                "\"client.cert\"",
+                "there is no such file",
+                "relative to",
+            ),
+            (
+                "server_name: api.example.com\n",
+                "server_name: api.example.com\n      ca: ^other.pem\n",
+                "clusters[0].tls.ca",
+                "\"other.pem\"",
+                "there is no such file",
+                "relative to",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn options_that_do_not_go_together() {
+    let outside = crate::sample::outside();
+    check_errors(
+        &outside,
+        &[
+            (
+                "tls: { certificates: [{ chain: site.pem, key: site.key }] }",
+                "tls: { certificates: ^[] }",
+                "listeners[0].tls.certificates",
+                "",
+                "at least one item",
+                "add one",
+            ),
+            (
+                "tls: { certificates: [{ chain: site.pem, key: site.key }] }",
+                "tls: ^{}",
+                "listeners[0].tls.certificates",
+                "",
+                "missing",
+                "add `certificates:",
+            ),
+            (
+                "tls: { cert",
+                "tls: { min_version: \"1.3\", max_version: ^\"1.2\", cert",
+                "listeners[0].tls.max_version",
+                "\"1.2\"",
+                "the newest version is older than the oldest",
+                "exchange",
+            ),
+            (
+                "tls: { cert",
+                "tls: { min_version: ^1.1, cert",
+                "listeners[0].tls.min_version",
+                "1.1",
+                "one of these words is needed here: 1.2, 1.3",
+                "did you mean `1.2`?",
+            ),
+            (
+                "tls: { cert",
+                "tls: { cipher_suites: [^ECDHE-RSA-AES128-GCM-SHA256], cert",
+                "listeners[0].tls.cipher_suites[0]",
+                "\"ECDHE-RSA-AES128-GCM-SHA256\"",
+                "one of these words",
+                "did you mean `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`?",
+            ),
+            (
+                "tls: { cert",
+                "tls: { groups: [^x25591], cert",
+                "listeners[0].tls.groups[0]",
+                "\"x25591\"",
+                "one of these words",
+                "did you mean `x25519`?",
+            ),
+            (
+                "tls: { cert",
+                "tls: { max_version: 1.2, cipher_suites: [^TLS_AES_128_GCM_SHA256], cert",
+                "listeners[0].tls.cipher_suites[0]",
+                "\"TLS_AES_128_GCM_SHA256\"",
+                "this suite is of TLSv1.3, which `max_version` rules out",
+                "remove it",
+            ),
+            (
+                "tls: { cert",
+                "tls: { min_version: 1.3, cipher_suites: [TLS_AES_128_GCM_SHA256, ^TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256], cert",
+                "listeners[0].tls.cipher_suites[1]",
+                "\"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256\"",
+                "this suite is of TLSv1.2, which `min_version` rules out",
+                "allow that version",
+            ),
+            (
+                "tls: { cert",
+                "tls: { max_version: 1.2, cipher_suites: ^[TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256], cert",
+                "listeners[0].tls.cipher_suites",
+                "",
+                "no cipher suite goes with the key",
+                "kinds of keys",
+            ),
+            (
+                "tls: { cert",
+                "tls: { groups: ^[X25519MLKEM768], cert",
+                "listeners[0].tls.groups",
+                "",
+                "none of these groups is in TLS 1.2",
+                "add x25519",
+            ),
+            (
+                "tls: { cert",
+                "tls: { groups: [x25519, ^x25519], cert",
+                "listeners[0].tls.groups[1]",
+                "\"x25519\"",
+                "stands twice",
+                "remove",
+            ),
+            (
+                "tls: { cert",
+                "tls: { alpn: [h2, ^http/1.2], cert",
+                "listeners[0].tls.alpn[1]",
+                "\"http/1.2\"",
+                "an `auto` listener speaks h2 and http/1.1",
+                "did you mean `http/1.1`?",
+            ),
+            (
+                "    tls: { cert",
+                "    protocol: http1\n    tls: { alpn: [^h2], cert",
+                "listeners[0].tls.alpn[0]",
+                "\"h2\"",
+                "an `http1` listener speaks http/1.1",
+                "known are: http/1.1",
+            ),
+            (
+                "tls: { cert",
+                "tls: { mode: ^permisive, cert",
+                "listeners[0].tls.mode",
+                "\"permisive\"",
+                "strict, permissive",
+                "did you mean `permissive`?",
+            ),
+            (
+                "[\"10.0.0.1:443\"]\n    tls:\n      server_name: api.example.com\n      certificate: { chain: client.pem, key: client.key }",
+                "[\"unix:/run/api.sock\"]\n    tls: ^{}",
+                "clusters[0].tls",
+                "",
+                "it has to be said whose certificate is behind it",
+                "add `server_name: api.example.com`",
+            ),
+            (
+                "server_name: api.example.com",
+                "server_name: ^10.0.0.1",
+                "clusters[0].tls.server_name",
+                "\"10.0.0.1\"",
+                "a host name, not for an address",
+                "names: [\"10.0.0.1\"]",
+            ),
+            (
+                "server_name: api.example.com",
+                "server_name: ^\"*.example.com\"",
+                "clusters[0].tls.server_name",
+                "\"*.example.com\"",
+                "one host name",
+                "api.example.com",
+            ),
+            (
+                "server_name: api.example.com",
+                "names: [api.example.com, ^spiffe://]",
+                "clusters[0].tls.names[1]",
+                "\"spiffe://\"",
+                "a URI has a scheme",
+                "spiffe://example.org",
+            ),
+            (
+                "server_name: api.example.com",
+                "names: ^[]",
+                "clusters[0].tls.names",
+                "",
+                "at least one name",
+                "server_name",
+            ),
+            (
+                "server_name: api.example.com",
+                "verify: off\n      ca: ^ca.pem",
+                "clusters[0].tls.ca",
+                "\"ca.pem\"",
+                "nobody looks at this",
+                "remove one",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_system_that_trusts_nobody_needs_a_file() {
+    let mut outside = crate::sample::outside();
+    outside.trust("");
+    let from = "    tls:\n      server_name";
+    let row = ("clusters[0].tls", "", "this system trusts nobody", "name a file with `ca`");
+    check_errors(&outside, &[(from, "    tls:\n      ^server_name", row.0, row.1, row.2, row.3)]);
+}
+
+#[test]
+fn what_is_allowed_but_looks_like_a_mistake() {
+    check_warnings(&[
+        (
+            "server_names: [example.com,",
+            "server_names: [^shop.example.org, example.com,",
+            "listeners[0].chains[0].match.server_names[0]",
+            "\"shop.example.org\"",
+            "no certificate of this chain has this name",
+            "they have: *.example.com, example.com",
+        ),
+        (
+            "server_names: [example.com,",
+            "server_names: [^a.b.example.com, example.com,",
+            "listeners[0].chains[0].match.server_names[0]",
+            "\"a.b.example.com\"",
+            "no certificate of this chain has this name",
+            "they have:",
+        ),
+        (
+            SITE,
+            "{ chain: site.pem, key: site.key }, { chain: site-rsa.pem, key: site-rsa.key }, { chain: ^site.pem, key: site.key }",
+            "listeners[0].tls.certificates[2].chain",
+            "\"site.pem\"",
+            "the certificate on line 5 has the same names and kind of key",
+            "remove one of them",
+        ),
+        (
+            "match: { server_names: [example.com, \"*.example.com\"] }\n        tls:\n          certificates: [{ chain: tenants.pem, key: tenants.key }]\n          client: { ca: ca.pem }\n",
+            "match: ^{ server_names: [example.com, \"*.example.com\"] }\n",
+            "listeners[0].chains[0].match",
+            "",
+            "every connection gets 400",
+            "add `tls`",
+        ),
+        (
+            "tls: { certificates: [{ chain: site.pem, key: site.key }] }\n    routes: all\n",
+            "tls: ^{ certificates: [{ chain: site.pem, key: site.key }] }\n",
+            "listeners[0].tls",
+            "",
+            "what no chain matches is closed",
+            "move it into the chains",
+        ),
+        (
+            "server_name: api.example.com",
+            "verify: ^off",
+            "clusters[0].tls.verify",
+            "\"off\"",
+            "can read and change everything",
+            "`ca`",
+        ),
+    ]);
+}
+
+#[test]
+fn a_new_certificate_is_in_its_time_and_one_in_use_may_leave_it() {
+    let end = certificates(&load(&mut loader(), SAMPLE))[0].source.certificate.not_after();
+    let at = |loader: &mut Loader, now: u64| {
+        let mut outside = Memory::new(now);
+        for (name, content) in CERTIFICATES {
+            outside.insert(name, content);
+        }
+        outside.trust(file("ca.pem"));
+        loader.outside = outside;
+    };
+    let told = |loader: &Loader| -> Vec<String> {
+        let of_site = loader.warnings().iter().filter(|told| told.value == "\"site.pem\"");
+        of_site.map(|told| told.rule.clone()).collect()
+    };
+    let mut loader = loader();
+    at(&mut loader, end - 15 * 86_400);
+    load(&mut loader, SAMPLE);
+    assert_eq!(told(&loader), [""; 0]);
+    for (left, text) in
+        [(14 * 86_400, "in 14 days"), (86_400, "in 1 day"), (1, "in less than a day")]
+    {
+        at(&mut loader, end - left);
+        let snapshot = load(&mut loader, SAMPLE);
+        assert_eq!(snapshot.changes, Changes::default());
+        let warned = told(&loader);
+        assert!(matches!(&warned[..], [one] if one.contains(text)), "{warned:?}");
+    }
+    // What is in use stays, so that other changes of the file are not held up by it.
+    at(&mut loader, end + 1);
+    load(&mut loader, SAMPLE);
+    let warned = told(&loader);
+    assert!(matches!(&warned[..], [one] if one.contains("has expired, at 2126-")), "{warned:?}");
+    let mut fresh = crate::sample::loader();
+    for (now, rule) in
+        [(end + 1, "expired, at 2126-"), (1_000_000_000, "not valid yet, but from 20")]
+    {
+        at(&mut fresh, now);
+        let errors = fresh.load("strait.yaml", SAMPLE).unwrap_err();
+        let error = errors.errors.iter().find(|error| error.value == "\"site.pem\"").unwrap();
+        assert!(error.rule.contains(rule), "{error}");
+        assert_eq!(error.path, "listeners[0].tls.certificates[0].chain");
+    }
+}
+
+#[test]
+fn a_key_in_the_text_is_refused_and_not_told() {
+    for inline in ["|\n", "\"", "|-\n"] {
+        let indent = if inline == "\"" { "" } else { "                " };
+        let end = if inline == "\"" { "\"\n" } else { "" };
+        let key: String =
+            file("site.key").lines().map(|line| format!("{indent}{line}\n")).collect();
+        let key = if inline == "\"" { key.replace('\n', "\\n") } else { key };
+        let text = SAMPLE.replace(
+            "tls: { certificates: [{ chain: site.pem, key: site.key }] }",
+            &format!("tls:\n      certificates:\n        - chain: site.pem\n          key: {inline}{key}{end}"),
+        );
+        let errors = loader().load("strait.yaml", &text).unwrap_err();
+        let told = format!("{errors}\n{errors:?}");
+        assert!(told.contains("not its content"), "{told}");
+        for line in file("site.key").lines() {
+            assert!(!told.contains(line), "{told}");
+        }
+    }
+}
+
+#[test]
+fn all_mistakes_in_files_are_told_at_once_and_each_file_is_read_once() {
+    struct Counted(Memory, std::cell::RefCell<Vec<std::path::PathBuf>>);
+    impl Outside for Counted {
+        fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+            self.1.borrow_mut().push(path.to_owned());
+            self.0.read(path)
+        }
+
+        fn system_roots(&self) -> Result<::tls::Roots, ::tls::RootsError> {
+            self.0.system_roots()
+        }
+
+        fn now(&self) -> u64 {
+            self.0.now()
+        }
+    }
+    let text = SAMPLE
+        .replace("{ chain: client.pem, key: client.key }", "{ chain: site.pem, key: no.key }");
+    let mut outside = crate::sample::outside();
+    outside.remove(Path::new("ca.pem"));
+    outside.remove(Path::new("site.pem"));
+    let outside = Counted(outside, std::cell::RefCell::default());
+    let loader = loader();
+    let Err(errors) = config::Loader::prepare(&loader, "strait.yaml", &text, &outside) else {
+        panic!()
+    };
+    let told: Vec<&str> = errors.errors.iter().map(|error| error.path.as_str()).collect();
+    assert_eq!(
+        told,
+        [
+            "listeners[0].tls.certificates[0].chain",
+            "listeners[0].chains[0].tls.client.ca",
+            "clusters[0].tls.certificate.chain",
+            "clusters[0].tls.certificate.key",
+        ]
+    );
+    let mut read = outside.1.into_inner();
+    let count = read.len();
+    read.sort();
+    read.dedup();
+    assert_eq!(read.len(), count, "{read:?}");
+}
+
+#[test]
+fn contexts_outlive_changes_that_do_not_concern_them() {
+    let mut loader = loader();
+    let before = load(&mut loader, SAMPLE);
+    let same = load(&mut loader, SAMPLE);
+    assert_eq!(same.changes, Changes::default());
+    // Timeouts and routes are others, and so is the file's path, but not what is in it.
+    loader.outside.insert("moved.pem", file("site.pem"));
+    let text = SAMPLE.replace("chain: site.pem", "chain: moved.pem").replace(
+        "    routes: all\n    chains:",
+        "    timeouts: { idle: 1s }\n    routes: all\n    chains:",
+    );
+    let after = load(&mut loader, &text);
+    assert_eq!(after.changes.listeners_changed, [after.listeners[0].id]);
+    for (before, after) in tls_of(&before).into_iter().zip(tls_of(&after)) {
+        assert!(Arc::ptr_eq(&before.context, &after.context));
+    }
+    assert!(Arc::ptr_eq(tls_of(&before)[1], tls_of(&after)[1]));
+    assert!(Arc::ptr_eq(cluster_tls(&before), cluster_tls(&after)));
+    // A mode is no matter of the context.
+    let text = text.replace("tls: { cert", "tls: { mode: permissive, cert");
+    let permissive = load(&mut loader, &text);
+    assert!(Arc::ptr_eq(&tls_of(&before)[0].context, &tls_of(&permissive)[0].context));
+    assert_eq!(tls_of(&permissive)[0].mode, TlsMode::Permissive);
+}
+
+#[test]
+fn a_changed_file_changes_who_uses_it_and_nobody_else() {
+    let mut loader = loader();
+    let before = load(&mut loader, SAMPLE);
+    loader.outside.insert("site.pem", file("site-rsa.pem"));
+    loader.outside.insert("site.key", file("site-rsa.key"));
+    let after = load(&mut loader, SAMPLE);
+    let listener = after.listeners[0].id;
+    assert_eq!(after.changes, Changes { listeners_changed: vec![listener], ..Changes::default() });
+    assert!(!Arc::ptr_eq(&tls_of(&before)[0].context, &tls_of(&after)[0].context));
+    assert!(Arc::ptr_eq(tls_of(&before)[1], tls_of(&after)[1]));
+
+    // A pair that does not fit leaves everything as it is.
+    loader.outside.insert("site.pem", file("site.pem"));
+    loader.load("strait.yaml", SAMPLE).unwrap_err();
+    loader.outside.insert("site.key", file("site.key"));
+    let again = load(&mut loader, SAMPLE);
+    assert_eq!((again.version, again.changes.listeners_changed.len()), (3, 1));
+    loader.outside.insert("ca.pem", format!("{}{}", file("ca.pem"), file("ca.pem")));
+    let trusting = load(&mut loader, SAMPLE);
+    assert_eq!(trusting.changes.listeners_changed, [listener]);
+    assert!(Arc::ptr_eq(tls_of(&again)[0], tls_of(&trusting)[0]));
+    assert!(!Arc::ptr_eq(tls_of(&again)[1], tls_of(&trusting)[1]));
+}
+
+#[test]
+fn an_endpoint_with_other_tls_is_another_endpoint() {
+    let mut loader = loader();
+    let first = load(&mut loader, SAMPLE);
+    let id = |snapshot: &Loaded| snapshot.clusters.iter().next().unwrap().1.endpoints[0].id;
+    let cluster = first.clusters.iter().next().unwrap().1.id;
+    let mut former = id(&first);
+    loader.outside.insert("ca.pem", file("ca.pem"));
+    for (from, to) in [
+        ("server_name: api.example.com", "server_name: other.example.com"),
+        (
+            "server_name: api.example.com",
+            "server_name: api.example.com\n      names: [other.example.com]",
+        ),
+        ("server_name: api.example.com", "server_name: api.example.com\n      ca: ca.pem"),
+        ("server_name: api.example.com", "server_name: api.example.com\n      verify: off"),
+        ("      certificate: { chain: client.pem, key: client.key }\n", ""),
+        ("{ chain: client.pem, key: client.key }", "{ chain: site.pem, key: site.key }"),
+        (
+            "    tls:\n      server_name: api.example.com\n      certificate: { chain: client.pem, key: client.key }\n",
+            "",
+        ),
+    ] {
+        let changed = load(&mut loader, &SAMPLE.replace(from, to));
+        assert_ne!(id(&changed), former, "{to}");
+        assert_eq!(changed.changes.endpoints_added, [(cluster, id(&changed))]);
+        assert_eq!(changed.changes.endpoints_removed, [(cluster, former)]);
+        assert_eq!(changed.changes.clusters_changed, [cluster]);
+        former = id(&changed);
+    }
+    let other = load(
+        &mut loader,
+        &SAMPLE.replace("10.0.0.1:443\"]", "10.0.0.1:443\"]\n    connections_max: 5"),
+    );
+    assert_eq!(other.changes.endpoints_removed, [(cluster, former)]);
+    let back = load(&mut loader, SAMPLE);
+    assert_eq!(id(&back), id(&other), "bounds are not what an endpoint is");
+}
+
+#[test]
+fn the_effective_configuration_has_paths_and_what_the_certificates_are_and_no_key() {
+    let snapshot = load(&mut loader(), SAMPLE);
+    let yaml = effective_yaml(&snapshot);
+    for text in [
+        "          key: site.key\n",
+        "        mode: required\n",
+        "      verify: on\n",
+        "# Certificates:\n# - listener edge, site.pem: shop.example.com, www.shop.example.com, *.shop.example.com; until 2126-",
+        "# - listener edge, chain tenants, tenants.pem: ",
+        "# - cluster api, client.pem: CN=edge; until 2126-",
+    ] {
+        assert!(yaml.contains(text), "{text}\n{yaml}");
+    }
+    for (name, content) in CERTIFICATES.iter().filter(|(name, _)| name.ends_with(".key")) {
+        for line in content.lines() {
+            assert!(!yaml.contains(line), "{name}");
+            assert!(!format!("{snapshot:?}").contains(line), "{name}");
+        }
+    }
+    let mut loader = loader();
+    let again = load(&mut loader, &yaml);
+    assert_eq!(effective(&again), effective(&snapshot));
+    assert_eq!(tls_of(&again), tls_of(&snapshot));
+    let used = certificates(&snapshot)[1].to_json();
+    assert_eq!(used["user"], "listener edge, chain tenants");
+    assert_eq!(used["names"][1], "example.com");
+    assert!(NOW < 4_900_000_000 && used["not_after"].as_str().unwrap().starts_with("2126-"));
+}

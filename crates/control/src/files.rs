@@ -1,0 +1,115 @@
+//! The files that a configuration names, from the disk: read once for each load, and remembered by a
+//! digest, so that a later look tells whether any has changed. Contents are not kept: there are keys
+//! among them.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use config::Outside;
+use tls::{Roots, RootsError};
+
+use crate::clock;
+
+/// Bytes of a file that a configuration names: bundles of every authority there is have half of one.
+const NAMED_BYTES_MAX: u64 = 8 << 20;
+
+/// Reads the files of one load, relative to a folder.
+#[derive(Debug)]
+pub struct Files {
+    folder: PathBuf,
+    seen: RefCell<Seen>,
+}
+
+/// What the files of a load were like.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(BTreeMap<PathBuf, State>);
+
+/// What a file was like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It had content with this digest.
+    Digest(u64),
+    /// It could not be read.
+    Unreadable(ErrorKind),
+}
+
+impl Files {
+    /// The files beside the configuration file at `path`.
+    #[must_use]
+    pub fn beside(path: &Path) -> Self {
+        Self { folder: path.parent().unwrap_or(path).to_owned(), seen: RefCell::default() }
+    }
+
+    /// What was read.
+    pub(crate) fn into_seen(self) -> Seen {
+        self.seen.into_inner()
+    }
+}
+
+impl Outside for Files {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let path = self.folder.join(path);
+        let content = read(&path);
+        self.seen.borrow_mut().0.insert(path, State::of(&content));
+        content
+    }
+
+    fn system_roots(&self) -> Result<Roots, RootsError> {
+        Roots::system()
+    }
+
+    fn now(&self) -> u64 {
+        clock::wall_ns() / 1_000_000_000
+    }
+}
+
+impl Seen {
+    /// Where the files are, or should be.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.keys().map(PathBuf::as_path)
+    }
+
+    /// Whether any file is not as it was.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.0.iter().any(|(path, state)| State::of(&read(path)) != *state)
+    }
+
+    /// Takes the files for seen as they are.
+    pub(crate) fn refresh(&mut self) {
+        for (path, state) in &mut self.0 {
+            *state = State::of(&read(path));
+        }
+    }
+}
+
+impl State {
+    fn of(content: &io::Result<Vec<u8>>) -> Self {
+        match content {
+            Ok(content) => {
+                let mut hasher = DefaultHasher::new();
+                hasher.write(content);
+                Self::Digest(hasher.finish())
+            }
+            Err(error) => Self::Unreadable(error.kind()),
+        }
+    }
+}
+
+/// Nothing but a regular file is read: a pipe could keep control waiting for ever.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let metadata = std::fs::metadata(path)?;
+    if metadata.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    if !metadata.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
+    }
+    if metadata.len() > NAMED_BYTES_MAX {
+        let text = format!("larger than {NAMED_BYTES_MAX} bytes");
+        return Err(io::Error::new(ErrorKind::FileTooLarge, text));
+    }
+    std::fs::read(path)
+}

@@ -1,0 +1,630 @@
+//! Hop 3: what is between a socket's bytes and a connection's data.
+//!
+//! Without TLS, nothing. With it, the connection has a [`Tls`]: first a handshake, which is finished
+//! where it began, then a record layer, which is data like everything else of a connection. What
+//! is read is opened in the buffer that it was read into, and goes on as if it had come like that;
+//! what is sent is sealed when the worker is about to send, into the buffer that is sent. Queues,
+//! windows and deadlines know data only.
+//!
+//! ```text
+//!   on_received ─► (partial) ─► handshake ─┐ ─► begin_protocol / on_established
+//!                       │                  ▼
+//!                       └────────► open ─► on_data
+//!   unsent ◄─ Tls::outbox ◄─ seal ◄─ Connection::outbox
+//! ```
+
+use std::sync::Arc;
+
+use config::snapshot::{Address, ClusterTls, ListenerTls};
+use telemetry::cause::Cause;
+use telemetry::events::{TlsFailure, TlsHandshakeFinished};
+use tls::{Facts, Handshake, HandshakeError, TicketKeeper};
+use wire::buffer::Buffer;
+use wire::tls::record::{Opened, RECORD_LEN_MAX, RecordError, RecordLayer};
+
+use crate::buffers::{BUFFER_BYTES_MAX, Buffers};
+use crate::connection::{ConnKey, Connection, Receive, Role};
+use crate::ops::Op;
+use crate::outbox::{Outbox, SLICES_MAX};
+use crate::proxy::Proxy;
+use crate::record::label;
+use crate::time::Time;
+
+/// Sealed bytes that may wait; more data is sealed when these are sent.
+const SEALED_BYTES_MAX: usize = BUFFER_BYTES_MAX;
+
+/// What a connection of TLS has in addition.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    state: State,
+    /// The beginning of a record, or of what a handshake waits for.
+    partial: Option<Buffer>,
+    /// Bytes that `partial` has to have before it is worth a look.
+    wanted: usize,
+    /// What keeps the tickets of an upstream, for connections to come.
+    tickets: Option<Box<TicketKeeper>>,
+    /// Records that wait to be sent.
+    outbox: Outbox,
+    /// Bytes of data in these records.
+    sealed: usize,
+    /// When the handshake began.
+    began: Time,
+    /// Whether anything came or went since [`Proxy::on_quiet`] looked last.
+    is_warm: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    /// It begins when the connection stands.
+    Waiting {
+        settings: Arc<ClusterTls>,
+        /// Whether what is carried is not read here, so that no protocol is offered for it.
+        is_raw: bool,
+        /// Who the endpoint has to be, unless the settings say more; a host name or an address.
+        server_name: Arc<str>,
+    },
+    /// `None` only while it takes a step.
+    Handshake(Option<Box<Handshake>>),
+    Records(Box<RecordLayer>),
+}
+
+/// What of a connection's TLS is written down. Its handshake is over.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct SavedTls {
+    records: Box<RecordLayer>,
+    partial: Vec<u8>,
+    wanted: usize,
+    outbox: Vec<u8>,
+    sealed: usize,
+}
+
+impl Tls {
+    fn new(state: State, now: Time) -> Self {
+        Self {
+            state,
+            partial: None,
+            wanted: 0,
+            tickets: None,
+            outbox: Outbox::new(),
+            sealed: 0,
+            began: now,
+            is_warm: true,
+        }
+    }
+
+    /// Of a connection that is still to be established.
+    pub(crate) fn waiting(
+        settings: &Arc<ClusterTls>,
+        is_raw: bool,
+        address: &Address,
+        now: Time,
+    ) -> Self {
+        let server_name = match (&settings.server_name, address) {
+            (Some(name), _) => Arc::clone(name),
+            (None, Address::Tcp(address)) => Arc::from(address.ip().to_string()),
+            // An address is not asked for, and what its certificate has to have is in the context.
+            (None, Address::Unix(_)) => Arc::from("127.0.0.1"),
+        };
+        Self::new(State::Waiting { settings: Arc::clone(settings), is_raw, server_name }, now)
+    }
+
+    /// Whether the handshake is still to come to its end.
+    pub(crate) const fn is_handshaking(&self) -> bool {
+        !matches!(self.state, State::Records(_))
+    }
+
+    /// What goes to the socket before the handshake.
+    pub(crate) const fn preamble(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+
+    /// Bytes that wait to be sent, as the socket counts them.
+    pub(crate) const fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// Whether the peer has said that nothing more comes.
+    fn is_ended(&self) -> bool {
+        matches!(&self.state, State::Records(records) if records.is_ended())
+    }
+
+    /// Seals as much of `data` as may wait.
+    fn seal(&mut self, data: &mut Outbox, buffers: &mut Buffers) {
+        let State::Records(records) = &mut self.state else { return };
+        self.is_warm = true;
+        while self.outbox.len() < SEALED_BYTES_MAX {
+            let mut slices = [std::io::IoSlice::new(&[]); SLICES_MAX];
+            let count = data.slices(&mut slices);
+            let mut pieces = [&[][..]; SLICES_MAX];
+            for (piece, slice) in pieces.iter_mut().zip(slices.iter().take(count)) {
+                *piece = slice;
+            }
+            let pieces = pieces.get(..count).unwrap_or_default();
+            let len = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+            if len == 0 && !records.has_control() {
+                return;
+            }
+            let room = records.sealed_len(len).min(BUFFER_BYTES_MAX);
+            let mut taken = None;
+            self.outbox.push_with(room, buffers, |out| {
+                taken = records.seal(pieces, out).ok().map(|sealed| sealed.taken);
+            });
+            // Once sending is over, what waits is for nobody.
+            let taken = taken.unwrap_or(len);
+            data.on_sent(taken, buffers);
+            self.sealed += taken;
+            if taken == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The socket took `n` bytes; how many of data are counted as sent by that, and how many wait.
+    fn on_sent(&mut self, n: usize, buffers: &mut Buffers) -> (usize, usize) {
+        self.outbox.on_sent(n, buffers);
+        // What is sealed may be longer than what it holds; the last byte of data is sent when
+        // everything is.
+        let sent = match self.outbox.is_empty() {
+            true => self.sealed,
+            false => n.min(self.sealed.saturating_sub(1)),
+        };
+        self.sealed -= sent;
+        (sent, self.sealed)
+    }
+
+    /// The bytes that say that nothing more will be sent.
+    fn farewell(&mut self) -> Option<Box<[u8]>> {
+        let State::Records(records) = &mut self.state else { return None };
+        if !self.outbox.is_empty() {
+            return None;
+        }
+        records.send_close();
+        last_words(records)
+    }
+
+    /// Gives everything back.
+    pub(crate) fn clear(&mut self, buffers: &mut Buffers) {
+        self.outbox.clear(buffers);
+        if let Some(partial) = self.partial.take() {
+            buffers.give_back(partial);
+        }
+    }
+
+    /// Nothing happened for a while.
+    fn on_quiet(&mut self) {
+        if let State::Records(records) = &mut self.state
+            && !std::mem::replace(&mut self.is_warm, false)
+            && records.has_contexts()
+        {
+            records.on_idle();
+        }
+    }
+
+    /// What is written down of it.
+    pub(crate) fn save(mut self, buffers: &mut Buffers) -> Option<SavedTls> {
+        let partial = self.partial.as_ref().map_or(&[][..], Buffer::filled).to_vec();
+        let outbox = self.outbox.to_vec();
+        self.clear(buffers);
+        let State::Records(records) = self.state else { return None };
+        Some(SavedTls { records, partial, wanted: self.wanted, outbox, sealed: self.sealed })
+    }
+
+    /// The same elsewhere.
+    pub(crate) fn restore(saved: SavedTls, buffers: &mut Buffers) -> Self {
+        let mut outbox = Outbox::new();
+        outbox.push(&saved.outbox, buffers);
+        let partial = (!saved.partial.is_empty()).then(|| buffers.lease_with(&saved.partial));
+        let (wanted, sealed) = (saved.wanted, saved.sealed);
+        let state = State::Records(saved.records);
+        let tickets = None;
+        Self { state, partial, wanted, tickets, outbox, sealed, began: Time::NEVER, is_warm: true }
+    }
+}
+
+fn last_words(records: &mut RecordLayer) -> Option<Box<[u8]>> {
+    if !records.has_control() {
+        return None;
+    }
+    let mut out = Buffer::new(records.sealed_len(0));
+    records.send_control(&mut out);
+    Some(out.filled().into())
+}
+
+impl Connection {
+    /// Whether its handshake is going on.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    /// Bytes of data that the socket did not take yet.
+    pub(crate) fn unsent_len(&self) -> usize {
+        self.outbox.len() + self.tls.as_ref().map_or(0, |tls| tls.sealed)
+    }
+
+    /// Whether the socket took everything.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.outbox.is_empty() && self.tls.as_ref().is_none_or(|tls| tls.outbox.is_empty())
+    }
+
+    /// The socket took `n` bytes: how many bytes of data waited before, and how many of them are
+    /// sent by that.
+    pub(crate) fn on_bytes_sent(&mut self, n: usize, buffers: &mut Buffers) -> (usize, usize) {
+        let Some(tls) = &mut self.tls else {
+            let before = self.outbox.len();
+            self.outbox.on_sent(n, buffers);
+            return (before, n);
+        };
+        let (sent, left) = tls.on_sent(n, buffers);
+        (self.outbox.len() + left + sent, sent)
+    }
+
+    /// Whether an end now, without a word, may be somebody else's doing, and would pass for the end
+    /// of a message.
+    fn is_cut_off(&self) -> bool {
+        let Some(tls) = &self.tls else { return false };
+        !tls.is_ended()
+            && matches!(&self.receive, Receive::Body(body) if body.ends_with_connection())
+    }
+}
+
+impl Proxy {
+    /// Bytes arrived; at most as many as [`Proxy::read_bytes_max`] said. They may be changed.
+    pub fn on_received(&mut self, key: ConnKey, bytes: &mut [u8], now: Time) {
+        match self.connections.get(key).map(|connection| connection.tls.is_some()) {
+            Some(true) => self.on_records(key, bytes, now),
+            Some(false) => {
+                self.on_data(key, bytes, now);
+                self.resume_handshake(key, now);
+            }
+            None => {}
+        }
+    }
+
+    fn tls_mut(&mut self, key: ConnKey) -> Option<&mut Tls> {
+        self.connections.get_mut(key)?.tls.as_deref_mut()
+    }
+
+    /// Bytes of records, in order. A record that is not there whole is put together apart, so that
+    /// those behind it are opened where they were read to.
+    fn on_records(&mut self, key: ConnKey, mut bytes: &mut [u8], now: Time) {
+        while !bytes.is_empty() {
+            let Some(tls) = self.tls_mut(key) else { return };
+            tls.is_warm = true;
+            let Some(partial) = tls.partial.take() else {
+                let (n, wanted) = self.open_records(key, bytes, now);
+                let rest = bytes.get(n..).unwrap_or_default();
+                if !rest.is_empty() {
+                    let partial = self.buffers.lease_with(rest);
+                    self.put_partial(key, partial, wanted);
+                }
+                return;
+            };
+            let missing = tls.wanted.saturating_sub(partial.len()).clamp(1, bytes.len());
+            let (front, behind) = std::mem::take(&mut bytes).split_at_mut(missing);
+            bytes = behind;
+            let mut partial = self.buffers.widen(partial, front.len());
+            partial.push(front);
+            let (n, wanted) = self.open_records(key, partial.filled_mut(), now);
+            partial.consume(n);
+            self.put_partial(key, partial, wanted);
+        }
+    }
+
+    fn put_partial(&mut self, key: ConnKey, partial: Buffer, wanted: usize) {
+        match self.connections.get_mut(key).and_then(|connection| connection.tls.as_deref_mut()) {
+            Some(tls) if !partial.is_empty() => {
+                tls.wanted = wanted;
+                tls.partial = Some(self.buffers.widen(partial, 0));
+            }
+            _ => self.buffers.give_back(partial),
+        }
+    }
+
+    /// Goes through what is there whole: how many bytes are done with, and how many the rest has to
+    /// have before it can be gone on with.
+    fn open_records(&mut self, key: ConnKey, input: &mut [u8], now: Time) -> (usize, usize) {
+        let mut at = 0;
+        loop {
+            let all = input.len();
+            let rest = input.get_mut(at..).unwrap_or_default();
+            let Some(tls) = self.tls_mut(key) else { return (all, 0) };
+            let records = match &mut tls.state {
+                State::Records(records) => records,
+                State::Waiting { .. } | State::Handshake(_) => match self
+                    .advance_handshake(key, rest, now)
+                {
+                    None => return (all, 0),
+                    Some(0)
+                        if self.connections.get(key).is_some_and(Connection::is_handshaking) =>
+                    {
+                        return (at, usize::MAX);
+                    }
+                    Some(n) => {
+                        at += n;
+                        continue;
+                    }
+                },
+            };
+            match records.open(rest) {
+                Ok((n, opened)) => {
+                    at += n;
+                    match opened {
+                        Opened::NeedMore { record_len } => {
+                            if records.has_control() {
+                                self.queue_send(key);
+                            }
+                            return (at, record_len);
+                        }
+                        Opened::Data { bytes, .. } => self.on_data(key, bytes, now),
+                        Opened::Ticket(ticket) => {
+                            if let Some(tickets) = &mut tls.tickets {
+                                tickets.keep(&ticket);
+                            }
+                        }
+                        Opened::End => {
+                            self.on_data_end(key, now);
+                            return (all, 0);
+                        }
+                    }
+                }
+                Err(error) => {
+                    let words = last_words(records);
+                    self.on_record_error(key, words, error, now);
+                    return (all, 0);
+                }
+            }
+        }
+    }
+
+    /// A record that nobody can go on behind, or an alert.
+    fn on_record_error(
+        &mut self,
+        key: ConnKey,
+        words: Option<Box<[u8]>>,
+        error: RecordError,
+        now: Time,
+    ) {
+        if let Some(words) = words {
+            self.ops.push_back(Op::Say(key, words));
+        }
+        let is_peers_word = matches!(error, RecordError::AlertReceived(_));
+        let is_downstream =
+            self.connections.get(key).is_some_and(|connection| connection.downstream().is_some());
+        if is_downstream && !is_peers_word {
+            self.break_downstream(key, Some(Cause::TlsInvalid), now);
+        } else {
+            self.on_broken(key, now);
+        }
+    }
+
+    // Handshakes.
+
+    /// Begins the handshake that a client is to be answered.
+    pub(crate) fn begin_tls(&mut self, key: ConnKey, settings: &Arc<ListenerTls>, now: Time) {
+        if self.handshakes >= self.share.of(self.snapshot.limits.handshakes_max.get()) {
+            return self.close_downstream(key, Some(Cause::HandshakesOverflow), now);
+        }
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let deadline = now + listener.timeouts.tls_handshake;
+        self.handshakes += 1;
+        let handshake = Handshake::accept(&settings.context);
+        connection.tls = Some(Box::new(Tls::new(State::Handshake(Some(Box::new(handshake))), now)));
+        connection.receive = Receive::Handshake;
+        self.timers.arm(connection.timer, deadline);
+    }
+
+    /// What came with the bytes that told that a handshake begins.
+    pub(crate) fn resume_handshake(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !connection.is_handshaking() {
+            return;
+        }
+        if let Some(mut inbox) = connection.inbox.take() {
+            self.on_records(key, inbox.filled_mut(), now);
+            self.buffers.give_back(inbox);
+        }
+    }
+
+    /// Begins the handshake with an upstream, once its connection stands. Says whether there is one.
+    pub(crate) fn begin_upstream_tls(&mut self, key: ConnKey, now: Time) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let Some(tls) = connection.tls.as_deref_mut() else { return false };
+        let State::Waiting { settings, is_raw, server_name } = &tls.state else { return false };
+        let of_relays = settings.relay_context.as_ref().filter(|_| *is_raw);
+        let context = of_relays.unwrap_or(&settings.context);
+        match Handshake::connect(context, server_name) {
+            Ok(mut handshake) => {
+                let mut out = Vec::new();
+                handshake.poll_output(&mut out);
+                tls.state = State::Handshake(Some(Box::new(handshake)));
+                if let Some(connection) = self.connections.get_mut(key)
+                    && let Some(tls) = connection.tls.as_deref_mut()
+                {
+                    tls.outbox.push(&out, &mut self.buffers);
+                }
+                self.queue_send(key);
+            }
+            Err(error) => self.on_handshake_failed(key, failure_of(&error), now),
+        }
+        true
+    }
+
+    /// Feeds a handshake: how many bytes it consumed. None if the connection is over.
+    fn advance_handshake(&mut self, key: ConnKey, input: &[u8], now: Time) -> Option<usize> {
+        let tls = self.connections.get_mut(key)?.tls.as_deref_mut()?;
+        tls.is_warm = true;
+        let State::Handshake(handshake) = &mut tls.state else { return None };
+        let mut handshake = handshake.take().expect("it is put back after each step");
+        let result = handshake.on_bytes(input);
+        let mut out = Vec::new();
+        handshake.poll_output(&mut out);
+        let done = match result {
+            Ok(n) if handshake.is_done() => handshake.finish().map(|done| (n, Some(done))),
+            Ok(n) => {
+                tls.state = State::Handshake(Some(handshake));
+                Ok((n, None))
+            }
+            Err(error) => Err(error),
+        };
+        match done {
+            Ok((n, done)) => {
+                if !out.is_empty() {
+                    tls.outbox.push(&out, &mut self.buffers);
+                }
+                let facts = done.map(|done| {
+                    tls.state = State::Records(Box::new(done.records));
+                    tls.tickets = done.tickets.map(Box::new);
+                    done.facts
+                });
+                if !out.is_empty() {
+                    self.queue_send(key);
+                }
+                if let Some(facts) = facts {
+                    self.on_handshake_done(key, &facts, now);
+                }
+                Some(n)
+            }
+            Err(error) => {
+                if !out.is_empty() {
+                    self.ops.push_back(Op::Say(key, out.into()));
+                }
+                self.on_handshake_failed(key, failure_of(&error), now);
+                None
+            }
+        }
+    }
+
+    fn on_handshake_done(&mut self, key: ConnKey, facts: &Facts, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        match connection.role {
+            Role::Downstream(_) => {
+                self.handshakes -= 1;
+                self.tell_handshake(key, None, now);
+                self.begin_inside_tls(key, facts, now);
+            }
+            Role::Upstream(_) => {
+                self.upstream_handshakes -= 1;
+                // Without a word about it, it is what the configuration says.
+                let is_other = facts.alpn.as_deref().is_some_and(|alpn| alpn != b"h2");
+                let result = match connection.multiplex.is_some() && is_other {
+                    true => Err(Cause::UpstreamTlsFailed),
+                    false => Ok(()),
+                };
+                self.on_established(key, result, now);
+            }
+        }
+    }
+
+    fn on_handshake_failed(&mut self, key: ConnKey, failure: TlsFailure, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        match connection.role {
+            Role::Downstream(_) => {
+                self.tell_handshake(key, Some(failure), now);
+                self.close_downstream(key, Some(Cause::TlsHandshakeFailed), now);
+            }
+            Role::Upstream(_) => {
+                self.on_established(key, Err(Cause::UpstreamTlsFailed), now);
+            }
+        }
+    }
+
+    /// Says how a client's handshake ended.
+    fn tell_handshake(&mut self, key: ConnKey, failure: Option<TlsFailure>, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let Some((downstream, tls)) = connection.downstream().zip(connection.tls.as_deref()) else {
+            return;
+        };
+        let listener = label(self.listeners.get(downstream.listener).id.0);
+        let duration = now.nanos_since(tls.began);
+        let event = TlsHandshakeFinished { listener, duration, failure };
+        self.emitter.tls_handshake_finished(&event);
+    }
+
+    /// A handshake did not come to its end in time.
+    pub(crate) fn on_handshake_timeout(&mut self, key: ConnKey, now: Time) {
+        self.tell_handshake(key, Some(TlsFailure::Timeout), now);
+        self.close_downstream(key, Some(Cause::TlsHandshakeTimeout), now);
+    }
+
+    // Ends.
+
+    /// The peer will send nothing more (FIN).
+    pub fn on_read_closed(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        if connection.is_handshaking() {
+            self.on_handshake_failed(key, TlsFailure::PeerGone, now);
+        } else if connection.is_cut_off() && !self.is_tunnel(key) {
+            self.on_broken(key, now);
+        } else if !connection.is_read_closed {
+            self.on_data_end(key, now);
+        }
+    }
+
+    /// The connection is broken: reset, or an error while reading.
+    pub fn on_broken(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        if connection.is_handshaking() {
+            return self.on_handshake_failed(key, TlsFailure::PeerGone, now);
+        }
+        match connection.role {
+            Role::Downstream(_) => self.on_downstream_broken(key, now),
+            Role::Upstream(_) => self.on_upstream_broken(key, now),
+        }
+    }
+
+    fn is_tunnel(&self, key: ConnKey) -> bool {
+        let exchange = self.connections.get(key).and_then(Connection::exchange);
+        exchange
+            .and_then(|key| self.exchanges.get(key))
+            .is_some_and(|exchange| exchange.record.is_tunnel)
+    }
+
+    /// Says that nothing more will be sent, to a peer that waits for that to be said.
+    pub(crate) fn say_farewell(&mut self, key: ConnKey) {
+        if let Some(words) = self.tls_mut(key).and_then(Tls::farewell) {
+            self.ops.push_back(Op::Say(key, words));
+        }
+    }
+
+    // Sending.
+
+    /// Seals what waits on a connection of TLS, as far as it may wait sealed.
+    pub(crate) fn seal(&mut self, key: ConnKey) {
+        if let Some(connection) = self.connections.get_mut(key)
+            && let Some(tls) = connection.tls.as_deref_mut()
+        {
+            tls.seal(&mut connection.outbox, &mut self.buffers);
+        }
+    }
+
+    /// Lets go of what connections that were silent for a while do not need.
+    pub(crate) fn cool_down(&mut self) {
+        for connection in self.connections.values_mut() {
+            if let Some(tls) = connection.tls.as_deref_mut() {
+                tls.on_quiet();
+            }
+        }
+    }
+}
+
+/// Which of few reasons it is that a handshake failed.
+const fn failure_of(error: &HandshakeError) -> TlsFailure {
+    use HandshakeError::*;
+    match error {
+        AlertReceived(_) => TlsFailure::AlertReceived,
+        NotTls => TlsFailure::NotTls,
+        Incompatible(_) | NoCipherSuite | NoGroup | NoSignatureScheme | NoVersion => {
+            TlsFailure::NothingInCommon
+        }
+        NoApplicationProtocol => TlsFailure::NoApplicationProtocol,
+        CertificateRequired => TlsFailure::CertificateMissing,
+        CertificateRejected(_) | NameMismatch(_) => TlsFailure::CertificateInvalid,
+        BadRecord | MessageInvalid(_) | MessageUnexpected | Misbehaved(_) | RecordTooLong
+        | TooManyBytes => TlsFailure::ProtocolViolation,
+        Internal(_) | ServerNameInvalid | Unfinished => TlsFailure::Internal,
+    }
+}
+
+const _: () = assert!(RECORD_LEN_MAX <= BUFFER_BYTES_MAX);

@@ -1,0 +1,56 @@
+//! Events of TLS.
+
+use super::LabelId;
+
+/// The handshake of a downstream connection is over.
+#[derive(Clone, Copy, Debug)]
+pub struct TlsHandshakeFinished {
+    /// The listener.
+    pub listener: LabelId,
+    /// How long it took, ns, waiting for the client included.
+    pub duration: u64,
+    /// Why it failed, if it did.
+    pub failure: Option<TlsFailure>,
+}
+
+/// Why a handshake failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum TlsFailure {
+    /// The peer closed or reset the connection.
+    PeerGone,
+    /// It took too long.
+    Timeout,
+    /// The first bytes were none of TLS.
+    NotTls,
+    /// No version, suite, group or signature scheme is known to both sides.
+    NothingInCommon,
+    /// No application protocol is known to both sides.
+    NoApplicationProtocol,
+    /// The peer has no certificate, and needs one.
+    CertificateMissing,
+    /// The peer's certificate is not trusted, or is not its own.
+    CertificateInvalid,
+    /// The peer gave up, with an alert: mostly because it does not trust our certificate.
+    AlertReceived,
+    /// What the peer sent breaks the rules of TLS.
+    ProtocolViolation,
+    /// Something of our own failed.
+    Internal,
+}
+
+impl TlsFailure {
+    /// The words for them, in their order.
+    pub const NAMES: [&'static str; 10] = [
+        "peer_gone",
+        "timeout",
+        "not_tls",
+        "nothing_in_common",
+        "no_application_protocol",
+        "certificate_missing",
+        "certificate_invalid",
+        "alert_received",
+        "protocol_violation",
+        "internal",
+    ];
+}

@@ -1,0 +1,78 @@
+//! Counted from the events of TLS.
+
+use super::{Family, Kind, total};
+use crate::cell::Counter;
+use crate::events::{TlsFailure, TlsHandshakeFinished};
+use crate::histogram::Histogram;
+
+/// Handshakes of one listener on one worker.
+#[derive(Debug, Default)]
+pub(crate) struct TlsCounters {
+    done: Counter,
+    failed: [Counter; TlsFailure::NAMES.len()],
+}
+
+impl TlsCounters {
+    pub(crate) fn handshake_finished(&self, event: &TlsHandshakeFinished) {
+        let failed = event.failure.and_then(|failure| self.failed.get(failure as usize));
+        failed.unwrap_or(&self.done).increment();
+    }
+}
+
+/// Handshakes of one worker, whichever the listener.
+#[derive(Debug, Default)]
+pub(crate) struct TlsTimes {
+    handshake: Histogram,
+}
+
+impl TlsTimes {
+    pub(crate) fn handshake_finished(&self, event: &TlsHandshakeFinished) {
+        if event.failure.is_none() {
+            self.handshake.record(event.duration);
+        }
+    }
+}
+
+pub(super) static FAMILIES: &[Family] = &[
+    Family {
+        name: "proxy_tls_handshakes_total",
+        kind: Kind::Counter,
+        help: "Handshakes of TLS with downstreams that came to their end.",
+        labels: &["listener"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                let count = total(blocks, |block| &block.tls.done);
+                if count > 0 {
+                    out.number(&[listener], count);
+                }
+            }
+        },
+    },
+    Family {
+        name: "proxy_tls_handshakes_failed_total",
+        kind: Kind::Counter,
+        help: "Handshakes of TLS with downstreams that failed, by the reason.",
+        labels: &["listener", "reason"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                for (place, name) in TlsFailure::NAMES.iter().enumerate() {
+                    let counters = blocks.iter().filter_map(|b| b.tls.failed.get(place));
+                    let count = counters.map(Counter::value).sum();
+                    if count > 0 {
+                        out.number(&[listener, name], count);
+                    }
+                }
+            }
+        },
+    },
+    Family {
+        name: "proxy_tls_handshake_seconds",
+        kind: Kind::Histogram,
+        help: "How long handshakes of TLS with downstreams took that came to their end, waiting \
+               for the client included.",
+        labels: &[],
+        samples: |view, out| {
+            out.histogram(&[], &super::BOUNDS_FINE, &view.times(|block| &block.tls.handshake));
+        },
+    },
+];
