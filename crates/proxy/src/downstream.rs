@@ -222,6 +222,7 @@ impl Proxy {
             peer: &connection.peer,
             local: &connection.local,
             options: &listener.http,
+            is_secure: connection.tls.is_some(),
         };
         let client = crate::forwarded::rewrite(head, &facts, &mut self.random, &mut self.scratch);
         let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);

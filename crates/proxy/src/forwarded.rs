@@ -20,6 +20,14 @@ pub(crate) struct Facts<'a> {
     pub(crate) peer: &'a PeerAddress,
     pub(crate) local: &'a PeerAddress,
     pub(crate) options: &'a HttpOptions,
+    /// Whether it came over TLS that ends here.
+    pub(crate) is_secure: bool,
+}
+
+impl Facts<'_> {
+    const fn scheme(&self) -> &'static [u8] {
+        if self.is_secure { b"https" } else { b"http" }
+    }
 }
 
 /// Sets the fields of a request, and says who the client is if a trusted hop knows better than the
@@ -73,7 +81,8 @@ pub(crate) fn rewrite(
                 element.extend_from_slice(head.authority());
                 element.push(b'"');
             }
-            element.extend_from_slice(b";proto=http");
+            element.extend_from_slice(b";proto=");
+            element.extend_from_slice(facts.scheme());
         });
     }
     if let Some(pseudonym) = &facts.options.via {
@@ -153,7 +162,7 @@ fn append_x_forwarded(head: &mut RequestHead<'_>, facts: &Facts<'_>, scratch: &m
         element.extend_from_slice(Text::of_ip(facts.peer).as_bytes());
     });
     if head.field(Known::XForwardedProto).is_none() {
-        head.append_known(Known::XForwardedProto, b"http");
+        head.append_known(Known::XForwardedProto, facts.scheme());
     }
     if let Some(port) = facts.local.port()
         && head.field(Known::XForwardedPort).is_none()

@@ -216,11 +216,13 @@ impl Proxy {
         is_end: bool,
     ) -> Option<u32> {
         let connection = self.connections.get_mut(upstream)?;
+        // Of this hop: what the client used stands in the forwarded fields.
+        let scheme = if connection.tls.is_some() { Scheme::Https } else { Scheme::Http };
         let multiplex = connection.multiplex.as_deref_mut()?;
         multiplex.frame_control(&mut connection.outbox, &mut self.buffers);
         let mut opened = None;
         connection.outbox.push_with(head_len_max(head), &mut self.buffers, |buffer| {
-            opened = multiplex.codec.send_request(head, Scheme::Http, form, is_end, buffer);
+            opened = multiplex.codec.send_request(head, scheme, form, is_end, buffer);
         });
         opened
     }

@@ -382,6 +382,41 @@ fn an_upstream_is_asked_over_tls_and_kept() {
 }
 
 #[test]
+fn an_upstream_is_told_that_the_client_was_secure() {
+    let config = CONFIG.replace("forwarded: off", "forwarded: both");
+    hold(&config, |talk, pki| {
+        let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
+        client.says(talk, GET);
+        let upstream = talk.upstream();
+        let heard = talk.heard(upstream);
+        assert!(heard.contains("\r\nx-forwarded-proto: https\r\n"), "{heard}");
+        assert!(heard.contains(";proto=https\r\n"), "{heard}");
+    });
+}
+
+#[test]
+fn the_scheme_of_http2_is_that_of_its_connection() {
+    let config = TO_TLS.replace("tls: {", "protocol: http2, tls: {");
+    hold(&config, |talk, pki| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let mut upstream = Secure::server(talk.upstream(), pki.server(0));
+        upstream.turn(talk);
+        let mut frames = upstream.heard.strip_prefix(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+        let fields = loop {
+            let (&[a, b, c, kind, ..], rest) = frames.split_first_chunk::<9>().unwrap();
+            let (payload, rest) = rest.split_at(u32::from_be_bytes([0, a, b, c]) as usize);
+            if kind == 1 {
+                break payload;
+            }
+            frames = rest;
+        };
+        // HPACK's index of `:scheme: https`; that of `http` is 0x86.
+        assert!(fields[..4].contains(&0x87), "{}", fields.escape_ascii());
+    });
+}
+
+#[test]
 fn an_upstream_that_is_somebody_else_is_not_asked() {
     hold(TO_TLS, |talk, pki| {
         let client = talk.client();
