@@ -15,10 +15,11 @@ use crate::secrets::{MASK, is_secret_name};
 use crate::shape::{Kind, Shape};
 use crate::snapshot::{
     AccessLog, AccessLogFormat, AccessLogOutput, Action, CertificateSource, Chain, ChainMatch,
-    Cluster, ClusterId, ClusterProtocol, ClusterTls, ClusterTlsSource, Detected, Forward,
-    ForwardedFields, Http2Options, Keepalive, Limits, Listener, ListenerProtocol, ListenerTls,
-    ListenerTlsSource, OriginalDestination, PathMatch, ProxyProtocolVersion, Redirect,
-    RedirectPath, Respond, RouteTable, Rule, Snapshot, StartupOptions, TlsMode,
+    ClientCertDetails, Cluster, ClusterId, ClusterProtocol, ClusterTls, ClusterTlsSource, Detected,
+    Forward, ForwardClientCert, ForwardedFields, Http2Options, Keepalive, Limits, Listener,
+    ListenerProtocol, ListenerTls, ListenerTlsSource, OriginalDestination, PathMatch,
+    ProxyProtocolVersion, Redirect, RedirectPath, Respond, RouteTable, Rule, Snapshot,
+    StartupOptions, TlsMode,
 };
 use crate::units::{Period, Size};
 
@@ -149,6 +150,18 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
                 ForwardedFields::Forwarded => file::listener::Forwarded::Forwarded,
                 ForwardedFields::Both => file::listener::Forwarded::Both,
             },
+            forward_client_cert: match http.forward_client_cert {
+                ForwardClientCert::Sanitize => file::listener::ForwardClientCert::Sanitize,
+                ForwardClientCert::ForwardOnly => file::listener::ForwardClientCert::ForwardOnly,
+                ForwardClientCert::AppendForward => {
+                    file::listener::ForwardClientCert::AppendForward
+                }
+                ForwardClientCert::SanitizeSet => file::listener::ForwardClientCert::SanitizeSet,
+                ForwardClientCert::AlwaysForwardOnly => {
+                    file::listener::ForwardClientCert::AlwaysForwardOnly
+                }
+            },
+            client_cert_details: client_cert_details(http.client_cert_details),
             via: http.via.as_deref().map(str::to_owned),
             request_id: http.request_id,
             grpc_web: http.grpc_web,
@@ -209,6 +222,20 @@ fn listener_tls(tls: &ListenerTls) -> file::ListenerTls {
         }),
         session_tickets: *session_tickets,
     }
+}
+
+fn client_cert_details(details: ClientCertDetails) -> Vec<file::listener::ClientCertDetail> {
+    use file::listener::ClientCertDetail;
+
+    let ClientCertDetails { cert, chain, subject, uri, dns } = details;
+    let each = [
+        (cert, ClientCertDetail::Cert),
+        (chain, ClientCertDetail::Chain),
+        (subject, ClientCertDetail::Subject),
+        (uri, ClientCertDetail::Uri),
+        (dns, ClientCertDetail::Dns),
+    ];
+    each.into_iter().filter_map(|(is_said, detail)| is_said.then_some(detail)).collect()
 }
 
 fn cluster_tls(tls: &ClusterTls) -> file::ClusterTls {

@@ -386,6 +386,10 @@ pub struct HttpOptions {
     pub trusted_hops: u8,
     /// Which fields tell the upstream about the client.
     pub forwarded: ForwardedFields,
+    /// What becomes of `x-forwarded-client-cert`.
+    pub forward_client_cert: ForwardClientCert,
+    /// What is said there of a client's certificate.
+    pub client_cert_details: ClientCertDetails,
     /// Pseudonym for `via`, or none to leave that field alone.
     pub via: Option<Arc<str>>,
     /// Whether a request without `x-request-id` gets one.
@@ -436,6 +440,37 @@ pub enum ForwardedFields {
     Forwarded,
     /// Both kinds.
     Both,
+}
+
+/// What becomes of `x-forwarded-client-cert`. Envoy's modes of that name; all but the first and the last
+/// remove what comes from a client without a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardClientCert {
+    /// It is removed.
+    Sanitize,
+    /// It goes on as it came.
+    ForwardOnly,
+    /// The client's certificate is added to it.
+    AppendForward,
+    /// The client's certificate takes its place.
+    SanitizeSet,
+    /// It goes on as it came, whoever sent it.
+    AlwaysForwardOnly,
+}
+
+/// What is said of a client's certificate, beside its digest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientCertDetails {
+    /// All of it.
+    pub cert: bool,
+    /// The same with those that lead from it to one that is known.
+    pub chain: bool,
+    /// Whom it is about.
+    pub subject: bool,
+    /// Its URIs.
+    pub uri: bool,
+    /// Its host names.
+    pub dns: bool,
 }
 
 /// How long a downstream may take. Each has a counter of its own.

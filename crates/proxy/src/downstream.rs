@@ -19,6 +19,7 @@ use crate::pinned::Pinned;
 use crate::proxy::{Proxy, TimerOwner};
 use crate::record::{Record, Stamps, Words, label};
 use crate::time::Time;
+use crate::transport::Tls;
 
 /// Bounds on what the chunked coding may add to a body.
 pub(crate) const BODY_LIMITS: BodyLimits =
@@ -223,6 +224,7 @@ impl Proxy {
             local: &connection.local,
             options: &listener.http,
             is_secure: connection.tls.is_some(),
+            client_cert: connection.tls.as_deref().and_then(Tls::client_cert),
         };
         let client = crate::forwarded::rewrite(head, &facts, &mut self.random, &mut self.scratch);
         let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);

@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use config::snapshot::{ForwardedFields, HttpOptions};
 use wire::head::{Known, RequestHead, ResponseHead, Version};
 
+use crate::client_cert::{self, ClientCert};
 use crate::connection::PeerAddress;
 use crate::random::Random;
 use crate::text::Text;
@@ -22,6 +23,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) options: &'a HttpOptions,
     /// Whether it came over TLS that ends here.
     pub(crate) is_secure: bool,
+    /// What the client showed there.
+    pub(crate) client_cert: Option<ClientCert<'a>>,
 }
 
 impl Facts<'_> {
@@ -58,6 +61,7 @@ pub(crate) fn rewrite(
             head.remove_known(known);
         }
     }
+    client_cert::rewrite(head, facts.options, facts.client_cert, scratch);
     let client = if is_trusted { client(head, hops, scratch) } else { None };
     if sends_x {
         append_x_forwarded(head, facts, scratch);

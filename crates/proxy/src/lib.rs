@@ -9,6 +9,7 @@ mod balance;
 mod buffers;
 mod calls;
 mod chain;
+mod client_cert;
 mod connection;
 mod deadlines;
 mod describe;

@@ -34,6 +34,7 @@ use crate::record::{Word, label};
 use crate::route;
 use crate::text::Text;
 use crate::time::Time;
+use crate::transport::Tls;
 
 /// A body of up to so many bytes gets room behind its head in the head's buffer.
 pub(crate) const TOGETHER_BYTES_MAX: usize = 16 << 10;
@@ -663,6 +664,8 @@ impl Proxy {
             None => peer.map_or(Text::EMPTY, Text::of_ip),
         };
         let words = &record.words;
+        let tls = connection.and_then(|connection| connection.tls.as_deref());
+        let tls = tls.filter(|_| is_recorded).map(Tls::words).unwrap_or_default();
         self.emitter.exchange_finished(&ExchangeFinished {
             listener: label(exchange.listener().id.0),
             rule: route.and_then(|route| route.rule).map(|(table, rule)| (label(table.0), rule)),
@@ -674,6 +677,10 @@ impl Proxy {
             host: words.word(Word::Host),
             request_id: words.word(Word::RequestId),
             user_agent: words.word(Word::UserAgent),
+            server_name: tls.server_name.as_bytes(),
+            tls_version: tls.version.as_bytes(),
+            tls_cipher: tls.cipher.as_bytes(),
+            peer_identity: tls.peer_identity.as_bytes(),
             version: match (exchange.kind, exchange.request.version) {
                 (Kind::Tcp, _) => 1,
                 (Kind::Tls, _) => 2,

@@ -123,14 +123,19 @@ impl Proxy {
     }
 
     /// Begins with what is inside a connection of TLS, whose handshake may have told what that is.
-    pub(crate) fn begin_inside_tls(&mut self, key: ConnKey, facts: &tls::Facts, now: Time) {
-        let protocol = match facts.alpn.as_deref() {
+    pub(crate) fn begin_inside_tls(
+        &mut self,
+        key: ConnKey,
+        alpn: Option<&[u8]>,
+        server_name: Option<&str>,
+        now: Time,
+    ) {
+        let protocol = match alpn {
             Some(b"h2") => Some(Detected::Http2),
             Some(b"http/1.1" | b"http/1.0") => Some(Detected::Http1),
             _ => None,
         };
-        let server_name =
-            facts.server_name.as_deref().and_then(|name| ServerName::parse(name.as_bytes()));
+        let server_name = server_name.and_then(|name| ServerName::parse(name.as_bytes()));
         self.begin_protocol(
             key,
             Some(&FirstBytes { protocol, server_name, alpn: Vec::new() }),

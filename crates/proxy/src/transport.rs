@@ -23,6 +23,7 @@ use wire::buffer::Buffer;
 use wire::tls::record::{Opened, RECORD_LEN_MAX, RecordError, RecordLayer};
 
 use crate::buffers::{BUFFER_BYTES_MAX, Buffers};
+use crate::client_cert::ClientCert;
 use crate::connection::{ConnKey, Connection, Receive, Role};
 use crate::ops::Op;
 use crate::outbox::{Outbox, SLICES_MAX};
@@ -43,6 +44,8 @@ pub(crate) struct Tls {
     wanted: usize,
     /// What keeps the tickets of an upstream, for connections to come.
     tickets: Option<Box<TicketKeeper>>,
+    /// What a client's handshake has found out.
+    facts: Option<Box<ClientFacts>>,
     /// Records that wait to be sent.
     outbox: Outbox,
     /// Bytes of data in these records.
@@ -68,12 +71,30 @@ enum State {
     Records(Box<RecordLayer>),
 }
 
+/// What the access log says of a connection's TLS.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TlsWords<'a> {
+    pub(crate) server_name: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) cipher: &'a str,
+    pub(crate) peer_identity: &'a str,
+}
+
+/// What is known of a client since its handshake.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct ClientFacts {
+    handshake: Facts,
+    /// The URI of the certificate that it was shown, if it showed one itself.
+    shown_uri: Option<Box<str>>,
+}
+
 /// What of a connection's TLS is written down. Its handshake is over.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct SavedTls {
     records: Box<RecordLayer>,
     partial: Vec<u8>,
     wanted: usize,
+    facts: Option<Box<ClientFacts>>,
     outbox: Vec<u8>,
     sealed: usize,
 }
@@ -85,6 +106,7 @@ impl Tls {
             partial: None,
             wanted: 0,
             tickets: None,
+            facts: None,
             outbox: Outbox::new(),
             sealed: 0,
             began: now,
@@ -121,6 +143,28 @@ impl Tls {
     /// Bytes that wait to be sent, as the socket counts them.
     pub(crate) const fn outbox(&self) -> &Outbox {
         &self.outbox
+    }
+
+    /// The client's certificate, if it showed one.
+    pub(crate) fn client_cert(&self) -> Option<ClientCert<'_>> {
+        let facts = self.facts.as_deref()?;
+        let peer = facts.handshake.peer.as_deref()?;
+        Some(ClientCert { peer, shown_uri: facts.shown_uri.as_deref() })
+    }
+
+    /// What the access log says of it.
+    pub(crate) fn words(&self) -> TlsWords<'_> {
+        let Some(facts) = self.facts.as_deref() else { return TlsWords::default() };
+        let Facts { version, cipher_suite, server_name, peer, .. } = &facts.handshake;
+        let identity = peer.as_ref().map(|peer| {
+            peer.uris.first().or_else(|| peer.dns_names.first()).unwrap_or(&peer.subject)
+        });
+        TlsWords {
+            server_name: server_name.as_deref().unwrap_or_default(),
+            version: version.name(),
+            cipher: cipher_suite.name(),
+            peer_identity: identity.map_or("", |name| &**name),
+        }
     }
 
     /// Whether the peer has said that nothing more comes.
@@ -206,7 +250,8 @@ impl Tls {
         let outbox = self.outbox.to_vec();
         self.clear(buffers);
         let State::Records(records) = self.state else { return None };
-        Some(SavedTls { records, partial, wanted: self.wanted, outbox, sealed: self.sealed })
+        let (wanted, facts, sealed) = (self.wanted, self.facts, self.sealed);
+        Some(SavedTls { records, partial, wanted, facts, outbox, sealed })
     }
 
     /// The same elsewhere.
@@ -216,8 +261,8 @@ impl Tls {
         let partial = (!saved.partial.is_empty()).then(|| buffers.lease_with(&saved.partial));
         let (wanted, sealed) = (saved.wanted, saved.sealed);
         let state = State::Records(saved.records);
-        let tickets = None;
-        Self { state, partial, wanted, tickets, outbox, sealed, began: Time::NEVER, is_warm: true }
+        let (facts, tickets, began) = (saved.facts, None, Time::NEVER);
+        Self { state, partial, wanted, tickets, facts, outbox, sealed, began, is_warm: true }
     }
 }
 
@@ -482,7 +527,7 @@ impl Proxy {
                     self.queue_send(key);
                 }
                 if let Some(facts) = facts {
-                    self.on_handshake_done(key, &facts, now);
+                    self.on_handshake_done(key, facts, now);
                 }
                 Some(n)
             }
@@ -496,13 +541,24 @@ impl Proxy {
         }
     }
 
-    fn on_handshake_done(&mut self, key: ConnKey, facts: &Facts, now: Time) {
-        let Some(connection) = self.connections.get(key) else { return };
-        match connection.role {
-            Role::Downstream(_) => {
+    fn on_handshake_done(&mut self, key: ConnKey, facts: Facts, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        match &connection.role {
+            Role::Downstream(downstream) => {
                 self.handshakes -= 1;
+                let listener = self.listeners.get(downstream.listener).listener();
+                let settings = listener.seen_by(downstream.chain).tls.as_ref();
+                let shown = settings.filter(|_| facts.peer.is_some()).and_then(|settings| {
+                    let shown = settings.context.certificate_for(facts.server_name.as_deref());
+                    shown.uris().first().cloned()
+                });
+                let (alpn, server_name) = (facts.alpn.clone(), facts.server_name.clone());
+                if let Some(tls) = connection.tls.as_deref_mut() {
+                    let facts = ClientFacts { handshake: facts, shown_uri: shown };
+                    tls.facts = Some(Box::new(facts));
+                }
                 self.tell_handshake(key, None, now);
-                self.begin_inside_tls(key, facts, now);
+                self.begin_inside_tls(key, alpn.as_deref(), server_name.as_deref(), now);
             }
             Role::Upstream(_) => {
                 self.upstream_handshakes -= 1;

@@ -197,6 +197,14 @@ fields! {
         |line| Value::length(line.event.stages.response);
     "downstream_write_us" pair "From the last response byte read to the last one written, µs."
         |line| Value::length(line.event.stages.downstream_write);
+    "server_name" pair "The name that the client asked for in TLS that ended here (SNI)."
+        |line| Value::bytes(line.event.server_name);
+    "tls_version" pair "The version of that TLS: `TLSv1.2` or `TLSv1.3`."
+        |line| Value::bytes(line.event.tls_version);
+    "tls_cipher" pair "Its cipher suite, by its name in IANA's registry."
+        |line| Value::bytes(line.event.tls_cipher);
+    "peer_identity" pair "Whom the client's certificate is about: its first URI, or host name, or its subject."
+        |line| Value::bytes(line.event.peer_identity);
     "user_agent" pair "`user-agent`, cut at 256 bytes."
         |line| Value::bytes(line.event.user_agent);
 }
@@ -241,6 +249,10 @@ pub fn reference() -> String {
         host: b"shop.example.com",
         request_id: b"7f3c1e0a-5d7b-4a51-9d3e-0c6f5d1f2a10",
         user_agent: b"curl/7.88.1",
+        server_name: b"",
+        tls_version: b"",
+        tls_cipher: b"",
+        peer_identity: b"",
         endpoint: b"127.0.0.1:9000",
         listener: crate::events::LabelId::default(),
         rule: Some((crate::events::LabelId::default(), 1)),
@@ -329,6 +341,10 @@ mod tests {
             host: text,
             request_id: text,
             user_agent: text,
+            server_name: b"",
+            tls_version: b"",
+            tls_cipher: b"",
+            peer_identity: b"",
             ..exchange()
         };
         let names = NameHistory::default();

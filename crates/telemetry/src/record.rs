@@ -4,8 +4,9 @@
 //! u32 length of all | u8 flags | u8 version | u16 status | u8 cause | u8 attempts | u16 rule
 //! 3 x (u32 slot, u32 generation): listener, route table, cluster
 //! 3 x u64: request bytes, response bytes, start | 10 x u64: stages
-//! u8 gRPC status | 2 x u64: messages up and down | 7 x u16: lengths of texts
-//! texts: endpoint, client, method, target, host, request id, user agent
+//! u8 gRPC status | 2 x u64: messages up and down | 11 x u16: lengths of texts
+//! texts: endpoint, client, method, target, host, request id, user agent, server name, version of TLS,
+//!        cipher suite, peer identity
 //! ```
 //!
 //! Numbers are little-endian. A record never leaves the process, so nothing here is a format that
@@ -26,9 +27,15 @@ const HOST_BYTES_MAX: usize = 264;
 const REQUEST_ID_BYTES_MAX: usize = 128;
 /// Bytes kept of the user agent.
 const USER_AGENT_BYTES_MAX: usize = 256;
+/// Bytes kept of the version of TLS.
+const TLS_VERSION_BYTES_MAX: usize = 8;
+/// Bytes kept of the cipher suite.
+const TLS_CIPHER_BYTES_MAX: usize = 48;
+/// Bytes kept of the peer's identity.
+const PEER_IDENTITY_BYTES_MAX: usize = 512;
 
 /// The bounds of the texts, in their order.
-const TEXTS_MAX: [usize; 7] = [
+const TEXTS_MAX: [usize; 11] = [
     ADDRESS_BYTES_MAX,
     ADDRESS_BYTES_MAX,
     METHOD_BYTES_MAX,
@@ -36,9 +43,13 @@ const TEXTS_MAX: [usize; 7] = [
     HOST_BYTES_MAX,
     REQUEST_ID_BYTES_MAX,
     USER_AGENT_BYTES_MAX,
+    HOST_BYTES_MAX,
+    TLS_VERSION_BYTES_MAX,
+    TLS_CIPHER_BYTES_MAX,
+    PEER_IDENTITY_BYTES_MAX,
 ];
 /// Bytes before the texts.
-const FIXED_BYTES: usize = 12 + 24 + 24 + 80 + 17 + 14;
+const FIXED_BYTES: usize = 12 + 24 + 24 + 80 + 17 + 22;
 /// Bytes of the longest record.
 pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + 2 * ADDRESS_BYTES_MAX
@@ -46,7 +57,11 @@ pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + TARGET_BYTES_MAX
     + HOST_BYTES_MAX
     + REQUEST_ID_BYTES_MAX
-    + USER_AGENT_BYTES_MAX;
+    + USER_AGENT_BYTES_MAX
+    + HOST_BYTES_MAX
+    + TLS_VERSION_BYTES_MAX
+    + TLS_CIPHER_BYTES_MAX
+    + PEER_IDENTITY_BYTES_MAX;
 
 /// For whom a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +113,10 @@ pub(crate) fn encode<'b>(
         event.host,
         event.request_id,
         event.user_agent,
+        event.server_name,
+        event.tls_version,
+        event.tls_cipher,
+        event.peer_identity,
     ];
     let mut bytes = FIXED_BYTES;
     let mut lengths = [0u16; TEXTS_MAX.len()];
@@ -186,7 +205,8 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
     for (text, length) in texts.iter_mut().zip(lengths) {
         *text = reader.text(usize::from(length))?;
     }
-    let [endpoint, client, method, target, host, request_id, user_agent] = texts;
+    let [endpoint, client, method, target, host, request_id, user_agent, ..] = texts;
+    let [.., server_name, tls_version, tls_cipher, peer_identity] = texts;
     let has = |flag| flags & flag != 0;
     let audience = Audience { is_log: has(FLAG_LOG), is_slow: has(FLAG_SLOW) };
     let event = ExchangeFinished {
@@ -200,6 +220,10 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         host,
         request_id,
         user_agent,
+        server_name,
+        tls_version,
+        tls_cipher,
+        peer_identity,
         version,
         status,
         cause: Cause::ALL.get(usize::from(cause)).copied(),
@@ -300,16 +324,21 @@ mod tests {
     fn texts_are_cut_at_their_bounds_and_the_longest_record_fits() {
         for (extra, cut) in [(0, 0), (1, 1), (60_000, 60_000)] {
             let text = |max: usize| vec![b'x'; max + extra];
-            let [endpoint, client, method, target, host, request_id, user_agent] =
-                TEXTS_MAX.map(text);
+            let texts = TEXTS_MAX.map(text);
+            let [endpoint, client, method, target, host, request_id, user_agent, ..] = &texts;
+            let [.., server_name, tls_version, tls_cipher, peer_identity] = &texts;
             let event = ExchangeFinished {
-                endpoint: &endpoint,
-                client: &client,
-                method: &method,
-                target: &target,
-                host: &host,
-                request_id: &request_id,
-                user_agent: &user_agent,
+                endpoint,
+                client,
+                method,
+                target,
+                host,
+                request_id,
+                user_agent,
+                server_name,
+                tls_version,
+                tls_cipher,
+                peer_identity,
                 ..exchange()
             };
             let mut buffer = [0; RECORD_BYTES_MAX];
@@ -318,6 +347,7 @@ mod tests {
             let (_, found) = decode(record).unwrap();
             assert_eq!(found.target.len(), target.len() - cut);
             assert_eq!(found.user_agent.len(), user_agent.len() - cut);
+            assert_eq!(found.peer_identity.len(), peer_identity.len() - cut);
         }
     }
 

@@ -16,6 +16,7 @@ pub struct Certificate {
     /// What signs, and what is shown.
     certified: Arc<CertifiedKey>,
     names: Box<[Box<str>]>,
+    uris: Box<[Box<str>]>,
     subject: Box<str>,
     not_before: u64,
     not_after: u64,
@@ -54,6 +55,12 @@ impl Certificate {
     #[must_use]
     pub fn names(&self) -> &[Box<str>] {
         &self.names
+    }
+
+    /// URIs of the leaf, as they stand there.
+    #[must_use]
+    pub fn uris(&self) -> &[Box<str>] {
+        &self.uris
     }
 
     /// From when on the leaf is valid, in Unix seconds.

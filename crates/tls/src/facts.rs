@@ -24,7 +24,7 @@ pub struct Facts {
     /// Whether it goes on from an earlier connection, so that nobody signed anything.
     pub is_resumed: bool,
     /// Whom the peer has shown to be.
-    pub peer: Option<PeerCertificate>,
+    pub peer: Option<Box<PeerCertificate>>,
 }
 
 /// Whom the peer has shown to be.

@@ -331,7 +331,7 @@ fn facts(
         alpn: connection.alpn_protocol().map(Box::from),
         server_name: None,
         is_resumed: kind == Some(HandshakeKind::Resumed),
-        peer,
+        peer: peer.map(Box::new),
     })
 }
 

@@ -77,7 +77,9 @@ impl Version {
         }
     }
 
-    const fn name(self) -> &'static str {
+    /// As OpenSSL writes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Tls12 => "TLSv1.2",
             Self::Tls13 => "TLSv1.3",
@@ -199,6 +201,12 @@ impl CipherSuite {
         }
     }
 
+    /// The registry's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.names().first().expect("each has a name")
+    }
+
     /// The registry's name, and OpenSSL's where that is another.
     const fn names(self) -> &'static [&'static str] {
         match self {
@@ -260,7 +268,7 @@ impl FromStr for Group {
 
 impl fmt::Display for CipherSuite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.names().first().expect("each has a name"))
+        f.write_str(self.name())
     }
 }
 

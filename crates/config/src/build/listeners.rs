@@ -8,17 +8,17 @@ use super::tls::Spoken;
 use super::{Context, Names, Once, http2, keepalive, tls};
 use crate::file::chain::Match;
 use crate::file::listener::{
-    Forwarded, Http, Names as FileNames, OriginalDestination as FileOriginalDestination, Protocol,
-    WeightedCluster,
+    ClientCertDetail, ForwardClientCert as FileForwardClientCert, Forwarded, Http,
+    Names as FileNames, OriginalDestination as FileOriginalDestination, Protocol, WeightedCluster,
 };
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::hosts::{Host, HostTable};
 use crate::map::Map;
 use crate::snapshot::{
-    Address, Chain, ChainId, ChainMatch, ClusterId, Detected, DownstreamTimeouts, FILTERS_MAX,
-    ForwardedFields, HttpOptions, ListenSocket, Listener, ListenerId, ListenerProtocol,
-    ListenerTls, OriginalDestination, Relay, RouteTableId,
+    Address, Chain, ChainId, ChainMatch, ClientCertDetails, ClusterId, Detected,
+    DownstreamTimeouts, FILTERS_MAX, ForwardClientCert, ForwardedFields, HttpOptions, ListenSocket,
+    Listener, ListenerId, ListenerProtocol, ListenerTls, OriginalDestination, Relay, RouteTableId,
 };
 use crate::tree::Site;
 
@@ -620,6 +620,20 @@ fn http(
             Forwarded::XForwarded => ForwardedFields::XForwarded,
             Forwarded::Forwarded => ForwardedFields::Forwarded,
             Forwarded::Both => ForwardedFields::Both,
+        },
+        forward_client_cert: match file.forward_client_cert {
+            FileForwardClientCert::Sanitize => ForwardClientCert::Sanitize,
+            FileForwardClientCert::ForwardOnly => ForwardClientCert::ForwardOnly,
+            FileForwardClientCert::AppendForward => ForwardClientCert::AppendForward,
+            FileForwardClientCert::SanitizeSet => ForwardClientCert::SanitizeSet,
+            FileForwardClientCert::AlwaysForwardOnly => ForwardClientCert::AlwaysForwardOnly,
+        },
+        client_cert_details: ClientCertDetails {
+            cert: file.client_cert_details.contains(&ClientCertDetail::Cert),
+            chain: file.client_cert_details.contains(&ClientCertDetail::Chain),
+            subject: file.client_cert_details.contains(&ClientCertDetail::Subject),
+            uri: file.client_cert_details.contains(&ClientCertDetail::Uri),
+            dns: file.client_cert_details.contains(&ClientCertDetail::Dns),
         },
         via: file.via.as_deref().map(Arc::from),
         request_id: file.request_id,

@@ -155,6 +155,11 @@ pub struct Http {
     pub trusted_hops: u8,
     /// Which fields tell the upstream about the client.
     pub forwarded: Forwarded,
+    /// What becomes of `x-forwarded-client-cert`, which says whom certificates of clients are about.
+    pub forward_client_cert: ForwardClientCert,
+    /// What is said there of a client's certificate, beside the digest of it and the name of the
+    /// certificate that it was shown.
+    pub client_cert_details: Vec<ClientCertDetail>,
     /// Name under which a `via` field is added to requests and responses. Absent: `via` is left
     /// alone.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -177,6 +182,13 @@ impl Default for Http {
             // Nobody is believed unless the operator says so.
             trusted_hops: 0,
             forwarded: Forwarded::XForwarded,
+            // A client that nobody has checked says nothing of the kind.
+            forward_client_cert: ForwardClientCert::Sanitize,
+            client_cert_details: vec![
+                ClientCertDetail::Subject,
+                ClientCertDetail::Uri,
+                ClientCertDetail::Dns,
+            ],
             via: None,
             request_id: true,
             grpc_web: false,
@@ -196,6 +208,39 @@ pub enum Forwarded {
     Forwarded,
     /// Both kinds.
     Both,
+}
+
+/// What becomes of `x-forwarded-client-cert`. All but the first and the last remove what comes from a client
+/// without a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ForwardClientCert {
+    /// It is removed.
+    Sanitize,
+    /// It goes on as it came from a client with a certificate, such as another proxy.
+    ForwardOnly,
+    /// The client's certificate is added to it.
+    AppendForward,
+    /// The client's certificate takes its place.
+    SanitizeSet,
+    /// It goes on as it came, whoever sent it: for a listener that only trusted proxies reach.
+    AlwaysForwardOnly,
+}
+
+/// What is said of a client's certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientCertDetail {
+    /// All of it, PEM, percent-encoded.
+    Cert,
+    /// The same with what leads from it to one that is known.
+    Chain,
+    /// Whom it is about.
+    Subject,
+    /// Its URIs, such as `spiffe://example.org/ns/shop/sa/web`.
+    Uri,
+    /// Its host names.
+    Dns,
 }
 
 /// How long a downstream may take.

@@ -146,6 +146,8 @@ listeners:
       body_max: 10MiB
       trusted_hops: 2
       forwarded: both
+      forward_client_cert: append_forward
+      client_cert_details: [cert, chain, uri]
       via: strait
       request_id: false
       grpc_web: true

@@ -8,6 +8,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
     ClientConfig, ClientConnection, Connection, DigitallySignedStruct, RootCertStore, ServerConfig,
@@ -53,8 +54,18 @@ struct Pki {
 impl Pki {
     fn new() -> Self {
         let mut this = Self { files: Files::default(), pairs: Vec::new() };
-        for (name, host) in [("a", "a.example"), ("b", "b.example"), ("c", "127.0.0.1")] {
-            let pair = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
+        for (name, hosts) in [
+            ("a", &["a.example"][..]),
+            ("b", &["b.example"]),
+            ("c", &["127.0.0.1"]),
+            ("d", &["d.example", "spiffe://x/edge"]),
+            ("e", &["spiffe://x/e"]),
+        ] {
+            let signing_key = rcgen::KeyPair::generate().unwrap();
+            let mut parameters = rcgen::CertificateParams::default();
+            parameters.subject_alt_names = hosts.iter().map(|name| alternative(name)).collect();
+            let cert = parameters.self_signed(&signing_key).unwrap();
+            let pair = rcgen::CertifiedKey { cert, signing_key };
             let (chain, key) = (pair.cert.pem(), pair.signing_key.serialize_pem());
             this.files.insert(&format!("{name}.pem"), chain.as_bytes());
             this.files.insert(&format!("{name}.key"), key.as_bytes());
@@ -76,6 +87,17 @@ impl Pki {
             .with_no_client_auth()
     }
 
+    /// One that shows a certificate.
+    fn client_with(&self, place: usize) -> ClientConfig {
+        let (certificate, key) = &self.pairs[place];
+        let (provider, key) = (default_provider(), key.clone_key());
+        let key = provider.key_provider.load_private_key(key).unwrap();
+        let certified = CertifiedKey::new(vec![certificate.clone()], key);
+        let mut config = self.client(&TLS13);
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
+        config
+    }
+
     fn server(&self, place: usize) -> ServerConfig {
         let (certificate, key) = &self.pairs[place];
         ServerConfig::builder_with_provider(Arc::new(default_provider()))
@@ -84,6 +106,16 @@ impl Pki {
             .with_no_client_auth()
             .with_single_cert(vec![certificate.clone()], key.clone_key())
             .unwrap()
+    }
+}
+
+fn alternative(name: &str) -> rcgen::SanType {
+    if let Ok(address) = name.parse() {
+        rcgen::SanType::IpAddress(address)
+    } else if name.contains(':') {
+        rcgen::SanType::URI(name.try_into().unwrap())
+    } else {
+        rcgen::SanType::DnsName(name.try_into().unwrap())
     }
 }
 
@@ -301,6 +333,84 @@ fn chains_have_certificates_of_their_own() {
             talk.breaks(upstream);
             assert!(client.hears(talk).starts_with("HTTP/1.1 50"));
         }
+    });
+}
+
+const XFCC: &str = "x-forwarded-client-cert";
+
+/// What a service is told of the client's certificate, if anything.
+fn told(heard: &str) -> Option<&str> {
+    let mut lines = heard.lines().filter_map(|line| line.split_once(": "));
+    lines.find(|(name, _)| name.eq_ignore_ascii_case(XFCC)).map(|(_, value)| value)
+}
+
+#[test]
+fn services_are_told_of_clients_what_the_listener_says() {
+    let element = |said: &str| format!("{said},By=");
+    for (mode, from_client, without) in [
+        ("sanitize", None, None),
+        ("forward_only", Some("Hash=1".to_owned()), None),
+        ("append_forward", Some(element("Hash=1")), None),
+        ("sanitize_set", Some("By=spiffe://x/edge;Hash=".to_owned()), None),
+        ("always_forward_only", Some("Hash=1".to_owned()), Some("Hash=1")),
+    ] {
+        let config = CONFIG
+            .replace("forwarded: off", &format!("forwarded: off, forward_client_cert: {mode}"))
+            .replace(
+                "chain: a.pem, key: a.key }]",
+                "chain: d.pem, key: d.key }], client: { ca: e.pem, mode: optional }",
+            );
+        hold(&config, |talk, pki| {
+            let request = format!("GET / HTTP/1.1\r\nHost: x\r\n{XFCC}: Hash=1\r\n\r\n");
+            let mut client = Secure::client(talk, pki.client_with(4), "d.example");
+            client.says(talk, &request);
+            let upstream = talk.upstream();
+            let heard = talk.heard(upstream);
+            match &from_client {
+                Some(said) => {
+                    assert!(told(&heard).is_some_and(|told| told.starts_with(said)), "{heard}");
+                }
+                None => assert_eq!(told(&heard), None, "{heard}"),
+            }
+            if mode == "sanitize_set" {
+                assert!(heard.contains(";Subject=\"CN=rcgen self signed cert\";URI=spiffe://x/e"));
+            }
+            talk.says(upstream, OK);
+            assert_eq!(client.hears(talk), OK);
+            let log = talk.log().to_owned();
+            for said in [
+                "\"server_name\":\"d.example\"",
+                "\"tls_version\":\"TLSv1.3\"",
+                "\"peer_identity\":\"spiffe://x/e\"",
+            ] {
+                assert!(log.contains(said), "{said} in {log}");
+            }
+            let mut nobody = Secure::client(talk, pki.client(&TLS13), "d.example");
+            nobody.says(talk, &request);
+            let heard = talk.heard(upstream);
+            assert_eq!(told(&heard), without, "{heard}");
+        });
+    }
+}
+
+#[test]
+fn a_client_without_the_certificate_that_it_needs_is_refused() {
+    let config = CONFIG.replace(
+        "chain: a.pem, key: a.key }]",
+        "chain: a.pem, key: a.key }], client: { ca: e.pem }",
+    );
+    hold(&config, |talk, pki| {
+        for version in [&TLS12, &TLS13] {
+            let mut client = Secure::client(talk, pki.client(version), "a.example");
+            client.turn(talk);
+            client.turn(talk);
+            assert!(matches!(client.error, Some(rustls::Error::AlertReceived(_))));
+            assert!(talk.is_closed(client.peer));
+        }
+        let mut client = Secure::client(talk, pki.client_with(4), "a.example");
+        client.says(talk, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
     });
 }
 

@@ -44,6 +44,14 @@ pub struct ExchangeFinished<'a> {
     pub request_id: &'a [u8],
     /// `user-agent`, if any.
     pub user_agent: &'a [u8],
+    /// The name that the client asked for in TLS that ended here, if any.
+    pub server_name: &'a [u8],
+    /// The version of that TLS, as `TLSv1.3`; empty without it.
+    pub tls_version: &'a [u8],
+    /// Its cipher suite, by its name in IANA's registry.
+    pub tls_cipher: &'a [u8],
+    /// Whom the client's certificate is about: its first URI, or host name, or its subject.
+    pub peer_identity: &'a [u8],
     /// HTTP version of the request: 10, 11 or 20; 1 for a relayed connection, 2 for relayed TLS.
     pub version: u8,
     /// Status sent to the downstream; 0 if none was.

@@ -34,6 +34,7 @@ pub(super) fn read(chain: &[u8], key: &[u8], now: u64) -> Result<Certificate, Ce
     check_time(leaf, now)?;
     Ok(Certificate {
         names: all.into(),
+        uris: names.uris.into(),
         subject: leaf.subject(),
         not_before: leaf.not_before(),
         not_after: leaf.not_after(),

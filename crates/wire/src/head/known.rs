@@ -65,6 +65,7 @@ known! {
     UserAgent => "user-agent",
     Via => "via",
     WwwAuthenticate => "www-authenticate",
+    XForwardedClientCert => "x-forwarded-client-cert",
     XForwardedFor => "x-forwarded-for",
     XForwardedHost => "x-forwarded-host",
     XForwardedPort => "x-forwarded-port",
