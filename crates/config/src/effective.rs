@@ -214,6 +214,8 @@ fn listener_tls(tls: &ListenerTls) -> file::ListenerTls {
         alpn: Some(alpn.iter().map(|name| protocol(name)).collect()),
         client: client.as_ref().map(|client| file::tls::Client {
             ca: client.roots.path.as_deref().unwrap_or_default().to_owned(),
+            crl: client.roots.crl.as_deref().map(str::to_owned),
+            names: client.names.iter().map(ToString::to_string).collect(),
             mode: if client.is_required {
                 file::tls::ClientMode::Required
             } else {
@@ -245,6 +247,7 @@ fn cluster_tls(tls: &ClusterTls) -> file::ClusterTls {
         server_name: tls.server_name.as_deref().map(str::to_owned),
         names: names.iter().map(ToString::to_string).collect(),
         ca: roots.as_ref().and_then(|roots| roots.path.as_deref()).map(str::to_owned),
+        crl: roots.as_ref().and_then(|roots| roots.crl.as_deref()).map(str::to_owned),
         verify: match roots {
             Some(_) => file::tls::Verify::On,
             None => file::tls::Verify::Off,
@@ -258,7 +261,11 @@ fn cluster_tls(tls: &ClusterTls) -> file::ClusterTls {
 }
 
 fn certificate_files(source: &CertificateSource) -> file::tls::CertificateFiles {
-    file::tls::CertificateFiles { chain: source.chain.to_string(), key: source.key.to_string() }
+    file::tls::CertificateFiles {
+        chain: source.chain.to_string(),
+        key: source.key.to_string(),
+        ocsp: source.ocsp.as_deref().map(str::to_owned),
+    }
 }
 
 const fn version(version: tls::Version) -> file::tls::Version {

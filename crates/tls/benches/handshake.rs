@@ -57,6 +57,7 @@ fn contexts(case: Case) -> (Arc<ClientContext>, Arc<ServerContext>) {
         groups: groups.clone(),
         alpn: vec![(*b"h2").into()],
         client_auth: ClientAuth::Off,
+        client_names: Vec::new(),
         session_tickets: matches!(case, Case::P256Resumed),
     });
     let roots = Roots::from_pem(pem.as_bytes()).expect("one root");

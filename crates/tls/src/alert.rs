@@ -33,6 +33,8 @@ impl Alert {
     pub const ILLEGAL_PARAMETER: Self = Self(47);
     /// A certificate of nobody who is trusted.
     pub const UNKNOWN_CA: Self = Self(48);
+    /// A certificate that is good, of somebody who is not let in.
+    pub const ACCESS_DENIED: Self = Self(49);
     /// A message cannot be taken apart.
     pub const DECODE_ERROR: Self = Self(50);
     /// A signature is wrong.

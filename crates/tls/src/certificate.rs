@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use rustls::sign::CertifiedKey;
 
+use crate::x509;
+
 pub use error::{CertificateError, CertificatePart};
 pub(crate) use read::sha256;
 
@@ -49,6 +51,23 @@ impl Certificate {
     /// When they are not a chain and its key that can be used now.
     pub fn from_pem(chain: &[u8], key: &[u8], now: u64) -> Result<Self, CertificateError> {
         read::read(chain, key, now)
+    }
+
+    /// The same, with an answer of its authority that it is good (OCSP, RFC 6960, in DER), which
+    /// clients get that ask for one.
+    ///
+    /// # Errors
+    ///
+    /// When that is not one. Whether it is about this certificate, and new enough, is for clients
+    /// to see.
+    pub fn with_ocsp_response(mut self, der: &[u8]) -> Result<Self, CertificateError> {
+        if !x509::is_ocsp_success(der) {
+            return Err(CertificateError::OcspUnreadable);
+        }
+        let mut certified = CertifiedKey::clone(&self.certified);
+        certified.ocsp = Some(der.to_vec());
+        self.certified = Arc::new(certified);
+        Ok(self)
     }
 
     /// Names of the leaf: DNS names in lower case, wildcards as `*.example.com`, addresses as text.

@@ -12,10 +12,11 @@ use rustls::sign::SingleCertAndKey;
 
 use crate::certificate::Certificate;
 use crate::context::{self, ContextError, Parts};
+use crate::names::Names;
 use crate::parameters::{CipherSuite, Group, Version};
 use crate::roots::Roots;
 use crate::secrets::Capture;
-use check::{Check, Name, Rule};
+use check::{Check, Rule};
 
 /// Servers whose tickets are kept, the ones connected to last; up to eight tickets each.
 const TICKET_SERVERS_MAX: usize = 256;
@@ -47,7 +48,7 @@ pub struct ClientOptions {
     /// Application protocols in order of preference.
     pub alpn: Vec<Box<[u8]>>,
     /// Names of which the server's certificate has to have one: DNS names, addresses, or URIs as
-    /// SPIFFE's, which have to be the same to the letter. None: the name that is connected to.
+    /// SPIFFE's, to the letter or, with `*` at the end, to there. None: the name that is connected to.
     pub names: Vec<Box<str>>,
 }
 
@@ -65,10 +66,13 @@ impl ClientContext {
     pub fn new(options: ClientOptions) -> Result<Self, ContextError> {
         let parts = Parts::new(&options.versions, &options.cipher_suites, &options.groups)?;
         // They have to be names even where nothing is checked.
-        let name = Name::new(options.names)?;
+        let names = match options.names {
+            names if names.is_empty() => None,
+            names => Some(Names::new(names)?),
+        };
         let rule = match options.verify {
             Verify::Nothing => Rule::Nothing,
-            Verify::Roots(roots) => Rule::Trusted { roots: Arc::clone(roots.store()), name },
+            Verify::Roots(roots) => Rule::Trusted { roots, names },
         };
         let algorithms = parts.provider.signature_verification_algorithms;
         let builder = ClientConfig::builder_with_provider(parts.provider)

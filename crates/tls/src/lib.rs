@@ -19,6 +19,7 @@ mod client;
 mod context;
 mod facts;
 mod handshake;
+mod names;
 mod parameters;
 mod roots;
 mod secrets;

@@ -2,15 +2,27 @@
 
 use std::fmt;
 
-use rustls::RootCertStore;
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
 use std::sync::Arc;
-use thiserror::Error;
 
-/// Authorities that are trusted.
+use rustls::RootCertStore;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
+use thiserror::Error;
+use webpki::{CertRevocationList, OwnedCertRevocationList};
+
+/// Authorities that are trusted, and what they have taken back.
 pub struct Roots {
     store: Arc<RootCertStore>,
+    revocations: Revocations,
+}
+
+/// Lists of certificates that were taken back (CRLs).
+#[derive(Default)]
+pub(crate) struct Revocations {
+    /// As they were read.
+    pub(crate) lists: Vec<CertificateRevocationListDer<'static>>,
+    /// The same, taken apart.
+    pub(crate) parsed: Vec<CertRevocationList<'static>>,
 }
 
 /// Why there are no authorities to be trusted.
@@ -19,6 +31,12 @@ pub enum RootsError {
     /// There is none.
     #[error("there is no certificate of an authority")]
     Empty,
+    /// There is no list of certificates that were taken back.
+    #[error("there is no list of revoked certificates")]
+    ListMissing,
+    /// Such a list, counted from 1, that cannot be taken apart, or PEM that cannot.
+    #[error("list {0} of revoked certificates cannot be read")]
+    ListUnreadable(usize),
     /// A certificate, counted from 1, that cannot be taken apart, or PEM that cannot.
     #[error("certificate {0} cannot be read")]
     Unreadable(usize),
@@ -57,7 +75,29 @@ impl Roots {
         if store.is_empty() {
             return Err(RootsError::Empty);
         }
-        Ok(Self { store: Arc::new(store) })
+        Ok(Self { store: Arc::new(store), revocations: Revocations::default() })
+    }
+
+    /// The same, without what the lists (CRLs, RFC 5280) in `pem` have taken back.
+    ///
+    /// With any list there has to be a current one of each authority in a peer's chain: a certificate
+    /// that none speaks of is refused, and so are all of an authority whose list has expired.
+    ///
+    /// # Errors
+    ///
+    /// When there is no list, or one cannot be read.
+    pub fn with_revocations(mut self, pem: &[u8]) -> Result<Self, RootsError> {
+        for (list, position) in CertificateRevocationListDer::pem_slice_iter(pem).zip(1..) {
+            let list = list.map_err(|_| RootsError::ListUnreadable(position))?;
+            let parsed = OwnedCertRevocationList::from_der(&list)
+                .map_err(|_| RootsError::ListUnreadable(position))?;
+            self.revocations.lists.push(list);
+            self.revocations.parsed.push(parsed.into());
+        }
+        if self.revocations.lists.is_empty() {
+            return Err(RootsError::ListMissing);
+        }
+        Ok(self)
     }
 
     /// How many there are.
@@ -65,6 +105,10 @@ impl Roots {
     #[expect(clippy::len_without_is_empty, reason = "there is at least one")]
     pub fn len(&self) -> usize {
         self.store.len()
+    }
+
+    pub(crate) const fn revocations(&self) -> &Revocations {
+        &self.revocations
     }
 
     pub(crate) fn store(&self) -> &Arc<RootCertStore> {

@@ -1,19 +1,23 @@
 //! The side that is asked for a connection.
 
+mod check;
 mod choice;
 
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ServerConfig, SignatureAlgorithm};
 
 use crate::certificate::{Certificate, KeyKind};
 use crate::context::{self, ContextError, Parts};
+use crate::names::Names;
 use crate::parameters::{CipherSuite, Group, Version};
 use crate::roots::Roots;
 use crate::secrets::Capture;
+use check::NamedClients;
 use choice::Choice;
 
 /// Whether clients show certificates.
@@ -44,6 +48,9 @@ pub struct ServerOptions {
     pub alpn: Vec<Box<[u8]>>,
     /// Whether clients show certificates.
     pub client_auth: ClientAuth,
+    /// Names of which a client's certificate has to have one, as those of
+    /// [`ClientOptions`](crate::ClientOptions); none for any name.
+    pub client_names: Vec<Box<str>>,
     /// Whether clients get tickets, with which their next handshake costs less. They are good for
     /// this context only, so that no other's rules can be got around with them.
     pub session_tickets: bool,
@@ -74,11 +81,13 @@ impl ServerContext {
             ClientAuth::Off => builder.with_no_client_auth(),
             ClientAuth::Optional(roots) => {
                 let verifier = verifier(&roots, &parts).allow_unauthenticated().build();
-                builder.with_client_cert_verifier(verifier.map_err(refused)?)
+                let verifier = named(verifier.map_err(refused)?, options.client_names)?;
+                builder.with_client_cert_verifier(verifier)
             }
             ClientAuth::Required(roots) => {
                 let verifier = verifier(&roots, &parts).build();
-                builder.with_client_cert_verifier(verifier.map_err(refused)?)
+                let verifier = named(verifier.map_err(refused)?, options.client_names)?;
+                builder.with_client_cert_verifier(verifier)
             }
         };
         let mut config = builder.with_cert_resolver(Arc::clone(&choice) as _);
@@ -114,7 +123,19 @@ impl fmt::Debug for ServerContext {
 
 fn verifier(roots: &Roots, parts: &Parts) -> rustls::server::ClientCertVerifierBuilder {
     let provider = Arc::clone(&parts.provider);
-    WebPkiClientVerifier::builder_with_provider(Arc::clone(roots.store()), provider)
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::clone(roots.store()), provider);
+    builder.with_crls(roots.revocations().lists.iter().cloned()).enforce_revocation_expiration()
+}
+
+/// The same for clients of these names.
+fn named(
+    trust: Arc<dyn ClientCertVerifier>,
+    names: Vec<Box<str>>,
+) -> Result<Arc<dyn ClientCertVerifier>, ContextError> {
+    if names.is_empty() {
+        return Ok(trust);
+    }
+    Ok(Arc::new(NamedClients { trust, names: Names::new(names)? }))
 }
 
 fn refused(error: rustls::server::VerifierBuilderError) -> ContextError {

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use x509_cert::certificate::{CertificateInner, Raw};
-use x509_cert::der::asn1::{ObjectIdentifier, UintRef};
-use x509_cert::der::{Decode as _, Reader as _, SliceReader};
+use x509_cert::der::asn1::{AnyRef, ObjectIdentifier, UintRef};
+use x509_cert::der::{Decode as _, Reader as _, SliceReader, Tag, Tagged as _};
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::{AuthorityKeyIdentifier, SubjectAltName, SubjectKeyIdentifier};
 
@@ -33,6 +33,15 @@ pub(crate) struct Names {
     pub(crate) dns: Vec<Box<str>>,
     pub(crate) uris: Vec<Box<str>>,
     pub(crate) addresses: Vec<Box<str>>,
+}
+
+/// Whether this is an answer about a certificate that is not a refusal to answer (RFC 6960, section
+/// 4.2.1).
+pub(crate) fn is_ocsp_success(der: &[u8]) -> bool {
+    // The first that stands in the sequence is the status, of which 0 is a success.
+    const SUCCESSFUL: [u8; 3] = [0x0a, 1, 0];
+    AnyRef::from_der(der)
+        .is_ok_and(|any| any.tag() == Tag::Sequence && any.value().starts_with(&SUCCESSFUL))
 }
 
 impl X509 {

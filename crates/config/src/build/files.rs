@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
-use tls::{Certificate, CertificatePart, Roots};
+use tls::{Certificate, CertificatePart, Roots, RootsError};
 
 use crate::certificates::expiry_warning;
 use crate::date;
@@ -24,8 +24,8 @@ pub(crate) struct Files<'a> {
     contents: Map<Arc<str>, Result<Arc<[u8]>, Problem>>,
     /// By the paths of chain and key. Of this load, and before that of the former.
     certificates: Map<(Arc<str>, Arc<str>), Arc<CertificateSource>>,
-    /// By path; none is the system.
-    roots: Map<Option<Arc<str>>, Arc<RootsSource>>,
+    /// By the paths of authorities, of which none is the system, and of what they took back.
+    roots: Map<[Option<Arc<str>>; 2], Arc<RootsSource>>,
 }
 
 impl<'a> Files<'a> {
@@ -58,7 +58,7 @@ impl<'a> Files<'a> {
             self.certificates.insert(paths, Arc::clone(source));
         }
         if let Some(source) = roots {
-            self.roots.insert(source.path.clone(), Arc::clone(source));
+            self.roots.insert([source.path.clone(), source.crl.clone()], Arc::clone(source));
         }
     }
 
@@ -71,25 +71,34 @@ impl<'a> Files<'a> {
     ) -> Option<Arc<CertificateSource>> {
         let chain_pem = self.content(&file.chain, &site.key("chain"), findings);
         let key_pem = self.content(&file.key, &site.key("key"), findings);
+        let ocsp_site = site.key("ocsp");
+        let ocsp_der = match &file.ocsp {
+            None => None,
+            Some(path) => Some(self.content(path, &ocsp_site, findings)?),
+        };
         let (chain_pem, key_pem) = (chain_pem?, key_pem?);
         let paths = (Arc::from(file.chain.as_str()), Arc::from(file.key.as_str()));
         let key_digest = digest(&key_pem);
         let known = self.certificates.get(&paths);
-        let known = known.filter(|known| known.is_made_of(&chain_pem, key_digest)).cloned();
+        let known =
+            known.filter(|known| known.is_made_of(&chain_pem, key_digest, &ocsp_der)).cloned();
         let source = match known {
             Some(known) => known,
-            None => match Certificate::from_pem(&chain_pem, &key_pem, self.outside.now()) {
+            None => match self.read_certificate(&chain_pem, &key_pem, ocsp_der.as_deref()) {
                 Ok(certificate) => Arc::new(CertificateSource {
                     certificate: Arc::new(certificate),
                     chain: Arc::clone(&paths.0),
                     key: Arc::clone(&paths.1),
+                    ocsp: file.ocsp.as_deref().map(Arc::from),
                     chain_pem,
                     key_digest,
+                    ocsp_der,
                 }),
                 Err(error) => {
                     let key = match error.part() {
                         CertificatePart::Chain => "chain",
                         CertificatePart::Key => "key",
+                        CertificatePart::Ocsp => "ocsp",
                     };
                     let problem = Problem::new(rule(&error), error.hint());
                     site.key(key).error(findings, problem);
@@ -100,6 +109,19 @@ impl<'a> Files<'a> {
         self.certificates.insert(paths, Arc::clone(&source));
         self.warn_of_expiry(&source.certificate, &site.key("chain"), findings);
         Some(source)
+    }
+
+    fn read_certificate(
+        &self,
+        chain_pem: &[u8],
+        key_pem: &[u8],
+        ocsp_der: Option<&[u8]>,
+    ) -> Result<Certificate, tls::CertificateError> {
+        let certificate = Certificate::from_pem(chain_pem, key_pem, self.outside.now())?;
+        match ocsp_der {
+            None => Ok(certificate),
+            Some(der) => certificate.with_ocsp_response(der),
+        }
     }
 
     fn warn_of_expiry(
@@ -113,43 +135,59 @@ impl<'a> Files<'a> {
         site.warning(findings, Problem::new(rule, hint));
     }
 
-    /// Those who vouch for others, by the path of their file; none for those whom the system trusts.
+    /// Those who vouch for others, by the path of their file, and what they have taken back. Without a
+    /// path, those whom the system trusts. `site` is where `ca` and `crl` stand.
     pub(super) fn roots(
         &mut self,
         path: Option<&str>,
+        crl: Option<&str>,
         site: &Site<'_>,
         findings: &mut Findings<'_>,
     ) -> Option<Arc<RootsSource>> {
-        let key: Option<Arc<str>> = path.map(Arc::from);
+        let paths: [Option<Arc<str>>; 2] = [path.map(Arc::from), crl.map(Arc::from)];
         let pem = match path {
-            Some(path) => self.content(path, site, findings)?,
+            Some(path) => self.content(path, &site.key("ca"), findings)?,
             None => Arc::default(),
         };
-        if let Some(known) = self.roots.get(&key).filter(|known| known.pem == pem) {
+        let crl_pem = match crl {
+            Some(path) => Some(self.content(path, &site.key("crl"), findings)?),
+            None => None,
+        };
+        let known = self.roots.get(&paths);
+        if let Some(known) = known.filter(|known| known.pem == pem && known.crl_pem == crl_pem) {
             return Some(Arc::clone(known));
         }
         let roots = match path {
             Some(_) => Roots::from_pem(&pem),
             None => self.outside.system_roots(),
         };
+        let roots = match (roots, &crl_pem) {
+            (Ok(roots), Some(lists)) => roots.with_revocations(lists),
+            (roots, _) => roots,
+        };
         match roots {
             Ok(roots) => {
-                let source = RootsSource { roots: Arc::new(roots), path: key.clone(), pem };
-                let source = Arc::new(source);
-                self.roots.insert(key, Arc::clone(&source));
+                let [path, crl] = paths.clone();
+                let roots = Arc::new(roots);
+                let source = Arc::new(RootsSource { roots, path, pem, crl, crl_pem });
+                self.roots.insert(paths, Arc::clone(&source));
                 Some(source)
             }
             Err(error) => {
-                let problem = match path {
-                    Some(_) => {
-                        let hint =
-                            "the file must be PEM, with `BEGIN CERTIFICATE` for each of them";
-                        Problem::new(error.to_string(), hint)
-                    }
-                    None => Problem::new(
+                let is_about_lists =
+                    matches!(error, RootsError::ListMissing | RootsError::ListUnreadable(_));
+                let (site, problem) = if is_about_lists {
+                    let hint = "the file must be PEM, with `BEGIN X509 CRL` for each of them";
+                    (site.key("crl"), Problem::new(error.to_string(), hint))
+                } else if path.is_some() {
+                    let hint = "the file must be PEM, with `BEGIN CERTIFICATE` for each of them";
+                    (site.key("ca"), Problem::new(error.to_string(), hint))
+                } else {
+                    let problem = Problem::new(
                         "this system trusts nobody: it has no certificates of authorities",
                         "install `ca-certificates`, or name a file with `ca`",
-                    ),
+                    );
+                    (*site, problem)
                 };
                 site.error(findings, problem);
                 None
@@ -210,8 +248,13 @@ impl<'a> Files<'a> {
 }
 
 impl CertificateSource {
-    fn is_made_of(&self, chain_pem: &Arc<[u8]>, key_digest: u64) -> bool {
-        self.chain_pem == *chain_pem && self.key_digest == key_digest
+    fn is_made_of(
+        &self,
+        chain_pem: &Arc<[u8]>,
+        key_digest: u64,
+        ocsp_der: &Option<Arc<[u8]>>,
+    ) -> bool {
+        self.chain_pem == *chain_pem && self.key_digest == key_digest && self.ocsp_der == *ocsp_der
     }
 }
 

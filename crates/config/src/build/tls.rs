@@ -38,10 +38,11 @@ pub(super) fn listener<F>(
     let certificates = certificates(&file.certificates, &site.key("certificates"), context);
     let client = file.client.as_ref().and_then(|client| {
         let site = site.key("client");
-        Some(ClientTrust {
-            roots: context.files.roots(Some(&client.ca), &site.key("ca"), context.findings)?,
-            is_required: client.mode == ClientMode::Required,
-        })
+        let names = names(&client.names, &site.key("names"), context.findings);
+        let (ca, crl) = (Some(client.ca.as_str()), client.crl.as_deref());
+        let roots = context.files.roots(ca, crl, &site, context.findings)?;
+        let is_required = client.mode == ClientMode::Required;
+        Some(ClientTrust { roots, names, is_required })
     });
     let range = (file.min_version, file.max_version);
     let parameters = parameters(range, &file.cipher_suites, &file.groups, site, context.findings);
@@ -94,13 +95,14 @@ fn server_options(source: &ListenerTlsSource) -> ServerOptions {
         alpn: alpn.clone(),
         client_auth: match client {
             None => ClientAuth::Off,
-            Some(ClientTrust { roots, is_required: true }) => {
+            Some(ClientTrust { roots, is_required: true, .. }) => {
                 ClientAuth::Required(Arc::clone(&roots.roots))
             }
-            Some(ClientTrust { roots, is_required: false }) => {
+            Some(ClientTrust { roots, is_required: false, .. }) => {
                 ClientAuth::Optional(Arc::clone(&roots.roots))
             }
         },
+        client_names: client.as_ref().map_or_else(Vec::new, |client| client.names.clone()),
         session_tickets: *session_tickets,
     }
 }
@@ -274,24 +276,10 @@ fn peer_names(
             None
         }
     });
-    let mut names: Vec<Box<str>> = Vec::with_capacity(file.names.len());
-    for (name, site) in file.names.iter().zip(site.key("names").items()) {
-        let name = match peer_name(name) {
-            Ok(name) => name,
-            Err(problem) => {
-                site.error(findings, problem);
-                continue;
-            }
-        };
-        if names.contains(&name) {
-            twice(&site, findings);
-        } else {
-            names.push(name);
-        }
-    }
+    let names = names(&file.names, &site.key("names"), findings);
     let is_written = |key: &str| site.has_key(key);
     if file.verify == FileVerify::Off {
-        for key in ["ca", "names"].into_iter().filter(|key| is_written(key)) {
+        for key in ["ca", "crl", "names"].into_iter().filter(|key| is_written(key)) {
             let rule = "with `verify: off`, nobody looks at this";
             site.key(key).error(findings, Problem::new(rule, "remove one of the two"));
         }
@@ -319,6 +307,19 @@ fn peer_names(
     (server_name, names)
 }
 
+/// Names of which a peer's certificate has to have one. `site` is that of the list.
+fn names(written: &[String], site: &Site<'_>, findings: &mut Findings<'_>) -> Vec<Box<str>> {
+    let mut names: Vec<Box<str>> = Vec::with_capacity(written.len());
+    for (name, site) in written.iter().zip(site.items()) {
+        match peer_name(name) {
+            Ok(name) if names.contains(&name) => twice(&site, findings),
+            Ok(name) => names.push(name),
+            Err(problem) => site.error(findings, problem),
+        }
+    }
+    names
+}
+
 /// A name that can be asked for: a host (RFC 6066, section 3).
 fn server_name(text: &str) -> Result<Arc<str>, Problem> {
     if text.parse::<std::net::IpAddr>().is_ok() {
@@ -341,6 +342,10 @@ fn peer_name(text: &str) -> Result<Box<str>, Problem> {
     }
     if text.contains("://") {
         let is_sound = |b: u8| b.is_ascii_graphic();
+        if text.strip_suffix('*').unwrap_or(text).contains('*') {
+            let rule = "in a URI, `*` stands at the end only";
+            return Err(Problem::new(rule, "write spiffe://example.org/ns/shop/*, for instance"));
+        }
         return match text.split_once("://") {
             Some((scheme, rest))
                 if !scheme.is_empty() && !rest.is_empty() && text.bytes().all(is_sound) =>
@@ -372,15 +377,14 @@ fn trust<F>(
     site: &Site<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> Option<Arc<crate::snapshot::RootsSource>> {
-    if site.is_cut("ca") || site.is_cut("verify") {
+    if site.is_cut("ca") || site.is_cut("crl") || site.is_cut("verify") {
         return None;
     }
-    match (file.verify, file.ca.as_deref()) {
-        (FileVerify::Off, _) => None,
-        (FileVerify::On, Some(path)) => {
-            context.files.roots(Some(path), &site.key("ca"), context.findings)
+    match file.verify {
+        FileVerify::Off => None,
+        FileVerify::On => {
+            context.files.roots(file.ca.as_deref(), file.crl.as_deref(), site, context.findings)
         }
-        (FileVerify::On, None) => context.files.roots(None, site, context.findings),
     }
 }
 

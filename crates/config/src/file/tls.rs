@@ -57,6 +57,10 @@ pub struct CertificateFiles {
     /// The file with its private key.
     #[schemars(extend("x-public" = true))]
     pub key: String,
+    /// The file with an answer of the authority that the certificate is good (OCSP), DER, for clients that ask for
+    /// one. Whatever renews it writes the file anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ocsp: Option<String>,
 }
 
 /// What is done with connections that do not begin with TLS.
@@ -99,6 +103,14 @@ pub struct Client {
     /// The file with the certificates of those who vouch for clients, PEM; relative to the folder of this
     /// file, and watched.
     pub ca: String,
+    /// The file with lists of certificates that were taken back (CRLs), PEM. There has to be a current one of each
+    /// authority between a client and `ca`: a certificate that none speaks of is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crl: Option<String>,
+    /// The names of which a client's certificate has at least one: host names, or URIs such as
+    /// `spiffe://example.org/ns/shop/sa/web`, which may end with `*`. Empty: any will do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
     /// Whether a client needs a certificate.
     #[serde(default)]
     pub mode: ClientMode,
@@ -126,13 +138,17 @@ pub struct ClusterTls {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
     /// The names of which an endpoint's certificate has at least one: host names, or URIs such as
-    /// `spiffe://example.org/ns/shop/sa/api`. Empty: `server_name`, or the address.
+    /// `spiffe://example.org/ns/shop/sa/api`, which may end with `*`. Empty: `server_name`, or the address.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
     /// The file with the certificates of those who vouch for endpoints, PEM; relative to the folder of this
     /// file, and watched. Absent: whom the system trusts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
+    /// The file with lists of certificates that were taken back (CRLs), PEM. There has to be a current one of each
+    /// authority between an endpoint and `ca`: a certificate that none speaks of is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crl: Option<String>,
     /// Whether it is checked who an endpoint is.
     pub verify: Verify,
     /// The certificate that endpoints get if they ask for one. Absent: none.
@@ -160,6 +176,7 @@ impl Default for ClusterTls {
             server_name: None,
             names: Vec::new(),
             ca: None,
+            crl: None,
             verify: Verify::On,
             certificate: None,
             min_version: defaults::TLS_MIN_VERSION,

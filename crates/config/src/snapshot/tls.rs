@@ -70,7 +70,11 @@ impl ListenerTlsSource {
             && *alpn == other.alpn
             && match (client, &other.client) {
                 (None, None) => true,
-                (Some(a), Some(b)) => a.is_required == b.is_required && a.roots.is_same(&b.roots),
+                (Some(a), Some(b)) => {
+                    a.is_required == b.is_required
+                        && a.names == b.names
+                        && a.roots.is_same(&b.roots)
+                }
                 _ => false,
             }
             && *session_tickets == other.session_tickets
@@ -82,6 +86,8 @@ impl ListenerTlsSource {
 pub struct ClientTrust {
     /// They.
     pub roots: Arc<RootsSource>,
+    /// Names of which a certificate has at least one; none for any.
+    pub names: Vec<Box<str>>,
     /// Whether a client needs a certificate.
     pub is_required: bool,
 }
@@ -162,22 +168,31 @@ pub struct CertificateSource {
     pub chain: Arc<str>,
     /// Path of the key as the file has it.
     pub key: Arc<str>,
+    /// Path of the authority's answer (OCSP) as the file has it, if there is one.
+    pub ocsp: Option<Arc<str>>,
     /// The chain as it was read.
     pub(crate) chain_pem: Arc<[u8]>,
     /// The key's digest. It need not be a strong one: a key that fits the same chain is the same key.
     pub(crate) key_digest: u64,
+    /// The answer as it was read.
+    pub(crate) ocsp_der: Option<Arc<[u8]>>,
 }
 
 impl CertificateSource {
     /// Whether both are the same certificate with the same key.
     fn is_same(&self, other: &Self) -> bool {
-        self.chain_pem == other.chain_pem && self.key_digest == other.key_digest
+        self.chain_pem == other.chain_pem
+            && self.key_digest == other.key_digest
+            && self.ocsp_der == other.ocsp_der
     }
 }
 
 impl PartialEq for CertificateSource {
     fn eq(&self, other: &Self) -> bool {
-        self.chain == other.chain && self.key == other.key && self.is_same(other)
+        self.chain == other.chain
+            && self.key == other.key
+            && self.ocsp == other.ocsp
+            && self.is_same(other)
     }
 }
 
@@ -196,17 +211,23 @@ pub struct RootsSource {
     pub path: Option<Arc<str>>,
     /// The file as it was read; empty for those whom the system trusts, which are read once.
     pub(crate) pem: Arc<[u8]>,
+    /// Path of the lists of what was taken back as the file has it, if there are any.
+    pub crl: Option<Arc<str>>,
+    /// The lists as they were read.
+    pub(crate) crl_pem: Option<Arc<[u8]>>,
 }
 
 impl RootsSource {
     fn is_same(&self, other: &Self) -> bool {
-        self.path.is_some() == other.path.is_some() && self.pem == other.pem
+        self.path.is_some() == other.path.is_some()
+            && self.pem == other.pem
+            && self.crl_pem == other.crl_pem
     }
 }
 
 impl PartialEq for RootsSource {
     fn eq(&self, other: &Self) -> bool {
-        self.path == other.path && self.pem == other.pem
+        self.path == other.path && self.crl == other.crl && self.is_same(other)
     }
 }
 

@@ -94,9 +94,9 @@ macro_rules! certificates {
     };
 }
 
-pub(crate) const CERTIFICATES: [(&str, &str); 9] = certificates! {
-    "ca.pem"
-    "site.pem" "site.key"
+pub(crate) const CERTIFICATES: [(&str, &str); 11] = certificates! {
+    "ca.pem" "ca.crl"
+    "site.pem" "site.key" "site.ocsp"
     "site-rsa.pem" "site-rsa.key"
     "tenants.pem" "tenants.key"
     "client.pem" "client.key"
@@ -128,14 +128,14 @@ listeners:
       - headers: { request: { set: { x-a: b }, append: { x-a: c }, remove: [x-b] } }
       - headers: { response: { set: { x-c: "1" } } }
     tls:
-      certificates: [{ chain: site.pem, key: site.key }, { chain: site-rsa.pem, key: site-rsa.key }]
+      certificates: [{ chain: site.pem, key: site.key, ocsp: site.ocsp }, { chain: site-rsa.pem, key: site-rsa.key }]
       mode: permissive
       min_version: "1.3"
       max_version: "1.3"
       cipher_suites: [TLS_AES_256_GCM_SHA384, TLS_AES_128_GCM_SHA256]
       groups: [x25519, secp256r1]
       alpn: [http/1.1]
-      client: { ca: ca.pem, mode: optional }
+      client: { ca: ca.pem, crl: ca.crl, names: ["spiffe://example.org/*"], mode: optional }
       session_tickets: false
     routes: [one, two]
     cluster: all
@@ -217,6 +217,7 @@ clusters:
       server_name: API.example.com
       names: [api.example.com, "spiffe://example.org/ns/shop/sa/api", 10.0.0.1]
       ca: ca.pem
+      crl: ca.crl
       verify: on
       certificate: { chain: client.pem, key: client.key }
       min_version: "1.2"

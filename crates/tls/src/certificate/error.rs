@@ -41,6 +41,9 @@ pub enum CertificateError {
     /// The key is that of a certificate, counted from 1, further down.
     #[error("the certificate of the key is not the first but number {0}")]
     LeafNotFirst(usize),
+    /// The answer about the certificate (OCSP) cannot be taken apart.
+    #[error("the OCSP response cannot be read")]
+    OcspUnreadable,
     /// The leaf is not valid yet.
     #[error("the certificate is not valid yet")]
     NotValidYet {
@@ -49,17 +52,19 @@ pub enum CertificateError {
     },
 }
 
-/// Which of the two an error is about.
+/// What an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificatePart {
     /// The chain of certificates.
     Chain,
     /// The private key.
     Key,
+    /// The answer about it (OCSP).
+    Ocsp,
 }
 
 impl CertificateError {
-    /// Which of the two this is about.
+    /// What this is about.
     #[must_use]
     pub fn part(&self) -> CertificatePart {
         match self {
@@ -75,6 +80,7 @@ impl CertificateError {
             | Self::KeyOther
             | Self::KeyUnreadable
             | Self::KeysSeveral => CertificatePart::Key,
+            Self::OcspUnreadable => CertificatePart::Ocsp,
         }
     }
 
@@ -104,6 +110,9 @@ impl CertificateError {
             Self::KeysSeveral => "leave the one that belongs to the certificate",
             Self::LeafNotFirst(_) => "put the certificate that the key belongs to first",
             Self::NotValidYet { .. } => "check this machine's clock, or wait",
+            Self::OcspUnreadable => {
+                "the file must be a successful response in DER, as `openssl ocsp -respout` writes it"
+            }
         }
     }
 }

@@ -6,11 +6,12 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use webpki::{EndEntityCert, ExpirationPolicy, KeyUsage, RevocationOptionsBuilder};
 
-use crate::context::ContextError;
-use crate::x509::X509;
+use crate::names::Names;
+use crate::roots::Roots;
 
 /// What is asked of a server's certificate.
 #[derive(Debug)]
@@ -23,57 +24,45 @@ pub(super) struct Check {
 pub(super) enum Rule {
     /// Nothing but that the server has its key.
     Nothing,
-    /// That it comes from one of these, and is for this name.
-    Trusted { roots: Arc<RootCertStore>, name: Name },
+    /// That it comes from one of these, and has one of these names; without any, the one that was
+    /// connected to.
+    Trusted { roots: Arc<Roots>, names: Option<Names> },
 }
 
-/// Which name a certificate has to have.
-#[derive(Debug)]
-pub(super) enum Name {
-    /// The one that was connected to.
-    Server,
-    /// Any of these.
-    OneOf { hosts: Vec<ServerName<'static>>, uris: Vec<Box<str>> },
-}
-
-impl Name {
-    pub(super) fn new(names: Vec<Box<str>>) -> Result<Self, ContextError> {
-        if names.is_empty() {
-            return Ok(Self::Server);
-        }
-        let (mut hosts, mut uris) = (Vec::new(), Vec::new());
-        for name in names {
-            match ServerName::try_from(&*name) {
-                Ok(host) => hosts.push(host.to_owned()),
-                Err(_) if name.contains(':') => uris.push(name),
-                Err(_) => return Err(ContextError::NameInvalid(name)),
-            }
-        }
-        Ok(Self::OneOf { hosts, uris })
-    }
-
-    fn check(
+impl Check {
+    /// Whether nobody on the way from the certificate to its root has been taken back.
+    fn check_revocations(
         &self,
-        der: &CertificateDer<'_>,
-        parsed: &ParsedCertificate<'_>,
-        server_name: &ServerName<'_>,
+        roots: &Roots,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
     ) -> Result<(), Error> {
-        let Self::OneOf { hosts, uris } = self else {
-            return verify_server_name(parsed, server_name);
+        let lists: Vec<_> = roots.revocations().parsed.iter().collect();
+        let Ok(options) = RevocationOptionsBuilder::new(&lists) else {
+            // There are no lists.
+            return Ok(());
         };
-        if hosts.iter().any(|host| verify_server_name(parsed, host).is_ok()) {
-            return Ok(());
+        let options = options.with_expiration_policy(ExpirationPolicy::Enforce).build();
+        let certificate = EndEntityCert::try_from(end_entity)
+            .map_err(|_| Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        let verified = certificate.verify_for_usage(
+            self.algorithms.all,
+            &roots.store().roots,
+            intermediates,
+            now,
+            KeyUsage::server_auth(),
+            Some(options),
+            None,
+        );
+        match verified {
+            Ok(_) => Ok(()),
+            Err(webpki::Error::CertRevoked) => {
+                Err(Error::InvalidCertificate(CertificateError::Revoked))
+            }
+            // The rest was good a moment ago, so it is for want of a list.
+            Err(_) => Err(Error::InvalidCertificate(CertificateError::UnknownRevocationStatus)),
         }
-        let names = X509::read(der).and_then(|x509| x509.names());
-        let names = names.ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
-        if names.uris.iter().any(|uri| uris.contains(uri)) {
-            return Ok(());
-        }
-        let presented = names.dns.into_iter().chain(names.addresses).chain(names.uris);
-        Err(Error::InvalidCertificate(CertificateError::NotValidForNameContext {
-            expected: server_name.to_owned(),
-            presented: presented.map(String::from).collect(),
-        }))
     }
 }
 
@@ -86,16 +75,22 @@ impl ServerCertVerifier for Check {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if let Rule::Trusted { roots, name } = &self.rule {
+        if let Rule::Trusted { roots, names } = &self.rule {
             let parsed = ParsedCertificate::try_from(end_entity)?;
             verify_server_cert_signed_by_trust_anchor(
                 &parsed,
-                roots,
+                roots.store(),
                 intermediates,
                 now,
                 self.algorithms.all,
             )?;
-            name.check(end_entity, &parsed, server_name)?;
+            match names {
+                None => verify_server_name(&parsed, server_name)?,
+                Some(names) => names
+                    .check(end_entity, &parsed)
+                    .map_err(|missing| missing.of_server(server_name))?,
+            }
+            self.check_revocations(roots, end_entity, intermediates, now)?;
         }
         Ok(ServerCertVerified::assertion())
     }

@@ -81,6 +81,9 @@ pub enum CertificateFault {
     /// It was not signed by whom it says.
     #[error("its signature is wrong")]
     BadSignature,
+    /// It has none of the names of those who are let in.
+    #[error("it has none of the names that are asked for")]
+    NotAccepted,
     /// It is not valid any more.
     #[error("it has expired")]
     Expired,
@@ -96,6 +99,9 @@ pub enum CertificateFault {
     /// It was taken back.
     #[error("it was revoked")]
     Revoked,
+    /// No list that is current says whether it was taken back.
+    #[error("it is not known whether it was revoked")]
+    RevocationUnknown,
     /// It is signed in a way that is not supported.
     #[error("its signature is of an unsupported kind")]
     SignatureUnsupported,
@@ -170,7 +176,8 @@ impl CertificateFault {
             Self::BadEncoding | Self::UnhandledExtension => Alert::BAD_CERTIFICATE,
             Self::BadSignature | Self::SignatureUnsupported => Alert::DECRYPT_ERROR,
             Self::Expired | Self::NotValidYet => Alert::CERTIFICATE_EXPIRED,
-            Self::Other => Alert::CERTIFICATE_UNKNOWN,
+            Self::NotAccepted => Alert::ACCESS_DENIED,
+            Self::Other | Self::RevocationUnknown => Alert::CERTIFICATE_UNKNOWN,
             Self::PurposeInvalid => Alert::UNSUPPORTED_CERTIFICATE,
             Self::Revoked => Alert::CERTIFICATE_REVOKED,
             Self::UnknownIssuer => Alert::UNKNOWN_CA,
@@ -184,10 +191,12 @@ impl CertificateFault {
             Self::BadEncoding => "certificate_bad_encoding",
             Self::BadSignature => "certificate_bad_signature",
             Self::Expired => "certificate_expired",
+            Self::NotAccepted => "certificate_not_accepted",
             Self::NotValidYet => "certificate_not_valid_yet",
             Self::Other => "certificate_refused",
             Self::PurposeInvalid => "certificate_purpose_invalid",
             Self::Revoked => "certificate_revoked",
+            Self::RevocationUnknown => "certificate_revocation_unknown",
             Self::SignatureUnsupported => "certificate_signature_unsupported",
             Self::UnhandledExtension => "certificate_unhandled_extension",
             Self::UnknownIssuer => "certificate_unknown_issuer",
@@ -224,6 +233,7 @@ impl From<rustls::Error> for HandshakeError {
 fn of_certificate(error: rustls::CertificateError) -> HandshakeError {
     use rustls::CertificateError;
     HandshakeError::CertificateRejected(match error {
+        CertificateError::ApplicationVerificationFailure => CertificateFault::NotAccepted,
         CertificateError::BadEncoding => CertificateFault::BadEncoding,
         CertificateError::BadSignature => CertificateFault::BadSignature,
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -245,6 +255,9 @@ fn of_certificate(error: rustls::CertificateError) -> HandshakeError {
             CertificateFault::SignatureUnsupported
         }
         CertificateError::UnhandledCriticalExtension => CertificateFault::UnhandledExtension,
+        CertificateError::ExpiredRevocationList
+        | CertificateError::ExpiredRevocationListContext { .. }
+        | CertificateError::UnknownRevocationStatus => CertificateFault::RevocationUnknown,
         CertificateError::UnknownIssuer => CertificateFault::UnknownIssuer,
         // An authority's own certificate, of version 1, or with a rule that is broken.
         _ => CertificateFault::Other,

@@ -4,8 +4,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, RsaKeySize, SanType,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    RevokedCertParams, RsaKeySize, SanType,
 };
 use tls::{Certificate, KeyKind, Roots};
 
@@ -83,6 +84,36 @@ impl Authority {
         Pair { chain: certificate.pem(), key: key.serialize_pem() }
     }
 
+    /// A certificate for `a.example` with this serial number.
+    pub(crate) fn numbered(&self, serial: u64) -> Arc<Certificate> {
+        let (key, names) = (key(KeyKind::EcdsaP256), vec!["a.example".to_owned()]);
+        let mut parameters = CertificateParams::new(names).unwrap();
+        parameters.serial_number = Some(serial.into());
+        let issuer: &Issuer<'_, KeyPair> = &self.issuer;
+        let certificate = parameters.signed_by(&key, issuer).unwrap();
+        Pair { chain: certificate.pem(), key: key.serialize_pem() }.certificate()
+    }
+
+    /// A list of what it has taken back, good for as many seconds from now.
+    pub(crate) fn revocations(&self, serials: &[u64], seconds: i64) -> String {
+        let revoked = |serial: &u64| RevokedCertParams {
+            serial_number: (*serial).into(),
+            revocation_time: date(-HOUR).into(),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let parameters = CertificateRevocationListParams {
+            this_update: date(-HOUR).into(),
+            next_update: date(seconds).into(),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let issuer: &Issuer<'_, KeyPair> = &self.issuer;
+        parameters.signed_by(issuer).unwrap().pem().unwrap()
+    }
+
     /// A certificate for these names, good for now.
     pub(crate) fn certificate(&self, kind: KeyKind, names: &[&'static str]) -> Arc<Certificate> {
         self.issue(&Leaf::new(kind, names)).certificate()
@@ -117,7 +148,7 @@ fn authority(name: &str) -> CertificateParams {
     let mut parameters = CertificateParams::default();
     parameters.distinguished_name.push(DnType::CommonName, name);
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     parameters.use_authority_key_identifier_extension = true;
     parameters
 }

@@ -1,11 +1,15 @@
 //! Chains and keys out of PEM: what fits, and what is told of what does not.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rcgen::KeyPair;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::{DigitallySignedStruct, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tls::{Certificate, CertificateError, CertificatePart, KeyKind, Roots, RootsError};
 
 use crate::authority::{Authority, HOUR, Leaf, Pair, now};
+use crate::kit::{Side, establish, rustls_client, rustls_client_side, server, server_options};
 
 const P256: KeyKind = KeyKind::EcdsaP256;
 
@@ -61,6 +65,7 @@ fn keys_are_never_shown() {
         groups: Vec::new(),
         alpn: Vec::new(),
         client_auth: tls::ClientAuth::Off,
+        client_names: Vec::new(),
         session_tickets: true,
     });
     let context = Arc::new(context.unwrap());
@@ -191,4 +196,67 @@ fn roots_are_all_read_or_none() {
     let zeros = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let error = Roots::from_pem([&*one, zeros].concat().as_bytes()).unwrap_err();
     assert_eq!(error, RootsError::Unreadable(2));
+}
+
+/// Takes any server, and remembers its answer of the authority.
+#[derive(Debug, Default)]
+struct Curious {
+    response: Mutex<Vec<u8>>,
+}
+
+impl ServerCertVerifier for Curious {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        response: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        *self.response.lock().unwrap() = response.to_vec();
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ECDSA_NISTP256_SHA256]
+    }
+}
+
+#[test]
+fn an_answer_of_the_authority_is_shown_to_clients_that_ask() {
+    let authority = Authority::new("root");
+    let files = authority.issue(&Leaf::new(P256, &["a.example"]));
+    // A sequence that begins with success; the rest is for clients.
+    let answer = [0x30, 5, 10, 1, 0, 5, 0];
+    let certificate = read(&files).unwrap().with_ocsp_response(&answer).unwrap();
+    let curious = Arc::new(Curious::default());
+    let mut config = rustls_client(&authority);
+    config.dangerous().set_certificate_verifier(Arc::clone(&curious) as _);
+    let ours = Side::accept(&server(server_options(&Arc::new(certificate))));
+    establish(rustls_client_side(config), ours, usize::MAX);
+    assert_eq!(*curious.response.lock().unwrap(), answer);
+    for wrong in [&b""[..], b"-----BEGIN", &[0x30, 3, 10, 1, 6], &[0x30, 9, 10, 1, 0], &[10, 1, 0]]
+    {
+        let error = read(&files).unwrap().with_ocsp_response(wrong).unwrap_err();
+        assert_eq!(error, CertificateError::OcspUnreadable, "{wrong:?}");
+        assert!(!error.hint().is_empty());
+    }
 }

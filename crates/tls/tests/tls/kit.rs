@@ -27,6 +27,7 @@ pub(crate) fn server_options(certificate: &Arc<tls::Certificate>) -> ServerOptio
         groups: vec![Group::X25519],
         alpn: Vec::new(),
         client_auth: ClientAuth::Off,
+        client_names: Vec::new(),
         session_tickets: true,
     }
 }

@@ -113,6 +113,7 @@ fn server_context(certificate: &Arc<Certificate>, version: Version) -> Arc<Serve
         groups: Vec::new(),
         alpn: vec![(*b"h2").into()],
         client_auth: ClientAuth::Off,
+        client_names: Vec::new(),
         session_tickets: true,
     };
     Arc::new(ServerContext::new(options).unwrap())

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rcgen::ExtendedKeyUsagePurpose;
 use tls::{
-    Certificate, CertificateFault, ClientAuth, ContextError, HandshakeError, KeyKind, Verify,
-    Version,
+    Certificate, CertificateFault, ClientAuth, ContextError, HandshakeError, KeyKind, Roots,
+    RootsError, Verify, Version,
 };
 
 use crate::authority::{Authority, HOUR, Leaf, Pair as Files};
@@ -248,5 +248,90 @@ fn clients_show_certificates_where_they_have_to() {
                 (result, _) => panic!("{version} {client_auth:?}: {result:?}, not {expected:?}"),
             }
         }
+    }
+}
+
+/// What a server that trusts `roots` says of a client of `certificate`.
+fn server_says(
+    authority: &Authority,
+    roots: &Arc<Roots>,
+    names: &[&str],
+    certificate: &Arc<Certificate>,
+) -> Result<(), &'static str> {
+    let mut accepting = server_options(&authority.certificate(P256, &["a.example"]));
+    accepting.client_auth = ClientAuth::Required(Arc::clone(roots));
+    accepting.client_names = names.iter().map(|&name| name.into()).collect();
+    let mut connecting = client_options(Verify::Roots(authority.roots()));
+    connecting.certificate = Some(Arc::clone(certificate));
+    let mut ours = Side::connect(&client(connecting), "a.example");
+    let mut theirs = Side::accept(&server(accepting));
+    let (_, result) = crate::kit::talk(&mut ours, &mut theirs, usize::MAX);
+    result.map_err(|error| error.ours().word())
+}
+
+#[test]
+fn clients_may_have_to_have_a_name() {
+    let authority = Authority::new("root");
+    let names = ["spiffe://example/ns/shop/sa/web", "web.example"];
+    let certificate = authority.certificate(P256, &names);
+    for (asked, expected) in [
+        (&[][..], Ok(())),
+        (&["spiffe://example/ns/shop/sa/web"], Ok(())),
+        (&["spiffe://example/ns/shop/*"], Ok(())),
+        (&["web.example"], Ok(())),
+        (&["api.example", "spiffe://example/*"], Ok(())),
+        (&["spiffe://example/ns/shop/sa/we"], Err("certificate_not_accepted")),
+        (&["spiffe://example/ns/shop/sa/web2"], Err("certificate_not_accepted")),
+        (&["spiffe://other/*", "api.example"], Err("certificate_not_accepted")),
+    ] {
+        let said = server_says(&authority, &authority.roots(), asked, &certificate);
+        assert_eq!(said, expected, "{asked:?}");
+    }
+    for name in ["", "a b", "*", "example/*"] {
+        let mut options = server_options(&certificate);
+        options.client_auth = ClientAuth::Optional(authority.roots());
+        options.client_names = vec![name.into()];
+        let error = tls::ServerContext::new(options).err();
+        assert_eq!(error, Some(ContextError::NameInvalid(name.into())));
+    }
+}
+
+#[test]
+fn what_was_taken_back_is_refused_on_both_sides() {
+    let authority = Authority::new("root");
+    let (good, bad) = (authority.numbered(7), authority.numbered(8));
+    let lists = |lists: &[String]| {
+        let roots = Roots::from_pem(authority.pem().as_bytes()).unwrap();
+        Arc::new(roots.with_revocations(lists.concat().as_bytes()).unwrap())
+    };
+    let current = lists(&[authority.revocations(&[8, 9], HOUR)]);
+    let late = lists(&[authority.revocations(&[8], -HOUR / 2)]);
+    let others = lists(&[Authority::new("other").revocations(&[7], HOUR)]);
+    let (revoked, unknown) = ("certificate_revoked", "certificate_revocation_unknown");
+    for (roots, certificate, expected) in [
+        (&current, &good, Ok(())),
+        (&current, &bad, Err(revoked)),
+        (&late, &good, Err(unknown)),
+        (&others, &good, Err(unknown)),
+    ] {
+        assert_eq!(server_says(&authority, roots, &[], certificate), expected);
+        let options = client_options(Verify::Roots(Arc::clone(roots)));
+        let mut ours = Side::connect(&client(options), "a.example");
+        let mut theirs = Side::accept(&server(server_options(certificate)));
+        let (said, _) = crate::kit::talk(&mut ours, &mut theirs, usize::MAX);
+        assert_eq!(said.map_err(|error| error.ours().word()), expected);
+    }
+}
+
+#[test]
+fn lists_that_are_none_are_refused() {
+    let roots = || Roots::from_pem(Authority::new("root").pem().as_bytes()).unwrap();
+    let broken = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
+    for (pem, error) in [
+        ("", RootsError::ListMissing),
+        ("x", RootsError::ListMissing),
+        (broken, RootsError::ListUnreadable(1)),
+    ] {
+        assert_eq!(roots().with_revocations(pem.as_bytes()).err(), Some(error), "{pem}");
     }
 }
