@@ -268,10 +268,21 @@ fn accept_record(
     output: &mut Vec<u8>,
 ) -> Result<(), HandshakeError> {
     let result = read_record(connection, record);
+    if matches!(result, Err(HandshakeError::Incompatible(_))) && is_outdated_hello(record) {
+        output.extend(plain_alert(Alert::PROTOCOL_VERSION));
+        return Err(HandshakeError::NoVersion);
+    }
     while connection.wants_write() {
         connection.write_tls(output).expect("memory can be written to");
     }
     result
+}
+
+/// Whether this begins a hello of a version before TLS 1.2. rustls first looks for an extension that
+/// they lack, and would say so; they have to be told that it is the version (RFC 5246, appendix E.1).
+const fn is_outdated_hello(record: &[u8]) -> bool {
+    const CLIENT_HELLO: u8 = 1;
+    matches!(record, [_, _, _, _, _, CLIENT_HELLO, _, _, _, 3, 0..=2, ..])
 }
 
 fn read_record(connection: &mut ServerConnection, record: &[u8]) -> Result<(), HandshakeError> {

@@ -263,6 +263,19 @@ fn nothing_in_common_is_said_by_what_it_is() {
 }
 
 #[test]
+fn a_client_before_tls_1_2_is_told_that_it_is_the_version() {
+    for minor in 0..3 {
+        // A hello without a session, with one suite and no extension.
+        let mut hello = vec![22, 3, 1, 0, 45, 1, 0, 0, 41, 3, minor];
+        hello.extend([7; 32]);
+        hello.extend([0, 0, 2, 0xc0, 0x13, 1, 0]);
+        let (result, output) = take(&hello);
+        assert_eq!(result, Err(HandshakeError::NoVersion), "3.{minor}");
+        assert_eq!(alert(&output), Alert::PROTOCOL_VERSION);
+    }
+}
+
+#[test]
 fn protocols_are_agreed_on_in_the_servers_order() {
     let authority = Authority::new("root");
     let certificate = authority.certificate(KeyKind::EcdsaP256, &["a.example"]);
