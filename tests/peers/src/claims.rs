@@ -13,6 +13,7 @@ mod operations;
 mod relay;
 mod slow;
 mod smuggling;
+mod tls;
 mod websocket;
 
 use crate::claim::Claim;
@@ -31,6 +32,7 @@ pub(crate) fn all() -> Vec<&'static Claim> {
         websocket::CLAIMS,
         slow::CLAIMS,
         relay::CLAIMS,
+        tls::CLAIMS,
         interception::CLAIMS,
         operations::CLAIMS,
         smuggling::CLAIMS,

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -39,7 +39,21 @@ impl Process {
         program: impl AsRef<Path>,
         arguments: &[&str],
     ) -> Result<Self> {
-        let program = program.as_ref();
+        Self::spawn(folder, program.as_ref(), arguments, Stdio::null())
+    }
+
+    /// Starts `program`, with a pipe to what it reads.
+    pub(crate) fn start_with_input(
+        folder: &Path,
+        program: impl AsRef<Path>,
+        arguments: &[&str],
+    ) -> Result<(Self, ChildStdin)> {
+        let mut this = Self::spawn(folder, program.as_ref(), arguments, Stdio::piped())?;
+        let input = this.child.stdin.take().context("a pipe")?;
+        Ok((this, input))
+    }
+
+    fn spawn(folder: &Path, program: &Path, arguments: &[&str], input: Stdio) -> Result<Self> {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (output, file) = output_file(folder, &name)?;
         let child = Command::new("setpriv")
@@ -47,7 +61,7 @@ impl Process {
             .arg(program)
             .args(arguments)
             .current_dir(folder)
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(file.try_clone()?)
             .stderr(file)
             .process_group(0)
@@ -101,6 +115,11 @@ impl Process {
     pub(crate) fn output(&self) -> String {
         let bytes = std::fs::read(&self.output).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The file with what it printed.
+    pub(crate) fn output_file(&self) -> &Path {
+        &self.output
     }
 
     /// Sends it a signal.

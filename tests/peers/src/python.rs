@@ -14,8 +14,10 @@ use crate::{peer, ports};
 /// Exact versions and hashes.
 const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/python.txt");
 
+const CUT_OFF: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/cut_off.py");
 const ECHO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/echo.py");
 const ECHO_HTTP2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/echo_http2.py");
+const SPEAK_TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/speak_tls.py");
 const TALK_HTTP2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/talk_http2.py");
 
 /// A program of the environment, if it is there.
@@ -94,4 +96,32 @@ pub(crate) fn talk_over_http2(
     let (port, streams) = (server.port().to_string(), streams.to_string());
     lab.run(&python.to_string_lossy(), &[TALK_HTTP2, &port, &streams, end])?.ok()?;
     Ok(())
+}
+
+/// Has Python's own `ssl` speak to a server that is shop.example by the word of `ca.pem`, in the way
+/// that the script names; what it prints.
+pub(crate) fn speak_tls(lab: &Lab, server: SocketAddr, how: &[&str]) -> Result<String> {
+    let port = server.port().to_string();
+    lab.run("python3", &[&[SPEAK_TLS, &port, "ca.pem"], how].concat())?.ok()
+}
+
+/// A way to a server on which every other connection is cut off.
+#[derive(Debug)]
+pub(crate) struct CutOff {
+    _process: Process,
+    address: SocketAddr,
+}
+
+impl CutOff {
+    pub(crate) fn start(lab: &Lab, server: SocketAddr) -> Result<Self> {
+        let address = local(ports::free()?);
+        let (port, server) = (address.port().to_string(), server.port().to_string());
+        let mut process = Process::start(lab.folder(), "python3", &[CUT_OFF, &port, &server])?;
+        process.ready(|| TcpStream::connect(address).is_ok())?;
+        Ok(Self { _process: process, address })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
 }

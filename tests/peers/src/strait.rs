@@ -145,9 +145,19 @@ clusters:
         Ok(std::fs::rename(&next, &self.file)?)
     }
 
+    /// What is wrong with the configuration that was read last; null if nothing is.
+    pub(crate) fn last_error(&self) -> Result<serde_json::Value> {
+        self.config("last_error")
+    }
+
     fn version(&self) -> Result<String> {
-        let config: serde_json::Value = serde_json::from_slice(&self.admin("/config")?.body)?;
-        Ok(config.get("version").context("/config says no version")?.to_string())
+        Ok(self.config("version")?.to_string())
+    }
+
+    fn config(&self, key: &str) -> Result<serde_json::Value> {
+        let mut config: serde_json::Value = serde_json::from_slice(&self.admin("/config")?.body)?;
+        let value = config.get_mut(key).map(serde_json::Value::take);
+        value.with_context(|| format!("/config says no {key}"))
     }
 
     /// Resident memory in bytes.

@@ -1,0 +1,139 @@
+//! What other people's TLS sees of Strait's, from either side.
+
+mod a_client_that_does_not_know_the_authority_refuses;
+mod a_hello_of_many_records_is_understood;
+mod a_key_that_does_not_fit_changes_nothing;
+mod a_ticket_is_no_certificate;
+mod aborted_handshakes_leave_nothing;
+mod broken_records_end_their_own_connection;
+mod certificates_are_replaced_under_load;
+mod clients_without_a_certificate_are_refused;
+mod curl_chooses_the_version_of_http;
+mod either_side_may_update_its_keys;
+mod h2load_counts_match;
+mod h2spec_passes_every_case;
+mod handshakes_may_come_byte_by_byte;
+mod haproxy_is_an_upstream;
+mod haproxy_stands_in_front;
+mod large_bodies_are_exact_both_ways;
+mod nginx_is_an_upstream;
+mod nginx_stands_in_front;
+mod old_versions_are_refused;
+mod renegotiation_is_refused;
+mod slow_handshakes_are_cut_off;
+mod termination_under_load_loses_nothing;
+mod the_name_picks_the_certificate;
+mod the_whole_chain_is_shown;
+mod tickets_resume_sessions;
+mod tunnels_end_in_good_order;
+mod upstreams_that_are_not_trusted_get_nothing;
+mod upstreams_that_leave_leave_nothing;
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+
+use crate::claim::Claim;
+use crate::lab::Lab;
+use crate::openssl::Session;
+use crate::pki::Authority;
+use crate::process::Finished;
+use crate::strait::{Options, Strait};
+use crate::wait;
+
+pub(super) const CLAIMS: &[Claim] = &[
+    curl_chooses_the_version_of_http::CLAIM,
+    large_bodies_are_exact_both_ways::CLAIM,
+    the_name_picks_the_certificate::CLAIM,
+    a_client_that_does_not_know_the_authority_refuses::CLAIM,
+    clients_without_a_certificate_are_refused::CLAIM,
+    the_whole_chain_is_shown::CLAIM,
+    old_versions_are_refused::CLAIM,
+    tickets_resume_sessions::CLAIM,
+    a_ticket_is_no_certificate::CLAIM,
+    renegotiation_is_refused::CLAIM,
+    either_side_may_update_its_keys::CLAIM,
+    a_hello_of_many_records_is_understood::CLAIM,
+    nginx_is_an_upstream::CLAIM,
+    nginx_stands_in_front::CLAIM,
+    haproxy_is_an_upstream::CLAIM,
+    haproxy_stands_in_front::CLAIM,
+    upstreams_that_are_not_trusted_get_nothing::CLAIM,
+    h2spec_passes_every_case::CLAIM,
+    h2load_counts_match::CLAIM,
+    tunnels_end_in_good_order::CLAIM,
+    handshakes_may_come_byte_by_byte::CLAIM,
+    slow_handshakes_are_cut_off::CLAIM,
+    broken_records_end_their_own_connection::CLAIM,
+    aborted_handshakes_leave_nothing::CLAIM,
+    upstreams_that_leave_leave_nothing::CLAIM,
+    termination_under_load_loses_nothing::CLAIM,
+    certificates_are_replaced_under_load::CLAIM,
+    a_key_that_does_not_fit_changes_nothing::CLAIM,
+];
+
+/// The name that clients ask for.
+const NAME: &str = "shop.example";
+
+/// Of a listener: ends TLS with the certificate of [`secured`].
+const SITE: &str = "tls: { certificates: [{ chain: site.pem, key: site.key }] }";
+
+/// How clients are told to speak one version of TLS: curl, then openssl.
+const VERSIONS: [(&[&str], &str); 2] =
+    [(&["--tlsv1.2", "--tls-max", "1.2"], "-tls1_2"), (&["--tlsv1.3"], "-tls1_3")];
+
+/// Memory that may be another after an attack: what allocators keep.
+const LEFT_BYTES_MAX: u64 = 8 << 20;
+
+/// A Strait in front of `upstream` that is [`NAME`], whom `ca.pem` vouches for.
+fn secured(lab: &Lab, upstream: SocketAddr) -> Result<Strait> {
+    issue_site(lab)?;
+    Strait::forwarding_to(lab, upstream, Options { listener: SITE, ..Options::default() })
+}
+
+/// Makes the files that [`SITE`] names, and their authority.
+fn issue_site(lab: &Lab) -> Result<Authority> {
+    let authority = Authority::new(lab, "ca")?;
+    authority.issue(lab, "site", NAME)?;
+    Ok(authority)
+}
+
+/// What curl prints of `https://shop.example` and a path, if it gets it.
+fn curl(lab: &Lab, server: SocketAddr, arguments: &[&str], path: &str) -> Result<String> {
+    run_curl(lab, server, &[&["--cacert", "ca.pem"], arguments].concat(), NAME, path)?.ok()
+}
+
+/// Runs curl for a name that it takes to be at `server`.
+fn run_curl(
+    lab: &Lab,
+    server: SocketAddr,
+    arguments: &[&str],
+    name: &str,
+    path: &str,
+) -> Result<Finished> {
+    let (place, url) = (format!("::{server}"), format!("https://{name}{path}"));
+    let fixed = ["--silent", "--show-error", "--max-time", "50", "--connect-to", &place];
+    lab.run("curl", &[&fixed[..], arguments, &[&url]].concat())
+}
+
+/// Has s_client ask for `/seen` and wait for the end, by which a ticket has come: what it prints.
+fn visit(lab: &Lab, server: SocketAddr, options: &[&str]) -> Result<String> {
+    let mut session = Session::connect(lab, server, NAME, options)?;
+    // Who is refused cannot ask.
+    let request = "GET /seen HTTP/1.1\r\nhost: shop.example\r\nconnection: close\r\n\r\n";
+    let asked = session.types(request);
+    session.ends()?;
+    let told = session.told();
+    asked.or_else(|error| if told.contains("alert") { Ok(()) } else { Err(error) })?;
+    Ok(told)
+}
+
+/// Waits until these gauges, and those of what connections hold, are at 0.
+fn nothing_is_left(strait: &Strait, connections: &[&str]) -> Result<()> {
+    for gauge in connections.iter().chain(&["proxy_exchanges_active", "proxy_buffers_leased"]) {
+        wait::until(&format!("{gauge} to be 0"), wait::SOON, || {
+            strait.metric(gauge).is_ok_and(|value| value == 0.0)
+        })?;
+    }
+    Ok(())
+}
