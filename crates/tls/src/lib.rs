@@ -10,11 +10,8 @@
 //! record layer of ours, and the connection is a plain value that can be written down. Contexts
 //! are immutable and shared. Nothing here touches a socket; the only clock is rustls' own, which
 //! it asks whether a peer's certificate or a ticket is still good.
-//!
-//! Unsafe code is denied rather than forbidden, since a part of this crate may need to say why it
-//! has some; what is here has none.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod alert;
 mod certificate;
