@@ -1,6 +1,6 @@
 //! What the system lets this process use.
 
-use std::io;
+use std::{fs, io};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -15,6 +15,19 @@ pub fn raise_open_files() -> io::Result<u64> {
         setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
     }
     Ok(open_files_max())
+}
+
+/// Keeps the memory of this process out of core dumps: none is written to a file, and one that the
+/// system pipes to a program (`core_pattern`), whatever the limit, is told to hold no memory.
+///
+/// # Errors
+///
+/// Those of `setrlimit`, and of writing to `/proc/self/coredump_filter`; what went before them stays
+/// done.
+pub fn forbid_core_dumps() -> io::Result<()> {
+    let maximum = getrlimit(Resource::Core).maximum;
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum })?;
+    fs::write("/proc/self/coredump_filter", "0")
 }
 
 /// How many descriptors this process may have open at a time.

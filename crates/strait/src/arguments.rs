@@ -54,6 +54,16 @@ pub(crate) struct Run {
     /// The configuration file.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: PathBuf,
+    /// Write the secrets of TLS connections to the file that SSLKEYLOGFILE names, for Wireshark.
+    ///
+    /// Whoever has the file reads what was recorded of them. For looking for mistakes only.
+    #[arg(long)]
+    pub(crate) tls_key_log: bool,
+    /// Leave core dumps as the system has them, although private keys may be in them.
+    ///
+    /// Otherwise they are off as soon as a configuration has keys.
+    #[arg(long)]
+    pub(crate) core_dumps: bool,
     #[command(flatten)]
     pub(crate) log: Log,
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread;
 
+use crate::secrecy::CoreDumps;
 use config::snapshot::{
     Address, ClusterId, EndpointId, Id, Listener as ListenerConfig, ListenerId,
 };
@@ -31,6 +32,7 @@ pub(crate) struct DataPath {
     workers: Vec<Contact>,
     /// What this process listens on.
     held: Vec<Held>,
+    core_dumps: CoreDumps,
 }
 
 /// A listener that this process has.
@@ -70,7 +72,7 @@ pub(crate) struct Crew {
 
 impl DataPath {
     /// Contacts for `count` workers that have not started.
-    pub(crate) fn new(count: u32) -> std::io::Result<(Self, Crew)> {
+    pub(crate) fn new(count: u32, core_dumps: CoreDumps) -> std::io::Result<(Self, Crew)> {
         let Mailboxes { mailboxes, postboxes, reports } = Mailboxes::new(count);
         let wakers: Vec<_> =
             postboxes.iter().map(|_| io::Waker::new()).collect::<Result<_, _>>()?;
@@ -80,7 +82,8 @@ impl DataPath {
             waiting: VecDeque::new(),
         };
         let workers = postboxes.into_iter().zip(&wakers).map(contact).collect();
-        Ok((Self { workers, held: Vec::new() }, Crew { mailboxes, wakers, reports }))
+        let this = Self { workers, held: Vec::new(), core_dumps };
+        Ok((this, Crew { mailboxes, wakers, reports }))
     }
 
     fn tell(&mut self, worker: u32, message: Message<Listener>) {
@@ -152,6 +155,7 @@ impl Workers for DataPath {
     }
 
     fn publish(&mut self, snapshot: &Arc<Snapshot>, mut sockets: Sockets) {
+        self.core_dumps.on_snapshot(snapshot);
         let removed = &snapshot.changes.listeners_removed;
         self.held.retain(|held| !removed.contains(&held.id));
         self.hold(snapshot, &sockets);

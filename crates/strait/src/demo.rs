@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use control::ConfigFile;
 
 use crate::arguments::Demo;
+use crate::secrecy::CoreDumps;
 use crate::serve::{Came, loader, serve};
 use crate::{Failure, logging};
 use services::{Addresses, Services};
@@ -20,7 +21,10 @@ pub(crate) fn demo(demo: &Demo) -> Result<(), Failure> {
     let services = Services::start()
         .map_err(|error| Failure::Start(format!("the demo's services: {error}")))?;
     let config = config(demo, &services.addresses);
-    let result = serve(ConfigFile::fixed("demo", config, loader()?), |came| Ok(guide(came)?));
+    let result =
+        serve(ConfigFile::fixed("demo", config, loader()?), CoreDumps::UNTIL_KEYS, |came| {
+            Ok(guide(came)?)
+        });
     drop(services);
     result.map_err(|failure| match failure {
         Failure::Config(control::Refused::Unbindable(failures)) => {

@@ -12,6 +12,7 @@ mod demo;
 mod explain;
 mod filter_list;
 mod logging;
+mod secrecy;
 mod serve;
 
 use std::io::{self, Write};

@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use crate::arguments::Run;
 use crate::data_path::{DataPath, address_text, hint};
 use crate::filter_list::filter_kinds;
+use crate::secrecy::{self, CoreDumps};
 use crate::{Failure, VERSION, logging};
 
 /// Reports that wait for control, besides those in the workers' own queue.
@@ -34,7 +35,9 @@ pub(crate) struct Came {
 /// `strait run`.
 pub(crate) fn run(run: &Run) -> Result<(), Failure> {
     logging::start(&run.log);
-    serve(ConfigFile::new(&run.config, loader()?), |_| Ok(()))
+    secrecy::key_log(run)?;
+    let core_dumps = if run.core_dumps { CoreDumps::ALLOWED } else { CoreDumps::UNTIL_KEYS };
+    serve(ConfigFile::new(&run.config, loader()?), core_dumps, |_| Ok(()))
 }
 
 /// A loader that knows every filter.
@@ -45,10 +48,12 @@ pub(crate) fn loader() -> Result<Loader<Box<dyn Filter>>, Failure> {
 /// Serves `config` until the process is told to end. `came` is called once all is bound.
 pub(crate) fn serve(
     mut config: ConfigFile<Box<dyn Filter>>,
+    mut core_dumps: CoreDumps,
     came: impl FnOnce(&Came) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let candidate = config.load().map_err(Failure::Config)?;
     let snapshot = Arc::clone(candidate.snapshot());
+    core_dumps.on_snapshot(&snapshot);
     let count = worker_count(&snapshot)?;
     let descriptors = io::limits::raise_open_files().unwrap_or_else(|error| {
         tracing::warn!("the limit on open files cannot be raised: {error}");
@@ -56,7 +61,7 @@ pub(crate) fn serve(
     });
 
     let start = |error: std::io::Error| Failure::Start(error.to_string());
-    let (mut data_path, crew) = DataPath::new(count).map_err(start)?;
+    let (mut data_path, crew) = DataPath::new(count, core_dumps).map_err(start)?;
     let bound = data_path
         .bind(&snapshot)
         .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))?;

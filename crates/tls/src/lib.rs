@@ -19,6 +19,7 @@ mod client;
 mod context;
 mod facts;
 mod handshake;
+pub mod key_log;
 mod names;
 mod parameters;
 mod roots;

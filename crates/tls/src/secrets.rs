@@ -10,6 +10,8 @@ use std::cell::RefCell;
 use rustls::KeyLog;
 use zeroize::Zeroize as _;
 
+use crate::key_log;
+
 const CLIENT: &str = "CLIENT_TRAFFIC_SECRET_0";
 const SERVER: &str = "SERVER_TRAFFIC_SECRET_0";
 
@@ -95,7 +97,8 @@ impl Drop for TrafficSecret {
 }
 
 impl KeyLog for Capture {
-    fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        key_log::log(label, client_random, secret);
         SLOT.with_borrow_mut(|slot| {
             let Some(secrets) = slot else { return };
             match label {
@@ -107,7 +110,7 @@ impl KeyLog for Capture {
     }
 
     fn will_log(&self, label: &str) -> bool {
-        matches!(label, CLIENT | SERVER)
+        matches!(label, CLIENT | SERVER) || key_log::is_enabled()
     }
 }
 

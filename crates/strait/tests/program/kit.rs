@@ -17,6 +17,9 @@ use serde_json::Value;
 /// Longer than anything takes, so that only what never happens runs into it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The file of a scratch directory that `SSLKEYLOGFILE` names.
+pub(crate) const KEY_LOG: &str = "keys.log";
+
 /// Asks again and again until there is something.
 #[expect(clippy::disallowed_methods, reason = "other processes have to be waited for")]
 pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
@@ -104,8 +107,10 @@ impl Strait {
     }
 
     fn start_with(scratch: Scratch, arguments: &[&str], is_read: IsRead) -> Self {
+        let key_log = scratch.path(KEY_LOG);
         let mut child = Command::new(env!("CARGO_BIN_EXE_strait"))
             .args(arguments)
+            .env("SSLKEYLOGFILE", key_log)
             .args(["--log-format", "json"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -149,6 +154,16 @@ impl Strait {
         })
     }
 
+    /// All that was logged.
+    pub(crate) fn all_logged(&self) -> String {
+        format!("{:?}", self.log.lock().unwrap())
+    }
+
+    /// A file about it in `/proc`.
+    pub(crate) fn proc(&self, file: &str) -> String {
+        read(Path::new(&format!("/proc/{}/{file}", self.child.id())))
+    }
+
     /// How many messages contain `part` so far.
     pub(crate) fn times_logged(&self, part: &str) -> usize {
         let log = self.log.lock().unwrap();
@@ -166,6 +181,11 @@ impl Strait {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path(name)
+    }
+
+    /// Writes a file beside the configuration.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        self.scratch.write(name, text);
     }
 
     /// Puts another configuration in the place of the file, as editors do.

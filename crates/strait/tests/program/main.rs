@@ -14,3 +14,4 @@ mod kit;
 mod life;
 mod logs;
 mod reload;
+mod tls;

@@ -1,0 +1,46 @@
+//! What keeps the keys of a configuration from leaving the process by accident.
+
+use proxy::Snapshot;
+
+use crate::Failure;
+use crate::arguments::Run;
+
+/// Whether core dumps are still as the system has them.
+#[derive(Debug)]
+pub(crate) struct CoreDumps {
+    may_be_forbidden: bool,
+}
+
+impl CoreDumps {
+    /// Forbids them once there are keys.
+    pub(crate) const UNTIL_KEYS: Self = Self { may_be_forbidden: true };
+    /// Leaves them alone.
+    pub(crate) const ALLOWED: Self = Self { may_be_forbidden: false };
+
+    /// Sees what a configuration has.
+    pub(crate) fn on_snapshot(&mut self, snapshot: &Snapshot) {
+        if !self.may_be_forbidden || config::certificates(snapshot).is_empty() {
+            return;
+        }
+        self.may_be_forbidden = false;
+        match io::limits::forbid_core_dumps() {
+            Ok(()) => tracing::info!("core dumps are off, since there are keys (--core-dumps)"),
+            Err(error) => tracing::warn!("keys may get into core dumps: {error}"),
+        }
+    }
+}
+
+/// Turns the key log on, if it is asked for.
+pub(crate) fn key_log(run: &Run) -> Result<(), Failure> {
+    if !run.tls_key_log {
+        return Ok(());
+    }
+    let Some(file) = std::env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty()) else {
+        let reason = "--tls-key-log: SSLKEYLOGFILE names no file; set it, or leave the flag out";
+        return Err(Failure::Start(reason.to_owned()));
+    };
+    tls::key_log::enable();
+    let file = file.display();
+    tracing::warn!(%file, "secrets of TLS are written down: whoever reads them reads everything");
+    Ok(())
+}

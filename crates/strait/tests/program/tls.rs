@@ -1,0 +1,181 @@
+//! Keys, and that nobody is told of them.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+
+use ::tls::{ClientContext, ClientOptions, Handshake, Verify, Version};
+use wire::buffer::Buffer;
+use wire::tls::record::Opened;
+
+use crate::kit::{KEY_LOG, Scratch, Service, Strait, get, read, strait, text, until};
+
+/// Copies of certificates of tests.
+fn certificates() -> Scratch {
+    let scratch = Scratch::new();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/tests/certificates");
+    for file in ["site.pem", "site.key", "site-rsa.pem", "site-rsa.key", "client.pem", "client.key"]
+    {
+        scratch.write(file, &read(&from.join(file)));
+    }
+    scratch
+}
+
+fn config(service: &Service, log: &Path) -> String {
+    format!(
+        "listeners:
+- name: edge
+  address: 127.0.0.1:0
+  tls:
+    certificates: [{{ chain: site.pem, key: site.key }}, {{ chain: site-rsa.pem, key: site-rsa.key }}]
+  routes: all
+routes: [{{ name: all, rules: [{{ match: {{ prefix: / }}, cluster: service }}] }}]
+clusters:
+- {{ name: service, endpoints: ['{}'] }}
+- name: unused
+  endpoints: ['127.0.0.1:1']
+  tls: {{ server_name: a.example, ca: site.pem, certificate: {{ chain: client.pem, key: client.key }} }}
+access_log: {{ output: '{}', format: json }}
+",
+        service.address,
+        log.display()
+    )
+}
+
+/// Asks over TLS, and says what came back.
+fn ask(address: SocketAddr, versions: Version) -> String {
+    let options = ClientOptions {
+        verify: Verify::Nothing,
+        certificate: None,
+        versions: versions..=versions,
+        cipher_suites: Vec::new(),
+        groups: Vec::new(),
+        alpn: Vec::new(),
+        names: Vec::new(),
+    };
+    let context = Arc::new(ClientContext::new(options).unwrap());
+    let mut handshake = Handshake::connect(&context, "shop.example.com").unwrap();
+    let mut socket = TcpStream::connect(address).unwrap();
+    let (mut unread, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let mut out = Vec::new();
+        handshake.poll_output(&mut out);
+        socket.write_all(&out).unwrap();
+        if handshake.is_done() {
+            break;
+        }
+        let n = socket.read(&mut piece).unwrap();
+        unread.extend_from_slice(&piece[..n]);
+        let consumed = handshake.on_bytes(&unread).unwrap();
+        unread.drain(..consumed);
+    }
+    let mut records = handshake.finish().unwrap().records;
+    let mut out = Buffer::new(1024);
+    let request = b"GET / HTTP/1.1\r\nhost: shop.example.com\r\nconnection: close\r\n\r\n";
+    records.seal(&[request], &mut out).unwrap();
+    socket.write_all(out.filled()).unwrap();
+    socket.read_to_end(&mut unread).unwrap();
+    let (mut at, mut heard) = (0, Vec::new());
+    loop {
+        match records.open(&mut unread[at..]).unwrap() {
+            (n, Opened::Data { bytes, .. }) => {
+                heard.extend_from_slice(bytes);
+                at += n;
+            }
+            (n, Opened::Ticket(_)) => at += n,
+            (_, Opened::End | Opened::NeedMore { .. }) => return text(&heard),
+        }
+    }
+}
+
+/// What nobody may be told: lines of keys, as base64.
+fn secrets(scratch: impl Fn(&str) -> String) -> Vec<String> {
+    let files = ["site.key", "site-rsa.key", "client.key"].map(scratch);
+    let lines = files.iter().flat_map(|file| file.lines());
+    let secrets = lines.filter(|line| line.len() >= 16 && !line.starts_with("-----"));
+    secrets.map(str::to_owned).collect()
+}
+
+#[test]
+fn no_key_is_in_a_log_or_on_a_page() {
+    let service = Service::start("one");
+    let scratch = certificates();
+    let log = scratch.path("access.log");
+    let config = config(&service, &log);
+    let file =
+        scratch.write("strait.yaml", &format!("admin: {{ address: 127.0.0.1:0 }}\n{config}"));
+    let printed = text(&strait(&["check", "-c", &file, "--print"]).stdout);
+    let arguments = ["run", "-c", &file, "--log-level", "trace", "--tls-key-log"];
+    let strait = Strait::start(scratch, &arguments);
+    for version in [Version::Tls12, Version::Tls13] {
+        assert!(ask(strait.listener, version).starts_with("HTTP/1.1 200 OK\r\n"), "{version}");
+    }
+    // Failures are told more about.
+    for wrong in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\x16\x03\x01\x00\x04\x01\x00\x00\x09", b"\x16"]
+    {
+        let mut socket = TcpStream::connect(strait.listener).unwrap();
+        socket.write_all(wrong).unwrap();
+        drop(socket);
+    }
+    let key = read(&strait.path("site.key"));
+    strait.write("site.key", &read(&strait.path("client.key")));
+    let error = strait.wait_for_error();
+    assert!(error.contains("the key does not fit"), "{error}");
+    strait.write("site.key", &key);
+    until("a line for each request", || (read(&log).lines().count() >= 2).then_some(()));
+
+    let mut told = vec![printed, strait.all_logged(), read(&log), error];
+    for page in
+        ["/", "/metrics", "/stats", "/slow", "/connections", "/config", "/clusters", "/listeners"]
+    {
+        told.push(get(strait.admin, page).text());
+    }
+    let told = told.concat();
+    assert!(told.contains("site.key") && !told.contains("PRIVATE KEY"));
+    let keys = secrets(|file| read(&strait.path(file)));
+    // Those of connections, of which each line has one at its end.
+    let sessions = read(&strait.path(KEY_LOG));
+    let of_sessions = sessions.lines().filter_map(|line| line.rsplit(' ').next());
+    let of_sessions: Vec<String> = of_sessions.map(str::to_owned).collect();
+    assert!(keys.len() > 20 && of_sessions.len() >= 5, "{} {sessions}", keys.len());
+    for secret in keys.iter().chain(&of_sessions) {
+        assert!(!told.to_lowercase().contains(&secret.to_lowercase()), "{secret}");
+    }
+}
+
+#[test]
+fn secrets_are_written_down_only_where_that_is_asked_for() {
+    let service = Service::start("one");
+    let scratch = certificates();
+    let config = config(&service, &scratch.path("access.log"));
+    let strait = Strait::run_in(scratch, &config);
+    ask(strait.listener, Version::Tls13);
+    assert!(!strait.path(KEY_LOG).exists());
+}
+
+#[test]
+fn core_dumps_are_off_once_there_are_keys() {
+    let service = Service::start("one");
+    let limit = |strait: &Strait| {
+        let limits = strait.proc("limits");
+        let line = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        let soft = line.split_whitespace().nth(4).unwrap().to_owned();
+        (soft, strait.proc("coredump_filter").trim().to_owned())
+    };
+    let off = ("0".to_owned(), "00000000".to_owned());
+    let scratch = certificates();
+    let (plain, secure) =
+        (crate::kit::forward_to(service.address), config(&service, &scratch.path("access.log")));
+    let strait = Strait::run_in(scratch, &plain);
+    assert_ne!(limit(&strait).1, off.1);
+    strait.rewrite(&secure);
+    strait.wait_for_version(2);
+    assert_eq!(limit(&strait), off);
+
+    let scratch = certificates();
+    let file =
+        scratch.write("strait.yaml", &format!("admin: {{ address: 127.0.0.1:0 }}\n{secure}"));
+    let strait = Strait::start(scratch, &["run", "-c", &file, "--core-dumps"]);
+    assert_ne!(limit(&strait).1, off.1);
+}
