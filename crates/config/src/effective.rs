@@ -199,6 +199,7 @@ fn listener_tls(tls: &ListenerTls) -> file::ListenerTls {
         alpn,
         client,
         session_tickets,
+        ticket_keys,
     } = &tls.source;
     let protocol = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     file::ListenerTls {
@@ -223,6 +224,7 @@ fn listener_tls(tls: &ListenerTls) -> file::ListenerTls {
             },
         }),
         session_tickets: *session_tickets,
+        session_ticket_files: ticket_keys.iter().map(|key| key.path.to_string()).collect(),
     }
 }
 

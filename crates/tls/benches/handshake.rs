@@ -59,6 +59,7 @@ fn contexts(case: Case) -> (Arc<ClientContext>, Arc<ServerContext>) {
         client_auth: ClientAuth::Off,
         client_names: Vec::new(),
         session_tickets: matches!(case, Case::P256Resumed),
+        shared_tickets: None,
     });
     let roots = Roots::from_pem(pem.as_bytes()).expect("one root");
     let client = ClientContext::new(ClientOptions {

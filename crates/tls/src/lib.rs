@@ -25,6 +25,7 @@ mod parameters;
 mod roots;
 mod secrets;
 mod server;
+mod tickets;
 mod x509;
 
 pub use alert::Alert;
@@ -38,3 +39,6 @@ pub use handshake::{
 pub use parameters::{CipherSuite, Group, NameUnknown, Version};
 pub use roots::{Roots, RootsError};
 pub use server::{ClientAuth, ServerContext, ServerOptions};
+pub use tickets::{
+    SharedTickets, TICKET_SECRET_BYTES_MAX, TICKET_SECRET_BYTES_MIN, TicketKey, TicketKeyError,
+};

@@ -17,6 +17,7 @@ use crate::names::Names;
 use crate::parameters::{CipherSuite, Group, Version};
 use crate::roots::Roots;
 use crate::secrets::Capture;
+use crate::tickets::SharedTickets;
 use check::NamedClients;
 use choice::Choice;
 
@@ -52,8 +53,12 @@ pub struct ServerOptions {
     /// [`ClientOptions`](crate::ClientOptions); none for any name.
     pub client_names: Vec<Box<str>>,
     /// Whether clients get tickets, with which their next handshake costs less. They are good for
-    /// this context only, so that no other's rules can be got around with them.
+    /// this context only, so that no other's rules can be got around with them, unless keys are
+    /// shared.
     pub session_tickets: bool,
+    /// Keys that other contexts and processes have too; none for keys of this context that change
+    /// by themselves.
+    pub shared_tickets: Option<SharedTickets>,
 }
 
 /// What all connections to a server have in common.
@@ -99,7 +104,10 @@ impl ServerContext {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = usize::from(options.session_tickets);
         if options.session_tickets {
-            config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
+            config.ticketer = match options.shared_tickets {
+                None => rustls::crypto::aws_lc_rs::Ticketer::new()?,
+                Some(shared) => Arc::new(shared),
+            };
         }
         Ok(Self { choice, config: Arc::new(config) })
     }

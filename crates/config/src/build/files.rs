@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
-use tls::{Certificate, CertificatePart, Roots, RootsError};
+use tls::{Certificate, CertificatePart, Roots, RootsError, TicketKey};
 
 use crate::certificates::expiry_warning;
 use crate::date;
@@ -15,7 +15,7 @@ use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::outside::Outside;
 use crate::secrets::is_pem;
-use crate::snapshot::{CertificateSource, ListenerTls, RootsSource, Snapshot};
+use crate::snapshot::{CertificateSource, ListenerTls, RootsSource, Snapshot, TicketKeySource};
 use crate::tree::Site;
 
 /// The files of one load.
@@ -133,6 +133,28 @@ impl<'a> Files<'a> {
         let Some(rule) = expiry_warning(certificate, self.outside.now()) else { return };
         let hint = "renew it; the files are watched, and a new one is taken up by itself";
         site.warning(findings, Problem::new(rule, hint));
+    }
+
+    /// A key of tickets.
+    pub(super) fn ticket_key(
+        &mut self,
+        path: &str,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Option<Arc<TicketKeySource>> {
+        let secret = self.content(path, site, findings)?;
+        match TicketKey::new(&secret) {
+            Ok(key) => Some(Arc::new(TicketKeySource {
+                key: Arc::new(key),
+                path: Arc::from(path),
+                digest: digest(&secret),
+            })),
+            Err(error) => {
+                let hint = "write one with `openssl rand 80`";
+                site.error(findings, Problem::new(error.to_string(), hint));
+                None
+            }
+        }
     }
 
     /// Those who vouch for others, by the path of their file, and what they have taken back. Without a

@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use tls::{
-    ClientAuth, ClientContext, ClientOptions, ContextError, ServerContext, ServerOptions, Verify,
+    ClientAuth, ClientContext, ClientOptions, ContextError, ServerContext, ServerOptions,
+    SharedTickets, Verify,
 };
 
 use super::Context;
@@ -14,7 +15,7 @@ use crate::findings::{Findings, Problem};
 use crate::hosts::Host;
 use crate::snapshot::{
     CertificateSource, ClientTrust, ClusterProtocol, ClusterTls, ClusterTlsSource,
-    ListenerProtocol, ListenerTls, ListenerTlsSource, TlsMode,
+    ListenerProtocol, ListenerTls, ListenerTlsSource, TicketKeySource, TlsMode,
 };
 use crate::tree::Site;
 
@@ -54,6 +55,7 @@ pub(super) fn listener<F>(
         alpn: listener_alpn(file.alpn.as_deref(), spoken, &site.key("alpn"), context.findings),
         client,
         session_tickets: file.session_tickets,
+        ticket_keys: ticket_keys(file, site, context),
     };
     // Of what is not whole, a context would say something that is nobody's mistake.
     if context.findings.errors_len() > mistakes || site.node().has_cut() {
@@ -86,6 +88,7 @@ fn server_options(source: &ListenerTlsSource) -> ServerOptions {
         alpn,
         client,
         session_tickets,
+        ticket_keys,
     } = source;
     ServerOptions {
         certificates: certificates.iter().map(|source| Arc::clone(&source.certificate)).collect(),
@@ -104,7 +107,34 @@ fn server_options(source: &ListenerTlsSource) -> ServerOptions {
         },
         client_names: client.as_ref().map_or_else(Vec::new, |client| client.names.clone()),
         session_tickets: *session_tickets,
+        shared_tickets: (!ticket_keys.is_empty()).then(|| SharedTickets {
+            keys: ticket_keys.iter().map(|source| Arc::clone(&source.key)).collect(),
+            scope: client.as_ref().map(ClientTrust::digest).unwrap_or_default(),
+        }),
     }
+}
+
+fn ticket_keys<F>(
+    file: &file::ListenerTls,
+    site: &Site<'_>,
+    context: &mut Context<'_, '_, F>,
+) -> Vec<Arc<TicketKeySource>> {
+    let list = site.key("session_ticket_files");
+    if !file.session_tickets && list.is_written() {
+        let rule = "without `session_tickets`, nobody needs these";
+        list.error(context.findings, Problem::new(rule, "remove one of the two"));
+        return Vec::new();
+    }
+    let mut keys: Vec<Arc<TicketKeySource>> = Vec::with_capacity(file.session_ticket_files.len());
+    for (path, site) in file.session_ticket_files.iter().zip(list.items()) {
+        let Some(key) = context.files.ticket_key(path, &site, context.findings) else { continue };
+        if keys.iter().any(|other| other.digest == key.digest) {
+            twice(&site, context.findings);
+        } else {
+            keys.push(key);
+        }
+    }
+    keys
 }
 
 fn certificates<F>(

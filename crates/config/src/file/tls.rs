@@ -45,6 +45,12 @@ pub struct ListenerTls {
     /// Whether clients get tickets, with which their next connections need no signature.
     #[serde(default = "session_tickets")]
     pub session_tickets: bool,
+    /// Files with keys of tickets, of 32 bytes at least, as `openssl rand 80` writes them. The first makes tickets, and all
+    /// are good for reading them: put a new one in front, and keep the old one for 12 hours. Other listeners and
+    /// processes with the same keys take the tickets, if they ask the same of clients. Absent: keys of this
+    /// process alone, which change every six hours.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub session_ticket_files: Vec<String>,
 }
 
 /// A certificate and its key. Both files are PEM; their paths are relative to the folder of this file.

@@ -6,7 +6,10 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use tls::{Certificate, CipherSuite, ClientContext, Group, Roots, ServerContext, Version};
+use tls::{
+    Certificate, CipherSuite, ClientContext, Group, Roots, ServerContext, SharedTickets, TicketKey,
+    Version,
+};
 
 /// How a listener ends TLS.
 #[derive(Debug)]
@@ -55,14 +58,24 @@ pub struct ListenerTlsSource {
     pub client: Option<ClientTrust>,
     /// Whether clients get tickets.
     pub session_tickets: bool,
+    /// Keys of tickets that others share, in the order of the file.
+    pub ticket_keys: Vec<Arc<TicketKeySource>>,
 }
 
 impl ListenerTlsSource {
     /// Whether the same context comes of both: the paths of their files may differ.
     pub(crate) fn makes_the_same(&self, other: &Self) -> bool {
         // Taken apart, so that a new field cannot be forgotten here.
-        let Self { certificates, versions, cipher_suites, groups, alpn, client, session_tickets } =
-            self;
+        let Self {
+            certificates,
+            versions,
+            cipher_suites,
+            groups,
+            alpn,
+            client,
+            session_tickets,
+            ticket_keys,
+        } = self;
         all_same(certificates, &other.certificates)
             && *versions == other.versions
             && *cipher_suites == other.cipher_suites
@@ -78,6 +91,10 @@ impl ListenerTlsSource {
                 _ => false,
             }
             && *session_tickets == other.session_tickets
+            && ticket_keys
+                .iter()
+                .map(|key| key.digest)
+                .eq(other.ticket_keys.iter().map(|key| key.digest))
     }
 }
 
@@ -202,6 +219,25 @@ fn all_same(a: &[Arc<CertificateSource>], b: &[Arc<CertificateSource>]) -> bool 
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_same(b))
 }
 
+/// A key of session tickets, and where it was read.
+#[derive(Debug)]
+pub struct TicketKeySource {
+    /// The key.
+    pub key: Arc<TicketKey>,
+    /// Path of its file as the file has it.
+    pub path: Arc<str>,
+    /// The file's digest.
+    pub(crate) digest: u64,
+}
+
+impl PartialEq for TicketKeySource {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path && self.digest == other.digest
+    }
+}
+
+impl Eq for TicketKeySource {}
+
 /// Those who vouch for others, and where they were read.
 #[derive(Debug)]
 pub struct RootsSource {
@@ -222,6 +258,17 @@ impl RootsSource {
         self.path.is_some() == other.path.is_some()
             && self.pem == other.pem
             && self.crl_pem == other.crl_pem
+    }
+}
+
+impl ClientTrust {
+    /// A digest of what is asked of clients, the same in every process that asks the same.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        let Self { roots, names, is_required } = self;
+        let mut parts: Vec<&[u8]> = vec![&roots.pem, roots.crl_pem.as_deref().unwrap_or_default()];
+        parts.push(if *is_required { b"required" } else { b"optional" });
+        parts.extend(names.iter().map(|name| name.as_bytes()));
+        SharedTickets::scope_of(&parts)
     }
 }
 

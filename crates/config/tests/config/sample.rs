@@ -94,11 +94,12 @@ macro_rules! certificates {
     };
 }
 
-pub(crate) const CERTIFICATES: [(&str, &str); 11] = certificates! {
+pub(crate) const CERTIFICATES: [(&str, &str); 12] = certificates! {
     "ca.pem" "ca.crl"
     "site.pem" "site.key" "site.ocsp"
     "site-rsa.pem" "site-rsa.key"
     "tenants.pem" "tenants.key"
+    "tickets.key"
     "client.pem" "client.key"
 };
 
@@ -179,7 +180,7 @@ listeners:
       - name: named
         match: { server_names: [a.example, "*.b.example"], alpn: [h2], protocols: [tls, http2] }
         protocol: tcp
-        tls: { certificates: [{ chain: tenants.pem, key: tenants.key }], alpn: [imap] }
+        tls: { certificates: [{ chain: tenants.pem, key: tenants.key }], alpn: [imap], session_ticket_files: [tickets.key] }
         clusters: [{ cluster: all, weight: 2 }]
       - name: near
         match: { sources: ["10.0.0.0/8"], destinations: ["::1"], destination_ports: [80] }

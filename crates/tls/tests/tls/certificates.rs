@@ -67,6 +67,7 @@ fn keys_are_never_shown() {
         client_auth: tls::ClientAuth::Off,
         client_names: Vec::new(),
         session_tickets: true,
+        shared_tickets: None,
     });
     let context = Arc::new(context.unwrap());
     let key = KeyPair::from_pem(&pair.key).unwrap();

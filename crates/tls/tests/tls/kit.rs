@@ -29,6 +29,7 @@ pub(crate) fn server_options(certificate: &Arc<tls::Certificate>) -> ServerOptio
         client_auth: ClientAuth::Off,
         client_names: Vec::new(),
         session_tickets: true,
+        shared_tickets: None,
     }
 }
 

@@ -115,6 +115,7 @@ fn server_context(certificate: &Arc<Certificate>, version: Version) -> Arc<Serve
         client_auth: ClientAuth::Off,
         client_names: Vec::new(),
         session_tickets: true,
+        shared_tickets: None,
     };
     Arc::new(ServerContext::new(options).unwrap())
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tls::{
-    ClientAuth, ClientContext, Facts, HandshakeError, KeyKind, ServerContext, Verify, Version,
+    ClientAuth, ClientContext, Facts, HandshakeError, KeyKind, ServerContext, SharedTickets,
+    TicketKey, Verify, Version,
 };
 
 use crate::authority::{Authority, Leaf};
@@ -111,4 +112,31 @@ fn a_client_whose_certificate_has_expired_since_is_refused() {
     assert!(ours.finish().is_ok());
     let error = theirs.finish().err().unwrap();
     assert_eq!(error.word(), "certificate_expired");
+}
+
+#[test]
+fn contexts_that_share_keys_take_each_others_tickets() {
+    let authority = Authority::new("root");
+    let certificate = authority.certificate(KeyKind::EcdsaP256, &["a.example"]);
+    let context = |keys: &[u8], scope: u8| {
+        let mut options = server_options(&certificate);
+        let keys = keys.iter().map(|byte| Arc::new(TicketKey::new(&[*byte; 80]).unwrap()));
+        options.shared_tickets = Some(SharedTickets { keys: keys.collect(), scope: [scope; 32] });
+        server(options)
+    };
+    let first = context(&[1], 0);
+    for (second, is_resumed) in [
+        (context(&[1], 0), true),
+        (context(&[2, 1], 0), true),
+        (context(&[2], 0), false),
+        (context(&[1], 1), false),
+    ] {
+        for version in Version::ALL {
+            let mut options = client_options(Verify::Roots(authority.roots()));
+            options.versions = version..=version;
+            let client = client(options);
+            assert!(!visit(&client, &first).is_resumed);
+            assert_eq!(visit(&client, &second).is_resumed, is_resumed, "{version}");
+        }
+    }
 }
