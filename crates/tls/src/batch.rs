@@ -42,6 +42,8 @@
 //! choice: it is a hash, with PSS a salted one. docs/THREAT_MODEL.md says what remains.
 
 mod columns;
+#[cfg(test)]
+mod crypto_mb;
 #[cfg(target_arch = "x86_64")]
 mod kernel;
 mod key;
