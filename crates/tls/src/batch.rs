@@ -107,6 +107,12 @@ pub enum SubmitError {
 #[error("a signature did not verify")]
 pub struct Fault;
 
+/// Whether the processor has the instructions.
+#[must_use]
+pub fn is_available() -> bool {
+    Avx512Ifma::detect().is_some()
+}
+
 impl<Id> Batch<Id> {
     /// Operations that a batch takes.
     pub const OPERATIONS_MAX: usize = LANES;

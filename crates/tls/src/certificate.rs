@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rustls::sign::CertifiedKey;
 
+use crate::signing::{KeyHandle, ProviderId};
 use crate::x509;
 
 pub use error::{CertificateError, CertificatePart};
@@ -17,6 +18,8 @@ pub(crate) use read::sha256;
 pub struct Certificate {
     /// What signs, and what is shown.
     certified: Arc<CertifiedKey>,
+    /// What signs, where that has to be waited for.
+    key_handle: Option<Arc<KeyHandle>>,
     names: Box<[Box<str>]>,
     uris: Box<[Box<str>]>,
     subject: Box<str>,
@@ -24,6 +27,16 @@ pub struct Certificate {
     not_after: u64,
     key_kind: KeyKind,
     fingerprint: [u8; 32],
+}
+
+/// Where a key comes from, and who signs with it.
+enum KeySource<'a> {
+    /// The handshake signs.
+    Pem(&'a [u8]),
+    /// It is here, and somebody signs.
+    PemFor(ProviderId, &'a [u8]),
+    /// It is with whoever signs.
+    With(ProviderId),
 }
 
 /// What kind of key a certificate has, the cheapest to sign with first.
@@ -50,7 +63,43 @@ impl Certificate {
     ///
     /// When they are not a chain and its key that can be used now.
     pub fn from_pem(chain: &[u8], key: &[u8], now: u64) -> Result<Self, CertificateError> {
-        read::read(chain, key, now)
+        read::read(chain, &KeySource::Pem(key), now)
+    }
+
+    /// As [`Certificate::from_pem`], for servers whose handshakes wait while `provider` signs.
+    ///
+    /// Clients that show it sign at once all the same.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn from_pem_for(
+        provider: ProviderId,
+        chain: &[u8],
+        key: &[u8],
+        now: u64,
+    ) -> Result<Self, CertificateError> {
+        read::read(chain, &KeySource::PemFor(provider, key), now)
+    }
+
+    /// Reads a chain, leaf first, whose key only `provider` has. `now` is in Unix seconds. It is for
+    /// servers: a client cannot wait for a signature, and fails when it is asked for one.
+    ///
+    /// # Errors
+    ///
+    /// When it is not a chain that can be used now.
+    pub fn from_chain_for(
+        provider: ProviderId,
+        chain: &[u8],
+        now: u64,
+    ) -> Result<Self, CertificateError> {
+        read::read(chain, &KeySource::With(provider), now)
+    }
+
+    /// The key, where somebody else signs with it than the handshake itself.
+    #[must_use]
+    pub fn key_handle(&self) -> Option<&Arc<KeyHandle>> {
+        self.key_handle.as_ref()
     }
 
     /// The same, with an answer of its authority that it is good (OCSP, RFC 6960, in DER), which

@@ -11,8 +11,13 @@
 //! rustls is fed one record at a time, and none once the handshake is done: what comes right
 //! behind it, often in the same segment, is the record layer's. Nothing here reads a socket. The
 //! clock that rustls looks at is the system's, for the dates of certificates and tickets.
+//!
+//! A server whose key somebody else signs with stops in the middle, and waits without keeping
+//! anybody from other work: [`signing`](crate::signing) says how.
 
+mod accepting;
 mod connecting;
+pub(crate) mod coroutine;
 mod error;
 mod framing;
 
@@ -34,6 +39,8 @@ use crate::facts::{Facts, PeerCertificate};
 use crate::parameters::{CipherSuite, Group, Version};
 use crate::secrets::{TrafficSecret, TrafficSecrets};
 use crate::server::ServerContext;
+use crate::signing::{SignError, SignJob, Signature};
+use accepting::Accepting;
 use connecting::Connecting;
 use framing::{Framed, frame};
 
@@ -46,6 +53,11 @@ pub const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
 /// Made by [`Handshake::accept`] or [`Handshake::connect`]. Then, until it is done: what comes goes
 /// to [`Handshake::on_bytes`], and what [`Handshake::poll_output`] gives is sent, also after an
 /// error. A client has something to send right away.
+///
+/// On the accepting side it may have to wait for a signature, if its certificate is one for which
+/// somebody else signs. Then [`Handshake::pending`] has a job, which is to be done by whoever it is
+/// for, and [`Handshake::on_signature`] is told what came of it. Dropping it in between is fine. It
+/// stays on the thread on which it began.
 pub struct Handshake {
     side: Side,
     progress: Progress,
@@ -69,7 +81,7 @@ pub struct Established {
 }
 
 enum Side {
-    Accepting(Box<ServerConnection>),
+    Accepting(Accepting),
     Connecting(Box<Connecting>),
 }
 
@@ -84,9 +96,8 @@ impl Handshake {
     /// Takes a connection.
     #[must_use]
     pub fn accept(context: &Arc<ServerContext>) -> Self {
-        let connection = ServerConnection::new(Arc::clone(context.config()));
-        let connection = connection.expect("no size of fragments is set, the one thing refused");
-        Self::new(Side::Accepting(Box::new(connection)))
+        let config = Arc::clone(context.config());
+        Self::new(Side::Accepting(Accepting::new(config, context.may_wait())))
     }
 
     /// Asks for a connection. `server_name` is a DNS name or an address.
@@ -118,6 +129,9 @@ impl Handshake {
     /// [`RECORD_LEN_MAX`](wire::tls::record::RECORD_LEN_MAX) bytes. Whatever happens, there may be
     /// something to be sent then.
     ///
+    /// While it waits for a signature, nothing is taken, so that what has come stays where it is
+    /// until [`Handshake::on_signature`] was called and this is called again.
+    ///
     /// # Errors
     ///
     /// When the handshake has failed. What [`Handshake::poll_output`] then has is the alert.
@@ -128,6 +142,9 @@ impl Handshake {
                 Progress::Going => {}
                 Progress::Done => return Ok(consumed),
                 Progress::Failed(error) => return Err(error.clone()),
+            }
+            if self.is_waiting() {
+                return Ok(consumed);
             }
             let rest = input.get(consumed..).unwrap_or_default();
             let len = match frame(rest, self.bytes == 0) {
@@ -143,6 +160,40 @@ impl Handshake {
             self.bytes += len;
             consumed += len;
         }
+    }
+
+    /// The signature that has to be made before anything goes on, once: later calls find nothing.
+    pub fn pending(&mut self) -> Option<SignJob> {
+        match &mut self.side {
+            Side::Accepting(accepting) => accepting.take_job(),
+            Side::Connecting(_) => None,
+        }
+    }
+
+    /// Whether it waits for a signature.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        matches!(&self.side, Side::Accepting(accepting) if accepting.is_waiting())
+    }
+
+    /// Goes on with the signature that it waits for; nothing happens if it waits for none. As after
+    /// bytes, there may be something to be sent then, and it may be done.
+    ///
+    /// # Errors
+    ///
+    /// When there is no signature, or a wrong one, or rustls refuses to go on with it. Of what it
+    /// wanted to say before the signature nothing is said then but an alert.
+    pub fn on_signature(
+        &mut self,
+        result: Result<Signature, SignError>,
+    ) -> Result<(), HandshakeError> {
+        let Side::Accepting(accepting) = &mut self.side else { return Ok(()) };
+        if !accepting.is_waiting() {
+            return Ok(());
+        }
+        let (said_before, output) = (self.output.len(), &mut self.output);
+        let result = self.secrets.during(|| accepting.on_signature(result, output));
+        self.settle(result, said_before)
     }
 
     /// Appends what is to be sent.
@@ -173,7 +224,8 @@ impl Handshake {
             Progress::Done | Progress::Going => return Err(HandshakeError::Unfinished),
         }
         match self.side {
-            Side::Accepting(connection) => {
+            Side::Accepting(accepting) => {
+                let connection = accepting.into_connection().ok_or(HandshakeError::Unfinished)?;
                 let facts = server_facts(&connection)?;
                 let extracted = connection.dangerous_extract_secrets()?;
                 let secrets = [&self.secrets.client, &self.secrets.server];
@@ -196,14 +248,30 @@ impl Handshake {
         let (side, output) = (&mut self.side, &mut self.output);
         let said_before = output.len();
         let result = self.secrets.during(|| match side {
-            Side::Accepting(connection) => accept_record(connection, record, output),
+            Side::Accepting(accepting) => accepting.on_record(record, output),
             Side::Connecting(connecting) => connecting.on_record(record, output),
         });
+        self.settle(result, said_before)
+    }
+
+    /// Looks at how far it came.
+    fn settle(
+        &mut self,
+        result: Result<(), HandshakeError>,
+        said_before: usize,
+    ) -> Result<(), HandshakeError> {
         match result {
             Ok(()) if self.side.is_handshaking() => Ok(()),
             Ok(()) => {
                 self.progress = Progress::Done;
                 Ok(())
+            }
+            // The flight that was to be signed was not sent, and must not be, so that what the peer
+            // expects next is still in the clear.
+            Err(error @ HandshakeError::SignatureMissing(_)) => {
+                self.output.truncate(said_before);
+                self.output.extend(error.alert().map(plain_alert).into_iter().flatten());
+                Err(self.fail(error))
             }
             // It has said so itself.
             Err(error) if self.output.len() > said_before => Err(self.fail(error)),
@@ -231,7 +299,9 @@ impl Handshake {
 impl Side {
     fn is_handshaking(&self) -> bool {
         match self {
-            Self::Accepting(connection) => connection.is_handshaking(),
+            Self::Accepting(accepting) => {
+                accepting.connection().is_none_or(|connection| connection.is_handshaking())
+            }
             Self::Connecting(connecting) => connecting.connection().is_handshaking(),
         }
     }
@@ -239,7 +309,9 @@ impl Side {
     /// Whether no version was agreed on yet, so that nothing can be under a key.
     fn is_in_the_clear(&self) -> bool {
         match self {
-            Self::Accepting(connection) => connection.protocol_version(),
+            Self::Accepting(accepting) => {
+                accepting.connection().and_then(|connection| connection.protocol_version())
+            }
             Self::Connecting(connecting) => connecting.connection().protocol_version(),
         }
         .is_none()
@@ -259,44 +331,6 @@ impl fmt::Debug for Handshake {
             .field("bytes", &self.bytes)
             .finish_non_exhaustive()
     }
-}
-
-/// Gives one record to a server, and takes what it wants to have sent, also when it fails.
-fn accept_record(
-    connection: &mut ServerConnection,
-    record: &[u8],
-    output: &mut Vec<u8>,
-) -> Result<(), HandshakeError> {
-    let result = read_record(connection, record);
-    if matches!(result, Err(HandshakeError::Incompatible(_))) && is_outdated_hello(record) {
-        output.extend(plain_alert(Alert::PROTOCOL_VERSION));
-        return Err(HandshakeError::NoVersion);
-    }
-    while connection.wants_write() {
-        connection.write_tls(output).expect("memory can be written to");
-    }
-    result
-}
-
-/// Whether this begins a hello of a version before TLS 1.2. rustls first looks for an extension that
-/// they lack, and would say so; they have to be told that it is the version (RFC 5246, appendix E.1).
-const fn is_outdated_hello(record: &[u8]) -> bool {
-    const CLIENT_HELLO: u8 = 1;
-    matches!(record, [_, _, _, _, _, CLIENT_HELLO, _, _, _, 3, 0..=2, ..])
-}
-
-fn read_record(connection: &mut ServerConnection, record: &[u8]) -> Result<(), HandshakeError> {
-    let mut rest = record;
-    while !rest.is_empty() {
-        // It takes some 4 KiB at a time, and refuses when what it keeps is longer than a message
-        // may be.
-        match connection.read_tls(&mut rest) {
-            Ok(0) | Err(_) => return Err(HandshakeError::TooManyBytes),
-            Ok(_) => {}
-        }
-        connection.process_new_packets()?;
-    }
-    Ok(())
 }
 
 fn server_facts(connection: &ServerConnection) -> Result<Facts, HandshakeError> {

@@ -11,9 +11,13 @@
 //! are immutable and shared. Nothing here touches a socket; the only clock is rustls' own, which
 //! it asks whether a peer's certificate or a ticket is still good.
 //!
-//! This crate holds unsafe code, besides `io`: vector instructions may only run where the processor
-//! has them, and the compiler cannot know that. It is one call, in the private module
-//! `batch::processor`, which says what makes it sound.
+//! Who signs with a certificate's key may be somebody else than the handshake, which then waits:
+//! that is in [`signing`].
+//!
+//! This crate holds unsafe code, besides `io`, in two private modules that each say what makes it
+//! sound. Vector instructions may only run where the processor has them, and the compiler cannot know
+//! that: it is one call, in `batch::processor`. A handshake that waits is left from within rustls,
+//! through which no reference can be handed: it is one access, in `handshake::coroutine`.
 
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
@@ -30,6 +34,7 @@ mod parameters;
 mod roots;
 mod secrets;
 mod server;
+pub mod signing;
 mod tickets;
 mod x509;
 

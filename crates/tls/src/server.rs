@@ -65,6 +65,8 @@ pub struct ServerOptions {
 pub struct ServerContext {
     choice: Arc<Choice>,
     config: Arc<ServerConfig>,
+    /// Whether somebody else signs for one of the certificates.
+    may_wait: bool,
 }
 
 impl ServerContext {
@@ -79,6 +81,7 @@ impl ServerContext {
         }
         let parts = Parts::new(&options.versions, &options.cipher_suites, &options.groups)?;
         check_suites(&options, &parts)?;
+        let may_wait = options.certificates.iter().any(|one| one.key_handle().is_some());
         let choice = Arc::new(Choice::new(options.certificates));
         let builder = ServerConfig::builder_with_provider(Arc::clone(&parts.provider))
             .with_protocol_versions(&parts.versions)?;
@@ -109,7 +112,7 @@ impl ServerContext {
                 Some(shared) => Arc::new(shared),
             };
         }
-        Ok(Self { choice, config: Arc::new(config) })
+        Ok(Self { choice, config: Arc::new(config), may_wait })
     }
 
     /// The certificate that a client gets that asks for this name and takes every kind of key.
@@ -120,6 +123,10 @@ impl ServerContext {
 
     pub(crate) fn config(&self) -> &Arc<ServerConfig> {
         &self.config
+    }
+
+    pub(crate) fn may_wait(&self) -> bool {
+        self.may_wait
     }
 }
 

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use x509_cert::certificate::{CertificateInner, Raw};
 use x509_cert::der::asn1::{AnyRef, ObjectIdentifier, UintRef};
-use x509_cert::der::{Decode as _, Reader as _, SliceReader, Tag, Tagged as _};
+use x509_cert::der::{Decode as _, Encode as _, Reader as _, SliceReader, Tag, Tagged as _};
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::{AuthorityKeyIdentifier, SubjectAltName, SubjectKeyIdentifier};
 
@@ -112,6 +112,12 @@ impl X509 {
             _ => true,
         };
         this.issuer() == issuer.subject() && is_key
+    }
+
+    /// Its public key, without and with the name of its algorithm.
+    pub(crate) fn public_key(&self) -> Option<(&[u8], Vec<u8>)> {
+        let key = self.0.tbs_certificate().subject_public_key_info();
+        Some((key.subject_public_key.as_bytes()?, key.to_der().ok()?))
     }
 
     /// What kind of key it has, or what kind that is not supported.

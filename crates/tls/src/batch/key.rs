@@ -140,6 +140,9 @@ impl Prime {
 }
 
 impl KeySize {
+    /// Every one that there is.
+    pub const ALL: [Self; 3] = [Self::Rsa2048, Self::Rsa3072, Self::Rsa4096];
+
     /// Bits of the modulus.
     #[must_use]
     pub const fn bits(self) -> usize {

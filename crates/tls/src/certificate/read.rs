@@ -10,13 +10,18 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use zeroize::Zeroizing;
 
-use super::{Certificate, CertificateError};
+use super::{Certificate, CertificateError, KeyKind, KeySource};
+use crate::signing::{Deferred, Here, KeyHandle, ProviderId};
 use crate::x509::X509;
 
 /// What PEM says of a key that is protected with a password, now and formerly.
 const ENCRYPTED: [&[u8]; 2] = [b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED"];
 
-pub(super) fn read(chain: &[u8], key: &[u8], now: u64) -> Result<Certificate, CertificateError> {
+pub(super) fn read(
+    chain: &[u8],
+    key: &KeySource<'_>,
+    now: u64,
+) -> Result<Certificate, CertificateError> {
     let chain = read_chain(chain)?;
     let parsed = parse(&chain)?;
     let (Some(leaf_der), Some(leaf)) = (chain.first(), parsed.first()) else {
@@ -28,8 +33,18 @@ pub(super) fn read(chain: &[u8], key: &[u8], now: u64) -> Result<Certificate, Ce
     all.iter_mut().for_each(|name| name.make_ascii_lowercase());
     all.extend(names.addresses);
     let fingerprint = sha256(leaf_der);
-    let key = read_key(key)?;
-    check_key(&chain, &key)?;
+    let (key, key_handle) = match key {
+        KeySource::Pem(pem) => (key_here(pem, &chain)?.0, None),
+        KeySource::PemFor(provider, pem) => {
+            let (signing, der) = key_here(pem, &chain)?;
+            let handle = handle(*provider, leaf, key_kind, Some(Here::new(signing, &der)))?;
+            (Deferred::signing(&handle), Some(handle))
+        }
+        KeySource::With(provider) => {
+            let handle = handle(*provider, leaf, key_kind, None)?;
+            (Deferred::signing(&handle), Some(handle))
+        }
+    };
     check_order(&parsed)?;
     check_time(leaf, now)?;
     Ok(Certificate {
@@ -40,6 +55,7 @@ pub(super) fn read(chain: &[u8], key: &[u8], now: u64) -> Result<Certificate, Ce
         not_after: leaf.not_after(),
         key_kind,
         fingerprint,
+        key_handle,
         certified: Arc::new(CertifiedKey::new(chain, key)),
     })
 }
@@ -64,7 +80,28 @@ fn parse(chain: &[CertificateDer<'_>]) -> Result<Vec<X509>, CertificateError> {
     chain.iter().zip(1..).map(read).collect()
 }
 
-fn read_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, CertificateError> {
+fn handle(
+    provider: ProviderId,
+    leaf: &X509,
+    kind: KeyKind,
+    here: Option<Here>,
+) -> Result<Arc<KeyHandle>, CertificateError> {
+    let (public_key, info) = leaf.public_key().ok_or(CertificateError::ChainUnreadable(1))?;
+    Ok(Arc::new(KeyHandle::new(provider, kind, public_key.into(), sha256(&info), here)))
+}
+
+/// The key of the chain's leaf, to sign with and as it stands in the file.
+fn key_here(
+    pem: &[u8],
+    chain: &[CertificateDer<'static>],
+) -> Result<(Arc<dyn SigningKey>, Zeroizing<PrivateKeyDer<'static>>), CertificateError> {
+    let der = read_key(pem)?;
+    let key = any_supported_type(&der).map_err(|_| CertificateError::KeyUnreadable)?;
+    check_key(chain, &key)?;
+    Ok((key, der))
+}
+
+fn read_key(pem: &[u8]) -> Result<Zeroizing<PrivateKeyDer<'static>>, CertificateError> {
     if ENCRYPTED.iter().any(|mark| pem.windows(mark.len()).any(|part| part == *mark)) {
         return Err(CertificateError::KeyEncrypted);
     }
@@ -77,7 +114,7 @@ fn read_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, CertificateError> {
     if keys.next().is_some() {
         return Err(CertificateError::KeysSeveral);
     }
-    any_supported_type(&key).map_err(|_| CertificateError::KeyUnreadable)
+    Ok(key)
 }
 
 /// Whether the key is the leaf's, and if not, whose.

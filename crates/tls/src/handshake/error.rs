@@ -6,6 +6,7 @@ use rustls::{InvalidMessage, PeerIncompatible};
 use thiserror::Error;
 
 use crate::alert::Alert;
+use crate::signing::SignError;
 
 /// Why a handshake came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -64,6 +65,9 @@ pub enum HandshakeError {
     /// A name to connect to that is neither DNS name nor address.
     #[error("the name of the server is neither a dns name nor an address")]
     ServerNameInvalid,
+    /// Whoever signs with the certificate's key has not done so.
+    #[error("there is no signature: {0}")]
+    SignatureMissing(SignError),
     /// More bytes than any handshake needs.
     #[error("the handshake is too long")]
     TooManyBytes,
@@ -129,7 +133,7 @@ impl HandshakeError {
             | Self::NoCipherSuite
             | Self::NoGroup
             | Self::NoSignatureScheme => Alert::HANDSHAKE_FAILURE,
-            Self::Internal(_) => Alert::INTERNAL_ERROR,
+            Self::Internal(_) | Self::SignatureMissing(_) => Alert::INTERNAL_ERROR,
             Self::MessageInvalid(_) | Self::TooManyBytes => Alert::DECODE_ERROR,
             Self::MessageUnexpected => Alert::UNEXPECTED_MESSAGE,
             Self::Misbehaved(_) => Alert::ILLEGAL_PARAMETER,
@@ -162,6 +166,7 @@ impl HandshakeError {
             Self::NotTls => "not_tls",
             Self::RecordTooLong => "record_too_long",
             Self::ServerNameInvalid => "server_name_invalid",
+            Self::SignatureMissing(error) => error.word(),
             Self::TooManyBytes => "too_many_bytes",
             Self::Unfinished => "unfinished",
         }
@@ -224,6 +229,11 @@ impl From<rustls::Error> for HandshakeError {
             Error::NoApplicationProtocol => Self::NoApplicationProtocol,
             Error::NoCertificatesPresented => Self::CertificateRequired,
             Error::PeerIncompatible(error) => of_incompatible(&error),
+            // What our own keys say reaches us through rustls, which has no words for it.
+            Error::Other(other) if other.0.is::<SignError>() => {
+                let error = other.0.downcast_ref().copied().unwrap_or(SignError::Failed);
+                Self::SignatureMissing(error)
+            }
             Error::PeerMisbehaved(error) => Self::Misbehaved(words(&error)),
             other => Self::Internal(bounded(other.to_string())),
         }

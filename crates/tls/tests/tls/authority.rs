@@ -70,7 +70,11 @@ impl Authority {
     }
 
     pub(crate) fn issue(&self, leaf: &Leaf) -> Pair {
-        let key = key(leaf.kind);
+        self.issue_for(leaf, &key(leaf.kind))
+    }
+
+    /// As `issue`, for this key.
+    pub(crate) fn issue_for(&self, leaf: &Leaf, key: &KeyPair) -> Pair {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name.push(DnType::CommonName, "a service");
         parameters.distinguished_name.push(DnType::OrganizationName, "Example, Inc.");
@@ -80,7 +84,7 @@ impl Authority {
         parameters.not_before = date(leaf.validity.start).into();
         parameters.not_after = date(leaf.validity.end).into();
         let issuer: &Issuer<'_, KeyPair> = &self.issuer;
-        let certificate = parameters.signed_by(&key, issuer).unwrap();
+        let certificate = parameters.signed_by(key, issuer).unwrap();
         Pair { chain: certificate.pem(), key: key.serialize_pem() }
     }
 
@@ -169,7 +173,7 @@ static RSA: LazyLock<String> = LazyLock::new(|| {
     key.unwrap().serialize_pem()
 });
 
-fn key(kind: KeyKind) -> KeyPair {
+pub(crate) fn key(kind: KeyKind) -> KeyPair {
     let key = match kind {
         KeyKind::Ed25519 => KeyPair::generate_for(&rcgen::PKCS_ED25519),
         KeyKind::EcdsaP256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),

@@ -95,7 +95,7 @@ pub(crate) fn rustls_server_side(config: ServerConfig) -> Side {
 
 /// One side. What it gets it is given again with more behind it until it takes it.
 pub(crate) enum Side {
-    Ours { handshake: Handshake, unread: Vec<u8> },
+    Ours { handshake: Box<Handshake>, unread: Vec<u8> },
     Rustls(Box<Connection>),
 }
 
@@ -108,11 +108,12 @@ pub(crate) enum Failed {
 
 impl Side {
     pub(crate) fn accept(context: &Arc<ServerContext>) -> Self {
-        Self::Ours { handshake: Handshake::accept(context), unread: Vec::new() }
+        Self::Ours { handshake: Box::new(Handshake::accept(context)), unread: Vec::new() }
     }
 
     pub(crate) fn connect(context: &Arc<ClientContext>, name: &str) -> Self {
-        Self::Ours { handshake: Handshake::connect(context, name).unwrap(), unread: Vec::new() }
+        let handshake = Box::new(Handshake::connect(context, name).unwrap());
+        Self::Ours { handshake, unread: Vec::new() }
     }
 
     fn take_output(&mut self, out: &mut Vec<u8>) {

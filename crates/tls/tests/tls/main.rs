@@ -14,6 +14,8 @@ mod faults;
 mod kit;
 mod matrix;
 mod openssl;
+mod remote;
 mod resumption;
+mod signing;
 mod splits;
 mod trust;

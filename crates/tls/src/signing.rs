@@ -1,0 +1,160 @@
+//! Who signs with the keys of certificates, where that is not the handshake itself.
+//!
+//! A signature is most of what a handshake costs. It can be made at once, which is the default and
+//! has nothing to do with this module. Or the handshake waits, as a value, while somebody makes it:
+//! eight at a time ([`Batched`]), on another core ([`CryptoThread`]), in an accelerator or in
+//! another machine that has the key and does not give it away (whatever implements
+//! [`KeyOperations`]). Which of them is said by the certificate, once, when it is read.
+//!
+//! ```text
+//!              on_bytes                    pending                   submit(token, job)
+//!  bytes ─────────────────► Handshake ────────────────► caller ─────────────────────────► provider
+//!                                ▲                        │ ▲                                │
+//!                                └────────────────────────┘ └────────────────────────────────┘
+//!                                  on_signature(result)        poll: (token, result)
+//! ```
+//!
+//! # How a loop drives it
+//!
+//! A worker owns its providers; nothing is shared and there is no lock. In a turn, it
+//!
+//! 1. gives each connection's bytes to [`Handshake::on_bytes`](crate::Handshake::on_bytes), and if
+//!    [`Handshake::pending`](crate::Handshake::pending) then has a job, submits it under a token
+//!    that finds the connection again, such as its key;
+//! 2. when the events of the turn are done, polls until there is nothing more, and gives what comes
+//!    to [`Handshake::on_signature`](crate::Handshake::on_signature) of the connection that the
+//!    token stands for. It then goes on as after an event: there is output to be sent, and
+//!    `on_bytes` takes the bytes that have been left lying;
+//! 3. if there was nothing to do in this turn, or it would go to sleep, flushes and polls once more;
+//! 4. sleeps no longer than to [`KeyOperations::next_deadline`]. A provider that works elsewhere
+//!    wakes it.
+//!
+//! In step 3, a loop that has jobs waiting does best to look for events once more without waiting
+//! for them, and to flush only if there are none: that is how batches become full under load, while
+//! a lone handshake waits for nobody.
+//!
+//! A connection that closes drops its handshake and may cancel its job. A result that comes all the
+//! same finds no connection under its token, if tokens are not used twice.
+//!
+//! # What leaves
+//!
+//! A signature that was made in this process comes from aws-lc, or was verified by
+//! [`batch`](crate::batch). Any other is verified with the certificate's public key before it goes
+//! to the peer, in the handshake's own thread: some 16 µs with RSA-2048, 40 with P-256.
+
+mod batched;
+mod inline;
+mod key;
+mod scheme;
+mod thread;
+
+use thiserror::Error;
+
+pub use batched::{Batched, Counts, WAIT_NANOS_MAX};
+pub use inline::Inline;
+pub use key::{KeyHandle, SignJob};
+pub use scheme::SignatureScheme;
+pub use thread::{CryptoThread, JOBS_MAX};
+
+pub(crate) use key::{Deferred, Here};
+
+/// Whoever makes signatures. See the module for how it is driven.
+///
+/// Time is in nanoseconds on any clock that does not go back.
+pub trait KeyOperations {
+    /// Takes a job. What comes of it, [`KeyOperations::poll`] gives under this token, once, also
+    /// when that is only that it was refused.
+    fn submit(&mut self, token: u64, job: SignJob, now_nanos: u64);
+
+    /// The next result that is there, in any order. What has waited for long enough is worked on.
+    fn poll(&mut self, now_nanos: u64) -> Option<Signed>;
+
+    /// Nothing else is to be done, so that to wait for more jobs would be in vain: works on those
+    /// that are there.
+    fn flush(&mut self, now_nanos: u64);
+
+    /// When to poll, even if nothing happens before.
+    fn next_deadline(&self) -> Option<u64>;
+
+    /// Nobody wants the result under this token any more. It may come all the same.
+    fn cancel(&mut self, token: u64);
+}
+
+/// What came of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signed {
+    /// What it was submitted under.
+    pub token: u64,
+    /// What came of it.
+    pub result: Result<Signature, SignError>,
+}
+
+/// A signature, in the form that TLS sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    octets: Vec<u8>,
+    /// Whether it was made or verified here.
+    is_trusted: bool,
+}
+
+/// Whoever signs with a key, by a number that is the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProviderId(pub u16);
+
+/// Why there is no signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+pub enum SignError {
+    /// Nobody waits for it any more.
+    #[error("nobody waits for it")]
+    Cancelled,
+    /// Whoever was asked could not make it.
+    #[error("it could not be made")]
+    Failed,
+    /// The key is elsewhere, and it was to be made here: too many handshakes wait already, or it is
+    /// a client that would have to wait, which it cannot.
+    #[error("the key is elsewhere, and nobody can wait for it")]
+    KeyElsewhere,
+    /// Whoever was asked has too much to do.
+    #[error("too many are asked for")]
+    Refused,
+    /// It took too long.
+    #[error("it took too long")]
+    TimedOut,
+    /// What came is not a signature of this by that key. It was not sent.
+    #[error("it is wrong")]
+    Wrong,
+}
+
+impl SignError {
+    /// One word for it, for metrics: of a closed set.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cancelled => "signature_cancelled",
+            Self::Failed => "signature_failed",
+            Self::KeyElsewhere => "signature_key_elsewhere",
+            Self::Refused => "signature_refused",
+            Self::TimedOut => "signature_timed_out",
+            Self::Wrong => "signature_wrong",
+        }
+    }
+}
+
+impl Signature {
+    /// One that was made elsewhere, by whoever said it can. It is verified before it is sent.
+    #[must_use]
+    pub fn from_elsewhere(octets: Vec<u8>) -> Self {
+        Self { octets, is_trusted: false }
+    }
+
+    /// Its octets.
+    #[must_use]
+    pub fn octets(&self) -> &[u8] {
+        &self.octets
+    }
+
+    /// One that was made here by what can be relied on, or was verified.
+    fn trusted(octets: Vec<u8>) -> Self {
+        Self { octets, is_trusted: true }
+    }
+}

@@ -1,0 +1,109 @@
+//! Signatures on a thread of their own.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::thread;
+
+use super::{KeyOperations, SignError, SignJob, Signed};
+
+/// Jobs that may wait for the thread. With RSA-2048 that is 20 to 60 ms of its work, beyond which a
+/// handshake is better off without it.
+pub const JOBS_MAX: usize = 256;
+
+/// Has signatures made on a thread of its own, by another provider that lives there.
+///
+/// With [`Batched`](super::Batched) there, jobs that come in while it is busy are the next batch.
+/// Beyond [`JOBS_MAX`], and when the thread has gone, jobs are done where they are submitted, if
+/// the key is here.
+///
+/// The thread ends when this is dropped; what it was working on is finished for nobody.
+pub struct CryptoThread {
+    jobs: SyncSender<(u64, SignJob)>,
+    results: Receiver<Signed>,
+    /// What did not go to the thread.
+    done: VecDeque<Signed>,
+}
+
+impl CryptoThread {
+    /// Starts a thread. `wake` is called there when there are results, to have the loop poll: it
+    /// writes to an eventfd, say.
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no thread.
+    pub fn spawn<O, W>(operations: O, wake: W) -> io::Result<Self>
+    where
+        O: KeyOperations + Send + 'static,
+        W: Fn() + Send + 'static,
+    {
+        let (jobs, jobs_there) = sync_channel(JOBS_MAX);
+        let (results_there, results) = channel();
+        thread::Builder::new()
+            .name("strait-crypto".to_owned())
+            .spawn(move || work(operations, &jobs_there, &results_there, &wake))?;
+        Ok(Self { jobs, results, done: VecDeque::new() })
+    }
+}
+
+impl KeyOperations for CryptoThread {
+    fn submit(&mut self, token: u64, job: SignJob, _now_nanos: u64) {
+        let result = match self.jobs.try_send((token, job)) {
+            Ok(()) => return,
+            Err(TrySendError::Full((_, job))) if !job.key.is_here() => Err(SignError::Refused),
+            Err(TrySendError::Full((_, job)) | TrySendError::Disconnected((_, job))) => job.sign(),
+        };
+        self.done.push_back(Signed { token, result });
+    }
+
+    fn poll(&mut self, _now_nanos: u64) -> Option<Signed> {
+        self.done.pop_front().or_else(|| self.results.try_recv().ok())
+    }
+
+    /// The thread goes on as soon as it can.
+    fn flush(&mut self, _now_nanos: u64) {}
+
+    /// The thread wakes whoever sleeps.
+    fn next_deadline(&self) -> Option<u64> {
+        None
+    }
+
+    fn cancel(&mut self, token: u64) {
+        self.done.retain(|signed| signed.token != token);
+    }
+}
+
+impl fmt::Debug for CryptoThread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CryptoThread").finish_non_exhaustive()
+    }
+}
+
+/// What the thread does, until nobody is there any more.
+fn work(
+    mut operations: impl KeyOperations,
+    jobs: &Receiver<(u64, SignJob)>,
+    results: &Sender<Signed>,
+    wake: &impl Fn(),
+) {
+    // It looks at no clock: as soon as there are no more jobs, nothing waits for others.
+    const NOW: u64 = 0;
+    while let Ok(first) = jobs.recv() {
+        // In pieces, so that those in front do not wait for all behind them.
+        let others = jobs.try_iter().take(JOBS_AT_ONCE - 1);
+        for (token, job) in std::iter::once(first).chain(others) {
+            operations.submit(token, job, NOW);
+        }
+        operations.flush(NOW);
+        while let Some(signed) = operations.poll(NOW) {
+            if results.send(signed).is_err() {
+                return;
+            }
+        }
+        wake();
+    }
+}
+
+/// Jobs that the thread takes before it gives out results: as many as go into a batch.
+const JOBS_AT_ONCE: usize = 8;
