@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use divan::Bencher;
 use rcgen::{CertificateParams, KeyPair, RsaKeySize};
+use tls::signing::{Batched, Inline, KeyOperations, ProviderId};
 use tls::{
     Certificate, ClientAuth, ClientContext, ClientOptions, Established, Group, Handshake, Roots,
     ServerContext, ServerOptions, Verify, Version,
@@ -30,7 +31,12 @@ enum Case {
 const CASES: [Case; 5] =
     [Case::P256, Case::P256WithMlKem, Case::P256Resumed, Case::Rsa2048, Case::Rsa2048InTls12];
 
-fn contexts(case: Case) -> (Arc<ClientContext>, Arc<ServerContext>) {
+fn contexts(case: Case) -> Contexts {
+    contexts_for(case, None)
+}
+
+/// As `contexts`, for servers that wait while `provider` signs.
+fn contexts_for(case: Case, provider: Option<ProviderId>) -> Contexts {
     let key = match case {
         Case::P256 | Case::P256Resumed | Case::P256WithMlKem => KeyPair::generate(),
         Case::Rsa2048 | Case::Rsa2048InTls12 => {
@@ -40,8 +46,12 @@ fn contexts(case: Case) -> (Arc<ClientContext>, Arc<ServerContext>) {
     let key = key.expect("keys can be made");
     let parameters = CertificateParams::new(vec!["a.example".to_owned()]).expect("a name");
     let pem = parameters.self_signed(&key).expect("it can be signed").pem();
-    let certificate = Certificate::from_pem(pem.as_bytes(), key.serialize_pem().as_bytes(), NOW)
-        .expect("it fits");
+    let (chain, key) = (pem.as_bytes(), key.serialize_pem());
+    let certificate = match provider {
+        None => Certificate::from_pem(chain, key.as_bytes(), NOW),
+        Some(provider) => Certificate::from_pem_for(provider, chain, key.as_bytes(), NOW),
+    };
+    let certificate = certificate.expect("it fits");
     let versions = match case {
         Case::Rsa2048InTls12 => Version::Tls12..=Version::Tls12,
         _ => Version::Tls13..=Version::Tls13,
@@ -158,5 +168,95 @@ fn turn<const TURN: usize>(bencher: Bencher<'_, '_>, case: Case) {
     bencher.with_inputs(before).bench_local_values(|mut sides| {
         sides.turn(&contexts, TURN);
         sides
+    });
+}
+
+/// Who signs for eight handshakes at a time.
+#[derive(Clone, Copy, Debug)]
+enum Signing {
+    /// Each for itself.
+    Inline,
+    /// One after the other, and each waits for it.
+    Waited,
+    /// All at once, and each waits for it.
+    Batched,
+}
+
+const SIGNING: [Signing; 3] = [Signing::Inline, Signing::Waited, Signing::Batched];
+
+/// Handshakes in flight.
+const EIGHT: usize = 8;
+
+fn operations(signing: Signing) -> Option<Box<dyn KeyOperations>> {
+    match signing {
+        Signing::Inline => None,
+        Signing::Waited => Some(Box::new(Inline::default())),
+        Signing::Batched => Some(Box::new(Batched::default())),
+    }
+}
+
+/// Lets those servers go on that wait for a signature.
+fn sign(all: &mut [Sides], operations: &mut dyn KeyOperations) {
+    for (sides, token) in all.iter_mut().zip(0..) {
+        let job = sides.server.as_mut().and_then(Handshake::pending).expect("it waits");
+        operations.submit(token, job, 0);
+    }
+    operations.flush(0);
+    while let Some(signed) = operations.poll(0) {
+        let sides = usize::try_from(signed.token).ok().and_then(|token| all.get_mut(token));
+        let Sides { server: Some(server), flight, .. } = sides.expect("it is one of them") else {
+            unreachable!("it waits")
+        };
+        server.on_signature(signed.result).expect("it is good");
+        server.poll_output(flight);
+    }
+}
+
+fn eight_turns(
+    all: &mut [Sides],
+    contexts: &Contexts,
+    operations: &mut Option<Box<dyn KeyOperations>>,
+    turn: usize,
+) {
+    for sides in all.iter_mut().filter(|sides| !sides.is_done()) {
+        sides.turn(contexts, turn);
+    }
+    if let (1, Some(operations)) = (turn, operations) {
+        sign(all, &mut **operations);
+    }
+}
+
+/// What both sides do in eight whole handshakes.
+#[divan::bench(args = SIGNING, consts = [true, false])]
+fn eight<const TLS13: bool>(bencher: Bencher<'_, '_>, signing: Signing) {
+    let case = if TLS13 { Case::Rsa2048 } else { Case::Rsa2048InTls12 };
+    let mut operations = operations(signing);
+    let contexts = contexts_for(case, operations.as_ref().map(|_| ProviderId(1)));
+    bencher.bench_local(|| {
+        let mut all: Vec<Sides> = (0..EIGHT).map(|_| Sides::new()).collect();
+        for turn in 0.. {
+            eight_turns(&mut all, &contexts, &mut operations, turn);
+            if all.iter().all(Sides::is_done) {
+                break;
+            }
+        }
+    });
+}
+
+/// What eight servers do with what a client says first: all but what is at `turn` 3, which is the
+/// same for all.
+#[divan::bench(args = SIGNING, consts = [true, false])]
+fn eight_answers<const TLS13: bool>(bencher: Bencher<'_, '_>, signing: Signing) {
+    let case = if TLS13 { Case::Rsa2048 } else { Case::Rsa2048InTls12 };
+    let mut operations = operations(signing);
+    let contexts = contexts_for(case, operations.as_ref().map(|_| ProviderId(1)));
+    let before = || {
+        let mut all: Vec<Sides> = (0..EIGHT).map(|_| Sides::new()).collect();
+        all.iter_mut().for_each(|sides| sides.turn(&contexts, 0));
+        all
+    };
+    bencher.with_inputs(before).bench_local_values(|mut all| {
+        eight_turns(&mut all, &contexts, &mut operations, 1);
+        all
     });
 }
