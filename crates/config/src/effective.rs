@@ -18,7 +18,7 @@ use crate::snapshot::{
     ClientCertDetails, Cluster, ClusterId, ClusterProtocol, ClusterTls, ClusterTlsSource, Detected,
     Forward, ForwardClientCert, ForwardedFields, Http2Options, Keepalive, Limits, Listener,
     ListenerProtocol, ListenerTls, ListenerTlsSource, OriginalDestination, PathMatch,
-    ProxyProtocolVersion, Redirect, RedirectPath, Respond, RouteTable, Rule, Snapshot,
+    ProxyProtocolVersion, Redirect, RedirectPath, Respond, RouteTable, Rule, Signing, Snapshot,
     StartupOptions, TlsMode,
 };
 use crate::units::{Period, Size};
@@ -267,6 +267,11 @@ fn certificate_files(source: &CertificateSource) -> file::tls::CertificateFiles 
         chain: source.chain.to_string(),
         key: source.key.to_string(),
         ocsp: source.ocsp.as_deref().map(str::to_owned),
+        signing: match source.signing {
+            Signing::Inline => file::tls::Signing::Inline,
+            Signing::Batched => file::tls::Signing::Batched,
+            Signing::Thread => file::tls::Signing::Thread,
+        },
     }
 }
 

@@ -22,7 +22,7 @@ use crate::paths::PathTable;
 
 pub use self::tls::{
     CertificateSource, ClientTrust, ClusterTls, ClusterTlsSource, ListenerTls, ListenerTlsSource,
-    RootsSource, TicketKeySource, TlsMode,
+    RootsSource, Signing, TicketKeySource, TlsMode,
 };
 
 /// A stable name for one resource: a slot in a table and the use of that slot.

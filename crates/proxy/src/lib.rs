@@ -34,6 +34,7 @@ mod relay;
 mod reply;
 pub mod route;
 pub mod save;
+mod signers;
 pub mod slab;
 mod streams;
 mod text;

@@ -30,6 +30,7 @@ use crate::pinned::Pinned;
 use crate::pool::Pools;
 use crate::random::Random;
 use crate::record::label;
+use crate::signers::Signers;
 use crate::slab::Slab;
 use crate::time::Time;
 use crate::wheel::Wheel;
@@ -123,6 +124,7 @@ pub struct Proxy {
     pub(crate) handshakes: u32,
     /// Handshakes with upstreams that are going on, or to come when the connection stands.
     pub(crate) upstream_handshakes: u32,
+    pub(crate) signers: Signers,
     /// Wall-clock time of the clock's zero, ns since the Unix epoch.
     pub(crate) wall_clock_zero: u64,
 }
@@ -196,6 +198,7 @@ impl Proxy {
             cut_off: 0,
             handshakes: 0,
             upstream_handshakes: 0,
+            signers: Signers::default(),
             wall_clock_zero: 0,
         }
     }
@@ -224,7 +227,7 @@ impl Proxy {
         }
         let room = connection.inbox_room();
         if connection.is_handshaking() {
-            return room;
+            return if connection.awaits_signature() { 0 } else { room };
         }
         match (&connection.role, &connection.receive) {
             (_, Receive::Complete | Receive::Linger { left: 0 }) => 0,
@@ -698,6 +701,9 @@ impl Proxy {
         self.timers.remove(connection.timer);
         if connection.is_handshaking() {
             *self.handshakes_mut(&connection.role) -= 1;
+        }
+        if connection.awaits_signature() {
+            self.signers.cancel(key);
         }
         if let Some(tls) = connection.tls.as_deref_mut() {
             tls.clear(&mut self.buffers);

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use config::snapshot::{Address, ClusterTls, ListenerTls};
 use telemetry::cause::Cause;
 use telemetry::events::{TlsFailure, TlsHandshakeFinished};
+use tls::signing::{SignError, Signature};
 use tls::{Facts, Handshake, HandshakeError, TicketKeeper};
 use wire::buffer::Buffer;
 use wire::tls::record::{Opened, RECORD_LEN_MAX, RecordError, RecordLayer};
@@ -281,6 +282,12 @@ impl Connection {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
+    /// Whether its handshake waits for its own signature, and takes nothing until then.
+    pub(crate) fn awaits_signature(&self) -> bool {
+        let Some(tls) = self.tls.as_deref() else { return false };
+        matches!(&tls.state, State::Handshake(Some(handshake)) if handshake.is_waiting())
+    }
+
     /// Bytes of data that the socket did not take yet.
     pub(crate) fn unsent_len(&self) -> usize {
         self.outbox.len() + self.tls.as_ref().map_or(0, |tls| tls.sealed)
@@ -498,16 +505,49 @@ impl Proxy {
 
     /// Feeds a handshake: how many bytes it consumed. None if the connection is over.
     fn advance_handshake(&mut self, key: ConnKey, input: &[u8], now: Time) -> Option<usize> {
+        self.step_handshake(key, |handshake| handshake.on_bytes(input), now)
+    }
+
+    /// A signature that a handshake waited for is there, or is not to be had.
+    pub(crate) fn on_signature(
+        &mut self,
+        key: ConnKey,
+        result: Result<Signature, SignError>,
+        now: Time,
+    ) {
+        if !self.connections.get(key).is_some_and(Connection::awaits_signature) {
+            return;
+        }
+        let step = |handshake: &mut Handshake| handshake.on_signature(result).map(|()| 0);
+        if self.step_handshake(key, step, now).is_none() {
+            return;
+        }
+        if let Some(mut partial) = self.tls_mut(key).and_then(|tls| tls.partial.take()) {
+            let (n, wanted) = self.open_records(key, partial.filled_mut(), now);
+            partial.consume(n);
+            self.put_partial(key, partial, wanted);
+        }
+        self.resume_reading(key);
+    }
+
+    fn step_handshake(
+        &mut self,
+        key: ConnKey,
+        step: impl FnOnce(&mut Handshake) -> Result<usize, HandshakeError>,
+        now: Time,
+    ) -> Option<usize> {
         let tls = self.connections.get_mut(key)?.tls.as_deref_mut()?;
         tls.is_warm = true;
         let State::Handshake(handshake) = &mut tls.state else { return None };
         let mut handshake = handshake.take().expect("it is put back after each step");
-        let result = handshake.on_bytes(input);
+        let result = step(&mut handshake);
         let mut out = Vec::new();
         handshake.poll_output(&mut out);
+        let mut job = None;
         let done = match result {
             Ok(n) if handshake.is_done() => handshake.finish().map(|done| (n, Some(done))),
             Ok(n) => {
+                job = handshake.pending();
                 tls.state = State::Handshake(Some(handshake));
                 Ok((n, None))
             }
@@ -526,6 +566,7 @@ impl Proxy {
                 if !out.is_empty() {
                     self.queue_send(key);
                 }
+                self.submit_signature(key, job, now);
                 if let Some(facts) = facts {
                     self.on_handshake_done(key, facts, now);
                 }
@@ -679,7 +720,7 @@ const fn failure_of(error: &HandshakeError) -> TlsFailure {
         CertificateRejected(_) | NameMismatch(_) => TlsFailure::CertificateInvalid,
         BadRecord | MessageInvalid(_) | MessageUnexpected | Misbehaved(_) | RecordTooLong
         | TooManyBytes => TlsFailure::ProtocolViolation,
-        Internal(_) | ServerNameInvalid | Unfinished => TlsFailure::Internal,
+        Internal(_) | ServerNameInvalid | SignatureMissing(_) | Unfinished => TlsFailure::Internal,
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread;
 
+use crate::crypto_thread::LazyCryptoThread;
 use crate::secrecy::CoreDumps;
 use config::snapshot::{
     Address, ClusterId, EndpointId, Id, Listener as ListenerConfig, ListenerId,
@@ -281,11 +282,13 @@ impl Post {
         {
             tracing::warn!(worker = self.share.worker, cpu, "cannot stay on this core: {error}");
         }
+        let crypto_thread = LazyCryptoThread::new(self.waker.clone());
         let mut world = Kernel::new(self.waker).map_err(|error| format!("epoll: {error}"))?;
         let settings = proxy::Settings { share: self.share, seed: seed() };
         let stage_times = self.snapshot.access_log.stage_times;
         let now = world.now();
-        let proxy = Proxy::new(settings, self.snapshot, self.emitter, now);
+        let mut proxy = Proxy::new(settings, self.snapshot, self.emitter, now);
+        proxy.set_crypto_thread(Box::new(crypto_thread));
         let settings = worker::Settings { stage_times };
         let mut worker = Worker::new(world, proxy, self.listeners, self.mailbox, settings)
             .map_err(|error| format!("a listener cannot be watched: {error}"))?;

@@ -7,6 +7,7 @@
 
 mod arguments;
 mod check;
+mod crypto_thread;
 mod data_path;
 mod demo;
 mod explain;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use crate::block::{Announced, Announcer, Blocks, ListenerBlock, WorkerBlock};
 use crate::events::{
     ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionOpened, ConnectionRefused,
-    ExchangeFinished, ExchangeStarted, LabelId, TlsHandshakeFinished, TunnelStarted,
-    UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried, WorkerGauges,
+    ExchangeFinished, ExchangeStarted, LabelId, SignaturesMade, TlsHandshakeFinished,
+    TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried,
+    WorkerGauges,
 };
 use crate::metrics::exchange::{RULES_PER_BLOCK, RuleBlock};
 use crate::metrics::upstream::ClusterBlock;
@@ -115,6 +116,11 @@ impl Emitter {
         if let Some(block) = self.listener(event.listener) {
             block.tls.handshake_finished(event);
         }
+    }
+
+    /// See [`SignaturesMade`].
+    pub fn signatures_made(&mut self, event: &SignaturesMade) {
+        self.worker.tls.signatures_made(event);
     }
 
     /// See [`ConnectionClosed`].

@@ -163,6 +163,11 @@ impl View<'_> {
         }
     }
 
+    /// What all workers counted together.
+    fn sum(&self, of: impl Fn(&WorkerBlock) -> Option<&Counter>) -> u64 {
+        self.workers.iter().filter_map(|(_, block)| of(block)).map(Counter::value).sum()
+    }
+
     /// One sample a worker.
     fn each_worker(&self, out: &mut dyn Samples, of: impl Fn(&WorkerBlock) -> &Counter) {
         for (worker, block) in &self.workers {

@@ -158,6 +158,7 @@ impl<W: World> Worker<W> {
         self.now = self.world.now();
         self.turns += 1;
         self.events_total += self.events.len() as u64;
+        let had_nothing_to_do = self.events.is_empty() && self.again.is_empty();
         let mut events = std::mem::take(&mut self.events);
         for (place, event) in events.drain(..).enumerate() {
             if place % EVENTS_TOGETHER == 0 {
@@ -169,6 +170,8 @@ impl<W: World> Worker<W> {
         self.events = events;
         self.read_again();
         self.proxy.on_deadlines(self.now);
+        self.perform();
+        self.proxy.on_signatures(had_nothing_to_do, self.now);
         self.perform();
         self.resume_listeners();
         if self.upkeep_at <= self.now {
@@ -193,7 +196,7 @@ impl<W: World> Worker<W> {
 
     /// When the next turn has something to do even if nothing happens.
     pub fn next_deadline(&self) -> Option<Time> {
-        if !self.again.is_empty() {
+        if !self.again.is_empty() || self.proxy.has_signatures_to_make() {
             return Some(Time::from_nanos(0));
         }
         let resumes = self.listeners.iter().filter_map(|listening| listening.paused_until);

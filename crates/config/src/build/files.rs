@@ -10,12 +10,14 @@ use tls::{Certificate, CertificatePart, Roots, RootsError, TicketKey};
 
 use crate::certificates::expiry_warning;
 use crate::date;
-use crate::file::tls::CertificateFiles;
+use crate::file::tls::{CertificateFiles, Signing as FileSigning};
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::outside::Outside;
 use crate::secrets::is_pem;
-use crate::snapshot::{CertificateSource, ListenerTls, RootsSource, Snapshot, TicketKeySource};
+use crate::snapshot::{
+    CertificateSource, ListenerTls, RootsSource, Signing, Snapshot, TicketKeySource,
+};
 use crate::tree::Site;
 
 /// The files of one load.
@@ -82,9 +84,15 @@ impl<'a> Files<'a> {
         let known = self.certificates.get(&paths);
         let known =
             known.filter(|known| known.is_made_of(&chain_pem, key_digest, &ocsp_der)).cloned();
-        let source = match known {
+        let signing = match file.signing {
+            FileSigning::Inline => Signing::Inline,
+            FileSigning::Batched => Signing::Batched,
+            FileSigning::Thread => Signing::Thread,
+        };
+        let source = match known.filter(|known| known.signing == signing) {
             Some(known) => known,
-            None => match self.read_certificate(&chain_pem, &key_pem, ocsp_der.as_deref()) {
+            None => match self.read_certificate(&chain_pem, &key_pem, ocsp_der.as_deref(), signing)
+            {
                 Ok(certificate) => Arc::new(CertificateSource {
                     certificate: Arc::new(certificate),
                     chain: Arc::clone(&paths.0),
@@ -93,6 +101,7 @@ impl<'a> Files<'a> {
                     chain_pem,
                     key_digest,
                     ocsp_der,
+                    signing,
                 }),
                 Err(error) => {
                     let key = match error.part() {
@@ -116,8 +125,13 @@ impl<'a> Files<'a> {
         chain_pem: &[u8],
         key_pem: &[u8],
         ocsp_der: Option<&[u8]>,
+        signing: Signing,
     ) -> Result<Certificate, tls::CertificateError> {
-        let certificate = Certificate::from_pem(chain_pem, key_pem, self.outside.now())?;
+        let now = self.outside.now();
+        let certificate = match signing.provider() {
+            None => Certificate::from_pem(chain_pem, key_pem, now)?,
+            Some(provider) => Certificate::from_pem_for(provider, chain_pem, key_pem, now)?,
+        };
         match ocsp_der {
             None => Ok(certificate),
             Some(der) => certificate.with_ocsp_response(der),

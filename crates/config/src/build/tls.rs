@@ -10,7 +10,9 @@ use tls::{
 
 use super::Context;
 use crate::file;
-use crate::file::tls::{CipherSuite, ClientMode, Group, Mode, Verify as FileVerify, Version};
+use crate::file::tls::{
+    CipherSuite, ClientMode, Group, Mode, Signing, Verify as FileVerify, Version,
+};
 use crate::findings::{Findings, Problem};
 use crate::hosts::Host;
 use crate::snapshot::{
@@ -226,6 +228,12 @@ pub(super) fn cluster<F>(
     let (server_name, names) = peer_names(file, has_unix_endpoints, site, context.findings);
     let roots = trust(file, site, context);
     let certificate = file.certificate.as_ref().and_then(|file| {
+        if file.signing != Signing::Inline {
+            let rule = "a client signs at once";
+            let hint = "remove this: it is for certificates that are shown to clients";
+            let site = site.key("certificate");
+            site.key("signing").error(context.findings, Problem::new(rule, hint));
+        }
         context.files.certificate(file, &site.key("certificate"), context.findings)
     });
     let range = (file.min_version, file.max_version);

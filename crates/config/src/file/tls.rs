@@ -67,6 +67,24 @@ pub struct CertificateFiles {
     /// one. Whatever renews it writes the file anew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ocsp: Option<String>,
+    /// How signatures with the key are made, which is most of what a handshake costs. Only for certificates that are
+    /// shown to clients.
+    #[serde(default)]
+    pub signing: Signing,
+}
+
+/// How signatures with a key are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Signing {
+    /// At once.
+    #[default]
+    Inline,
+    /// RSA with 2048, 3072 and 4096 bits up to eight at a time, for handshakes that come at the same time, on processors
+    /// with AVX-512 IFMA; all others at once. See the threat model.
+    Batched,
+    /// As `batched`, but on a thread of its own for each worker, which is free for other connections meanwhile.
+    Thread,
 }
 
 /// What is done with connections that do not begin with TLS.

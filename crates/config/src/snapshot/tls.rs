@@ -6,6 +6,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use tls::signing::ProviderId;
 use tls::{
     Certificate, CipherSuite, ClientContext, Group, Roots, ServerContext, SharedTickets, TicketKey,
     Version,
@@ -176,6 +177,43 @@ impl ClusterTlsSource {
     }
 }
 
+/// How signatures with a key are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Signing {
+    /// At once, by the handshake itself.
+    #[default]
+    Inline,
+    /// Several at a time, by the worker.
+    Batched,
+    /// By a thread of its own.
+    Thread,
+}
+
+impl Signing {
+    const BATCHED: ProviderId = ProviderId(1);
+    const THREAD: ProviderId = ProviderId(2);
+
+    /// Whom the key's certificate names; none for nobody.
+    #[must_use]
+    pub const fn provider(self) -> Option<ProviderId> {
+        match self {
+            Self::Inline => None,
+            Self::Batched => Some(Self::BATCHED),
+            Self::Thread => Some(Self::THREAD),
+        }
+    }
+
+    /// What a provider stands for.
+    #[must_use]
+    pub fn of(provider: ProviderId) -> Self {
+        match provider {
+            Self::BATCHED => Self::Batched,
+            Self::THREAD => Self::Thread,
+            ProviderId(_) => Self::Inline,
+        }
+    }
+}
+
 /// A certificate with its key, and where they were read.
 #[derive(Debug)]
 pub struct CertificateSource {
@@ -187,6 +225,8 @@ pub struct CertificateSource {
     pub key: Arc<str>,
     /// Path of the authority's answer (OCSP) as the file has it, if there is one.
     pub ocsp: Option<Arc<str>>,
+    /// How signatures with the key are made.
+    pub signing: Signing,
     /// The chain as it was read.
     pub(crate) chain_pem: Arc<[u8]>,
     /// The key's digest. It need not be a strong one: a key that fits the same chain is the same key.
@@ -201,6 +241,7 @@ impl CertificateSource {
         self.chain_pem == other.chain_pem
             && self.key_digest == other.key_digest
             && self.ocsp_der == other.ocsp_der
+            && self.signing == other.signing
     }
 }
 

@@ -129,7 +129,7 @@ listeners:
       - headers: { request: { set: { x-a: b }, append: { x-a: c }, remove: [x-b] } }
       - headers: { response: { set: { x-c: "1" } } }
     tls:
-      certificates: [{ chain: site.pem, key: site.key, ocsp: site.ocsp }, { chain: site-rsa.pem, key: site-rsa.key }]
+      certificates: [{ chain: site.pem, key: site.key, ocsp: site.ocsp, signing: batched }, { chain: site-rsa.pem, key: site-rsa.key }]
       mode: permissive
       min_version: "1.3"
       max_version: "1.3"

@@ -252,6 +252,14 @@ fn files_that_are_not_what_they_should_be() {
                 "write site.pem",
             ),
             (
+                "{ chain: client.pem, key: client.key }",
+                "{ chain: client.pem, key: client.key, signing: ^thread }",
+                "clusters[0].tls.certificate.signing",
+                "\"thread\"",
+                "a client signs at once",
+                "shown to clients",
+            ),
+            (
                 "client: { ca: ca.pem }",
                 "session_ticket_files: [^empty.pem]",
                 "listeners[0].chains[0].tls.session_ticket_files[0]",

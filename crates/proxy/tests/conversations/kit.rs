@@ -135,6 +135,8 @@ pub(crate) struct Talk<'s> {
     loader: Option<config::Loader<Box<dyn Filter>>>,
     moves: u32,
     is_draining: bool,
+    /// Whether the worker always has something else to do.
+    is_busy: bool,
     peers: Vec<PeerState>,
     asked: Vec<(ExchangeKey, Question)>,
     lines: String,
@@ -180,6 +182,7 @@ impl<'s> Talk<'s> {
             loader: None,
             moves: 0,
             is_draining: false,
+            is_busy: false,
             peers: Vec::new(),
             asked: Vec::new(),
             lines: String::new(),
@@ -348,6 +351,11 @@ impl<'s> Talk<'s> {
         self.settle();
     }
 
+    /// The worker has other things to do, so that nobody is alone with what may wait.
+    pub(crate) const fn is_busy(&mut self, is_busy: bool) {
+        self.is_busy = is_busy;
+    }
+
     /// The proxy begins to drain.
     pub(crate) fn drains(&mut self) {
         self.is_draining = true;
@@ -462,6 +470,8 @@ impl<'s> Talk<'s> {
     /// Lets everything happen that can.
     fn settle(&mut self) {
         loop {
+            self.perform();
+            self.proxy.on_signatures(!self.is_busy, self.now);
             self.perform();
             if self.manner == Manner::Moving && !self.is_draining {
                 self.move_everyone();

@@ -1,7 +1,7 @@
 //! Connections of TLS, with rustls on their other side.
 
 use std::io::{Read as _, Write as _};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -45,6 +45,13 @@ clusters:
 - { name: web, endpoints: ['127.0.0.1:9000'], tls: { server_name: a.example, ca: a.pem } }
 ";
 
+/// Keys of RSA take long to make.
+static RSA: LazyLock<String> = LazyLock::new(|| {
+    let size = rcgen::RsaKeySize::_2048;
+    let key = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size);
+    key.unwrap().serialize_pem()
+});
+
 /// Certificates that sign themselves, for these names.
 struct Pki {
     files: Files,
@@ -60,8 +67,12 @@ impl Pki {
             ("c", &["127.0.0.1"]),
             ("d", &["d.example", "spiffe://x/edge"]),
             ("e", &["spiffe://x/e"]),
+            ("rsa", &["rsa.example"]),
         ] {
-            let signing_key = rcgen::KeyPair::generate().unwrap();
+            let signing_key = match name {
+                "rsa" => rcgen::KeyPair::from_pem(&RSA).unwrap(),
+                _ => rcgen::KeyPair::generate().unwrap(),
+            };
             let mut parameters = rcgen::CertificateParams::default();
             parameters.subject_alt_names = hosts.iter().map(|name| alternative(name)).collect();
             let cert = parameters.self_signed(&signing_key).unwrap();
@@ -644,4 +655,82 @@ fn trusting_nobody() -> ClientConfig {
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Nobody))
         .with_no_client_auth()
+}
+
+/// A listener whose signatures wait for others, with a key of RSA.
+fn batched() -> String {
+    CONFIG.replace(
+        "{ chain: a.pem, key: a.key }",
+        "{ chain: rsa.pem, key: rsa.key, signing: batched }",
+    )
+}
+
+/// Whether this processor has what batches need; without it, everybody signs at once.
+fn has_batches() -> bool {
+    tls::batch::Batch::<()>::new(tls::batch::KeySize::Rsa2048).is_some()
+}
+
+#[test]
+fn a_lone_handshake_waits_for_nobody() {
+    for version in [&TLS12, &TLS13] {
+        hold(&batched(), |talk, pki| {
+            let mut client = Secure::client(talk, pki.client(version), "rsa.example");
+            client.says(talk, GET);
+            let upstream = talk.upstream();
+            talk.says(upstream, OK);
+            assert_eq!(client.hears(talk), OK);
+        });
+    }
+}
+
+#[test]
+fn handshakes_that_wait_for_each_other_all_get_their_own() {
+    hold(&batched(), |talk, pki| {
+        talk.is_busy(true);
+        let versions = [&TLS12, &TLS13];
+        let configs = versions.iter().cycle().take(11).map(|version| pki.client(version));
+        let mut clients: Vec<_> =
+            configs.map(|config| Secure::client(talk, config, "rsa.example")).collect();
+        for _ in 0..2 {
+            clients.iter_mut().for_each(|client| client.turn(talk));
+        }
+        // Eight went together; the others wait until they have waited for long enough.
+        let handshaking = clients.iter().filter(|client| client.connection.is_handshaking());
+        assert_eq!(handshaking.count(), if has_batches() { 3 } else { 0 });
+        talk.passes(Duration::from_millis(1));
+        let mut upstream = None;
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.says(talk, format!("GET /{number} HTTP/1.1\r\nHost: x\r\n\r\n"));
+            let upstream = *upstream.get_or_insert_with(|| talk.upstream());
+            talk.hears(upstream, &format!("GET /{number} HTTP/1.1\r\nHost: x\r\n\r\n"));
+            talk.says(upstream, OK);
+            assert_eq!(client.hears(talk), OK);
+        }
+    });
+}
+
+#[test]
+fn what_comes_while_a_signature_is_made_waits_and_clients_may_go() {
+    hold(&batched(), |talk, pki| {
+        talk.is_busy(true);
+        let mut gone = Secure::client(talk, pki.client(&TLS13), "rsa.example");
+        gone.turn(talk);
+        talk.breaks(gone.peer);
+        let mut ended = Secure::client(talk, pki.client(&TLS13), "rsa.example");
+        ended.turn(talk);
+        talk.ends(ended.peer);
+        let mut hasty = Secure::client(talk, pki.client(&TLS13), "rsa.example");
+        hasty.turn(talk);
+        // Nothing may come here: it is refused once somebody looks.
+        talk.says(hasty.peer, [23, 3, 3, 0, 1, 0]);
+        assert_ne!(talk.is_closed(hasty.peer), has_batches());
+        let mut slow = Secure::client(talk, pki.client(&TLS13), "rsa.example");
+        slow.turn(talk);
+        talk.passes(Duration::from_millis(1));
+        assert!(talk.is_closed(hasty.peer) && talk.is_closed(ended.peer));
+        slow.says(talk, GET);
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        assert_eq!(slow.hears(talk), OK);
+    });
 }

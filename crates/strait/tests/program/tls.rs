@@ -179,3 +179,33 @@ fn core_dumps_are_off_once_there_are_keys() {
     let strait = Strait::start(scratch, &["run", "-c", &file, "--core-dumps"]);
     assert_ne!(limit(&strait).1, off.1);
 }
+
+#[test]
+fn signatures_may_be_made_by_others() {
+    let service = Service::start("one");
+    for signing in ["batched", "thread"] {
+        let scratch = certificates();
+        let config = config(&service, &scratch.path("access.log"))
+            .replace("{ chain: site.pem, key: site.key }, ", "")
+            .replace("key: site-rsa.key", &format!("key: site-rsa.key, signing: {signing}"));
+        let strait = Strait::run_in(scratch, &config);
+        let asking: Vec<_> = (0..12)
+            .map(|number| {
+                let (address, version) = (strait.listener, Version::ALL[number % 2]);
+                std::thread::spawn(move || ask(address, version))
+            })
+            .collect();
+        for asked in asking {
+            assert!(asked.join().unwrap().starts_with("HTTP/1.1 200 OK\r\n"), "{signing}");
+        }
+        let metrics = get(strait.admin, "/metrics").text();
+        let made = metrics.lines().filter(|line| {
+            line.starts_with("proxy_tls_signatures_total{how=\"inline\"")
+                || line.starts_with("proxy_tls_signatures_total{how=\"batched\"")
+        });
+        let made: u32 =
+            made.map(|line| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap()).sum();
+        // Those of the thread are its own business.
+        assert_eq!(made, if signing == "batched" { 12 } else { 0 });
+    }
+}

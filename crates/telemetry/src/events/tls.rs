@@ -13,6 +13,24 @@ pub struct TlsHandshakeFinished {
     pub failure: Option<TlsFailure>,
 }
 
+/// Signatures were made for handshakes that waited for them.
+#[derive(Clone, Copy, Debug)]
+pub struct SignaturesMade {
+    /// One by one.
+    pub inline: u64,
+    /// In batches.
+    pub batched: u64,
+    /// None came of it.
+    pub failed: u64,
+    /// Batches by the number of signatures in them; at 1 are those that found no company.
+    pub sizes: [u64; Self::SIZES],
+}
+
+impl SignaturesMade {
+    /// Sizes of batches, 0 included.
+    pub const SIZES: usize = 9;
+}
+
 /// Why a handshake failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

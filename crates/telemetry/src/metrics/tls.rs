@@ -2,7 +2,7 @@
 
 use super::{Family, Kind, total};
 use crate::cell::Counter;
-use crate::events::{TlsFailure, TlsHandshakeFinished};
+use crate::events::{SignaturesMade, TlsFailure, TlsHandshakeFinished};
 use crate::histogram::Histogram;
 
 /// Handshakes of one listener on one worker.
@@ -23,12 +23,25 @@ impl TlsCounters {
 #[derive(Debug, Default)]
 pub(crate) struct TlsTimes {
     handshake: Histogram,
+    /// Inline, batched, failed.
+    signatures: [Counter; 3],
+    batches: [Counter; SignaturesMade::SIZES],
 }
 
 impl TlsTimes {
     pub(crate) fn handshake_finished(&self, event: &TlsHandshakeFinished) {
         if event.failure.is_none() {
             self.handshake.record(event.duration);
+        }
+    }
+
+    pub(crate) fn signatures_made(&self, event: &SignaturesMade) {
+        let SignaturesMade { inline, batched, failed, sizes } = event;
+        for (counter, count) in self.signatures.iter().zip([inline, batched, failed]) {
+            counter.add(*count);
+        }
+        for (counter, count) in self.batches.iter().zip(sizes) {
+            counter.add(*count);
         }
     }
 }
@@ -73,6 +86,35 @@ pub(super) static FAMILIES: &[Family] = &[
         labels: &[],
         samples: |view, out| {
             out.histogram(&[], &super::BOUNDS_FINE, &view.times(|block| &block.tls.handshake));
+        },
+    },
+    Family {
+        name: "proxy_tls_signatures_total",
+        kind: Kind::Counter,
+        help: "Signatures that handshakes waited for (`signing` other than `inline`), by how they were \
+               made on the worker.",
+        labels: &["how"],
+        samples: |view, out| {
+            for (place, how) in ["inline", "batched", "failed"].into_iter().enumerate() {
+                let count = view.sum(|block| block.tls.signatures.get(place));
+                out.number(&[how], count);
+            }
+        },
+    },
+    Family {
+        name: "proxy_tls_signature_batches_total",
+        kind: Kind::Counter,
+        help: "Batches of signatures by how many were in them; 1 are those that found no company.",
+        labels: &["size"],
+        samples: |view, out| {
+            for (place, size) in
+                ["0", "1", "2", "3", "4", "5", "6", "7", "8"].into_iter().enumerate()
+            {
+                let count = view.sum(|block| block.tls.batches.get(place));
+                if count > 0 {
+                    out.number(&[size], count);
+                }
+            }
         },
     },
 ];

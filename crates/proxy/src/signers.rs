@@ -1,0 +1,95 @@
+//! Who signs for the handshakes of clients, where that is not the handshake itself.
+//!
+//! `tls::signing` has the providers and says how a loop drives them; here is the part of it that
+//! knows connections. A handshake that waits keeps its bytes, and is read no further.
+
+use std::fmt;
+
+use config::snapshot::Signing;
+use telemetry::events::SignaturesMade;
+use tls::signing::{Batched, KeyOperations, SignJob, Signed};
+
+use crate::connection::ConnKey;
+use crate::ops::Op;
+use crate::proxy::Proxy;
+use crate::time::Time;
+
+/// The providers of one worker.
+#[derive(Default)]
+pub(crate) struct Signers {
+    batched: Batched,
+    /// What works elsewhere and wakes the worker; nobody, where there are no threads.
+    thread: Option<Box<dyn KeyOperations>>,
+}
+
+impl Signers {
+    fn submit(&mut self, key: ConnKey, job: SignJob, now: Time) {
+        let is_for_thread = Signing::of(job.key.provider()) == Signing::Thread;
+        match &mut self.thread {
+            Some(thread) if is_for_thread => thread.submit(key.to_bits(), job, now.as_nanos()),
+            _ => self.batched.submit(key.to_bits(), job, now.as_nanos()),
+        }
+    }
+
+    fn poll(&mut self, now: Time) -> Option<Signed> {
+        let of_thread = self.thread.as_mut().and_then(|thread| thread.poll(now.as_nanos()));
+        of_thread.or_else(|| self.batched.poll(now.as_nanos()))
+    }
+
+    /// Nobody waits for a connection's signature any more.
+    pub(crate) fn cancel(&mut self, key: ConnKey) {
+        self.batched.cancel(key.to_bits());
+        if let Some(thread) = &mut self.thread {
+            thread.cancel(key.to_bits());
+        }
+    }
+}
+
+impl fmt::Debug for Signers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signers").field("waiting", &self.batched.len()).finish_non_exhaustive()
+    }
+}
+
+impl Proxy {
+    /// Sets who signs on a thread of its own. Without it, what is for it is signed in batches.
+    pub fn set_crypto_thread(&mut self, thread: Box<dyn KeyOperations>) {
+        self.signers.thread = Some(thread);
+    }
+
+    /// Whether signatures wait for others to be made with, so that the worker must not sleep before
+    /// it has called [`Proxy::on_signatures`] with nothing else to do.
+    #[must_use]
+    pub fn has_signatures_to_make(&self) -> bool {
+        !self.signers.batched.is_empty()
+    }
+
+    /// Goes on with handshakes whose signatures are there. `is_idle` says that there is nothing else
+    /// to do, so that nobody is to wait for company any longer.
+    pub fn on_signatures(&mut self, is_idle: bool, now: Time) {
+        if is_idle {
+            self.signers.batched.flush(now.as_nanos());
+        }
+        while let Some(Signed { token, result }) = self.signers.poll(now) {
+            self.on_signature(ConnKey::from_bits(token), result, now);
+        }
+        let counts = self.signers.batched.take_counts();
+        if counts != tls::signing::Counts::default() {
+            let sizes = self.signers.batched.take_sizes();
+            let (inline, batched, failed) = (counts.inline, counts.batched, counts.failed);
+            self.emitter.signatures_made(&SignaturesMade { inline, batched, failed, sizes });
+        }
+    }
+
+    /// Has a handshake's signature made, if it waits for one.
+    pub(crate) fn submit_signature(&mut self, key: ConnKey, job: Option<SignJob>, now: Time) {
+        if let Some(job) = job {
+            self.signers.submit(key, job, now);
+        }
+    }
+
+    /// What was left lying while a signature was made, and may come again now.
+    pub(crate) fn resume_reading(&mut self, key: ConnKey) {
+        self.ops.push_back(Op::Read(key));
+    }
+}
