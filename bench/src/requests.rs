@@ -20,6 +20,15 @@ pub fn request(has_body: bool) -> Vec<u8> {
     bytes
 }
 
+/// A GET as bytes, behind which its connection is to be closed.
+#[must_use]
+pub fn last_request() -> Vec<u8> {
+    let mut bytes = request(false);
+    bytes.truncate(bytes.len().saturating_sub(b"\r\n".len()));
+    bytes.extend_from_slice(b"Connection: close\r\n\r\n");
+    bytes
+}
+
 /// The response of `upstream` as bytes.
 #[must_use]
 pub fn response() -> Vec<u8> {

@@ -5,11 +5,14 @@
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use bench::frames::{Frame, Frames, PREFACE, kind};
 use bench::requests::{request, response};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// A program that goes with the test.
 struct Program {
@@ -63,6 +66,108 @@ fn load(target: SocketAddr, arguments: &[&str]) -> io::Result<String> {
         .args(arguments)
         .output()?;
     String::from_utf8(output.stdout).map_err(io::Error::other)
+}
+
+/// What a program that ends by itself printed.
+fn output_of(path: &str, target: SocketAddr, arguments: &[&str]) -> io::Result<String> {
+    let mut command = Command::new(path);
+    command.args(["--target", &target.to_string()]).args(arguments);
+    String::from_utf8(command.output()?.stdout).map_err(io::Error::other)
+}
+
+/// Answers each request with `response` over TLS, and closes behind those that ask for it.
+fn tls_service(response: Vec<u8>) -> io::Result<SocketAddr> {
+    let key = rcgen::generate_simple_self_signed(["bench.test".to_owned()]);
+    let key = key.map_err(io::Error::other)?;
+    let secret = key.signing_key.serialize_der();
+    let secret = PrivateKeyDer::try_from(secret).map_err(io::Error::other)?;
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![key.cert.der().clone()], secret)
+        .map_err(io::Error::other)?;
+    let (config, response) = (Arc::new(config), Arc::new(response));
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    thread::spawn(move || {
+        while let Ok((socket, _)) = listener.accept() {
+            let Ok(connection) = ServerConnection::new(Arc::clone(&config)) else { return };
+            let response = Arc::clone(&response);
+            thread::spawn(move || _ = answer(StreamOwned::new(connection, socket), &response));
+        }
+    });
+    Ok(address)
+}
+
+fn answer(mut stream: StreamOwned<ServerConnection, TcpStream>, response: &[u8]) -> io::Result<()> {
+    let mut head = Vec::new();
+    loop {
+        let mut bytes = [0; 1024];
+        match stream.read(&mut bytes)? {
+            0 => return Ok(()),
+            read => head.extend_from_slice(bytes.get(..read).unwrap_or_default()),
+        }
+        if head.ends_with(b"\r\n\r\n") {
+            stream.write_all(response)?;
+            if head.windows(5).any(|word| word == b"close") {
+                stream.conn.send_close_notify();
+                return stream.flush();
+            }
+            head.clear();
+        }
+    }
+}
+
+#[test]
+fn each_request_of_the_load_over_tls_has_its_own_handshake_whole_or_not() {
+    let service = tls_service(response()).unwrap();
+    let cases =
+        [("1.2", "no", false), ("1.3", "no", false), ("1.2", "yes", true), ("1.3", "yes", true)];
+    for (version, resume, is_resumed) in cases {
+        let options = ["--connections", "8", "--seconds", "1"];
+        let arguments = [&options[..], &["--version", version, "--resume", resume]].concat();
+        let result = output_of(env!("CARGO_BIN_EXE_tls-load"), service, &arguments).unwrap();
+        assert_eq!(number(&result, "errors"), Some(0), "{result}");
+        let requests = number(&result, "requests").unwrap();
+        assert!(requests > 16, "{result}");
+        let whole = requests - number(&result, "resumed").unwrap();
+        assert_eq!(whole <= 8, is_resumed, "{result}");
+        assert!(is_resumed || whole == requests, "{result}");
+    }
+}
+
+#[test]
+fn responses_over_tls_that_are_cut_off_or_no_success_are_errors() {
+    let whole = response();
+    let failure = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".to_vec();
+    for response in [whole[..whole.len() - 1].to_vec(), failure, Vec::new()] {
+        let service = tls_service(response).unwrap();
+        let arguments = ["--connections", "2", "--seconds", "1"];
+        let result = output_of(env!("CARGO_BIN_EXE_tls-load"), service, &arguments).unwrap();
+        assert_eq!(number(&result, "requests"), Some(0), "{result}");
+        assert!(number(&result, "errors").unwrap() > 0, "{result}");
+    }
+}
+
+#[test]
+fn a_stream_comes_whole_in_a_response_and_is_not_counted_otherwise() {
+    let arguments = ["--listen", "127.0.0.1:0", "--http", "yes"];
+    let service = Program::start(env!("CARGO_BIN_EXE_stream"), &arguments).unwrap();
+    let mut connection = TcpStream::connect(service.address).unwrap();
+    connection.write_all(b"GET /3 HTTP/1.1\r\nHost: bench.test\r\n\r\n").unwrap();
+    let mut plain = Vec::new();
+    connection.read_to_end(&mut plain).unwrap();
+    assert!(plain.len() > 3 << 20);
+    let mut wrong = plain.clone();
+    let last = wrong.len() - (64 << 10);
+    wrong[last] += 1;
+    let short = plain[..plain.len() - 1].to_vec();
+    for (response, is_right) in [(plain, true), (wrong, false), (short, false)] {
+        let arguments = ["--mib", "3", "--seconds", "1", "--tls", "yes"];
+        let target = tls_service(response).unwrap();
+        let result = output_of(env!("CARGO_BIN_EXE_stream"), target, &arguments).unwrap();
+        assert_eq!(number(&result, "errors") == Some(0), is_right, "{result}");
+        assert_eq!(number(&result, "requests") > Some(0), is_right, "{result}");
+    }
 }
 
 #[test]
@@ -254,6 +359,22 @@ fn idle_connections_and_open_streams_stay_until_the_input_ends_and_closed_ones_a
         assert_eq!(lines.next().unwrap().unwrap(), "closed 100");
         child.wait().unwrap();
     }
+}
+
+#[test]
+fn idle_connections_of_tls_stay_until_the_input_ends() {
+    let service = tls_service(response()).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_idle"))
+        .args(["--target", &service.to_string(), "--connections", "50", "--tls", "yes"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "open 50");
+    drop(child.stdin.take());
+    assert_eq!(lines.next().unwrap().unwrap(), "closed 0");
+    child.wait().unwrap();
 }
 
 const STREAMS: [&str; 4] = ["--connections", "100", "--streams", "10"];

@@ -20,7 +20,7 @@ use anyhow::Result;
 use crate::Surroundings;
 use generator::Kind as GeneratorKind;
 use proxy::Kind as ProxyKind;
-use setup::Setup;
+use setup::{Setup, Tls};
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -64,8 +64,12 @@ enum Scenario {
     Grpc,
     /// 1 KiB each way over relayed TCP connections, and 1 GiB one way: CPU, throughput.
     Tcp,
+    /// TLS that the proxy ends: CPU per handshake, per GET of 1 KiB and per MiB, throughput.
+    Tls,
     /// Memory of 10,000 keep-alive connections that do nothing.
     Idle,
+    /// The same of connections of TLS.
+    IdleTls,
     /// Memory of 100 connections of HTTP/2 with 100 requests each that wait for their answers.
     H2Memory,
 }
@@ -77,7 +81,9 @@ impl Scenario {
             Self::H2 => "h2",
             Self::Grpc => "grpc",
             Self::Tcp => "tcp",
+            Self::Tls => "tls",
             Self::Idle => "idle",
+            Self::IdleTls => "idle-tls",
             Self::H2Memory => "h2-memory",
         }
     }
@@ -89,12 +95,21 @@ impl Scenario {
             Self::H2 => &[Setup::Http2ToHttp1, Setup::Http2],
             Self::Grpc => &[Setup::Grpc],
             Self::Tcp => &[Setup::Tcp, Setup::Stream],
+            Self::Tls => &[
+                Setup::Tls(Tls::NewRsa13),
+                Setup::Tls(Tls::NewRsa12),
+                Setup::Tls(Tls::NewP256),
+                Setup::Tls(Tls::Resumed),
+                Setup::Tls(Tls::Keep),
+                Setup::Tls(Tls::Download),
+            ],
+            Self::IdleTls => &[Setup::Tls(Tls::Keep)],
             Self::H2Memory => &[Setup::Silent],
         }
     }
 
     fn is_of_memory(self) -> bool {
-        matches!(self, Self::Idle | Self::H2Memory)
+        matches!(self, Self::Idle | Self::IdleTls | Self::H2Memory)
     }
 }
 
@@ -108,8 +123,11 @@ pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
     let tools = tools::Tools::prepare(at, options)?;
     let report = match options.scenario {
         Scenario::H1 => h1::run(&tools, options)?,
-        Scenario::H2 | Scenario::Grpc | Scenario::Tcp => relayed::run(&tools, options)?,
+        Scenario::H2 | Scenario::Grpc | Scenario::Tcp | Scenario::Tls => {
+            relayed::run(&tools, options)?
+        }
         Scenario::Idle => memory::run(&tools, options, &memory::IDLE)?,
+        Scenario::IdleTls => memory::run(&tools, options, &memory::IDLE_TLS)?,
         Scenario::H2Memory => memory::run(&tools, options, &memory::STREAMS)?,
     };
     report.publish(&tools, options)

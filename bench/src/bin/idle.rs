@@ -1,11 +1,11 @@
-//! Many connections that do nothing: `idle --target 127.0.0.1:8080 --connections 10000`, or
-//! `idle --target 127.0.0.1:8080 --connections 100 --streams 100`.
+//! Many connections that do nothing: `idle --target 127.0.0.1:8080 --connections 10000`, the same
+//! with `--tls yes`, or `idle --target 127.0.0.1:8080 --connections 100 --streams 100`.
 //!
-//! In the first form, each has made one request of HTTP/1.1. In the second, each speaks HTTP/2 and
-//! has so many open streams, whose requests the service behind the proxy must not answer.
+//! In the first two forms, each has made one request of HTTP/1.1. In the third, each speaks HTTP/2
+//! and has so many open streams, whose requests the service behind the proxy must not answer.
 //!
 //! Prints `open N` once every connection has had its answer (of a PING behind all requests, in the
-//! second form), waits for the end of its input, and then prints `closed N`: how many were closed
+//! third form), waits for the end of its input, and then prints `closed N`: how many were closed
 //! by the peer meanwhile, or had anything said to them.
 
 #![forbid(unsafe_code)]
@@ -19,6 +19,7 @@ use bench::arguments::Arguments;
 use bench::frames::{ACK, END_HEADERS, END_STREAM, Frame, Frames, PREFACE, kind};
 use bench::messages::{Malformed, Messages};
 use bench::requests::{is_success, request};
+use bench::tls::{Client, Context, Version};
 
 /// Connections that wait for their answer at a time: few, so that the proxy needs few upstream
 /// connections and its queue of new ones does not overflow.
@@ -30,24 +31,20 @@ const SCRATCH_BYTES: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> io::Result<()> {
-    let arguments =
-        Arguments::read(std::env::args().skip(1), &["target", "connections", "streams"])?;
+    let names = ["target", "connections", "streams", "tls"];
+    let arguments = Arguments::read(std::env::args().skip(1), &names)?;
     ::io::limits::raise_open_files()?;
     let target = Address::Tcp(arguments.require::<SocketAddr>("target")?);
     let count = arguments.require::<usize>("connections")?;
     let streams = arguments.find::<u32>("streams")?;
-    let (opening, at_a_time) = match streams {
-        None => (request(false), AT_A_TIME),
-        Some(streams) => (streams_opened(streams), WITH_STREAMS_AT_A_TIME),
-    };
+    let has_tls = arguments.find::<String>("tls")?.is_some_and(|value| value == "yes");
+    let context = has_tls.then(|| Context::new(Version::Tls13, false)).transpose()?;
+    let at_a_time = if streams.is_some() { WITH_STREAMS_AT_A_TIME } else { AT_A_TIME };
     let mut sockets = Vec::with_capacity(count);
     while sockets.len() < count {
         let batch = at_a_time.min(count - sockets.len());
-        let expected = || match streams {
-            None => Expected::Response(Messages::default()),
-            Some(_) => Expected::Pong(Frames::default()),
-        };
-        sockets.extend(answered(target, &opening, (0..batch).map(|_| expected()).collect())?);
+        let asked = || Asked::new(streams, context.as_ref());
+        sockets.extend(answered(target, (0..batch).map(|_| asked()).collect::<Result<_, _>>()?)?);
     }
     let mut stdout = io::stdout();
     writeln!(stdout, "open {}", sockets.len())?;
@@ -56,10 +53,32 @@ fn main() -> io::Result<()> {
     writeln!(stdout, "closed {}", sockets.iter().filter(|socket| is_closed(socket)).count())
 }
 
+/// What is said on a connection, and what is waited for then.
+struct Asked {
+    opening: Vec<u8>,
+    expected: Expected,
+}
+
+impl Asked {
+    fn new(streams: Option<u32>, context: Option<&Context>) -> io::Result<Self> {
+        let (opening, expected) = match (streams, context) {
+            (Some(streams), _) => (streams_opened(streams), Expected::Pong(Frames::default())),
+            (None, None) => (request(false), Expected::Response(Messages::default())),
+            (None, Some(context)) => {
+                let (client, hello) = context.connect(&request(false))?;
+                (hello, Expected::Secret(Box::new(client), Messages::default()))
+            }
+        };
+        Ok(Self { opening, expected })
+    }
+}
+
 /// What a connection waits for.
 enum Expected {
     /// The response to a request of HTTP/1.1.
     Response(Messages),
+    /// The same within TLS.
+    Secret(Box<Client>, Messages),
     /// The answer to a PING of HTTP/2.
     Pong(Frames),
 }
@@ -70,6 +89,7 @@ impl Expected {
     fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, Malformed> {
         let frames = match self {
             Self::Response(messages) => return Ok(messages.feed(bytes, is_success)? > 0),
+            Self::Secret(client, messages) => return feed_secret(client, messages, bytes, out),
             Self::Pong(frames) => frames,
         };
         let mut has_come = false;
@@ -88,6 +108,22 @@ impl Expected {
     }
 }
 
+/// As [`Expected::feed`], of a response within TLS.
+fn feed_secret(
+    client: &mut Client,
+    messages: &mut Messages,
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<bool, Malformed> {
+    let mut ended = Ok(0);
+    let outcome = client.feed(bytes, out, |text| {
+        let more = messages.feed(text, is_success);
+        ended = ended.and_then(|ended| Ok(ended + more?));
+    });
+    outcome.map_err(|_| Malformed)?;
+    Ok(ended? > 0)
+}
+
 /// A connection of HTTP/2 from its first byte on: so many requests, and a PING behind them.
 fn streams_opened(streams: u32) -> Vec<u8> {
     // GET, http, and two literal fields that enter no table (RFC 7541, appendix A).
@@ -102,14 +138,10 @@ fn streams_opened(streams: u32) -> Vec<u8> {
     bytes
 }
 
-/// Opens a connection for each of `expected`, sends `opening` on it, and waits for all answers.
-fn answered(
-    target: Address<'_>,
-    opening: &[u8],
-    mut expected: Vec<Expected>,
-) -> io::Result<Vec<Socket>> {
+/// Opens a connection for each of `asked`, says what it has to, and waits for all answers.
+fn answered(target: Address<'_>, mut asked: Vec<Asked>) -> io::Result<Vec<Socket>> {
     let poller = Poller::new()?;
-    let count = expected.len();
+    let count = asked.len();
     let mut sockets = Vec::with_capacity(count);
     for token in 0..count {
         let (socket, _) = Socket::connect(target, &ConnectOptions::default())?;
@@ -127,11 +159,11 @@ fn answered(
         }
         for event in events.iter() {
             let index = usize::try_from(event.token).map_err(io::Error::other)?;
-            let state = (sockets.get(index), expected.get_mut(index), is_asked.get_mut(index));
-            let (Some(socket), Some(expected), Some(is_asked)) = state else { continue };
+            let state = (sockets.get(index), asked.get_mut(index), is_asked.get_mut(index));
+            let (Some(socket), Some(asked), Some(is_asked)) = state else { continue };
             if event.readiness.is_writable() && !*is_asked {
                 socket.take_error()?;
-                socket.send_slice(opening)?;
+                socket.send_slice(&asked.opening)?;
                 *is_asked = true;
             }
             match socket.recv(&mut scratch) {
@@ -139,7 +171,7 @@ fn answered(
                 Ok(read) => {
                     let bytes = scratch.get(..read).unwrap_or_default();
                     let mut out = Vec::new();
-                    let has_come = expected.feed(bytes, &mut out).map_err(|_| {
+                    let has_come = asked.expected.feed(bytes, &mut out).map_err(|_| {
                         io::Error::new(ErrorKind::InvalidData, "not the expected answer")
                     })?;
                     answers += usize::from(has_come);

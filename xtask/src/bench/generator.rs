@@ -1,5 +1,6 @@
 //! What asks, on the core that the upstream is on too: `wrk` or `load` of `bench/` in HTTP/1.1,
-//! `h2load` in HTTP/2, `stream` of `bench/` for many bytes.
+//! `h2load` in HTTP/2, `stream` of `bench/` for many bytes, `tls-load` of `bench/` where each request
+//! has its own connection of TLS.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Options;
 use super::report::CellKey;
-use super::setup::Setup;
+use super::setup::{Setup, Tls};
 use super::tools::Tools;
 use crate::plain::Plain;
 
@@ -98,6 +99,8 @@ pub(crate) struct Load {
 
 /// Streams that are open at a time on each connection of HTTP/2.
 const STREAMS: u32 = 100;
+/// Handshakes that run at a time, so that no proxy waits for the generator.
+const HANDSHAKES: u32 = 16;
 /// Length of a stream of bytes.
 const STREAM_MIB: u32 = 1024;
 
@@ -109,7 +112,9 @@ impl Load {
             Setup::Http2ToHttp1 | Setup::Http2 | Setup::Silent => (Method::Get, 5),
             Setup::Grpc => (Method::Post, 5),
             Setup::Tcp => (Method::Post, 64),
-            Setup::Stream => (Method::Get, 1),
+            Setup::Stream | Setup::Tls(Tls::Download) => (Method::Get, 1),
+            Setup::Tls(Tls::Keep) => (Method::Get, 64),
+            Setup::Tls(_) => (Method::Get, HANDSHAKES),
         };
         Self { setup, method, connections, seconds, rate: None }
     }
@@ -130,6 +135,14 @@ impl Load {
             Setup::Silent => "without an answer".to_owned(),
             Setup::Tcp => "1 KiB each way over TCP".to_owned(),
             Setup::Stream => "1 GiB over TCP".to_owned(),
+            Setup::Tls(tls) => match tls {
+                Tls::NewRsa13 => "new TLS 1.3, RSA".to_owned(),
+                Tls::NewRsa12 => "new TLS 1.2, RSA".to_owned(),
+                Tls::NewP256 => "new TLS 1.3, P-256".to_owned(),
+                Tls::Resumed => "resumed TLS 1.3".to_owned(),
+                Tls::Keep => format!("{method} over TLS 1.3"),
+                Tls::Download => "1 GiB over TLS 1.3".to_owned(),
+            },
         };
         let plural = if self.connections == 1 { "" } else { "s" };
         let name = format!("{what}, {} connection{plural}", self.connections);
@@ -150,10 +163,13 @@ impl Load {
                 target,
                 &format!("-c{connections} -m{STREAMS} -D{seconds}"),
             ),
-            Setup::Stream => format!(
-                "{} --target {target} --mib {STREAM_MIB} --seconds {seconds}",
-                tools.program("stream").display()
+            Setup::Stream => stream(tools, target, seconds),
+            Setup::Tls(Tls::Download) => stream(tools, target, seconds) + " --tls yes",
+            Setup::Tls(Tls::Keep) => format!(
+                "env OPENSSL_CONF=bench/configs/tls/wrk.cnf wrk -t1 -c{connections} -d{seconds}s \
+                 --latency -s bench/configs/wrk.lua https://{target}/bench"
             ),
+            Setup::Tls(tls) => tls_load(tools, tls, target, connections, seconds),
         };
         on_load_core(options, &words)
     }
@@ -240,6 +256,24 @@ fn h2load(tools: &Tools, setup: Setup, target: SocketAddr, how: &str) -> String 
     }
 }
 
+/// What `stream` asks with.
+fn stream(tools: &Tools, target: SocketAddr, seconds: u32) -> String {
+    let program = tools.program("stream");
+    format!("{} --target {target} --mib {STREAM_MIB} --seconds {seconds}", program.display())
+}
+
+/// What `tls-load` is called with.
+fn tls_load(tools: &Tools, tls: Tls, target: SocketAddr, connections: u32, seconds: u32) -> String {
+    let program = tools.program("tls-load");
+    let version = if tls == Tls::NewRsa12 { "1.2" } else { "1.3" };
+    let resume = if tls == Tls::Resumed { "yes" } else { "no" };
+    format!(
+        "{} --target {target} --connections {connections} --seconds {seconds} \
+         --version {version} --resume {resume}",
+        program.display()
+    )
+}
+
 fn on_load_core(options: &Options, words: &str) -> Vec<String> {
     let pinned = format!("taskset -c {} {words}", options.load_core);
     pinned.split_whitespace().map(str::to_owned).collect()
@@ -265,9 +299,17 @@ pub(crate) fn check(
         }
         // Nobody answers; `idle` tells whether the requests are kept.
         Setup::Silent => Ok(()),
-        Setup::Stream => {
+        Setup::Stream | Setup::Tls(Tls::Download) => {
             let outcome = Load::usual(setup, 1).run(tools, options, target)?;
             if outcome.failures() > 0 {
+                bail!("{outcome:?}");
+            }
+            Ok(())
+        }
+        Setup::Tls(tls) => {
+            let words = on_load_core(options, &tls_load(tools, tls, target, 2, 1));
+            let outcome = parse(&plain(&tools.root, &words)?.read()?)?;
+            if outcome.failures() > 0 || outcome.requests == 0 {
                 bail!("{outcome:?}");
             }
             Ok(())

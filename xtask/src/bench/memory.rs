@@ -1,4 +1,4 @@
-//! Scenarios `idle` and `h2-memory`: what connections that do nothing cost in memory.
+//! Scenarios `idle`, `idle-tls` and `h2-memory`: what connections that do nothing cost in memory.
 //!
 //! Each proxy is started anew in each round, warmed up by connections that come and go, and then
 //! measured before and after. The open-file limit of 20,000 that is common keeps the number down.
@@ -16,7 +16,7 @@ use super::machine::Machine;
 use super::proxy::{Running, pause};
 use super::report::{MemorySample, MemorySeries, Report, Target};
 use super::sample::median;
-use super::setup::Setup;
+use super::setup::{Setup, Tls};
 use super::tools::Tools;
 use crate::say;
 
@@ -43,6 +43,14 @@ pub(crate) const IDLE: Case = Case {
     what: "bytes of an idle keep-alive connection",
     at_most: 400.0,
     to: None,
+};
+
+/// The same within TLS.
+pub(crate) const IDLE_TLS: Case = Case {
+    setup: Setup::Tls(Tls::Keep),
+    what: "bytes of an idle keep-alive connection of TLS",
+    at_most: 2048.0,
+    ..IDLE
 };
 
 /// Connections of HTTP/2 whose streams wait for a response. As many streams are open to the
@@ -133,6 +141,9 @@ impl Case {
         let program = tools.program("idle").display().to_string();
         let mut words = vec![program, "--target".to_owned(), target.to_string()];
         words.extend(["--connections".to_owned(), count.to_string()]);
+        if matches!(self.setup, Setup::Tls(_)) {
+            words.extend(["--tls".to_owned(), "yes".to_owned()]);
+        }
         if let Some(streams) = self.streams {
             words.extend(["--streams".to_owned(), streams.to_string()]);
         }

@@ -154,7 +154,8 @@ impl Running {
         let config = match binary.kind.config() {
             Some(name) => {
                 let template = tools.root.join("bench/configs").join(setup.configs()).join(name);
-                write_config(&template, &stem, address, upstream)?
+                let certificate = setup.certificate().map(|which| tools.certificate(which));
+                write_config(&template, &stem, certificate.as_deref(), address, upstream)?
             }
             None => String::new(),
         };
@@ -337,12 +338,13 @@ pub(crate) fn pause(span: Duration) {
 fn write_config(
     template: &Path,
     stem: &Path,
+    certificate: Option<&Path>,
     listen: SocketAddr,
     upstream: SocketAddr,
 ) -> Result<String> {
     let text = fs::read_to_string(template).with_context(|| template.display().to_string())?;
     let directory = stem.parent().context("a file in a directory")?;
-    let text = filled_in(&text, directory, listen, upstream);
+    let text = filled_in(&text, directory, certificate, listen, upstream);
     let ending = template.extension().unwrap_or_default().to_string_lossy();
     let path = with_ending(stem, &ending);
     fs::write(&path, text).with_context(|| path.display().to_string())?;
@@ -354,7 +356,14 @@ fn with_ending(stem: &Path, ending: &str) -> PathBuf {
     PathBuf::from(format!("{}.{ending}", stem.display()))
 }
 
-fn filled_in(text: &str, scratch: &Path, listen: SocketAddr, upstream: SocketAddr) -> String {
+fn filled_in(
+    text: &str,
+    scratch: &Path,
+    certificate: Option<&Path>,
+    listen: SocketAddr,
+    upstream: SocketAddr,
+) -> String {
+    let certificate = certificate.unwrap_or_else(|| Path::new(""));
     text.replace("@LISTEN@", &listen.to_string())
         .replace("@LISTEN_HOST@", &listen.ip().to_string())
         .replace("@LISTEN_PORT@", &listen.port().to_string())
@@ -362,6 +371,7 @@ fn filled_in(text: &str, scratch: &Path, listen: SocketAddr, upstream: SocketAdd
         .replace("@UPSTREAM_HOST@", &upstream.ip().to_string())
         .replace("@UPSTREAM_PORT@", &upstream.port().to_string())
         .replace("@DIRECTORY@", &scratch.to_string_lossy())
+        .replace("@CERTIFICATE@", &certificate.to_string_lossy())
 }
 
 /// A name as part of a file name: a git reference may hold slashes.
@@ -397,7 +407,9 @@ mod tests {
                 let name = format!("{}/{name}", setup.configs());
                 let text = fs::read_to_string(format!("{directory}/{name}")).expect(&name);
                 assert!(text.contains("@LISTEN") && text.contains("@UPSTREAM"), "{name}");
-                let text = filled_in(&text, Path::new("/x"), address, address);
+                assert_eq!(text.contains("@CERTIFICATE@"), setup.certificate().is_some());
+                let place = Path::new("/x");
+                let text = filled_in(&text, place, Some(place), address, address);
                 let left = text.lines().find(|line| line.replace("\"@type\"", "").contains('@'));
                 assert_eq!(left, None, "{name}");
             }

@@ -1,4 +1,4 @@
-//! Scenarios `h2`, `grpc` and `tcp`: one load on each setup, as fast as it is answered.
+//! Scenarios `h2`, `grpc`, `tcp` and `tls`: one load on each setup, as fast as it is answered.
 
 use anyhow::Result;
 
@@ -8,21 +8,30 @@ use super::lineup::Lineup;
 use super::machine::Machine;
 use super::report::{Report, Target};
 use super::sample::Sample;
-use super::setup::Setup;
+use super::setup::{Setup, Tls};
 use super::tools::Tools;
 
-/// What Strait's CPU time may be at most, to that of another.
-const CPU_MAX: [(Setup, &str, f64); 9] = [
-    (Setup::Http2ToHttp1, "haproxy", 0.85),
-    (Setup::Http2ToHttp1, "envoy", 0.25),
-    (Setup::Http2, "haproxy", 0.85),
-    (Setup::Http2, "envoy", 0.45),
-    (Setup::Grpc, "haproxy", 0.85),
-    (Setup::Tcp, "relay", 1.05),
-    (Setup::Tcp, "nginx", 0.92),
-    (Setup::Stream, "relay", 1.05),
-    (Setup::Stream, "nginx", 0.92),
+/// What Strait's CPU time may be at most, to that of another, or to the least of several.
+const CPU_MAX: [(Setup, &[&str], f64); 14] = [
+    (Setup::Http2ToHttp1, &["haproxy"], 0.85),
+    (Setup::Http2ToHttp1, &["envoy"], 0.25),
+    (Setup::Http2, &["haproxy"], 0.85),
+    (Setup::Http2, &["envoy"], 0.45),
+    (Setup::Grpc, &["haproxy"], 0.85),
+    (Setup::Tcp, &["relay"], 1.05),
+    (Setup::Tcp, &["nginx"], 0.92),
+    (Setup::Stream, &["relay"], 1.05),
+    (Setup::Stream, &["nginx"], 0.92),
+    (Setup::Tls(Tls::NewRsa13), &["nginx"], 0.65),
+    (Setup::Tls(Tls::NewRsa12), &["nginx"], 0.65),
+    (Setup::Tls(Tls::NewP256), &["haproxy", "nginx", "envoy"], 0.88),
+    (Setup::Tls(Tls::Resumed), &["haproxy", "nginx", "envoy"], 1.0),
+    (Setup::Tls(Tls::Keep), &["haproxy", "nginx"], 0.85),
 ];
+
+/// Whose speed Strait's is to reach, where it is what is measured.
+const SPEED_MIN: [(Setup, &str); 2] =
+    [(Setup::Stream, "haproxy"), (Setup::Tls(Tls::Download), "nginx")];
 
 /// Measures all setups of the scenario.
 ///
@@ -46,15 +55,22 @@ fn targets(report: &Report, load: Load) -> Vec<Target> {
     let (name, cell) = (load.name(), load.key());
     let bounds = CPU_MAX.iter().filter(|(setup, ..)| *setup == load.setup);
     let mut targets: Vec<Target> = bounds
-        .map(|&(_, other, at_most)| {
-            let measured = report.ratio(("strait", other), cell, |sample| Some(sample.cpu_us()));
-            Target::new(format!("CPU, {name}, to {other}"), at_most, measured)
+        .map(|&(_, others, at_most)| {
+            // The least CPU time of the others makes the highest ratio.
+            let measured = others
+                .iter()
+                .filter_map(|other| {
+                    report.ratio(("strait", other), cell, |sample| Some(sample.cpu_us()))
+                })
+                .max_by(f64::total_cmp);
+            let others = others.join(", ");
+            Target::new(format!("CPU, {name}, to {others}"), at_most, measured)
         })
         .collect();
-    if load.setup == Setup::Stream {
+    targets.extend(SPEED_MIN.iter().filter(|(setup, _)| *setup == load.setup).map(|(_, other)| {
         let speed = |sample: &Sample| Some(sample.requests_per_second);
-        let measured = report.ratio(("haproxy", "strait"), cell, speed);
-        targets.push(Target::new(format!("haproxy's MiB/s, {name}, to Strait's"), 1.0, measured));
-    }
+        let measured = report.ratio((other, "strait"), cell, speed);
+        Target::new(format!("{other}'s MiB/s, {name}, to Strait's"), 1.0, measured)
+    }));
     targets
 }

@@ -23,12 +23,38 @@ pub(crate) enum Setup {
     Tcp,
     /// TCP, which carries many bytes from the service to the client.
     Stream,
+    /// HTTP/1.1 on both sides, within TLS from the client.
+    #[serde(untagged)]
+    Tls(Tls),
+}
+
+/// What TLS is measured by. The key exchange is X25519 and the cipher AES-128-GCM in all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Tls {
+    /// Whole handshakes of TLS 1.3, a key of RSA.
+    #[serde(rename = "new-rsa-1.3")]
+    NewRsa13,
+    /// Whole handshakes of TLS 1.2, a key of RSA.
+    #[serde(rename = "new-rsa-1.2")]
+    NewRsa12,
+    /// Whole handshakes of TLS 1.3, a key of P-256.
+    #[serde(rename = "new-p256-1.3")]
+    NewP256,
+    /// Handshakes of TLS 1.3 that go on with an earlier session.
+    #[serde(rename = "resumed-1.3")]
+    Resumed,
+    /// Requests on connections that are kept.
+    #[serde(rename = "keep")]
+    Keep,
+    /// Many bytes from the service to the client.
+    #[serde(rename = "download")]
+    Download,
 }
 
 impl Setup {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Http1,
         Self::Http2ToHttp1,
         Self::Http2,
@@ -36,6 +62,12 @@ impl Setup {
         Self::Silent,
         Self::Tcp,
         Self::Stream,
+        Self::Tls(Tls::NewRsa13),
+        Self::Tls(Tls::NewRsa12),
+        Self::Tls(Tls::NewP256),
+        Self::Tls(Tls::Resumed),
+        Self::Tls(Tls::Keep),
+        Self::Tls(Tls::Download),
     ];
 
     /// The directory of the proxies' configs, below `bench/configs`.
@@ -45,6 +77,18 @@ impl Setup {
             Self::Http2ToHttp1 => "http2-http1",
             Self::Http2 | Self::Grpc | Self::Silent => "http2",
             Self::Tcp | Self::Stream => "tcp",
+            Self::Tls(_) => "tls",
+        }
+    }
+
+    /// The certificate that proxies show, if they show one.
+    pub(crate) fn certificate(self) -> Option<Certificate> {
+        match self {
+            Self::Tls(Tls::NewRsa13 | Tls::NewRsa12) => Some(Certificate::Rsa2048),
+            Self::Tls(Tls::NewP256 | Tls::Resumed | Tls::Keep | Tls::Download) => {
+                Some(Certificate::P256)
+            }
+            _ => None,
         }
     }
 
@@ -56,6 +100,8 @@ impl Setup {
             Self::Grpc => ("upstream", &["--protocol", "grpc"]),
             Self::Silent => ("upstream", &["--protocol", "silent"]),
             Self::Stream => ("stream", &[]),
+            Self::Tls(Tls::Download) => ("stream", &["--http", "yes"]),
+            Self::Tls(_) => ("upstream", &["--protocol", "http1"]),
         }
     }
 
@@ -72,11 +118,41 @@ impl Setup {
 
     /// Whether the generator can do without a proxy.
     pub(crate) fn works_without_proxy(self) -> bool {
-        self != Self::Http2ToHttp1
+        !matches!(self, Self::Http2ToHttp1 | Self::Tls(_))
     }
 
     /// What is counted: each of these is a request, in results.
     pub(crate) fn unit(self) -> &'static str {
-        if self == Self::Stream { "MiB" } else { "request" }
+        if matches!(self, Self::Stream | Self::Tls(Tls::Download)) { "MiB" } else { "request" }
+    }
+}
+
+/// A certificate that signs for itself: nobody looks who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Certificate {
+    /// With a key of RSA, 2,048 bits.
+    Rsa2048,
+    /// With a key on the curve P-256.
+    P256,
+}
+
+impl Certificate {
+    /// Both.
+    pub(crate) const ALL: [Self; 2] = [Self::Rsa2048, Self::P256];
+
+    /// Name of its files, without their endings.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Rsa2048 => "rsa",
+            Self::P256 => "p256",
+        }
+    }
+
+    /// The key that `openssl req` is told to make.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Rsa2048 => "-newkey rsa:2048",
+            Self::P256 => "-newkey ec -pkeyopt ec_paramgen_curve:P-256",
+        }
     }
 }

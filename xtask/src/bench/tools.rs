@@ -6,10 +6,11 @@ use anyhow::{Context as _, Result, bail};
 
 use super::generator::{Kind as GeneratorKind, grpc_message};
 use super::proxy::{Binary, Kind};
-use super::setup::Setup;
+use super::setup::{Certificate, Setup};
 use super::{Options, Scenario};
 use crate::Surroundings;
 use crate::plain::{Plain, find};
+use crate::say;
 
 /// Programs and places of one run.
 #[derive(Debug)]
@@ -57,6 +58,7 @@ impl Tools {
             ("wrk", "apt-get install wrk", options.needs_wrk()),
             ("h2load", "apt-get install nghttp2-client", options.needs_h2load()),
             ("curl", "apt-get install curl", options.scenario == Scenario::Grpc),
+            ("openssl", "apt-get install openssl", options.needs_certificates()),
         ];
         let not_found = needed
             .into_iter()
@@ -67,6 +69,9 @@ impl Tools {
             bail!("{}\n(--only leaves proxies out)", missing.join("\n"));
         }
         std::fs::write(tools.grpc_message(), grpc_message()).context("writing a message")?;
+        if options.needs_certificates() {
+            tools.make_certificates()?;
+        }
         tools.build(at, options)?;
         Ok(tools)
     }
@@ -74,6 +79,32 @@ impl Tools {
     /// The file with what is sent to a service of gRPC.
     pub(crate) fn grpc_message(&self) -> PathBuf {
         self.scratch.join("message")
+    }
+
+    /// The files of a certificate, without their endings: `.crt`, `.key`, and `.pem` for both.
+    pub(crate) fn certificate(&self, which: Certificate) -> PathBuf {
+        self.scratch.join(which.name())
+    }
+
+    /// Makes certificates, anew for each run.
+    fn make_certificates(&self) -> Result<()> {
+        for which in Certificate::ALL {
+            let stem = self.certificate(which).display().to_string();
+            let words = format!(
+                "req -x509 {} -nodes -subj /CN=bench.test -days 3650 -keyout {stem}.key \
+                 -out {stem}.crt",
+                which.key()
+            );
+            let arguments: Vec<&str> = words.split_whitespace().collect();
+            let openssl = Plain::new(&self.root, "openssl", &arguments);
+            say::command(self.without_places(&openssl.to_string()));
+            // It draws its progress where errors go.
+            openssl.read_errors()?;
+            let parts = [format!("{stem}.crt"), format!("{stem}.key")].map(std::fs::read_to_string);
+            let [certificate, key] = parts;
+            std::fs::write(format!("{stem}.pem"), certificate? + &key?).context("a certificate")?;
+        }
+        Ok(())
     }
 
     /// The proxies that take part in `setup`.
@@ -163,8 +194,15 @@ impl Options {
     }
 
     fn needs_wrk(&self) -> bool {
-        matches!(self.scenario, Scenario::H1 | Scenario::Tcp)
-            && self.generator == GeneratorKind::Wrk
+        match self.scenario {
+            Scenario::H1 | Scenario::Tcp => self.generator == GeneratorKind::Wrk,
+            Scenario::Tls => true,
+            _ => false,
+        }
+    }
+
+    fn needs_certificates(&self) -> bool {
+        self.scenario.setups().iter().any(|setup| setup.certificate().is_some())
     }
 
     fn needs_h2load(&self) -> bool {
