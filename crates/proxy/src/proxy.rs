@@ -125,6 +125,8 @@ pub struct Proxy {
     /// Handshakes with upstreams that are going on, or to come when the connection stands.
     pub(crate) upstream_handshakes: u32,
     pub(crate) signers: Signers,
+    /// The slot of the next connection to look at for what it need not keep.
+    pub(crate) cool_next: u32,
     /// Wall-clock time of the clock's zero, ns since the Unix epoch.
     pub(crate) wall_clock_zero: u64,
 }
@@ -199,6 +201,7 @@ impl Proxy {
             handshakes: 0,
             upstream_handshakes: 0,
             signers: Signers::default(),
+            cool_next: 0,
             wall_clock_zero: 0,
         }
     }
@@ -515,7 +518,6 @@ impl Proxy {
     /// Gives memory back that was not needed lately. Called every few seconds.
     pub fn on_quiet(&mut self) {
         self.buffers.trim();
-        self.cool_down();
     }
 
     /// Takes no new work: kept connections end with their next response, or when none is asked for

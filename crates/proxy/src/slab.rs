@@ -235,12 +235,22 @@ impl<T> Slab<T> {
         })
     }
 
-    /// All values, in slot order.
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.slots.iter_mut().filter_map(|slot| match &mut slot.content {
-            Content::Used(value) => Some(value),
-            Content::Free { .. } => None,
-        })
+    /// Changes the values in `count` slots from `first` on, and says which slot to go on with if there
+    /// are more.
+    pub fn change_range(
+        &mut self,
+        first: u32,
+        count: u32,
+        mut change: impl FnMut(&mut T),
+    ) -> Option<u32> {
+        let slots = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        let last = first.saturating_add(count).min(slots);
+        for index in first..last {
+            if let Some(Slot { content: Content::Used(value), .. }) = self.slot_mut(index) {
+                change(value);
+            }
+        }
+        (last < slots).then_some(last)
     }
 
     /// The values in `count` slots from `first` on, and the slot to go on with if there are more.

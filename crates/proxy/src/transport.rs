@@ -35,6 +35,9 @@ use crate::time::Time;
 /// Sealed bytes that may wait; more data is sealed when these are sent.
 const SEALED_BYTES_MAX: usize = BUFFER_BYTES_MAX;
 
+/// Connections that [`Proxy::cool_down`] looks at in one call: some hundred microseconds of work.
+const COOLED_AT_ONCE: u32 = 16_384;
+
 /// What a connection of TLS has in addition.
 #[derive(Debug)]
 pub(crate) struct Tls {
@@ -53,7 +56,7 @@ pub(crate) struct Tls {
     sealed: usize,
     /// When the handshake began.
     began: Time,
-    /// Whether anything came or went since [`Proxy::on_quiet`] looked last.
+    /// Whether anything came or went since [`Proxy::cool_down`] looked last.
     is_warm: bool,
 }
 
@@ -582,7 +585,7 @@ impl Proxy {
         }
     }
 
-    fn on_handshake_done(&mut self, key: ConnKey, facts: Facts, now: Time) {
+    fn on_handshake_done(&mut self, key: ConnKey, mut facts: Facts, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         match &connection.role {
             Role::Downstream(downstream) => {
@@ -593,7 +596,8 @@ impl Proxy {
                     let shown = settings.context.certificate_for(facts.server_name.as_deref());
                     shown.uris().first().cloned()
                 });
-                let (alpn, server_name) = (facts.alpn.clone(), facts.server_name.clone());
+                // It is known from what is spoken.
+                let (alpn, server_name) = (facts.alpn.take(), facts.server_name.clone());
                 if let Some(tls) = connection.tls.as_deref_mut() {
                     let facts = ClientFacts { handshake: facts, shown_uri: shown };
                     tls.facts = Some(Box::new(facts));
@@ -696,13 +700,16 @@ impl Proxy {
         }
     }
 
-    /// Lets go of what connections that were silent for a while do not need.
-    pub(crate) fn cool_down(&mut self) {
-        for connection in self.connections.values_mut() {
+    /// Lets go of what connections that were silent for a while do not need. Called every second; where there
+    /// are many connections, it looks at some of them.
+    pub fn cool_down(&mut self) {
+        let cool = |connection: &mut Connection| {
             if let Some(tls) = connection.tls.as_deref_mut() {
                 tls.on_quiet();
             }
-        }
+        };
+        let next = self.connections.change_range(self.cool_next, COOLED_AT_ONCE, cool);
+        self.cool_next = next.unwrap_or(0);
     }
 }
 

@@ -622,6 +622,7 @@ impl<W: World> Worker<W> {
         let zero = self.world.wall_clock().saturating_sub(self.world.now().as_nanos());
         self.proxy.on_wall_clock(zero);
         self.proxy.tell_gauges(self.turns, self.events_total);
+        self.proxy.cool_down();
         if self.upkeeps.is_multiple_of(TRIM_EVERY) {
             self.proxy.on_quiet();
         }
