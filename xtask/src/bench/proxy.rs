@@ -25,6 +25,9 @@ pub(crate) enum Kind {
     /// Strait with the access log in a file and stage times.
     #[value(name = "strait+log")]
     StraitLog,
+    /// Strait with `signing: batched`.
+    #[value(name = "strait+batched")]
+    StraitBatched,
     /// HAProxy.
     Haproxy,
     /// nginx.
@@ -37,12 +40,19 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All, in the order of a round.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Strait, Self::StraitLog, Self::Haproxy, Self::Nginx, Self::Envoy, Self::Relay];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Strait,
+        Self::StraitLog,
+        Self::StraitBatched,
+        Self::Haproxy,
+        Self::Nginx,
+        Self::Envoy,
+        Self::Relay,
+    ];
 
     /// Whether this is the proxy of this repository.
     pub(crate) fn is_strait(self) -> bool {
-        matches!(self, Self::Strait | Self::StraitLog)
+        matches!(self, Self::Strait | Self::StraitLog | Self::StraitBatched)
     }
 
     /// Name in results.
@@ -50,6 +60,7 @@ impl Kind {
         match self {
             Self::Strait => "strait",
             Self::StraitLog => "strait+log",
+            Self::StraitBatched => "strait+batched",
             Self::Haproxy => "haproxy",
             Self::Nginx => "nginx",
             Self::Envoy => "envoy",
@@ -61,6 +72,7 @@ impl Kind {
         match self {
             Self::Strait => Some("strait.yaml"),
             Self::StraitLog => Some("strait+log.yaml"),
+            Self::StraitBatched => Some("strait+batched.yaml"),
             Self::Haproxy => Some("haproxy.cfg"),
             Self::Nginx => Some("nginx.conf"),
             Self::Envoy => Some("envoy.yaml"),
@@ -71,7 +83,7 @@ impl Kind {
     /// The arguments that run it in the foreground with `config`.
     fn arguments(self, config: &str, listen: SocketAddr, upstream: SocketAddr) -> Vec<String> {
         let words = match self {
-            Self::Strait | Self::StraitLog => format!("run -c {config}"),
+            Self::Strait | Self::StraitLog | Self::StraitBatched => format!("run -c {config}"),
             Self::Haproxy => format!("-db -f {config}"),
             Self::Nginx => format!("-c {config}"),
             Self::Envoy => {
@@ -108,7 +120,7 @@ impl Binary {
     pub(crate) fn version(&self, root: &Path) -> String {
         let of = |argument, mark| first_line_with(root, &self.path, argument, mark);
         match self.kind {
-            Kind::Strait | Kind::StraitLog => of("--version", "strait"),
+            Kind::Strait | Kind::StraitLog | Kind::StraitBatched => of("--version", "strait"),
             Kind::Haproxy => of("-v", "version"),
             Kind::Nginx => of("-v", "version"),
             // The program prints where it was started from before the version.

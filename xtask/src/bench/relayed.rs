@@ -12,7 +12,7 @@ use super::setup::{Setup, Tls};
 use super::tools::Tools;
 
 /// What Strait's CPU time may be at most, to that of another, or to the least of several.
-const CPU_MAX: [(Setup, &[&str], f64); 14] = [
+const CPU_MAX: [(Setup, &[&str], f64); 12] = [
     (Setup::Http2ToHttp1, &["haproxy"], 0.85),
     (Setup::Http2ToHttp1, &["envoy"], 0.25),
     (Setup::Http2, &["haproxy"], 0.85),
@@ -22,11 +22,17 @@ const CPU_MAX: [(Setup, &[&str], f64); 14] = [
     (Setup::Tcp, &["nginx"], 0.92),
     (Setup::Stream, &["relay"], 1.05),
     (Setup::Stream, &["nginx"], 0.92),
-    (Setup::Tls(Tls::NewRsa13), &["nginx"], 0.65),
-    (Setup::Tls(Tls::NewRsa12), &["nginx"], 0.65),
     (Setup::Tls(Tls::NewP256), &["haproxy", "nginx", "envoy"], 0.88),
     (Setup::Tls(Tls::Resumed), &["haproxy", "nginx", "envoy"], 1.0),
     (Setup::Tls(Tls::Keep), &["haproxy", "nginx"], 0.85),
+];
+
+/// What RSA in batches may cost, beside another and beside Strait without.
+const BATCHED_MAX: [(Setup, &str, f64); 4] = [
+    (Setup::Tls(Tls::NewRsa13), "nginx", 0.65),
+    (Setup::Tls(Tls::NewRsa13), "strait", 0.78),
+    (Setup::Tls(Tls::NewRsa12), "nginx", 0.65),
+    (Setup::Tls(Tls::NewRsa12), "strait", 0.78),
 ];
 
 /// Whose speed Strait's is to reach, where it is what is measured.
@@ -67,6 +73,12 @@ fn targets(report: &Report, load: Load) -> Vec<Target> {
             Target::new(format!("CPU, {name}, to {others}"), at_most, measured)
         })
         .collect();
+    let batched = BATCHED_MAX.iter().filter(|(setup, ..)| *setup == load.setup);
+    targets.extend(batched.map(|(_, other, at_most)| {
+        let measured =
+            report.ratio(("strait+batched", other), cell, |sample| Some(sample.cpu_us()));
+        Target::new(format!("CPU, {name}, `signing: batched` to {other}"), *at_most, measured)
+    }));
     targets.extend(SPEED_MIN.iter().filter(|(setup, _)| *setup == load.setup).map(|(_, other)| {
         let speed = |sample: &Sample| Some(sample.requests_per_second);
         let measured = report.ratio((other, "strait"), cell, speed);

@@ -110,6 +110,7 @@ impl Setup {
         match proxy {
             Kind::Strait | Kind::Haproxy | Kind::Envoy => true,
             Kind::StraitLog => self == Self::Http1,
+            Kind::StraitBatched => matches!(self, Self::Tls(Tls::NewRsa13 | Tls::NewRsa12)),
             // It speaks HTTP/2 to the upstream for gRPC alone, a connection for each request.
             Kind::Nginx => !matches!(self, Self::Http2 | Self::Grpc | Self::Silent),
             Kind::Relay => matches!(self, Self::Http1 | Self::Tcp | Self::Stream),

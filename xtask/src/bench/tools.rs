@@ -130,7 +130,7 @@ impl Tools {
         for kind in options.proxies() {
             let found = match kind {
                 Kind::Relay => Ok(self.program("relay")),
-                Kind::Strait | Kind::StraitLog => Ok(self.program("strait")),
+                Kind::Strait | Kind::StraitLog | Kind::StraitBatched => Ok(self.program("strait")),
                 Kind::Haproxy => {
                     find("haproxy").ok_or("haproxy is missing: apt-get install haproxy")
                 }
@@ -182,7 +182,7 @@ impl Options {
         let takes_part = |kind: &Kind| {
             self.scenario.setups().iter().any(|setup| setup.has(*kind))
                 // Neither has anything to say of memory.
-                && !(self.scenario.is_of_memory() && matches!(kind, Kind::StraitLog | Kind::Relay))
+                && !(self.scenario.is_of_memory() && matches!(kind, Kind::StraitLog | Kind::StraitBatched | Kind::Relay))
         };
         let is_wanted = |kind: &Kind| self.only.as_ref().is_none_or(|only| only.contains(kind));
         Kind::ALL.into_iter().filter(takes_part).filter(is_wanted).collect()
