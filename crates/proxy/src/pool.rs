@@ -54,6 +54,43 @@ struct ClusterState {
 struct EndpointState {
     id: EndpointId,
     newest: Option<ConnKey>,
+    wear: Wear,
+}
+
+/// How many streams an endpoint takes on a connection before it goes away from it, if that is a habit of
+/// its own: what is sent there beyond them comes back unprocessed.
+#[derive(Debug, Default)]
+struct Wear {
+    /// How many it took when it went away last.
+    last: u32,
+    /// How many it takes, since it took as many twice in a row.
+    streams_max: Option<u32>,
+    /// Connections that end after so many before that is forgotten, and has to show again.
+    uses_left: u8,
+}
+
+/// Connections for which the habit of an endpoint is believed before it is put to the test again.
+const WEAR_USES: u8 = 64;
+
+impl Wear {
+    /// The endpoint took so many and left others.
+    fn on_worn_out(&mut self, streams: u32) {
+        let is_habit = streams > 0 && self.last == streams;
+        *self =
+            Self { last: streams, streams_max: is_habit.then_some(streams), uses_left: WEAR_USES };
+    }
+
+    fn is_reached(&self, streams: u32) -> bool {
+        self.streams_max.is_some_and(|max| streams >= max)
+    }
+
+    /// A connection had as many as it takes, and gets no more.
+    fn on_used(&mut self) {
+        self.uses_left = self.uses_left.saturating_sub(1);
+        if self.uses_left == 0 {
+            *self = Self::default();
+        }
+    }
 }
 
 /// What an exchange gets that asks for a connection.
@@ -268,7 +305,8 @@ impl Pools {
         if slot.as_ref().is_none_or(|state| state.id != endpoint) {
             *slot = None;
         }
-        let state = slot.get_or_insert(EndpointState { id: endpoint, newest: None });
+        let state =
+            slot.get_or_insert(EndpointState { id: endpoint, newest: None, wear: Wear::default() });
         let older = match destination_of(connections, key) {
             None => state.newest.replace(key),
             Some(destination) => self.originals.insert((endpoint, destination), key),
@@ -335,6 +373,25 @@ impl Pools {
     /// How many connections are idle and how many exchanges wait, by cluster.
     pub(crate) fn levels(&self) -> impl Iterator<Item = (ClusterId, u32, u32)> {
         self.clusters.iter().flatten().map(|state| (state.id, state.idle, state.waiting))
+    }
+
+    /// An endpoint went away from a connection after it had taken so many streams, and left others.
+    pub(crate) fn on_worn_out(&mut self, endpoint: EndpointId, streams: u32) {
+        if let Some(state) = self.endpoint(endpoint) {
+            state.wear.on_worn_out(streams);
+        }
+    }
+
+    /// Whether a connection that had so many streams is one from which its endpoint is about to go away.
+    pub(crate) fn is_worn(&mut self, endpoint: EndpointId, streams: u32) -> bool {
+        self.endpoint(endpoint).is_some_and(|state| state.wear.is_reached(streams))
+    }
+
+    /// A connection ends because it is worn.
+    pub(crate) fn on_worn(&mut self, endpoint: EndpointId) {
+        if let Some(state) = self.endpoint(endpoint) {
+            state.wear.on_used();
+        }
     }
 
     /// Forgets an endpoint. Its idle connections must be gone.
@@ -422,4 +479,34 @@ fn link(connections: &mut Slab<Connection>, key: ConnKey, change: impl FnOnce(&m
 /// The endpoint at `place` of a cluster.
 pub(crate) fn endpoint_at(cluster: &Arc<Cluster>, place: usize) -> &Endpoint {
     cluster.endpoints.get(place).expect("the balancer picks places of this very cluster")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_habit_is_what_happened_twice_in_a_row_and_is_forgotten_after_a_while() {
+        for (seen, streams_max) in [
+            (&[][..], None),
+            (&[50], None),
+            (&[50, 50], Some(50)),
+            (&[50, 50, 50], Some(50)),
+            (&[50, 50, 49], None),
+            (&[0, 0], None),
+            (&[3, 50, 3, 50], None),
+        ] {
+            let mut wear = Wear::default();
+            seen.iter().for_each(|streams| wear.on_worn_out(*streams));
+            assert_eq!(wear.streams_max, streams_max, "{seen:?}");
+            assert_eq!(wear.is_reached(50), streams_max.is_some(), "{seen:?}");
+            assert!(!wear.is_reached(49), "{seen:?}");
+        }
+        let mut wear = Wear::default();
+        (0..2).for_each(|_| wear.on_worn_out(50));
+        (1..WEAR_USES).for_each(|_| wear.on_used());
+        assert!(wear.is_reached(50));
+        wear.on_used();
+        assert!(!wear.is_reached(50));
+    }
 }

@@ -399,10 +399,18 @@ impl Proxy {
             return;
         }
         self.withdraw(key);
-        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        let Some(connection) = self.connections.get(key) else { return };
+        let Some((multiplex, upstream)) = connection.multiplex.as_ref().zip(connection.upstream())
+        else {
+            return;
+        };
         let codec = &multiplex.codec;
         let is_lost = |stream: &&Stream| !codec.is_open(stream.id);
         let lost: Vec<_> = multiplex.iter().filter(is_lost).map(|s| s.exchange).collect();
+        if !lost.is_empty() {
+            let lost = u32::try_from(lost.len()).unwrap_or(u32::MAX);
+            self.pools.on_worn_out(upstream.endpoint, connection.requests.saturating_sub(lost));
+        }
         for exchange in lost {
             self.fail_attempt(exchange, Cause::UpstreamGoingAway, now);
         }
@@ -956,6 +964,14 @@ impl Proxy {
         let upstream = connection.upstream()?;
         let multiplex = connection.multiplex.as_ref()?;
         let UpstreamState::Shared { links, .. } = upstream.state else { return None };
+        let endpoint = upstream.endpoint;
+        if self.pools.is_worn(endpoint, connection.requests) {
+            if links.is_some() {
+                self.pools.on_worn(endpoint);
+            }
+            self.retire(key);
+            return None;
+        }
         let has_slot = multiplex.codec.free_slots() > 0
             && !multiplex.is_gone
             && self.snapshot.cluster(upstream.cluster).is_some();
