@@ -10,7 +10,6 @@ use telemetry::events::SignaturesMade;
 use tls::signing::{Batched, KeyOperations, SignJob, Signed};
 
 use crate::connection::ConnKey;
-use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::time::Time;
 
@@ -23,7 +22,8 @@ pub(crate) struct Signers {
 }
 
 impl Signers {
-    fn submit(&mut self, key: ConnKey, job: SignJob, now: Time) {
+    /// Has a connection's signature made, by whom its key names.
+    pub(crate) fn submit(&mut self, key: ConnKey, job: SignJob, now: Time) {
         let is_for_thread = Signing::of(job.key.provider()) == Signing::Thread;
         match &mut self.thread {
             Some(thread) if is_for_thread => thread.submit(key.to_bits(), job, now.as_nanos()),
@@ -79,17 +79,5 @@ impl Proxy {
             let (inline, batched, failed) = (counts.inline, counts.batched, counts.failed);
             self.emitter.signatures_made(&SignaturesMade { inline, batched, failed, sizes });
         }
-    }
-
-    /// Has a handshake's signature made, if it waits for one.
-    pub(crate) fn submit_signature(&mut self, key: ConnKey, job: Option<SignJob>, now: Time) {
-        if let Some(job) = job {
-            self.signers.submit(key, job, now);
-        }
-    }
-
-    /// What was left lying while a signature was made, and may come again now.
-    pub(crate) fn resume_reading(&mut self, key: ConnKey) {
-        self.ops.push_back(Op::Read(key));
     }
 }

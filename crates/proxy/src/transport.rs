@@ -423,7 +423,9 @@ impl Proxy {
                     }
                 }
                 Err(error) => {
-                    let words = last_words(records);
+                    // Nobody could read it amid a record that the socket has a part of.
+                    let is_sent = tls.outbox.is_empty();
+                    let words = last_words(records).filter(|_| is_sent);
                     self.on_record_error(key, words, error, now);
                     return (all, 0);
                 }
@@ -530,7 +532,8 @@ impl Proxy {
             partial.consume(n);
             self.put_partial(key, partial, wanted);
         }
-        self.resume_reading(key);
+        // What was left lying while the signature was made.
+        self.ops.push_back(Op::Read(key));
     }
 
     fn step_handshake(
@@ -569,7 +572,9 @@ impl Proxy {
                 if !out.is_empty() {
                     self.queue_send(key);
                 }
-                self.submit_signature(key, job, now);
+                if let Some(job) = job {
+                    self.signers.submit(key, job, now);
+                }
                 if let Some(facts) = facts {
                     self.on_handshake_done(key, facts, now);
                 }

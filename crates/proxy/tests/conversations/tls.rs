@@ -200,6 +200,16 @@ impl Secure {
         String::from_utf8(std::mem::take(&mut self.heard)).unwrap()
     }
 
+    /// Asks, and is answered by a new upstream.
+    fn is_served(&mut self, talk: &mut Talk<'_>) -> Peer {
+        self.says(talk, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.says(upstream, OK);
+        assert_eq!(self.hears(talk), OK);
+        upstream
+    }
+
     fn ends(&mut self, talk: &mut Talk<'_>) {
         self.connection.send_close_notify();
         self.turn(talk);
@@ -216,11 +226,7 @@ fn requests_of_both_versions_are_answered_and_the_connection_is_kept() {
     for version in [&TLS12, &TLS13] {
         hold(CONFIG, |talk, pki| {
             let mut client = Secure::client(talk, pki.client(version), "a.example");
-            client.says(talk, GET);
-            let upstream = talk.upstream();
-            talk.hears(upstream, GET);
-            talk.says(upstream, OK);
-            assert_eq!(client.hears(talk), OK);
+            let upstream = client.is_served(talk);
             client.says(talk, GET);
             talk.hears(upstream, GET);
             talk.says(upstream, OK);
@@ -451,10 +457,7 @@ fn a_proxy_header_comes_before_the_handshake() {
         let mut hello = b"PROXY TCP4 192.0.2.7 192.0.2.1 5000 443\r\n".to_vec();
         client.connection.write_tls(&mut hello).unwrap();
         talk.says(client.peer, hello);
-        client.says(talk, GET);
-        let upstream = talk.upstream();
-        talk.says(upstream, OK);
-        assert_eq!(client.hears(talk), OK);
+        client.is_served(talk);
         assert!(talk.log().contains("192.0.2.7"));
     });
 }
@@ -675,10 +678,7 @@ fn a_lone_handshake_waits_for_nobody() {
     for version in [&TLS12, &TLS13] {
         hold(&batched(), |talk, pki| {
             let mut client = Secure::client(talk, pki.client(version), "rsa.example");
-            client.says(talk, GET);
-            let upstream = talk.upstream();
-            talk.says(upstream, OK);
-            assert_eq!(client.hears(talk), OK);
+            client.is_served(talk);
         });
     }
 }
@@ -728,9 +728,6 @@ fn what_comes_while_a_signature_is_made_waits_and_clients_may_go() {
         slow.turn(talk);
         talk.passes(Duration::from_millis(1));
         assert!(talk.is_closed(hasty.peer) && talk.is_closed(ended.peer));
-        slow.says(talk, GET);
-        let upstream = talk.upstream();
-        talk.says(upstream, OK);
-        assert_eq!(slow.hears(talk), OK);
+        slow.is_served(talk);
     });
 }

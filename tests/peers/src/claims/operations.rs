@@ -7,7 +7,13 @@ mod reload_under_load_loses_nothing;
 mod requests_in_flight_outlive_the_listener;
 mod termination_under_load_loses_nothing;
 
+use anyhow::{Result, ensure};
+
 use crate::claim::Claim;
+use crate::lab::Lab;
+use crate::process::Process;
+use crate::strait::Strait;
+use crate::wait;
 
 pub(super) const CLAIMS: &[Claim] = &[
     promtool_accepts_the_metrics::CLAIM,
@@ -17,3 +23,29 @@ pub(super) const CLAIMS: &[Claim] = &[
     http2_drains_and_loses_nothing::CLAIM,
     requests_in_flight_outlive_the_listener::CLAIM,
 ];
+
+/// Asks `strait` for `url` with h2load, ends it by SIGTERM meanwhile, and finds that what was accepted
+/// was answered. `version` is h2load's option for the version of HTTP.
+pub(super) fn terminate_under_load(
+    lab: &Lab,
+    mut strait: Strait,
+    version: &str,
+    url: &str,
+) -> Result<()> {
+    let options = [version, "-D", "20", "-c", "16", "-t", "1", url];
+    let h2load = Process::start(lab.folder(), "h2load", &options)?;
+    wait::until("load", wait::SOON, || {
+        strait.metric("proxy_exchanges_finished_total").is_ok_and(|count| count > 1000.0)
+    })?;
+    strait.terminate()?;
+    strait.expect_clean_end(wait::SOON)?;
+    drop(h2load);
+    // Every request that Strait saw has a line, none with a cause of its own making.
+    let lines = strait.logged()?;
+    ensure!(lines.len() > 1000, "{} lines", lines.len());
+    for line in &lines {
+        let status = line.get("status").and_then(serde_json::Value::as_u64);
+        ensure!(status == Some(200) && line.get("cause").is_none(), "{version}: {line}");
+    }
+    Ok(())
+}

@@ -1,35 +1,18 @@
 //! SIGTERM while h2load runs: what was accepted is answered; the rest finds the port closed.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use crate::claim::Claim;
 use crate::lab::Lab;
 use crate::origin::Origin;
 use crate::peer::Peer;
-use crate::process::Process;
 use crate::strait::Strait;
-use crate::wait;
 
 pub(super) const CLAIM: Claim = Claim { module: module_path!(), needs: &[Peer::H2load], holds };
 
 fn holds(lab: &Lab) -> Result<()> {
     let origin = Origin::start()?;
-    let mut strait = Strait::in_front_of(lab, origin.address())?;
+    let strait = Strait::in_front_of(lab, origin.address())?;
     let url = strait.url("/bytes/1000");
-    let options = ["--h1", "-D", "20", "-c", "16", "-t", "1", &url];
-    let h2load = Process::start(lab.folder(), "h2load", &options)?;
-    wait::until("load", wait::SOON, || {
-        strait.metric("proxy_exchanges_finished_total").is_ok_and(|count| count > 1000.0)
-    })?;
-    strait.terminate()?;
-    strait.expect_clean_end(wait::SOON)?;
-    drop(h2load);
-    // Every request that Strait saw has a line, none with a cause of its own making.
-    let lines = strait.logged()?;
-    ensure!(lines.len() > 1000, "{} lines", lines.len());
-    for line in &lines {
-        let status = line.get("status").and_then(serde_json::Value::as_u64);
-        ensure!(status == Some(200) && line.get("cause").is_none(), "{line}");
-    }
-    Ok(())
+    super::terminate_under_load(lab, strait, "--h1", &url)
 }

@@ -1,4 +1,4 @@
-//! Two thousand clients that leave anywhere in their handshakes leave no connection and no memory
+//! Ten thousand clients that leave anywhere in their handshakes leave no connection and no memory
 //! behind.
 
 use anyhow::{Context as _, Result, ensure};
@@ -19,7 +19,7 @@ fn holds(lab: &Lab) -> Result<()> {
     // The first ones bring what stays: caches, buffers, pages of the program.
     abort(lab, &strait, "0", "200")?;
     let before = strait.resident_bytes()?;
-    abort(lab, &strait, "200", "2000")?;
+    abort(lab, &strait, "200", "10000")?;
     let most = before + super::LEFT_BYTES_MAX;
     let now = || strait.resident_bytes().unwrap_or(u64::MAX);
     wait::until("memory to be given back", wait::SOON, || now() <= most)
