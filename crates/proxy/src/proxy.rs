@@ -213,10 +213,10 @@ impl Proxy {
         let op = self.ops.pop_front()?;
         if let Op::Send(key) = op {
             self.frame(key, now);
-            self.seal(key);
             if let Some(connection) = self.connections.get_mut(key) {
                 connection.is_flush_queued = false;
             }
+            self.seal(key, now);
         }
         Some(op)
     }

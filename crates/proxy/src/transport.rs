@@ -21,7 +21,7 @@ use telemetry::events::{TlsFailure, TlsHandshakeFinished};
 use tls::signing::{SignError, Signature};
 use tls::{Facts, Handshake, HandshakeError, TicketKeeper};
 use wire::buffer::Buffer;
-use wire::tls::record::{Opened, RECORD_LEN_MAX, RecordError, RecordLayer};
+use wire::tls::record::{Opened, RECORD_LEN_MAX, RecordError, RecordLayer, SealError};
 
 use crate::buffers::{BUFFER_BYTES_MAX, Buffers};
 use crate::client_cert::ClientCert;
@@ -58,6 +58,18 @@ pub(crate) struct Tls {
     began: Time,
     /// Whether anything came or went since [`Proxy::cool_down`] looked last.
     is_warm: bool,
+    /// Whether it was said that the key is nearly worn.
+    is_wear_told: bool,
+}
+
+/// How a connection's key is: that of TLS 1.2 is good for so many records, and there is no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyWear {
+    Good,
+    /// Nothing new should begin on the connection. Said once.
+    NearlyWorn,
+    /// What waits cannot be sent any more.
+    WornOut,
 }
 
 #[derive(Debug)]
@@ -115,6 +127,7 @@ impl Tls {
             sealed: 0,
             began: now,
             is_warm: true,
+            is_wear_told: false,
         }
     }
 
@@ -176,9 +189,14 @@ impl Tls {
         matches!(&self.state, State::Records(records) if records.is_ended())
     }
 
-    /// Seals as much of `data` as may wait.
-    fn seal(&mut self, data: &mut Outbox, buffers: &mut Buffers) {
-        let State::Records(records) = &mut self.state else { return };
+    /// Whether its key is good for what is on its way and no more (RFC 8446, section 5.5).
+    fn is_key_nearly_worn(&self) -> bool {
+        matches!(&self.state, State::Records(records) if records.is_key_nearly_worn())
+    }
+
+    /// Seals as much of `data` as may wait, and says how the key is after it.
+    fn seal(&mut self, data: &mut Outbox, buffers: &mut Buffers) -> KeyWear {
+        let State::Records(records) = &mut self.state else { return KeyWear::Good };
         self.is_warm = true;
         while self.outbox.len() < SEALED_BYTES_MAX {
             let mut slices = [std::io::IoSlice::new(&[]); SLICES_MAX];
@@ -190,20 +208,26 @@ impl Tls {
             let pieces = pieces.get(..count).unwrap_or_default();
             let len = pieces.iter().map(|piece| piece.len()).sum::<usize>();
             if len == 0 && !records.has_control() {
-                return;
+                break;
             }
             let room = records.sealed_len(len).min(BUFFER_BYTES_MAX);
-            let mut taken = None;
-            self.outbox.push_with(room, buffers, |out| {
-                taken = records.seal(pieces, out).ok().map(|sealed| sealed.taken);
-            });
-            // Once sending is over, what waits is for nobody.
-            let taken = taken.unwrap_or(len);
+            let mut sealed = None;
+            self.outbox.push_with(room, buffers, |out| sealed = Some(records.seal(pieces, out)));
+            let taken = match sealed {
+                Some(Ok(sealed)) => sealed.taken,
+                Some(Err(SealError::KeyWorn)) => return KeyWear::WornOut,
+                // Once sending is over, what waits is for nobody.
+                Some(Err(SealError::Closed)) | None => len,
+            };
             data.on_sent(taken, buffers);
             self.sealed += taken;
             if taken == 0 {
-                return;
+                break;
             }
+        }
+        match records.is_key_nearly_worn() && !std::mem::replace(&mut self.is_wear_told, true) {
+            true => KeyWear::NearlyWorn,
+            false => KeyWear::Good,
         }
     }
 
@@ -266,7 +290,19 @@ impl Tls {
         let (wanted, sealed) = (saved.wanted, saved.sealed);
         let state = State::Records(saved.records);
         let (facts, tickets, began) = (saved.facts, None, Time::NEVER);
-        Self { state, partial, wanted, tickets, facts, outbox, sealed, began, is_warm: true }
+        let (is_warm, is_wear_told) = (true, false);
+        Self {
+            state,
+            partial,
+            wanted,
+            tickets,
+            facts,
+            outbox,
+            sealed,
+            began,
+            is_warm,
+            is_wear_told,
+        }
     }
 }
 
@@ -289,6 +325,11 @@ impl Connection {
     pub(crate) fn awaits_signature(&self) -> bool {
         let Some(tls) = self.tls.as_deref() else { return false };
         matches!(&tls.state, State::Handshake(Some(handshake)) if handshake.is_waiting())
+    }
+
+    /// Whether nothing new should begin on it, for want of a fresh key.
+    pub(crate) fn is_key_nearly_worn(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_key_nearly_worn())
     }
 
     /// Bytes of data that the socket did not take yet.
@@ -697,11 +738,18 @@ impl Proxy {
     // Sending.
 
     /// Seals what waits on a connection of TLS, as far as it may wait sealed.
-    pub(crate) fn seal(&mut self, key: ConnKey) {
-        if let Some(connection) = self.connections.get_mut(key)
-            && let Some(tls) = connection.tls.as_deref_mut()
-        {
-            tls.seal(&mut connection.outbox, &mut self.buffers);
+    pub(crate) fn seal(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(tls) = connection.tls.as_deref_mut() else { return };
+        match tls.seal(&mut connection.outbox, &mut self.buffers) {
+            KeyWear::Good => {}
+            // The other version of HTTP sees to it with its next response.
+            KeyWear::NearlyWorn if connection.multiplex.is_none() => {}
+            KeyWear::NearlyWorn => match connection.role {
+                Role::Downstream(_) => self.say_goodbye(key, now),
+                Role::Upstream(_) => self.retire(key),
+            },
+            KeyWear::WornOut => self.on_broken(key, now),
         }
     }
 
@@ -737,3 +785,44 @@ const fn failure_of(error: &HandshakeError) -> TlsFailure {
 }
 
 const _: () = assert!(RECORD_LEN_MAX <= BUFFER_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use wire::tls::record::{
+        Cipher, DirectionSecrets, KEY_RECORDS_MAX, Protocol, Role, Secrets, Sizing, Suite,
+    };
+
+    use super::*;
+
+    /// A connection of TLS 1.2 that has sealed so many records.
+    fn at(sequence: u64) -> Tls {
+        let direction =
+            || DirectionSecrets { key: &[7; 16], iv: &[7; 12], sequence, traffic_secret: &[] };
+        let suite = Suite { protocol: Protocol::Tls12, cipher: Cipher::Aes128Gcm };
+        let secrets = Secrets { suite, send: direction(), receive: direction() };
+        let records = RecordLayer::new(Role::Server, &secrets, Sizing::Full).unwrap();
+        Tls::new(State::Records(Box::new(records)), Time::from_nanos(0))
+    }
+
+    #[test]
+    fn a_worn_key_is_told_in_time_and_what_it_cannot_seal_is_kept() {
+        let mut buffers = Buffers::default();
+        let mut data = Outbox::new();
+        for (sequence, wear, left) in [
+            (0, KeyWear::Good, 0),
+            (KEY_RECORDS_MAX - (1 << 20), KeyWear::NearlyWorn, 0),
+            (KEY_RECORDS_MAX - 1, KeyWear::NearlyWorn, 0),
+            (KEY_RECORDS_MAX, KeyWear::WornOut, 4),
+        ] {
+            let mut tls = at(sequence);
+            data.push(b"data", &mut buffers);
+            assert_eq!(tls.seal(&mut data, &mut buffers), wear, "{sequence}");
+            assert_eq!((data.len(), tls.sealed), (left, 4 - left), "{sequence}");
+            if wear == KeyWear::NearlyWorn {
+                assert_eq!(tls.seal(&mut data, &mut buffers), KeyWear::Good, "it is told once");
+            }
+            data.clear(&mut buffers);
+            tls.clear(&mut buffers);
+        }
+    }
+}

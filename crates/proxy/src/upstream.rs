@@ -512,9 +512,12 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         if upstream.is_whole() {
             connection.receive = Receive::Body(BodyDecoder::new(head.framing()));
+            let is_worn = connection.is_key_nearly_worn();
             if let Some(role) = connection.upstream_mut() {
-                role.is_reusable =
-                    head.persistent() && head.framing() != Framing::UntilClose && !role.is_personal;
+                role.is_reusable = head.persistent()
+                    && head.framing() != Framing::UntilClose
+                    && !role.is_personal
+                    && !is_worn;
             }
         }
         if is_end {
@@ -558,10 +561,9 @@ impl Proxy {
             // Other streams live on.
             return ConnectionField::Default;
         }
-        let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
-            return ConnectionField::Close;
-        };
-        let is_draining = self.is_draining(downstream);
+        let Some(connection) = self.connections.get(key) else { return ConnectionField::Close };
+        let Some(downstream) = connection.downstream() else { return ConnectionField::Close };
+        let is_draining = self.is_draining(downstream) || connection.is_key_nearly_worn();
         // A client that waits for leave to send a body may send it or not: it cannot be told which
         // of its bytes would begin the next request.
         let is_ambiguous = request.expects_continue && !request.is_complete;
