@@ -176,6 +176,7 @@ pub(crate) fn parts<F>(
         listeners::build(file, site, (&mut table_names, &mut cluster_names), &tables, context);
     warn_unused(&file.clusters, &cluster_names, &site.key("clusters"), context.findings);
     routes::check_tunnels(file, site, context.findings);
+    routes::check_clients(file, site, context.findings);
     clusters::warn_aimless(file, site, context.findings);
     warn_unused(&file.routes, &table_names, &site.key("routes"), context.findings);
     Parts {

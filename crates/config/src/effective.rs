@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use serde_json::{Value as Json, json};
 
 use crate::certificates::certificates;
+use crate::clients::ClientMatch;
 use crate::file::{self, OrNone, Timeout};
 use crate::filters::FILTER_NOUN;
 use crate::secrets::{MASK, is_secret_name};
@@ -325,12 +326,15 @@ fn table<F>(table: &RouteTable, snapshot: &Snapshot<F>) -> file::RouteTable {
 }
 
 fn rule<F>(rule: &Rule, snapshot: &Snapshot<F>) -> file::route::Rule {
-    let matches = match &rule.path {
-        PathMatch::Exact(path) => file::route::Match { path: Some(path.to_string()), prefix: None },
-        PathMatch::Prefix(prefix) => {
-            file::route::Match { path: None, prefix: Some(prefix.to_string()) }
-        }
+    let (path, prefix) = match &rule.path {
+        PathMatch::Exact(path) => (Some(path.to_string()), None),
+        PathMatch::Prefix(prefix) => (None, Some(prefix.to_string())),
     };
+    let client = match &rule.client {
+        ClientMatch::Anyone => None,
+        ClientMatch::Named(names) => Some(names.iter().map(ToString::to_string).collect()),
+    };
+    let matches = file::route::Match { path, prefix, client };
     let mut shown = file::route::Rule {
         matches,
         cluster: None,

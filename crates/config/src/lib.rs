@@ -16,6 +16,7 @@ pub mod address;
 mod build;
 mod certificates;
 pub mod cidr;
+pub mod clients;
 pub mod date;
 pub mod defaults;
 mod effective;

@@ -1,18 +1,19 @@
 //! Path ⇒ the first rule that matches, at a cost that does not depend on the number of rules.
 //!
 //! A radix tree over the bytes of all paths, exact ones and prefixes alike, is walked once along
-//! the request's path. Each node knows the first rule whose prefix ends there and the first rule
-//! whose exact path ends there; the least index met on the way is the first rule of the file that
-//! matches. It is *not* the longest prefix that wins, but the order of the file, as in Envoy.
+//! the request's path. Each node knows the rules whose prefix ends there and those whose exact path
+//! ends there; the least index met on the way is the first rule of the file that matches. It is
+//! *not* the longest prefix that wins, but the order of the file, as in Envoy. A rule that asks for
+//! more than a path is passed over by walking again, for the first behind it.
 
 use crate::snapshot::{PathMatch, Rule};
 
 /// Index over the paths of a route table's rules.
 ///
 /// ```text
-/// prefix /            (rule 2)      ""  ─ "/" ─┬─ "api" ─┬─ "/"      first_prefix = 0
-/// prefix /api/        (rule 0)                 │ (no rule)└─ "x"     first_exact  = 1
-/// exact  /apix        (rule 1)                 └ first_prefix = 2
+/// prefix /            (rule 2)      ""  ─ "/" ─┬─ "api" ─┬─ "/"      prefixes: 0
+/// prefix /api/        (rule 0)                 │ (no rule)└─ "x"     exacts: 1
+/// exact  /apix        (rule 1)                 └ prefixes: 2
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathTable {
@@ -20,8 +21,11 @@ pub struct PathTable {
     nodes: Vec<Node>,
     /// The labels of all nodes, one after the other.
     labels: Vec<u8>,
-    /// The rule for `*`, the target of a server-wide OPTIONS.
-    asterisk: Option<u32>,
+    /// The rules of all nodes, one after the other: a node's prefixes, then its exact paths, each
+    /// in the order of the file.
+    rules: Vec<u32>,
+    /// The rules for `*`, the target of a server-wide OPTIONS.
+    asterisk: Vec<u32>,
 }
 
 /// One node of the radix tree. Offsets are 32 bits wide: a cache line holds two nodes.
@@ -31,8 +35,9 @@ struct Node {
     label_end: u32,
     children_start: u32,
     children_end: u32,
-    first_prefix: Option<u32>,
-    first_exact: Option<u32>,
+    prefixes_start: u32,
+    exacts_start: u32,
+    exacts_end: u32,
 }
 
 impl PathTable {
@@ -40,16 +45,20 @@ impl PathTable {
     /// indexed; the bound on a file's size is far below that.
     #[must_use]
     pub fn new(rules: &[Rule]) -> Self {
-        let paths = || rules.iter().map(|rule| &rule.path).zip(0u32..);
-        let mut sorted: Vec<Entry<'_>> = paths()
-            .map(|(path, rule)| match path {
-                PathMatch::Exact(text) => Entry { text: text.as_bytes(), rule, is_prefix: false },
-                PathMatch::Prefix(text) => Entry { text: text.as_bytes(), rule, is_prefix: true },
-            })
-            .collect();
-        sorted.sort_by_key(|entry| entry.text);
-        let asterisk = paths().find(|(path, _)| path.matches(b"*")).map(|(_, rule)| rule);
-        let mut table = Self { nodes: Vec::new(), labels: Vec::new(), asterisk };
+        Self::of(rules.iter().zip(0..))
+    }
+
+    /// The same over some of them, under their places among all.
+    pub(crate) fn of<'a>(rules: impl Iterator<Item = (&'a Rule, u32)> + Clone) -> Self {
+        let paths = rules.map(|(rule, place)| (&rule.path, place));
+        let entry = |(path, rule): (&'a PathMatch, u32)| match path {
+            PathMatch::Exact(text) => Entry { text: text.as_bytes(), rule, is_prefix: false },
+            PathMatch::Prefix(text) => Entry { text: text.as_bytes(), rule, is_prefix: true },
+        };
+        let mut sorted: Vec<Entry<'_>> = paths.clone().map(entry).collect();
+        sorted.sort_by_key(|entry| (entry.text, !entry.is_prefix));
+        let asterisk = paths.filter(|(path, _)| path.matches(b"*")).map(|(_, rule)| rule).collect();
+        let mut table = Self { nodes: Vec::new(), labels: Vec::new(), rules: Vec::new(), asterisk };
         table.nodes.push(Node::new(&[], 0));
         table.fill(&sorted);
         table
@@ -58,28 +67,37 @@ impl PathTable {
     /// The index of the first rule that matches `path`, which is normalised and has no query.
     #[must_use]
     pub fn find(&self, path: &[u8]) -> Option<usize> {
+        self.find_from(path, 0)
+    }
+
+    /// The index of the first that matches `path` among the rules from this index on.
+    #[must_use]
+    pub fn find_from(&self, path: &[u8], from: usize) -> Option<usize> {
+        let from = u32::try_from(from).ok()?;
         if path == b"*" {
-            return self.asterisk.map(index);
+            return first_from(&self.asterisk, from).map(index);
         }
-        let (first_prefix, last) = self.walk(path);
-        let first_exact = last.and_then(|node| node.first_exact);
+        let (first_prefix, last) = self.walk(path, from);
+        let exacts = last.map(|node| self.rules(node.exacts_start, node.exacts_end));
+        let first_exact = exacts.and_then(|exacts| first_from(exacts, from));
         least(first_prefix, first_exact).map(index)
     }
 
     /// The index of the first rule whose *prefix* matches `path`.
     #[must_use]
     pub(crate) fn find_prefix(&self, path: &[u8]) -> Option<usize> {
-        self.walk(path).0.map(index)
+        self.walk(path, 0).0.map(index)
     }
 
-    /// Follows `path` from the root: the least rule among the prefixes met, and the node at which
-    /// the whole of `path` ends, if there is one.
-    fn walk(&self, path: &[u8]) -> (Option<u32>, Option<&Node>) {
+    /// Follows `path` from the root: the least rule among the prefixes met, of those from this
+    /// index on, and the node at which the whole of `path` ends, if there is one.
+    fn walk(&self, path: &[u8], from: u32) -> (Option<u32>, Option<&Node>) {
         let mut first_prefix = None;
         let mut rest = path;
         let mut node = self.nodes.first();
         while let Some(here) = node {
-            first_prefix = least(first_prefix, here.first_prefix);
+            let prefixes = self.rules(here.prefixes_start, here.exacts_start);
+            first_prefix = least(first_prefix, first_from(prefixes, from));
             let Some(byte) = rest.first() else { return (first_prefix, node) };
             node = self.child(here, *byte);
             match node.and_then(|child| rest.strip_prefix(self.label(child))) {
@@ -101,6 +119,10 @@ impl PathTable {
         self.labels.get(index(node.label_start)..index(node.label_end)).unwrap_or_default()
     }
 
+    fn rules(&self, start: u32, end: u32) -> &[u32] {
+        self.rules.get(index(start)..index(end)).unwrap_or_default()
+    }
+
     /// Makes the tree below the root from `sorted`. Works off a list instead of calling itself:
     /// a tree may be as deep as its longest path.
     fn fill(&mut self, sorted: &[Entry<'_>]) {
@@ -109,10 +131,9 @@ impl PathTable {
             // Sorted: those that end here come first.
             let ends = entries.partition_point(|entry| entry.text.len() == depth);
             let (here, below) = entries.split_at(ends);
-            let first = |is_prefix| {
-                let same = here.iter().filter(|entry| entry.is_prefix == is_prefix);
-                same.map(|entry| entry.rule).min()
-            };
+            let prefixes_start = self.rules.len();
+            self.rules.extend(here.iter().map(|entry| entry.rule));
+            let prefixes = here.partition_point(|entry| entry.is_prefix);
             let children_start = self.nodes.len();
             for group in below.chunk_by(|a, b| a.text.get(depth) == b.text.get(depth)) {
                 let common = common_len(group);
@@ -129,8 +150,9 @@ impl PathTable {
             if let Some(node) = self.nodes.get_mut(place) {
                 node.children_start = offset(children_start);
                 node.children_end = offset(children_end);
-                node.first_prefix = first(true);
-                node.first_exact = first(false);
+                node.prefixes_start = offset(prefixes_start);
+                node.exacts_start = offset(prefixes_start.saturating_add(prefixes));
+                node.exacts_end = offset(prefixes_start.saturating_add(ends));
             }
         }
     }
@@ -143,8 +165,9 @@ impl Node {
             label_end: offset(start.saturating_add(label.len())),
             children_start: 0,
             children_end: 0,
-            first_prefix: None,
-            first_exact: None,
+            prefixes_start: 0,
+            exacts_start: 0,
+            exacts_end: 0,
         }
     }
 }
@@ -160,6 +183,12 @@ struct Entry<'a> {
 fn common_len(sorted: &[Entry<'_>]) -> usize {
     let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else { return 0 };
     first.text.iter().zip(last.text).take_while(|(a, b)| a == b).count()
+}
+
+/// The least that is not below `from`, of a list in order.
+fn first_from(rules: &[u32], from: u32) -> Option<u32> {
+    let before = rules.partition_point(|rule| *rule < from);
+    rules.get(before).copied()
 }
 
 fn least(a: Option<u32>, b: Option<u32>) -> Option<u32> {
@@ -199,14 +228,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::clients::ClientMatch;
     use crate::snapshot::{Action, Respond};
 
     fn rules(paths: &[PathMatch]) -> Vec<Rule> {
         let respond = Respond { status: 200, body: [].into(), fields: Vec::new() };
-        paths
-            .iter()
-            .map(|path| Rule { path: path.clone(), action: Action::Respond(respond.clone()) })
-            .collect()
+        let action = Action::Respond(respond);
+        let rule = |path: &PathMatch| Rule {
+            path: path.clone(),
+            client: ClientMatch::Anyone,
+            action: action.clone(),
+        };
+        paths.iter().map(rule).collect()
     }
 
     fn exact(text: &str) -> PathMatch {
@@ -290,8 +323,11 @@ mod tests {
             let rules = rules(&paths);
             let table = PathTable::new(&rules);
             for path in &asked {
-                let scanned = rules.iter().position(|rule| rule.path.matches(path.as_bytes()));
-                prop_assert_eq!(table.find(path.as_bytes()), scanned, "{:?}", path);
+                let matches = |place: &usize| rules[*place].path.matches(path.as_bytes());
+                for from in 0..=rules.len() {
+                    let scanned = (from..rules.len()).find(matches);
+                    prop_assert_eq!(table.find_from(path.as_bytes(), from), scanned, "{:?}", path);
+                }
             }
         }
     }

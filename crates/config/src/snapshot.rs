@@ -15,7 +15,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::tls::PeerCertificate;
+
 use crate::cidr::Cidr;
+use crate::clients::ClientMatch;
 use crate::filters::FilterSource;
 use crate::hosts::{Host, HostTable};
 use crate::paths::PathTable;
@@ -509,11 +512,30 @@ pub struct RouteTable {
     pub rules: Vec<Rule>,
 }
 
+impl RouteTable {
+    /// The first rule for this path, which is normalised and has no query, and a client with this
+    /// certificate, with its place among the rules.
+    #[must_use]
+    pub fn find(&self, path: &[u8], client: Option<&PeerCertificate>) -> Option<(usize, &Rule)> {
+        let mut from = 0;
+        loop {
+            let place = self.paths.find_from(path, from)?;
+            let rule = self.rules.get(place)?;
+            if rule.client.is_met_by(client) {
+                return Some((place, rule));
+            }
+            from = place.saturating_add(1);
+        }
+    }
+}
+
 /// Match ⇒ action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// What it matches.
     pub path: PathMatch,
+    /// Whom it is for.
+    pub client: ClientMatch,
     /// What is done.
     pub action: Action,
 }

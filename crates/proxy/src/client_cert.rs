@@ -145,6 +145,7 @@ mod tests {
             serial: "01".into(),
             dns_names: boxed(dns_names),
             uris: boxed(uris),
+            addresses: Vec::new(),
             not_before: 0,
             not_after: 0,
             chain: vec![Box::from(&b"leaf"[..]), Box::from(&b"issuer"[..])],

@@ -50,10 +50,13 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let snapshot = exchange.snapshot.clone();
         let asks_tunnel = head.method() == Method::Connect && !head.is_extended_connect();
+        let downstream = self.connections.get(exchange.downstream.connection);
+        let tls = downstream.and_then(|connection| connection.tls.as_deref());
+        let client = tls.and_then(Tls::client_cert).map(|client| client.peer);
         let found = if asks_tunnel {
-            route::find_tunnel(&snapshot, exchange.listener(), head.host())
+            route::find_tunnel(&snapshot, exchange.listener(), head.host(), client)
         } else {
-            route::find(&snapshot, exchange.listener(), head.host(), head.path())
+            route::find(&snapshot, exchange.listener(), head.host(), head.path(), client)
         };
         let (table, place, rule) = match found {
             Ok(found) => found,

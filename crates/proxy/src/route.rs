@@ -1,4 +1,4 @@
-//! Hop 7: host and path to a rule.
+//! Hop 7: host, path and client to a rule.
 //!
 //! `strait explain` asks the same functions as the data path does, so that it cannot tell a
 //! different story.
@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use config::snapshot::{Action, Listener, RouteTable, Rule};
 use telemetry::cause::Cause;
+use tls::PeerCertificate;
 
 use crate::Snapshot;
 use crate::filter::Filter;
 
-/// The rule for a request with this host (lower case, no port) and path (normalised, no query),
-/// with its table and its place there.
+/// The rule for a request with this host (lower case, no port) and path (normalised, no query) from
+/// a client with this certificate, with its table and its place there.
 ///
 /// # Errors
 ///
@@ -22,15 +23,16 @@ pub fn find<'s>(
     listener: &Listener<Box<dyn Filter>>,
     host: &[u8],
     path: &[u8],
+    client: Option<&PeerCertificate>,
 ) -> Result<(&'s Arc<RouteTable>, usize, &'s Rule), Cause> {
     let table = listener.hosts.find(host).and_then(|id| snapshot.route_table(id));
     let table = table.ok_or(Cause::NoHost)?;
-    let place = table.paths.find(path).ok_or(Cause::NoRoute)?;
-    let rule = table.rules.get(place).ok_or(Cause::NoRoute)?;
+    let (place, rule) = table.find(path, client).ok_or(Cause::NoRoute)?;
     Ok((table, place, rule))
 }
 
-/// The rule for a `CONNECT` request to this host: the first of its table that allows it.
+/// The rule for a `CONNECT` request to this host from a client with this certificate: the first of
+/// its table that allows it.
 ///
 /// # Errors
 ///
@@ -39,10 +41,12 @@ pub fn find_tunnel<'s>(
     snapshot: &'s Snapshot,
     listener: &Listener<Box<dyn Filter>>,
     host: &[u8],
+    client: Option<&PeerCertificate>,
 ) -> Result<(&'s Arc<RouteTable>, usize, &'s Rule), Cause> {
     let table = listener.hosts.find(host).and_then(|id| snapshot.route_table(id));
     let table = table.ok_or(Cause::NoHost)?;
     let takes_it = |(_, rule): &(usize, &Rule)| match &rule.action {
+        _ if !rule.client.is_met_by(client) => false,
         Action::Forward(forward) => forward.upgrades.iter().any(|name| **name == *"connect"),
         Action::Respond(_) | Action::Redirect(_) => false,
     };

@@ -95,6 +95,12 @@ pub(crate) struct Explain {
     /// A header field, as curl takes it.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<String>,
+    /// The client's certificate, with those that lead to one that the listener knows, PEM.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// The key of the client's certificate, PEM.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
     /// The listener that the request comes to, where the URL's port does not say.
     #[arg(long, value_name = "NAME")]
     pub(crate) listener: Option<String>,

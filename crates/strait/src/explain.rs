@@ -10,8 +10,11 @@ mod trial;
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 
+use config::Outside as _;
+use config::clients::ClientMatch;
 use config::explain::Verdict as RuleVerdict;
 use config::snapshot::{
     Action, Address, Cluster, Detected, Endpoint, Forward, Listener as ListenerConfig,
@@ -21,6 +24,7 @@ use proxy::Snapshot;
 use proxy::filter::{Filter, Verdict};
 use proxy::matching::{self, Facts};
 use proxy::route;
+use tls::{Certificate, PeerCertificate};
 use wire::h1::{HeadLimits, Scan, decode_request};
 use wire::head::{HeadIndex, RequestHead};
 use wire::tls::ServerName;
@@ -59,20 +63,47 @@ pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
         format!("{} ({}), {why}", listener.name, address_text(&listener.address)),
     );
     if let Some(seen) = tell_chain(&mut story, listener, &request) {
-        let mut client = client_of(seen, &request);
+        let certificate = certificate(explain)?;
+        let mut client = client_of(seen, &request, certificate.as_ref());
         let trial = try_out(&snapshot, listener, &mut client, &request);
         let is_secured = tell_tls(&mut story, &snapshot, seen, client);
         if is_secured && explain.tls.is_none() {
-            tell_request(&mut story, &snapshot, seen, &request, &trial);
+            let certificate = certificate.filter(|_| is_client_known(seen, &request));
+            let client = certificate.and_then(|certificate| certificate.as_peer());
+            tell_request(&mut story, &snapshot, seen, &request, client.as_ref(), &trial);
         }
     }
     Ok(io::stdout().lock().write_all(story.0.as_bytes())?)
 }
 
+/// What the client shows of itself if it is asked.
+fn certificate(explain: &Explain) -> Result<Option<Arc<Certificate>>, Failure> {
+    let (Some(chain), Some(key)) = (&explain.cert, &explain.key) else { return Ok(None) };
+    // Named on the command line, and not in the configuration's folder.
+    let files = control::Files::beside(Path::new("."));
+    let read = |path: &Path| {
+        let content = files.read(path);
+        content.map_err(|error| Failure::Explain(format!("{}: {error}", path.display())))
+    };
+    let certificate = Certificate::from_pem(&read(chain)?, &read(key)?, files.now())
+        .map_err(|error| Failure::Explain(format!("{}: {error}", chain.display())))?;
+    Ok(Some(Arc::new(certificate)))
+}
+
+/// Whether the listener asks clients who they are.
+fn is_client_known(listener: &Listener, request: &Request) -> bool {
+    let asks = listener.tls.as_ref().is_some_and(|tls| tls.source.client.is_some());
+    asks && is_secure(listener, request)
+}
+
 /// Who sends the request to the listener, as it is seen by the connection.
-fn client_of(listener: &Listener, request: &Request) -> Client {
+fn client_of(
+    listener: &Listener,
+    request: &Request,
+    certificate: Option<&Arc<Certificate>>,
+) -> Client {
     if is_secure(listener, request) {
-        Client::secure(listener.protocol, &request.server_name)
+        Client::secure(listener.protocol, &request.server_name, certificate.cloned())
     } else {
         Client::plain(listener.protocol)
     }
@@ -123,12 +154,13 @@ fn tell_request(
     snapshot: &Snapshot,
     listener: &Listener,
     request: &Request,
+    client: Option<&PeerCertificate>,
     trial: &Trial,
 ) {
     if listener.protocol == ListenerProtocol::Tcp {
         return tell_relay(story, snapshot, listener);
     }
-    tell_head(story, snapshot, listener, request);
+    tell_head(story, snapshot, listener, request, client);
     story.line("outcome", outcome(snapshot, trial));
 }
 
@@ -236,7 +268,13 @@ fn tell_relay(story: &mut Story, snapshot: &Snapshot, listener: &Listener) {
 }
 
 /// Tells the steps from the head's bytes to the endpoints.
-fn tell_head(story: &mut Story, snapshot: &Snapshot, listener: &Listener, request: &Request) {
+fn tell_head(
+    story: &mut Story,
+    snapshot: &Snapshot,
+    listener: &Listener,
+    request: &Request,
+    client: Option<&PeerCertificate>,
+) {
     let limits = HeadLimits {
         request_line_bytes_max: listener.http.request_line_bytes_max,
         head_bytes_max: listener.http.head_bytes_max,
@@ -247,7 +285,7 @@ fn tell_head(story: &mut Story, snapshot: &Snapshot, listener: &Listener, reques
         Ok(Some((mut head, _))) => {
             story.line("request", request_line(&head));
             if tell_filters(story, listener, &mut head) {
-                tell_routes(story, snapshot, listener, &head);
+                tell_routes(story, snapshot, listener, &head, client);
             }
         }
         Ok(None) => story.line("request", "is no whole head"),
@@ -298,6 +336,7 @@ fn tell_routes(
     snapshot: &Snapshot,
     listener: &Listener,
     head: &RequestHead<'_>,
+    client: Option<&PeerCertificate>,
 ) {
     let host = String::from_utf8_lossy(head.host()).into_owned();
     let found = listener.hosts.find(head.host());
@@ -306,7 +345,7 @@ fn tell_routes(
         let hosts = table.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         if found == Some(*id) {
             story.line("routes", format!("{}: has host {host} ({hosts})", table.name));
-            tell_rules(story, snapshot, table, head);
+            tell_rules(story, snapshot, table, head, client);
         } else {
             let why =
                 if found.is_some() { "another has a closer host" } else { "host is not among" };
@@ -315,8 +354,14 @@ fn tell_routes(
     }
 }
 
-fn tell_rules(story: &mut Story, snapshot: &Snapshot, table: &RouteTable, head: &RequestHead<'_>) {
-    for (place, (rule, verdict)) in table.explain(head.path()).enumerate() {
+fn tell_rules(
+    story: &mut Story,
+    snapshot: &Snapshot,
+    table: &RouteTable,
+    head: &RequestHead<'_>,
+    client: Option<&PeerCertificate>,
+) {
+    for (place, (rule, verdict)) in table.explain(head.path(), client).enumerate() {
         let step = format!("rule {place}");
         let what = rule_text(snapshot, rule);
         match verdict {
@@ -352,7 +397,14 @@ fn rule_text(snapshot: &Snapshot, rule: &Rule) -> String {
         Action::Respond(respond) => format!("respond {}", respond.status),
         Action::Redirect(redirect) => format!("redirect {}", redirect.status),
     };
-    format!("{path} -> {action}")
+    let client = match &rule.client {
+        ClientMatch::Anyone => String::new(),
+        ClientMatch::Named(names) => {
+            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+            format!(", client {}", names.join(" or "))
+        }
+    };
+    format!("{path}{client} -> {action}")
 }
 
 fn tell_cluster(story: &mut Story, snapshot: &Snapshot, forward: &Forward, head: &RequestHead<'_>) {

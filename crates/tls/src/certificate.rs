@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rustls::sign::CertifiedKey;
 
+use crate::facts::PeerCertificate;
 use crate::signing::{KeyHandle, ProviderId};
 use crate::x509;
 
@@ -159,6 +160,12 @@ impl Certificate {
     #[must_use]
     pub fn subject(&self) -> &str {
         &self.subject
+    }
+
+    /// Whom a peer that is shown it learns of.
+    #[must_use]
+    pub fn as_peer(&self) -> Option<PeerCertificate> {
+        PeerCertificate::read(&self.certified.cert)
     }
 
     pub(crate) fn certified(&self) -> &Arc<CertifiedKey> {

@@ -42,6 +42,8 @@ pub struct PeerCertificate {
     pub dns_names: Vec<Box<str>>,
     /// URIs of the leaf, as they stand there.
     pub uris: Vec<Box<str>>,
+    /// Addresses of the leaf.
+    pub addresses: Vec<Box<str>>,
     /// From when on the leaf is valid, in Unix seconds.
     pub not_before: u64,
     /// Until when the leaf is valid, in Unix seconds.
@@ -63,6 +65,7 @@ impl PeerCertificate {
             serial: x509.serial(),
             dns_names: names.dns,
             uris: names.uris,
+            addresses: names.addresses,
             not_before: x509.not_before(),
             not_after: x509.not_after(),
             chain: chain.iter().map(|certificate| certificate.as_ref().into()).collect(),
@@ -79,6 +82,7 @@ impl PeerCertificate {
             serial: Box::default(),
             dns_names: Vec::new(),
             uris: Vec::new(),
+            addresses: Vec::new(),
             not_before: 0,
             not_after: 0,
             chain: chain.iter().map(|certificate| certificate.as_ref().into()).collect(),

@@ -1,11 +1,14 @@
 //! `routes` to [`RouteTable`]s.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::http::{self, Found};
 use super::{Context, Names, Once, share};
+use crate::clients::{ClientMatch, ClientName};
 use crate::defaults;
 use crate::file::cluster::Protocol;
+use crate::file::listener::Names as FileNames;
 use crate::file::route::{self, Scheme};
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
@@ -95,9 +98,10 @@ fn rules(
     let mut lines = Vec::with_capacity(entries.len());
     for (entry, site) in entries.iter().zip(site.items()) {
         let path = path_match(&entry.matches, &site.key("match"), findings);
+        let client = client_match(&entry.matches, &site.key("match").key("client"), findings);
         let action = action(entry, &site, clusters, findings);
-        if let (Some(path), Some(action)) = (path, action) {
-            rules.push(Rule { path, action });
+        if let (Some(path), Some(client), Some(action)) = (path, client, action) {
+            rules.push(Rule { path, client, action });
             lines.push(site.at().line);
         }
     }
@@ -110,7 +114,8 @@ fn rules(
 
 /// A rule that an earlier one always goes before is a mistake in the order.
 fn warn_unreachable(rules: &[Rule], lines: &[u32], site: &Site<'_>, findings: &mut Findings<'_>) {
-    let table = PathTable::new(rules);
+    let for_all = rules.iter().zip(0..).filter(|(rule, _)| rule.client == ClientMatch::Anyone);
+    let table = PathTable::of(for_all);
     for (index, (rule, site)) in rules.iter().zip(site.items()).enumerate() {
         let first = match &rule.path {
             PathMatch::Exact(path) => table.find(path.as_bytes()),
@@ -146,6 +151,64 @@ fn path_match(
         Err(problem) => {
             site.key(key).error(findings, problem);
             None
+        }
+    }
+}
+
+/// `site` is that of `client`. None if one of the names could not be read.
+fn client_match(
+    file: &route::Match,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<ClientMatch> {
+    let Some(written) = &file.client else { return Some(ClientMatch::Anyone) };
+    let mut names: Vec<ClientName> = Vec::with_capacity(written.len());
+    for (name, site) in written.iter().zip(site.items()) {
+        match client_name(name) {
+            Ok(name) if names.contains(&name) => super::tls::twice(&site, findings),
+            Ok(name) => names.push(name),
+            Err(problem) => site.error(findings, problem),
+        }
+    }
+    (names.len() == written.len()).then(|| ClientMatch::Named(names.into()))
+}
+
+fn client_name(text: &str) -> Result<ClientName, Problem> {
+    if text == "*" {
+        return Ok(ClientName::Any);
+    }
+    let name = super::tls::peer_name(text)?;
+    Ok(match name.strip_suffix('*') {
+        Some(prefix) => ClientName::UriPrefix(prefix.into()),
+        None if name.contains("://") => ClientName::Uri(name),
+        None if name.parse::<std::net::IpAddr>().is_ok() => ClientName::Address(name),
+        None => ClientName::Host(name),
+    })
+}
+
+/// A rule for clients that none of its listeners asks for certificates is met by nobody.
+pub(super) fn check_clients(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) {
+    let listeners = file.listeners.iter();
+    let ends = listeners.flat_map(|listener| {
+        let chains = listener.chains.iter().map(|chain| (&chain.tls, &chain.routes));
+        chains.chain([(&listener.tls, &listener.routes)])
+    });
+    let asking = ends.filter(|(tls, _)| tls.as_ref().is_some_and(|tls| tls.client.is_some()));
+    let served: BTreeSet<&str> = asking
+        .flat_map(|(_, routes)| routes.as_ref().map_or(&[][..], FileNames::as_slice))
+        .map(String::as_str)
+        .collect();
+    for (table, site) in file.routes.iter().zip(site.key("routes").items()) {
+        if served.contains(table.name.as_str()) {
+            continue;
+        }
+        for (rule, site) in table.rules.iter().zip(site.key("rules").items()) {
+            if rule.matches.client.is_some() {
+                let rule = "no listener with these routes asks clients for certificates";
+                let hint =
+                    "add `client` to the `tls` of one, with the `ca` that vouches for clients";
+                site.key("match").key("client").warning(findings, Problem::new(rule, hint));
+            }
         }
     }
 }

@@ -209,7 +209,7 @@ fn listener_alpn(
     alpn
 }
 
-fn twice(site: &Site<'_>, findings: &mut Findings<'_>) {
+pub(super) fn twice(site: &Site<'_>, findings: &mut Findings<'_>) {
     site.error(findings, Problem::new("this stands twice", "remove one of the two"));
 }
 
@@ -374,7 +374,7 @@ fn server_name(text: &str) -> Result<Arc<str>, Problem> {
 }
 
 /// A name that a certificate may have: a host, an address or a URI.
-fn peer_name(text: &str) -> Result<Box<str>, Problem> {
+pub(super) fn peer_name(text: &str) -> Result<Box<str>, Problem> {
     if let Ok(address) = text.parse::<std::net::IpAddr>() {
         return Ok(address.to_string().into());
     }

@@ -133,6 +133,17 @@ pub enum Names {
     Several(#[schemars(length(min = 1))] Vec<String>),
 }
 
+impl Names {
+    /// All of them.
+    #[must_use]
+    pub fn as_slice(&self) -> &[String] {
+        match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Several(names) => names,
+        }
+    }
+}
+
 /// How HTTP is read and rewritten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

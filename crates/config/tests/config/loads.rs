@@ -70,7 +70,7 @@ fn explain_says_of_each_rule_what_became_of_it() {
     let snapshot = load(&mut loader(), SHOP);
     let table = snapshot.route_table(snapshot.listeners[0].route_tables[0]).unwrap();
     let verdicts = |path: &str| -> Vec<Verdict> {
-        table.explain(path.as_bytes()).map(|(_, verdict)| verdict).collect()
+        table.explain(path.as_bytes(), None).map(|(_, verdict)| verdict).collect()
     };
     assert_eq!(
         verdicts("/api/x"),

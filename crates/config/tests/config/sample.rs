@@ -195,6 +195,10 @@ routes:
     rules:
       - match: { path: "*" }
         respond: { status: 204 }
+      - match: { path: /who, client: [A.example, 10.0.0.1, "spiffe://example.org/a", "spiffe://example.org/b/*"] }
+        respond: { status: 200 }
+      - match: { prefix: /, client: ["*"] }
+        cluster: all
       - match: { path: /old }
         redirect: { scheme: https, host: "b.example:8443", path: /new, status: 308, strip_query: true }
       - match: { prefix: /v1/ }

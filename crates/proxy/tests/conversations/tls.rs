@@ -411,6 +411,36 @@ fn services_are_told_of_clients_what_the_listener_says() {
 }
 
 #[test]
+fn rules_are_for_clients_with_these_names() {
+    let config = CONFIG
+        .replace(
+            "chain: a.pem, key: a.key }]",
+            "chain: a.pem, key: a.key }], client: { ca: e.pem, mode: optional }",
+        )
+        .replace(
+            "rules: [{ match: { prefix: / }, cluster: web }]",
+            "rules: [
+              { match: { prefix: /, client: ['spiffe://x/f', 'spiffe://y/*'] }, respond: { status: 204 } },
+              { match: { prefix: /e, client: ['spiffe://x/*'] }, respond: { status: 202 } },
+              { match: { path: /e }, respond: { status: 403 } },
+              { match: { prefix: /, client: ['*'] }, respond: { status: 201 } }]",
+        );
+    hold(&config, |talk, pki| {
+        for (client, path, status) in [
+            (pki.client_with(4), "/e", "202 Accepted"),
+            (pki.client_with(4), "/", "201 Created"),
+            (pki.client(&TLS13), "/e", "403 Forbidden"),
+            (pki.client(&TLS13), "/", "404 Not Found"),
+        ] {
+            let mut client = Secure::client(talk, client, "a.example");
+            client.says(talk, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+            let heard = client.hears(talk);
+            assert!(heard.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{path}: {heard}");
+        }
+    });
+}
+
+#[test]
 fn a_client_without_the_certificate_that_it_needs_is_refused() {
     let config = CONFIG.replace(
         "chain: a.pem, key: a.key }]",

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use config::snapshot::ListenerProtocol;
 use tls::{
-    Alert, ClientContext, ClientOptions, Established, Facts, Handshake, HandshakeError, Verify,
-    Version,
+    Alert, Certificate, ClientContext, ClientOptions, Established, Facts, Handshake,
+    HandshakeError, Verify, Version,
 };
 use wire::buffer::Buffer;
 use wire::h1::{Scan, decode_request};
@@ -48,9 +48,13 @@ impl Client {
         Self { security: Security::Plain, protocol, speech: None }
     }
 
-    /// One that asks for a name over TLS, and takes any certificate.
-    pub(super) fn secure(protocol: ListenerProtocol, server_name: &str) -> Self {
-        let security = match begin(server_name) {
+    /// One that asks for a name over TLS, takes any certificate, and has this one itself.
+    pub(super) fn secure(
+        protocol: ListenerProtocol,
+        server_name: &str,
+        certificate: Option<Arc<Certificate>>,
+    ) -> Self {
+        let security = match begin(server_name, certificate) {
             Ok(handshake) => Security::Handshake(Box::new(handshake)),
             Err(error) => Security::Failed(error),
         };
@@ -184,10 +188,10 @@ impl Client {
     }
 }
 
-fn begin(server_name: &str) -> Result<Handshake, String> {
+fn begin(server_name: &str, certificate: Option<Arc<Certificate>>) -> Result<Handshake, String> {
     let options = ClientOptions {
         verify: Verify::Nothing,
-        certificate: None,
+        certificate,
         versions: Version::Tls12..=Version::Tls13,
         cipher_suites: Vec::new(),
         groups: Vec::new(),

@@ -233,10 +233,14 @@ routes:
 - name: all
   rules:
   - { match: { path: /hello }, respond: { status: 200, body: hello } }
+  - { match: { prefix: /m/, client: ['spiffe://other/*'] }, respond: { status: 204 } }
+  - { match: { prefix: /m/, client: ['*'] }, respond: { status: 202 } }
   - { match: { prefix: / }, cluster: web }
 clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
 ";
     let file = scratch.write("strait.yaml", &config.replace("DIR", certificates.to_str().unwrap()));
+    let of = |name: &str| certificates.join(name).to_str().unwrap().to_owned();
+    let (cert, key) = (of("client.pem"), of("client.key"));
     for (arguments, parts) in [
         (
             &["GET", "https://shop.example.org:8443/x"][..],
@@ -257,6 +261,19 @@ clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
             ],
         ),
         (&["--tls", "members.example.org"], &["tls       fails: ", "certificate_required"]),
+        (
+            &["GET", "https://members.example.org/m/x", "--cert", &cert, "--key", &key],
+            &[
+                "rule 1    prefix /m/, client spiffe://other/* -> respond 204: passed over, the \
+                 client's certificate has other names\n",
+                "rule 2    prefix /m/, client * -> respond 202: matches\n",
+                "answered here with 202",
+            ],
+        ),
+        (
+            &["GET", "https://shop.example.org:8443/m/x", "--cert", &cert, "--key", &key],
+            &["passed over, the client has no certificate\n", "forwarded to cluster web"],
+        ),
         (&["--tls", "past.example.org"], &["chain     past: ", "tls       is not ended here\n"]),
     ] {
         let output = strait(&[&["explain", "-c", &file], arguments].concat());
