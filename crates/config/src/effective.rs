@@ -201,6 +201,7 @@ fn listener_tls(tls: &ListenerTls) -> file::ListenerTls {
         client,
         session_tickets,
         ticket_keys,
+        early_data,
     } = &tls.source;
     let protocol = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     file::ListenerTls {
@@ -226,6 +227,7 @@ fn listener_tls(tls: &ListenerTls) -> file::ListenerTls {
         }),
         session_tickets: *session_tickets,
         session_ticket_files: ticket_keys.iter().map(|key| key.path.to_string()).collect(),
+        early_data: *early_data,
     }
 }
 

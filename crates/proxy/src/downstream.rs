@@ -224,8 +224,11 @@ impl Proxy {
             local: &connection.local,
             options: &listener.http,
             is_secure: connection.tls.is_some(),
+            is_early: connection.tls.as_deref().is_some_and(Tls::is_early),
             client_cert: connection.tls.as_deref().and_then(Tls::client_cert),
         };
+        // RFC 8470, section 4. What follows a change of protocols is for nobody here to judge.
+        let is_too_early = facts.is_early && !(head.method().is_safe() && head.upgrade().is_none());
         let client = crate::forwarded::rewrite(head, &facts, &mut self.random, &mut self.scratch);
         let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);
         exchange.record.client = client;
@@ -235,7 +238,9 @@ impl Proxy {
         let has_unknown_expectation =
             head.field(Known::Expect).is_some() && !head.expects_continue();
         let is_too_large = matches!(head.framing(), Framing::Length(n) if n > body_bytes_max);
-        if has_unknown_expectation {
+        if is_too_early {
+            self.fail(key, Cause::RequestTooEarly, now);
+        } else if has_unknown_expectation {
             self.fail(key, Cause::RequestExpectationUnknown, now);
         } else if is_too_large {
             self.fail(key, Cause::RequestBodyTooLarge, now);

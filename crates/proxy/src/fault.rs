@@ -67,6 +67,7 @@ pub const fn consequence(cause: Cause) -> Consequence {
 
         NoHost | NoRoute => (Side::Proxy, 404, Retry::Never),
         NoChain => (Side::Proxy, 0, Retry::Never),
+        RequestTooEarly => (Side::Proxy, 425, Retry::Never),
         NoEndpoint
         | NoOriginalDestination
         | PendingOverflow

@@ -23,6 +23,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) options: &'a HttpOptions,
     /// Whether it came over TLS that ends here.
     pub(crate) is_secure: bool,
+    /// Whether it came before the end of its handshake.
+    pub(crate) is_early: bool,
     /// What the client showed there.
     pub(crate) client_cert: Option<ClientCert<'a>>,
 }
@@ -60,6 +62,10 @@ pub(crate) fn rewrite(
         ] {
             head.remove_known(known);
         }
+    }
+    if facts.is_early {
+        // RFC 8470, section 5.1.
+        head.set(b"early-data", b"1");
     }
     client_cert::rewrite(head, facts.options, facts.client_cert, scratch);
     let client = if is_trusted { client(head, hops, scratch) } else { None };

@@ -701,7 +701,7 @@ impl Proxy {
     fn remove_connection(&mut self, key: ConnKey) -> Option<Connection> {
         let mut connection = self.connections.remove(key)?;
         self.timers.remove(connection.timer);
-        if connection.is_handshaking() {
+        if connection.owes_handshake() {
             *self.handshakes_mut(&connection.role) -= 1;
         }
         if connection.awaits_signature() {

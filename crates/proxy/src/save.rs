@@ -254,7 +254,7 @@ impl Proxy {
         let is_movable = |key: &ConnKey| {
             let connection = self.connections.get(*key);
             // A handshake is finished where it began.
-            self.has_known_listener(*key) && connection.is_some_and(|it| !it.is_handshaking())
+            self.has_known_listener(*key) && connection.is_some_and(|it| !it.owes_handshake())
         };
         if !connections.iter().all(is_movable) {
             return None;

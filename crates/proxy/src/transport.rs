@@ -17,10 +17,11 @@ use std::sync::Arc;
 
 use config::snapshot::{Address, ClusterTls, ListenerTls};
 use telemetry::cause::Cause;
-use telemetry::events::{TlsFailure, TlsHandshakeFinished};
+use telemetry::events::{TlsFailure, TlsHandshakeFinished, TlsHandshakeKind};
 use tls::signing::{SignError, Signature};
-use tls::{Facts, Handshake, HandshakeError, TicketKeeper};
+use tls::{EarlyHandshake, Facts, Handshake, HandshakeError, TicketKeeper};
 use wire::buffer::Buffer;
+use wire::tls::Alert;
 use wire::tls::record::{Opened, RECORD_LEN_MAX, RecordError, RecordLayer, SealError};
 
 use crate::buffers::{BUFFER_BYTES_MAX, Buffers};
@@ -84,7 +85,15 @@ enum State {
     },
     /// `None` only while it takes a step.
     Handshake(Option<Box<Handshake>>),
+    /// The connection has begun, and the client's last word of the handshake is still to come.
+    Early(Box<Early>),
     Records(Box<RecordLayer>),
+}
+
+#[derive(Debug)]
+struct Early {
+    records: Box<RecordLayer>,
+    rest: EarlyHandshake,
 }
 
 /// What the access log says of a connection's TLS.
@@ -147,9 +156,31 @@ impl Tls {
         Self::new(State::Waiting { settings: Arc::clone(settings), is_raw, server_name }, now)
     }
 
-    /// Whether the handshake is still to come to its end.
+    /// Whether the connection is still to begin.
     pub(crate) const fn is_handshaking(&self) -> bool {
-        !matches!(self.state, State::Records(_))
+        matches!(self.state, State::Waiting { .. } | State::Handshake(_))
+    }
+
+    /// Whether the connection has begun before the end of its handshake, so that what comes may have
+    /// been said before, to somebody else.
+    pub(crate) const fn is_early(&self) -> bool {
+        matches!(self.state, State::Early(_))
+    }
+
+    const fn records(&self) -> Option<&RecordLayer> {
+        match &self.state {
+            State::Waiting { .. } | State::Handshake(_) => None,
+            State::Early(early) => Some(&early.records),
+            State::Records(records) => Some(records),
+        }
+    }
+
+    const fn records_mut(&mut self) -> Option<&mut RecordLayer> {
+        match &mut self.state {
+            State::Waiting { .. } | State::Handshake(_) => None,
+            State::Early(early) => Some(&mut early.records),
+            State::Records(records) => Some(records),
+        }
     }
 
     /// What goes to the socket before the handshake.
@@ -186,18 +217,22 @@ impl Tls {
 
     /// Whether the peer has said that nothing more comes.
     fn is_ended(&self) -> bool {
-        matches!(&self.state, State::Records(records) if records.is_ended())
+        self.records().is_some_and(RecordLayer::is_ended)
     }
 
     /// Whether its key is good for what is on its way and no more (RFC 8446, section 5.5).
     fn is_key_nearly_worn(&self) -> bool {
-        matches!(&self.state, State::Records(records) if records.is_key_nearly_worn())
+        self.records().is_some_and(RecordLayer::is_key_nearly_worn)
     }
 
     /// Seals as much of `data` as may wait, and says how the key is after it.
     fn seal(&mut self, data: &mut Outbox, buffers: &mut Buffers) -> KeyWear {
-        let State::Records(records) = &mut self.state else { return KeyWear::Good };
         self.is_warm = true;
+        let records = match &mut self.state {
+            State::Waiting { .. } | State::Handshake(_) => return KeyWear::Good,
+            State::Early(early) => &mut early.records,
+            State::Records(records) => records,
+        };
         while self.outbox.len() < SEALED_BYTES_MAX {
             let mut slices = [std::io::IoSlice::new(&[]); SLICES_MAX];
             let count = data.slices(&mut slices);
@@ -246,10 +281,10 @@ impl Tls {
 
     /// The bytes that say that nothing more will be sent.
     fn farewell(&mut self) -> Option<Box<[u8]>> {
-        let State::Records(records) = &mut self.state else { return None };
         if !self.outbox.is_empty() {
             return None;
         }
+        let records = self.records_mut()?;
         records.send_close();
         last_words(records)
     }
@@ -319,6 +354,11 @@ impl Connection {
     /// Whether its handshake is going on.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    /// Whether its handshake is not over, even if the connection has begun.
+    pub(crate) fn owes_handshake(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| !matches!(tls.state, State::Records(_)))
     }
 
     /// Whether its handshake waits for its own signature, and takes nothing until then.
@@ -426,20 +466,22 @@ impl Proxy {
             let Some(tls) = self.tls_mut(key) else { return (all, 0) };
             let records = match &mut tls.state {
                 State::Records(records) => records,
-                State::Waiting { .. } | State::Handshake(_) => match self
-                    .advance_handshake(key, rest, now)
-                {
-                    None => return (all, 0),
-                    Some(0)
-                        if self.connections.get(key).is_some_and(Connection::is_handshaking) =>
-                    {
+                State::Waiting { .. } | State::Handshake(_) | State::Early(_) => {
+                    let was_early = tls.is_early();
+                    let Some(n) = self.advance_handshake(key, rest, now) else { return (all, 0) };
+                    let Some(tls) = self.tls_mut(key) else { return (all, 0) };
+                    let waits = match tls.state {
+                        State::Records(_) => false,
+                        // What came along with the hello is there to be taken.
+                        State::Early(_) => was_early && n == 0,
+                        State::Waiting { .. } | State::Handshake(_) => n == 0,
+                    };
+                    if waits {
                         return (at, usize::MAX);
                     }
-                    Some(n) => {
-                        at += n;
-                        continue;
-                    }
-                },
+                    at += n;
+                    continue;
+                }
             };
             match records.open(rest) {
                 Ok((n, opened)) => {
@@ -551,7 +593,61 @@ impl Proxy {
 
     /// Feeds a handshake: how many bytes it consumed. None if the connection is over.
     fn advance_handshake(&mut self, key: ConnKey, input: &[u8], now: Time) -> Option<usize> {
-        self.step_handshake(key, |handshake| handshake.on_bytes(input), now)
+        if self.tls_mut(key)?.is_early() {
+            self.step_early(key, input, now)
+        } else {
+            self.step_handshake(key, |handshake| handshake.on_bytes(input), now)
+        }
+    }
+
+    /// The same where the connection has begun. Its early data is data like all other.
+    fn step_early(&mut self, key: ConnKey, input: &[u8], now: Time) -> Option<usize> {
+        let tls = self.tls_mut(key)?;
+        tls.is_warm = true;
+        let State::Early(early) = &mut tls.state else { return None };
+        let mut data = Vec::new();
+        match early.rest.on_bytes(input, &mut data) {
+            Ok(n) => {
+                if early.rest.is_done() {
+                    self.tell_handshake(key, None, now);
+                    self.end_early(key);
+                }
+                if !data.is_empty() {
+                    self.on_data(key, &data, now);
+                }
+                Some(n)
+            }
+            Err(error) => {
+                early.records.send_failure(Alert::UnexpectedMessage);
+                let is_sent = tls.outbox.is_empty();
+                let words = tls.records_mut().and_then(last_words).filter(|_| is_sent);
+                self.ops.extend(words.map(|words| Op::Say(key, words)));
+                self.tell_handshake(key, Some(failure_of(&error)), now);
+                self.break_downstream(key, Some(Cause::TlsHandshakeFailed), now);
+                None
+            }
+        }
+    }
+
+    /// The client has shown that it is there: it gets a ticket for the next time.
+    fn end_early(&mut self, key: ConnKey) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(tls) = connection.tls.as_deref_mut() else { return };
+        match std::mem::replace(&mut tls.state, State::Handshake(None)) {
+            State::Early(early) => {
+                self.handshakes -= 1;
+                let Early { mut records, rest } = *early;
+                for ticket in rest.into_tickets() {
+                    let room = records.ticket_len(&ticket);
+                    tls.outbox.push_with(room, &mut self.buffers, |out| {
+                        records.send_ticket(&ticket, out);
+                    });
+                }
+                tls.state = State::Records(records);
+            }
+            state => tls.state = state,
+        }
+        self.queue_send(key);
     }
 
     /// A signature that a handshake waited for is there, or is not to be had.
@@ -591,8 +687,13 @@ impl Proxy {
         let mut out = Vec::new();
         handshake.poll_output(&mut out);
         let mut job = None;
+        let mut early = None;
         let done = match result {
             Ok(n) if handshake.is_done() => handshake.finish().map(|done| (n, Some(done))),
+            Ok(n) if handshake.may_begin_early() => handshake.into_early().map(|(begun, rest)| {
+                early = Some(rest);
+                (n, Some(begun))
+            }),
             Ok(n) => {
                 job = handshake.pending();
                 tls.state = State::Handshake(Some(handshake));
@@ -606,7 +707,11 @@ impl Proxy {
                     tls.outbox.push(&out, &mut self.buffers);
                 }
                 let facts = done.map(|done| {
-                    tls.state = State::Records(Box::new(done.records));
+                    let records = Box::new(done.records);
+                    tls.state = match early {
+                        Some(rest) => State::Early(Box::new(Early { records, rest })),
+                        None => State::Records(records),
+                    };
                     tls.tickets = done.tickets.map(Box::new);
                     done.facts
                 });
@@ -635,7 +740,6 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         match &connection.role {
             Role::Downstream(downstream) => {
-                self.handshakes -= 1;
                 let listener = self.listeners.get(downstream.listener).listener();
                 let settings = listener.seen_by(downstream.chain).tls.as_ref();
                 let shown = settings.filter(|_| facts.peer.is_some()).and_then(|settings| {
@@ -648,7 +752,10 @@ impl Proxy {
                     let facts = ClientFacts { handshake: facts, shown_uri: shown };
                     tls.facts = Some(Box::new(facts));
                 }
-                self.tell_handshake(key, None, now);
+                if !connection.owes_handshake() {
+                    self.handshakes -= 1;
+                    self.tell_handshake(key, None, now);
+                }
                 self.begin_inside_tls(key, alpn.as_deref(), server_name.as_deref(), now);
             }
             Role::Upstream(_) => {
@@ -685,7 +792,13 @@ impl Proxy {
         };
         let listener = label(self.listeners.get(downstream.listener).id.0);
         let duration = now.nanos_since(tls.began);
-        let event = TlsHandshakeFinished { listener, duration, failure };
+        let is_resumed = tls.facts.as_ref().is_some_and(|facts| facts.handshake.is_resumed);
+        let kind = match is_resumed {
+            _ if tls.is_early() => TlsHandshakeKind::Early,
+            true => TlsHandshakeKind::Resumed,
+            false => TlsHandshakeKind::Full,
+        };
+        let event = TlsHandshakeFinished { listener, kind, duration, failure };
         self.emitter.tls_handshake_finished(&event);
     }
 

@@ -95,6 +95,9 @@ causes! {
     NoHost => "no_host",
     /// No rule of the route table matches.
     NoRoute => "no_route",
+    /// The request came as early data of TLS, which may be somebody else's who saw it, and its method
+    /// is not safe. A client sends it again after the handshake.
+    RequestTooEarly => "request_too_early",
     /// A filter answered.
     FilterReply => "filter_reply",
     /// The cluster has no endpoint, or went with a newer configuration.

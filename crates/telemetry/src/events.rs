@@ -17,7 +17,7 @@ pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionOpened, ConnectionRefused, DetectedProtocol,
 };
 pub use exchange::{ExchangeFinished, ExchangeStarted, GrpcCall, Stages, TunnelStarted};
-pub use tls::{SignaturesMade, TlsFailure, TlsHandshakeFinished};
+pub use tls::{SignaturesMade, TlsFailure, TlsHandshakeFinished, TlsHandshakeKind};
 pub use upstream::{UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried};
 pub use worker::{ClusterGauges, WorkerGauges};
 

@@ -6,8 +6,8 @@ use divan::Bencher;
 use rcgen::{CertificateParams, KeyPair, RsaKeySize};
 use tls::signing::{Batched, Inline, KeyOperations, ProviderId};
 use tls::{
-    Certificate, ClientAuth, ClientContext, ClientOptions, Established, Group, Handshake, Roots,
-    ServerContext, ServerOptions, Verify, Version,
+    Certificate, ClientAuth, ClientContext, ClientOptions, Established, Group, Handshake,
+    Resumption, Roots, ServerContext, ServerOptions, Verify, Version,
 };
 use wire::tls::record::Opened;
 
@@ -68,8 +68,10 @@ fn contexts_for(case: Case, provider: Option<ProviderId>) -> Contexts {
         alpn: vec![(*b"h2").into()],
         client_auth: ClientAuth::Off,
         client_names: Vec::new(),
-        session_tickets: matches!(case, Case::P256Resumed),
-        shared_tickets: None,
+        resumption: match case {
+            Case::P256Resumed => Resumption::Tickets,
+            _ => Resumption::Off,
+        },
     });
     let roots = Roots::from_pem(pem.as_bytes()).expect("one root");
     let client = ClientContext::new(ClientOptions {

@@ -18,6 +18,7 @@
 mod accepting;
 mod connecting;
 pub(crate) mod coroutine;
+pub(crate) mod early;
 mod error;
 mod framing;
 
@@ -31,6 +32,7 @@ use wire::tls::record::{
 };
 
 pub use connecting::TicketKeeper;
+pub use early::{EARLY_DATA_BYTES_MAX, EarlyHandshake};
 pub use error::{CertificateFault, HandshakeError};
 
 use crate::alert::Alert;
@@ -42,7 +44,7 @@ use crate::server::ServerContext;
 use crate::signing::{SignError, SignJob, Signature};
 use accepting::Accepting;
 use connecting::Connecting;
-use framing::{Framed, frame};
+use framing::next_record;
 
 /// Bytes of a handshake that a peer may send. The most that is of use are chains of certificates,
 /// of a few thousand bytes.
@@ -147,18 +149,14 @@ impl Handshake {
                 return Ok(consumed);
             }
             let rest = input.get(consumed..).unwrap_or_default();
-            let len = match frame(rest, self.bytes == 0) {
-                Framed::NeedMore => return Ok(consumed),
-                Framed::NotTls => return Err(self.refuse(HandshakeError::NotTls)),
-                Framed::TooLong => return Err(self.refuse(HandshakeError::RecordTooLong)),
-                Framed::Record { len } => len,
+            let record = match next_record(rest, self.bytes) {
+                Ok(Some(record)) => record,
+                Ok(None) => return Ok(consumed),
+                Err(error) => return Err(self.refuse(error)),
             };
-            if self.bytes + len > HANDSHAKE_BYTES_MAX {
-                return Err(self.refuse(HandshakeError::TooManyBytes));
-            }
-            self.feed(rest.get(..len).unwrap_or_default())?;
-            self.bytes += len;
-            consumed += len;
+            self.feed(record)?;
+            self.bytes += record.len();
+            consumed += record.len();
         }
     }
 
@@ -241,6 +239,35 @@ impl Handshake {
                 Ok(Established { records, facts, tickets })
             }
         }
+    }
+
+    /// Whether the client has sent data along with its hello, and is known well enough for it: then
+    /// the connection begins with [`Handshake::into_early`], once the output was polled.
+    pub fn may_begin_early(&mut self) -> bool {
+        let Side::Accepting(accepting) = &mut self.side else { return false };
+        matches!(self.progress, Progress::Going)
+            && accepting.connection_mut().is_some_and(|it| it.early_data().is_some())
+    }
+
+    /// The connection, before the handshake is over, and what remains of that.
+    ///
+    /// # Errors
+    ///
+    /// When it may not begin yet, or its output was not polled; and as [`Handshake::finish`].
+    pub fn into_early(mut self) -> Result<(Established, EarlyHandshake), HandshakeError> {
+        if !self.may_begin_early() || !self.output.is_empty() {
+            return Err(HandshakeError::Unfinished);
+        }
+        let Side::Accepting(accepting) = self.side else { return Err(HandshakeError::Unfinished) };
+        let connection = accepting.into_connection().ok_or(HandshakeError::Unfinished)?;
+        let facts = server_facts(&connection)?;
+        let cipher = facts.cipher_suite.cipher();
+        let secrets = [self.secrets.client.octets(), self.secrets.server.octets()];
+        let records =
+            RecordLayer::of_traffic_secrets(Role::Server, cipher, secrets, Sizing::Adaptive)
+                .map_err(|error| HandshakeError::Internal(error.to_string().into()))?;
+        let early = EarlyHandshake::new(connection, cipher, self.secrets, self.bytes);
+        Ok((Established { records, facts, tickets: None }, early))
     }
 
     /// Gives one record to rustls, and takes what it wants to have sent.

@@ -44,11 +44,12 @@ pub use client::{ClientContext, ClientOptions, Verify};
 pub use context::ContextError;
 pub use facts::{Facts, PeerCertificate};
 pub use handshake::{
-    CertificateFault, Established, HANDSHAKE_BYTES_MAX, Handshake, HandshakeError, TicketKeeper,
+    CertificateFault, EARLY_DATA_BYTES_MAX, EarlyHandshake, Established, HANDSHAKE_BYTES_MAX,
+    Handshake, HandshakeError, TicketKeeper,
 };
 pub use parameters::{CipherSuite, Group, NameUnknown, Version};
 pub use roots::{Roots, RootsError};
-pub use server::{ClientAuth, ServerContext, ServerOptions};
+pub use server::{ClientAuth, Resumption, ServerContext, ServerOptions};
 pub use tickets::{
     SharedTickets, TICKET_SECRET_BYTES_MAX, TICKET_SECRET_BYTES_MIN, TicketKey, TicketKeyError,
 };

@@ -8,6 +8,7 @@ use rustls::crypto::aws_lc_rs::{cipher_suite, kx_group};
 use rustls::{NamedGroup, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use wire::tls::record::Cipher;
 
 /// A version of TLS, the older one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -168,6 +169,21 @@ impl CipherSuite {
             | Self::EcdheRsaWithAes128GcmSha256
             | Self::EcdheRsaWithAes256GcmSha384
             | Self::EcdheRsaWithChacha20Poly1305Sha256 => Version::Tls12,
+        }
+    }
+
+    /// What seals its records.
+    pub(crate) const fn cipher(self) -> Cipher {
+        match self {
+            Self::Tls13Aes128GcmSha256
+            | Self::EcdheEcdsaWithAes128GcmSha256
+            | Self::EcdheRsaWithAes128GcmSha256 => Cipher::Aes128Gcm,
+            Self::Tls13Aes256GcmSha384
+            | Self::EcdheEcdsaWithAes256GcmSha384
+            | Self::EcdheRsaWithAes256GcmSha384 => Cipher::Aes256Gcm,
+            Self::Tls13Chacha20Poly1305Sha256
+            | Self::EcdheEcdsaWithChacha20Poly1305Sha256
+            | Self::EcdheRsaWithChacha20Poly1305Sha256 => Cipher::Chacha20Poly1305,
         }
     }
 

@@ -8,11 +8,12 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::{ServerConfig, SignatureAlgorithm};
 
 use crate::certificate::{Certificate, KeyKind};
 use crate::context::{self, ContextError, Parts};
+use crate::handshake::early::{EARLY_DATA_BYTES_MAX, EARLY_SESSIONS_MAX};
 use crate::names::Names;
 use crate::parameters::{CipherSuite, Group, Version};
 use crate::roots::Roots;
@@ -52,13 +53,23 @@ pub struct ServerOptions {
     /// Names of which a client's certificate has to have one, as those of
     /// [`ClientOptions`](crate::ClientOptions); none for any name.
     pub client_names: Vec<Box<str>>,
-    /// Whether clients get tickets, with which their next handshake costs less. They are good for
-    /// this context only, so that no other's rules can be got around with them, unless keys are
-    /// shared.
-    pub session_tickets: bool,
-    /// Keys that other contexts and processes have too; none for keys of this context that change
-    /// by themselves.
-    pub shared_tickets: Option<SharedTickets>,
+    /// Whether, and how, clients go on from earlier connections.
+    pub resumption: Resumption,
+}
+
+/// How a client's next handshake costs less.
+#[derive(Clone, Debug)]
+pub enum Resumption {
+    /// It costs as much.
+    Off,
+    /// The client is given what is known of it, sealed with a key of this context that changes by
+    /// itself: no other's rules can be got around with it.
+    Tickets,
+    /// The same with keys that other contexts and processes have too.
+    SharedTickets(SharedTickets),
+    /// What is known of a client is remembered here, and it may send data along with its next
+    /// hello. See [`Handshake::may_begin_early`](crate::Handshake::may_begin_early).
+    EarlyData,
 }
 
 /// What all connections to a server have in common.
@@ -105,12 +116,18 @@ impl ServerContext {
         config.enable_secret_extraction = true;
         // What a session needs is in its ticket; nothing is remembered here.
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = usize::from(options.session_tickets);
-        if options.session_tickets {
-            config.ticketer = match options.shared_tickets {
-                None => rustls::crypto::aws_lc_rs::Ticketer::new()?,
-                Some(shared) => Arc::new(shared),
-            };
+        config.send_tls13_tickets = 1;
+        match options.resumption {
+            Resumption::Off => config.send_tls13_tickets = 0,
+            Resumption::Tickets => {
+                config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
+            }
+            Resumption::SharedTickets(shared) => config.ticketer = Arc::new(shared),
+            // A ticket is then a number, under which its session is found once.
+            Resumption::EarlyData => {
+                config.session_storage = ServerSessionMemoryCache::new(EARLY_SESSIONS_MAX);
+                config.max_early_data_size = EARLY_DATA_BYTES_MAX;
+            }
         }
         Ok(Self { choice, config: Arc::new(config), may_wait })
     }

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use tls::{
-    ClientAuth, ClientContext, ClientOptions, ContextError, ServerContext, ServerOptions,
-    SharedTickets, Verify,
+    ClientAuth, ClientContext, ClientOptions, ContextError, Resumption, ServerContext,
+    ServerOptions, SharedTickets, Verify,
 };
 
 use super::Context;
@@ -58,7 +58,11 @@ pub(super) fn listener<F>(
         client,
         session_tickets: file.session_tickets,
         ticket_keys: ticket_keys(file, site, context),
+        early_data: file.early_data,
     };
+    if file.early_data {
+        check_early_data(file, spoken, site, context.findings);
+    }
     // Of what is not whole, a context would say something that is nobody's mistake.
     if context.findings.errors_len() > mistakes || site.node().has_cut() {
         return None;
@@ -91,7 +95,12 @@ fn server_options(source: &ListenerTlsSource) -> ServerOptions {
         client,
         session_tickets,
         ticket_keys,
+        early_data,
     } = source;
+    let shared = || SharedTickets {
+        keys: ticket_keys.iter().map(|source| Arc::clone(&source.key)).collect(),
+        scope: client.as_ref().map(ClientTrust::digest).unwrap_or_default(),
+    };
     ServerOptions {
         certificates: certificates.iter().map(|source| Arc::clone(&source.certificate)).collect(),
         versions: versions.clone(),
@@ -108,12 +117,38 @@ fn server_options(source: &ListenerTlsSource) -> ServerOptions {
             }
         },
         client_names: client.as_ref().map_or_else(Vec::new, |client| client.names.clone()),
-        session_tickets: *session_tickets,
-        shared_tickets: (!ticket_keys.is_empty()).then(|| SharedTickets {
-            keys: ticket_keys.iter().map(|source| Arc::clone(&source.key)).collect(),
-            scope: client.as_ref().map(ClientTrust::digest).unwrap_or_default(),
-        }),
+        resumption: match session_tickets {
+            false => Resumption::Off,
+            true if *early_data => Resumption::EarlyData,
+            true if ticket_keys.is_empty() => Resumption::Tickets,
+            true => Resumption::SharedTickets(shared()),
+        },
     }
+}
+
+/// Early data may be sent again by anybody who saw it, so that only requests that are safe can be
+/// in it, and each session is good for it once. `site` is that of `tls`.
+fn check_early_data(
+    file: &file::ListenerTls,
+    spoken: Spoken,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) {
+    let problem = if spoken.protocol == ListenerProtocol::Tcp || spoken.relays {
+        let rule = "only of requests is it known whether they may come twice, not of relayed bytes";
+        Problem::new(rule, "remove it here, and give HTTP a listener or chain of its own")
+    } else if !file.session_tickets {
+        let rule = "without `session_tickets`, no client comes back";
+        Problem::new(rule, "remove one of the two")
+    } else if site.key("session_ticket_files").is_written() {
+        let rule = "each ticket may be used once, which processes that share keys cannot know";
+        Problem::new(rule, "remove `session_ticket_files`, or this")
+    } else if file.max_version == Version::Tls12 {
+        Problem::new("TLS 1.2 has no early data", "remove `max_version`, or this")
+    } else {
+        return;
+    };
+    site.key("early_data").error(findings, problem);
 }
 
 fn ticket_keys<F>(

@@ -51,6 +51,13 @@ pub struct ListenerTls {
     /// process alone, which change every six hours.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub session_ticket_files: Vec<String>,
+    /// Whether clients that come back may send requests along with their hello, and be answered a round trip earlier (TLS
+    /// 1.3, 0-RTT). Whoever saw such a request can send it again, so that only safe methods are let through
+    /// (`GET`, `HEAD`, `OPTIONS`, `TRACE`), with `early-data: 1` for the service to see (RFC 8470); others are answered
+    /// with 425, for the client to send again at once. Sessions are remembered by this process, up to 16,384 here,
+    /// and each is good once.
+    #[serde(default)]
+    pub early_data: bool,
 }
 
 /// A certificate and its key. Both files are PEM; their paths are relative to the folder of this file.

@@ -61,6 +61,8 @@ pub struct ListenerTlsSource {
     pub session_tickets: bool,
     /// Keys of tickets that others share, in the order of the file.
     pub ticket_keys: Vec<Arc<TicketKeySource>>,
+    /// Whether clients that come back may send data along with their hello.
+    pub early_data: bool,
 }
 
 impl ListenerTlsSource {
@@ -76,6 +78,7 @@ impl ListenerTlsSource {
             client,
             session_tickets,
             ticket_keys,
+            early_data,
         } = self;
         all_same(certificates, &other.certificates)
             && *versions == other.versions
@@ -92,6 +95,7 @@ impl ListenerTlsSource {
                 _ => false,
             }
             && *session_tickets == other.session_tickets
+            && *early_data == other.early_data
             && ticket_keys
                 .iter()
                 .map(|key| key.digest)

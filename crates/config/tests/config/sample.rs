@@ -184,6 +184,7 @@ listeners:
         clusters: [{ cluster: all, weight: 2 }]
       - name: near
         match: { sources: ["10.0.0.0/8"], destinations: ["::1"], destination_ports: [80] }
+        tls: { certificates: [{ chain: site.pem, key: site.key }], early_data: true }
         filters:
           - headers: { request: { remove: [x-b] } }
         routes: [one]

@@ -15,7 +15,12 @@ use rustls::{
     ServerConnection, SignatureScheme, SupportedProtocolVersion,
 };
 
-use crate::kit::{Files, Peer, Talk, hold_with_files};
+use wire::buffer::Buffer;
+use wire::h1::{Scan, decode_request};
+use wire::h2::{Element, Http2, Limits, RequestForm, Scheme, Scratch};
+use wire::head::HeadIndex;
+
+use crate::kit::{Files, Manner, Peer, Talk, hold_with_files};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -195,6 +200,18 @@ impl Secure {
         }
     }
 
+    /// Says hello and this behind it, as a client that was here before, and waits.
+    fn begins_early(&mut self, talk: &mut Talk<'_>, text: impl AsRef<[u8]>) -> Vec<u8> {
+        let Connection::Client(client) = &mut self.connection else { panic!("a server") };
+        client.early_data().expect("a ticket").write_all(text.as_ref()).unwrap();
+        let mut hello = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut hello).unwrap();
+        }
+        talk.says(self.peer, &hello);
+        hello
+    }
+
     fn hears(&mut self, talk: &mut Talk<'_>) -> String {
         self.turn(talk);
         String::from_utf8(std::mem::take(&mut self.heard)).unwrap()
@@ -353,6 +370,151 @@ fn chains_have_certificates_of_their_own() {
     });
 }
 
+const POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
+
+/// With a listener that takes early data, and nowhere else: it remembers sessions itself.
+fn hold_early(script: impl Fn(&mut Talk<'_>, &Pki)) {
+    hold(&CONFIG.replace("a.key }]", "a.key }], early_data: true"), |talk, pki| {
+        if talk.manner() != Manner::Moving {
+            script(talk, pki);
+        }
+    });
+}
+
+fn early_client(pki: &Pki) -> ClientConfig {
+    let mut config = pki.client(&TLS13);
+    config.enable_early_data = true;
+    config
+}
+
+#[test]
+fn safe_requests_that_come_with_the_hello_are_answered_at_once() {
+    hold_early(|talk, pki| {
+        let config = early_client(pki);
+        let mut first = Secure::client(talk, config.clone(), "a.example");
+        let upstream = first.is_served(talk);
+        // Each time it is given a ticket for the next.
+        for _ in 0..2 {
+            let mut back = Secure::client(talk, config.clone(), "a.example");
+            back.begins_early(talk, GET);
+            // The service is asked before the client has finished its handshake.
+            talk.hears(upstream, "GET / HTTP/1.1\r\nHost: x\r\nearly-data: 1\r\n\r\n");
+            talk.says(upstream, OK);
+            assert_eq!(back.hears(talk), OK);
+            back.says(talk, GET);
+            talk.hears(upstream, GET);
+            talk.says(upstream, OK);
+            assert_eq!(back.hears(talk), OK);
+            back.ends(talk);
+        }
+    });
+}
+
+#[test]
+fn requests_that_are_not_safe_have_to_come_again_after_the_handshake() {
+    hold_early(|talk, pki| {
+        let config = early_client(pki);
+        let upstream = Secure::client(talk, config.clone(), "a.example").is_served(talk);
+        for request in [
+            "DELETE / HTTP/1.1\r\nHost: x\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        ] {
+            let mut back = Secure::client(talk, config.clone(), "a.example");
+            back.begins_early(talk, request);
+            let heard = back.hears(talk);
+            assert!(heard.starts_with("HTTP/1.1 425 Too Early\r\n"), "{heard}");
+            assert!(heard.ends_with("request_too_early\n"), "{heard}");
+            back.says(talk, POST);
+            talk.hears(upstream, POST);
+            talk.says(upstream, OK);
+            assert_eq!(back.hears(talk), OK);
+        }
+    });
+}
+
+#[test]
+fn a_hello_that_somebody_else_sends_again_asks_for_nothing() {
+    hold_early(|talk, pki| {
+        let config = early_client(pki);
+        let upstream = Secure::client(talk, config.clone(), "a.example").is_served(talk);
+        let mut back = Secure::client(talk, config, "a.example");
+        let hello = back.begins_early(talk, GET);
+        talk.hears(upstream, "GET / HTTP/1.1\r\nHost: x\r\nearly-data: 1\r\n\r\n");
+        talk.says(upstream, OK);
+        assert_eq!(back.hears(talk), OK);
+        let thief = talk.client();
+        talk.says(thief, &hello);
+        assert_eq!(talk.heard(upstream), "");
+        talk.passes(Duration::from_secs(11));
+        assert!(talk.is_closed(thief));
+    });
+}
+
+#[test]
+fn a_client_that_does_not_finish_its_handshake_well_is_cut_off() {
+    hold_early(|talk, pki| {
+        let config = early_client(pki);
+        let mut first = Secure::client(talk, config.clone(), "a.example");
+        let upstream = first.is_served(talk);
+        let mut back = Secure::client(talk, config, "a.example");
+        back.begins_early(talk, GET);
+        talk.hears(upstream, "GET / HTTP/1.1\r\nHost: x\r\nearly-data: 1\r\n\r\n");
+        talk.says(upstream, OK);
+        let answer = talk.heard_bytes(back.peer);
+        assert!(!answer.is_empty());
+        talk.says(
+            back.peer,
+            [23, 3, 3, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        );
+        assert!(talk.is_closed(back.peer));
+        // Nobody else is touched.
+        first.says(talk, GET);
+        talk.hears(upstream, GET);
+    });
+}
+
+#[test]
+fn streams_may_begin_early_too() {
+    hold_early(|talk, pki| {
+        let mut config = early_client(pki);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let mut first = Secure::client(talk, config.clone(), "a.example");
+        first.turn(talk);
+        let mut back = Secure::client(talk, config, "a.example");
+        let (limits, mut index) = (Limits::default(), HeadIndex::default());
+        let mut codec = Http2::client(&limits);
+        let mut out = Buffer::new(4096);
+        codec.send_control(&mut out);
+        for request in [GET, POST] {
+            let decoded =
+                decode_request(request.as_bytes(), &mut Scan::default(), &limits.head, &mut index);
+            let (head, _) = decoded.unwrap().unwrap();
+            codec
+                .send_request(&head, Scheme::Https, RequestForm::Same, request == GET, &mut out)
+                .unwrap();
+        }
+        back.begins_early(talk, out.filled());
+        let upstream = talk.upstream();
+        talk.hears(upstream, "GET / HTTP/1.1\r\nhost: x\r\nearly-data: 1\r\n\r\n");
+        talk.says(upstream, OK);
+        back.turn(talk);
+        let (mut heard, mut at, mut scratch, mut told) =
+            (std::mem::take(&mut back.heard), 0, Scratch::default(), Vec::new());
+        loop {
+            let (n, element) = codec.decode(&heard[at..], &limits, &mut scratch).unwrap();
+            at += n;
+            match element {
+                Element::NeedMore => break,
+                Element::Response { head, .. } => told.push(head.status()),
+                _ => {}
+            }
+        }
+        heard.drain(..at);
+        told.sort_unstable();
+        assert_eq!(told, [200, 425]);
+    });
+}
+
 const XFCC: &str = "x-forwarded-client-cert";
 
 /// What a service is told of the client's certificate, if anything.
@@ -433,7 +595,7 @@ fn rules_are_for_clients_with_these_names() {
             (pki.client(&TLS13), "/", "404 Not Found"),
         ] {
             let mut client = Secure::client(talk, client, "a.example");
-            client.says(talk, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+            client.says(talk, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
             let heard = client.hears(talk);
             assert!(heard.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{path}: {heard}");
         }

@@ -7,10 +7,29 @@ use super::LabelId;
 pub struct TlsHandshakeFinished {
     /// The listener.
     pub listener: LabelId,
+    /// How much of one it was.
+    pub kind: TlsHandshakeKind,
     /// How long it took, ns, waiting for the client included.
     pub duration: u64,
     /// Why it failed, if it did.
     pub failure: Option<TlsFailure>,
+}
+
+/// How much of a handshake it takes for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum TlsHandshakeKind {
+    /// All of it, with a signature.
+    Full,
+    /// It goes on from an earlier connection.
+    Resumed,
+    /// The same, and requests came along with the hello.
+    Early,
+}
+
+impl TlsHandshakeKind {
+    /// The words for them, in their order.
+    pub const NAMES: [&'static str; 3] = ["full", "resumed", "early"];
 }
 
 /// Signatures were made for handshakes that waited for them.

@@ -1,21 +1,26 @@
 //! Counted from the events of TLS.
 
-use super::{Family, Kind, total};
+use super::{Family, Kind};
 use crate::cell::Counter;
-use crate::events::{SignaturesMade, TlsFailure, TlsHandshakeFinished};
+use crate::events::{SignaturesMade, TlsFailure, TlsHandshakeFinished, TlsHandshakeKind};
 use crate::histogram::Histogram;
 
 /// Handshakes of one listener on one worker.
 #[derive(Debug, Default)]
 pub(crate) struct TlsCounters {
-    done: Counter,
+    done: [Counter; TlsHandshakeKind::NAMES.len()],
     failed: [Counter; TlsFailure::NAMES.len()],
 }
 
 impl TlsCounters {
     pub(crate) fn handshake_finished(&self, event: &TlsHandshakeFinished) {
-        let failed = event.failure.and_then(|failure| self.failed.get(failure as usize));
-        failed.unwrap_or(&self.done).increment();
+        let counter = match event.failure {
+            Some(failure) => self.failed.get(failure as usize),
+            None => self.done.get(event.kind as usize),
+        };
+        if let Some(counter) = counter {
+            counter.increment();
+        }
     }
 }
 
@@ -50,13 +55,17 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "proxy_tls_handshakes_total",
         kind: Kind::Counter,
-        help: "Handshakes of TLS with downstreams that came to their end.",
-        labels: &["listener"],
+        help: "Handshakes of TLS with downstreams that came to their end: full ones, those that went on from \
+               an earlier connection, and those of them with early data.",
+        labels: &["listener", "kind"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
-                let count = total(blocks, |block| &block.tls.done);
-                if count > 0 {
-                    out.number(&[listener], count);
+                for (place, kind) in TlsHandshakeKind::NAMES.iter().enumerate() {
+                    let counters = blocks.iter().filter_map(|b| b.tls.done.get(place));
+                    let count = counters.map(Counter::value).sum();
+                    if count > 0 {
+                        out.number(&[listener, kind], count);
+                    }
                 }
             }
         },

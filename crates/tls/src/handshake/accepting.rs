@@ -54,6 +54,13 @@ impl Accepting {
         }
     }
 
+    pub(super) fn connection_mut(&mut self) -> Option<&mut ServerConnection> {
+        match &mut self.state {
+            State::Ready(connection) => Some(connection),
+            State::Waiting(_) | State::Moved => None,
+        }
+    }
+
     pub(super) fn into_connection(self) -> Option<Box<ServerConnection>> {
         match self.state {
             State::Ready(connection) => Some(connection),
@@ -132,7 +139,7 @@ impl Accepting {
 }
 
 /// Gives one record to rustls, and takes what it wants to have sent, also when it fails.
-fn feed(
+pub(super) fn feed(
     connection: &mut ServerConnection,
     record: &[u8],
     output: &mut Vec<u8>,

@@ -2,9 +2,11 @@
 
 use wire::tls::record::{HEADER_LEN, RECORD_LEN_MAX};
 
+use super::{HANDSHAKE_BYTES_MAX, HandshakeError};
+
 /// What stands at the front of the input.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Framed {
+enum Framed {
     /// Not enough to say.
     NeedMore,
     /// What no peer says that speaks TLS.
@@ -24,8 +26,24 @@ const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 
+/// The record at the front of `input`, behind so many bytes of the handshake, if it is there whole.
+pub(super) fn next_record(
+    input: &[u8],
+    bytes_before: usize,
+) -> Result<Option<&[u8]>, HandshakeError> {
+    match frame(input, bytes_before == 0) {
+        Framed::NeedMore => Ok(None),
+        Framed::NotTls => Err(HandshakeError::NotTls),
+        Framed::TooLong => Err(HandshakeError::RecordTooLong),
+        Framed::Record { len } if bytes_before + len > HANDSHAKE_BYTES_MAX => {
+            Err(HandshakeError::TooManyBytes)
+        }
+        Framed::Record { len } => Ok(input.get(..len)),
+    }
+}
+
 /// Looks at the front of `input`; `is_first` where nothing came before.
-pub(super) fn frame(input: &[u8], is_first: bool) -> Framed {
+fn frame(input: &[u8], is_first: bool) -> Framed {
     if is_first && !may_begin_tls(input) {
         return Framed::NotTls;
     }

@@ -66,8 +66,7 @@ fn keys_are_never_shown() {
         alpn: Vec::new(),
         client_auth: tls::ClientAuth::Off,
         client_names: Vec::new(),
-        session_tickets: true,
-        shared_tickets: None,
+        resumption: tls::Resumption::Tickets,
     });
     let context = Arc::new(context.unwrap());
     let key = KeyPair::from_pem(&pair.key).unwrap();

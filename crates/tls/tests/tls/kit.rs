@@ -11,7 +11,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tls::{
     CipherSuite, ClientAuth, ClientContext, ClientOptions, Established, Facts, Group, Handshake,
-    HandshakeError, ServerContext, ServerOptions, Verify, Version,
+    HandshakeError, Resumption, ServerContext, ServerOptions, Verify, Version,
 };
 use wire::buffer::Buffer;
 use wire::tls::record::Opened;
@@ -28,8 +28,7 @@ pub(crate) fn server_options(certificate: &Arc<tls::Certificate>) -> ServerOptio
         alpn: Vec::new(),
         client_auth: ClientAuth::Off,
         client_names: Vec::new(),
-        session_tickets: true,
-        shared_tickets: None,
+        resumption: Resumption::Tickets,
     }
 }
 

@@ -10,6 +10,7 @@
 mod authority;
 mod certificates;
 mod choice;
+mod early;
 mod faults;
 mod kit;
 mod matrix;

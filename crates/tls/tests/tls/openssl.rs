@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tls::{
     Certificate, ClientAuth, ClientContext, ClientOptions, Established, Handshake, KeyKind,
-    ServerContext, ServerOptions, Verify, Version,
+    Resumption, ServerContext, ServerOptions, Verify, Version,
 };
 use wire::buffer::Buffer;
 use wire::tls::record::Opened;
@@ -114,8 +114,7 @@ fn server_context(certificate: &Arc<Certificate>, version: Version) -> Arc<Serve
         alpn: vec![(*b"h2").into()],
         client_auth: ClientAuth::Off,
         client_names: Vec::new(),
-        session_tickets: true,
-        shared_tickets: None,
+        resumption: Resumption::Tickets,
     };
     Arc::new(ServerContext::new(options).unwrap())
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tls::{
-    ClientAuth, ClientContext, Facts, HandshakeError, KeyKind, ServerContext, SharedTickets,
-    TicketKey, Verify, Version,
+    ClientAuth, ClientContext, Facts, HandshakeError, KeyKind, Resumption, ServerContext,
+    SharedTickets, TicketKey, Verify, Version,
 };
 
 use crate::authority::{Authority, Leaf};
@@ -45,7 +45,7 @@ fn a_server_without_tickets_knows_nobody() {
     for version in Version::ALL {
         let mut accepting = server_options(&certificate);
         accepting.versions = version..=version;
-        accepting.session_tickets = false;
+        accepting.resumption = Resumption::Off;
         let accepting = server(accepting);
         let connecting = client(client_options(Verify::Roots(authority.roots())));
         for _ in 0..3 {
@@ -121,7 +121,8 @@ fn contexts_that_share_keys_take_each_others_tickets() {
     let context = |keys: &[u8], scope: u8| {
         let mut options = server_options(&certificate);
         let keys = keys.iter().map(|byte| Arc::new(TicketKey::new(&[*byte; 80]).unwrap()));
-        options.shared_tickets = Some(SharedTickets { keys: keys.collect(), scope: [scope; 32] });
+        let shared = SharedTickets { keys: keys.collect(), scope: [scope; 32] };
+        options.resumption = Resumption::SharedTickets(shared);
         server(options)
     };
     let first = context(&[1], 0);

@@ -14,7 +14,7 @@ use tls::signing::{
 };
 use tls::{
     Alert, Certificate, ClientAuth, ClientContext, Group, Handshake, HandshakeError, KeyKind,
-    ServerContext, Verify, Version,
+    Resumption, ServerContext, Verify, Version,
 };
 use x509_cert::der::pem::{self, LineEnding};
 
@@ -83,7 +83,7 @@ fn certificate(pair: &Pair, place: Place) -> Arc<Certificate> {
 fn accepting(name: &str, place: Place, version: Version) -> Arc<ServerContext> {
     let mut options = server_options(&certificate(pair(name), place));
     options.versions = version..=version;
-    options.session_tickets = false;
+    options.resumption = Resumption::Off;
     server(options)
 }
 
@@ -287,7 +287,7 @@ fn a_key_in_its_older_form_joins_batches_too() {
     let older = pem::encode_string("RSA PRIVATE KEY", LineEnding::LF, whole.private_key.as_bytes());
     let pair = Pair { key: older.unwrap(), ..pair("rsa2048").clone() };
     let mut options = server_options(&certificate(&pair, Place::Here));
-    options.session_tickets = false;
+    options.resumption = Resumption::Off;
     let context = server(options);
     let mut batched = Batched::default();
     meet(&mut batched, (0..3).map(|_| Meeting::new(&context)).collect(), never);
@@ -512,7 +512,7 @@ fn a_wrong_signature_is_never_sent() {
 fn a_client_that_was_asked_to_try_again_is_waited_with_and_failed_alike() {
     let mut options = server_options(&certificate(pair("rsa2048"), Place::Here));
     options.groups = vec![Group::Secp256r1];
-    options.session_tickets = false;
+    options.resumption = Resumption::Off;
     let accepting = server(options);
     let mut options = client_options(Verify::Roots(KEYS.authority.roots()));
     options.groups = vec![Group::X25519, Group::Secp256r1];

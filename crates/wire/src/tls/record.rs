@@ -44,8 +44,8 @@
 //! # What was left out
 //!
 //! Nothing asks the peer for other keys: what it has sealed too much with is its own to change.
-//! Early data, authentication after the handshake and `max_fragment_length` are the handshake's
-//! to refuse. Records are not padded.
+//! Early data is under other keys, and the handshake's to open. Authentication after the handshake and
+//! `max_fragment_length` are its to refuse. Records are not padded.
 
 mod control;
 mod error;

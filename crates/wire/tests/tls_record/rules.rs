@@ -1,6 +1,7 @@
 //! The rules of RFC 8446 and RFC 5246 for what comes after a handshake, broken one at a time.
 
 use wire::buffer::Buffer;
+use wire::tls::Alert;
 use wire::tls::record::{
     Cipher, FRAGMENT_LEN_MAX, HEADER_LEN, IDLE_RECORDS_MAX, KEY_RECORDS_MAX, MESSAGE_BYTES_MAX,
     Opened, Protocol, RECORD_LEN_MAX, RecordError, RecordLayer, Role, SealError, Secrets,
@@ -102,7 +103,7 @@ fn assert_fails(mut side: Side, bytes: &[u8], error: RecordError, alert: Option<
     assert_eq!(side.hear(b""), Err(error), "it stays");
     let expected: Vec<_> = alert.map(|code| (ALERT, vec![2, code])).into_iter().collect();
     assert_eq!(side.said(), expected, "{error}");
-    assert_eq!(error.alert().map(wire::tls::Alert::code), alert);
+    assert_eq!(error.alert().map(Alert::code), alert);
     assert_eq!(side.said(), [], "once");
     assert_eq!(side.say(b"data"), Err(SealError::Closed));
     side.layer().send_close();
@@ -647,5 +648,45 @@ fn a_peer_may_do_anything_at_any_time() {
                 check(&script);
             }
         }
+    }
+}
+
+/// What ours sends to its peer, with the room that it asks for.
+fn said(layer: &mut RecordLayer) -> Vec<u8> {
+    let mut out = Buffer::new(layer.sealed_len(0));
+    layer.send_control(&mut out);
+    out.filled().to_vec()
+}
+
+#[test]
+fn a_connection_begins_with_its_traffic_secrets_alone() {
+    for (cipher, len) in
+        [(Cipher::Aes128Gcm, 32), (Cipher::Aes256Gcm, 48), (Cipher::Chacha20Poly1305, 32)]
+    {
+        let (theirs, ours) = (vec![1; len], vec![2; len]);
+        let begin =
+            |role, secrets| RecordLayer::of_traffic_secrets(role, cipher, secrets, Sizing::Full);
+        let mut server = begin(Role::Server, [&theirs, &ours]).unwrap();
+        let mut client = begin(Role::Client, [&ours, &theirs]).unwrap();
+
+        let mut out = Buffer::new(server.ticket_len(b"ticket") + server.sealed_len(4));
+        assert!(server.send_ticket(b"ticket", &mut out));
+        server.seal(&[b"data"], &mut out).unwrap();
+        assert_eq!(out.spare_len(), 0, "it said how much room it takes");
+        let mut bytes = out.filled().to_vec();
+        let (n, opened) = client.open(&mut bytes).unwrap();
+        assert!(matches!(&opened, Opened::Ticket(ticket) if ticket == b"ticket"), "{opened:?}");
+        let (_, opened) = client.open(&mut bytes[n..]).unwrap();
+        assert!(matches!(opened, Opened::Data { bytes: b"data", .. }), "{opened:?}");
+
+        server.send_failure(Alert::UnexpectedMessage);
+        assert!(!server.send_ticket(b"ticket", &mut Buffer::new(100)), "sending is over");
+        let error = client.open(&mut said(&mut server)).unwrap_err();
+        assert_eq!(error, RecordError::AlertReceived(Alert::UnexpectedMessage.code()));
+        let unread = server.open(&mut [0; 9]);
+        assert!(matches!(unread, Ok((9, Opened::End))), "it is not read on: {unread:?}");
+
+        let short = begin(Role::Server, [&theirs[1..], &ours]).unwrap_err();
+        assert_eq!(short, SecretsError::TrafficSecretLenInvalid);
     }
 }

@@ -9,6 +9,7 @@ mod broken_records_end_their_own_connection;
 mod certificates_are_replaced_under_load;
 mod clients_without_a_certificate_are_refused;
 mod curl_chooses_the_version_of_http;
+mod early_data_is_answered_once;
 mod either_side_may_update_its_keys;
 mod h2load_counts_match;
 mod h2spec_passes_every_case;
@@ -50,6 +51,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     the_whole_chain_is_shown::CLAIM,
     old_versions_are_refused::CLAIM,
     tickets_resume_sessions::CLAIM,
+    early_data_is_answered_once::CLAIM,
     a_ticket_is_no_certificate::CLAIM,
     renegotiation_is_refused::CLAIM,
     either_side_may_update_its_keys::CLAIM,

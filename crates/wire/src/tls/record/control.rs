@@ -5,10 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::KEY_RECORDS_MAX;
 use super::keys::{SEQUENCE_MAX, kind};
 use super::layer::RecordLayer;
+use super::open::{MESSAGE_HEADER_LEN, message::NEW_SESSION_TICKET};
 use super::secrets::Protocol;
+use super::{FRAGMENT_LEN_MAX, KEY_RECORDS_MAX};
 use crate::buffer::Buffer;
 use crate::tls::Alert;
 
@@ -78,6 +79,24 @@ impl RecordLayer {
                 break;
             }
         }
+    }
+
+    /// Room that [`RecordLayer::send_ticket`] takes.
+    #[must_use]
+    pub fn ticket_len(&self, ticket: &[u8]) -> usize {
+        self.suite.overhead() + MESSAGE_HEADER_LEN + ticket.len()
+    }
+
+    /// Writes a NewSessionTicket of TLS 1.3, which is as [`Opened::Ticket`](super::Opened::Ticket) has
+    /// it, in one record: whether it did. There has to be room for it, and sending not be over.
+    pub fn send_ticket(&mut self, ticket: &[u8], out: &mut Buffer) -> bool {
+        let Ok(len) = u16::try_from(ticket.len()) else { return false };
+        let [high, low] = len.to_be_bytes();
+        let message = [&[NEW_SESSION_TICKET, 0, high, low], ticket].concat();
+        let is_sealable = self.suite.protocol == Protocol::Tls13
+            && self.writing == Writing::Open
+            && message.len() <= FRAGMENT_LEN_MAX;
+        is_sealable && self.push_record(kind::HANDSHAKE, &message, out).is_ok()
     }
 
     /// How much [`RecordLayer::send_control`] writes, with enough room.

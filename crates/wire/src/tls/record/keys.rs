@@ -115,6 +115,16 @@ impl Keys {
         Ok(keys)
     }
 
+    /// The first keys of a connection of TLS 1.3.
+    pub(super) fn of_traffic_secret(cipher: Cipher, secret: &[u8]) -> Result<Self, SecretsError> {
+        if secret.len() != cipher.hash_len() {
+            return Err(SecretsError::TrafficSecretLenInvalid);
+        }
+        let secret = Secret::padded(secret).ok_or(SecretsError::TrafficSecretLenInvalid)?;
+        let (key, iv) = keys_of(cipher, &secret);
+        Ok(Self { sequence: 0, key, iv, traffic_secret: secret, context: None })
+    }
+
     /// The number of the next record: as many were sealed with the key.
     pub(super) fn sequence(&self) -> u64 {
         self.sequence

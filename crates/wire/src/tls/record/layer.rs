@@ -8,7 +8,7 @@ use super::control::{Pending, Writing};
 use super::error::RecordError;
 use super::keys::Keys;
 use super::open::Reading;
-use super::secrets::{Protocol, Secrets, SecretsError, Suite};
+use super::secrets::{Cipher, Protocol, Secrets, SecretsError, Suite};
 use super::sizing::{RecordSize, Sizing};
 use super::{KEY_RECORDS_MAX, KEY_RECORDS_WORN};
 use crate::tls::Alert;
@@ -54,11 +54,36 @@ impl RecordLayer {
     ///
     /// When the secrets cannot be those of a connection.
     pub fn new(role: Role, secrets: &Secrets<'_>, sizing: Sizing) -> Result<Self, SecretsError> {
-        Ok(Self {
+        let suite = secrets.suite;
+        let receive = Keys::new(suite, &secrets.receive)?;
+        let send = Keys::new(suite, &secrets.send)?;
+        Ok(Self::with(role, suite, [receive, send], sizing))
+    }
+
+    /// Begins a connection of TLS 1.3 where its first keys do, with the traffic secrets that they come
+    /// from: the peer's, then ours. **Nothing else may seal or open a record with them.**
+    ///
+    /// # Errors
+    ///
+    /// When a secret has not the length that the cipher's has.
+    pub fn of_traffic_secrets(
+        role: Role,
+        cipher: Cipher,
+        [receive, send]: [&[u8]; 2],
+        sizing: Sizing,
+    ) -> Result<Self, SecretsError> {
+        let suite = Suite { protocol: Protocol::Tls13, cipher };
+        let receive = Keys::of_traffic_secret(cipher, receive)?;
+        let send = Keys::of_traffic_secret(cipher, send)?;
+        Ok(Self::with(role, suite, [receive, send], sizing))
+    }
+
+    fn with(role: Role, suite: Suite, [receive, send]: [Keys; 2], sizing: Sizing) -> Self {
+        Self {
             role,
-            suite: secrets.suite,
-            receive: Keys::new(secrets.suite, &secrets.receive)?,
-            send: Keys::new(secrets.suite, &secrets.send)?,
+            suite,
+            receive,
+            send,
             reading: Reading::Open,
             writing: Writing::Open,
             pending: Pending::default(),
@@ -66,7 +91,7 @@ impl RecordLayer {
             idle_records: 0,
             tickets: 0,
             size: RecordSize::new(sizing),
-        })
+        }
     }
 }
 
@@ -147,6 +172,15 @@ impl RecordLayer {
     pub fn send_close(&mut self) {
         if self.writing == Writing::Open {
             self.writing = Writing::Closing(Alert::CloseNotify);
+        }
+    }
+
+    /// Says why the connection is given up, once [`RecordLayer::send_control`] writes it, for a reason
+    /// that its records do not know. It is not read on.
+    pub fn send_failure(&mut self, alert: Alert) {
+        self.reading = Reading::Ended;
+        if self.writing == Writing::Open {
+            self.writing = Writing::Closing(alert);
         }
     }
 }

@@ -54,15 +54,15 @@ enum Found {
 }
 
 /// Types of messages (RFC 8446, section 4; RFC 5246, section 7.4).
-mod message {
-    pub(super) const HELLO_REQUEST: u8 = 0;
-    pub(super) const CLIENT_HELLO: u8 = 1;
-    pub(super) const NEW_SESSION_TICKET: u8 = 4;
-    pub(super) const KEY_UPDATE: u8 = 24;
+pub(super) mod message {
+    pub(crate) const HELLO_REQUEST: u8 = 0;
+    pub(crate) const CLIENT_HELLO: u8 = 1;
+    pub(crate) const NEW_SESSION_TICKET: u8 = 4;
+    pub(crate) const KEY_UPDATE: u8 = 24;
 }
 
 /// Octets of a message's header.
-const MESSAGE_HEADER_LEN: usize = 4;
+pub(super) const MESSAGE_HEADER_LEN: usize = 4;
 
 /// Bytes of data that make up for one idle record, as each record of data does.
 const BYTES_EARNING_ONE: usize = 128;
