@@ -119,6 +119,8 @@ pub(crate) enum Life {
     LingerWhenSent,
     /// Our side is shut; reading until the downstream closes.
     Lingering,
+    /// As above, after a handshake of TLS that failed; the downstream was told why.
+    Refused,
 }
 
 /// What only an upstream connection has.

@@ -434,7 +434,7 @@ impl Proxy {
         match downstream.life {
             Life::CloseWhenSent => self.close_downstream(key, None, now),
             Life::LingerWhenSent => self.linger(key, now),
-            Life::Open | Life::Lingering => {}
+            Life::Open | Life::Lingering | Life::Refused => {}
         }
     }
 
@@ -463,7 +463,9 @@ impl Proxy {
             Life::CloseWhenSent if !has_more && is_complete => {
                 self.close_downstream(key, None, now);
             }
-            Life::CloseWhenSent | Life::LingerWhenSent | Life::Lingering => self.linger(key, now),
+            Life::CloseWhenSent | Life::LingerWhenSent | Life::Lingering | Life::Refused => {
+                self.linger(key, now);
+            }
         }
     }
 

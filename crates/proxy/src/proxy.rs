@@ -635,7 +635,8 @@ impl Proxy {
             unreachable!("only downstream connections are closed here");
         };
         let failure = connection.multiplex.and_then(|multiplex| multiplex.failure);
-        let cause = cause.or(failure);
+        let refusal = (downstream.life == Life::Refused).then_some(Cause::TlsHandshakeFailed);
+        let cause = refusal.or(cause).or(failure);
         self.emitter.connection_closed(&ConnectionClosed {
             listener: label(self.listeners.get(downstream.listener).id.0),
             cause,

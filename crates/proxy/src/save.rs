@@ -41,7 +41,7 @@ use crate::transport::{SavedTls, Tls};
 use crate::upstream::RESPONSE_HEAD;
 
 /// Version of the form that is written, and the only one that is read.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// The id of something that the new configuration does not have.
 const GONE: Id = Id { slot: u32::MAX, generation: u32::MAX };

@@ -26,7 +26,7 @@ use wire::tls::record::{Opened, RECORD_LEN_MAX, RecordError, RecordLayer, SealEr
 
 use crate::buffers::{BUFFER_BYTES_MAX, Buffers};
 use crate::client_cert::ClientCert;
-use crate::connection::{ConnKey, Connection, Receive, Role};
+use crate::connection::{ConnKey, Connection, Life, Receive, Role};
 use crate::ops::Op;
 use crate::outbox::{Outbox, SLICES_MAX};
 use crate::proxy::Proxy;
@@ -416,6 +416,10 @@ impl Proxy {
         }
     }
 
+    fn is_downstream(&self, key: ConnKey) -> bool {
+        self.connections.get(key).is_some_and(|connection| connection.downstream().is_some())
+    }
+
     fn tls_mut(&mut self, key: ConnKey) -> Option<&mut Tls> {
         self.connections.get_mut(key)?.tls.as_deref_mut()
     }
@@ -528,9 +532,7 @@ impl Proxy {
             self.ops.push_back(Op::Say(key, words));
         }
         let is_peers_word = matches!(error, RecordError::AlertReceived(_));
-        let is_downstream =
-            self.connections.get(key).is_some_and(|connection| connection.downstream().is_some());
-        if is_downstream && !is_peers_word {
+        if self.is_downstream(key) && !is_peers_word {
             self.break_downstream(key, Some(Cause::TlsInvalid), now);
         } else {
             self.on_broken(key, now);
@@ -727,10 +729,14 @@ impl Proxy {
                 Some(n)
             }
             Err(error) => {
-                if !out.is_empty() {
+                let has_words = !out.is_empty();
+                if has_words {
                     self.ops.push_back(Op::Say(key, out.into()));
                 }
-                self.on_handshake_failed(key, failure_of(&error), now);
+                match has_words && self.is_downstream(key) {
+                    true => self.refuse_handshake(key, failure_of(&error), now),
+                    false => self.on_handshake_failed(key, failure_of(&error), now),
+                }
                 None
             }
         }
@@ -781,6 +787,22 @@ impl Proxy {
             Role::Upstream(_) => {
                 self.on_established(key, Err(Cause::UpstreamTlsFailed), now);
             }
+        }
+    }
+
+    /// A client's handshake failed, and it was told why. What it sends before it reads that would be
+    /// answered by a reset, which takes the words from it: so it is read for a while.
+    fn refuse_handshake(&mut self, key: ConnKey, failure: TlsFailure, now: Time) {
+        self.tell_handshake(key, Some(failure), now);
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if let Some(mut tls) = connection.tls.take() {
+            tls.clear(&mut self.buffers);
+            self.handshakes -= 1;
+        }
+        self.linger(key, now);
+        if let Some(downstream) = self.connections.get_mut(key).and_then(Connection::downstream_mut)
+        {
+            downstream.life = Life::Refused;
         }
     }
 

@@ -315,11 +315,11 @@ fn a_handshake_that_fails_is_told_why_and_counted() {
     hold(CONFIG, |talk, pki| {
         let plain = talk.client();
         talk.says(plain, GET);
-        assert!(talk.is_closed(plain));
+        assert!(talk.is_shut(plain));
         let garbage = talk.client();
         talk.says(garbage, [22, 3, 1, 0, 4, 1, 0, 0, 9]);
         talk.says(garbage, [22, 3, 1, 255, 255]);
-        assert!(talk.is_closed(garbage));
+        assert!(talk.is_shut(garbage));
         let mut stranger =
             Secure::client(talk, ClientConfig::clone(&trusting_nobody()), "a.example");
         stranger.turn(talk);
@@ -614,12 +614,37 @@ fn a_client_without_the_certificate_that_it_needs_is_refused() {
             client.turn(talk);
             client.turn(talk);
             assert!(matches!(client.error, Some(rustls::Error::AlertReceived(_))));
+            assert!(talk.is_shut(client.peer));
+            talk.ends(client.peer);
             assert!(talk.is_closed(client.peer));
         }
         let mut client = Secure::client(talk, pki.client_with(4), "a.example");
         client.says(talk, GET);
         let upstream = talk.upstream();
         talk.hears(upstream, GET);
+    });
+}
+
+#[test]
+fn what_a_refused_client_still_sends_does_not_take_the_reason_from_it() {
+    let config = CONFIG.replace(
+        "chain: a.pem, key: a.key }]",
+        "chain: a.pem, key: a.key }], min_version: \"1.3\"",
+    );
+    hold(&config, |talk, pki| {
+        for ends in [true, false] {
+            let mut client = Secure::client(talk, pki.client(&TLS12), "a.example");
+            client.turn(talk);
+            assert!(matches!(client.error, Some(rustls::Error::AlertReceived(_))));
+            assert_eq!(talk.proxy().load().handshakes, 0);
+            talk.says(client.peer, "what was on its way");
+            assert!(talk.is_shut(client.peer) && !talk.is_closed(client.peer));
+            match ends {
+                true => talk.ends(client.peer),
+                false => talk.passes(Duration::from_secs(3)),
+            }
+            assert!(talk.is_closed(client.peer));
+        }
     });
 }
 
@@ -915,11 +940,11 @@ fn what_comes_while_a_signature_is_made_waits_and_clients_may_go() {
         hasty.turn(talk);
         // Nothing may come here: it is refused once somebody looks.
         talk.says(hasty.peer, [23, 3, 3, 0, 1, 0]);
-        assert_ne!(talk.is_closed(hasty.peer), has_batches());
+        assert_ne!(talk.is_shut(hasty.peer), has_batches());
         let mut slow = Secure::client(talk, pki.client(&TLS13), "rsa.example");
         slow.turn(talk);
         talk.passes(Duration::from_millis(1));
-        assert!(talk.is_closed(hasty.peer) && talk.is_closed(ended.peer));
+        assert!(talk.is_shut(hasty.peer) && talk.is_closed(ended.peer));
         slow.is_served(talk);
     });
 }
