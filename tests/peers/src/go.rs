@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 
 use crate::lab::Lab;
 use crate::peer::Peer;
+use crate::pki::Pair;
 use crate::process::Process;
 use crate::strait::local;
 use crate::{peer, ports};
@@ -58,10 +59,20 @@ pub(crate) struct GoHttp2 {
 
 impl GoHttp2 {
     pub(crate) fn start(lab: &Lab) -> Result<Self> {
+        Self::start_with(lab, &[])
+    }
+
+    /// Within TLS, for clients that `clients` vouches for, an authority's file.
+    pub(crate) fn start_secured(lab: &Lab, pair: &Pair, clients: &str) -> Result<Self> {
+        let (chain, key) = (pair.chain.to_string_lossy(), pair.key.to_string_lossy());
+        Self::start_with(lab, &[&chain, &key, clients])
+    }
+
+    fn start_with(lab: &Lab, files: &[&str]) -> Result<Self> {
         let address = local(ports::free()?);
         let program = Peer::GoServer.program().context("h2server")?;
         let port = address.port().to_string();
-        let mut process = Process::start(lab.folder(), program, &[&port])?;
+        let mut process = Process::start(lab.folder(), program, &[&[&*port], files].concat())?;
         process.ready(|| TcpStream::connect(address).is_ok())?;
         Ok(Self { process, address })
     }

@@ -13,6 +13,7 @@ mod client;
 mod folder;
 mod go;
 mod haproxy;
+mod java;
 mod lab;
 mod network;
 mod nginx;

@@ -30,6 +30,8 @@ pub(crate) enum Peer {
     Hypercorn,
     /// The client of nghttp2.
     Nghttp,
+    /// Java, with the compiler that lets it run sources.
+    Java,
     /// Makes networks for claims that have some of their own.
     Ip,
     /// The kernel's rules for packets.
@@ -64,13 +66,14 @@ enum Source {
 
 impl Peer {
     /// In the order in which they are installed.
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 22] = [
         Self::Curl,
         Self::Go,
         Self::H2load,
         Self::Nghttp,
         Self::Haproxy,
         Self::Ip,
+        Self::Java,
         Self::Nft,
         Self::Nginx,
         Self::Node,
@@ -102,6 +105,7 @@ impl Peer {
             Self::Hypercorn => "hypercorn",
             Self::Nghttp => "nghttp",
             Self::Ip => "ip",
+            Self::Java => "javac",
             Self::Nft => "nft",
             Self::Nginx => "nginx",
             Self::Node => "node",
@@ -151,6 +155,7 @@ impl Peer {
             Self::H2spec => Source::GoModule("github.com/summerwind/h2spec/cmd/h2spec"),
             Self::Haproxy => Source::Debian("haproxy"),
             Self::Ip => Source::Debian("iproute2"),
+            Self::Java => Source::Debian("default-jdk-headless"),
             Self::Nft => Source::Debian("nftables"),
             Self::Nginx => Source::Debian("nginx"),
             Self::Node => Source::Debian("nodejs"),

@@ -11,11 +11,14 @@ mod clients_without_a_certificate_are_refused;
 mod curl_chooses_the_version_of_http;
 mod early_data_is_answered_once;
 mod either_side_may_update_its_keys;
+mod go_is_a_client;
+mod go_is_an_upstream;
 mod h2load_counts_match;
 mod h2spec_passes_every_case;
 mod handshakes_may_come_byte_by_byte;
 mod haproxy_is_an_upstream;
 mod haproxy_stands_in_front;
+mod java_is_a_client;
 mod large_bodies_are_exact_both_ways;
 mod nginx_is_an_upstream;
 mod nginx_stands_in_front;
@@ -32,7 +35,8 @@ mod upstreams_that_leave_leave_nothing;
 
 use std::net::SocketAddr;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use serde_json::Value;
 
 use crate::claim::Claim;
 use crate::lab::Lab;
@@ -60,6 +64,9 @@ pub(super) const CLAIMS: &[Claim] = &[
     nginx_stands_in_front::CLAIM,
     haproxy_is_an_upstream::CLAIM,
     haproxy_stands_in_front::CLAIM,
+    go_is_a_client::CLAIM,
+    go_is_an_upstream::CLAIM,
+    java_is_a_client::CLAIM,
     upstreams_that_are_not_trusted_get_nothing::CLAIM,
     h2spec_passes_every_case::CLAIM,
     h2load_counts_match::CLAIM,
@@ -80,6 +87,14 @@ const NAME: &str = "shop.example";
 /// Of a listener: ends TLS with the certificate of [`secured`].
 const SITE: &str = "tls: { certificates: [{ chain: site.pem, key: site.key }] }";
 
+/// The same for those alone that the authority `clients` vouches for.
+const MEMBERS: &str = "tls:
+  certificates: [{ chain: site.pem, key: site.key }]
+  client: { ca: clients.pem }";
+
+/// Versions of HTTP and TLS in pairs, as the access log has them behind their names.
+const PAIRS: [(&str, &str); 4] = [("1.1", "1.2"), ("1.1", "1.3"), ("2.0", "1.2"), ("2.0", "1.3")];
+
 /// How clients are told to speak one version of TLS: curl, then openssl.
 const VERSIONS: [(&[&str], &str); 2] =
     [(&["--tlsv1.2", "--tls-max", "1.2"], "-tls1_2"), (&["--tlsv1.3"], "-tls1_3")];
@@ -98,6 +113,18 @@ fn issue_site(lab: &Lab) -> Result<Authority> {
     let authority = Authority::new(lab, "ca")?;
     authority.issue(lab, "site", NAME)?;
     Ok(authority)
+}
+
+/// Of a cluster that is [`NAME`]: it is spoken to in this version of TLS, and shown `strait.pem`.
+fn showing_a_certificate(protocol: &str, version: &str) -> String {
+    format!(
+        "protocol: {protocol}
+tls:
+  server_name: {NAME}
+  ca: ca.pem
+  certificate: {{ chain: strait.pem, key: strait.key }}
+  max_version: \"{version}\""
+    )
 }
 
 /// What curl prints of `https://shop.example` and a path, if it gets it.
@@ -128,6 +155,27 @@ fn visit(lab: &Lab, server: SocketAddr, options: &[&str]) -> Result<String> {
     let told = session.told();
     asked.or_else(|error| if told.contains("alert") { Ok(()) } else { Err(error) })?;
     Ok(told)
+}
+
+/// Waits until at least so many lines of the access log are about requests in this pair of versions, by whom
+/// the client's certificate is about.
+fn are_logged(
+    strait: &Strait,
+    count: usize,
+    (http, tls): (&str, &str),
+    client: Option<&str>,
+) -> Result<()> {
+    let wanted = [
+        ("protocol", Some(format!("HTTP/{http}"))),
+        ("tls_version", Some(format!("TLSv{tls}"))),
+        ("peer_identity", client.map(str::to_owned)),
+    ];
+    let is_wanted = |line: &Value| {
+        wanted.iter().all(|(key, value)| line.get(key).and_then(Value::as_str) == value.as_deref())
+    };
+    let found = || strait.logged().map(|lines| lines.iter().filter(|line| is_wanted(line)).count());
+    wait::until("the lines to be there", wait::SOON, || found().is_ok_and(|found| found >= count))
+        .with_context(|| format!("{count} lines with {wanted:?}, not {found:?}", found = found()))
 }
 
 /// Waits until these gauges, and those of what connections hold, are at 0.

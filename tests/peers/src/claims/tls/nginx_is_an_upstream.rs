@@ -46,14 +46,7 @@ fn holds(lab: &Lab) -> Result<()> {
     for (protocol, version) in
         [("http1", "1.2"), ("http1", "1.3"), ("http2", "1.2"), ("http2", "1.3")]
     {
-        let cluster = format!(
-            "protocol: {protocol}
-tls:
-  server_name: shop.example
-  ca: ca.pem
-  certificate: {{ chain: strait.pem, key: strait.key }}
-  max_version: \"{version}\""
-        );
+        let cluster = super::showing_a_certificate(protocol, version);
         let options = Options { cluster: &cluster, ..Options::default() };
         let strait = Strait::forwarding_to(lab, nginx.address(), options)?;
         let told = lab.curl(&[&strait.url("/seen")])?;

@@ -1,5 +1,8 @@
-// A client on Go's net/http: `h2client VERSION URL CHECK`, where VERSION is `1` or `2` (with prior
+// A client on Go's net/http: `h2client VERSION URL CHECK [TLS]`, where VERSION is `1` or `2` (with prior
 // knowledge), and CHECK is one of those below. It exits with 1 and says why if one does not hold.
+//
+// For a URL of https, TLS is `1.2` or `1.3`. The server is then shop.example by the word of the file
+// ca.pem, VERSION is what the client offers (ALPN), and it shows client.pem, if there is such a file.
 package main
 
 import (
@@ -7,6 +10,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -32,18 +36,20 @@ var checks = map[string]func(*client) error{
 	"fields":   fields,
 	"hints":    hints,
 	"many":     many,
+	"resumes":  resumes,
 	"statuses": statuses,
 	"talk":     talk,
 	"trailers": trailers,
 }
 
 func main() {
-	version, url, check := os.Args[1], os.Args[2], os.Args[3]
-	client := client{http.Client{Transport: transport(version), Timeout: 40 * time.Second}, url}
-	if err := checks[check](&client); err != nil {
-		fmt.Println(err)
-		os.Exit(1)
+	version, url, holds := os.Args[1], os.Args[2], checks[os.Args[3]]
+	way := transport(version)
+	if len(os.Args) > 4 {
+		way = secureTransport(version, os.Args[4])
 	}
+	client := client{http.Client{Transport: way, Timeout: 40 * time.Second}, url}
+	check(holds(&client))
 }
 
 func transport(version string) http.RoundTripper {
@@ -59,6 +65,45 @@ func transport(version string) http.RoundTripper {
 			var dialer net.Dialer
 			return dialer.DialContext(ctx, network, address)
 		},
+	}
+}
+
+// The transport of net/http itself, whose connections come back with the tickets of others.
+func secureTransport(version, secure string) http.RoundTripper {
+	authority, err := os.ReadFile("ca.pem")
+	check(err)
+	number := map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}[secure]
+	config := tls.Config{
+		ServerName:         "shop.example",
+		RootCAs:            x509.NewCertPool(),
+		MinVersion:         number,
+		MaxVersion:         number,
+		ClientSessionCache: tls.NewLRUClientSessionCache(0),
+	}
+	config.RootCAs.AppendCertsFromPEM(authority)
+	own, err := tls.LoadX509KeyPair("client.pem", "client.key")
+	if err == nil {
+		config.Certificates = []tls.Certificate{own}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		check(err)
+	}
+	way := &http.Transport{
+		MaxIdleConnsPerHost: 1000,
+		DisableCompression:  true,
+		TLSClientConfig:     &config,
+		ForceAttemptHTTP2:   version == "2",
+	}
+	if version == "1" {
+		config.NextProtos = []string{"http/1.1"}
+		way.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	}
+	return way
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
 	}
 }
 
@@ -278,6 +323,24 @@ func many(c *client) error {
 	default:
 		return nil
 	}
+}
+
+// The second connection of TLS resumes the session of the first, and knows whose it is.
+func resumes(c *client) error {
+	for _, again := range []bool{false, true} {
+		got, err := c.send("GET", "/seen", nil, nil)
+		if err != nil {
+			return err
+		}
+		if got.TLS == nil || got.TLS.DidResume != again {
+			return fmt.Errorf("resumed: %v; the second time: %v", !again, again)
+		}
+		if len(got.TLS.VerifiedChains) == 0 {
+			return errors.New("nobody knows whose session it is")
+		}
+		c.CloseIdleConnections()
+	}
+	return nil
 }
 
 // Responses without a body have none and keep what describes it.

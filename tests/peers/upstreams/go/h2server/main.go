@@ -1,11 +1,14 @@
 // An upstream on Go's net/http that speaks HTTP/1.1 and HTTP/2 on one port, the latter with prior
-// knowledge or after an upgrade.
+// knowledge or after an upgrade: `h2server PORT [CHAIN KEY CLIENTS]`. With the files of a certificate
+// it speaks TLS with those that show one that the authority in the file CLIENTS vouches for.
 //
 // What it does is in the path: see the functions below. It prints a line for each request.
 package main
 
 import (
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,11 +34,25 @@ func main() {
 	paths.HandleFunc("/early", early)
 	paths.HandleFunc("/fields/", fields)
 	paths.HandleFunc("/slow", slow)
-	server := http.Server{
-		Addr:    "127.0.0.1:" + os.Args[1],
-		Handler: h2c.NewHandler(logged(paths), &http2.Server{MaxConcurrentStreams: 100}),
+	paths.HandleFunc("/last", last)
+	server := http.Server{Addr: "127.0.0.1:" + os.Args[1], Handler: logged(paths)}
+	if len(os.Args) > 2 {
+		fmt.Fprintln(os.Stderr, serveSecurely(&server, os.Args[2], os.Args[3], os.Args[4]))
+		return
 	}
+	server.Handler = h2c.NewHandler(server.Handler, &http2.Server{MaxConcurrentStreams: 100})
 	fmt.Fprintln(os.Stderr, server.ListenAndServe())
+}
+
+func serveSecurely(server *http.Server, chain, key, clients string) error {
+	authority, err := os.ReadFile(clients)
+	if err != nil {
+		return err
+	}
+	known := x509.NewCertPool()
+	known.AppendCertsFromPEM(authority)
+	server.TLSConfig = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: known}
+	return server.ListenAndServeTLS(chain, key)
 }
 
 func logged(next http.Handler) http.Handler {
@@ -51,6 +68,11 @@ func say(w http.ResponseWriter, r *http.Request) {
 	check(err)
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s %s\nhost: %s\n", r.Proto, r.Method, r.RequestURI, r.Host)
+	if r.TLS != nil {
+		version := map[uint16]string{tls.VersionTLS12: "1.2", tls.VersionTLS13: "1.3"}[r.TLS.Version]
+		client := r.TLS.PeerCertificates[0].Subject.CommonName
+		fmt.Fprintf(&text, "tls %s for %s, client %s, resumed: %v\n", version, r.TLS.ServerName, client, r.TLS.DidResume)
+	}
 	for name, values := range r.Header {
 		for _, value := range values {
 			fmt.Fprintf(&text, "%s: %s\n", strings.ToLower(name), value)
@@ -153,6 +175,12 @@ func slow(w http.ResponseWriter, r *http.Request) {
 	check(err)
 	time.Sleep(30 * time.Millisecond)
 	_, _ = io.WriteString(w, "served")
+}
+
+// The last response of its connection, in either version.
+func last(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Connection", "close")
+	say(w, r)
 }
 
 // A request that cannot be read ends its response, too.

@@ -1,0 +1,41 @@
+//! Go's `net/http` with a certificate gets what it asks for whole, in each pair of versions of HTTP and
+//! TLS, and resumes its sessions; without one it is refused.
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::claim::Claim;
+use crate::go::GoHttp2;
+use crate::lab::Lab;
+use crate::peer::Peer;
+use crate::pki::Authority;
+use crate::strait::{Options, Strait};
+
+pub(super) const CLAIM: Claim =
+    Claim { module: module_path!(), needs: &[Peer::GoClient, Peer::GoServer], holds };
+
+fn holds(lab: &Lab) -> Result<()> {
+    let server = GoHttp2::start(lab)?;
+    super::issue_site(lab)?;
+    let pair = Authority::new(lab, "clients")?.issue(lab, "client", "somebody.example")?;
+    let options = Options { listener: super::MEMBERS, ..Options::default() };
+    let strait = Strait::forwarding_to(lab, server.address(), options)?;
+    let client = Peer::GoClient.program().context("h2client")?.to_string_lossy().into_owned();
+    let url = format!("https://{}", strait.address());
+    for (http, tls) in super::PAIRS {
+        let version = http.split('.').next().unwrap_or_default();
+        for check in ["resumes", "bodies", "trailers", "many"] {
+            let told = lab.run(&client, &[version, &url, check, tls])?;
+            told.ok().with_context(|| format!("{check}, HTTP/{http} in TLS {tls}"))?;
+            if check == "resumes" {
+                super::are_logged(&strait, 2, (http, tls), Some("somebody.example"))?;
+            }
+        }
+    }
+    std::fs::remove_file(pair.chain)?;
+    for tls in ["1.2", "1.3"] {
+        let told = lab.run(&client, &["2", &url, "resumes", tls])?;
+        ensure!(told.output.contains("remote error: tls: "), "TLS {tls}: {}", told.output);
+        ensure!(!told.status.success(), "TLS {tls}");
+    }
+    Ok(())
+}
