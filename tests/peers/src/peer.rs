@@ -50,6 +50,10 @@ pub(crate) enum Peer {
     WebSocketSuite,
     /// Slow clients of three kinds.
     Slowhttptest,
+    /// Looks for weaknesses of TLS.
+    Sslyze,
+    /// The same, with more of them, in a shell script.
+    Testssl,
     /// Load, as fast as it goes.
     Wrk,
 }
@@ -60,13 +64,13 @@ enum Source {
     Debian(&'static str),
     /// A package of the Go module, built below the build folder.
     GoModule(&'static str),
-    /// The packages of `python.txt`, in an environment of their own.
+    /// The packages of `python.txt` and `sslyze.txt`, in an environment of their own.
     PythonEnvironment,
 }
 
 impl Peer {
     /// In the order in which they are installed.
-    const ALL: [Self; 22] = [
+    const ALL: [Self; 24] = [
         Self::Curl,
         Self::Go,
         Self::H2load,
@@ -81,6 +85,7 @@ impl Peer {
         Self::Promtool,
         Self::Python,
         Self::Slowhttptest,
+        Self::Testssl,
         Self::Wrk,
         Self::GoClient,
         Self::GoServer,
@@ -88,6 +93,7 @@ impl Peer {
         Self::GrpcServer,
         Self::H2spec,
         Self::Hypercorn,
+        Self::Sslyze,
         Self::WebSocketSuite,
     ];
 
@@ -113,6 +119,8 @@ impl Peer {
             Self::Promtool => "promtool",
             Self::Python => "python3",
             Self::Slowhttptest => "slowhttptest",
+            Self::Sslyze => "sslyze",
+            Self::Testssl => "testssl",
             Self::WebSocketSuite => "kosoku",
             Self::Wrk => "wrk",
         }
@@ -163,7 +171,8 @@ impl Peer {
             Self::Promtool => Source::Debian("prometheus"),
             Self::Python => Source::Debian("python3-venv"),
             Self::Slowhttptest => Source::Debian("slowhttptest"),
-            Self::Hypercorn | Self::WebSocketSuite => Source::PythonEnvironment,
+            Self::Testssl => Source::Debian("testssl.sh"),
+            Self::Hypercorn | Self::Sslyze | Self::WebSocketSuite => Source::PythonEnvironment,
             Self::Wrk => Source::Debian("wrk"),
         }
     }

@@ -11,8 +11,11 @@ use crate::process::Process;
 use crate::strait::local;
 use crate::{peer, ports};
 
-/// Exact versions and hashes.
-const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/python.txt");
+/// Exact versions and hashes. If one of these cannot be installed here, the other may be.
+const REQUIREMENTS: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/python.txt"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/sslyze.txt"),
+];
 
 const CUT_OFF: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/cut_off.py");
 const ECHO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/echo.py");
@@ -44,7 +47,9 @@ pub(crate) fn install_environment() {
     peer::run("python3", &["-m", "venv", &folder]);
     let pip = environment.join("bin/pip");
     let options = ["install", "--quiet", "--disable-pip-version-check", "--require-hashes"];
-    peer::run(&pip.to_string_lossy(), &[&options[..], &["-r", REQUIREMENTS]].concat());
+    for requirements in REQUIREMENTS {
+        peer::run(&pip.to_string_lossy(), &[&options[..], &["-r", requirements]].concat());
+    }
 }
 
 /// Beside this program, so that it goes with the build folder.

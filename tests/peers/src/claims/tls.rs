@@ -25,7 +25,9 @@ mod nginx_stands_in_front;
 mod old_versions_are_refused;
 mod renegotiation_is_refused;
 mod slow_handshakes_are_cut_off;
+mod sslyze_finds_no_weakness;
 mod termination_under_load_loses_nothing;
+mod testssl_finds_no_weakness;
 mod the_name_picks_the_certificate;
 mod the_whole_chain_is_shown;
 mod tickets_resume_sessions;
@@ -41,7 +43,7 @@ use serde_json::Value;
 use crate::claim::Claim;
 use crate::lab::Lab;
 use crate::openssl::Session;
-use crate::pki::Authority;
+use crate::pki::{Authority, Kind};
 use crate::process::Finished;
 use crate::strait::{Options, Strait};
 use crate::wait;
@@ -60,6 +62,8 @@ pub(super) const CLAIMS: &[Claim] = &[
     renegotiation_is_refused::CLAIM,
     either_side_may_update_its_keys::CLAIM,
     a_hello_of_many_records_is_understood::CLAIM,
+    testssl_finds_no_weakness::CLAIM,
+    sslyze_finds_no_weakness::CLAIM,
     nginx_is_an_upstream::CLAIM,
     nginx_stands_in_front::CLAIM,
     haproxy_is_an_upstream::CLAIM,
@@ -106,6 +110,15 @@ const LEFT_BYTES_MAX: u64 = 8 << 20;
 fn secured(lab: &Lab, upstream: SocketAddr) -> Result<Strait> {
     issue_site(lab)?;
     Strait::forwarding_to(lab, upstream, Options { listener: SITE, ..Options::default() })
+}
+
+/// The same with a certificate for each kind of key, and no other setting.
+fn secured_with_both_keys(lab: &Lab, upstream: SocketAddr) -> Result<Strait> {
+    issue_site(lab)?.issue_kind(lab, "site-rsa", NAME, Kind::Rsa)?;
+    let both = "}, { chain: site-rsa.pem, key: site-rsa.key }]";
+    let listener = SITE.replace("}]", both);
+    let options = Options { listener: &listener, ..Options::default() };
+    Strait::forwarding_to(lab, upstream, options)
 }
 
 /// Makes the files that [`SITE`] names, and their authority.
