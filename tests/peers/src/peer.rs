@@ -8,6 +8,10 @@ use crate::{go, python, say};
 /// A program that Strait is tried with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
+    /// Tells Chromium whom to trust.
+    Certutil,
+    /// A browser.
+    Chromium,
     /// The client that everybody has.
     Curl,
     /// The compiler of the `net/http` upstream and of the programs of the Go module.
@@ -70,7 +74,9 @@ enum Source {
 
 impl Peer {
     /// In the order in which they are installed.
-    const ALL: [Self; 24] = [
+    const ALL: [Self; 26] = [
+        Self::Certutil,
+        Self::Chromium,
         Self::Curl,
         Self::Go,
         Self::H2load,
@@ -99,6 +105,8 @@ impl Peer {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Certutil => "certutil",
+            Self::Chromium => "chromium",
             Self::Curl => "curl",
             Self::Go => "go",
             Self::GoClient => "h2client",
@@ -153,6 +161,8 @@ impl Peer {
 
     fn source(self) -> Source {
         match self {
+            Self::Certutil => Source::Debian("libnss3-tools"),
+            Self::Chromium => Source::Debian("chromium"),
             Self::Curl => Source::Debian("curl"),
             Self::Go => Source::Debian("golang-go"),
             Self::GoClient => Source::GoModule("./h2client"),

@@ -7,6 +7,7 @@ mod a_ticket_is_no_certificate;
 mod aborted_handshakes_leave_nothing;
 mod broken_records_end_their_own_connection;
 mod certificates_are_replaced_under_load;
+mod chromium_is_a_client;
 mod clients_without_a_certificate_are_refused;
 mod curl_chooses_the_version_of_http;
 mod early_data_is_answered_once;
@@ -71,6 +72,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     go_is_a_client::CLAIM,
     go_is_an_upstream::CLAIM,
     java_is_a_client::CLAIM,
+    chromium_is_a_client::CLAIM,
     upstreams_that_are_not_trusted_get_nothing::CLAIM,
     h2spec_passes_every_case::CLAIM,
     h2load_counts_match::CLAIM,
