@@ -683,7 +683,8 @@ fn a_connection_begins_with_its_traffic_secrets_alone() {
         assert!(!server.send_ticket(b"ticket", &mut Buffer::new(100)), "sending is over");
         let error = client.open(&mut said(&mut server)).unwrap_err();
         assert_eq!(error, RecordError::AlertReceived(Alert::UnexpectedMessage.code()));
-        let unread = server.open(&mut [0; 9]);
+        let mut rest = [0; 9];
+        let unread = server.open(&mut rest);
         assert!(matches!(unread, Ok((9, Opened::End))), "it is not read on: {unread:?}");
 
         let short = begin(Role::Server, [&theirs[1..], &ours]).unwrap_err();
