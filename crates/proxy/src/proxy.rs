@@ -33,6 +33,7 @@ use crate::record::label;
 use crate::signers::Signers;
 use crate::slab::Slab;
 use crate::time::Time;
+use crate::transport::HANDSHAKES_TOGETHER;
 use crate::wheel::Wheel;
 
 /// How long a kept connection may stay silent once a drain began. Its client may be about to ask,
@@ -122,6 +123,8 @@ pub struct Proxy {
     cut_off: u32,
     /// Handshakes with downstreams that are going on.
     pub(crate) handshakes: u32,
+    /// How many of them may still go on before others have their turn.
+    pub(crate) handshakes_admitted: u32,
     /// Handshakes with upstreams that are going on, or to come when the connection stands.
     pub(crate) upstream_handshakes: u32,
     pub(crate) signers: Signers,
@@ -199,6 +202,7 @@ impl Proxy {
             draining_listeners: Vec::new(),
             cut_off: 0,
             handshakes: 0,
+            handshakes_admitted: HANDSHAKES_TOGETHER,
             upstream_handshakes: 0,
             signers: Signers::default(),
             cool_next: 0,
@@ -230,7 +234,8 @@ impl Proxy {
         }
         let room = connection.inbox_room();
         if connection.is_handshaking() {
-            return if connection.awaits_signature() { 0 } else { room };
+            let waits = connection.awaits_signature() || self.is_handshake_held(key);
+            return if waits { 0 } else { room };
         }
         match (&connection.role, &connection.receive) {
             (_, Receive::Complete | Receive::Linger { left: 0 }) => 0,

@@ -4,7 +4,8 @@
 //! reads for many, then writes for many, and finds its code and the bytes in the cache each time.
 //! Deadlines run after socket events, so that a byte that arrived in time is never lost to its own
 //! timeout. A connection with more to read than one read takes goes to the end of the turn's queue,
-//! so that one busy peer cannot starve the others.
+//! so that one busy peer cannot starve the others. So do handshakes of TLS beyond the first few: what
+//! they cost is for new clients to wait for, and not for those that are served.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
@@ -159,6 +160,7 @@ impl<W: World> Worker<W> {
         self.turns += 1;
         self.events_total += self.events.len() as u64;
         let had_nothing_to_do = self.events.is_empty() && self.again.is_empty();
+        self.proxy.admit_handshakes();
         let mut events = std::mem::take(&mut self.events);
         for (place, event) in events.drain(..).enumerate() {
             if place % EVENTS_TOGETHER == 0 {
@@ -168,6 +170,8 @@ impl<W: World> Worker<W> {
         }
         self.perform();
         self.events = events;
+        // Those that wait since an earlier turn do not wait behind newer ones.
+        self.proxy.admit_handshakes();
         self.read_again();
         self.proxy.on_deadlines(self.now);
         self.perform();
@@ -272,6 +276,9 @@ impl<W: World> Worker<W> {
             if flags.has(Flags::CLOSED) {
                 let now = self.now;
                 self.proxy.on_hangup(key, now);
+            } else if self.proxy.is_handshake_held(key) && !flags.has(Flags::QUEUED) {
+                flags.set(Flags::QUEUED);
+                self.again.push(key);
             }
             return;
         }

@@ -137,6 +137,8 @@ pub(crate) struct Talk<'s> {
     is_draining: bool,
     /// Whether the worker always has something else to do.
     is_busy: bool,
+    /// Whether all that happens does in one turn of a worker.
+    is_one_turn: bool,
     peers: Vec<PeerState>,
     asked: Vec<(ExchangeKey, Question)>,
     lines: String,
@@ -183,6 +185,7 @@ impl<'s> Talk<'s> {
             moves: 0,
             is_draining: false,
             is_busy: false,
+            is_one_turn: false,
             peers: Vec::new(),
             asked: Vec::new(),
             lines: String::new(),
@@ -356,6 +359,12 @@ impl<'s> Talk<'s> {
         self.is_busy = is_busy;
     }
 
+    /// Whether all that follows happens in one turn of a worker.
+    pub(crate) fn is_one_turn(&mut self, is_one_turn: bool) {
+        self.is_one_turn = is_one_turn;
+        self.settle();
+    }
+
     /// The proxy begins to drain.
     pub(crate) fn drains(&mut self) {
         self.is_draining = true;
@@ -471,6 +480,9 @@ impl<'s> Talk<'s> {
     fn settle(&mut self) {
         loop {
             self.perform();
+            if !self.is_one_turn {
+                self.proxy.admit_handshakes();
+            }
             self.proxy.on_signatures(!self.is_busy, self.now);
             self.perform();
             if self.manner == Manner::Moving && !self.is_draining {

@@ -891,6 +891,36 @@ fn has_batches() -> bool {
 }
 
 #[test]
+fn handshakes_beyond_the_first_few_wait_for_requests() {
+    hold(CONFIG, |talk, pki| {
+        let mut served = Secure::client(talk, pki.client(&TLS13), "a.example");
+        let upstream = served.is_served(talk);
+        talk.is_one_turn(true);
+        let mut burst: Vec<Secure> = Vec::new();
+        for _ in 0..40 {
+            let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
+            let mut hello = Vec::new();
+            client.connection.write_tls(&mut hello).unwrap();
+            talk.says(client.peer, &hello);
+            burst.push(client);
+        }
+        served.says(talk, GET);
+        talk.hears(upstream, GET);
+        talk.says(upstream, OK);
+        assert_eq!(served.hears(talk), OK);
+        let mut flights: Vec<_> = burst.iter().map(|it| talk.heard_bytes(it.peer)).collect();
+        let answered = flights.iter().filter(|flight| !flight.is_empty()).count();
+        assert!((1..=16).contains(&answered), "{answered}");
+        talk.is_one_turn(false);
+        for (client, flight) in burst.iter().zip(&mut flights) {
+            flight.extend(talk.heard_bytes(client.peer));
+            assert!(!flight.is_empty());
+            talk.breaks(client.peer);
+        }
+    });
+}
+
+#[test]
 fn a_lone_handshake_waits_for_nobody() {
     for version in [&TLS12, &TLS13] {
         hold(&batched(), |talk, pki| {
