@@ -7,7 +7,7 @@ use std::fmt;
 
 use config::snapshot::Signing;
 use telemetry::events::SignaturesMade;
-use tls::signing::{Batched, KeyOperations, SignJob, Signed};
+use tls::signing::{Batched, KeyOperations, SignJob, Signed, Tally};
 
 use crate::connection::ConnKey;
 use crate::proxy::Proxy;
@@ -73,10 +73,12 @@ impl Proxy {
         while let Some(Signed { token, result }) = self.signers.poll(now) {
             self.on_signature(ConnKey::from_bits(token), result, now);
         }
-        let counts = self.signers.batched.take_counts();
-        if counts != tls::signing::Counts::default() {
-            let sizes = self.signers.batched.take_sizes();
-            let (inline, batched, failed) = (counts.inline, counts.batched, counts.failed);
+        let mut tally = self.signers.batched.take_tally();
+        if let Some(thread) = &mut self.signers.thread {
+            tally += thread.take_tally();
+        }
+        if tally != Tally::default() {
+            let Tally { inline, batched, failed, sizes } = tally;
             self.emitter.signatures_made(&SignaturesMade { inline, batched, failed, sizes });
         }
     }

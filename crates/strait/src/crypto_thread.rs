@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tls::signing::{Batched, CryptoThread, KeyOperations, SignJob, Signed};
+use tls::signing::{Batched, CryptoThread, KeyOperations, SignJob, Signed, Tally};
 
 /// Starts a thread with its first job.
 pub(crate) struct LazyCryptoThread {
@@ -51,6 +51,10 @@ impl KeyOperations for LazyCryptoThread {
         if let Some(started) = &mut self.started {
             started.cancel(token);
         }
+    }
+
+    fn take_tally(&mut self) -> Tally {
+        self.started.as_mut().map(|started| started.take_tally()).unwrap_or_default()
     }
 }
 

@@ -4,7 +4,8 @@
 //! has nothing to do with this module. Or the handshake waits, as a value, while somebody makes it:
 //! eight at a time ([`Batched`]), on another core ([`CryptoThread`]), in an accelerator or in
 //! another machine that has the key and does not give it away (whatever implements
-//! [`KeyOperations`]). Which of them is said by the certificate, once, when it is read.
+//! [`KeyOperations`], as `examples/remote_signer` does). Which of them is said by the certificate, once, when it
+//! is read.
 //!
 //! ```text
 //!              on_bytes                    pending                   submit(token, job)
@@ -48,9 +49,13 @@ mod key;
 mod scheme;
 mod thread;
 
+use std::ops::AddAssign;
+
 use thiserror::Error;
 
-pub use batched::{Batched, Counts, WAIT_NANOS_MAX};
+use crate::batch::Batch;
+
+pub use batched::{Batched, WAIT_NANOS_MAX};
 pub use inline::Inline;
 pub use key::{KeyHandle, SignJob};
 pub use scheme::SignatureScheme;
@@ -78,6 +83,48 @@ pub trait KeyOperations {
 
     /// Nobody wants the result under this token any more. It may come all the same.
     fn cancel(&mut self, token: u64);
+
+    /// What came of jobs, since this was last asked.
+    fn take_tally(&mut self) -> Tally;
+}
+
+/// How many jobs there were, by what came of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Signatures that were made one by one, or elsewhere.
+    pub inline: u64,
+    /// Signatures that were made in batches.
+    pub batched: u64,
+    /// Jobs of which no signature came.
+    pub failed: u64,
+    /// How many batches had so many signatures: the index is the number. At 1 are those that waited
+    /// and remained alone, which were made without a batch. What never waited is not in here, so
+    /// that nothing is at 0.
+    pub sizes: [u64; Self::SIZES],
+}
+
+impl Tally {
+    /// Sizes of batches, 0 included.
+    pub const SIZES: usize = Batch::<()>::OPERATIONS_MAX + 1;
+
+    /// Counts one that was not made in a batch.
+    pub fn count(&mut self, result: &Result<Signature, SignError>) {
+        match result {
+            Ok(_) => self.inline += 1,
+            Err(_) => self.failed += 1,
+        }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.inline += other.inline;
+        self.batched += other.batched;
+        self.failed += other.failed;
+        for (size, count) in self.sizes.iter_mut().zip(other.sizes) {
+            *size += count;
+        }
+    }
 }
 
 /// What came of a job.

@@ -101,7 +101,7 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "proxy_tls_signatures_total",
         kind: Kind::Counter,
         help: "Signatures that handshakes waited for (`signing` other than `inline`), by how they were \
-               made on the worker.",
+               made.",
         labels: &["how"],
         samples: |view, out| {
             for (place, how) in ["inline", "batched", "failed"].into_iter().enumerate() {

@@ -117,6 +117,14 @@ impl PrivateKey {
         })
     }
 
+    /// A bit of it is another one.
+    #[cfg(test)]
+    pub(crate) fn break_for_tests(&mut self) {
+        if let Some(limb) = self.coefficient.first_mut() {
+            *limb ^= 4;
+        }
+    }
+
     /// The size of its modulus, which decides what batch it can join.
     #[must_use]
     pub fn size(&self) -> KeySize {

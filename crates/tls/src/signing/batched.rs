@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{KeyOperations, SignJob, Signature, Signed};
+use super::{KeyOperations, SignJob, Signature, Signed, Tally};
 use crate::batch::{Batch, KeySize};
 
 /// Nanoseconds that a signature waits for others to be made with, at most: about what it takes to
@@ -34,19 +34,7 @@ pub struct Batched {
     rsa3072: Waiting,
     rsa4096: Waiting,
     done: VecDeque<Signed>,
-    counts: Counts,
-    sizes: [u64; IN_BATCH_MAX + 1],
-}
-
-/// How many jobs there were, by what came of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Signatures that were made one by one.
-    pub inline: u64,
-    /// Signatures that were made in batches.
-    pub batched: u64,
-    /// Jobs of which no signature came.
-    pub failed: u64,
+    tally: Tally,
 }
 
 /// What waits for a batch of one size.
@@ -66,19 +54,6 @@ struct Job {
 }
 
 impl Batched {
-    /// How many batches had so many signatures, since this was last asked: the index is the number.
-    ///
-    /// At 1 are those that waited and remained alone, which were made without a batch. What never
-    /// waited is not in here, so that nothing is at 0.
-    pub fn take_sizes(&mut self) -> [u64; IN_BATCH_MAX + 1] {
-        std::mem::take(&mut self.sizes)
-    }
-
-    /// How many jobs there were, since this was last asked.
-    pub fn take_counts(&mut self) -> Counts {
-        std::mem::take(&mut self.counts)
-    }
-
     /// Jobs that wait for others.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -137,7 +112,7 @@ impl Batched {
             let Some(Job { token, job, .. }) = jobs.get(index) else { continue };
             match signature {
                 Ok(octets) => {
-                    self.counts.batched += 1;
+                    self.tally.batched += 1;
                     let result = Ok(Signature::trusted(octets.to_vec()));
                     self.done.push_back(Signed { token: *token, result });
                 }
@@ -150,15 +125,12 @@ impl Batched {
     /// Makes one alone.
     fn sign(&mut self, token: u64, job: &SignJob) {
         let result = job.sign();
-        match result {
-            Ok(_) => self.counts.inline += 1,
-            Err(_) => self.counts.failed += 1,
-        }
+        self.tally.count(&result);
         self.done.push_back(Signed { token, result });
     }
 
     fn count_size(&mut self, len: usize) {
-        if let Some(count) = self.sizes.get_mut(len) {
+        if let Some(count) = self.tally.sizes.get_mut(len) {
             *count += 1;
         }
     }
@@ -203,6 +175,10 @@ impl KeyOperations for Batched {
         }
         self.done.retain(|signed| signed.token != token);
     }
+
+    fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
+    }
 }
 
 impl Waiting {
@@ -218,4 +194,46 @@ fn join(batch: &mut Batch<usize>, place: usize, job: &SignJob) -> bool {
         return false;
     };
     batch.submit(place, key, scheme, &job.message).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::certificate::KeyKind;
+    use crate::signing::key::Here;
+    use crate::signing::{KeyHandle, ProviderId, SignatureScheme};
+
+    #[test]
+    fn what_does_not_verify_is_made_again_alone() {
+        if !crate::batch::is_available() {
+            return;
+        }
+        let key = |here| {
+            let handle =
+                KeyHandle::new(ProviderId(0), KeyKind::Rsa, Box::default(), [0; 32], Some(here));
+            Arc::new(handle)
+        };
+        let whole = key(Here::of_tests(false));
+        let broken = key(Here::of_tests(true));
+        let mut batched = Batched::default();
+        for token in 0..4 {
+            let key = if token == 2 { &broken } else { &whole };
+            let scheme = SignatureScheme::RsaPkcs1Sha256;
+            let message = format!("message {token}").into_bytes().into();
+            batched.submit(token, SignJob { key: Arc::clone(key), scheme, message }, 0);
+        }
+        batched.flush(0);
+        let made: Vec<Signed> = std::iter::from_fn(|| batched.poll(0)).collect();
+        assert_eq!(made.len(), 4);
+        for Signed { token, result } in made {
+            // That of the one that verified, and of aws-lc, are the same octets.
+            let (key, scheme) = (Arc::clone(&whole), SignatureScheme::RsaPkcs1Sha256);
+            let message = format!("message {token}").into_bytes().into();
+            assert_eq!(result, SignJob { key, scheme, message }.sign(), "{token}");
+        }
+        let Tally { inline, batched, failed, sizes } = batched.take_tally();
+        assert_eq!((inline, batched, failed, sizes[4]), (1, 3, 0, 1));
+    }
 }

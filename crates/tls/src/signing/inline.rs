@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{KeyOperations, SignJob, Signed};
+use super::{KeyOperations, SignJob, Signed, Tally};
 
 /// Makes each signature as soon as it is asked for.
 ///
@@ -11,11 +11,14 @@ use super::{KeyOperations, SignJob, Signed};
 #[derive(Debug, Default)]
 pub struct Inline {
     done: VecDeque<Signed>,
+    tally: Tally,
 }
 
 impl KeyOperations for Inline {
     fn submit(&mut self, token: u64, job: SignJob, _now_nanos: u64) {
-        self.done.push_back(Signed { token, result: job.sign() });
+        let result = job.sign();
+        self.tally.count(&result);
+        self.done.push_back(Signed { token, result });
     }
 
     fn poll(&mut self, _now_nanos: u64) -> Option<Signed> {
@@ -30,5 +33,9 @@ impl KeyOperations for Inline {
 
     fn cancel(&mut self, token: u64) {
         self.done.retain(|signed| signed.token != token);
+    }
+
+    fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
     }
 }

@@ -120,6 +120,21 @@ impl Here {
     }
 }
 
+#[cfg(test)]
+impl Here {
+    /// A key, and as batches have it: the same, or what a fault of memory has made of it.
+    pub(super) fn of_tests(is_broken: bool) -> Self {
+        let der = include_bytes!("../../tests/keys/2048.der");
+        let der = PrivateKeyDer::Pkcs8(der.as_slice().into());
+        let signing = rustls::crypto::aws_lc_rs::sign::any_supported_type(&der);
+        let mut here = Self::new(signing.expect("a key"), &der);
+        if let Some(key) = here.batch.as_deref_mut().filter(|_| is_broken) {
+            key.break_for_tests();
+        }
+        here
+    }
+}
+
 impl Deferred {
     pub(crate) fn signing(handle: &Arc<KeyHandle>) -> Arc<dyn SigningKey> {
         Arc::new(Self(Arc::clone(handle)))

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread;
 
-use super::{KeyOperations, SignError, SignJob, Signed};
+use super::{KeyOperations, SignError, SignJob, Signed, Tally};
 
 /// Jobs that may wait for the thread. With RSA-2048 that is 20 to 60 ms of its work, beyond which a
 /// handshake is better off without it.
@@ -21,9 +21,16 @@ pub const JOBS_MAX: usize = 256;
 /// The thread ends when this is dropped; what it was working on is finished for nobody.
 pub struct CryptoThread {
     jobs: SyncSender<(u64, SignJob)>,
-    results: Receiver<Signed>,
-    /// What did not go to the thread.
+    results: Receiver<Results>,
+    /// What is there, with what did not go to the thread.
     done: VecDeque<Signed>,
+    tally: Tally,
+}
+
+/// What the thread gives out at a time.
+struct Results {
+    signed: Vec<Signed>,
+    tally: Tally,
 }
 
 impl CryptoThread {
@@ -43,7 +50,7 @@ impl CryptoThread {
         thread::Builder::new()
             .name("strait-crypto".to_owned())
             .spawn(move || work(operations, &jobs_there, &results_there, &wake))?;
-        Ok(Self { jobs, results, done: VecDeque::new() })
+        Ok(Self { jobs, results, done: VecDeque::new(), tally: Tally::default() })
     }
 }
 
@@ -54,11 +61,16 @@ impl KeyOperations for CryptoThread {
             Err(TrySendError::Full((_, job))) if !job.key.is_here() => Err(SignError::Refused),
             Err(TrySendError::Full((_, job)) | TrySendError::Disconnected((_, job))) => job.sign(),
         };
+        self.tally.count(&result);
         self.done.push_back(Signed { token, result });
     }
 
     fn poll(&mut self, _now_nanos: u64) -> Option<Signed> {
-        self.done.pop_front().or_else(|| self.results.try_recv().ok())
+        while let Ok(Results { signed, tally }) = self.results.try_recv() {
+            self.done.extend(signed);
+            self.tally += tally;
+        }
+        self.done.pop_front()
     }
 
     /// The thread goes on as soon as it can.
@@ -72,6 +84,10 @@ impl KeyOperations for CryptoThread {
     fn cancel(&mut self, token: u64) {
         self.done.retain(|signed| signed.token != token);
     }
+
+    fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
+    }
 }
 
 impl fmt::Debug for CryptoThread {
@@ -84,7 +100,7 @@ impl fmt::Debug for CryptoThread {
 fn work(
     mut operations: impl KeyOperations,
     jobs: &Receiver<(u64, SignJob)>,
-    results: &Sender<Signed>,
+    results: &Sender<Results>,
     wake: &impl Fn(),
 ) {
     // It looks at no clock: as soon as there are no more jobs, nothing waits for others.
@@ -96,10 +112,9 @@ fn work(
             operations.submit(token, job, NOW);
         }
         operations.flush(NOW);
-        while let Some(signed) = operations.poll(NOW) {
-            if results.send(signed).is_err() {
-                return;
-            }
+        let signed = std::iter::from_fn(|| operations.poll(NOW)).collect();
+        if results.send(Results { signed, tally: operations.take_tally() }).is_err() {
+            return;
         }
         wake();
     }

@@ -15,6 +15,7 @@ mod faults;
 mod kit;
 mod matrix;
 mod openssl;
+#[path = "../../examples/remote_signer/remote.rs"]
 mod remote;
 mod resumption;
 mod signing;

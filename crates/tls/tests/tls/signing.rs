@@ -1,5 +1,6 @@
 //! Handshakes that wait for their signature, whoever makes it.
 
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, LazyLock};
 
@@ -9,8 +10,8 @@ use rcgen::KeyPair;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tls::batch;
 use tls::signing::{
-    Batched, Counts, CryptoThread, Inline, JOBS_MAX, KeyOperations, ProviderId, SignError, SignJob,
-    Signature, Signed, WAIT_NANOS_MAX,
+    Batched, CryptoThread, Inline, JOBS_MAX, KeyOperations, ProviderId, SignError, SignJob,
+    Signature, Signed, Tally, WAIT_NANOS_MAX,
 };
 use tls::{
     Alert, Certificate, ClientAuth, ClientContext, Group, Handshake, HandshakeError, KeyKind,
@@ -98,6 +99,14 @@ fn remote() -> Remote {
         (certificate.key_handle().unwrap().fingerprint(), pair.key.clone())
     };
     Remote::start(KEYS.pairs.iter().map(of).collect())
+}
+
+/// A remote signer that never answers.
+fn silent() -> Remote {
+    let (socket, there) = UnixStream::pair().unwrap();
+    socket.set_nonblocking(true).unwrap();
+    std::thread::spawn(move || std::io::copy(&mut &there, &mut std::io::sink()));
+    Remote::behind(socket)
 }
 
 /// A client and a server, and what is on its way to each.
@@ -222,7 +231,7 @@ fn signatures_are_made_inline() {
 fn signatures_are_made_in_batches() {
     let mut batched = Batched::default();
     meet_all(&mut batched, Place::Here, never);
-    let Counts { inline, batched, failed } = batched.take_counts();
+    let Tally { inline, batched, failed, .. } = batched.take_tally();
     assert_eq!(failed, 0);
     if batch::is_available() {
         // Eight with each key of RSA; and of those that are mixed, six with the shortest and two with
@@ -239,6 +248,9 @@ fn signatures_are_made_on_another_thread() {
     meet_all(&mut one_by_one, Place::Here, |_| woken.recv().unwrap());
     let (mut in_batches, woken) = crypto_thread(Batched::default());
     meet_all(&mut in_batches, Place::Here, |_| woken.recv().unwrap());
+    // As without a thread, but for the sizes of batches.
+    let Tally { inline, batched, failed, .. } = in_batches.take_tally();
+    assert_eq!((inline + batched, failed), (2 * 9 * (8 + 2), 0));
 }
 
 #[test]
@@ -251,11 +263,10 @@ fn a_lone_signature_is_not_made_in_a_batch() {
     let mut batched = Batched::default();
     let context = accepting("rsa2048", Place::Here, Version::Tls13);
     meet(&mut batched, vec![Meeting::new(&context)], never);
-    assert_eq!(batched.take_counts(), Counts { inline: 1, ..Counts::default() });
-    if batch::is_available() {
-        assert_eq!(batched.take_sizes(), [0, 1, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(batched.take_sizes(), [0; 9]);
-    }
+    let waited = u64::from(batch::is_available());
+    let sizes = [0, waited, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(batched.take_tally(), Tally { inline: 1, sizes, ..Tally::default() });
+    assert_eq!(batched.take_tally(), Tally::default());
 }
 
 #[test]
@@ -276,7 +287,7 @@ fn batches_are_as_large_as_is_cheapest() {
         let mut batched = Batched::default();
         let contexts = [&context, &other].into_iter().cycle();
         meet(&mut batched, contexts.take(count).map(Meeting::new).collect(), never);
-        assert_eq!(batched.take_sizes(), sizes, "{count}");
+        assert_eq!(batched.take_tally().sizes, sizes, "{count}");
         assert!(batched.is_empty());
     }
 }
@@ -292,7 +303,7 @@ fn a_key_in_its_older_form_joins_batches_too() {
     let mut batched = Batched::default();
     meet(&mut batched, (0..3).map(|_| Meeting::new(&context)).collect(), never);
     let expected = if batch::is_available() { 3 } else { 0 };
-    assert_eq!(batched.take_counts().batched, expected);
+    assert_eq!(batched.take_tally().batched, expected);
 }
 
 #[test]
@@ -330,7 +341,7 @@ fn what_was_cancelled_is_not_made() {
     let results = poll_all(&mut batched, 0);
     assert_eq!(results.iter().map(|signed| signed.token).collect::<Vec<_>>(), [0, 2]);
     if batch::is_available() {
-        assert_eq!(batched.take_sizes()[2], 1);
+        assert_eq!(batched.take_tally().sizes[2], 1);
     }
 }
 
@@ -351,6 +362,9 @@ fn more_than_the_thread_may_be_given_are_made_at_once() {
             None
         }
         fn cancel(&mut self, _: u64) {}
+        fn take_tally(&mut self) -> Tally {
+            self.1.take_tally()
+        }
     }
     let (release, blocked) = channel();
     let (mut thread, woken) = crypto_thread(Blocked(blocked, Inline::default()));
@@ -375,7 +389,7 @@ fn more_than_the_thread_may_be_given_are_made_at_once() {
 
 #[test]
 fn a_signer_that_does_not_answer_is_not_waited_for_forever() {
-    let mut silent = Remote::silent();
+    let mut silent = silent();
     let mut meeting = Meeting::new(&accepting("p256", Place::Elsewhere, Version::Tls13));
     silent.submit(4, meeting.job(), 5);
     assert_eq!(silent.next_deadline(), Some(5 + TIMEOUT_NANOS));

@@ -1,5 +1,4 @@
-//! A signer that has the keys, behind a Unix socket, and what asks it: the shape that an accelerator
-//! or a key service takes.
+//! A signer that has the keys, behind a Unix socket, and what asks it.
 //!
 //! What is asked and answered is framed alike: the token, a number (which kind of signature, or
 //! whether it was made), and octets behind their length. A question begins with the fingerprint of
@@ -14,7 +13,7 @@ use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::sign::SigningKey;
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
-use tls::signing::{KeyOperations, SignError, SignJob, Signature, Signed};
+use tls::signing::{KeyOperations, SignError, SignJob, Signature, Signed, Tally};
 
 /// Nanoseconds within which it has to answer.
 pub(crate) const TIMEOUT_NANOS: u64 = 1_000_000_000;
@@ -32,6 +31,7 @@ pub(crate) struct Remote {
     /// Deadlines by token.
     asked: BTreeMap<u64, u64>,
     done: VecDeque<Signed>,
+    tally: Tally,
 }
 
 impl Remote {
@@ -43,16 +43,15 @@ impl Remote {
         Self::behind(socket)
     }
 
-    /// A signer that never answers.
-    pub(crate) fn silent() -> Self {
-        let (socket, there) = UnixStream::pair().unwrap();
-        socket.set_nonblocking(true).unwrap();
-        std::thread::spawn(move || std::io::copy(&mut &there, &mut std::io::sink()));
-        Self::behind(socket)
-    }
-
-    fn behind(socket: UnixStream) -> Self {
-        Self { socket, unread: Vec::new(), asked: BTreeMap::new(), done: VecDeque::new() }
+    /// What asks whoever is behind a socket that does not block.
+    pub(crate) fn behind(socket: UnixStream) -> Self {
+        Self {
+            socket,
+            unread: Vec::new(),
+            asked: BTreeMap::new(),
+            done: VecDeque::new(),
+            tally: Tally::default(),
+        }
     }
 
     /// Sleeps until something comes: what a loop does by watching the socket.
@@ -99,7 +98,9 @@ impl KeyOperations for Remote {
             self.asked.remove(&token);
             self.done.push_back(Signed { token, result: Err(SignError::TimedOut) });
         }
-        self.done.pop_front()
+        let signed = self.done.pop_front()?;
+        self.tally.count(&signed.result);
+        Some(signed)
     }
 
     fn flush(&mut self, _now_nanos: u64) {}
@@ -110,6 +111,10 @@ impl KeyOperations for Remote {
 
     fn cancel(&mut self, token: u64) {
         self.asked.remove(&token);
+    }
+
+    fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
     }
 }
 
