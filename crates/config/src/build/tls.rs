@@ -217,9 +217,11 @@ fn listener_alpn(
 ) -> Vec<Box<[u8]>> {
     let (known, rule): (&[&str], _) = match spoken.protocol {
         ListenerProtocol::Auto => {
-            (&["h2", "http/1.1"], "an `auto` listener speaks h2 and http/1.1")
+            (&["h2", "http/1.1", "http/1.0"], "an `auto` listener speaks h2, http/1.1 and http/1.0")
         }
-        ListenerProtocol::Http1 => (&["http/1.1"], "an `http1` listener speaks http/1.1"),
+        ListenerProtocol::Http1 => {
+            (&["http/1.1", "http/1.0"], "an `http1` listener speaks http/1.1 and http/1.0")
+        }
         ListenerProtocol::Http2 => (&["h2"], "an `http2` listener speaks h2"),
         ListenerProtocol::Tcp => (&[], ""),
     };

@@ -35,8 +35,8 @@ pub struct ListenerTls {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub groups: Option<Vec<Group>>,
-    /// Protocols that are offered (ALPN), the preferred ones first. Absent: `h2` and `http/1.1`, as far as
-    /// `protocol` takes them, and none with `protocol: tcp`.
+    /// Protocols that are offered (ALPN), the preferred ones first. Absent: `h2`, `http/1.1` and `http/1.0`, as far
+    /// as `protocol` takes them, and none with `protocol: tcp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alpn: Option<Vec<String>>,
     /// Asks clients for certificates. Absent: clients have none.

@@ -67,7 +67,8 @@ fn certificates_alone_are_enough() {
     assert_eq!(own.source.versions, Version::Tls12..=Version::Tls13);
     assert_eq!(own.source.cipher_suites, []);
     assert_eq!(own.source.groups, Group::DEFAULT);
-    assert_eq!(own.source.alpn, [Box::from(&b"h2"[..]), Box::from(&b"http/1.1"[..])]);
+    let alpn = [&b"h2"[..], b"http/1.1", b"http/1.0"].map(Box::from);
+    assert_eq!(own.source.alpn, alpn);
     assert!(own.source.client.is_none() && own.source.session_tickets);
     assert!(chain.source.client.as_ref().unwrap().is_required);
     let names = own.context.certificate_for(Some("a.shop.example.com")).names().to_vec();
@@ -85,8 +86,8 @@ fn certificates_alone_are_enough() {
 #[test]
 fn what_is_offered_follows_the_protocol() {
     for (protocol, offered) in [
-        ("auto", &["h2", "http/1.1"][..]),
-        ("http1", &["http/1.1"]),
+        ("auto", &["h2", "http/1.1", "http/1.0"][..]),
+        ("http1", &["http/1.1", "http/1.0"]),
         ("http2", &["h2"]),
         ("tcp", &[]),
     ] {
@@ -498,7 +499,7 @@ fn options_that_do_not_go_together() {
                 "tls: { alpn: [h2, ^http/1.2], cert",
                 "listeners[0].tls.alpn[1]",
                 "\"http/1.2\"",
-                "an `auto` listener speaks h2 and http/1.1",
+                "an `auto` listener speaks h2, http/1.1 and http/1.0",
                 "did you mean `http/1.1`?",
             ),
             (
@@ -506,8 +507,8 @@ fn options_that_do_not_go_together() {
                 "    protocol: http1\n    tls: { alpn: [^h2], cert",
                 "listeners[0].tls.alpn[0]",
                 "\"h2\"",
-                "an `http1` listener speaks http/1.1",
-                "known are: http/1.1",
+                "an `http1` listener speaks http/1.1 and http/1.0",
+                "known are: http/1.1, http/1.0",
             ),
             (
                 "tls: { cert",

@@ -14,7 +14,12 @@ fn holds(lab: &Lab) -> Result<()> {
     let origin = Origin::start()?;
     let strait = super::secured(lab, origin.address())?;
     for (tls, openssl) in super::VERSIONS {
-        for (offer, version) in [("--http1.1", "1.1"), ("--http2", "2"), ("--no-alpn", "1.1")] {
+        for (offer, version) in [
+            ("--http1.0", "1"),
+            ("--http1.1", "1.1"),
+            ("--http2", "2"),
+            ("--no-alpn", "1.1"),
+        ] {
             let format = ["-v", "-w", "spoke %{http_version}", offer];
             let told =
                 super::curl(lab, strait.address(), &[&format, tls].concat(), "/what?is=seen")?;
@@ -32,6 +37,6 @@ fn holds(lab: &Lab) -> Result<()> {
         ensure!(told == "1 0 ", "{told}");
     }
     let shaken = strait.metric("proxy_tls_handshakes_total")?;
-    ensure!(shaken == 8.0, "{shaken} handshakes");
+    ensure!(shaken == 10.0, "{shaken} handshakes");
     Ok(())
 }
