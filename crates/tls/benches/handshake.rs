@@ -1,5 +1,6 @@
 //! What a handshake costs each side, in memory, without sockets.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use divan::Bencher;
@@ -173,29 +174,51 @@ fn turn<const TURN: usize>(bencher: Bencher<'_, '_>, case: Case) {
     });
 }
 
-/// Who signs for eight handshakes at a time.
+/// Eight handshakes at a time.
 #[derive(Clone, Copy, Debug)]
-enum Signing {
-    /// Each for itself.
-    Inline,
+enum Eight {
+    P256,
+    /// Each signs for itself.
+    Rsa2048Inline,
     /// One after the other, and each waits for it.
-    Waited,
+    Rsa2048Waited,
     /// All at once, and each waits for it.
-    Batched,
+    Rsa2048Batched,
+    Rsa2048InlineInTls12,
+    Rsa2048BatchedInTls12,
 }
 
-const SIGNING: [Signing; 3] = [Signing::Inline, Signing::Waited, Signing::Batched];
+const EIGHTS: [Eight; 6] = [
+    Eight::P256,
+    Eight::Rsa2048Inline,
+    Eight::Rsa2048Waited,
+    Eight::Rsa2048Batched,
+    Eight::Rsa2048InlineInTls12,
+    Eight::Rsa2048BatchedInTls12,
+];
+
+impl Eight {
+    const fn case(self) -> Case {
+        match self {
+            Self::P256 => Case::P256,
+            Self::Rsa2048Inline | Self::Rsa2048Waited | Self::Rsa2048Batched => Case::Rsa2048,
+            Self::Rsa2048InlineInTls12 | Self::Rsa2048BatchedInTls12 => Case::Rsa2048InTls12,
+        }
+    }
+
+    fn operations(self) -> Option<Box<dyn KeyOperations>> {
+        match self {
+            Self::P256 | Self::Rsa2048Inline | Self::Rsa2048InlineInTls12 => None,
+            Self::Rsa2048Waited => Some(Box::new(Inline::default())),
+            Self::Rsa2048Batched | Self::Rsa2048BatchedInTls12 => {
+                Some(Box::new(Batched::default()))
+            }
+        }
+    }
+}
 
 /// Handshakes in flight.
 const EIGHT: usize = 8;
-
-fn operations(signing: Signing) -> Option<Box<dyn KeyOperations>> {
-    match signing {
-        Signing::Inline => None,
-        Signing::Waited => Some(Box::new(Inline::default())),
-        Signing::Batched => Some(Box::new(Batched::default())),
-    }
-}
 
 /// Lets those servers go on that wait for a signature.
 fn sign(all: &mut [Sides], operations: &mut dyn KeyOperations) {
@@ -229,11 +252,10 @@ fn eight_turns(
 }
 
 /// What both sides do in eight whole handshakes.
-#[divan::bench(args = SIGNING, consts = [true, false])]
-fn eight<const TLS13: bool>(bencher: Bencher<'_, '_>, signing: Signing) {
-    let case = if TLS13 { Case::Rsa2048 } else { Case::Rsa2048InTls12 };
-    let mut operations = operations(signing);
-    let contexts = contexts_for(case, operations.as_ref().map(|_| ProviderId(1)));
+#[divan::bench(args = EIGHTS)]
+fn eight(bencher: Bencher<'_, '_>, eight: Eight) {
+    let mut operations = eight.operations();
+    let contexts = contexts_for(eight.case(), operations.as_ref().map(|_| ProviderId(1)));
     bencher.bench_local(|| {
         let mut all: Vec<Sides> = (0..EIGHT).map(|_| Sides::new()).collect();
         for turn in 0.. {
@@ -245,13 +267,11 @@ fn eight<const TLS13: bool>(bencher: Bencher<'_, '_>, signing: Signing) {
     });
 }
 
-/// What eight servers do with what a client says first: all but what is at `turn` 3, which is the
-/// same for all.
-#[divan::bench(args = SIGNING, consts = [true, false])]
-fn eight_answers<const TLS13: bool>(bencher: Bencher<'_, '_>, signing: Signing) {
-    let case = if TLS13 { Case::Rsa2048 } else { Case::Rsa2048InTls12 };
-    let mut operations = operations(signing);
-    let contexts = contexts_for(case, operations.as_ref().map(|_| ProviderId(1)));
+/// What eight servers do with the hellos of clients.
+#[divan::bench(args = EIGHTS)]
+fn eight_answers(bencher: Bencher<'_, '_>, eight: Eight) {
+    let mut operations = eight.operations();
+    let contexts = contexts_for(eight.case(), operations.as_ref().map(|_| ProviderId(1)));
     let before = || {
         let mut all: Vec<Sides> = (0..EIGHT).map(|_| Sides::new()).collect();
         all.iter_mut().for_each(|sides| sides.turn(&contexts, 0));
@@ -260,5 +280,24 @@ fn eight_answers<const TLS13: bool>(bencher: Bencher<'_, '_>, signing: Signing) 
     bencher.with_inputs(before).bench_local_values(|mut all| {
         eight_turns(&mut all, &contexts, &mut operations, 1);
         all
+    });
+}
+
+/// What the same do with the last words of clients, and to let the connections go.
+#[divan::bench(args = EIGHTS)]
+fn eight_ends(bencher: Bencher<'_, '_>, eight: Eight) {
+    let operations = RefCell::new(eight.operations());
+    let provider = operations.borrow().as_ref().map(|_| ProviderId(1));
+    let contexts = contexts_for(eight.case(), provider);
+    let before = || {
+        let mut all: Vec<Sides> = (0..EIGHT).map(|_| Sides::new()).collect();
+        for turn in 0..3 {
+            eight_turns(&mut all, &contexts, &mut operations.borrow_mut(), turn);
+        }
+        all
+    };
+    bencher.with_inputs(before).bench_local_values(|mut all| {
+        all.iter_mut().for_each(|sides| sides.turn(&contexts, 3));
+        drop(all);
     });
 }

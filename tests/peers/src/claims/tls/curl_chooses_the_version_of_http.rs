@@ -14,12 +14,9 @@ fn holds(lab: &Lab) -> Result<()> {
     let origin = Origin::start()?;
     let strait = super::secured(lab, origin.address())?;
     for (tls, openssl) in super::VERSIONS {
-        for (offer, version) in [
-            ("--http1.0", "1"),
-            ("--http1.1", "1.1"),
-            ("--http2", "2"),
-            ("--no-alpn", "1.1"),
-        ] {
+        for (offer, version) in
+            [("--http1.0", "1"), ("--http1.1", "1.1"), ("--http2", "2"), ("--no-alpn", "1.1")]
+        {
             let format = ["-v", "-w", "spoke %{http_version}", offer];
             let told =
                 super::curl(lab, strait.address(), &[&format, tls].concat(), "/what?is=seen")?;
