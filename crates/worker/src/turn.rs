@@ -296,8 +296,10 @@ impl<W: World> Worker<W> {
                     flags.set(Flags::BULK);
                 }
                 let now = if self.settings.stage_times { self.world.now() } else { self.now };
-                let bytes = self.scratch.get_mut(..n).unwrap_or_default();
-                self.proxy.on_received(key, bytes, now);
+                if !self.pass(key, n, now) {
+                    let bytes = self.scratch.get_mut(..n).unwrap_or_default();
+                    self.proxy.on_received(key, bytes, now);
+                }
             }
             Err(error) => self.on_read_failed(key, &error),
         }
@@ -319,6 +321,30 @@ impl<W: World> Worker<W> {
             let now = self.stamp();
             self.proxy.on_broken(key, now);
         }
+    }
+
+    /// Sends on at once, from where they were read to, the bytes that nobody here looks at; says
+    /// whether they are such.
+    fn pass(&mut self, key: ConnKey, n: usize, began: Time) -> bool {
+        let Some(Unread { to, bytes_max }) = self.proxy.unread(key) else { return false };
+        let Some((target, flags)) = self.sockets.get(to) else { return false };
+        if n > bytes_max || !flags.has(Flags::WRITABLE) {
+            return false;
+        }
+        let bytes = self.scratch.get(..n).unwrap_or_default();
+        let sent = match self.world.send(target, &[IoSlice::new(bytes)]) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            // Why, the next send says.
+            Err(_) => return false,
+        };
+        if sent < n {
+            flags.clear(Flags::WRITABLE);
+        }
+        let now = self.stamp();
+        let rest = self.scratch.get(sent..n).unwrap_or_default();
+        self.proxy.on_unread(key, sent, rest, (began, now));
+        true
     }
 
     /// Lets what arrived on a connection go on unread; says whether it may.
