@@ -1,0 +1,234 @@
+//! What owners of ends do with them: read, write, close.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::time::Duration;
+
+use super::{EndId, Happening, Network, Phase};
+
+impl Network {
+    /// Reads; 0 is the other's end.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock`, or why the connection is broken.
+    pub fn recv(&mut self, id: EndId, buffer: &mut [u8]) -> io::Result<usize> {
+        let is_short = self.chance(self.faults.short_read);
+        let cut = self.random.length_below(buffer.len().max(2));
+        let Some(end) = self.get_mut(id) else { return Err(ErrorKind::NotConnected.into()) };
+        if matches!(end.phase, Phase::Connecting { .. }) {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let available = end.inbox.len();
+        if available == 0 {
+            if let Some(error) = end.error.take() {
+                return Err(error.into());
+            }
+            if end.has_fin || end.phase == Phase::Broken {
+                return Ok(0);
+            }
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let mut length = available.min(buffer.len());
+        let is_ending = end.has_fin || end.phase == Phase::Broken;
+        if is_short && length > 1 && available <= buffer.len() && !is_ending {
+            // A short read means that nothing is left. So the rest is not there yet: it arrives
+            // behind this read, with an event of its own.
+            length = 1 + cut % (length - 1);
+            let rest = end.inbox.split_off(length);
+            let arrived = std::mem::replace(&mut end.late, rest);
+            end.late.extend(arrived);
+            let span = Duration::from_nanos(1 + cut as u64);
+            self.after(span, Happening::Late(id));
+        }
+        let end = self.get_mut(id).expect("found above");
+        for (place, byte) in buffer.iter_mut().zip(end.inbox.drain(..length)) {
+            *place = byte;
+        }
+        end.read_total += length as u64;
+        let (room, other, read_total) = (end.room(), end.other, end.read_total);
+        if let Some(other) = other {
+            self.read_by_other.insert(other, read_total);
+        }
+        let Some(end) = self.get(id) else { return Ok(length) };
+        let is_open_again = room >= end.inbox_max.div_ceil(2);
+        if is_open_again
+            && let Some(other) = other
+            && self.get(other).is_some_and(|other| !other.is_moving && !other.outbox.is_empty())
+        {
+            self.move_on(other);
+        }
+        Ok(length)
+    }
+
+    /// Writes as much as there is room for.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if that is nothing, or why the connection is broken.
+    pub fn send(&mut self, id: EndId, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let is_partial = self.chance(self.faults.partial_write);
+        let cut = self.random.next();
+        let Some(end) = self.get_mut(id) else { return Err(ErrorKind::NotConnected.into()) };
+        match end.phase {
+            Phase::Connecting { .. } => return Err(ErrorKind::WouldBlock.into()),
+            Phase::Broken => {
+                return Err(end.error.take().unwrap_or(ErrorKind::BrokenPipe).into());
+            }
+            Phase::Open if end.is_shut => return Err(ErrorKind::BrokenPipe.into()),
+            Phase::Open => {}
+        }
+        let wanted = slices.iter().map(|slice| slice.len()).sum::<usize>();
+        let mut length = wanted.min(end.outbox_max - end.outbox.len());
+        if is_partial && length > 0 {
+            // Memory was short; an event says when it is there again.
+            length = usize::try_from(cut % length as u64).expect("less than a length");
+            end.wants_space = true;
+            let span = Duration::from_nanos(1 + cut % 1_000_000);
+            self.after(span, Happening::Space(id));
+        }
+        let end = self.get_mut(id).expect("found above");
+        if length < wanted {
+            end.wants_space = true;
+        }
+        if length == 0 && wanted > 0 {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let mut left = length;
+        for slice in slices {
+            let taken = slice.get(..left.min(slice.len())).unwrap_or_default();
+            end.outbox.extend(taken);
+            left -= taken.len();
+        }
+        end.written_total += length as u64;
+        self.move_on(id);
+        Ok(length)
+    }
+
+    /// Writes one slice; see [`Network::send`]. What is not taken now is not an error.
+    ///
+    /// # Errors
+    ///
+    /// The connection is broken.
+    pub fn send_some(&mut self, id: EndId, bytes: &[u8]) -> io::Result<usize> {
+        match self.send(id, &[IoSlice::new(bytes)]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            result => result,
+        }
+    }
+
+    /// Reads all that is there, up to `bytes_max`; says whether the other's end was behind it.
+    ///
+    /// # Errors
+    ///
+    /// The connection is broken; what was read before is in `into`.
+    pub fn recv_all(
+        &mut self,
+        id: EndId,
+        bytes_max: usize,
+        into: &mut Vec<u8>,
+    ) -> io::Result<bool> {
+        let mut buffer = [0; 4096];
+        let mut left = bytes_max;
+        while left > 0 {
+            let room = buffer.get_mut(..left.min(4096)).expect("no longer than the buffer");
+            match self.recv(id, room) {
+                Ok(0) => return Ok(true),
+                Ok(n) => {
+                    into.extend_from_slice(buffer.get(..n).expect("read into it"));
+                    left -= n;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn shutdown_write(&mut self, id: EndId) {
+        if let Some(end) = self.get_mut(id)
+            && end.phase == Phase::Open
+            && !end.is_shut
+        {
+            end.is_shut = true;
+            self.move_on(id);
+            // With the acknowledgement of our end the connection is over in both directions.
+            if self.get(id).is_some_and(|end| end.has_fin) {
+                let way = self.way(id);
+                self.after(way, Happening::Nudge(id));
+            }
+        }
+    }
+
+    /// Closes. Bytes that were not read make it a reset, as in the kernel.
+    pub fn close(&mut self, id: EndId) {
+        let Some(end) = self.get_mut(id) else { return };
+        let has_unread = !end.inbox.is_empty() || !end.late.is_empty();
+        if end.phase != Phase::Open || has_unread {
+            return self.reset(id);
+        }
+        self.trace.note(self.now, "close", id.number(), &[]);
+        self.leave(id);
+        if let Some(end) = self.get_mut(id) {
+            (end.is_closed, end.is_shut) = (true, true);
+            if end.is_fin_sent && end.outbox.is_empty() {
+                self.remove(id);
+            } else {
+                self.move_on(id);
+            }
+        }
+    }
+
+    /// Closes so that the other end sees a reset. Some of what was sent may get there before.
+    pub fn reset(&mut self, id: EndId) {
+        self.trace.note(self.now, "reset", id.number(), &[]);
+        self.leave(id);
+        let waiting = self.get(id).map_or(0, |end| end.outbox.len());
+        let kept = self.random.length_below(waiting + 1);
+        if let Some(end) = self.get_mut(id) {
+            end.outbox.truncate(kept);
+        }
+        if kept > 0 {
+            self.carry(id, kept);
+        }
+        self.destroy(id);
+    }
+
+    /// How a connection attempt ended.
+    ///
+    /// # Errors
+    ///
+    /// Why it failed.
+    pub fn take_error(&mut self, id: EndId) -> io::Result<()> {
+        let Some(end) = self.get_mut(id) else { return Err(ErrorKind::NotConnected.into()) };
+        end.error.take().map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Whether a connection attempt has succeeded, and if not, whether it has failed.
+    #[must_use]
+    pub fn connected(&self, id: EndId) -> Option<bool> {
+        match self.get(id).map(|end| &end.phase) {
+            Some(Phase::Connecting { .. }) => None,
+            Some(Phase::Open) => Some(true),
+            Some(Phase::Broken) | None => Some(false),
+        }
+    }
+
+    /// Whether the end is broken, which a peer that does not read would not notice.
+    #[must_use]
+    pub fn is_broken(&self, id: EndId) -> bool {
+        self.get(id).is_none_or(|end| end.phase == Phase::Broken)
+    }
+
+    /// Bytes sent on this end that were read at the other, also after both are gone.
+    #[must_use]
+    pub fn read_by_other(&self, id: EndId) -> u64 {
+        self.read_by_other.get(&id).copied().unwrap_or(0)
+    }
+
+    /// Bytes that were written on this end so far.
+    #[must_use]
+    pub fn written_total(&self, id: EndId) -> u64 {
+        self.get(id).map_or(0, |end| end.written_total)
+    }
+}

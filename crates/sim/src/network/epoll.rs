@@ -1,0 +1,158 @@
+//! What workers are told: epoll, as the crate's documentation says.
+
+use proxy::ConnKey;
+use worker::{Event, Ready};
+
+use super::{End, EndId, Listener, ListenerSocket, Network, Owner, Phase, Wake};
+
+impl Network {
+    /// Reports what becomes possible on an end, and what is possible already.
+    pub fn watch(&mut self, id: EndId, worker: usize, key: ConnKey) {
+        if let Some(end) = self.get_mut(id) {
+            end.owner = Owner::Worker(worker);
+            end.key = Some(key);
+            self.edge(id);
+        }
+    }
+
+    /// Stops to. The end may be watched again, by another worker.
+    pub fn unwatch(&mut self, id: EndId) {
+        let Some(end) = self.get_mut(id) else { return };
+        end.key = None;
+        end.is_listed = false;
+        if let Owner::Worker(worker) = end.owner
+            && let Some(epoll) = self.epolls.get_mut(worker)
+        {
+            epoll.ready.retain(|listed| *listed != id);
+        }
+    }
+
+    /// Reports connections in a listener's queue.
+    pub fn watch_listener(&mut self, listener: ListenerSocket, token: u32) {
+        if let Some(state) = self.listeners.get_mut(listener.0) {
+            state.token = Some(token);
+        }
+    }
+
+    /// Stops to.
+    pub fn unwatch_listener(&mut self, listener: ListenerSocket) {
+        if let Some(state) = self.listeners.get_mut(listener.0) {
+            state.token = None;
+        }
+    }
+
+    /// Tells a worker that there is mail.
+    pub fn notify(&mut self, worker: usize) {
+        if let Some(epoll) = self.epolls.get_mut(worker) {
+            epoll.has_mail = true;
+        }
+    }
+
+    /// Whether a wait would bring something.
+    #[must_use]
+    pub fn has_events(&self, worker: usize) -> bool {
+        let epoll = self.epolls.get(worker);
+        epoll.is_some_and(|epoll| epoll.has_mail || !epoll.ready.is_empty())
+            || self.listeners.iter().any(|listener| listener.is_reported(worker))
+    }
+
+    /// Appends what a worker's wait brings.
+    pub fn events(&mut self, worker: usize, events: &mut Vec<Event>) {
+        let is_few = self.chance(self.faults.few_events);
+        let events_max = if is_few { self.random.length_between(1, 4) } else { 256 };
+        if self.chance(self.faults.spurious_event) {
+            self.list_anybody(worker);
+        }
+        for listener in &self.listeners {
+            if listener.is_reported(worker)
+                && events.len() < events_max
+                && let Some(token) = listener.token
+            {
+                events.push(Event::Accept(token));
+            }
+        }
+        let Some(epoll) = self.epolls.get_mut(worker) else { return };
+        if std::mem::take(&mut epoll.has_mail) {
+            events.push(Event::Mail);
+        }
+        while events.len() < events_max {
+            let Some(epoll) = self.epolls.get_mut(worker) else { return };
+            let Some(id) = epoll.ready.pop_front() else { return };
+            let Some(end) = self.get_mut(id) else { continue };
+            end.is_listed = false;
+            let Some(key) = end.key else { continue };
+            // The kernel looks at the socket when it hands the event out, and tells all of it.
+            if let Some(ready) = end.ready() {
+                events.push(Event::Socket { key, ready });
+                let flags =
+                    [ready.is_readable, ready.is_writable, ready.is_ending, ready.is_closed];
+                let flags = flags.map(|flag| if flag { b'1' } else { b'0' });
+                self.trace.note(self.now, "event", id.number(), &flags);
+            }
+        }
+    }
+
+    fn list_anybody(&mut self, worker: usize) {
+        let slot = self.random.length_below(self.ends.len().max(1));
+        if let Some((generation, Some(end))) = self.ends.get(slot)
+            && end.owner == Owner::Worker(worker)
+        {
+            let id = EndId { slot: slot as u32, generation: *generation };
+            self.edge(id);
+        }
+    }
+
+    /// Something became possible on an end: its owner is told.
+    pub(super) fn edge(&mut self, id: EndId) {
+        let Some(end) = self.get_mut(id) else { return };
+        match end.owner {
+            Owner::Worker(worker) => {
+                if end.key.is_some() && !end.is_listed {
+                    end.is_listed = true;
+                    if let Some(epoll) = self.epolls.get_mut(worker) {
+                        epoll.ready.push_back(id);
+                    }
+                }
+            }
+            Owner::Peer(peer) if !end.is_closed => self.wakes.push_back((peer, Wake::End(id))),
+            Owner::Peer(_) => {}
+        }
+    }
+}
+
+impl End {
+    /// As the kernel sees it: a third of the buffer is free.
+    pub(super) fn is_writable(&self) -> bool {
+        (self.outbox_max - self.outbox.len()) * 3 >= self.outbox_max
+    }
+
+    /// What epoll reports, if anything.
+    fn ready(&mut self) -> Option<Ready> {
+        if matches!(self.phase, Phase::Connecting { .. }) {
+            return None;
+        }
+        let is_broken = self.phase == Phase::Broken;
+        let is_over = is_broken || (self.has_fin && self.is_shut);
+        let is_closed = is_over || self.error.is_some();
+        let has_room = self.is_writable() || self.is_shut;
+        if !has_room {
+            self.wants_space = true;
+        }
+        let ready = Ready {
+            is_readable: !self.inbox.is_empty() || self.has_fin || is_closed,
+            is_writable: has_room || is_closed,
+            is_ending: self.has_fin || is_closed,
+            is_closed,
+        };
+        (ready != Ready::default()).then_some(ready)
+    }
+}
+
+impl Listener {
+    fn is_reported(&self, worker: usize) -> bool {
+        self.is_open
+            && self.token.is_some()
+            && self.owner == Owner::Worker(worker)
+            && !self.queue.is_empty()
+    }
+}
