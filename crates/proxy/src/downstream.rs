@@ -432,8 +432,10 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(downstream) = connection.downstream() else { return };
         match downstream.life {
-            Life::CloseWhenSent => self.close_downstream(key, None, now),
-            Life::LingerWhenSent => self.linger(key, now),
+            Life::CloseWhenSent if !connection.may_have_spoken() => {
+                self.close_downstream(key, None, now);
+            }
+            Life::CloseWhenSent | Life::LingerWhenSent => self.linger(key, now),
             Life::Open | Life::Lingering | Life::Refused => {}
         }
     }
@@ -447,7 +449,7 @@ impl Proxy {
         let key = at.connection;
         let Some(connection) = self.connections.get_mut(key) else { return };
         let is_complete = matches!(connection.receive, Receive::Complete);
-        let has_more = connection.inbox.is_some();
+        let has_more = connection.inbox.is_some() || connection.may_have_spoken();
         let Some(downstream) = connection.downstream_mut() else { return };
         downstream.exchange = None;
         match downstream.life {

@@ -215,12 +215,16 @@ impl Proxy {
     /// The next thing to do, if any.
     pub fn poll_op(&mut self, now: Time) -> Option<Op> {
         let op = self.ops.pop_front()?;
-        if let Op::Send(key) = op {
-            self.frame(key, now);
-            if let Some(connection) = self.connections.get_mut(key) {
-                connection.is_flush_queued = false;
+        match op {
+            Op::Send(key) => {
+                self.frame(key, now);
+                if let Some(connection) = self.connections.get_mut(key) {
+                    connection.is_flush_queued = false;
+                }
+                self.seal(key, now);
             }
-            self.seal(key, now);
+            Op::Read(key) => self.on_last_word(key, now),
+            _ => {}
         }
         Some(op)
     }
@@ -471,7 +475,7 @@ impl Proxy {
         let (before, n) = connection.on_bytes_sent(n, &mut self.buffers);
         let after = before - n;
         let may_seal_more = connection.tls.as_ref().is_some_and(|tls| tls.outbox().is_empty())
-            && !connection.outbox.is_empty();
+            && !connection.is_sent();
         if may_seal_more {
             self.queue_send(key);
         }

@@ -315,15 +315,14 @@ impl Proxy {
     ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.outbox.forget(&mut self.buffers);
-        let (is_empty, is_ending) =
-            (connection.outbox.is_empty(), matches!(connection.send, Send::Ending));
+        let (is_sent, is_ending) = (connection.is_sent(), matches!(connection.send, Send::Ending));
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.stage = Stage::Responding { upstream: StreamKey::whole(key) };
         let downstream = exchange.downstream;
         if exchange.kind == Kind::Connect {
             self.grant_tunnel(exchange_key, now);
         }
-        if is_empty && is_ending {
+        if is_sent && is_ending {
             // The client had nothing to say, and said so.
             self.on_upstream_sent(key, 0, 0, (now, now));
         } else {

@@ -26,7 +26,7 @@ use wire::tls::record::{Opened, RECORD_LEN_MAX, RecordError, RecordLayer, SealEr
 
 use crate::buffers::{BUFFER_BYTES_MAX, Buffers};
 use crate::client_cert::ClientCert;
-use crate::connection::{ConnKey, Connection, Life, Receive, Role};
+use crate::connection::{ConnKey, Connection, Life, Receive, Role, Send};
 use crate::ops::Op;
 use crate::outbox::{Outbox, SLICES_MAX};
 use crate::proxy::Proxy;
@@ -229,8 +229,21 @@ impl Tls {
         self.records().is_some_and(RecordLayer::is_key_nearly_worn)
     }
 
-    /// Seals as much of `data` as may wait, and says how the key is after it.
-    fn seal(&mut self, data: &mut Outbox, buffers: &mut Buffers) -> KeyWear {
+    /// Whether nothing waits to be sent: no record and, if this is the end of what is said, not the
+    /// word that it is.
+    fn is_sent(&self, is_ending: bool) -> bool {
+        let can_say = self.records().is_some_and(RecordLayer::is_open_for_data);
+        self.outbox.is_empty() && !(is_ending && can_say)
+    }
+
+    /// Bytes of data in records that the socket did not take; at least one while anything waits.
+    fn unsent_len(&self, is_ending: bool) -> usize {
+        if self.is_sent(is_ending) { 0 } else { self.sealed.max(1) }
+    }
+
+    /// Seals as much of `data` as may wait and, behind all of it, the last word if nothing follows.
+    /// Says how the key is after it.
+    fn seal(&mut self, data: &mut Outbox, is_ending: bool, buffers: &mut Buffers) -> KeyWear {
         self.is_warm = true;
         let records = match &mut self.state {
             State::Waiting { .. } | State::Handshake(_) => return KeyWear::Good,
@@ -246,6 +259,9 @@ impl Tls {
             }
             let pieces = pieces.get(..count).unwrap_or_default();
             let len = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+            if len == 0 && is_ending {
+                records.send_close();
+            }
             if len == 0 && !records.has_control() {
                 break;
             }
@@ -270,8 +286,8 @@ impl Tls {
         }
     }
 
-    /// The socket took `n` bytes; how many of data are counted as sent by that, and how many wait.
-    fn on_sent(&mut self, n: usize, buffers: &mut Buffers) -> (usize, usize) {
+    /// The socket took `n` bytes; how many of data are counted as sent by that.
+    fn on_sent(&mut self, n: usize, buffers: &mut Buffers) -> usize {
         self.outbox.on_sent(n, buffers);
         // What is sealed may be longer than what it holds; the last byte of data is sent when
         // everything is.
@@ -280,7 +296,7 @@ impl Tls {
             false => n.min(self.sealed.saturating_sub(1)),
         };
         self.sealed -= sent;
-        (sent, self.sealed)
+        sent
     }
 
     /// The bytes that say that nothing more will be sent.
@@ -376,14 +392,24 @@ impl Connection {
         self.tls.as_ref().is_some_and(|tls| tls.is_key_nearly_worn())
     }
 
-    /// Bytes of data that the socket did not take yet.
+    /// Bytes of data that the socket did not take yet; none only if it took everything.
     pub(crate) fn unsent_len(&self) -> usize {
-        self.outbox.len() + self.tls.as_ref().map_or(0, |tls| tls.sealed)
+        let is_ending = matches!(self.send, Send::Ending);
+        self.outbox.len() + self.tls.as_ref().map_or(0, |tls| tls.unsent_len(is_ending))
     }
 
-    /// Whether the socket took everything.
+    /// Whether the socket took everything: with TLS, the word that nothing follows too, where nothing
+    /// does. Without it, the peer would take what it has for a part.
     pub(crate) fn is_sent(&self) -> bool {
-        self.outbox.is_empty() && self.tls.as_ref().is_none_or(|tls| tls.outbox.is_empty())
+        let is_ending = matches!(self.send, Send::Ending);
+        self.outbox.is_empty() && self.tls.as_ref().is_none_or(|tls| tls.is_sent(is_ending))
+    }
+
+    /// Whether bytes may be there to read from somebody who has nothing more to ask: the records that
+    /// say just that, or those that no data comes in. To close without having read them is a reset,
+    /// and that may overtake what was sent.
+    pub(crate) fn may_have_spoken(&self) -> bool {
+        self.tls.is_some() && !self.is_read_closed
     }
 
     /// The socket took `n` bytes: how many bytes of data waited before, and how many of them are
@@ -394,8 +420,13 @@ impl Connection {
             self.outbox.on_sent(n, buffers);
             return (before, n);
         };
-        let (sent, left) = tls.on_sent(n, buffers);
-        (self.outbox.len() + left + sent, sent)
+        let sent = tls.on_sent(n, buffers);
+        (self.unsent_len() + sent, sent)
+    }
+
+    /// Whether a record has begun and is not there whole, so that an end now is nobody's intention.
+    fn is_amid_record(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| !tls.is_ended() && tls.partial.is_some())
     }
 
     /// Whether an end now, without a word, may be somebody else's doing, and would pass for the end
@@ -508,7 +539,7 @@ impl Proxy {
                             }
                         }
                         Opened::End => {
-                            self.on_data_end(key, now);
+                            self.on_last_word(key, now);
                             return (all, 0);
                         }
                     }
@@ -521,6 +552,16 @@ impl Proxy {
                     return (all, 0);
                 }
             }
+        }
+    }
+
+    /// Goes on behind the peer's last word if it has come: in its turn, as with FIN, which is not
+    /// read either while what was read before has to wait.
+    pub(crate) fn on_last_word(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let is_ended = connection.tls.as_ref().is_some_and(|tls| tls.is_ended());
+        if is_ended && !connection.is_read_closed && self.read_bytes_max(key) > 0 {
+            self.on_data_end(key, now);
         }
     }
 
@@ -861,7 +902,7 @@ impl Proxy {
         let Some(connection) = self.connections.get(key) else { return };
         if connection.is_handshaking() {
             self.on_handshake_failed(key, TlsFailure::PeerGone, now);
-        } else if connection.is_cut_off() && !self.is_tunnel(key) {
+        } else if connection.is_amid_record() || connection.is_cut_off() && !self.is_tunnel(key) {
             self.on_broken(key, now);
         } else if !connection.is_read_closed {
             self.on_data_end(key, now);
@@ -900,7 +941,8 @@ impl Proxy {
     pub(crate) fn seal(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(tls) = connection.tls.as_deref_mut() else { return };
-        match tls.seal(&mut connection.outbox, &mut self.buffers) {
+        let is_ending = matches!(connection.send, Send::Ending);
+        match tls.seal(&mut connection.outbox, is_ending, &mut self.buffers) {
             KeyWear::Good => {}
             // The other version of HTTP sees to it with its next response.
             KeyWear::NearlyWorn if connection.multiplex.is_none() => {}
@@ -975,10 +1017,14 @@ mod tests {
         ] {
             let mut tls = at(sequence);
             data.push(b"data", &mut buffers);
-            assert_eq!(tls.seal(&mut data, &mut buffers), wear, "{sequence}");
+            assert_eq!(tls.seal(&mut data, false, &mut buffers), wear, "{sequence}");
             assert_eq!((data.len(), tls.sealed), (left, 4 - left), "{sequence}");
             if wear == KeyWear::NearlyWorn {
-                assert_eq!(tls.seal(&mut data, &mut buffers), KeyWear::Good, "it is told once");
+                assert_eq!(
+                    tls.seal(&mut data, false, &mut buffers),
+                    KeyWear::Good,
+                    "it is told once"
+                );
             }
             data.clear(&mut buffers);
             tls.clear(&mut buffers);

@@ -531,8 +531,11 @@ impl<'s> Talk<'s> {
                     self.peers.push(peer);
                 }
                 Op::Say(key, bytes) => {
+                    // What there is no room for is lost.
                     if let Some(peer) = self.peer_mut(key) {
-                        peer.heard.extend(bytes);
+                        let n = bytes.len().min(peer.room);
+                        peer.heard.extend_from_slice(&bytes[..n]);
+                        peer.room -= if peer.room == usize::MAX { 0 } else { n };
                     }
                 }
                 Op::ShutdownWrite(key) => {

@@ -294,6 +294,107 @@ fn the_last_response_ends_with_a_word_that_it_was() {
 }
 
 #[test]
+fn the_last_word_waits_until_there_is_room_for_it() {
+    hold(CONFIG, |talk, pki| {
+        let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
+        client.says(talk, "GET / HTTP/1.0\r\nHost: x\r\n\r\n");
+        let upstream = talk.upstream();
+        talk.takes(client.peer, 0);
+        talk.says(upstream, "HTTP/1.1 200 OK\r\n\r\nuntil the end");
+        talk.ends(upstream);
+        let mut heard = String::new();
+        while !talk.is_shut(client.peer) {
+            talk.takes(client.peer, 1);
+            heard.push_str(&client.hears(talk));
+        }
+        assert!(heard.ends_with("until the end"), "{heard}");
+        assert!(client.is_ended, "without its last word it could be a part");
+    });
+}
+
+#[test]
+fn a_last_word_is_heard_behind_what_it_follows() {
+    hold(CONFIG, |talk, pki| {
+        let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
+        client.turn(talk);
+        // In one piece, before anybody is there to get it.
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n";
+        client.connection.writer().write_all(head.as_bytes()).unwrap();
+        client.connection.writer().write_all(b"body").unwrap();
+        client.ends(talk);
+        let upstream = talk.upstream();
+        talk.hears(upstream, &format!("{head}body"));
+        talk.says(upstream, OK);
+        assert_eq!(client.hears(talk), OK);
+        assert!(client.is_ended && talk.is_closed(client.peer));
+    });
+}
+
+#[test]
+fn a_tunnel_ends_with_a_word_that_was_said_before_it_stood() {
+    const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    hold(CONFIG, |talk, pki| {
+        let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
+        client.turn(talk);
+        client.connection.writer().write_all(UPGRADE.as_bytes()).unwrap();
+        client.ends(talk);
+        let upstream = talk.upstream();
+        talk.says(
+            upstream,
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        );
+        assert!(talk.is_shut(upstream));
+        talk.says(upstream, "goodbye");
+        talk.ends(upstream);
+        assert!(client.hears(talk).ends_with("goodbye"));
+        assert!(client.is_ended && talk.is_closed(client.peer));
+    });
+}
+
+#[test]
+fn an_answered_client_is_not_reset_for_records_without_data() {
+    hold(CONFIG, |talk, pki| {
+        let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
+        client.says(talk, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let upstream = talk.upstream();
+        client.connection.refresh_traffic_keys().unwrap();
+        client.turn(talk);
+        assert!(talk.unread(client.peer) > 0, "nothing more is read of such a client");
+        talk.says(upstream, OK.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+        assert!(client.hears(talk).ends_with("ok"));
+        // To close with bytes unread would be a reset.
+        assert_eq!(talk.unread(client.peer), 0);
+        assert!(client.is_ended && talk.is_shut(client.peer) && !talk.is_closed(client.peer));
+        client.ends(talk);
+        assert!(talk.is_closed(client.peer));
+    });
+}
+
+#[test]
+fn an_end_amid_a_record_is_none() {
+    let config = CONFIG.replace("routes: all\nroutes", "protocol: tcp\n  cluster: web\nroutes");
+    let config = config
+        .replace("routes:\n- { name: all, rules: [{ match: { prefix: / }, cluster: web }] }\n", "");
+    for is_whole in [true, false] {
+        hold(&config, |talk, pki| {
+            let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
+            client.says(talk, "some");
+            let upstream = talk.upstream();
+            client.connection.writer().write_all(b"thing").unwrap();
+            let mut record = Vec::new();
+            client.connection.write_tls(&mut record).unwrap();
+            talk.says(client.peer, &record[..record.len() - usize::from(!is_whole)]);
+            talk.ends(client.peer);
+            talk.hears(upstream, if is_whole { "something" } else { "some" });
+            // Many protocols that are relayed have ends of their own, and do without this one.
+            assert!(talk.is_shut(upstream));
+            assert_eq!(talk.is_closed(upstream), !is_whole);
+        });
+    }
+}
+
+#[test]
 fn a_client_that_is_cut_off_is_gone_and_one_that_ends_is_answered() {
     hold(CONFIG, |talk, pki| {
         let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
