@@ -54,6 +54,8 @@ pub struct Saved {
     /// The connections whose sockets go with it, in the order in which [`Proxy::restore`] names
     /// their successors. The keys are stale.
     pub connections: Vec<ConnKey>,
+    /// Clusters in which there is room now.
+    clusters: Vec<ClusterId>,
 }
 
 /// Why bytes cannot become connections.
@@ -260,6 +262,8 @@ impl Proxy {
             return None;
         }
         let mut group = Group::default();
+        let upstreams = connections.iter().filter_map(|key| self.connections.get(*key)?.upstream());
+        let clusters = upstreams.map(|upstream| upstream.cluster).collect();
         for exchange in exchanges {
             let saved = self.save_exchange(exchange, &connections, now);
             group.exchanges.extend(saved);
@@ -280,7 +284,15 @@ impl Proxy {
         }
         let mut bytes = VERSION.to_be_bytes().to_vec();
         bytes.extend(postcard::to_stdvec(&group).expect("memory is the only thing it needs"));
-        Some(Saved { bytes, connections })
+        Some(Saved { bytes, connections, clusters })
+    }
+
+    /// Goes on with those that waited for the room of connections that were saved, once all that is
+    /// to be saved is.
+    pub fn on_saved(&mut self, saved: &Saved, now: Time) {
+        for cluster in &saved.clusters {
+            self.serve_waiting(*cluster, now);
+        }
     }
 
     fn has_known_listener(&self, key: ConnKey) -> bool {

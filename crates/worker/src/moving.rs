@@ -25,14 +25,14 @@ impl<W: World> Worker<W> {
         let now = self.world.now();
         let saved = self.proxy.save(key, now)?;
         let mut sockets = Vec::new();
-        for key in saved.connections {
-            let socket = self.sockets.remove(key);
+        for key in &saved.connections {
+            let socket = self.sockets.remove(*key);
             if let Some(socket) = &socket {
                 self.world.unwatch(socket);
             }
             sockets.push(socket);
         }
-        // Others may have waited for the room.
+        self.proxy.on_saved(&saved, now);
         self.perform();
         Some(Moving { bytes: saved.bytes, sockets })
     }

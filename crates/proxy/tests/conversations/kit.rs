@@ -376,10 +376,11 @@ impl<'s> Talk<'s> {
     pub(crate) fn leaves(&mut self, peer: Peer) {
         let key = self.peers[peer.0].key.expect("the connection is open");
         let saved = self.proxy.save(key, self.now).expect("it can be moved");
-        for key in saved.connections {
-            let place = self.place(key);
+        for key in &saved.connections {
+            let place = self.place(*key);
             self.peers[place].key = None;
         }
+        self.proxy.on_saved(&saved, self.now);
         self.settle();
     }
 

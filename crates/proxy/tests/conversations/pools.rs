@@ -40,6 +40,27 @@ fn exchanges_wait_in_turn_for_a_connection_and_overflow_is_refused() {
 }
 
 #[test]
+fn who_waits_gets_the_room_of_a_connection_that_moves_away() {
+    let config = format!("{CONFIG}    connections_max: 1\n");
+    hold(&config, |talk| {
+        if talk.manner() == Manner::Moving {
+            return;
+        }
+        let (first, second) = (talk.client(), talk.client());
+        talk.says(first, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.says(second, GET);
+        assert!(!talk.is_connecting());
+        talk.leaves(first);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.says(upstream, OK);
+        talk.hears(second, OK);
+    });
+}
+
+#[test]
 fn who_waits_too_long_for_a_connection_is_told() {
     let config = format!("{CONFIG}    connections_max: 1\n    timeouts: {{ pending: 3s }}\n");
     hold(&config, |talk| {
