@@ -601,6 +601,17 @@ impl Proxy {
         self.handshakes_admitted == 0 && self.connections.get(key).is_some_and(is_held)
     }
 
+    /// Goes on with the record layer of a handshake that somebody else has done on a connection's
+    /// socket. Nothing was read of what came behind the handshake, and nothing sent; it may be one
+    /// that is still being connected. This is where the simulation begins, whose seeds no handshake
+    /// follows. No configuration leads here.
+    pub fn begin_records(&mut self, key: ConnKey, records: RecordLayer, now: Time) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            let state = State::Records(Box::new(records));
+            connection.tls = Some(Box::new(Tls::new(state, now)));
+        }
+    }
+
     /// Begins the handshake that a client is to be answered.
     pub(crate) fn begin_tls(&mut self, key: ConnKey, settings: &Arc<ListenerTls>, now: Time) {
         if self.handshakes >= self.share.of(self.snapshot.limits.handshakes_max.get()) {
@@ -940,6 +951,10 @@ impl Proxy {
     /// Seals what waits on a connection of TLS, as far as it may wait sealed.
     pub(crate) fn seal(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.is_connecting() {
+            // Somebody else may get what waits here yet.
+            return;
+        }
         let Some(tls) = connection.tls.as_deref_mut() else { return };
         let is_ending = matches!(connection.send, Send::Ending);
         match tls.seal(&mut connection.outbox, is_ending, &mut self.buffers) {

@@ -5,6 +5,7 @@ mod http2;
 mod pieces;
 mod relay;
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use config::snapshot::Address;
@@ -249,6 +250,11 @@ impl Client {
         match result {
             Ok(false) => {}
             Ok(true) => self.on_end(network, ledger, true),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof && self.needs_last_word() => {
+                // Whatever was cut off is reset.
+                ledger.violate(format!("{}: ended without a last word", self.describe()));
+                self.on_end(network, ledger, false);
+            }
             Err(_) => self.on_end(network, ledger, false),
         }
     }
@@ -424,6 +430,14 @@ impl Client {
         Ok(())
     }
 
+    /// Whether only a connection's end says where what is read ends.
+    const fn needs_last_word(&self) -> bool {
+        matches!(
+            self.reading,
+            Reading::Body { body: Body::UntilClose, .. } | Reading::Tunnel { .. }
+        )
+    }
+
     /// The connection ended, in order or broken.
     fn on_end(&mut self, network: &mut Network, ledger: &mut Ledger, is_orderly: bool) {
         let Some(request) = self.requests.get(self.answered).cloned() else {
@@ -476,7 +490,7 @@ impl Client {
             };
             if self.sent_total >= limit {
                 let quit = match self.manners.leave {
-                    Leave::ResetAfter(_) => Quit::Reset,
+                    Leave::ResetAfter(_) => Quit::BreakOff,
                     _ => Quit::Close,
                 };
                 return self.finish(network, ledger, Outcome::Abandoned, quit);
@@ -619,6 +633,7 @@ impl Client {
         self.stage = Stage::Over;
         match (self.end.take(), quit) {
             (Some(end), Quit::Close) => network.close(end),
+            (Some(end), Quit::BreakOff) => network.break_off(end),
             (Some(end), Quit::Reset) => network.reset(end),
             (None, _) => {}
         }
@@ -678,6 +693,7 @@ impl Asker for Client {
 #[derive(Clone, Copy, Debug)]
 enum Quit {
     Close,
+    BreakOff,
     Reset,
 }
 

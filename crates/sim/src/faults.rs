@@ -48,6 +48,8 @@ pub struct Faults {
     pub clock_jump_per_million: u32,
     /// How far.
     pub clock_jump_max: Duration,
+    /// A record of a peer's is lost, cut short, changed or sent twice.
+    pub spoiled_record: u32,
 }
 
 impl Faults {
@@ -102,6 +104,8 @@ impl Faults {
             faults.stall_max = random.span(Duration::from_secs(8));
         }
         faults.clock_jump_max = random.span(Duration::from_secs(100));
+        let mut tls = random.split("tls", 0);
+        faults.spoiled_record = if tls.chance(350) { 1 + tls.below(20) as u32 } else { 0 };
         faults
     }
 
@@ -115,6 +119,7 @@ impl Faults {
             || self.accept_aborted > 0
             || self.descriptors > 0
             || self.clock_jump_per_million > 0
+            || self.spoiled_record > 0
             || self.stall_max.as_millis() > 500
     }
 }

@@ -24,6 +24,8 @@ struct Record {
     plan: RequestPlan,
     sightings: Vec<Sighting>,
     outcome: Outcome,
+    /// What a service sends may end before its time, and look as if it had ended in order.
+    may_break_off: bool,
 }
 
 /// A service saw a request's head.
@@ -63,8 +65,12 @@ pub enum Outcome {
 impl Ledger {
     /// A client is going to send this.
     pub fn announce(&mut self, plan: &RequestPlan) {
-        let record =
-            Record { plan: plan.clone(), sightings: Vec::new(), outcome: Outcome::Pending };
+        let record = Record {
+            plan: plan.clone(),
+            sightings: Vec::new(),
+            outcome: Outcome::Pending,
+            may_break_off: false,
+        };
         self.requests.insert(plan.id, record);
     }
 
@@ -88,6 +94,19 @@ impl Ledger {
     /// Whether a client that is relayed may end before it has sent everything.
     pub(crate) fn may_leave_early(&self, id: u64) -> bool {
         self.plan(id).is_some_and(|plan| plan.connection == Some("close"))
+    }
+
+    /// A relayed service ends without a last word before it has sent everything. Strait takes that
+    /// for an end, since many protocols that are relayed have ends of their own.
+    pub(crate) fn may_break_off(&mut self, id: u64) {
+        if let Some(record) = self.requests.get_mut(&id) {
+            record.may_break_off = true;
+        }
+    }
+
+    /// Whether one did.
+    pub(crate) fn has_broken_off(&self, id: u64) -> bool {
+        self.requests.get(&id).is_some_and(|record| record.may_break_off)
     }
 
     /// A service saw a request's head on `end`, which has carried requests before or not.
@@ -131,7 +150,9 @@ impl Ledger {
             return self.violate(format!("nobody asked for {id:016x}"));
         };
         let is_idempotent = !matches!(record.plan.method, "POST" | RELAY);
-        for earlier in &record.sightings {
+        // Who spoils a record is given up at once, and sees then what was on its way to it.
+        let is_late = is_idempotent && network.is_spoiled(end);
+        for earlier in record.sightings.iter().filter(|_| !is_late) {
             let was_answered = network.read_by_other(earlier.end) > earlier.answer_at;
             let is_safe = earlier.is_unprocessed || (is_idempotent && earlier.is_reused);
             if !is_safe || was_answered {

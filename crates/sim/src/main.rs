@@ -70,6 +70,7 @@ struct Totals {
     virtual_hours: f64,
     retried: usize,
     moved: usize,
+    secure: usize,
     outcomes: BTreeMap<Outcome, usize>,
 }
 
@@ -81,6 +82,7 @@ impl Totals {
         self.virtual_hours += summary.duration.as_secs_f64() / 3600.0;
         self.retried += summary.retried;
         self.moved += summary.moved;
+        self.secure += summary.secure;
         for (outcome, count) in &summary.outcomes {
             *self.outcomes.entry(*outcome).or_default() += count;
         }

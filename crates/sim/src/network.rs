@@ -14,6 +14,7 @@
 
 mod bytes;
 mod epoll;
+mod secure;
 mod segments;
 
 use std::cell::RefCell;
@@ -32,6 +33,7 @@ use worker::{AcceptError, ConnectError, ConnectState};
 use crate::faults::Faults;
 use crate::random::Random;
 use crate::trace::Trace;
+use secure::Security;
 
 /// What a clock reading costs: so that no two are the same.
 const READING: Duration = Duration::from_nanos(50);
@@ -135,6 +137,10 @@ struct End {
     is_moving: bool,
     /// Nothing moves any more, and nobody is told.
     is_silent: bool,
+    /// A worker has watched it before.
+    is_known: bool,
+    /// Closed as it is, it takes what comes up to the other's end.
+    swallows: bool,
     /// A write took less than it was given: an event says when there is room.
     wants_space: bool,
     error: Option<ErrorKind>,
@@ -188,6 +194,7 @@ pub struct Network {
     descriptors_max: usize,
     /// Bytes that came from an end and were read at the other; kept when both are gone.
     read_by_other: BTreeMap<EndId, u64>,
+    security: Security,
     /// Bytes that a worker moved unread.
     pub spliced_total: u64,
     /// What happened.
@@ -198,6 +205,7 @@ impl Network {
     /// An empty network for so many workers.
     #[must_use]
     pub fn new(random: Random, faults: Faults, workers: usize) -> Self {
+        let security = Security::new(random.split("tls", 0), faults.is_harmful(), workers);
         Self {
             now: Time::from_nanos(1_000_000_000),
             random,
@@ -213,6 +221,7 @@ impl Network {
             descriptors: 0,
             descriptors_max: usize::MAX,
             read_by_other: BTreeMap::new(),
+            security,
             spliced_total: 0,
             trace: Trace::default(),
         }
@@ -359,12 +368,18 @@ impl Network {
         let local = SocketAddr::V4(SocketAddrV4::new(ip, port));
         let end = self.insert(owner, phase, local);
         self.trace.note(self.now, "connect", end.number(), &[]);
+        self.secure_asking(end, owner);
         let is_lost = self.chance(self.faults.connect_lost);
         if let Some(end) = self.get_mut(end) {
             end.is_silent = is_lost;
         }
-        // Without latency the handshake is over before the call returns, as on loopback it may be.
-        if self.faults.latency_max.is_zero() && !is_lost && self.is_listening(address) {
+        // Without latency the handshake is over before the call returns, as on loopback it may be;
+        // but that of TLS, which the simulation begins behind, is not.
+        if self.faults.latency_max.is_zero()
+            && !is_lost
+            && self.is_listening(address)
+            && !self.is_secure_service(address)
+        {
             self.on_connected(end);
             if self.get(end).is_some_and(|end| end.phase == Phase::Open) {
                 return Ok((end, ConnectState::Connected));
@@ -454,6 +469,7 @@ impl Network {
         }
         let state = self.listeners.get_mut(listener.0).expect("found above");
         let end = state.queue.pop_front().expect("checked above");
+        let address = state.address.clone();
         if is_worker && self.chance(self.faults.accept_aborted) {
             self.trace.note(self.now, "accept aborted", end.number(), &[]);
             self.destroy(end);
@@ -467,6 +483,9 @@ impl Network {
         let local = state.address;
         let other = state.other.and_then(|other| self.get(other));
         let peer = other.map_or(local, |other| other.address);
+        if !is_worker {
+            self.secure_accepted(end, &address);
+        }
         Ok(Some((end, peer, local)))
     }
 
@@ -522,6 +541,8 @@ impl Network {
             has_descriptor,
             is_moving: false,
             is_silent: false,
+            is_known: false,
+            swallows: false,
             wants_space: false,
             error: None,
             latency,

@@ -173,7 +173,7 @@ impl Service {
                 self.go_on(end, network, ledger);
             }
             Ok(Verdict::Close) => network.close(end),
-            Ok(Verdict::Reset) => network.reset(end),
+            Ok(Verdict::Reset) => network.break_off(end),
             Err(what) => {
                 ledger.violate(format!("service {:?} on {end:?}: {what}", host.peer));
                 network.reset(end);

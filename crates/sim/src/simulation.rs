@@ -62,6 +62,8 @@ pub struct Summary {
     pub moved: usize,
     /// Bytes that went from one connection to the other unread.
     pub spliced: u64,
+    /// Connections that spoke TLS.
+    pub secure: usize,
 }
 
 /// The promises that were broken.
@@ -355,6 +357,7 @@ impl Simulation {
                 Some(Peer::Service(service)) => service.on_wake(wake, network, &mut self.ledger),
                 None => {}
             }
+            network.take_complaints().into_iter().for_each(|what| self.ledger.violate(what));
             return;
         }
         let happening = self.network.borrow().next_time();
@@ -418,10 +421,21 @@ impl Simulation {
         } else if self.turns.is_multiple_of(16) {
             self.check_queues(number);
         }
+        self.give_keys(number);
         if self.events.is_some() {
             self.record(Some(number));
         }
         self.read_reports();
+    }
+
+    /// What connections of TLS have when their handshakes are over, for those that began just now.
+    fn give_keys(&mut self, number: usize) {
+        let keys = self.network.borrow_mut().take_keys(number);
+        let now = self.now();
+        let Some(Some(thread)) = self.threads.get_mut(number) else { return };
+        for (key, records) in keys {
+            thread.worker.proxy().begin_records(key, records, now);
+        }
     }
 
     /// Writes down which counters moved. Counts of turns and of buffers are left out: they follow
@@ -510,6 +524,8 @@ impl Simulation {
                 }
             }
         }
+        self.give_keys(from);
+        self.give_keys(to);
         self.network.borrow_mut().trace.note(now, "move", to as u64, &key.to_bits().to_le_bytes());
         self.read_reports();
     }
@@ -595,6 +611,7 @@ impl Simulation {
             retried: self.ledger.retried(),
             moved: self.moved,
             spliced: network.spliced_total,
+            secure: network.secure_total(),
         })
     }
 }

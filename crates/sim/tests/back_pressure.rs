@@ -32,6 +32,7 @@ fn scenario() -> Scenario {
         drains: false,
         is_strict: true,
         has_http2: false,
+        has_tls: false,
     }
 }
 

@@ -82,6 +82,8 @@ fn thousand_seeds_of_chaos() {
     assert!(retried >= 50, "only {retried} requests were sent again");
     let spliced: u64 = summaries.iter().map(|summary| summary.spliced).sum();
     assert!(spliced > 1_000_000, "only {spliced} bytes went on unread");
+    let secure: usize = summaries.iter().map(|summary| summary.secure).sum();
+    assert!(secure > 5_000, "only {secure} connections spoke TLS");
 }
 
 #[test]

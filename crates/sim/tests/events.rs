@@ -69,6 +69,7 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
         drains: false,
         is_strict: false,
         has_http2: false,
+        has_tls: false,
     };
     let mut simulation = Simulation::with_configuration(&scenario, Some(CONFIGURATION));
     let manners = Manners {

@@ -463,7 +463,7 @@ impl Http2Client {
                     self.sent_total += n;
                     if self.sent_total >= limit {
                         let is_reset = matches!(self.manners.leave, Leave::ResetAfter(_));
-                        let quit = if is_reset { Quit::Reset } else { Quit::Close };
+                        let quit = if is_reset { Quit::BreakOff } else { Quit::Close };
                         return self.finish(network, ledger, Outcome::Abandoned, quit);
                     }
                     if !has_said && n == 0 {
@@ -644,6 +644,7 @@ impl Http2Client {
         self.stage = Stage::Over;
         match (self.end.take(), quit) {
             (Some(end), Quit::Close) => network.close(end),
+            (Some(end), Quit::BreakOff) => network.break_off(end),
             (Some(end), Quit::Reset) => network.reset(end),
             (None, _) => {}
         }

@@ -1,6 +1,7 @@
 //! A scripted client whose bytes are relayed as they come: it says who it is and sends its bytes,
 //! and gets the service's, both at the same time. Each side ends for itself.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use config::snapshot::Address;
@@ -129,8 +130,13 @@ impl RelayClient {
             Ok(true) if is_whole => {
                 // The service has no more to say, and hears on.
             }
-            Ok(true) if !network.is_broken(end) => {
+            Ok(true) if !network.is_broken(end) && !ledger.has_broken_off(self.request.id) => {
                 ledger.violate(format!("ended in order before its time: {}", self.describe()));
+                self.finish(Outcome::Truncated, Quit::Close, network, ledger);
+            }
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                // Whatever was cut off is reset.
+                ledger.violate(format!("ended without a last word: {}", self.describe()));
                 self.finish(Outcome::Truncated, Quit::Close, network, ledger);
             }
             Ok(true) | Err(_) => {
@@ -162,7 +168,7 @@ impl RelayClient {
             }
             if self.sent >= limit {
                 let is_reset = matches!(self.manners.leave, Leave::ResetAfter(_));
-                let quit = if is_reset { Quit::Reset } else { Quit::Close };
+                let quit = if is_reset { Quit::BreakOff } else { Quit::Close };
                 return self.finish(Outcome::Abandoned, quit, network, ledger);
             }
             let rest = self.outbound.get(self.sent..).unwrap_or_default();
@@ -204,6 +210,7 @@ impl RelayClient {
         self.stage = Stage::Over;
         match (self.end.take(), quit) {
             (Some(end), Quit::Close) => network.close(end),
+            (Some(end), Quit::BreakOff) => network.break_off(end),
             (Some(end), Quit::Reset) => network.reset(end),
             (None, _) => {}
         }

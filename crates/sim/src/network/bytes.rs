@@ -47,7 +47,8 @@ impl Network {
         end.read_total += length as u64;
         let (room, other, read_total) = (end.room(), end.other, end.read_total);
         if let Some(other) = other {
-            self.read_by_other.insert(other, read_total);
+            let seen_total = self.security.seen(other, read_total);
+            self.read_by_other.insert(other, seen_total);
         }
         let Some(end) = self.get(id) else { return Ok(length) };
         let is_open_again = room >= end.inbox_max.div_ceil(2);
@@ -68,15 +69,8 @@ impl Network {
     pub fn send(&mut self, id: EndId, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let is_partial = self.chance(self.faults.partial_write);
         let cut = self.random.next();
+        self.check_open(id)?;
         let Some(end) = self.get_mut(id) else { return Err(ErrorKind::NotConnected.into()) };
-        match end.phase {
-            Phase::Connecting { .. } => return Err(ErrorKind::WouldBlock.into()),
-            Phase::Broken => {
-                return Err(end.error.take().unwrap_or(ErrorKind::BrokenPipe).into());
-            }
-            Phase::Open if end.is_shut => return Err(ErrorKind::BrokenPipe.into()),
-            Phase::Open => {}
-        }
         let wanted = slices.iter().map(|slice| slice.len()).sum::<usize>();
         let mut length = wanted.min(end.outbox_max - end.outbox.len());
         if is_partial && length > 0 {
@@ -104,13 +98,28 @@ impl Network {
         Ok(length)
     }
 
+    /// Whether there is somebody to write to.
+    pub(super) fn check_open(&mut self, id: EndId) -> io::Result<()> {
+        let Some(end) = self.get_mut(id) else { return Err(ErrorKind::NotConnected.into()) };
+        match end.phase {
+            Phase::Connecting { .. } => Err(ErrorKind::WouldBlock.into()),
+            Phase::Broken => Err(end.error.take().unwrap_or(ErrorKind::BrokenPipe).into()),
+            Phase::Open if end.is_shut => Err(ErrorKind::BrokenPipe.into()),
+            Phase::Open => Ok(()),
+        }
+    }
+
     /// Writes one slice; see [`Network::send`]. What is not taken now is not an error.
     ///
     /// # Errors
     ///
     /// The connection is broken.
     pub fn send_some(&mut self, id: EndId, bytes: &[u8]) -> io::Result<usize> {
-        match self.send(id, &[IoSlice::new(bytes)]) {
+        let result = match self.is_secure(id) {
+            true => self.send_sealed(id, bytes),
+            false => self.send(id, &[IoSlice::new(bytes)]),
+        };
+        match result {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
             result => result,
         }
@@ -127,6 +136,9 @@ impl Network {
         bytes_max: usize,
         into: &mut Vec<u8>,
     ) -> io::Result<bool> {
+        if self.is_secure(id) {
+            return self.recv_opened(id, bytes_max, into);
+        }
         let mut buffer = [0; 4096];
         let mut left = bytes_max;
         while left > 0 {
@@ -146,6 +158,9 @@ impl Network {
 
     /// Says that nothing more will be sent.
     pub fn shutdown_write(&mut self, id: EndId) {
+        if !self.is_careless(id) && self.say_end(id) && self.keeps_fin(id) {
+            return;
+        }
         if let Some(end) = self.get_mut(id)
             && end.phase == Phase::Open
             && !end.is_shut
@@ -162,17 +177,23 @@ impl Network {
 
     /// Closes. Bytes that were not read make it a reset, as in the kernel.
     pub fn close(&mut self, id: EndId) {
+        let has_unread_data = self.is_secure(id) && self.hear_out(id);
         let Some(end) = self.get_mut(id) else { return };
-        let has_unread = !end.inbox.is_empty() || !end.late.is_empty();
+        let has_unread = has_unread_data || !end.inbox.is_empty() || !end.late.is_empty();
         if end.phase != Phase::Open || has_unread {
             return self.reset(id);
         }
         self.trace.note(self.now, "close", id.number(), &[]);
+        self.finish(id);
+    }
+
+    /// Lets an end go whose outbox is still to be sent, and then its end.
+    pub(super) fn finish(&mut self, id: EndId) {
         self.leave(id);
         if let Some(end) = self.get_mut(id) {
             (end.is_closed, end.is_shut) = (true, true);
             if end.is_fin_sent && end.outbox.is_empty() {
-                self.remove(id);
+                self.remove_unless_swallowing(id);
             } else {
                 self.move_on(id);
             }
@@ -229,6 +250,6 @@ impl Network {
     /// Bytes that were written on this end so far.
     #[must_use]
     pub fn written_total(&self, id: EndId) -> u64 {
-        self.get(id).map_or(0, |end| end.written_total)
+        self.sealed_data(id).unwrap_or_else(|| self.get(id).map_or(0, |end| end.written_total))
     }
 }

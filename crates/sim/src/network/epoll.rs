@@ -11,6 +11,7 @@ impl Network {
         if let Some(end) = self.get_mut(id) {
             end.owner = Owner::Worker(worker);
             end.key = Some(key);
+            self.note_begun(id, worker, key);
             self.edge(id);
         }
     }
@@ -123,7 +124,7 @@ impl Network {
 impl End {
     /// As the kernel sees it: a third of the buffer is free.
     pub(super) fn is_writable(&self) -> bool {
-        (self.outbox_max - self.outbox.len()) * 3 >= self.outbox_max
+        self.outbox_max.saturating_sub(self.outbox.len()) * 3 >= self.outbox_max
     }
 
     /// What epoll reports, if anything.

@@ -37,6 +37,8 @@ pub(super) struct Security {
     /// Connections of each worker that have no record layer yet: whose session theirs is, and the
     /// worker's side of it.
     begun: Vec<Vec<(ConnKey, EndId, Role)>>,
+    /// Record layers that were given out.
+    begun_total: usize,
     /// What no peer should have seen.
     complaints: Vec<String>,
     /// Clients' ends whose records were spoiled, and those of them where that was read.
@@ -89,6 +91,7 @@ impl Security {
             services: Vec::new(),
             ends: BTreeMap::new(),
             begun: vec![Vec::new(); workers],
+            begun_total: 0,
             complaints: Vec::new(),
             spoiled: BTreeSet::new(),
             found_out: BTreeSet::new(),
@@ -163,6 +166,17 @@ impl Network {
         self.security.ends.contains_key(&id)
     }
 
+    /// Connections of TLS that workers had so far.
+    pub(crate) fn secure_total(&self) -> usize {
+        self.security.begun_total
+    }
+
+    /// Whether nothing is right any more of what a peer's end says.
+    #[must_use]
+    pub(crate) fn is_spoiled(&self, id: EndId) -> bool {
+        self.security.ends.get(&id).is_some_and(|secure| secure.is_spoiled)
+    }
+
     /// What peers have seen that they should not have.
     pub(crate) fn take_complaints(&mut self) -> Vec<String> {
         std::mem::take(&mut self.security.complaints)
@@ -213,6 +227,7 @@ impl Network {
     /// The record layers of a worker's connections that have none yet.
     pub(crate) fn take_keys(&mut self, worker: usize) -> Vec<(ConnKey, RecordLayer)> {
         let begun = self.security.begun.get_mut(worker).map(std::mem::take).unwrap_or_default();
+        self.security.begun_total += begun.len();
         begun
             .into_iter()
             .map(|(key, asking, role)| (key, self.security.session(asking, role).records(role)))
@@ -406,12 +421,15 @@ impl Network {
     /// Gives up a connection in the middle: by a reset or, with TLS, by an end without a last word,
     /// maybe amid a record.
     pub fn break_off(&mut self, id: EndId) {
-        let is_plain = !self.is_secure(id) || self.random.chance(500);
+        if !self.is_secure(id) {
+            return self.reset(id);
+        }
+        let is_reset = self.random.chance(500);
         let waiting = self.get(id).map_or(0, |end| end.outbox.len());
         let kept = self.random.length_below(waiting + 1);
         let can_end =
             |end: &End| end.phase == Phase::Open && end.inbox.is_empty() && end.late.is_empty();
-        if is_plain || !self.get(id).is_some_and(can_end) {
+        if is_reset || !self.get(id).is_some_and(can_end) {
             return self.reset(id);
         }
         self.trace.note(self.now, "cut off", id.number(), &[]);
@@ -445,7 +463,7 @@ impl Secure {
                     at += n;
                     match opened {
                         Opened::NeedMore { .. } => break Ok(()),
-                        Opened::Data { bytes, .. } => self.data.extend(&*bytes),
+                        Opened::Data { bytes, .. } => self.data.extend(bytes),
                         Opened::Ticket(_) => break Err("a ticket".to_owned()),
                         Opened::End => {
                             self.over = Some(Over::Ended);

@@ -28,8 +28,8 @@ impl Network {
         }
         let other = end.other;
         let Some(other_id) = other.filter(|other| self.get(*other).is_some()) else {
-            // Nobody is there any more.
-            return self.on_reset(id);
+            // Nobody is there any more, which only bytes are told.
+            return self.reach_nobody(id);
         };
         if is_reset {
             self.trace.note(self.now, "breaks", id.number(), &[]);
@@ -46,11 +46,19 @@ impl Network {
             return;
         }
         let waiting = self.get(id).map_or(0, |end| end.outbox.len());
-        if waiting > 0 && self.get(other_id).is_some_and(|other| other.is_closed) {
+        if self.get(other_id).is_some_and(|other| other.swallows) {
+            if let Some(end) = self.get_mut(id)
+                && waiting > 0
+            {
+                end.outbox.clear();
+                self.edge(id);
+            }
+        } else if waiting > 0 && self.get(other_id).is_some_and(|other| other.is_closed) {
             // The other end is closed, and what arrives there is answered with a reset.
             self.destroy(other_id);
             return;
         }
+        let waiting = self.get(id).map_or(0, |end| end.outbox.len());
         let length =
             if is_cut && waiting > 1 { 1 + self.random.size(waiting - 1) } else { waiting };
         let carried = self.carry(id, length.min(waiting));
@@ -80,8 +88,11 @@ impl Network {
             other.inbox.extend(late);
         }
         self.edge(other_id);
+        if self.get(other_id).is_some_and(|other| other.swallows && other.is_fin_sent) {
+            self.remove(other_id);
+        }
         if is_closed {
-            self.remove(id);
+            self.remove_unless_swallowing(id);
         } else {
             // The acknowledgement of our end; if the other's is here, both are over.
             if self.get(id).is_some_and(|end| end.has_fin) {
@@ -89,6 +100,20 @@ impl Network {
                 self.after(way, Happening::Nudge(id));
             }
         }
+    }
+
+    /// What this end sent gets to where the other was.
+    fn reach_nobody(&mut self, id: EndId) {
+        let Some(end) = self.get_mut(id) else { return };
+        if !end.outbox.is_empty() || !end.is_shut {
+            return self.on_reset(id);
+        }
+        end.is_fin_sent = true;
+        if end.is_closed {
+            return self.remove(id);
+        }
+        let way = self.way(id);
+        self.after(way, Happening::Nudge(id));
     }
 
     /// Moves up to `length` bytes to the other end, as far as there is room.
@@ -155,6 +180,13 @@ impl Network {
             if let Some(end) = self.get_mut(end) {
                 end.outbox.clear();
             }
+        }
+    }
+
+    /// A closed end that has said its end is gone, unless it waits for the other's.
+    pub(super) fn remove_unless_swallowing(&mut self, id: EndId) {
+        if !self.get(id).is_some_and(|end| end.swallows && !end.has_fin) {
+            self.remove(id);
         }
     }
 

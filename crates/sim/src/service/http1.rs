@@ -225,6 +225,9 @@ impl Host {
         if closes || plan.framing == ResponseFraming::UntilClose {
             connection.after = After::Close;
         }
+        if plan.framing == ResponseFraming::UntilClose {
+            network.be_careful(end);
+        }
         let has_body = !is_head && !matches!(plan.status, 204 | 304);
         if has_body {
             self.body(id, plan, &mut bytes);

@@ -1,5 +1,6 @@
 //! A service's connections that are relayed.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use super::{Host, SLOWNESS, Timer, Verdict};
@@ -59,6 +60,10 @@ impl Connection {
         if !self.stops_reading {
             match network.recv_all(end, usize::MAX, &mut self.inbound) {
                 Ok(has_fin) => self.has_fin |= has_fin,
+                // Whatever was cut off is reset.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    return Err(format!("{:?} ended without a last word", self.client));
+                }
                 Err(_) => return Ok(Verdict::Close),
             }
         }
@@ -68,7 +73,7 @@ impl Connection {
         if let Some(verdict) = self.read(end, host, network, ledger)? {
             return Ok(verdict);
         }
-        self.write(end, host, network)
+        self.write(end, host, network, ledger)
     }
 
     fn read(
@@ -136,12 +141,18 @@ impl Connection {
         end: EndId,
         host: &mut Host,
         network: &mut Network,
+        ledger: &mut Ledger,
     ) -> Result<Verdict, String> {
         loop {
             if network.now() < self.rests_until {
                 return Ok(Verdict::Keep);
             }
             if self.breaks_after.is_some_and(|after| self.sent >= after) {
+                if let Some(Known { id, .. }) = self.client
+                    && network.is_secure(end)
+                {
+                    ledger.may_break_off(id);
+                }
                 return Ok(Verdict::Reset);
             }
             let rest = self.outbound.get(self.sent..).unwrap_or_default();

@@ -14,13 +14,18 @@ use crate::service::{Service, Speech};
 impl Simulation {
     pub(super) fn add_services(&mut self, root: &Random) {
         let clusters = CLUSTERS.map(|_| Speech::Http).into_iter().chain([Speech::Raw]);
+        let mut random = root.split("tls", 0);
         for (cluster, speech) in clusters.enumerate() {
+            let is_secure = self.scenario.has_tls && random.chance(500);
             for place in 0..ENDPOINTS {
                 let peer = PeerId(self.peers.len());
                 let random = root.split("service", peer.0 as u64);
                 let address = config::snapshot::Address::Tcp(endpoint(cluster, place));
                 let faults = self.scenario.service_faults.clone();
                 let network = &mut self.network.borrow_mut();
+                if is_secure {
+                    network.secure_service(address.clone());
+                }
                 let service = Service::new(peer, address, speech, faults, random, network);
                 self.peers.push(Peer::Service(Box::new(service)));
             }
@@ -31,6 +36,9 @@ impl Simulation {
         for number in 0..self.scenario.clients {
             let mut random = root.split("client", number as u64);
             let delay = random.span(Duration::from_secs(10));
+            if self.scenario.has_tls && root.split("tls", 1 + number as u64).chance(600) {
+                self.network.borrow_mut().secure_client(PeerId(self.peers.len()));
+            }
             match random.below(100) {
                 0..45 => self.add_http1(delay, random),
                 45..85 if self.scenario.has_http2 => self.add_http2(delay, random),
@@ -74,7 +82,13 @@ impl Simulation {
 
     fn add_relay(&mut self, delay: Duration, mut random: Random) {
         let manners = self.manners(&mut random);
-        let leaves = matches!(manners.leave, Leave::CloseAfter(_));
+        let peer = PeerId(self.peers.len());
+        let leaves = match manners.leave {
+            Leave::CloseAfter(_) => true,
+            // An end that nobody announced is one all the same, where bytes are relayed.
+            Leave::ResetAfter(_) => self.network.borrow().is_secure_client(peer),
+            Leave::Answered | Leave::HalfClose | Leave::StopsReading(_) => false,
+        };
         let length = if random.chance(200) { random.size(300_000) } else { random.size(5_000) };
         let request = RequestPlan {
             method: RELAY,
@@ -84,7 +98,6 @@ impl Simulation {
             ..request(true, &mut random)
         };
         let listener = if random.chance(500) { MIXED } else { RELAY_EDGE };
-        let peer = PeerId(self.peers.len());
         self.ledger.announce(&request);
         let network = &mut self.network.borrow_mut();
         let listener = address(listener);

@@ -115,6 +115,13 @@ impl Simulation {
                 self.ledger.violate(format!("{began:?} and {ended:?} are no pairs"));
             }
         }
+        let counted = count("proxy_downstream_connections_ended_total{cause=\"tls_invalid\"}");
+        let (least, most) = self.network.borrow().spoiled_clients();
+        if counted < least as u64 || counted > most as u64 {
+            self.ledger.violate(format!(
+                "{counted} clients' records were refused, and {least} to {most} were spoiled"
+            ));
+        }
         self.read_log();
         let finished = count("proxy_exchanges_finished_total");
         let lines = self.log_text.iter().filter(|byte| **byte == b'\n').count() as u64;

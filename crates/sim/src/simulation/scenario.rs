@@ -26,6 +26,8 @@ pub struct Scenario {
     pub is_strict: bool,
     /// Whether some clients and services speak HTTP/2.
     pub has_http2: bool,
+    /// Whether some clients and services speak TLS.
+    pub has_tls: bool,
 }
 
 impl Scenario {
@@ -51,6 +53,7 @@ impl Scenario {
             drains: false,
             is_strict: true,
             has_http2: true,
+            has_tls: Random::new(seed).split("tls", 0).chance(500),
         }
     }
 
