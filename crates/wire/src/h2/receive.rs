@@ -346,7 +346,7 @@ impl Http2 {
             Some(_) => StreamKind::ExtendedConnect,
             None => StreamKind::Plain,
         };
-        let mut stream = Stream::new(id, kind, self.theirs.window, window);
+        let mut stream = Stream::new(id, kind, self.new_send_window(), window);
         stream.on_head(body_left, is_end);
         self.streams.open(stream);
         Ok(found)
@@ -628,6 +628,15 @@ impl Http2 {
         }
         self.decoder.set_size_allowed(self.ours.header_table_bytes_max);
         Ok(())
+    }
+
+    /// What may be sent on a new stream. Amid a frame of settings, that is what was allowed before
+    /// it: at its end, this stream's window changes with all others.
+    pub(super) fn new_send_window(&self) -> u32 {
+        match self.reading {
+            Reading::Settings { window_before, .. } => window_before,
+            _ => self.theirs.window,
+        }
     }
 
     /// What the peer may send on a new stream. Before it has acknowledged our settings, it may go

@@ -122,7 +122,7 @@ impl Http2 {
             _ => StreamKind::Plain,
         };
         let window = self.stream_window();
-        let mut stream = Stream::new(id, kind, self.theirs.window, window);
+        let mut stream = Stream::new(id, kind, self.new_send_window(), window);
         stream.sending = if is_end { Half::End } else { Half::Body };
         self.streams.open(stream);
         Some(id)

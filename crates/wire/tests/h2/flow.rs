@@ -1,6 +1,8 @@
 //! Windows, of streams and of the connection, in both directions.
 
-use wire::h2::{ConnectionError, ErrorCode, Http2, Limits, PREFACE};
+use wire::h1::{Scan, decode_request};
+use wire::h2::{ConnectionError, ErrorCode, Http2, Limits, PREFACE, RequestForm, Scheme};
+use wire::head::HeadIndex;
 
 use super::kit::*;
 
@@ -197,6 +199,23 @@ fn settings_change_the_windows_of_open_streams() {
     assert_eq!(side.h2.sendable(1), 1);
     side.hear(&settings(&[(4, 0x7fff_fff0)])).unwrap();
     assert_eq!(side.h2.sendable(1), 16_384);
+}
+
+#[test]
+fn a_stream_that_is_opened_amid_settings_has_the_window_that_they_say() {
+    const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    let said = settings(&[(4, 100), (3, 9)]);
+    for at in 0..said.len() {
+        let mut side = Side::client();
+        side.hear(&said[..at]).unwrap();
+        let mut index = HeadIndex::default();
+        let head = decode_request(GET, &mut Scan::default(), &Limits::default().head, &mut index);
+        let (head, _) = head.unwrap().unwrap();
+        let form = RequestForm::Same;
+        assert_eq!(side.h2.send_request(&head, Scheme::Http, form, false, &mut side.out), Some(1));
+        side.hear(&said[at..]).unwrap();
+        assert_eq!(side.h2.sendable(1), 100, "cut at {at}");
+    }
 }
 
 #[test]
