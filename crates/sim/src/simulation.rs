@@ -148,6 +148,8 @@ pub struct Simulation {
     turns: u64,
     idle_turns: u32,
     moved: usize,
+    /// Connections that were taken out of a worker, whichever took them up.
+    uprooted: usize,
     /// What counters said last, and what they have said so far, if that is written down.
     counters: BTreeMap<String, u64>,
     events: Option<String>,
@@ -204,6 +206,7 @@ impl Simulation {
             turns: 0,
             idle_turns: 0,
             moved: 0,
+            uprooted: 0,
             counters: BTreeMap::new(),
             events: None,
         };
@@ -509,6 +512,7 @@ impl Simulation {
         }
         let key = self.random.pick(&connections).key;
         let Some(moving) = thread.worker.save(key) else { return };
+        self.uprooted += 1;
         let refused = match self.threads.get_mut(to) {
             Some(Some(thread)) => thread.worker.restore(moving).err().map(|(_, moving)| moving),
             // That one has drained.

@@ -268,6 +268,10 @@ impl Network {
                 Ok(0) if self.is_broken(id) => {
                     secure.over = Some(Over::Broken(ErrorKind::ConnectionReset));
                 }
+                // It was told why, or should have been.
+                Ok(0) if secure.is_spoiled => {
+                    secure.over = Some(Over::Broken(ErrorKind::ConnectionAborted));
+                }
                 Ok(0) => secure.over = Some(Over::Broken(ErrorKind::UnexpectedEof)),
                 Ok(n) => {
                     secure.inbound.extend_from_slice(buffer.get(..n).expect("read into it"));

@@ -110,7 +110,7 @@ impl Simulation {
         ] {
             let (began, ended) = ((began, count(began)), (ended, count(ended)));
             // Who moved is counted anew, and a listener that went took its counters with it.
-            let is_recounted = self.moved > 0 && self.scenario.swaps > 0;
+            let is_recounted = self.uprooted > 0 && self.scenario.swaps > 0;
             if began.1 != ended.1 && !is_recounted {
                 self.ledger.violate(format!("{began:?} and {ended:?} are no pairs"));
             }
