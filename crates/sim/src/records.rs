@@ -149,10 +149,7 @@ impl Sealer {
         let is_small = records < SMALL_RECORDS_MAX && random.chance(habits.small);
         let n = if is_small && whole > 1 { 1 + random.size(whole - 2) } else { whole };
         let content = data.get(..n).unwrap_or_default();
-        let padding = match random.chance(habits.padded) {
-            true => random.size(FRAGMENT_LEN_MAX - n),
-            false => 0,
-        };
+        let padding = if random.chance(habits.padded) { padding(n, random) } else { 0 };
         self.idle_records = self.idle_records.saturating_sub(1 + n / 128);
         (n, self.keys.record(DATA, content, padding))
     }
@@ -174,7 +171,7 @@ impl Sealer {
         let is_server = self.role == Role::Server;
         match (self.keys.suite.protocol, random.below(4)) {
             (_, 0) => {
-                let padding = if random.chance(300) { random.size(FRAGMENT_LEN_MAX) } else { 0 };
+                let padding = if random.chance(300) { padding(0, random) } else { 0 };
                 self.keys.record(DATA, &[], padding)
             }
             (Protocol::Tls13, 1) => self.keys.record(ALERT, &USER_CANCELED, 0),
@@ -215,6 +212,13 @@ impl Sealer {
     pub(crate) fn close(&mut self) -> Vec<u8> {
         self.keys.record(ALERT, &CLOSE_NOTIFY, 0)
     }
+}
+
+/// How much a record with so much data is padded: rarely as much as it may be.
+fn padding(n: usize, random: &mut Random) -> usize {
+    let padding_max = FRAGMENT_LEN_MAX - n;
+    let is_much = random.chance(50);
+    random.size(if is_much { padding_max } else { padding_max.min(200) })
 }
 
 impl Keys {

@@ -56,7 +56,7 @@ struct Secure {
     /// The beginning of a record.
     inbound: Vec<u8>,
     /// Opened, and not read yet.
-    data: VecDeque<u8>,
+    data: Vec<u8>,
     over: Option<Over>,
     /// Bytes of records so far, and of data in them.
     sealed_total: u64,
@@ -113,7 +113,7 @@ impl Security {
             opener: session.records(role),
             sealer: session.sealer(role),
             inbound: Vec::new(),
-            data: VecDeque::new(),
+            data: Vec::new(),
             over: None,
             sealed_total: 0,
             data_total: 0,
@@ -249,7 +249,8 @@ impl Network {
         self.talk(id, 20);
         let Some(secure) = self.security.ends.get_mut(&id) else { return Ok(true) };
         let n = secure.data.len().min(bytes_max);
-        into.extend(secure.data.drain(..n));
+        into.extend_from_slice(secure.data.get(..n).unwrap_or_default());
+        secure.data.drain(..n);
         match secure.over {
             Some(over) if secure.data.is_empty() => match over {
                 Over::Ended => Ok(true),
@@ -467,7 +468,7 @@ impl Secure {
                     at += n;
                     match opened {
                         Opened::NeedMore { .. } => break Ok(()),
-                        Opened::Data { bytes, .. } => self.data.extend(bytes),
+                        Opened::Data { bytes, .. } => self.data.extend_from_slice(bytes),
                         Opened::Ticket(_) => break Err("a ticket".to_owned()),
                         Opened::End => {
                             self.over = Some(Over::Ended);
