@@ -42,16 +42,15 @@ impl Proxy {
         passes.then_some(Unread { to, bytes_max })
     }
 
-    /// Bytes went on unread: the other socket took `sent` of them, and `rest` has to follow. They
-    /// are no more than [`Proxy::unread`] said.
+    /// Bytes went on unread from one connection to the other: the latter's socket took `sent` of
+    /// them, and `rest` has to follow. All is as [`Proxy::unread`] said just before.
     pub fn on_unread(
         &mut self,
-        key: ConnKey,
+        (key, to): (ConnKey, ConnKey),
         sent: usize,
         rest: &[u8],
         (began, now): (Time, Time),
     ) {
-        let Some(to) = self.opposite_of(StreamKey::whole(key)) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(exchange) = connection.exchange() else { return };
         let n = sent + rest.len();
@@ -66,18 +65,18 @@ impl Proxy {
             self.count_response_data(exchange, n);
             self.await_response_data(exchange, now);
         }
-        let Some(connection) = self.connections.get_mut(to.connection) else { return };
+        let Some(connection) = self.connections.get_mut(to) else { return };
         if let Send::Body(body) = &mut connection.send {
             body.begin(n).expect("both sides have the same framing, and no more than that passes");
         }
         connection.outbox.push(rest, &mut self.buffers);
         if is_request {
-            self.on_upstream_sent(to.connection, rest.len(), sent, (began, now));
+            self.on_upstream_sent(to, rest.len(), sent, (began, now));
         } else {
-            self.on_downstream_sent(to.connection, rest.len(), sent, now);
+            self.on_downstream_sent(to, rest.len(), sent, now);
         }
         if !rest.is_empty() {
-            self.queue_send(to.connection);
+            self.queue_send(to);
         }
     }
 }

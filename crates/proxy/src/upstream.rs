@@ -848,10 +848,9 @@ impl Proxy {
             stamps.write_began = stamps.write_began.min(began);
             stamps.written = now;
         }
-        let timeouts = exchange.cluster().map(|cluster| cluster.timeouts);
         if left > 0 {
             if (n > 0 || !exchange.deadlines.is_set(Wait::RequestWrite))
-                && let Some(timeouts) = timeouts
+                && let Some(timeouts) = exchange.cluster().map(|cluster| cluster.timeouts)
             {
                 self.set_deadline(exchange_key, Wait::RequestWrite, now + timeouts.request_write);
             }
@@ -866,7 +865,7 @@ impl Proxy {
             self.finish_tunnel(exchange_key, now);
         } else if exchange.request.is_complete
             && matches!(exchange.stage, Stage::Attempting { .. })
-            && let Some(timeouts) = timeouts
+            && let Some(timeouts) = exchange.cluster().map(|cluster| cluster.timeouts)
         {
             self.set_deadline(exchange_key, Wait::ResponseHead, now + timeouts.response_head);
         }

@@ -270,7 +270,12 @@ impl<W: World> Worker<W> {
     }
 
     fn receive(&mut self, key: ConnKey) {
-        let bytes_max = self.proxy.read_bytes_max(key).min(READ_BYTES);
+        // The end of a body is read with what comes behind it, rather than apart.
+        let passing = self.proxy.unread(key).filter(|unread| unread.bytes_max >= READ_BYTES);
+        let bytes_max = match passing {
+            Some(_) => READ_BYTES,
+            None => self.proxy.read_bytes_max(key).min(READ_BYTES),
+        };
         let Some((socket, flags)) = self.sockets.get(key) else { return };
         if bytes_max == 0 {
             if flags.has(Flags::CLOSED) {
@@ -296,9 +301,12 @@ impl<W: World> Worker<W> {
                     flags.set(Flags::BULK);
                 }
                 let now = if self.settings.stage_times { self.world.now() } else { self.now };
-                if !self.pass(key, n, now) {
-                    let bytes = self.scratch.get_mut(..n).unwrap_or_default();
-                    self.proxy.on_received(key, bytes, now);
+                match passing {
+                    Some(Unread { to, .. }) => self.pass(key, to, n, now),
+                    None => {
+                        let bytes = self.scratch.get_mut(..n).unwrap_or_default();
+                        self.proxy.on_received(key, bytes, now);
+                    }
                 }
             }
             Err(error) => self.on_read_failed(key, &error),
@@ -323,28 +331,28 @@ impl<W: World> Worker<W> {
         }
     }
 
-    /// Sends on at once, from where they were read to, the bytes that nobody here looks at; says
-    /// whether they are such.
-    fn pass(&mut self, key: ConnKey, n: usize, began: Time) -> bool {
-        let Some(Unread { to, bytes_max }) = self.proxy.unread(key) else { return false };
-        let Some((target, flags)) = self.sockets.get(to) else { return false };
-        if n > bytes_max || !flags.has(Flags::WRITABLE) {
-            return false;
-        }
+    /// Sends on at once, from where they were read to, bytes that nobody here looks at.
+    fn pass(&mut self, key: ConnKey, to: ConnKey, n: usize, began: Time) {
         let bytes = self.scratch.get(..n).unwrap_or_default();
-        let sent = match self.world.send(target, &[IoSlice::new(bytes)]) {
-            Ok(sent) => sent,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            // Why, the next send says.
-            Err(_) => return false,
-        };
-        if sent < n {
-            flags.clear(Flags::WRITABLE);
+        let mut sent = 0;
+        if let Some((target, flags)) = self.sockets.get(to)
+            && flags.has(Flags::WRITABLE)
+        {
+            match self.world.send(target, &[IoSlice::new(bytes)]) {
+                Ok(taken) => sent = taken,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    flags.clear(Flags::WRITABLE);
+                }
+                // Why, the next send says.
+                Err(_) => {}
+            }
+            if 0 < sent && sent < n {
+                flags.clear(Flags::WRITABLE);
+            }
         }
         let now = self.stamp();
         let rest = self.scratch.get(sent..n).unwrap_or_default();
-        self.proxy.on_unread(key, sent, rest, (began, now));
-        true
+        self.proxy.on_unread((key, to), sent, rest, (began, now));
     }
 
     /// Lets what arrived on a connection go on unread; says whether it may.
@@ -374,7 +382,7 @@ impl<W: World> Worker<W> {
                 }
                 let now = self.stamp();
                 let rest = self.scratch.get(..received - sent).unwrap_or_default();
-                self.proxy.on_unread(key, sent, rest, (began, now));
+                self.proxy.on_unread((key, to), sent, rest, (began, now));
             }
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 flags.clear(Flags::BULK);
