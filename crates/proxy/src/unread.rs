@@ -1,8 +1,9 @@
 //! Data that goes from one connection to the other without being read.
 //!
 //! Where nothing here looks at a body or a tunnel, and nothing waits to be sent before it, the
-//! worker may move bytes from socket to socket in the kernel. It says afterwards how many there
-//! were, and everything that counts or waits learns of them as if they had been read and sent.
+//! worker may move bytes from socket to socket in the kernel, or send them on from where it has read
+//! them to. It says afterwards how many there were, and everything that counts or waits learns of
+//! them as if they had been read, queued and sent.
 
 use crate::connection::{ConnKey, Connection, Receive, Send, StreamKey};
 use crate::proxy::Proxy;
