@@ -17,6 +17,7 @@ use proxy::time::Time;
 use proxy::{ConnKey, ExchangeKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
 use telemetry::cause::Cause;
 use telemetry::{Emitter, LogFormat, LogReader, Names};
+use wire::tls::record::RecordLayer;
 
 /// How a conversation is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +203,15 @@ impl<'s> Talk<'s> {
     /// A client connects to the first listener.
     pub(crate) fn client(&mut self) -> Peer {
         self.try_client().expect("the proxy takes the connection")
+    }
+
+    /// A client of the first listener that has a handshake of TLS behind it, which left this to the
+    /// proxy.
+    pub(crate) fn client_behind(&mut self, records: RecordLayer) -> Peer {
+        let peer = self.client();
+        let key = self.peers[peer.0].key.expect("it is open");
+        self.proxy.begin_records(key, records, self.now);
+        peer
     }
 
     /// A client of the first listener that was going to `original`.

@@ -19,6 +19,10 @@ use wire::buffer::Buffer;
 use wire::h1::{Scan, decode_request};
 use wire::h2::{Element, Http2, Limits, RequestForm, Scheme, Scratch};
 use wire::head::HeadIndex;
+use wire::tls::record::{
+    Cipher, DirectionSecrets, KEY_RECORDS_MAX, Opened, Protocol, RecordLayer, Role, Secrets,
+    Sizing, Suite,
+};
 
 use crate::kit::{Files, Manner, Peer, Talk, hold_with_files};
 
@@ -468,6 +472,91 @@ fn chains_have_certificates_of_their_own() {
             talk.breaks(upstream);
             assert!(client.hears(talk).starts_with("HTTP/1.1 50"));
         }
+    });
+}
+
+/// A client of TLS 1.2 whose connection is old: the key that the proxy seals with is nearly worn.
+struct Old {
+    peer: Peer,
+    records: RecordLayer,
+    unread: Vec<u8>,
+}
+
+impl Old {
+    fn client(talk: &mut Talk<'_>) -> Self {
+        let suite = Suite { protocol: Protocol::Tls12, cipher: Cipher::Aes128Gcm };
+        let (theirs, ours) = ([1; 16], [2; 16]);
+        let secrets =
+            |key, sequence| DirectionSecrets { key, iv: &[7; 12], sequence, traffic_secret: &[] };
+        let from_client = || secrets(&theirs, 0);
+        let from_proxy = || secrets(&ours, KEY_RECORDS_MAX - (1 << 20));
+        let of_proxy = Secrets { suite, receive: from_client(), send: from_proxy() };
+        let of_client = Secrets { suite, receive: from_proxy(), send: from_client() };
+        let layer = |role, secrets| RecordLayer::new(role, secrets, Sizing::Full).unwrap();
+        let peer = talk.client_behind(layer(Role::Server, &of_proxy));
+        Self { peer, records: layer(Role::Client, &of_client), unread: Vec::new() }
+    }
+
+    fn says(&mut self, talk: &mut Talk<'_>, data: &[u8]) {
+        let mut out = Buffer::new(self.records.sealed_len(data.len()));
+        self.records.seal(&[data], &mut out).unwrap();
+        talk.says(self.peer, out.filled());
+    }
+
+    fn hears(&mut self, talk: &mut Talk<'_>) -> Vec<u8> {
+        self.unread.extend(talk.heard_bytes(self.peer));
+        let mut heard = Vec::new();
+        loop {
+            let (n, opened) = self.records.open(&mut self.unread).unwrap();
+            let is_over = match opened {
+                Opened::Data { bytes, .. } => {
+                    heard.extend_from_slice(bytes);
+                    false
+                }
+                Opened::NeedMore { .. } | Opened::End | Opened::Ticket(_) => true,
+            };
+            self.unread.drain(..n);
+            if is_over {
+                return heard;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_connection_whose_key_is_nearly_worn_ends_in_good_order() {
+    let plain = CONFIG.replace("  tls: { certificates: [{ chain: a.pem, key: a.key }] }\n", "");
+    hold(&plain, |talk, _| {
+        let mut client = Old::client(talk);
+        client.says(talk, GET.as_bytes());
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.says(upstream, OK);
+        let heard = String::from_utf8(client.hears(talk)).unwrap();
+        assert!(heard.contains("connection: close\r\n") && heard.ends_with("ok"), "{heard}");
+        assert!(client.records.is_ended() && talk.is_shut(client.peer));
+
+        let mut client = Old::client(talk);
+        let (limits, mut index) = (Limits::default(), HeadIndex::default());
+        let mut codec = Http2::client(&limits);
+        let mut out = Buffer::new(4096);
+        codec.send_control(&mut out);
+        let decoded =
+            decode_request(GET.as_bytes(), &mut Scan::default(), &limits.head, &mut index);
+        let (head, _) = decoded.unwrap().unwrap();
+        codec.send_request(&head, Scheme::Https, RequestForm::Same, true, &mut out).unwrap();
+        client.says(talk, out.filled());
+        talk.says(upstream, OK);
+        let heard = client.hears(talk);
+        // Types of frames (RFC 9113, section 6).
+        let (mut rest, mut kinds) = (&heard[..], Vec::new());
+        while let [high, middle, low, kind, ..] = *rest {
+            let len = u32::from_be_bytes([0, high, middle, low]) as usize;
+            kinds.push(kind);
+            rest = &rest[9 + len..];
+        }
+        let (data, going_away) = (0, 7);
+        assert!(kinds.contains(&data) && kinds.contains(&going_away), "{kinds:?}");
     });
 }
 
