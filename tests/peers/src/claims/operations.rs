@@ -7,7 +7,7 @@ mod reload_under_load_loses_nothing;
 mod requests_in_flight_outlive_the_listener;
 mod termination_under_load_loses_nothing;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::claim::Claim;
 use crate::lab::Lab;
@@ -40,12 +40,16 @@ pub(super) fn terminate_under_load(
     strait.terminate()?;
     strait.expect_clean_end(wait::SOON)?;
     drop(h2load);
-    // Every request that Strait saw has a line, none with a cause of its own making.
+    all_were_served(&strait).context(version.to_owned())
+}
+
+/// Every request that Strait saw has a line, none with a cause of its own making.
+fn all_were_served(strait: &Strait) -> Result<()> {
     let lines = strait.logged()?;
     ensure!(lines.len() > 1000, "{} lines", lines.len());
     for line in &lines {
         let status = line.get("status").and_then(serde_json::Value::as_u64);
-        ensure!(status == Some(200) && line.get("cause").is_none(), "{version}: {line}");
+        ensure!(status == Some(200) && line.get("cause").is_none(), "{line}");
     }
     Ok(())
 }

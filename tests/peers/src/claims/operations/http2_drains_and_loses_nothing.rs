@@ -39,11 +39,5 @@ fn holds(lab: &Lab) -> Result<()> {
     strait.terminate()?;
     strait.expect_clean_end(wait::SOON)?;
     drop(h2load);
-    let lines = strait.logged()?;
-    ensure!(lines.len() > 1000, "{} lines", lines.len());
-    for line in &lines {
-        let status = line.get("status").and_then(serde_json::Value::as_u64);
-        ensure!(status == Some(200) && line.get("cause").is_none(), "{line}");
-    }
-    Ok(())
+    super::all_were_served(&strait)
 }
