@@ -66,7 +66,7 @@ impl<'a> Lineup<'a> {
         Ok(cell)
     }
 
-    /// Puts `load` on each proxy in turn, `rounds` times.
+    /// Puts `load` on each proxy in turn, `rounds` times, beginning with another each time.
     ///
     /// # Errors
     ///
@@ -80,7 +80,12 @@ impl<'a> Lineup<'a> {
         let mut cell = Cell::new(load);
         cell.series.extend(self.proxies.iter().map(|proxy| Series::new(&proxy.name)));
         for round in 1..=rounds {
-            for (proxy, series) in self.proxies.iter().zip(&mut cell.series) {
+            for place in places(round, self.proxies.len()) {
+                let (Some(proxy), Some(series)) =
+                    (self.proxies.get(place), cell.series.get_mut(place))
+                else {
+                    continue;
+                };
                 if round == 1 {
                     commands.push(load.text(self.tools, self.options, proxy.address));
                 }
@@ -160,6 +165,12 @@ impl<'a> Lineup<'a> {
     }
 }
 
+/// The order of a round from 1: each begins with another, so that nobody always has the same before
+/// it, or is always measured as far from the one it is compared with.
+fn places(round: u32, count: usize) -> impl Iterator<Item = usize> {
+    (round as usize - 1..).take(count).map(move |place| place % count)
+}
+
 /// Starts the service of `setup` on the core of the load.
 ///
 /// # Errors
@@ -179,4 +190,18 @@ pub(crate) fn start_service(
     let (mut process, _) = Process::start(tools, options.load_core, &program, &arguments, &log)?;
     process.wait_until_listening(address).context("the service")?;
     Ok((process, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_begins_with_another() {
+        let order = |round| places(round, 3).collect::<Vec<_>>();
+        assert_eq!(order(1), [0, 1, 2]);
+        assert_eq!(order(2), [1, 2, 0]);
+        assert_eq!(order(4), [0, 1, 2]);
+        assert_eq!(places(1, 0).count(), 0);
+    }
 }
