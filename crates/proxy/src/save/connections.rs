@@ -1,0 +1,363 @@
+//! Connections as they are written down, and what makes one of the other.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use config::snapshot::{Address, ClusterId, ClusterProtocol, EndpointId};
+use serde::{Deserialize, Serialize};
+use wire::buffer::Buffer;
+use wire::h2::{Http2, Limits};
+
+use super::{GONE, RestoreError, before, cause_named, since};
+use crate::buffers::Buffers;
+use crate::connection::{
+    ConnKey, Downstream, ExchangeKey, Life, PeerAddress, Receive, Role, Send, Upstream,
+    UpstreamState,
+};
+use crate::http2::{Multiplex, Stream, StreamInbox, Tail, Watches};
+use crate::outbox::Outbox;
+use crate::proxy::Proxy;
+use crate::response::RESPONSE_HEAD;
+use crate::text::Text;
+use crate::time::Time;
+use crate::transport::{SavedTls, Tls};
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct SavedConnection {
+    receive: Receive,
+    send: Send,
+    inbox: Vec<u8>,
+    outbox: SavedOutbox,
+    tls: Option<Box<SavedTls>>,
+    multiplex: Option<Box<SavedMultiplex>>,
+    peer: PeerAddress,
+    local: PeerAddress,
+    age: u64,
+    requests: u32,
+    is_read_closed: bool,
+    is_send_broken: bool,
+    deadline: Option<Duration>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct SavedDownstream {
+    pub(super) connection: SavedConnection,
+    pub(super) listener: String,
+    chain: Option<String>,
+    life: Life,
+    head_began: Option<u64>,
+    original: Option<Box<SocketAddr>>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct SavedUpstream {
+    pub(super) connection: SavedConnection,
+    cluster: String,
+    endpoint: Vec<u8>,
+    is_personal: bool,
+    is_reusable: bool,
+    state: SavedUpstreamState,
+}
+
+#[derive(Serialize, Deserialize)]
+enum SavedUpstreamState {
+    Connecting { age: u64 },
+    Busy,
+    Idle,
+    Shared { connecting_age: Option<u64> },
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedMultiplex {
+    codec: Http2,
+    streams: Vec<SavedStream>,
+    watches: Vec<Option<Duration>>,
+    failure: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedStream {
+    id: u32,
+    outbox: SavedOutbox,
+    tail: Tail,
+    is_ended: bool,
+    inbox: Option<(Vec<u8>, Tail)>,
+    owed: u32,
+    head: Option<Vec<u8>>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct SavedOutbox {
+    /// Bytes that were sent and are kept, then those that wait.
+    bytes: Vec<u8>,
+    kept: u32,
+    is_keeping: bool,
+    is_untouched: bool,
+}
+
+impl SavedConnection {
+    pub(super) fn has_stream(&self, id: u32) -> bool {
+        let multiplex = self.multiplex.as_ref();
+        multiplex.is_some_and(|it| it.streams.iter().any(|stream| stream.id == id))
+    }
+}
+
+impl Proxy {
+    fn save_connection(&mut self, key: ConnKey, now: Time) -> Option<(SavedConnection, Role)> {
+        let mut connection = self.connections.remove(key)?;
+        let deadline = self.timers.deadline(connection.timer);
+        self.timers.remove(connection.timer);
+        let inbox = connection.inbox.take();
+        let saved = SavedConnection {
+            receive: connection.receive,
+            send: connection.send,
+            inbox: inbox.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
+            outbox: save_outbox(&mut connection.outbox, &mut self.buffers),
+            tls: connection.tls.and_then(|tls| tls.save(&mut self.buffers)).map(Box::new),
+            multiplex: connection
+                .multiplex
+                .map(|multiplex| Box::new(save_multiplex(*multiplex, &mut self.buffers, now))),
+            peer: connection.peer,
+            local: connection.local,
+            age: now.nanos_since(connection.opened),
+            requests: connection.requests,
+            is_read_closed: connection.is_read_closed,
+            is_send_broken: connection.is_send_broken,
+            deadline: deadline.is_set().then(|| deadline - now),
+        };
+        if let Some(inbox) = inbox {
+            self.buffers.give_back(inbox);
+        }
+        Some((saved, connection.role))
+    }
+
+    pub(super) fn save_downstream(&mut self, key: ConnKey, now: Time) -> Option<SavedDownstream> {
+        let (connection, role) = self.save_connection(key, now)?;
+        let Role::Downstream(downstream) = role else { return None };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let chain = listener.chains.iter().find(|chain| Some(chain.id) == downstream.chain);
+        let chain = chain.map(|chain| chain.name.to_string());
+        let listener = listener.name.to_string();
+        self.listeners.on_closed(downstream.listener);
+        let head_began = since(downstream.head_began, now);
+        let Downstream { life, original, .. } = downstream;
+        Some(SavedDownstream { connection, listener, chain, life, head_began, original })
+    }
+
+    pub(super) fn save_upstream(&mut self, key: ConnKey, now: Time) -> Option<SavedUpstream> {
+        let upstream = self.connections.get(key)?.upstream()?;
+        let (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
+        let state = match upstream.state {
+            UpstreamState::Connecting { since, .. } => {
+                SavedUpstreamState::Connecting { age: now.nanos_since(since) }
+            }
+            UpstreamState::Busy { .. } => SavedUpstreamState::Busy,
+            UpstreamState::Idle(_) => {
+                self.pools.remove_idle(key, &mut self.connections);
+                SavedUpstreamState::Idle
+            }
+            UpstreamState::Shared { connecting_since, links } => {
+                if links.is_some() {
+                    self.pools.remove_idle(key, &mut self.connections);
+                }
+                let connecting_age = connecting_since.map(|since| now.nanos_since(since));
+                SavedUpstreamState::Shared { connecting_age }
+            }
+        };
+        let (connection, role) = self.save_connection(key, now)?;
+        let Role::Upstream(upstream) = role else { return None };
+        self.pools.on_closed(cluster);
+        let (cluster, endpoint) = self.names_of(cluster, endpoint);
+        let Upstream { is_personal, is_reusable, .. } = upstream;
+        Some(SavedUpstream { connection, cluster, endpoint, is_personal, is_reusable, state })
+    }
+
+    /// Names by which another configuration may know a cluster and an endpoint; empty if this one
+    /// has them no more.
+    fn names_of(&self, cluster: ClusterId, endpoint: EndpointId) -> (String, Vec<u8>) {
+        let Some(cluster) = self.snapshot.cluster(cluster) else { return Default::default() };
+        let found = cluster.endpoints.iter().find(|candidate| candidate.id == endpoint);
+        let address = Text::of_address(found.map(|endpoint| &endpoint.address));
+        (cluster.name.to_string(), address.as_bytes().to_vec())
+    }
+
+    fn restore_connection(&mut self, key: ConnKey, saved: SavedConnection, now: Time) {
+        let outbox = restore_outbox(&saved.outbox, &mut self.buffers);
+        let tls = saved.tls.map(|saved| Box::new(Tls::restore(*saved, &mut self.buffers)));
+        let inbox = (!saved.inbox.is_empty()).then(|| self.buffers.lease_with(&saved.inbox));
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.receive = saved.receive;
+        connection.send = saved.send;
+        connection.inbox = inbox;
+        connection.outbox = outbox;
+        connection.tls = tls;
+        connection.peer = saved.peer;
+        connection.local = saved.local;
+        connection.opened = before(saved.age, now);
+        connection.requests = saved.requests;
+        connection.is_read_closed = saved.is_read_closed;
+        connection.is_send_broken = saved.is_send_broken;
+        let deadline = saved.deadline.map_or(Time::NEVER, |left| now + left);
+        self.timers.arm(connection.timer, deadline);
+        if let Some(saved) = saved.multiplex {
+            let limits = self.http2_limits(key);
+            let multiplex = restore_multiplex(*saved, limits, &mut self.buffers, now);
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.multiplex = Some(Box::new(multiplex));
+            }
+        }
+    }
+
+    /// What the configuration allows a connection to hold now.
+    fn http2_limits(&self, key: ConnKey) -> Limits {
+        let of_cluster = |id| self.snapshot.cluster(id).map(|cluster| cluster.http2);
+        match self.connections.get(key).map(|connection| &connection.role) {
+            Some(Role::Downstream(downstream)) => {
+                let listener = self.listeners.get(downstream.listener).listener();
+                crate::http2::downstream_limits(&listener.http, &listener.http2)
+            }
+            Some(Role::Upstream(upstream)) => of_cluster(upstream.cluster)
+                .map_or_else(Limits::default, |http2| crate::http2::limits(RESPONSE_HEAD, &http2)),
+            None => Limits::default(),
+        }
+    }
+
+    pub(super) fn restore_downstream(
+        &mut self,
+        saved: SavedDownstream,
+        now: Time,
+    ) -> Result<ConnKey, RestoreError> {
+        let listener = self.listener_named(&saved.listener)?;
+        self.listeners.on_opened(listener);
+        let head_began = saved.head_began.map_or(Time::NEVER, |age| before(age, now));
+        let found = self.listeners.get(listener).listener();
+        let chain = saved.chain.and_then(|name| found.chain_named(&name).map(|chain| chain.id));
+        let (life, original) = (saved.life, saved.original);
+        let downstream = Downstream { listener, chain, exchange: None, life, head_began, original };
+        let key = self.insert_connection(Role::Downstream(downstream), Receive::Complete, now);
+        self.restore_connection(key, saved.connection, now);
+        Ok(key)
+    }
+
+    pub(super) fn restore_upstream(&mut self, saved: SavedUpstream, now: Time) -> ConnKey {
+        let is_shared = matches!(saved.state, SavedUpstreamState::Shared { .. });
+        let (cluster, endpoint) = self.ids_of(&saved.cluster, &saved.endpoint, is_shared);
+        let nobody = ExchangeKey::from_bits(u64::MAX >> 1);
+        let state = match saved.state {
+            SavedUpstreamState::Connecting { age } => {
+                UpstreamState::Connecting { exchange: nobody, since: before(age, now) }
+            }
+            SavedUpstreamState::Busy | SavedUpstreamState::Idle => {
+                UpstreamState::Busy { exchange: nobody }
+            }
+            SavedUpstreamState::Shared { connecting_age } => UpstreamState::Shared {
+                connecting_since: connecting_age.map(|age| before(age, now)),
+                links: None,
+            },
+        };
+        let SavedUpstream { is_personal, is_reusable, .. } = saved;
+        let upstream = Upstream { cluster, endpoint, state, is_personal, is_reusable };
+        let key = self.insert_connection(Role::Upstream(upstream), Receive::Complete, now);
+        let random = &mut self.random;
+        self.pools.on_restored(cluster, || random.next());
+        self.restore_connection(key, saved.connection, now);
+        if matches!(saved.state, SavedUpstreamState::Idle)
+            && (cluster.0 == GONE
+                || !self.pools.put_idle(key, (cluster, endpoint), &mut self.connections))
+        {
+            self.close_upstream(key, None, now);
+        }
+        if matches!(saved.state, SavedUpstreamState::Shared { .. }) {
+            self.offer(key);
+        }
+        key
+    }
+
+    /// The cluster and endpoint of these names. An endpoint that is spoken to in another way now is
+    /// another one.
+    fn ids_of(&self, cluster: &str, endpoint: &[u8], is_shared: bool) -> (ClusterId, EndpointId) {
+        let found = self.snapshot.clusters.iter().find(|(_, found)| *found.name == *cluster);
+        let Some((_, found)) = found else { return (ClusterId(GONE), EndpointId(GONE)) };
+        let is_same = |address: &Address| Text::of_address(Some(address)).as_bytes() == endpoint;
+        let place = found.endpoints.iter().find(|candidate| is_same(&candidate.address));
+        let endpoint = place.map(|endpoint| endpoint.id).or(found.original_destination);
+        let endpoint = endpoint.filter(|_| (found.protocol == ClusterProtocol::Http2) == is_shared);
+        (found.id, endpoint.unwrap_or(EndpointId(GONE)))
+    }
+}
+
+fn save_multiplex(mut multiplex: Multiplex, buffers: &mut Buffers, now: Time) -> SavedMultiplex {
+    let mut save = |stream: &mut Stream| {
+        let inbox = stream.inbox.take().map(|inbox| {
+            let saved = (inbox.body.filled().to_vec(), inbox.tail);
+            buffers.give_back(inbox.body);
+            saved
+        });
+        let head = stream.head.take().map(|head| {
+            let saved = head.filled().to_vec();
+            buffers.give_back(head);
+            saved
+        });
+        SavedStream {
+            id: stream.id,
+            outbox: save_outbox(&mut stream.outbox, buffers),
+            tail: std::mem::take(&mut stream.tail),
+            is_ended: stream.is_ended,
+            inbox,
+            owed: stream.owed,
+            head,
+        }
+    };
+    SavedMultiplex {
+        streams: multiplex.iter_mut().map(&mut save).collect(),
+        watches: multiplex.watches.remaining(now),
+        failure: multiplex.failure.map(|cause| cause.as_str().to_owned()),
+        codec: multiplex.codec,
+    }
+}
+
+fn restore_multiplex(
+    saved: SavedMultiplex,
+    limits: Limits,
+    buffers: &mut Buffers,
+    now: Time,
+) -> Multiplex {
+    let nobody = ExchangeKey::from_bits(u64::MAX >> 1);
+    let mut multiplex = Multiplex::new(saved.codec, limits, now);
+    for saved in saved.streams {
+        let mut stream = Stream::new(saved.id, nobody);
+        stream.outbox = restore_outbox(&saved.outbox, buffers);
+        (stream.tail, stream.is_ended) = (saved.tail, saved.is_ended);
+        stream.inbox = saved
+            .inbox
+            .map(|(body, tail)| Box::new(StreamInbox { body: buffers.lease_with(&body), tail }));
+        stream.owed = saved.owed;
+        stream.head = saved.head.map(|head| buffers.lease_with(&head));
+        multiplex.insert(stream);
+    }
+    multiplex.watches = Watches::restored(&saved.watches, now);
+    multiplex.failure = saved.failure.and_then(|word| cause_named(&word));
+    multiplex
+}
+
+pub(super) fn save_outbox(outbox: &mut Outbox, buffers: &mut Buffers) -> SavedOutbox {
+    let mut bytes = outbox.kept().to_vec();
+    let kept = u32::try_from(bytes.len()).expect("kept bytes are in one buffer");
+    bytes.extend(outbox.to_vec());
+    let (is_keeping, is_untouched) = (outbox.is_keeping(), outbox.is_untouched());
+    outbox.clear(buffers);
+    SavedOutbox { bytes, kept, is_keeping, is_untouched }
+}
+
+pub(super) fn restore_outbox(saved: &SavedOutbox, buffers: &mut Buffers) -> Outbox {
+    let mut outbox = Outbox::new();
+    if saved.is_keeping {
+        outbox.keep();
+    }
+    outbox.push(&saved.bytes, buffers);
+    if saved.kept > 0 {
+        outbox.on_sent(saved.kept as usize, buffers);
+    }
+    outbox.restore_untouched(saved.is_untouched);
+    outbox
+}

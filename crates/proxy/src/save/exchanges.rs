@@ -1,0 +1,438 @@
+//! Exchanges as they are written down, and what makes one of the other.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use config::snapshot::{Address, ClusterId, RouteTableId};
+use serde::{Deserialize, Serialize};
+use wire::buffer::Buffer;
+
+use super::connections::{SavedOutbox, restore_outbox, save_outbox};
+use super::{GONE, SavedSide, before, cause_named, since};
+use crate::buffers::Buffers;
+use crate::calls::Call;
+use crate::chain::{ChainStep, Gathered, Held, Onlookers};
+use crate::connection::{ConnKey, Connection, ExchangeKey, Role, Send, StreamKey, UpstreamState};
+use crate::exchange::{
+    Deadlines, Exchange, Form, Handshake, Kind, Request, Route, Stage, Unbound, Wait,
+};
+use crate::filter::Question;
+use crate::http2::Tail;
+use crate::ops::Op;
+use crate::pinned::Pinned;
+use crate::proxy::{Proxy, TimerOwner};
+use crate::record::{Record, Stamps, Words};
+use crate::text::Text;
+use crate::time::Time;
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct SavedExchange {
+    pub(super) downstream: SavedSide,
+    pub(super) upstream: Option<SavedSide>,
+    kind: Kind,
+    pub(super) stage: SavedStage,
+    request: Request,
+    route: Option<SavedRoute>,
+    deadlines: Vec<(u8, Duration)>,
+    /// Names of the chain's filters, which the slots belong to.
+    filters: Vec<String>,
+    slots: Option<Vec<u8>>,
+    onlookers: Onlookers,
+    gathered: Option<SavedGathered>,
+    held: Option<SavedHeld>,
+    record: SavedRecord,
+    call: Option<Box<Call>>,
+    handshake: Option<Box<Handshake>>,
+    is_response_complete: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) enum SavedStage {
+    Suspended { step: ChainStep, topic: String, payload: Vec<u8>, head: Vec<u8> },
+    Gathering { filter: usize, head: Vec<u8> },
+    Waiting { outbox: SavedOutbox, form: SavedForm },
+    Attempting,
+    Responding,
+    Finishing,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) enum SavedForm {
+    Whole { send: Send, is_personal: bool },
+    Stream { head: Vec<u8>, tail: Tail },
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedGathered {
+    body: Vec<u8>,
+    trailers: Vec<u8>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedHeld {
+    head: Vec<u8>,
+    body: Vec<u8>,
+    bytes_max: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedRoute {
+    /// Table and place.
+    rule: Option<(String, u16)>,
+    cluster: Option<String>,
+    endpoint: Option<Vec<u8>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedRecord {
+    /// Time since each stamp, none for those that are not set.
+    stamps: [Option<u64>; Stamps::COUNT],
+    status: u16,
+    is_reply: bool,
+    is_tunnel: bool,
+    attempts: u8,
+    interim_responses: u8,
+    request_bytes: u64,
+    response_bytes: u64,
+    cause: Option<String>,
+    client: Option<IpAddr>,
+    words: Vec<u8>,
+    lengths: [u16; 5],
+}
+
+impl Proxy {
+    pub(super) fn save_exchange(
+        &mut self,
+        key: ExchangeKey,
+        connections: &[ConnKey],
+        now: Time,
+    ) -> Option<SavedExchange> {
+        let mut exchange = self.exchanges.remove(key)?;
+        let side = |side: StreamKey| {
+            let place = connections.iter().position(|key| *key == side.connection);
+            let connection = place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX);
+            SavedSide { connection, stream: side.stream }
+        };
+        let (downstream, upstream) = (side(exchange.downstream), exchange.upstream().map(side));
+        self.timers.remove(exchange.timer);
+        let gathered = exchange.gathered.as_ref().map(|gathered| SavedGathered {
+            body: gathered.body.filled().to_vec(),
+            trailers: gathered.trailers.clone(),
+        });
+        let held = exchange.held.as_ref().map(|held| SavedHeld {
+            head: held.head.filled().to_vec(),
+            body: held.body.filled().to_vec(),
+            bytes_max: held.bytes_max,
+        });
+        self.drop_bodies(&mut exchange);
+        let route = exchange.route.as_ref().map(|route| save_route(&exchange.snapshot, route));
+        let filters = exchange.listener().filter_sources.iter();
+        let filters = filters.map(|source| source.name().to_owned()).collect();
+        let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
+        let stage = self.save_stage(exchange.stage, cluster);
+        Some(SavedExchange {
+            downstream,
+            upstream,
+            filters,
+            kind: exchange.kind,
+            stage,
+            request: exchange.request,
+            route,
+            deadlines: exchange.deadlines.remaining(now),
+            slots: exchange.slots.map(Vec::from),
+            onlookers: exchange.onlookers,
+            gathered,
+            held,
+            record: self.save_record(exchange.record, now),
+            call: exchange.call,
+            handshake: exchange.handshake,
+            is_response_complete: exchange.is_response_complete,
+        })
+    }
+
+    /// `cluster`: whose connection it may be waiting for.
+    fn save_stage(&mut self, stage: Stage, cluster: Option<ClusterId>) -> SavedStage {
+        match stage {
+            Stage::Suspended { step, question, head } => {
+                let saved = SavedStage::Suspended {
+                    step,
+                    topic: question.topic.to_string(),
+                    payload: question.payload.to_vec(),
+                    head: head.filled().to_vec(),
+                };
+                self.buffers.give_back(head);
+                saved
+            }
+            Stage::Gathering { filter, head } => {
+                let saved = SavedStage::Gathering { filter, head: head.filled().to_vec() };
+                self.buffers.give_back(head);
+                saved
+            }
+            Stage::Waiting { mut request } => {
+                if let Some(cluster) = cluster {
+                    let exchanges = &self.exchanges;
+                    self.pools.give_up(cluster, |key| exchanges.get(key).is_some());
+                }
+                let outbox = save_outbox(&mut request.outbox, &mut self.buffers);
+                let form = match request.form {
+                    Form::Whole { send, is_personal } => SavedForm::Whole { send, is_personal },
+                    Form::Stream { head, tail } => {
+                        let saved = SavedForm::Stream { head: head.filled().to_vec(), tail };
+                        self.buffers.give_back(head);
+                        saved
+                    }
+                };
+                SavedStage::Waiting { outbox, form }
+            }
+            Stage::Attempting { .. } => SavedStage::Attempting,
+            Stage::Responding { .. } => SavedStage::Responding,
+            Stage::Finishing => SavedStage::Finishing,
+        }
+    }
+
+    fn save_record(&mut self, mut record: Record, now: Time) -> SavedRecord {
+        let text = record.words.text.take();
+        let saved = SavedRecord {
+            stamps: record.stamps.all_mut().map(|stamp| since(*stamp, now)),
+            status: record.status,
+            is_reply: record.is_reply,
+            is_tunnel: record.is_tunnel,
+            attempts: record.attempts,
+            interim_responses: record.interim_responses,
+            request_bytes: record.request_bytes,
+            response_bytes: record.response_bytes,
+            cause: record.cause.map(|cause| cause.as_str().to_owned()),
+            client: record.client,
+            words: text.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
+            lengths: record.words.lengths,
+        };
+        if let Some(text) = text {
+            self.buffers.give_back(text);
+        }
+        saved
+    }
+
+    pub(super) fn restore_exchange(
+        &mut self,
+        saved: SavedExchange,
+        connections: &[ConnKey],
+        now: Time,
+    ) {
+        let side = |side: SavedSide| {
+            let connection = connections.get(side.connection as usize).copied()?;
+            Some(StreamKey { connection, stream: side.stream })
+        };
+        let Some(downstream) = side(saved.downstream) else { return };
+        let upstream = saved.upstream.and_then(side);
+        let listener = self.connections.get(downstream.connection).and_then(Connection::downstream);
+        let Some((listener, chain)) = listener.map(|role| (role.listener, role.chain)) else {
+            return;
+        };
+        let state = self.listeners.get(listener);
+        let listener = state.listener().seen_by(chain);
+        let (snapshot, place) = (state.snapshot.clone(), state.place);
+        let route = saved.route.map(|route| restore_route(&snapshot, &route));
+        let timer = self.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
+        let deadlines = restore_deadlines(&saved.deadlines, now);
+        let (_, first) = deadlines.first();
+        let mut words = Words { text: None, lengths: saved.record.lengths };
+        if !saved.record.words.is_empty() {
+            words.text = Some(self.buffers.lease_with(&saved.record.words));
+        }
+        let slot_bytes = listener.filters.iter().map(|f| f.slot_bytes()).sum::<usize>();
+        let names = listener.filter_sources.iter().map(|source| source.name());
+        let is_same_chain = names.clone().eq(saved.filters.iter().map(String::as_str));
+        // In another chain, a filter that waited is run again where it stands now.
+        let waits = match &saved.stage {
+            SavedStage::Suspended { step, .. } => Some(step.place()),
+            SavedStage::Gathering { filter, .. } => Some(*filter),
+            _ => None,
+        };
+        let again = waits.filter(|_| !is_same_chain).map(|filter| {
+            let name = saved.filters.get(filter).map(String::as_str);
+            names.clone().position(|other| Some(other) == name).unwrap_or(filter)
+        });
+        let onlookers =
+            if is_same_chain { saved.onlookers } else { Onlookers::at_requests(&listener.filters) };
+        let gathered = saved.gathered.map(|saved| restore_gathered(saved, &mut self.buffers));
+        let held = saved.held.map(|saved| restore_held(&saved, &mut self.buffers));
+        let key = self.exchanges.insert(Exchange {
+            snapshot,
+            listener: place,
+            chain,
+            downstream,
+            kind: saved.kind,
+            stage: Stage::Finishing,
+            request: saved.request,
+            route,
+            timer,
+            deadlines,
+            // Slots of another chain would mean nothing to this one's filters.
+            slots: saved
+                .slots
+                .filter(|slots| is_same_chain && slots.len() == slot_bytes)
+                .or_else(|| (slot_bytes > 0).then(|| vec![0; slot_bytes]))
+                .map(Vec::into_boxed_slice),
+            onlookers,
+            gathered,
+            held,
+            record: restore_record(&saved.record, words, now),
+            call: saved.call,
+            handshake: saved.handshake,
+            is_response_complete: saved.is_response_complete,
+        });
+        self.timers.set_owner(timer, TimerOwner::Exchange(key).into());
+        self.timers.arm(timer, first);
+        self.join_exchange(key, downstream, upstream);
+        match (again, saved.stage) {
+            (
+                Some(first),
+                SavedStage::Suspended { head, .. } | SavedStage::Gathering { head, .. },
+            ) => {
+                let head = self.buffers.lease_with(&head);
+                self.with_parked(key, head, now, |proxy, head| {
+                    proxy.run_chain(key, head, ChainStep::Head(first), now);
+                });
+            }
+            (_, stage) => self.restore_stage(key, stage, upstream, now),
+        }
+    }
+
+    /// Makes the connections of a restored exchange know it.
+    fn join_exchange(
+        &mut self,
+        key: ExchangeKey,
+        downstream: StreamKey,
+        upstream: Option<StreamKey>,
+    ) {
+        for side in [Some(downstream), upstream].into_iter().flatten() {
+            if let Some(stream) = self.stream_mut(side) {
+                stream.exchange = key;
+                continue;
+            }
+            match self.connections.get_mut(side.connection).map(|connection| &mut connection.role) {
+                Some(Role::Downstream(role)) => role.exchange = Some(key),
+                Some(Role::Upstream(role)) => match &mut role.state {
+                    UpstreamState::Connecting { exchange, .. }
+                    | UpstreamState::Busy { exchange } => *exchange = key,
+                    UpstreamState::Idle(_) | UpstreamState::Shared { .. } => {}
+                },
+                None => {}
+            }
+        }
+    }
+
+    fn restore_stage(
+        &mut self,
+        key: ExchangeKey,
+        saved: SavedStage,
+        upstream: Option<StreamKey>,
+        now: Time,
+    ) {
+        let stage = match (saved, upstream) {
+            (SavedStage::Attempting, Some(upstream)) => Stage::Attempting { upstream },
+            (SavedStage::Responding, Some(upstream)) => Stage::Responding { upstream },
+            (SavedStage::Suspended { step, topic, payload, head }, _) => {
+                let head = self.buffers.lease_with(&head);
+                let question = Question { topic: topic.into(), payload: payload.into() };
+                self.ops.push_back(Op::Ask { exchange: key, question: question.clone() });
+                Stage::Suspended { step, question, head }
+            }
+            (SavedStage::Gathering { filter, head }, _) => {
+                Stage::Gathering { filter, head: self.buffers.lease_with(&head) }
+            }
+            (SavedStage::Waiting { outbox, form }, _) => {
+                let outbox = restore_outbox(&outbox, &mut self.buffers);
+                let form = match form {
+                    SavedForm::Whole { send, is_personal } => Form::Whole { send, is_personal },
+                    SavedForm::Stream { head, tail } => {
+                        Form::Stream { head: self.buffers.lease_with(&head), tail }
+                    }
+                };
+                return self.attempt(key, Unbound { outbox, form }, None, now);
+            }
+            (SavedStage::Finishing | SavedStage::Attempting | SavedStage::Responding, _) => {
+                Stage::Finishing
+            }
+        };
+        if let Some(exchange) = self.exchanges.get_mut(key) {
+            exchange.stage = stage;
+        }
+    }
+}
+
+fn restore_deadlines(saved: &[(u8, Duration)], now: Time) -> Deadlines {
+    let mut deadlines = Deadlines::default();
+    for (wait, left) in saved {
+        if let Some(wait) = Wait::ALL.get(usize::from(*wait)) {
+            deadlines.set(*wait, now + *left);
+        }
+    }
+    deadlines
+}
+
+fn restore_gathered(saved: SavedGathered, buffers: &mut Buffers) -> Box<Gathered> {
+    Box::new(Gathered { body: buffers.lease_with(&saved.body), trailers: saved.trailers })
+}
+
+fn restore_held(saved: &SavedHeld, buffers: &mut Buffers) -> Box<Held> {
+    let (head, body) = (buffers.lease_with(&saved.head), buffers.lease_with(&saved.body));
+    Box::new(Held { head, body, bytes_max: saved.bytes_max })
+}
+
+fn save_route(snapshot: &Pinned, route: &Route) -> SavedRoute {
+    let rule = route.rule.map(|(table, place)| {
+        let table = snapshot.route_table(table);
+        (table.map(|table| table.name.to_string()).unwrap_or_default(), place)
+    });
+    let cluster = route.cluster.and_then(|id| snapshot.cluster(id));
+    let endpoint = cluster
+        .zip(route.endpoint)
+        .and_then(|(cluster, place)| cluster.endpoints.get(place))
+        .map(|endpoint| Text::of_address(Some(&endpoint.address)).as_bytes().to_vec());
+    SavedRoute { rule, cluster: cluster.map(|cluster| cluster.name.to_string()), endpoint }
+}
+
+fn restore_route(snapshot: &Pinned, saved: &SavedRoute) -> Route {
+    let rule = saved.rule.as_ref().map(|(name, place)| {
+        let table = snapshot.route_tables.iter().find(|(_, table)| *table.name == **name);
+        (table.map_or(RouteTableId(GONE), |(_, table)| table.id), *place)
+    });
+    let cluster = saved.cluster.as_ref().map(|name| {
+        snapshot
+            .clusters
+            .iter()
+            .find(|(_, cluster)| *cluster.name == **name)
+            .map(|(_, found)| found)
+    });
+    let endpoint = saved.endpoint.as_ref().zip(cluster.flatten()).and_then(|(address, cluster)| {
+        let is_same = |other: &Address| Text::of_address(Some(other)).as_bytes() == *address;
+        cluster.endpoints.iter().position(|endpoint| is_same(&endpoint.address))
+    });
+    Route {
+        rule,
+        cluster: cluster.map(|found| found.map_or(ClusterId(GONE), |cluster| cluster.id)),
+        endpoint,
+    }
+}
+
+fn restore_record(saved: &SavedRecord, words: Words, now: Time) -> Record {
+    let mut stamps = Stamps::NONE;
+    for (stamp, age) in stamps.all_mut().into_iter().zip(saved.stamps) {
+        *stamp = age.map_or(Time::NEVER, |age| before(age, now));
+    }
+    let cause = saved.cause.as_ref();
+    Record {
+        stamps,
+        status: saved.status,
+        is_reply: saved.is_reply,
+        is_tunnel: saved.is_tunnel,
+        attempts: saved.attempts,
+        interim_responses: saved.interim_responses,
+        request_bytes: saved.request_bytes,
+        response_bytes: saved.response_bytes,
+        cause: cause.and_then(|word| cause_named(word)),
+        client: saved.client,
+        words,
+    }
+}
