@@ -46,6 +46,8 @@ struct Translation {
     kind: Kind,
     /// The response has no body: its trailers are its head.
     is_head_all: bool,
+    /// The response is none of gRPC, and passes as it is.
+    is_foreign: bool,
 }
 
 impl Call {
@@ -62,6 +64,7 @@ impl Call {
                 response: web::ResponseEncoder::new(answered),
                 kind: if answered == web::Encoding::Text { Kind::WebText } else { Kind::Web },
                 is_head_all: false,
+                is_foreign: false,
             }
         });
         if web.is_some() {
@@ -194,6 +197,14 @@ impl Proxy {
         Ok(())
     }
 
+    /// The end of a call's request body. An error is one of its encoding.
+    pub(crate) fn end_call_request(&self, key: ExchangeKey) -> Result<(), Cause> {
+        let call = self.exchanges.get(key).and_then(|exchange| exchange.call.as_deref());
+        let web = call.and_then(|call| call.web.as_ref());
+        let result = web.map_or(Ok(()), |web| web.request.on_eof());
+        result.map_err(|_| Cause::RequestBodyInvalid)
+    }
+
     /// A response's head, of an exchange that may be a call; says how its body is delimited then.
     pub(crate) fn on_call_response(
         &mut self,
@@ -206,12 +217,17 @@ impl Proxy {
         let Some(call) = call else { return received };
         // Without a body, the trailers are in the head.
         call.on_status(head.find_all(b"grpc-status"));
+        let has_status = call.status.is_some();
         let Some(web) = &mut call.web else { return received };
         web.is_head_all = is_end;
         let given = head.field(Known::ContentType).unwrap_or_default();
         let mut content_type = Vec::new();
         if convert_content_type(given, web.kind, &mut content_type) {
             head.set_known(Known::ContentType, &content_type);
+        } else if !has_status {
+            // The client tells from its status what it means, as one of gRPC does.
+            web.is_foreign = true;
+            return received;
         }
         if is_end { received } else { Framing::Chunked }
     }
@@ -226,7 +242,7 @@ impl Proxy {
         let call = self.exchanges.get_mut(key).and_then(|it| it.call.as_deref_mut());
         let Some(call) = call else { return };
         call.answered.on_data(data);
-        if call.web.is_none() {
+        if call.web.as_ref().is_none_or(|web| web.is_foreign) {
             return pass(self, data);
         }
         for piece in data.chunks(PIECE_BYTES) {
@@ -251,6 +267,7 @@ impl Proxy {
         call.on_status(field_values(trailers, b"grpc-status"));
         match &call.web {
             None => return false,
+            Some(web) if web.is_foreign => return false,
             Some(web) if web.is_head_all => return true,
             Some(_) => {}
         }

@@ -13,7 +13,7 @@ use wire::h1::{
     ConnectionField, HeadLimits, Scan, decode_request, decode_response, encode_request,
     encode_response,
 };
-use wire::head::{Framing, Known, RequestHead, ResponseHead, Version};
+use wire::head::{Framing, Head, Known, RequestHead, ResponseHead, Version};
 
 use crate::connection::ExchangeKey;
 use crate::exchange::{Exchange, Form, Stage, Unbound, Wait};
@@ -260,7 +260,10 @@ impl Proxy {
         let mut index = std::mem::take(&mut self.request_index);
         let bytes = encoded.filled();
         let seen = match decode_request(bytes, &mut Scan::default(), &OWN_HEAD, &mut index) {
-            Ok(Some((mut head, _))) => Some(look(self, &mut head)),
+            Ok(Some((mut head, n))) => {
+                read_never_indexed(&mut head, bytes.get(n..).unwrap_or_default());
+                Some(look(self, &mut head))
+            }
             Ok(None) | Err(_) => None,
         };
         self.request_index = index;
@@ -284,8 +287,9 @@ impl Proxy {
     }
 
     pub(crate) fn park(&mut self, head: &RequestHead<'_>) -> Buffer {
-        let mut encoded = self.buffers.lease(head.encoded_len_max());
+        let mut encoded = self.buffers.lease(head.encoded_len_max() + never_indexed_len(head));
         encode_request(head, connection_field(head.upgrade().is_some()), &mut encoded);
+        push_never_indexed(head, &mut encoded);
         encoded
     }
 
@@ -427,9 +431,10 @@ impl Proxy {
         head: &ResponseHead<'_>,
         bytes_max: usize,
     ) {
-        let mut encoded = self.buffers.lease(head.encoded_len_max());
+        let mut encoded = self.buffers.lease(head.encoded_len_max() + never_indexed_len(head));
         let framing = head.framing();
         encode_response(head, Version::Http11, framing, ConnectionField::Default, &mut encoded);
+        push_never_indexed(head, &mut encoded);
         let bytes = match framing {
             Framing::Length(n) => usize::try_from(n).unwrap_or(usize::MAX),
             _ => GATHER_BYTES_FIRST,
@@ -461,7 +466,8 @@ impl Proxy {
         let decoded = decode_response(bytes, &mut Scan::default(), &OWN_HEAD, &mut index, method);
         let is_whole = matches!(decoded, Ok(Some(_)));
         match decoded {
-            Ok(Some((mut head, _))) => {
+            Ok(Some((mut head, n))) => {
+                read_never_indexed(&mut head, bytes.get(n..).unwrap_or_default());
                 self.show_response_body(key, &mut head, body.filled());
                 self.begin_response(key, &head, head.framing(), (body.len(), false));
                 self.send_held_body(key, body.filled());
@@ -517,4 +523,25 @@ fn gather(body: &mut Buffer, data: &[u8], buffers: &mut crate::buffers::Buffers)
         *body = buffers.widen(narrow, more);
     }
     body.push(data);
+}
+
+/// Bytes that [`push_never_indexed`] writes.
+fn never_indexed_len<K>(head: &Head<'_, K>) -> usize {
+    head.never_indexed().map(|name| name.len() + 1).sum()
+}
+
+/// Writes behind a parked head what its encoding cannot say: the names of what must not get into a
+/// compression table, each with a line end.
+fn push_never_indexed<K>(head: &Head<'_, K>, encoded: &mut Buffer) {
+    for name in head.never_indexed() {
+        encoded.push(name);
+        encoded.push(b"\n");
+    }
+}
+
+/// Reads what [`push_never_indexed`] wrote.
+fn read_never_indexed<K>(head: &mut Head<'_, K>, names: &[u8]) {
+    for name in names.split(|octet| *octet == b'\n').filter(|name| !name.is_empty()) {
+        head.set_never_indexed(name);
+    }
 }

@@ -223,6 +223,26 @@ impl Exchange {
         }
     }
 
+    /// Whether its sides speak and are silent as they like, rather than one after the other.
+    pub(crate) const fn is_conversation(&self) -> bool {
+        self.record.is_tunnel || self.call.is_some()
+    }
+
+    /// How long the client may be silent before there is a response.
+    pub(crate) fn silence_of_client(&self) -> (Wait, Duration) {
+        (Wait::RequestBody, self.listener().timeouts.request_body)
+    }
+
+    /// How long both sides may be silent.
+    pub(crate) fn silence(&self) -> (Wait, Duration) {
+        match self.cluster() {
+            Some(cluster) if !self.is_conversation() => {
+                (Wait::ResponseBody, cluster.timeouts.response_body)
+            }
+            _ => (Wait::TunnelIdle, self.listener().timeouts.tunnel_idle),
+        }
+    }
+
     /// Whether somebody takes the request's body now.
     pub(crate) const fn takes_request_data(&self) -> bool {
         // What comes behind the request for another protocol is of that.
@@ -250,7 +270,7 @@ impl Exchange {
 pub(crate) enum Wait {
     /// Its end, from its beginning.
     Whole,
-    /// The next piece of the request body.
+    /// The next piece of the request body, as long as no response has begun.
     RequestBody,
     /// The answer to a filter's question.
     Filter,
@@ -260,11 +280,11 @@ pub(crate) enum Wait {
     RequestWrite,
     /// The response's head, from the request's last byte.
     ResponseHead,
-    /// The next piece of the response body.
+    /// The next piece of the response body, or of the request's that still comes.
     ResponseBody,
     /// The downstream to take what waits for it.
     ResponseWrite,
-    /// A byte either way in a tunnel.
+    /// A byte either way in a tunnel or a call of gRPC.
     TunnelIdle,
 }
 

@@ -124,6 +124,9 @@ impl Proxy {
             if is_behind || is_over {
                 break;
             }
+            if multiplex.codec.owes_many_answers() {
+                multiplex.frame_control(&mut connection.outbox, &mut self.buffers);
+            }
             let rest = input.get(at..).unwrap_or_default();
             match multiplex.codec.decode(rest, &multiplex.limits, &mut scratch) {
                 Ok((n, Element::NeedMore)) => {
@@ -148,9 +151,18 @@ impl Proxy {
 
     /// What was said is answered, if need be.
     fn after_frames(&mut self, key: ConnKey, now: Time) {
-        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let listener = connection.downstream().map(|downstream| downstream.listener);
+        let Some(multiplex) = connection.multiplex.as_deref_mut() else { return };
         let has_work = multiplex.has_work() || multiplex.codec.is_finished();
-        if multiplex.watches.is_set(Watch::Opening) && multiplex.codec.has_peer_settings() {
+        let is_amid_head = multiplex.codec.is_amid_head();
+        if !multiplex.watches.is_set(Watch::Opening) {
+            if let Some(listener) = listener.filter(|_| is_amid_head) {
+                // The rest of it holds up all streams.
+                let timeout = self.listeners.get(listener).listener().timeouts.request_head;
+                self.watch(key, Watch::Opening, now + timeout);
+            }
+        } else if multiplex.codec.has_peer_settings() && !is_amid_head {
             multiplex.watches.clear(Watch::Opening);
             self.await_streams(key, now);
         }
@@ -175,7 +187,7 @@ impl Proxy {
 
     fn on_element(&mut self, key: ConnKey, element: Element<'_>, now: Time) {
         match element {
-            Element::NeedMore => {}
+            Element::NeedMore | Element::AnswersDue => {}
             Element::Request { stream, mut head, is_end } => {
                 let request = Request::of(&head, is_end);
                 let exchange = self.begin_stream(key, stream, request, now);

@@ -99,7 +99,7 @@ pub(crate) struct StreamInbox {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Watch {
-    /// Being established; of a downstream, its preface.
+    /// Being established; of a downstream, its preface, or the rest of a head that has begun.
     Opening,
     /// A stream.
     Idle,

@@ -42,6 +42,8 @@ struct ClusterState {
     id: ClusterId,
     /// Where the balancer stands.
     cursor: u64,
+    /// The same of attempts that follow one that failed.
+    retry_cursor: u64,
     open: u32,
     idle: u32,
     /// Who waits for a connection, in order; who gave up may still stand here.
@@ -155,8 +157,10 @@ impl Pools {
         };
         let tries = if avoid.is_some() { cluster.endpoints.len() } else { 1 };
         let mut chosen = None;
+        // Were the turn of a retry taken from the others', they would all begin where one failed.
+        let cursor = if avoid.is_some() { &mut state.retry_cursor } else { &mut state.cursor };
         for _ in 0..tries {
-            chosen = balance::pick(cluster, &mut state.cursor);
+            chosen = balance::pick(cluster, cursor);
             if chosen.is_none_or(|(_, endpoint)| Some(endpoint.id) != avoid) {
                 break;
             }
@@ -442,7 +446,16 @@ impl Pools {
         }
         if slot.as_ref().is_none_or(|state| state.id != id) {
             let (cursor, queue) = (start(), VecDeque::new());
-            *slot = Some(ClusterState { id, cursor, open: 0, idle: 0, queue, waiting: 0 });
+            let retry_cursor = cursor;
+            *slot = Some(ClusterState {
+                id,
+                cursor,
+                retry_cursor,
+                open: 0,
+                idle: 0,
+                queue,
+                waiting: 0,
+            });
         }
         slot.as_mut()
     }

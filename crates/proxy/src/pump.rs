@@ -148,7 +148,7 @@ impl Proxy {
             self.exchanges.get(key).is_some_and(|exchange| !exchange.downstream.is_whole());
         if asks_upgrade && comes_on_stream && is_websocket(head) {
             // The client of HTTP/2 has no key to send, and no use for the answer to one.
-            head.append(b"sec-websocket-key", &websocket_key(self.random.octets()));
+            head.set(b"sec-websocket-key", &websocket_key(self.random.octets()));
         }
         if head.version() == Version::Http2
             && announces_trailers(head)
@@ -383,11 +383,11 @@ impl Proxy {
     /// Some of the request body came: how long the next piece may take.
     pub(crate) fn await_request_data(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get(key) else { return };
-        let timeouts = exchange.listener().timeouts;
-        let (wait, timeout) = if exchange.record.is_tunnel {
-            (Wait::TunnelIdle, timeouts.tunnel_idle)
-        } else {
-            (Wait::RequestBody, timeouts.request_body)
+        let (wait, timeout) = match exchange.stage {
+            Stage::Responding { .. } => exchange.silence(),
+            Stage::Gathering { .. } => exchange.silence_of_client(),
+            _ if exchange.is_conversation() => exchange.silence(),
+            _ => exchange.silence_of_client(),
         };
         self.set_deadline(key, wait, now + timeout);
     }
@@ -420,12 +420,20 @@ impl Proxy {
         exchange.request.is_complete = true;
         exchange.deadlines.clear(Wait::RequestBody);
         let is_tunnel = exchange.record.is_tunnel;
+        if !is_tunnel && !matches!(exchange.stage, Stage::Responding { .. }) {
+            exchange.deadlines.clear(Wait::TunnelIdle);
+        }
         let upstream = exchange.upstream();
+        let has_call = exchange.call.is_some();
         if let Some(downstream) = self.connections.get_mut(exchange.downstream.connection)
             && exchange.downstream.is_whole()
         {
             downstream.receive = Receive::Complete;
         }
+        if has_call && let Err(cause) = self.end_call_request(key) {
+            return self.fail(key, cause, now);
+        }
+        let Some(exchange) = self.exchanges.get(key) else { return };
         if matches!(exchange.stage, Stage::Gathering { .. }) {
             return self.on_request_gathered(key, trailers, now);
         }

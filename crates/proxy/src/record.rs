@@ -119,18 +119,31 @@ impl Stamps {
         Stages { total: between(self.began, now), ..Stages::default() }
     }
 
-    /// The stages between the stamps, for an exchange that ended at `now`.
+    /// A connection begins to be established. One that failed before it counts with it: what a retry
+    /// costs is time in which there is no connection.
+    pub(crate) const fn on_connecting(&mut self, now: Time) {
+        if !self.connect_began.is_set() || self.connected.is_set() {
+            self.connect_began = now;
+            self.connected = Time::NEVER;
+        }
+    }
+
+    /// The stages between the stamps, for an exchange that ended at `now`. What was waited for in
+    /// vain lasted until then, or until something else was done.
     pub(crate) fn stages(&self, now: Time) -> Stages {
         let routed = [self.wait_began, self.connect_began, self.write_began].into_iter().min();
+        let connected = [self.connected, self.write_began, now];
+        let connected =
+            connected.into_iter().find(|end| end.is_set() && *end >= self.connect_began);
         Stages {
             accept: between(self.accepted, self.began),
             read_head: between(self.began, self.head_read),
             route: between(self.head_read, routed.unwrap_or(Time::NEVER)),
-            pool_wait: between(self.wait_began, self.wait_ended),
-            connect: between(self.connect_began, self.connected),
+            pool_wait: between(self.wait_began, self.wait_ended.min(now)),
+            connect: between(self.connect_began, connected.unwrap_or(now)),
             upstream_write: between(self.write_began, self.written),
-            first_byte: between(self.written, self.first_byte),
-            response: between(self.first_byte, self.response_read),
+            first_byte: between(self.written, self.first_byte.min(now)),
+            response: between(self.first_byte, self.response_read.min(now)),
             downstream_write: between(self.response_read, now),
             total: between(self.began, now),
         }
@@ -218,4 +231,50 @@ impl Words {
 
 fn length(parts: &[&[u8]]) -> usize {
     parts.iter().map(|part| part.len()).sum::<usize>().min(WORD_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(micros: u64) -> Time {
+        Time::from_nanos(micros * 1_000)
+    }
+
+    fn began() -> Stamps {
+        Stamps { began: at(0), head_read: at(10), ..Stamps::NONE }
+    }
+
+    fn micros(nanos: u64) -> u64 {
+        nanos / 1_000
+    }
+
+    #[test]
+    fn what_was_waited_for_in_vain_is_told() {
+        let waited = Stamps { wait_began: at(20), ..began() };
+        assert_eq!(micros(waited.stages(at(5_020)).pool_wait), 5_000);
+        let mut asked = Stamps { write_began: at(30), written: at(40), ..began() };
+        assert_eq!(micros(asked.stages(at(1_040)).first_byte), 1_000);
+        asked.first_byte = at(100);
+        assert_eq!(micros(asked.stages(at(1_100)).response), 1_000);
+        assert_eq!(micros(began().stages(at(1_100)).connect), 0);
+    }
+
+    #[test]
+    fn connections_that_failed_count_with_the_one_that_came_about() {
+        let mut stamps = began();
+        stamps.on_connecting(at(20));
+        stamps.on_connecting(at(720));
+        let in_vain = stamps.stages(at(1_420));
+        assert_eq!((micros(in_vain.route), micros(in_vain.connect)), (10, 1_400));
+        // One of the pool.
+        let pooled = Stamps { write_began: at(725), written: at(726), ..stamps };
+        assert_eq!(micros(pooled.stages(at(800)).connect), 705);
+        stamps.connected = at(730);
+        assert_eq!(micros(stamps.stages(at(800)).connect), 710);
+        // It broke, and another was needed.
+        stamps.on_connecting(at(900));
+        stamps.connected = at(950);
+        assert_eq!(micros(stamps.stages(at(1_000)).connect), 50);
+    }
 }

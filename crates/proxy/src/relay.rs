@@ -335,7 +335,7 @@ impl Proxy {
     fn grant_tunnel(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.record.status = 200;
-        exchange.request.is_complete = false;
+        let was_complete = std::mem::take(&mut exchange.request.is_complete);
         let downstream = exchange.downstream;
         self.begin_tunnel(key, now);
         self.send_granted(downstream);
@@ -346,6 +346,9 @@ impl Proxy {
             if let Some(role) = connection.downstream_mut() {
                 role.life = Life::CloseWhenSent;
             }
+        } else if was_complete {
+            // The stream was ended by its head: its client has nothing to say.
+            self.on_request_end(key, &[], now);
         }
     }
 

@@ -143,8 +143,9 @@ impl Proxy {
         let gather_bytes_max = self.run_response_chain(exchange_key, head);
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.deadlines.clear(Wait::ResponseHead);
+        // From here on either side may be silent while the other speaks.
+        exchange.deadlines.clear(Wait::RequestBody);
         exchange.stage = Stage::Responding { upstream };
-        let timeout = exchange.cluster().map(|cluster| cluster.timeouts.response_body);
         match gather_bytes_max {
             Some(bytes_max) => self.hold_response(exchange_key, head, bytes_max),
             None => self.begin_response(exchange_key, head, received, (behind, is_end)),
@@ -162,8 +163,8 @@ impl Proxy {
         }
         if is_end {
             self.on_response_end(upstream, exchange_key, &[], behind == 0, now);
-        } else if let Some(timeout) = timeout {
-            self.set_deadline(exchange_key, Wait::ResponseBody, now + timeout);
+        } else {
+            self.await_response_data(exchange_key, now);
         }
     }
 
@@ -260,7 +261,7 @@ impl Proxy {
         exchange.record.is_tunnel = true;
         let listener = label(exchange.listener().id.0);
         self.emitter.tunnel_started(&TunnelStarted { listener });
-        exchange.request.is_complete = false;
+        let was_complete = std::mem::take(&mut exchange.request.is_complete);
         exchange.stage = Stage::Responding { upstream };
         exchange.deadlines = crate::exchange::Deadlines::default();
         let downstream = exchange.downstream;
@@ -275,6 +276,9 @@ impl Proxy {
                     role.life = Life::CloseWhenSent;
                 }
             }
+        }
+        if !downstream.is_whole() && was_complete {
+            return self.on_request_end(exchange_key, &[], now);
         }
         self.resume_source(downstream, now);
     }
@@ -335,15 +339,8 @@ impl Proxy {
     /// Some of the response body came: how long the next piece may take.
     pub(crate) fn await_response_data(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get(key) else { return };
-        let timeout = if exchange.record.is_tunnel {
-            Some((Wait::TunnelIdle, exchange.listener().timeouts.tunnel_idle))
-        } else {
-            let timeout = exchange.cluster().map(|cluster| cluster.timeouts.response_body);
-            timeout.map(|timeout| (Wait::ResponseBody, timeout))
-        };
-        if let Some((wait, timeout)) = timeout {
-            self.set_deadline(key, wait, now + timeout);
-        }
+        let (wait, timeout) = exchange.silence();
+        self.set_deadline(key, wait, now + timeout);
     }
 
     /// A piece of the response body as it goes on.
@@ -381,6 +378,9 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.record.stamps.response_read = now;
         exchange.deadlines.clear(Wait::ResponseBody);
+        if !exchange.record.is_tunnel {
+            exchange.deadlines.clear(Wait::TunnelIdle);
+        }
         let (downstream, is_tunnel) = (exchange.downstream, exchange.record.is_tunnel);
         let is_request_complete = exchange.request.is_complete;
         let is_sent = self.send_end(downstream, trailers);

@@ -173,8 +173,10 @@ impl Proxy {
         stream.head = Some(parked);
         let at = StreamKey { connection: upstream, stream: stream.id };
         let silence = self.connections.get(upstream).and_then(|open| self.silence(open));
+        let mut is_connecting = false;
         if let Some(connection) = self.connections.get_mut(upstream) {
             connection.requests += 1;
+            is_connecting = connection.is_connecting();
             if let Some(multiplex) = connection.multiplex.as_deref_mut() {
                 multiplex.insert(stream);
                 multiplex.watches.clear(Watch::Idle);
@@ -186,16 +188,21 @@ impl Proxy {
         }
         self.arm_watches(upstream);
         self.bind(key, at, place, now);
-        if is_end && let Some(exchange) = self.exchanges.get_mut(key) {
-            exchange.record.stamps.write_began = now;
-            exchange.record.stamps.written = now;
-            if let Some(cluster) = exchange.cluster() {
-                let timeout = cluster.timeouts.response_head;
-                self.set_deadline(key, Wait::ResponseHead, now + timeout);
-            }
+        if is_end && !is_connecting {
+            self.on_whole_request_sent(key, now);
         }
         self.offer(upstream);
         self.queue_send(upstream);
+    }
+
+    /// A request without a body went to its stream.
+    fn on_whole_request_sent(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.record.stamps.write_began = now;
+        exchange.record.stamps.written = now;
+        if let Some(timeouts) = exchange.cluster().map(|cluster| cluster.timeouts) {
+            self.set_deadline(key, Wait::ResponseHead, now + timeouts.response_head);
+        }
     }
 
     fn open_stream(
@@ -226,8 +233,7 @@ impl Proxy {
             route.endpoint = Some(place);
         }
         if !exchange.request.is_complete && exchange.kind == Kind::Http {
-            let timeout = exchange.listener().timeouts.request_body;
-            self.set_deadline(key, Wait::RequestBody, now + timeout);
+            self.await_request_data(key, now);
         }
     }
 
@@ -235,7 +241,7 @@ impl Proxy {
     pub fn on_connecting(&mut self, key: ConnKey, now: Time) {
         for exchange in self.exchanges_on(key) {
             if let Some(exchange) = self.exchanges.get_mut(exchange) {
-                exchange.record.stamps.connect_began = now;
+                exchange.record.stamps.on_connecting(now);
             }
         }
     }
@@ -318,9 +324,13 @@ impl Proxy {
         }
         let duration = now.nanos_since(since);
         self.emitter.upstream_connected(&UpstreamConnected { cluster, duration });
-        for exchange in self.exchanges_on(key) {
-            if let Some(exchange) = self.exchanges.get_mut(exchange) {
-                exchange.record.stamps.connected = now;
+        for key in self.exchanges_on(key) {
+            let Some(exchange) = self.exchanges.get_mut(key) else { continue };
+            exchange.record.stamps.connected = now;
+            let Some(at) = exchange.upstream() else { continue };
+            // One with a body goes when there is a connection to take it.
+            if self.stream_mut(at).is_some_and(|stream| stream.is_ended) {
+                self.on_whole_request_sent(key, now);
             }
         }
         self.queue_send(key);

@@ -188,7 +188,9 @@ impl Speaker {
                 Some(Heard::GoingAway { last_stream, code })
             }
             Element::PingAnswered { .. } => Some(Heard::PingAnswered),
-            Element::WindowOpened { .. } | Element::SettingsChanged => Some(Heard::Leave),
+            Element::WindowOpened { .. } | Element::SettingsChanged | Element::AnswersDue => {
+                Some(Heard::Leave)
+            }
             Element::Unacceptable { stream, error, .. } => {
                 return Err(format!("stream {stream} cannot be read: {error}"));
             }

@@ -29,6 +29,9 @@ pub type RequestHead<'b> = Head<'b, Request>;
 /// The head of a response.
 pub type ResponseHead<'b> = Head<'b, Response>;
 
+/// What a request's target is called among fields.
+const TARGET: &[u8] = b":path";
+
 /// A decoded head: the block that it came in and the index over it.
 ///
 /// `K` is [`Request`] or [`Response`].
@@ -121,6 +124,35 @@ impl<K> Head<'_, K> {
     #[must_use]
     pub fn contains(&self, name: &[u8]) -> bool {
         self.find(name).is_some()
+    }
+
+    /// Names of what its sender wants in no compression table (RFC 7541, section 7.1.3): fields, and
+    /// `:path`. HTTP/1 has no word for it, so whoever writes the head down in that form writes them
+    /// down too, for [`Head::set_never_indexed`].
+    pub fn never_indexed(&self) -> impl Iterator<Item = &[u8]> {
+        let target = self.index.request.is_target_secret.then_some(TARGET);
+        let fields = self.index.fields.iter().filter(|field| field.spelling == Spelling::Secret);
+        target.into_iter().chain(fields.map(|field| self.bytes(field.name())))
+    }
+
+    /// Keeps what has this name, in any case, out of compression tables.
+    pub fn set_never_indexed(&mut self, name: &[u8]) {
+        if name == TARGET {
+            self.index.request.is_target_secret = true;
+            return;
+        }
+        let known = Known::from_name(name);
+        for place in 0..self.index.fields.len() {
+            let is_meant = |field: &&FieldEntry| {
+                field.spelling == Spelling::Canonical
+                    && self.index.is_named(self.block, field, known, name)
+            };
+            if self.index.fields.get(place).filter(is_meant).is_some()
+                && let Some(field) = self.index.fields.get_mut(place)
+            {
+                field.spelling = Spelling::Secret;
+            }
+        }
     }
 
     /// Makes `value` the only value of the fields named `name`, in the place of the first.

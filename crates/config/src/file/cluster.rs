@@ -111,7 +111,8 @@ pub struct Timeouts {
     pub pending: Timeout,
     /// From the request's last byte to the response's head. Beyond it: 504.
     pub response_head: Timeout,
-    /// Between two pieces of a response body. Beyond it, the response is cut off.
+    /// Once a response has begun, without a byte of its body, or of a request body that still comes.
+    /// Beyond it, the response is cut off. A call of gRPC has the listener's `tunnel_idle` instead.
     pub response_body: Timeout,
     /// Without progress while request bytes wait for the upstream to take them.
     pub request_write: Timeout,

@@ -270,13 +270,14 @@ pub struct Timeouts {
     pub tls_handshake: Timeout,
     /// Between requests on a kept connection, which is then closed.
     pub idle: Timeout,
-    /// Between two pieces of a request body. Beyond it: 408.
+    /// Between two pieces of a request body, while no response has begun. Beyond it: 408. A call of
+    /// gRPC has `tunnel_idle` instead.
     pub request_body: Timeout,
     /// For a filter that waits for the answer to a question. Beyond it: 503.
     pub filter: Timeout,
     /// Without progress while response bytes wait for the downstream to take them.
     pub response_write: Timeout,
-    /// Without a byte either way in a tunnel (WebSocket) or a relayed TCP connection.
+    /// Without a byte either way in a tunnel (WebSocket), a call of gRPC, or a relayed TCP connection.
     pub tunnel_idle: Timeout,
 }
 

@@ -156,6 +156,66 @@ fn grpc_web_in_text_is_decoded_and_encoded() {
 }
 
 #[test]
+fn a_call_may_be_silent_on_either_side() {
+    let config = TO_HTTP2.replace("routes: site,", "routes: site, timeouts: { tunnel_idle: 10m },");
+    let config = config.replace("cluster: app,", "cluster: app, timeout: none,");
+    hold(&config, |talk| {
+        let mut client = Speaker::client(talk);
+        let call = client.asks(talk, ASK, false);
+        let mut upstream = Speaker::upstream(talk);
+        client.sends(talk, call, MESSAGE, false);
+        upstream.hears(talk);
+        talk.passes(Duration::from_secs(100));
+        upstream.answers(talk, 1, ANSWER, false);
+        // The service tells what happens, and is asked nothing more.
+        for _ in 0..10 {
+            talk.passes(Duration::from_secs(100));
+            upstream.sends(talk, 1, MESSAGE, false);
+            assert!(client.hears(talk).contains("abc"));
+        }
+        for _ in 0..10 {
+            talk.passes(Duration::from_secs(100));
+            client.sends(talk, call, MESSAGE, false);
+            assert!(upstream.hears(talk).contains("abc"));
+        }
+        talk.passes(Duration::from_secs(601));
+        assert!(client.hears(talk).contains("reset"));
+        assert!(talk.log().contains("tunnel_idle_timeout"));
+    });
+}
+
+#[test]
+fn a_response_that_is_none_of_grpc_passes_as_it_is() {
+    hold(&with_web(), |talk| {
+        let client = talk.client();
+        talk.says(client, "POST /s HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc-web-text\r\nContent-Length: 12\r\n\r\nAAAAAANhYmM=");
+        let mut upstream = Speaker::upstream(talk);
+        upstream.hears(talk);
+        let head = "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n";
+        upstream.answers(talk, 1, head, false);
+        upstream.sends(talk, 1, b"<h1/>", true);
+        let told = talk.heard(client);
+        assert!(told.starts_with("HTTP/1.1 404 Not Found\r\n"), "{told}");
+        assert!(told.contains("content-type: text/html\r\n"), "{told}");
+        assert!(told.ends_with("\r\n\r\n<h1/>"), "{told}");
+    });
+}
+
+#[test]
+fn half_a_group_of_base64_is_no_call() {
+    for text in ["A", "AAAAAAF", "AAAAAANhYmM"] {
+        hold(&with_web(), |talk| {
+            let client = talk.client();
+            let len = text.len();
+            let head = "POST /s HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc-web-text\r\n";
+            talk.says(client, format!("{head}Content-Length: {len}\r\n\r\n{text}"));
+            talk.hears_about(client, "HTTP/1.1 200 OK\r\n", &["grpc-status: 13\r\n"]);
+            assert!(talk.log().contains("request_body_invalid"));
+        });
+    }
+}
+
+#[test]
 fn what_is_no_base64_is_told_so() {
     hold(&with_web(), |talk| {
         let client = talk.client();

@@ -24,6 +24,9 @@ pub(crate) struct Speaker {
     pub(crate) takes: bool,
 }
 
+/// A field that clients want in no compression table.
+pub(crate) const NEVER_INDEXED: &[u8] = b"x-api-key";
+
 impl Speaker {
     /// A client that connects, and knows that HTTP/2 is spoken.
     pub(crate) fn client(talk: &mut Talk<'_>) -> Self {
@@ -88,7 +91,8 @@ impl Speaker {
         let mut index = HeadIndex::default();
         let text = head.as_bytes();
         let decoded = decode_request(text, &mut Scan::default(), &HEAD, &mut index);
-        let (head, _) = decoded.unwrap().expect("a whole head");
+        let (mut head, _) = decoded.unwrap().expect("a whole head");
+        head.set_never_indexed(NEVER_INDEXED);
         let mut stream = None;
         self.say(talk, head_len_max(&head), |codec, out| {
             stream = codec.send_request(&head, Scheme::Http, form, is_end, out);
@@ -190,12 +194,16 @@ impl Speaker {
             let data = last_data.take();
             match element {
                 Element::NeedMore => break,
+                Element::AnswersDue => {}
                 Element::Request { stream, head, is_end } => {
                     let path = String::from_utf8_lossy(head.path()).into_owned();
                     let method = String::from_utf8_lossy(head.method_bytes()).into_owned();
                     let _ = write!(told, "{stream}: {method} {path}");
                     if head.accepts_trailers() {
                         told.push_str("; te: trailers");
+                    }
+                    if head.never_indexed().any(|name| name == NEVER_INDEXED) {
+                        told.push_str("; never indexed");
                     }
                     tell_fields(told, head.iter(), is_end);
                 }

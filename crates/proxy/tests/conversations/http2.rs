@@ -221,6 +221,90 @@ fn what_a_service_refuses_goes_to_another() {
 }
 
 #[test]
+fn what_is_never_to_be_indexed_stays_so_whatever_it_waited_for() {
+    hold(TO_HTTP2, |talk| {
+        let mut client = Speaker::client(talk);
+        let head = "GET / HTTP/1.1\r\nHost: x\r\nX-Api-Key: 1\r\n\r\n";
+        client.asks(talk, head, true);
+        client.asks(talk, head, true);
+        let (mut first, mut second) = (Speaker::upstream(talk), Speaker::upstream(talk));
+        let last = client.asks(talk, head, true);
+        for told in [first.hears(talk), second.hears(talk)] {
+            let requests = told.matches("GET /").count();
+            assert!(requests > 0 && told.matches("; never indexed").count() == requests, "{told}");
+        }
+        // Sent again, it is read from where it was kept.
+        first.resets(talk, 1, ErrorCode::REFUSED_STREAM);
+        second.resets(talk, 1, ErrorCode::REFUSED_STREAM);
+        let told = first.hears(talk) + &second.hears(talk);
+        assert_eq!(told.matches("GET /; never indexed").count(), 2, "{told} after {last}");
+    });
+}
+
+#[test]
+fn much_that_is_asked_at_once_is_answered() {
+    hold(CONFIG, |talk| {
+        let mut client = Speaker::client(talk);
+        client.hears(talk);
+        let mut ping = vec![0, 0, 8, 6, 0, 0, 0, 0, 0];
+        ping.extend(b"together");
+        talk.says(client.peer, ping.repeat(200));
+        let heard = talk.heard_bytes(client.peer);
+        let mut answer = vec![0, 0, 8, 6, 1, 0, 0, 0, 0];
+        answer.extend(b"together");
+        assert!(heard == answer.repeat(200), "{} bytes", heard.len());
+        let stream = client.gets(talk, "/");
+        let upstream = talk.upstream();
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(client.hears(talk), format!("{stream}: 204 END\n"));
+    });
+}
+
+#[test]
+fn half_a_head_holds_up_a_connection_for_so_long_only() {
+    hold(CONFIG, |talk| {
+        let mut client = Speaker::client(talk);
+        client.gets(talk, "/");
+        let upstream = talk.upstream();
+        client.hears(talk);
+        talk.passes(Duration::from_secs(20));
+        // HEADERS without END_HEADERS.
+        talk.says(client.peer, [0, 0, 1, 1, 0, 0, 0, 0, 0x7f, 0x82]);
+        talk.passes(Duration::from_secs(9));
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no");
+        assert!(!talk.is_closed(client.peer));
+        talk.passes(Duration::from_secs(2));
+        assert!(talk.is_closed(client.peer));
+        assert!(talk.log().contains("request_head_timeout"));
+    });
+}
+
+#[test]
+fn the_time_for_a_response_begins_when_there_is_a_connection() {
+    let config = to_one().replace("max: 1", "max: 1, timeouts: { response_head: 500ms }");
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let peer = talk.connecting();
+        talk.passes(Duration::from_millis(800));
+        let mut upstream = Speaker::upstream(talk);
+        assert_eq!(upstream.peer, peer);
+        talk.passes(Duration::from_millis(300));
+        talk.hears(client, "");
+        assert!(upstream.hears(talk).starts_with("1: GET /"));
+        talk.passes(Duration::from_millis(300));
+        talk.hears_about(client, "HTTP/1.1 504 Gateway Timeout\r\n", &[]);
+        let log = talk.log();
+        let duration = |name: &str| -> f64 {
+            let (_, rest) = log.split_once(&format!("\"{name}\":")).expect("it is in the log");
+            rest.split([',', '}']).next().unwrap().parse().unwrap()
+        };
+        assert!((800_000.0..810_000.0).contains(&duration("connect_us")), "{log}");
+        assert!((500_000.0..610_000.0).contains(&duration("first_byte_us")), "{log}");
+    });
+}
+
+#[test]
 fn what_a_service_going_away_did_not_process_goes_to_another() {
     hold(TO_HTTP2, |talk| {
         let (one, two) = (talk.client(), talk.client());
@@ -436,11 +520,13 @@ fn websocket_over_http2_reaches_a_service_of_http1() {
     hold(&config, |talk| {
         let mut client = Speaker::client(talk);
         client.hears(talk);
-        let head = "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n";
+        let head = "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: of-no-use\r\n\r\n";
         let stream = client.asks_as(talk, head, false, RequestForm::Upgrade);
         let upstream = talk.upstream();
         let lines = ["connection: upgrade\r\n", "upgrade: websocket\r\n", "sec-websocket-key: "];
-        talk.hears_about(upstream, "GET /chat HTTP/1.1\r\n", &lines);
+        let heard = talk.hears_about(upstream, "GET /chat HTTP/1.1\r\n", &lines);
+        assert_eq!(heard.matches("sec-websocket-key").count(), 1, "{heard}");
+        assert!(!heard.contains("of-no-use"), "{heard}");
         client.sends(talk, stream, b"early", false);
         assert_eq!(talk.heard(upstream), "", "before it has agreed");
         talk.says(

@@ -1,7 +1,7 @@
 //! When a request is sent again, and when it must not be.
 
 use crate::keep_alive::CONFIG;
-use crate::kit::hold;
+use crate::kit::{Manner, hold};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -20,6 +20,29 @@ fn a_refused_connection_is_tried_again_whatever_the_method() {
         talk.hears(second, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\ndata");
         talk.says(second, OK);
         talk.hears(client, OK);
+    });
+}
+
+#[test]
+fn a_dead_endpoint_is_tried_in_its_turn_and_no_more_often() {
+    let config = CONFIG.replace("['127.0.0.1:9000']", "['127.0.0.1:9000', '127.0.0.1:9001']");
+    hold(&config, |talk| {
+        let mut refused = 0;
+        for _ in 0..8 {
+            let client = talk.client();
+            talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            let mut upstream = talk.connecting();
+            if format!("{:?}", talk.address(upstream)).contains("9000") {
+                refused += 1;
+                talk.refuse(upstream);
+                upstream = talk.connecting();
+            }
+            talk.establish(upstream);
+            talk.says(upstream, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+            talk.heard(client);
+        }
+        // Each move begins anew.
+        assert!(refused == 4 || talk.manner() == Manner::Moving, "{refused}");
     });
 }
 

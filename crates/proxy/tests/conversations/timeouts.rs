@@ -81,6 +81,30 @@ fn a_body_that_stops_coming_is_a_timeout_of_the_request() {
 }
 
 #[test]
+fn a_response_that_has_begun_may_wait_for_the_body_that_it_is_about() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, POST);
+        let upstream = talk.upstream();
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        for _ in 0..5 {
+            talk.passes(secs(40));
+            talk.says(client, "more");
+        }
+        assert!(talk.heard(upstream).ends_with("moremoremoremoremore"));
+        // And the other way round.
+        for _ in 0..5 {
+            talk.passes(secs(40));
+            talk.says(upstream, "2\r\nok\r\n");
+        }
+        assert!(!talk.is_closed(client));
+        talk.passes(secs(61));
+        assert!(talk.is_closed(client) && talk.is_closed(upstream));
+        assert!(talk.log().contains("response_body_timeout"));
+    });
+}
+
+#[test]
 fn a_connection_that_is_not_established_in_time_is_given_up() {
     hold(CONFIG, |talk| {
         let client = talk.client();

@@ -228,6 +228,22 @@ fn connect_on_a_stream_is_a_tunnel_beside_others() {
 }
 
 #[test]
+fn connect_on_a_stream_may_end_what_it_says_at_once() {
+    hold(CONNECT, |talk| {
+        let mut client = Speaker::client(talk);
+        let head = "CONNECT db.example:5432 HTTP/1.1\r\nHost: db.example:5432\r\n\r\n";
+        let tunnel = client.asks(talk, head, true);
+        let db = talk.upstream();
+        assert_eq!(client.hears(talk), format!("{tunnel}: 200\n"));
+        assert!(talk.is_shut(db));
+        talk.says(db, "bye");
+        talk.ends(db);
+        assert_eq!(client.hears(talk), format!("{tunnel}: data bye END\n"));
+        assert!(talk.is_closed(db) && !talk.is_closed(client.peer));
+    });
+}
+
+#[test]
 fn a_tunnel_that_cannot_be_opened_is_answered() {
     hold(CONNECT, |talk| {
         let client = talk.client();

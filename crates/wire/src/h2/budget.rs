@@ -22,8 +22,9 @@ use super::error::ConnectionError;
 
 /// Work that a peer causes, and its price.
 ///
-/// A request that runs to its end earns [`REQUEST_EARNS`], a frame with data in either direction
-/// [`DATA_EARNS`] and one for each [`BYTES_EARNING_ONE`] bytes.
+/// A request that runs to its end earns [`REQUEST_EARNS`]. A frame with data of an open stream, in
+/// either direction, earns [`DATA_EARNS`] and one for each [`BYTES_EARNING_ONE`] bytes, which pay for
+/// what comes along with data and for nothing else: PING, WINDOW_UPDATE, and frames of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Work {
     /// A CONTINUATION frame: 50. Header blocks fit in one frame, or a few.
@@ -49,8 +50,9 @@ pub enum Work {
     WindowUpdate,
 }
 
-/// What a request earns that was answered to its end: enough for a reset and some more.
-pub const REQUEST_EARNS: u32 = 200;
+/// What a request earns that was answered to its end: enough for a reset, so that a client may cancel
+/// every other request for ever, as Envoy allows it.
+pub const REQUEST_EARNS: u32 = 100;
 
 /// What a DATA frame earns that is not tiny: enough for a PING and a WINDOW_UPDATE, which some
 /// peers send for each.
@@ -71,6 +73,11 @@ impl Work {
             Self::Continuation | Self::DataEmpty => 50,
             Self::Reset | Self::Settings => 100,
         }
+    }
+
+    /// Whether honest peers cause it by the data that goes to and fro.
+    const fn comes_with_data(self) -> bool {
+        matches!(self, Self::Idle | Self::Ping | Self::WindowUpdate)
     }
 }
 
@@ -95,13 +102,16 @@ impl fmt::Display for Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Budget {
     left: u32,
+    /// What data earned, and what came with it did not cost yet.
+    of_data: u32,
     max: u32,
     per_second: u32,
 }
 
 impl Budget {
     pub(super) fn new(limits: &Limits) -> Self {
-        Self { left: limits.work_max, max: limits.work_max, per_second: limits.work_per_second }
+        let Limits { work_max, work_per_second, .. } = *limits;
+        Self { left: work_max, of_data: 0, max: work_max, per_second: work_per_second }
     }
 
     pub(super) fn spend(&mut self, work: Work) -> Result<(), ConnectionError> {
@@ -110,7 +120,10 @@ impl Budget {
 
     pub(super) fn spend_times(&mut self, work: Work, times: u32) -> Result<(), ConnectionError> {
         let price = work.price().saturating_mul(times);
-        self.left = self.left.checked_sub(price).ok_or(ConnectionError::TooMuchWork(work))?;
+        let of_data = if work.comes_with_data() { price.min(self.of_data) } else { 0 };
+        let left = self.left.checked_sub(price - of_data);
+        self.left = left.ok_or(ConnectionError::TooMuchWork(work))?;
+        self.of_data -= of_data;
         Ok(())
     }
 
@@ -118,10 +131,11 @@ impl Budget {
         self.earn(REQUEST_EARNS);
     }
 
-    /// A DATA frame of `len` bytes went in either direction.
+    /// A DATA frame of `len` bytes went in either direction, on a stream that is open.
     pub(super) fn on_data(&mut self, len: u32) {
         if len >= TINY_LEN {
-            self.earn(DATA_EARNS + len / BYTES_EARNING_ONE);
+            let earned = DATA_EARNS + len / BYTES_EARNING_ONE;
+            self.of_data = self.of_data.saturating_add(earned).min(self.max);
         }
     }
 
@@ -151,13 +165,28 @@ mod tests {
         budget.on_time(1);
         assert_eq!(budget.left, 60);
         budget.on_data(TINY_LEN - 1);
-        assert_eq!(budget.left, 60);
-        budget.on_data(TINY_LEN);
-        budget.on_data(1280);
-        assert_eq!(budget.left, 90);
+        budget.on_request_finished();
         budget.on_request_finished();
         assert_eq!(budget.left, 250, "and no more");
         budget.on_time(u32::MAX);
         assert_eq!(budget.left, 250);
+    }
+
+    #[test]
+    fn data_pays_for_what_comes_with_it_alone() {
+        let mut budget = Budget::new(&Limits { work_max: 250, ..Limits::default() });
+        budget.on_data(TINY_LEN - 1);
+        assert_eq!(budget.of_data, 0);
+        budget.on_data(TINY_LEN);
+        budget.on_data(1280);
+        assert_eq!((budget.left, budget.of_data), (250, 30));
+        budget.spend(Work::Reset).unwrap();
+        assert_eq!((budget.left, budget.of_data), (150, 30));
+        budget.spend_times(Work::Ping, 5).unwrap();
+        assert_eq!((budget.left, budget.of_data), (150, 5));
+        budget.spend_times(Work::WindowUpdate, 2).unwrap();
+        assert_eq!((budget.left, budget.of_data), (145, 0));
+        budget.on_data(u32::MAX);
+        assert_eq!(budget.of_data, 250, "no more than all the rest");
     }
 }

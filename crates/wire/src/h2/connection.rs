@@ -54,6 +54,8 @@ pub enum Role {
 pub enum Element<'b> {
     /// Nothing yet. The bytes said to be consumed are, all the same.
     NeedMore,
+    /// Nothing yet, and [`Http2::owes_many_answers`]: there may be more to read.
+    AnswersDue,
     /// A request, on a new stream.
     Request {
         /// Its stream.
@@ -209,6 +211,7 @@ pub(super) struct Ending {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found {
     Nothing,
+    AnswersDue,
     Request {
         stream: u32,
         is_end: bool,
@@ -345,6 +348,12 @@ impl Http2 {
         usize::try_from(max).unwrap_or(usize::MAX).saturating_sub(self.streams.len())
     }
 
+    /// Whether a header block has begun and has not ended: until it does, nothing else can come.
+    #[must_use]
+    pub fn is_amid_head(&self) -> bool {
+        self.block.is_some()
+    }
+
     /// Whether the peer has sent its settings: until then, what it allows is a guess. While it sends
     /// some, what it allows is not known either; [`Element::SettingsChanged`] says when it is.
     #[must_use]
@@ -439,7 +448,12 @@ impl Http2 {
             let rest = input.get(at..).unwrap_or_default();
             match self.step(rest, limits, scratch)? {
                 None => return Ok((at, Found::Nothing)),
-                Some((n, Found::Nothing)) => at += n,
+                Some((n, Found::Nothing)) => {
+                    at += n;
+                    if self.owes_many_answers() {
+                        return Ok((at, Found::AnswersDue));
+                    }
+                }
                 Some((n, found)) => return Ok((at + n, found)),
             }
         }
@@ -529,6 +543,7 @@ impl Found {
         let Scratch { block, index, .. } = scratch;
         match self {
             Self::Nothing => Element::NeedMore,
+            Self::AnswersDue => Element::AnswersDue,
             Self::Request { stream, is_end } => {
                 Element::Request { stream, head: RequestHead::resume(block, index), is_end }
             }

@@ -106,6 +106,12 @@ impl Pending {
         self.updates.push_back(stream);
     }
 
+    fn is_half_full(&self) -> bool {
+        self.settings_acks >= SETTINGS_ACKS_MAX / 2
+            || self.pings.len() >= PINGS_MAX / 2
+            || self.resets.len() >= RESETS_MAX / 2
+    }
+
     /// Nothing but GOAWAY makes sense any more.
     pub(super) fn on_failure(&mut self, last_stream: u32, code: ErrorCode) {
         let is_opening = self.is_opening;
@@ -165,8 +171,7 @@ impl Http2 {
         self.receive.on_taken(n);
         if stream.receiving == Half::Body {
             stream.receive.on_taken(n);
-            if !stream.is_update_due && stream.receive.is_update_due(self.ours.window) {
-                stream.is_update_due = true;
+            if stream.begins_update(self.ours.window) {
                 self.pending.on_update_due(stream.id);
             }
         }
@@ -188,6 +193,14 @@ impl Http2 {
             || !updates.is_empty()
             || own_ping.is_some()
             || self.is_connection_update_due()
+    }
+
+    /// Whether so many answers wait that [`Http2::send_control`] should be called before more frames
+    /// are decoded: a peer may say much in one segment, and that it reads no answers is told only by
+    /// those that cannot be sent.
+    #[must_use]
+    pub fn owes_many_answers(&self) -> bool {
+        self.pending.is_half_full()
     }
 
     /// Writes what has to be said about the connection, before anything else is written; as much

@@ -599,14 +599,24 @@ impl<'s> TrailersBuilder<'s> {
         match line.name {
             _ if !line.is_value_valid => Err(MessageError::FieldValueInvalid.into()),
             Name::Field(known) if known.is_allowed_in_trailers() => self.copy(line),
-            Name::Field(_) => Err(MessageError::TrailerForbidden.into()),
+            Name::Field(known) if known.is_hop_by_hop() => {
+                Err(MessageError::TrailerForbidden.into())
+            }
+            // What means nothing there may be left out (RFC 9110, section 6.5.1), and services send
+            // it: `date`, and `content-type` behind an error of gRPC.
+            Name::Field(_) => self.count(),
             Name::Pseudo(_) => Err(MessageError::PseudoFieldMisplaced.into()),
             Name::Invalid => Err(MessageError::FieldNameInvalid.into()),
         }
     }
 
-    fn copy(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
+    fn count(&mut self) -> Result<(), Refusal> {
         self.fields_left = self.fields_left.checked_sub(1).ok_or(HeadError::FieldsTooMany)?;
+        Ok(())
+    }
+
+    fn copy(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
+        self.count()?;
         let len = self.section.len() + line.bytes.len();
         if len > self.limits.head_bytes_max as usize {
             return Err(HeadError::HeadTooLarge.into());

@@ -81,7 +81,9 @@ impl Http2 {
         }
         let len = header.len - prefix - u32::from(padding);
         let is_end = header.has(flag::END_STREAM);
-        self.pay_for_data(len, is_end)?;
+        if len == 0 && !is_end {
+            self.budget.spend(Work::DataEmpty)?;
+        }
         let Some(stream) = self.streams.get_mut(header.stream) else {
             // Nobody will take it.
             self.receive.on_taken(header.len);
@@ -100,9 +102,13 @@ impl Http2 {
             self.reading = Self::skipping(header.len);
             return Ok(Some((FrameHeader::LEN, self.fail_stream(header.stream, error)?)));
         }
+        self.budget.on_data(len);
         // What is around the data is taken at once.
         stream.untaken = stream.untaken.saturating_add(len);
         stream.receive.on_taken(header.len - len);
+        if !is_end && stream.begins_update(self.ours.window) {
+            self.pending.on_update_due(stream.id);
+        }
         self.receive.on_taken(header.len - len);
         let n = FrameHeader::LEN + prefix as usize;
         if len > 0 {
@@ -115,14 +121,6 @@ impl Http2 {
         }
         self.on_end(header.stream);
         Ok(Some((n, Found::End { stream: header.stream })))
-    }
-
-    fn pay_for_data(&mut self, len: u32, is_end: bool) -> Result<(), ConnectionError> {
-        if len == 0 && !is_end {
-            return self.budget.spend(Work::DataEmpty);
-        }
-        self.budget.on_data(len);
-        Ok(())
     }
 
     /// Data for a stream that is closed.

@@ -122,6 +122,13 @@ pub(super) fn signed(window: u32) -> i32 {
 }
 
 impl Stream {
+    /// Whether its window is to be given back now; true only once for each time.
+    pub(super) fn begins_update(&mut self, window: u32) -> bool {
+        let is_due = !self.is_update_due && self.receive.is_update_due(window);
+        self.is_update_due |= is_due;
+        is_due
+    }
+
     /// A stream that nothing was sent on yet.
     pub(super) fn new(id: u32, kind: StreamKind, send_window: u32, receive_window: u32) -> Self {
         Self {

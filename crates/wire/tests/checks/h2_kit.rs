@@ -208,7 +208,9 @@ impl Side {
             if needs_more {
                 break;
             }
-            all.push(text);
+            if !matches!(text.as_str(), "answers due") {
+                all.push(text);
+            }
         }
         self.unread = unread[at..].to_vec();
         assert!(self.unread.len() < wire::h2::INPUT_LEN_MIN, "{} bytes wait", self.unread.len());
@@ -269,6 +271,7 @@ pub(crate) fn describe(element: &Element<'_>) -> String {
     let end = |is_end: &bool| if *is_end { " end" } else { "" };
     match element {
         Element::NeedMore => "more".to_owned(),
+        Element::AnswersDue => "answers due".to_owned(),
         Element::Request { stream, head, is_end } => {
             format!("request {stream} {}{}", request(head), end(is_end))
         }

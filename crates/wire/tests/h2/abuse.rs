@@ -221,6 +221,59 @@ fn floods_of_cheap_frames_end_the_connection() {
 }
 
 #[test]
+fn data_pays_for_no_attack() {
+    // Ten messages as small as they earn anything, and then what costs the same as ever.
+    let message = data(1, 0, b"\0\0\0\0\0").repeat(10);
+    type Attack = fn(u32) -> Vec<u8>;
+    let attacks: [(Attack, Work, u32); 4] = [
+        (|n| [get(2 * n + 3), reset(2 * n + 3, ErrorCode::CANCEL)].concat(), Work::Reset, 500),
+        (|_| settings(&[]), Work::Settings, 500),
+        (|n| frame("PRIORITY", 0, 2 * n + 3, &[0; 5]), Work::Priority, 2_500),
+        (|_| data(1, 0, b""), Work::DataEmpty, 1_000),
+    ];
+    for (attack, work, expected) in attacks {
+        let mut side = Side::server();
+        side.hear(&post(1)).unwrap();
+        let (error, n) = endured(&mut side, |n| [message.clone(), attack(n)].concat());
+        assert_eq!((error, n), (too_much(work), expected));
+    }
+    // What goes to a stream that is closed earns nothing, and costs.
+    let mut side = Side::server();
+    side.hear(&post(1)).unwrap();
+    side.h2.reset(1, ErrorCode::NO_ERROR);
+    let (error, n) = endured(&mut side, |_| data(1, 0, &[b'x'; 1_000]));
+    assert_eq!((error, n), (too_much(Work::Idle), 10_000));
+}
+
+#[test]
+fn a_request_that_is_answered_pays_for_one_reset() {
+    let mut side = Side::server();
+    let attack = |n: u32| {
+        let (first, second) = (6 * n + 1, 6 * n + 3);
+        let pair = [first, second].map(|id| [get(id), reset(id, ErrorCode::CANCEL)].concat());
+        pair.concat()
+    };
+    for n in 0..499 {
+        side.hear(&attack(n)).expect("one of two is paid for");
+        side.hear(&get(6 * n + 5)).unwrap();
+        assert!(side.answer(6 * n + 5, 200));
+        side.said();
+    }
+    assert_eq!(side.hear(&attack(499)), Err(too_much(Work::Reset)));
+}
+
+#[test]
+fn many_answers_at_once_are_to_be_written_before_more_is_read() {
+    let mut side = Side::server();
+    side.hear(&frame("PING", 0, 0, &[7; 8]).repeat(15)).unwrap();
+    assert!(!side.h2.owes_many_answers());
+    side.hear(&frame("PING", 0, 0, &[7; 8])).unwrap();
+    assert!(side.h2.owes_many_answers());
+    assert_eq!(side.said().len(), 16);
+    assert!(!side.h2.owes_many_answers());
+}
+
+#[test]
 fn answers_that_nobody_reads_are_bounded() {
     let ping = frame("PING", 0, 0, b"12345678");
     for (frame, count) in [(ping, 32), (settings(&[]), 16)] {

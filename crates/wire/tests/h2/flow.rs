@@ -79,8 +79,9 @@ fn padding_counts_and_is_given_back_at_once() {
     assert_eq!(side.hear(&data(1, 0, b"x")).unwrap(), ["failed 1 WindowExceeded"]);
     let mut side = receiving(small());
     side.hear(&padded).unwrap();
-    side.h2.on_taken(1, 1);
-    assert_eq!(side.said(), ["WINDOW_UPDATE 1 61"]);
+    assert_eq!(side.said(), ["WINDOW_UPDATE 1 60"], "even if nobody takes the data");
+    side.h2.on_taken(1, 40);
+    side.hear(&data(1, 0, &[b'x'; 60])).unwrap();
 }
 
 #[test]

@@ -626,17 +626,15 @@ mod messages {
         is_accepted(&before, &headers(1, END_STREAM, &[]), &["end 1"]);
         resets(&before, &headers(1, 0, &["x-a: 1"]), 1, PROTOCOL);
         resets(&[post(1)], &post(1), 1, PROTOCOL);
-        for line in [
-            ":method: GET",
-            ":status: 200",
-            "X-A: 1",
-            "x-a: a\u{0}",
-            "content-length: 1",
-            "host: a",
-            "connection: close",
-        ] {
+        for line in [":method: GET", ":status: 200", "X-A: 1", "x-a: a\u{0}", "connection: close"] {
             resets(&before, &headers(1, END_STREAM, &["x-b: 1", line]), 1, PROTOCOL);
         }
+        // What means nothing behind a body is left out, and the rest stays.
+        for line in ["content-length: 1", "host: a", "date: now", "content-type: a/b"] {
+            let trailers = headers(1, END_STREAM, &["x-b: 1", line]);
+            is_accepted(&before, &trailers, &["trailers 1 \"x-b: 1\\r\\n\""]);
+        }
+        is_accepted(&before, &headers(1, END_STREAM, &["date: now"]), &["end 1"]);
     }
 
     #[test]
