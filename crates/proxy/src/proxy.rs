@@ -457,15 +457,12 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let (before, n) = connection.on_bytes_sent(n, &mut self.buffers);
         let after = before - n;
-        let may_seal_more = connection.tls.as_ref().is_some_and(|tls| tls.outbox().is_empty())
-            && !connection.is_sent();
-        if may_seal_more {
-            self.queue_send(key);
-        }
-        let Some(connection) = self.connections.get(key) else { return };
         if connection.multiplex.is_some() {
-            return self.on_frames_sent(key, before, n, now);
+            self.on_frames_sent(key, before, n, now);
+            // These frames, too, nobody but us has sealed.
+            return self.seal_more(key);
         }
+        self.seal_more(key);
         if before >= OUTBOX_BYTES_MAX
             && after < OUTBOX_BYTES_MAX
             && let Some(source) = self.opposite_of(StreamKey::whole(key))
@@ -476,6 +473,17 @@ impl Proxy {
             Some(Role::Downstream(_)) => self.on_downstream_sent(key, after, n, now),
             Some(Role::Upstream(_)) => self.on_upstream_sent(key, after, n, (began, now)),
             None => {}
+        }
+    }
+
+    /// What waits behind the records that are sent has to be sealed.
+    fn seal_more(&mut self, key: ConnKey) {
+        let may_seal_more = |connection: &Connection| {
+            connection.tls.as_ref().is_some_and(|tls| tls.outbox().is_empty())
+                && !connection.is_sent()
+        };
+        if self.connections.get(key).is_some_and(may_seal_more) {
+            self.queue_send(key);
         }
     }
 

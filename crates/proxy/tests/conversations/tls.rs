@@ -475,24 +475,31 @@ fn chains_have_certificates_of_their_own() {
     });
 }
 
-/// A client of TLS 1.2 whose connection is old: the key that the proxy seals with is nearly worn.
-struct Old {
+/// A client of TLS 1.2 behind its handshake.
+struct Sealed {
     peer: Peer,
     records: RecordLayer,
     unread: Vec<u8>,
 }
 
-impl Old {
-    fn client(talk: &mut Talk<'_>) -> Self {
+impl Sealed {
+    /// One whose connection is old: the key that the proxy seals with is nearly worn.
+    fn old_client(talk: &mut Talk<'_>) -> Self {
+        Self::client(talk, KEY_RECORDS_MAX - (1 << 20))
+    }
+
+    /// One that the proxy has sent so many records.
+    fn client(talk: &mut Talk<'_>, sequence: u64) -> Self {
         let suite = Suite { protocol: Protocol::Tls12, cipher: Cipher::Aes128Gcm };
         let (theirs, ours) = ([1; 16], [2; 16]);
         let secrets =
             |key, sequence| DirectionSecrets { key, iv: &[7; 12], sequence, traffic_secret: &[] };
         let from_client = || secrets(&theirs, 0);
-        let from_proxy = || secrets(&ours, KEY_RECORDS_MAX - (1 << 20));
+        let from_proxy = || secrets(&ours, sequence);
         let of_proxy = Secrets { suite, receive: from_client(), send: from_proxy() };
         let of_client = Secrets { suite, receive: from_proxy(), send: from_client() };
-        let layer = |role, secrets| RecordLayer::new(role, secrets, Sizing::Full).unwrap();
+        // Sized as those of all downstream connections are.
+        let layer = |role, secrets| RecordLayer::new(role, secrets, Sizing::Adaptive).unwrap();
         let peer = talk.client_behind(layer(Role::Server, &of_proxy));
         Self { peer, records: layer(Role::Client, &of_client), unread: Vec::new() }
     }
@@ -527,7 +534,7 @@ impl Old {
 fn a_connection_whose_key_is_nearly_worn_ends_in_good_order() {
     let plain = CONFIG.replace("  tls: { certificates: [{ chain: a.pem, key: a.key }] }\n", "");
     hold(&plain, |talk, _| {
-        let mut client = Old::client(talk);
+        let mut client = Sealed::old_client(talk);
         client.says(talk, GET.as_bytes());
         let upstream = talk.upstream();
         talk.hears(upstream, GET);
@@ -536,7 +543,7 @@ fn a_connection_whose_key_is_nearly_worn_ends_in_good_order() {
         assert!(heard.contains("connection: close\r\n") && heard.ends_with("ok"), "{heard}");
         assert!(client.records.is_ended() && talk.is_shut(client.peer));
 
-        let mut client = Old::client(talk);
+        let mut client = Sealed::old_client(talk);
         let (limits, mut index) = (Limits::default(), HeadIndex::default());
         let mut codec = Http2::client(&limits);
         let mut out = Buffer::new(4096);
@@ -548,15 +555,56 @@ fn a_connection_whose_key_is_nearly_worn_ends_in_good_order() {
         client.says(talk, out.filled());
         talk.says(upstream, OK);
         let heard = client.hears(talk);
-        // Types of frames (RFC 9113, section 6).
-        let (mut rest, mut kinds) = (&heard[..], Vec::new());
-        while let [high, middle, low, kind, ..] = *rest {
-            let len = u32::from_be_bytes([0, high, middle, low]) as usize;
-            kinds.push(kind);
-            rest = &rest[9 + len..];
+        let kinds: Vec<_> = frames(&heard).iter().map(|(kind, _)| *kind).collect();
+        let going_away = 7;
+        assert!(kinds.contains(&DATA) && kinds.contains(&going_away), "{kinds:?}");
+    });
+}
+
+/// The type of DATA frames (RFC 9113, section 6.1).
+const DATA: u8 = 0;
+
+/// Types and lengths of frames.
+fn frames(mut bytes: &[u8]) -> Vec<(u8, usize)> {
+    let mut frames = Vec::new();
+    while let [high, middle, low, kind, ..] = *bytes {
+        let len = u32::from_be_bytes([0, high, middle, low]) as usize;
+        frames.push((kind, len));
+        bytes = &bytes[9 + len..];
+    }
+    frames
+}
+
+#[test]
+fn what_waited_for_a_window_is_sealed_to_its_end() {
+    const BODY_LEN: usize = 120_000;
+    let plain = CONFIG.replace("  tls: { certificates: [{ chain: a.pem, key: a.key }] }\n", "");
+    hold(&plain, |talk, _| {
+        if talk.manner() == Manner::ByteByByte {
+            return;
         }
-        let (data, going_away) = (0, 7);
-        assert!(kinds.contains(&data) && kinds.contains(&going_away), "{kinds:?}");
+        let mut client = Sealed::client(talk, 0);
+        let limits = Limits { stream_window_bytes_max: 100, ..Limits::default() };
+        let (mut codec, mut index) = (Http2::client(&limits), HeadIndex::default());
+        let mut out = Buffer::new(4096);
+        codec.send_control(&mut out);
+        let decoded =
+            decode_request(GET.as_bytes(), &mut Scan::default(), &limits.head, &mut index);
+        let (head, _) = decoded.unwrap().unwrap();
+        codec.send_request(&head, Scheme::Https, RequestForm::Same, true, &mut out).unwrap();
+        client.says(talk, out.filled());
+        let upstream = talk.upstream();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_LEN}\r\n\r\n");
+        talk.says(upstream, [head.into_bytes(), vec![b'x'; BODY_LEN]].concat());
+        let data_len = |heard: &[u8]| -> usize {
+            let data = frames(heard).into_iter().filter(|(kind, _)| *kind == DATA);
+            data.map(|(_, len)| len).sum()
+        };
+        let before = data_len(&client.hears(talk));
+        assert_eq!(before, 100);
+        // All that is left has been read by now, and goes when the client lets it.
+        client.says(talk, &[0, 0, 4, 8, 0, 0, 0, 0, 1, 0, 0x10, 0, 0]);
+        assert_eq!(data_len(&client.hears(talk)), BODY_LEN - before);
     });
 }
 
