@@ -10,7 +10,8 @@ use std::sync::Arc;
 use config::snapshot::{ClusterId, ClusterProtocol, Detected, ListenerProtocol, TlsMode};
 use telemetry::cause::Cause;
 use telemetry::events::{ConnectionDetected, DetectedProtocol, TunnelStarted};
-use wire::detect::{self, detect};
+use wire::buffer::Buffer;
+use wire::detect::{self, detect, detect_late};
 use wire::h1::{BodyDecoder, BodyEncoder, Scan};
 use wire::head::Framing;
 use wire::tls::{ServerName, client_hello};
@@ -35,12 +36,7 @@ pub(crate) struct FirstBytes {
 impl FirstBytes {
     /// Reads them, what a TLS client asks for included if that matters; none for more, please.
     fn read(input: &[u8], has_chains: bool) -> Option<Self> {
-        let protocol = match detect(input)? {
-            detect::Detected::Http1 => Detected::Http1,
-            detect::Detected::Http2 => Detected::Http2,
-            detect::Detected::Tls => Detected::Tls,
-            detect::Detected::Unknown => Detected::Other,
-        };
+        let protocol = protocol_of(detect(input)?);
         let mut this = Self { protocol: Some(protocol), ..Self::default() };
         if protocol == Detected::Tls && has_chains {
             // What is wrong with it is for those to say who read all of it.
@@ -53,13 +49,13 @@ impl FirstBytes {
     }
 }
 
-/// What begins with this octet and did not come to its end. Whoever sends a TLS handshake slowly is
-/// not taken for somebody else.
-const fn protocol_of(first: Option<&u8>) -> Detected {
-    const HANDSHAKE_RECORD: u8 = 22;
-    match first {
-        Some(&HANDSHAKE_RECORD) => Detected::Tls,
-        _ => Detected::Other,
+/// What a chain matches on, for what the bytes tell.
+const fn protocol_of(detected: detect::Detected) -> Detected {
+    match detected {
+        detect::Detected::Http1 => Detected::Http1,
+        detect::Detected::Http2 => Detected::Http2,
+        detect::Detected::Tls => Detected::Tls,
+        detect::Detected::Unknown => Detected::Other,
     }
 }
 
@@ -207,21 +203,41 @@ impl Proxy {
 
     /// The first bytes did not come, or not enough of them to be told.
     pub(crate) fn on_detect_timeout(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get(key) else { return };
-        // What may still become a request is left to those who can say what is wrong with it.
-        let first = connection.inbox.as_ref().and_then(|inbox| inbox.filled().first());
-        let protocol = match first {
-            Some(b'A'..=b'Z' | b'a'..=b'z' | b'\r') => Detected::Http1,
-            first => protocol_of(first),
+        let may_relay = self.may_relay(key);
+        let protocol = match self.late(key) {
+            // Nobody else could make more of these, and whoever reads requests says what is wrong.
+            (Detected::Other, Some(b'A'..=b'Z' | b'a'..=b'z' | b'\r')) if !may_relay => {
+                Detected::Http1
+            }
+            (protocol, _) => protocol,
         };
         self.stop_detecting(key, protocol, now);
     }
 
     /// The client said no more than this; it may still want to hear something.
     pub(crate) fn on_detect_end(&mut self, key: ConnKey, now: Time) {
-        let inbox = self.connections.get(key).and_then(|connection| connection.inbox.as_ref());
-        let protocol = protocol_of(inbox.and_then(|inbox| inbox.filled().first()));
+        let protocol = match self.late(key) {
+            (Detected::Tls, _) => Detected::Tls,
+            _ => Detected::Other,
+        };
         self.stop_detecting(key, protocol, now);
+    }
+
+    /// What the first bytes are taken for if no more come, and the first of them.
+    fn late(&self, key: ConnKey) -> (Detected, Option<u8>) {
+        let inbox = self.connections.get(key).and_then(|connection| connection.inbox.as_ref());
+        let input = inbox.map(Buffer::filled).unwrap_or_default();
+        (protocol_of(detect_late(input)), input.first().copied())
+    }
+
+    /// Whether a connection may be relayed, by its listener or a chain of it.
+    fn may_relay(&self, key: ConnKey) -> bool {
+        let downstream = self.connections.get(key).and_then(Connection::downstream);
+        downstream.is_some_and(|downstream| {
+            let listener = self.listeners.get(downstream.listener).listener();
+            listener.relay.is_some()
+                || listener.chains.iter().any(|chain| chain.listener.relay.is_some())
+        })
     }
 
     fn stop_detecting(&mut self, key: ConnKey, protocol: Detected, now: Time) {

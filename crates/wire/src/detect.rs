@@ -3,7 +3,11 @@
 //! Nothing is consumed: the verdict is asked for again with more bytes in front of it until there
 //! is one. Protocols whose clients wait for the server to speak first send nothing to be told by;
 //! how long to wait for them is the caller's to say.
+//!
+//! A protocol joins with a variant of [`Detected`], a function that looks for it, and a line in
+//! the table of probes.
 
+use crate::h1::SCHEMES;
 use crate::h2::PREFACE;
 use crate::octets;
 use crate::tls::client_hello;
@@ -24,55 +28,193 @@ pub enum Detected {
 /// Bytes in which a verdict is reached at the latest.
 pub const DETECT_BYTES_MAX: usize = 8 << 10;
 
+/// One protocol, and what tells it.
+struct Probe {
+    protocol: Detected,
+    tell: fn(&[u8]) -> Verdict,
+}
+
+/// All of them, in the order in which they are asked. The first that does not say no decides.
+const PROBES: &[Probe] = &[
+    Probe { protocol: Detected::Tls, tell: tls },
+    Probe { protocol: Detected::Http2, tell: http2 },
+    Probe { protocol: Detected::Http1, tell: http1 },
+];
+
+/// What a probe says of the first bytes of a connection. The more of them there are, the more it
+/// knows: a match and a no are final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// They are of its protocol.
+    Match,
+    /// They are not.
+    No,
+    /// More bytes are needed. If none come in time, these are a match if that is likely.
+    More { is_likely: bool },
+}
+
 /// What `input`, the first bytes of a connection, belongs to, or `None` if more are needed.
 #[must_use]
 pub fn detect(input: &[u8]) -> Option<Detected> {
-    if input.first() == Some(&client_hello::HANDSHAKE_RECORD) {
-        let is_hello = client_hello::begins(input)?;
-        return Some(if is_hello { Detected::Tls } else { Detected::Unknown });
+    for probe in PROBES {
+        match (probe.tell)(input) {
+            Verdict::Match => return Some(probe.protocol),
+            Verdict::More { .. } if input.len() < DETECT_BYTES_MAX => return None,
+            Verdict::More { .. } | Verdict::No => {}
+        }
     }
+    Some(Detected::Unknown)
+}
+
+/// What `input`, the first bytes of a connection, is taken for if no more came in time.
+#[must_use]
+pub fn detect_late(input: &[u8]) -> Detected {
+    let is_likely = |probe: &&Probe| {
+        matches!((probe.tell)(input), Verdict::Match | Verdict::More { is_likely: true })
+    };
+    PROBES.iter().find(is_likely).map_or(Detected::Unknown, |probe| probe.protocol)
+}
+
+fn tls(input: &[u8]) -> Verdict {
+    match client_hello::begins(input) {
+        Some(true) => Verdict::Match,
+        Some(false) => Verdict::No,
+        None => Verdict::More { is_likely: !input.is_empty() },
+    }
+}
+
+fn http2(input: &[u8]) -> Verdict {
     let common = input.len().min(PREFACE_TOLD);
-    if input.get(..common) == PREFACE.get(..common) && common > METHOD_OF_PREFACE {
-        return (common == PREFACE_TOLD).then_some(Detected::Http2);
+    match input.get(..common) == PREFACE.get(..common) {
+        false => Verdict::No,
+        true if common == PREFACE_TOLD => Verdict::Match,
+        true => Verdict::More { is_likely: common >= PREFACE_METHOD },
     }
-    http1(input)
 }
 
 /// Bytes of HTTP/2's preface that nothing else begins with: up to its version.
-const PREFACE_TOLD: usize = 14;
+const PREFACE_TOLD: usize = b"PRI * HTTP/2.0".len();
 
-/// Bytes of the preface that another method may begin with.
-const METHOD_OF_PREFACE: usize = 3;
+/// Bytes of the preface that are a method of their own.
+const PREFACE_METHOD: usize = b"PRI".len();
 
 /// A method, a target and a version. Empty lines before it are skipped, as the decoder does.
-fn http1(input: &[u8]) -> Option<Detected> {
+///
+/// Behind a method of HTTP's own the decoder says what is wrong with the rest. Behind any other
+/// the line has to be one that the decoder takes, for so begin the words of many protocols.
+fn http1(input: &[u8]) -> Verdict {
     let mut line = input;
     while let [b'\r', b'\n', rest @ ..] = line {
         line = rest;
     }
     if matches!(line, [] | [b'\r']) {
-        return (input.len() >= DETECT_BYTES_MAX).then_some(Detected::Unknown);
+        return Verdict::More { is_likely: false };
     }
-    let method_end = octets::token_end(line, 0);
-    let target = match line.get(method_end..) {
-        Some([b' ', target @ ..]) if method_end > 0 => target,
-        Some([]) | None if method_end <= METHOD_BYTES_MAX => return None,
-        _ => return Some(Detected::Unknown),
+    let (method, rest) = line.split_at(octets::token_end(line, 0));
+    let is_registered = METHODS.contains(&method);
+    let rest = match rest {
+        [b' ', rest @ ..] if !method.is_empty() => rest,
+        [] if method.len() <= METHOD_BYTES_MAX => {
+            let is_likely = METHODS.iter().any(|registered| registered.starts_with(method));
+            return Verdict::More { is_likely };
+        }
+        _ => return Verdict::No,
     };
-    let end = target.iter().position(|octet| matches!(octet, b'\r' | b'\n'));
-    let Some(end) = end else {
-        // Whatever else a long line is, the decoder says what is wrong with it.
-        return (input.len() >= DETECT_BYTES_MAX).then_some(Detected::Http1);
-    };
-    let target = target.get(..end).unwrap_or_default();
-    let has_version = target
+    let line_end = rest.iter().position(|octet| matches!(octet, b'\r' | b'\n'));
+    let rest = rest.get(..line_end.unwrap_or(rest.len())).unwrap_or_default();
+    let has_version = rest
         .last_chunk::<9>()
         .is_some_and(|version| version.starts_with(b" HTTP/") && version.get(7) == Some(&b'.'));
-    Some(if has_version { Detected::Http1 } else { Detected::Unknown })
+    let begins = if is_registered { after_registered(rest) } else { after_other(rest) };
+    match (begins, line_end) {
+        (Verdict::No, _) => Verdict::No,
+        (_, Some(_)) if has_version => Verdict::Match,
+        (_, Some(_)) => Verdict::No,
+        // Whatever else a long line is, the decoder says what is wrong with it.
+        (_, None) if input.len() >= DETECT_BYTES_MAX => Verdict::Match,
+        (Verdict::Match, None) => Verdict::More { is_likely: true },
+        (more, None) => more,
+    }
+}
+
+/// Whether a target of some form may begin so.
+fn after_registered(rest: &[u8]) -> Verdict {
+    match rest.first() {
+        None => Verdict::More { is_likely: true },
+        Some(b'/' | b'*' | b'[' | b'-' | b'.' | b'_' | b'~') => Verdict::Match,
+        Some(octet) if octet.is_ascii_alphanumeric() => Verdict::Match,
+        Some(_) => Verdict::No,
+    }
+}
+
+/// Whether this begins as a path, an asterisk or one of HTTP's schemes does, and goes on with a
+/// version.
+fn after_other(rest: &[u8]) -> Verdict {
+    let mut words = rest.splitn(2, |octet| *octet == b' ');
+    let target = words.next().unwrap_or_default();
+    if words.next().is_some_and(|version| !agree(version, b"HTTP/")) {
+        return Verdict::No;
+    }
+    let is_scheme = |scheme: &&[u8]| target.len() >= scheme.len() && agree(target, scheme);
+    match target.first() {
+        Some(b'/' | b'*') => Verdict::Match,
+        _ if SCHEMES.iter().any(is_scheme) => Verdict::Match,
+        _ if SCHEMES.iter().any(|scheme| agree(target, scheme)) => {
+            Verdict::More { is_likely: false }
+        }
+        _ => Verdict::No,
+    }
+}
+
+/// Whether one of the two begins with the other, whatever the case.
+fn agree(one: &[u8], other: &[u8]) -> bool {
+    one.iter().zip(other).all(|(one, other)| one.eq_ignore_ascii_case(other))
 }
 
 /// Methods longer than this are nobody's.
 const METHOD_BYTES_MAX: usize = 32;
+
+/// The registered methods (RFC 9110, section 16.1.1), but for HTTP/2's `PRI`.
+const METHODS: &[&[u8]] = &[
+    b"ACL",
+    b"BASELINE-CONTROL",
+    b"BIND",
+    b"CHECKIN",
+    b"CHECKOUT",
+    b"CONNECT",
+    b"COPY",
+    b"DELETE",
+    b"GET",
+    b"HEAD",
+    b"LABEL",
+    b"LINK",
+    b"LOCK",
+    b"MERGE",
+    b"MKACTIVITY",
+    b"MKCALENDAR",
+    b"MKCOL",
+    b"MKREDIRECTREF",
+    b"MKWORKSPACE",
+    b"MOVE",
+    b"OPTIONS",
+    b"ORDERPATCH",
+    b"PATCH",
+    b"POST",
+    b"PROPFIND",
+    b"PROPPATCH",
+    b"PUT",
+    b"REBIND",
+    b"REPORT",
+    b"SEARCH",
+    b"TRACE",
+    b"UNBIND",
+    b"UNCHECKOUT",
+    b"UNLINK",
+    b"UNLOCK",
+    b"UPDATE",
+    b"UPDATEREDIRECTREF",
+    b"VERSION-CONTROL",
+];
 
 #[cfg(test)]
 mod tests {
@@ -99,12 +241,68 @@ mod tests {
             (b"\x00", Detected::Unknown),
             (b"*1\r", Detected::Unknown),
             (b" ", Detected::Unknown),
+            (b"PRI / HTTP/1.1\r", Detected::Http1),
+            // What HTTP's own methods ask for may be wrong; the decoder says so.
+            (b"GET a b HTTP/1.1\r", Detected::Http1),
+            (b"DELETE [::1] HTTP/1.1\r", Detected::Http1),
+            (b"CONNECT -:1 HTTP/1.1\r", Detected::Http1),
+            (b"GET \"", Detected::Unknown),
+            (b"CONNECT \x01", Detected::Unknown),
+            // Other words are followed by what a request could have there, or are something else's.
+            (b"hello wo", Detected::Unknown),
+            (b"AUTH u", Detected::Unknown),
+            (b"get k", Detected::Unknown),
+            (b"X wo", Detected::Unknown),
+            (b"X WSS://x HTTP/1.1\r", Detected::Http1),
+            (b"X https:x", Detected::Unknown),
+            (b"X /a b", Detected::Unknown),
+            (b"X /a H ", Detected::Unknown),
+            (b"X * HTTP/1.1\r", Detected::Http1),
+            (b"X HTTPS://x HTTP/1.1\r", Detected::Http1),
         ] {
             for len in 0..input.len() {
                 assert_eq!(detect(&input[..len]), None, "{:?} {len}", input.escape_ascii());
             }
             assert_eq!(detect(input), Some(expected), "{:?}", input.escape_ascii());
         }
+    }
+
+    #[test]
+    fn what_did_not_come_in_time_goes_by_what_there_is() {
+        for (input, expected) in [
+            (&b""[..], Detected::Unknown),
+            (b"\x16", Detected::Tls),
+            (b"\x16\x03\x01\x02", Detected::Tls),
+            (b"\x16\x02", Detected::Unknown),
+            (b"P", Detected::Http1),
+            (b"PR", Detected::Http1),
+            (b"PRI", Detected::Http2),
+            (b"PRI * HT", Detected::Http2),
+            (b"G", Detected::Http1),
+            (b"GET", Detected::Http1),
+            (b"\r\nVERSION-CON", Detected::Http1),
+            (b"UPDATE", Detected::Http1),
+            (b"GETS", Detected::Unknown),
+            (b"get", Detected::Unknown),
+            (b"hello", Detected::Unknown),
+            (b"EHLO", Detected::Unknown),
+            (b"\r\n", Detected::Unknown),
+            (b"GET ", Detected::Http1),
+            (b"GET / HT", Detected::Http1),
+            (b"GET key", Detected::Http1),
+            (b"X ", Detected::Unknown),
+            (b"X w", Detected::Unknown),
+            (b"X /a", Detected::Http1),
+            (b"X ws://", Detected::Http1),
+        ] {
+            assert_eq!(detect_late(input), expected, "{:?}", input.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn methods_are_in_order_and_within_their_bound() {
+        assert!(METHODS.is_sorted());
+        assert!(METHODS.iter().all(|method| method.len() <= METHOD_BYTES_MAX));
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) use error::Stop;
 pub(crate) use field_line::field;
 pub use field_line::field_values;
 pub(crate) use meaning::{content_length, finish_response_framing, is_continue};
-pub(crate) use target::TargetScan;
+pub(crate) use target::{SCHEMES, TargetScan};
 
 pub use body::{BodyDecoder, BodyElement, BodyEncoder, BodyLimits, Framed, Tail};
 pub use decode::{HeadLimits, decode_request, decode_response};

@@ -79,6 +79,6 @@ pub enum Detected {
     Http2,
     /// A TLS handshake.
     Tls,
-    /// None of these, or nothing in `timeouts.detect`.
+    /// None of these, or nothing that tells in `timeouts.detect`.
     Other,
 }

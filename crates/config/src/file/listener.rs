@@ -262,8 +262,8 @@ pub struct Timeouts {
     /// Beyond it: 408, or nothing if not a byte came.
     pub request_head: Timeout,
     /// For the first bytes of a connection that may be relayed (`protocol: auto` with a `cluster`),
-    /// or whose chain they decide. Beyond it the connection goes on without them: its service
-    /// speaks first.
+    /// or whose chain they decide. Beyond it the connection goes on as what they most likely begin,
+    /// and without any its service speaks first.
     pub detect: Timeout,
     /// For the TLS handshake, from the accepted connection to its end. Beyond it, the connection is
     /// closed.

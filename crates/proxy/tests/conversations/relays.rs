@@ -249,3 +249,64 @@ fn a_request_that_comes_slowly_is_still_a_request() {
         assert!(talk.is_shut(db));
     });
 }
+
+#[test]
+fn words_without_a_line_end_that_are_no_request_are_relayed() {
+    // At once, because no request goes on like that.
+    for words in ["hello world", "AUTH user pass", "GET \"key\"", "X /a b"] {
+        hold(AUTO, |talk| {
+            let client = talk.client();
+            talk.says(client, words);
+            let db = talk.upstream();
+            assert!(format!("{:?}", talk.address(db)).contains("9000"));
+            talk.hears(db, words);
+            talk.says(db, "answer");
+            talk.hears(client, "answer");
+        });
+    }
+    // Once it is clear that nothing follows, because no method is called so.
+    for words in ["hello", "EHLO", "get", "\r\n", "AUTH "] {
+        hold(AUTO, |talk| {
+            let client = talk.client();
+            talk.says(client, words);
+            talk.passes(Duration::from_millis(400));
+            assert!(!talk.is_connecting());
+            talk.passes(Duration::from_millis(200));
+            let db = talk.upstream();
+            assert!(format!("{:?}", talk.address(db)).contains("9000"));
+            talk.hears(db, words);
+        });
+    }
+}
+
+#[test]
+fn a_method_that_comes_slowly_is_still_one() {
+    for (first, second) in [("G", "ET / HTTP/1.1\r\n"), ("PROPFIND", " / HTTP/1.1\r\n")] {
+        hold(AUTO, |talk| {
+            let client = talk.client();
+            talk.says(client, first);
+            talk.passes(Duration::from_secs(1));
+            assert!(!talk.is_connecting());
+            talk.says(client, format!("{second}Host: x\r\n\r\n"));
+            let web = talk.upstream();
+            assert!(format!("{:?}", talk.address(web)).contains("9001"));
+            talk.hears(web, &format!("{first}{second}Host: x\r\n\r\n"));
+        });
+    }
+}
+
+#[test]
+fn where_nothing_is_relayed_slow_words_are_left_to_those_who_read_requests() {
+    let config = AUTO.replace(
+        "routes: all, cluster: db,",
+        "chains: [{ name: http, match: { protocols: [http1] }, routes: all }],",
+    );
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, "JUMP");
+        talk.passes(Duration::from_secs(1));
+        talk.says(client, " / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let web = talk.upstream();
+        talk.hears(web, "JUMP / HTTP/1.1\r\nHost: x\r\n\r\n");
+    });
+}

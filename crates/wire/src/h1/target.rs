@@ -168,7 +168,7 @@ impl TargetScan {
 
 /// Schemes of targets in absolute form. Those of WebSocket are what some clients write where they
 /// mean the ones of HTTP.
-const SCHEMES: [&[u8]; 4] = [b"http://", b"https://", b"ws://", b"wss://"];
+pub(crate) const SCHEMES: [&[u8]; 4] = [b"http://", b"https://", b"ws://", b"wss://"];
 
 /// Takes the host from the target, which overrules `Host` (RFC 9112, section 3.2.2). Here it may
 /// not be empty.

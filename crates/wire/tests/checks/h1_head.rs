@@ -1,10 +1,12 @@
 //! What holds for the head decoders and encoders, whatever the bytes.
 //!
 //! Shared by the fuzz target of the same name, by the replay of its corpus, and by the property
-//! tests: no input panics, no cut into pieces changes the verdict, what is accepted and encoded is
-//! accepted again as the same head, and a saved head goes on as if nothing had happened.
+//! tests: no input panics, no cut into pieces changes the verdict, detection tells whatever is
+//! accepted to be HTTP/1, what is accepted and encoded is accepted again as the same head, and a
+//! saved head goes on as if nothing had happened.
 
 use wire::buffer::Buffer;
+use wire::detect::{Detected, detect};
 use wire::h1::{
     ConnectionField, HeadError, HeadLimits, Scan, decode_request, decode_response, encode_request,
     encode_response,
@@ -61,6 +63,7 @@ pub(crate) fn check(data: &[u8]) {
     for limits in [WIDE, TIGHT] {
         let request = check_cuts(data, |input, scan| request_with(input, scan, &limits));
         if let Ok(Some(request)) = request {
+            check_detection(data, &request);
             check_request_again(&request);
         }
         for to in [Method::Get, Method::Head] {
@@ -122,6 +125,19 @@ fn check_pieces<T: Clone + PartialEq + std::fmt::Debug>(
             assert_eq!(&late, whole, "cut at {cuts:?}: {}", data.escape_ascii());
         }
         (last, _) => assert_eq!(&last, whole, "cut at {cuts:?}: {}", data.escape_ascii()),
+    }
+}
+
+/// What is a request is told to be one, if not by its beginning then by all of it.
+fn check_detection(data: &[u8], request: &Request) {
+    const METHOD_BYTES_MAX: usize = 32;
+    if request.method.len() > METHOD_BYTES_MAX {
+        return;
+    }
+    assert_eq!(detect(data), Some(Detected::Http1), "{}", data.escape_ascii());
+    for len in (0..data.len()).step_by(data.len() / 300 + 1) {
+        let early = detect(data.split_at(len).0);
+        assert!(matches!(early, None | Some(Detected::Http1)), "{len} of {}", data.escape_ascii());
     }
 }
 
