@@ -100,6 +100,8 @@ pub(crate) struct Downstream {
     /// The exchange of a connection without streams.
     pub(crate) exchange: Option<ExchangeKey>,
     pub(crate) life: Life,
+    /// Whether it was counted what it speaks.
+    pub(crate) is_detected: bool,
     /// When the first byte of the head that is being read came; `NEVER` before it.
     pub(crate) head_began: Time,
     /// Where the connection was going before it was brought here, if that is known. Few were going

@@ -2,7 +2,7 @@
 
 use config::snapshot::{Limits, ListenerProtocol};
 use telemetry::cause::Cause;
-use telemetry::events::ExchangeStarted;
+use telemetry::events::{DetectedProtocol, ExchangeStarted};
 use wire::h1::{
     BodyDecoder, BodyElement, BodyLimits, HeadError, HeadErrorKind, HeadLimits, Scan,
     decode_request,
@@ -99,6 +99,7 @@ impl Proxy {
         let listener = state.listener().seen_by(downstream.chain);
         let speaks_both = listener.protocol == ListenerProtocol::Auto;
         if is_first && speaks_both && is_preface(input) {
+            self.count_detected(key, Some(DetectedProtocol::Http2));
             self.begin_http2(key, now);
             return Step::Took(0);
         }
@@ -129,17 +130,19 @@ impl Proxy {
                     if is_complete { Receive::Complete } else { Receive::Body(body) };
                 let at = StreamKey::whole(key);
                 let exchange = self.begin_exchange(at, snapshot, place, request, now);
-                if is_first
-                    && speaks_both
-                    && is_complete
-                    && head.upgrade().is_some_and(offers_http2)
-                {
-                    self.upgrade_to_http2(exchange, &head, now);
+                if is_first && speaks_both {
+                    self.count_detected(key, Some(DetectedProtocol::Http1));
+                    if is_complete && head.upgrade().is_some_and(offers_http2) {
+                        self.upgrade_to_http2(exchange, &head, now);
+                    }
                 }
                 self.on_request_head(exchange, &mut head, now);
                 Step::Took(n)
             }
             Err(error) => {
+                if is_first && speaks_both {
+                    self.count_refused(key, input);
+                }
                 self.refuse_head(key, cause_of_request(&error), now);
                 Step::Took(input.len())
             }

@@ -388,6 +388,7 @@ impl Proxy {
             chain: None,
             exchange: None,
             life,
+            is_detected: false,
             head_began: Time::NEVER,
             original,
         });

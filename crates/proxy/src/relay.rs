@@ -59,6 +59,16 @@ const fn protocol_of(detected: detect::Detected) -> Detected {
     }
 }
 
+/// What it is counted as.
+const fn word_for(protocol: Detected) -> DetectedProtocol {
+    match protocol {
+        Detected::Http1 => DetectedProtocol::Http1,
+        Detected::Http2 => DetectedProtocol::Http2,
+        Detected::Tls => DetectedProtocol::Tls,
+        Detected::Other => DetectedProtocol::Other,
+    }
+}
+
 impl Proxy {
     /// Begins with a connection's own bytes, once whatever precedes them is read.
     pub(crate) fn begin_connection(&mut self, key: ConnKey, now: Time) {
@@ -104,7 +114,11 @@ impl Proxy {
                 (TlsMode::Permissive, Some(_)) => {}
             }
         }
-        match (listener.protocol, told) {
+        let protocol = listener.protocol;
+        if protocol == ListenerProtocol::Auto {
+            self.count_detected(key, told.map(word_for));
+        }
+        match (protocol, told) {
             (ListenerProtocol::Tcp, _) => self.begin_relay(key, first, now),
             (ListenerProtocol::Http1, _) => self.begin_http(key, now),
             (ListenerProtocol::Http2, _) => self.begin_http2(key, now),
@@ -184,21 +198,28 @@ impl Proxy {
 
     /// It is known what a connection's first bytes are.
     fn on_told(&mut self, key: ConnKey, first: &FirstBytes, now: Time) {
-        let downstream = self.connections.get(key).and_then(Connection::downstream);
-        if let (Some(downstream), Some(protocol)) = (downstream, first.protocol) {
-            let listener = label(self.listeners.get(downstream.listener).id.0);
-            let protocol = match protocol {
-                Detected::Http1 => DetectedProtocol::Http1,
-                Detected::Http2 => DetectedProtocol::Http2,
-                Detected::Tls => DetectedProtocol::Tls,
-                Detected::Other => DetectedProtocol::Other,
-            };
-            self.emitter.connection_detected(&ConnectionDetected { listener, protocol });
-        }
+        self.count_detected(key, first.protocol.map(word_for));
         let is_inside_tls = self.connections.get(key).is_some_and(|it| it.tls.is_some());
         if is_inside_tls || !self.has_chains(key) || self.choose_chain(key, first, now) {
             self.begin_protocol(key, Some(first), now);
         }
+    }
+
+    /// Counts what a connection speaks, the first time that it is known.
+    pub(crate) fn count_detected(&mut self, key: ConnKey, protocol: Option<DetectedProtocol>) {
+        let connection = self.connections.get_mut(key);
+        let downstream = connection.and_then(Connection::downstream_mut);
+        if let (Some(downstream), Some(protocol)) = (downstream, protocol)
+            && !std::mem::replace(&mut downstream.is_detected, true)
+        {
+            let listener = label(self.listeners.get(downstream.listener).id.0);
+            self.emitter.connection_detected(&ConnectionDetected { listener, protocol });
+        }
+    }
+
+    /// Counts what first bytes belong to that are no head of a request.
+    pub(crate) fn count_refused(&mut self, key: ConnKey, input: &[u8]) {
+        self.count_detected(key, Some(word_for(protocol_of(detect_late(input)))));
     }
 
     /// The first bytes did not come, or not enough of them to be told.
@@ -211,6 +232,9 @@ impl Proxy {
             }
             (protocol, _) => protocol,
         };
+        if protocol == Detected::Other {
+            self.count_detected(key, Some(DetectedProtocol::Timeout));
+        }
         self.stop_detecting(key, protocol, now);
     }
 

@@ -45,6 +45,7 @@ pub(super) struct SavedDownstream {
     pub(super) listener: String,
     chain: Option<String>,
     life: Life,
+    is_detected: bool,
     head_began: Option<u64>,
     original: Option<Box<SocketAddr>>,
 }
@@ -140,8 +141,16 @@ impl Proxy {
         let listener = listener.name.to_string();
         self.listeners.on_closed(downstream.listener);
         let head_began = since(downstream.head_began, now);
-        let Downstream { life, original, .. } = downstream;
-        Some(SavedDownstream { connection, listener, chain, life, head_began, original })
+        let Downstream { life, is_detected, original, .. } = downstream;
+        Some(SavedDownstream {
+            connection,
+            listener,
+            chain,
+            life,
+            is_detected,
+            head_began,
+            original,
+        })
     }
 
     pub(super) fn save_upstream(&mut self, key: ConnKey, now: Time) -> Option<SavedUpstream> {
@@ -232,8 +241,15 @@ impl Proxy {
         let head_began = saved.head_began.map_or(Time::NEVER, |age| before(age, now));
         let found = self.listeners.get(listener).listener();
         let chain = saved.chain.and_then(|name| found.chain_named(&name).map(|chain| chain.id));
-        let (life, original) = (saved.life, saved.original);
-        let downstream = Downstream { listener, chain, exchange: None, life, head_began, original };
+        let downstream = Downstream {
+            listener,
+            chain,
+            exchange: None,
+            life: saved.life,
+            is_detected: saved.is_detected,
+            head_began,
+            original: saved.original,
+        };
         let key = self.insert_connection(Role::Downstream(downstream), Receive::Complete, now);
         self.restore_connection(key, saved.connection, now);
         Ok(key)

@@ -5,6 +5,7 @@
 //! byte, and with every connection saved and restored into another proxy, under another
 //! configuration with other ids, between any two events. No peer may notice.
 
+use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -16,7 +17,7 @@ use proxy::filter::{Filter, Question};
 use proxy::time::Time;
 use proxy::{ConnKey, ExchangeKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
 use telemetry::cause::Cause;
-use telemetry::{Emitter, LogFormat, LogReader, Names};
+use telemetry::{Collector, Emitter, LogFormat, LogReader, Names, ProcessFacts};
 use wire::tls::record::RecordLayer;
 
 /// How a conversation is held.
@@ -128,6 +129,9 @@ pub(crate) struct Talk<'s> {
     proxy: Proxy,
     retired: usize,
     log: LogReader,
+    /// What this proxy counts, and those before it if that is kept.
+    counts: Vec<Collector>,
+    keeps_counts: bool,
     pub(crate) now: Time,
     manner: Manner,
     /// Bytes of what peers say that come at a time; 0 for all.
@@ -173,12 +177,14 @@ impl<'s> Talk<'s> {
     pub(crate) fn new(setting: &'s Setting, manner: Manner) -> Self {
         let now = Time::from_nanos(1_000_000_000);
         let mut log = log_reader();
-        let proxy = fresh_proxy(setting, 0, &mut log, now);
+        let (proxy, counts) = fresh_proxy(setting, 0, &mut log, now);
         Self {
             setting,
             proxy,
             retired: 0,
             log,
+            counts: vec![counts],
+            keeps_counts: false,
             now,
             manner,
             piece_bytes: 0,
@@ -480,6 +486,26 @@ impl<'s> Talk<'s> {
         &self.lines
     }
 
+    /// What is counted stays countable when everybody moves.
+    pub(crate) fn keeps_counts(&mut self) {
+        self.keeps_counts = true;
+    }
+
+    /// What was counted under this name, by the values of its labels. See [`Talk::keeps_counts`].
+    pub(crate) fn counted(&mut self, name: &str) -> BTreeMap<String, u64> {
+        let mut counted = BTreeMap::new();
+        for collector in &mut self.counts {
+            let mut lines = String::new();
+            collector.write_stats(&ProcessFacts::default(), &format!("{name}*"), &mut lines);
+            for line in lines.lines() {
+                let (labels, value) = line[name.len()..].rsplit_once(' ').expect("a value");
+                let values = labels.split('"').skip(1).step_by(2).collect::<Vec<_>>().join(" ");
+                *counted.entry(values).or_default() += value.parse::<u64>().unwrap();
+            }
+        }
+        counted
+    }
+
     /// The proxy itself, for what no peer can notice.
     pub(crate) fn proxy(&self) -> &Proxy {
         &self.proxy
@@ -613,7 +639,12 @@ impl<'s> Talk<'s> {
         // It would look at all that ever were.
         self.log = log_reader();
         self.moves += 1;
-        self.proxy = fresh_proxy(self.setting, self.moves, &mut self.log, self.now);
+        if !self.keeps_counts {
+            self.counts.clear();
+        }
+        let (proxy, counts) = fresh_proxy(self.setting, self.moves, &mut self.log, self.now);
+        self.proxy = proxy;
+        self.counts.push(counts);
         for (bytes, places) in saved {
             let keys = self.proxy.restore(&bytes, self.now).expect("what was saved");
             for (place, key) in places.iter().zip(&keys) {
@@ -681,15 +712,23 @@ fn log_reader() -> LogReader {
     log
 }
 
-fn fresh_proxy(setting: &Setting, moves: u32, log: &mut LogReader, now: Time) -> Proxy {
+fn fresh_proxy(
+    setting: &Setting,
+    moves: u32,
+    log: &mut LogReader,
+    now: Time,
+) -> (Proxy, Collector) {
     let (snapshot, names) = &setting.variants[moves as usize % setting.variants.len()];
     log.set_names(Arc::clone(names));
     let (mut emitter, reports) = Emitter::new(1 << 14);
     log.add_worker(reports.records);
+    let mut collector = Collector::new("test");
+    collector.set_names(Arc::clone(names));
+    collector.add_worker(reports.counters);
     emitter.set_access_log(true);
     let share = Share { worker: 0, workers: 1 };
     let settings = Settings { share, seed: u64::from(moves) };
-    Proxy::new(settings, Arc::clone(snapshot), emitter, now)
+    (Proxy::new(settings, Arc::clone(snapshot), emitter, now), collector)
 }
 
 const fn label(id: config::snapshot::Id) -> telemetry::events::LabelId {

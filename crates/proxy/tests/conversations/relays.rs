@@ -310,3 +310,39 @@ fn where_nothing_is_relayed_slow_words_are_left_to_those_who_read_requests() {
         talk.hears(web, "JUMP / HTTP/1.1\r\nHost: x\r\n\r\n");
     });
 }
+
+pub(crate) const DETECTED: &str = "proxy_downstream_connections_detected_total";
+
+#[test]
+fn each_connection_counts_once_as_what_it_speaks() {
+    let plain = AUTO.replace(" cluster: db,", "");
+    for (config, words, patience, expected) in [
+        // What the first head is, where nothing else is listened for.
+        (&plain, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n", 0, "http1"),
+        (&plain, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 0, "http2"),
+        (&plain, "GET /# HTTP/1.1\r\n\r\n", 0, "http1"),
+        (&plain, "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", 0, "tls"),
+        (&plain, "EHLO x\r\n", 0, "other"),
+        (&plain, "GET / HT", 100_000, ""),
+        // What the first bytes tell, or that they do not.
+        (&AUTO.to_owned(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 0, "http1"),
+        (&AUTO.to_owned(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 0, "http2"),
+        (&AUTO.to_owned(), "EHLO x\r\n", 0, "other"),
+        (&AUTO.to_owned(), "", 600, "timeout"),
+        (&AUTO.to_owned(), "EHLO", 600, "timeout"),
+        (&AUTO.to_owned(), "GET / HT", 600, "http1"),
+        (&AUTO.to_owned(), "\x16\x03", 600, "tls"),
+    ] {
+        hold(config, |talk| {
+            talk.keeps_counts();
+            let client = talk.client();
+            talk.says(client, words);
+            talk.passes(Duration::from_millis(patience));
+            let counted = talk.counted(DETECTED);
+            let told: Vec<_> = counted.iter().map(|(label, n)| (label.as_str(), *n)).collect();
+            let expected = format!("edge {expected}");
+            let one = [(expected.as_str(), 1)];
+            assert_eq!(told, if expected == "edge " { &[][..] } else { &one }, "{words:?}");
+        });
+    }
+}

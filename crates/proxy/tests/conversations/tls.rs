@@ -25,6 +25,7 @@ use wire::tls::record::{
 };
 
 use crate::kit::{Files, Manner, Peer, Talk, hold_with_files};
+use crate::relays::DETECTED;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -901,6 +902,30 @@ fn a_permissive_listener_takes_both() {
         talk.says(upstream, OK);
         assert_eq!(client.hears(talk), OK);
     });
+}
+
+#[test]
+fn what_is_spoken_inside_is_counted_once_it_is_known() {
+    let permissive = CONFIG.replace("a.key }]", "a.key }], mode: permissive");
+    for (config, alpn, expected) in [
+        (CONFIG, Some("h2"), "edge http2"),
+        (CONFIG, Some("http/1.1"), "edge http1"),
+        (CONFIG, None, "edge http1"),
+        (&permissive, Some("h2"), "edge tls"),
+    ] {
+        hold(config, |talk, pki| {
+            talk.keeps_counts();
+            let mut config = pki.client(&TLS13);
+            config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+            let mut client = Secure::client(talk, config, "a.example");
+            client.turn(talk);
+            if alpn != Some("h2") {
+                client.is_served(talk);
+            }
+            let counted = talk.counted(DETECTED);
+            assert_eq!(counted.into_iter().collect::<Vec<_>>(), [(expected.to_owned(), 1)]);
+        });
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ pub struct ConnectionOpened {
     pub listener: LabelId,
 }
 
-/// It is known from its first bytes what a downstream connection speaks.
+/// It is known what a downstream connection speaks, or that it does not tell in time.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionDetected {
     /// The listener.
@@ -19,7 +19,7 @@ pub struct ConnectionDetected {
     pub protocol: DetectedProtocol,
 }
 
-/// What first bytes are.
+/// What a connection is found to speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DetectedProtocol {
@@ -29,13 +29,15 @@ pub enum DetectedProtocol {
     Http2,
     /// A TLS handshake.
     Tls,
-    /// None of these, or nothing in time.
+    /// None of these.
     Other,
+    /// Nothing that tells, in the time that there is for it.
+    Timeout,
 }
 
 impl DetectedProtocol {
     /// The words for them, in their order.
-    pub const NAMES: [&'static str; 4] = ["http1", "http2", "tls", "other"];
+    pub const NAMES: [&'static str; 5] = ["http1", "http2", "tls", "other", "timeout"];
 }
 
 /// A downstream connection was closed at accept, because a bound was reached.

@@ -62,8 +62,9 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "proxy_downstream_connections_detected_total",
         kind: Kind::Counter,
-        help: "Downstream connections whose first bytes were looked at to tell what they speak, \
-               by the verdict; `other` said nothing known, or nothing in `timeouts.detect`.",
+        help: "Downstream connections that might speak one thing or another, by what their first \
+               bytes or ALPN told first; `other` said nothing known, and `timeout` nothing that \
+               tells in `timeouts.detect`.",
         labels: &["listener", "protocol"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
