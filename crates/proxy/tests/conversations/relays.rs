@@ -346,3 +346,35 @@ fn each_connection_counts_once_as_what_it_speaks() {
         });
     }
 }
+
+#[test]
+fn relayed_connections_are_shared_out_by_the_weights_of_the_clusters() {
+    const CONNECTIONS: usize = 400;
+    let config = "
+listeners:
+  - name: edge
+    address: 127.0.0.1:8080
+    protocol: tcp
+    clusters: [{ cluster: many, weight: 12 }, { cluster: some, weight: 3 }, { cluster: few }]
+clusters:
+  - { name: many, endpoints: ['127.0.0.1:9000'] }
+  - { name: some, endpoints: ['127.0.0.1:9001'] }
+  - { name: few, endpoints: ['127.0.0.1:9002'] }
+";
+    hold(config, |talk| {
+        let mut shares = [0_usize; 3];
+        for _ in 0..CONNECTIONS {
+            let client = talk.client();
+            let upstream = talk.upstream();
+            let address = format!("{:?}", talk.address(upstream));
+            let place = ["9000", "9001", "9002"].iter().position(|port| address.contains(port));
+            shares[place.expect("one of the clusters")] += 1;
+            talk.breaks(client);
+        }
+        // Chosen by seeded random numbers: more than four standard deviations are left, each way.
+        let [many, some, few] = shares;
+        assert!((265..=335).contains(&many), "{shares:?}");
+        assert!((45..=105).contains(&some), "{shares:?}");
+        assert!((7..=44).contains(&few), "{shares:?}");
+    });
+}
