@@ -92,7 +92,7 @@ impl Proxy {
         if downstream.exchange.is_some() {
             return Step::Wait(0);
         }
-        let is_first = connection.requests == 0;
+        let (is_first, is_secure) = (connection.requests == 0, connection.tls.is_some());
         let Some(downstream) = connection.downstream_mut() else { return Step::Wait(0) };
         let state = self.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
@@ -132,7 +132,8 @@ impl Proxy {
                 let exchange = self.begin_exchange(at, snapshot, place, request, now);
                 if is_first && speaks_both {
                     self.count_detected(key, Some(DetectedProtocol::Http1));
-                    if is_complete && head.upgrade().is_some_and(offers_http2) {
+                    // Inside TLS it is ALPN that offers HTTP/2.
+                    if is_complete && !is_secure && head.upgrade().is_some_and(offers_http2) {
                         self.upgrade_to_http2(exchange, &head, now);
                     }
                 }

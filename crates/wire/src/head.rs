@@ -275,9 +275,17 @@ impl RequestHead<'_> {
     }
 
     /// The settings of a client that asks for HTTP/2 (RFC 7540, section 3.2.1): the value of
-    /// `HTTP2-Settings`, if there is exactly one.
+    /// `HTTP2-Settings`, if there is exactly one and `Connection` names it, so that nobody passed
+    /// it on without a thought. There are none in a head that was restored.
     #[must_use]
     pub fn http2_settings(&self) -> Option<&[u8]> {
+        let is_connection = |field: &&FieldEntry| field.known == Known::Connection;
+        let mut options = self.index.hop_by_hop.iter().filter(is_connection);
+        let name = Known::Http2Settings.name();
+        let is_name = |option: &[u8]| option.eq_ignore_ascii_case(name);
+        if !options.any(|field| octets::list(field.value().of(self.block)).any(is_name)) {
+            return None;
+        }
         let is_settings = |field: &&FieldEntry| field.known == Known::Http2Settings;
         let mut found = self.index.hop_by_hop.iter().filter(is_settings);
         match (found.next(), found.next()) {

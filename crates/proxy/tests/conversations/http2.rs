@@ -437,6 +437,36 @@ fn a_request_may_become_the_first_stream_of_its_connection() {
 }
 
 #[test]
+fn a_request_stays_one_where_its_settings_are_not_for_this_hop() {
+    // `HTTP2-Settings` has to be named in `Connection`, and to be there once.
+    for fields in [
+        "Connection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
+        "Connection: Upgrade, HTTP2-Setting\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
+        "Connection: HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
+        "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n",
+        "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nHTTP2-Settings: AAMAAABk\r\n",
+    ] {
+        hold(CONFIG, |talk| {
+            let client = talk.client();
+            talk.says(client, format!("GET / HTTP/1.1\r\nHost: x\r\n{fields}\r\n"));
+            let upstream = talk.upstream();
+            talk.hears(upstream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+            talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        });
+    }
+    // In two fields, and in any case.
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(
+            client,
+            "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nConnection: http2-settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n",
+        );
+        assert!(talk.heard(client).starts_with("HTTP/1.1 101 "));
+    });
+}
+
+#[test]
 fn an_early_answer_ends_the_stream_and_not_the_connection() {
     hold(CONFIG, |talk| {
         let mut client = Speaker::client(talk);

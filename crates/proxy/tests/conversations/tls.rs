@@ -905,6 +905,23 @@ fn a_permissive_listener_takes_both() {
 }
 
 #[test]
+fn the_upgrade_of_clear_connections_is_ignored_inside() {
+    hold(CONFIG, |talk, pki| {
+        let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
+        let upgrade =
+            "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
+        client.says(talk, GET.replace("\r\n\r\n", &format!("\r\n{upgrade}\r\n")));
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.says(upstream, OK);
+        assert_eq!(client.hears(talk), OK);
+        // The connection goes on as it was.
+        client.says(talk, GET);
+        talk.hears(upstream, GET);
+    });
+}
+
+#[test]
 fn what_is_spoken_inside_is_counted_once_it_is_known() {
     let permissive = CONFIG.replace("a.key }]", "a.key }], mode: permissive");
     for (config, alpn, expected) in [
