@@ -28,6 +28,7 @@ use crate::snapshot::{
     Listener, Ping, RouteTable, RouteTableId, Snapshot, StartupOptions,
 };
 use crate::tree::{Node, Site};
+use crate::units::Size;
 
 /// What one load has to work with.
 pub(crate) struct Context<'a, 'text, F> {
@@ -315,9 +316,10 @@ fn keepalive(
     })
 }
 
-fn http2(file: &file::Http2) -> Http2Options {
+fn http2(file: &file::Http2, site: &Site<'_>, findings: &mut Findings<'_>) -> Http2Options {
+    check_windows(file, site, findings);
     // The bounds of all sizes, in the schema, are far below 4 GiB.
-    let bytes = |size: crate::units::Size| u32::try_from(size.0).unwrap_or(u32::MAX);
+    let bytes = |size: Size| u32::try_from(size.0).unwrap_or(u32::MAX);
     Http2Options {
         streams_max: file.streams_max,
         stream_window_bytes_max: bytes(file.stream_window_max),
@@ -327,6 +329,29 @@ fn http2(file: &file::Http2) -> Http2Options {
         ping: file.ping.map(|ping| Ping { interval: ping.interval.0, timeout: ping.timeout.0 }),
     }
 }
+
+/// Streams that stand still should leave the others some of the connection's window.
+fn check_windows(file: &file::Http2, site: &Site<'_>, findings: &mut Findings<'_>) {
+    let (streams, window, connection) =
+        (file.streams_max, file.stream_window_max, file.connection_window_max);
+    let all = Size(u64::from(streams.get()).saturating_mul(window.0));
+    if all <= connection {
+        return;
+    }
+    let rule = format!(
+        "{connection} is less than {streams} streams of {window}, so that some of them can hold up \
+         the others"
+    );
+    let less = "less in `streams_max` or `stream_window_max`";
+    let hint = match all <= WINDOW_MAX {
+        true => format!("write {all}, or {less}"),
+        false => format!("write {less}"),
+    };
+    site.key("connection_window_max").warning(findings, Problem::new(rule, hint));
+}
+
+/// What a window can be, as the schema says.
+const WINDOW_MAX: Size = Size(1 << 30);
 
 /// Port 0 names no endpoint.
 fn check_reachable(address: &Address) -> Result<(), Problem> {

@@ -102,7 +102,7 @@ fn cluster<F>(
         original_destination,
         is_uniform,
         protocol,
-        http2: http2(&file.http2),
+        http2: http2(&file.http2, &site.key("http2"), context.findings),
         tls,
         timeouts: UpstreamTimeouts {
             connect: file.connect_timeout.into(),

@@ -178,7 +178,7 @@ fn listener<F>(
         route_tables: ends.route_tables,
         hosts: ends.hosts,
         http: http(&file.http, file.proxy_protocol, &site.key("http"), context.findings),
-        http2: http2(&file.http2),
+        http2: http2(&file.http2, &site.key("http2"), context.findings),
         timeouts: DownstreamTimeouts {
             request_head: file.timeouts.request_head.into(),
             detect: file.timeouts.detect.into(),

@@ -1077,6 +1077,27 @@ fn what_looks_like_a_mistake_is_a_warning() {
             "no listener tells",
             "`original_destination: redirect` or `tproxy`",
         ),
+        (
+            "    routes: [plain]",
+            "    http2: { streams_max: 101 }\n    routes: [plain]",
+            "listeners[1].http2.connection_window_max",
+            "6400KiB is less than 101 streams of 64KiB",
+            "write 6464KiB",
+        ),
+        (
+            "    routes: [plain]",
+            "    http2: { streams_max: 9999, stream_window_max: 1MiB }\n    routes: [plain]",
+            "listeners[1].http2.connection_window_max",
+            "9999 streams of 1MiB",
+            "write less in `streams_max`",
+        ),
+        (
+            "    endpoints: [127.0.0.1:9000]",
+            "    endpoints: [127.0.0.1:9000]\n    http2: { connection_window_max: 6399KiB }",
+            "clusters[0].http2.connection_window_max",
+            "hold up the others",
+            "`stream_window_max`",
+        ),
     ] {
         let mut loader = loader();
         loader.load("f", &SAMPLE.replace(from, to)).unwrap_or_else(|errors| panic!("{errors}"));

@@ -155,7 +155,7 @@ listeners:
     http2:
       streams_max: 200
       stream_window_max: 128KiB
-      connection_window_max: 1MiB
+      connection_window_max: 25MiB
       header_table_max: 8KiB
       frame_max: 32KiB
       ping: { interval: 60s, timeout: 5s }
