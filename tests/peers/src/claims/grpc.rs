@@ -17,7 +17,8 @@ use crate::strait::local;
 pub(super) const CLAIMS: &[Claim] =
     &[the_interop_client_cannot_tell::CLAIM, nginx_may_stand_in_front::CLAIM];
 
-/// Those that need neither TLS nor somebody else's credentials.
+/// Those that need neither TLS nor somebody else's credentials, and that the server knows:
+/// `pick_first_unary` wants a server that says who it is.
 const CASES: &[&str] = &[
     "empty_unary",
     "large_unary",
@@ -33,6 +34,8 @@ const CASES: &[&str] = &[
     "custom_metadata",
     "unimplemented_method",
     "unimplemented_service",
+    "rpc_soak",
+    "channel_soak",
 ];
 
 /// The interoperability server.
@@ -58,10 +61,15 @@ fn holds_for(lab: &Lab, case: &str, server: SocketAddr) -> Result<()> {
     let program = Peer::GrpcClient.program().context("the interop client")?;
     let port = format!("-server_port={}", server.port());
     let case = format!("-test_case={case}");
-    let arguments = ["-server_host=127.0.0.1", &port, &case, LOAD_REPORTS];
+    let arguments = ["-server_host=127.0.0.1", &port, &case, LOAD_REPORTS, SOAK, SOAK_PATIENCE];
     lab.run(&program.to_string_lossy(), &arguments)?.ok().context(case)?;
     Ok(())
 }
+
+/// Calls of each case that makes the same one over and over, and what each may take on a machine
+/// that does something else beside.
+const SOAK: &str = "-soak_iterations=20";
+const SOAK_PATIENCE: &str = "-soak_per_iteration_max_acceptable_latency_ms=5000";
 
 /// The cases about load reports want this balancer, the others do not mind.
 const LOAD_REPORTS: &str = concat!(
