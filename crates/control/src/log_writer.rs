@@ -6,6 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -13,6 +14,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use config::snapshot::{AccessLog, AccessLogFormat, AccessLogOutput};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use telemetry::{LogFormat, LogReader, Names};
 use tokio::sync::{mpsc, oneshot};
 
@@ -53,7 +56,7 @@ impl LogOutput {
     ///
     /// # Errors
     ///
-    /// The file cannot be opened for appending.
+    /// The file cannot be opened for appending, or is a pipe that nobody reads.
     pub fn open(access_log: &AccessLog) -> Result<Option<Self>, OpenError> {
         let format = match access_log.format {
             AccessLogFormat::Json => LogFormat::Json,
@@ -76,12 +79,25 @@ pub struct OpenError {
     source: io::Error,
 }
 
+/// Never waits for a pipe to be read by somebody: control opens the file, too.
 fn open(path: &Arc<Path>) -> Result<File, OpenError> {
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(|source| OpenError { path: Arc::clone(path), source })
+    let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
+    let opened =
+        OpenOptions::new().append(true).create(true).custom_flags(without_waiting).open(path);
+    let waiting = opened.and_then(|file| {
+        // Writes may wait: they are the thread's, and what does not fit into a pipe is not lost yet.
+        fcntl_setfl(&file, fcntl_getfl(&file)?.difference(OFlags::NONBLOCK))?;
+        Ok(file)
+    });
+    waiting.map_err(|error| {
+        let is_pipe = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+        let source = if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && is_pipe() {
+            io::Error::other("nobody reads this pipe; start its reader first")
+        } else {
+            error
+        };
+        OpenError { path: Arc::clone(path), source }
+    })
 }
 
 /// What the thread tells control.
@@ -318,6 +334,25 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_pipe_is_opened_only_if_it_is_read_and_then_writes_to_it_wait() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let name = format!("strait-log-{}.fifo", std::process::id());
+        let path: Arc<Path> = std::env::temp_dir().join(name).into();
+        mknodat(CWD, &*path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let error = open(&path).unwrap_err().to_string();
+        assert!(error.contains("nobody reads this pipe"), "{error}");
+        let reader = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+            .open(&path)
+            .unwrap();
+        let writer = open(&path).unwrap();
+        assert!(!fcntl_getfl(&writer).unwrap().contains(OFlags::NONBLOCK));
+        drop(reader);
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

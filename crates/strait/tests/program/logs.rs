@@ -1,9 +1,12 @@
 //! The access log's files.
 
+use std::io::{BufRead, BufReader};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, read, until};
+use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, read, strait, text, until};
 
 fn logging_to(service: &Service, file: &str, format: &str) -> String {
     let config = forward_to(service.address);
@@ -81,6 +84,33 @@ fn a_log_that_cannot_be_opened_refuses_the_configuration() {
     let error = strait.wait_for_error();
     assert!(error.contains("access log /nonexistent/access.log: cannot be opened"), "{error}");
     assert_eq!(get(strait.listener, "/").status, 200);
+}
+
+#[test]
+fn a_named_pipe_is_a_log_if_somebody_reads_it_and_a_mistake_if_not() {
+    let service = Service::start("one");
+    let running = Strait::run(&forward_to(service.address));
+    let pipe = running.path("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let config = logging_to(&service, pipe.to_str().unwrap(), "text");
+    running.rewrite(&config);
+    let error = running.wait_for_error();
+    assert!(error.contains("nobody reads this pipe; start its reader first"), "{error}");
+    assert_eq!(get(running.admin, "/ready").status, 200);
+
+    running.write("first.yaml", &config);
+    let output = strait(&["run", "-c", running.path("first.yaml").to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("nobody reads this pipe"), "{}", text(&output.stderr));
+
+    // Open for both, so that it does not wait for a writer, nor end with one.
+    let both = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    running.signal(Signal::HUP);
+    running.wait_for_version(2);
+    get(running.listener, "/piped");
+    let mut line = String::new();
+    BufReader::new(both).read_line(&mut line).unwrap();
+    assert!(line.contains("/piped"), "{line}");
 }
 
 #[test]
