@@ -482,7 +482,10 @@ impl Simulation {
                 ReportBody::ListenerBroken(id) => {
                     self.ledger.violate(format!("listener {id:?} broke"));
                 }
-                ReportBody::Described { .. }
+                ReportBody::Started
+                | ReportBody::Stopped
+                | ReportBody::Failed(_)
+                | ReportBody::Described { .. }
                 | ReportBody::OutOfDescriptors
                 | ReportBody::Drained { .. } => {}
             }

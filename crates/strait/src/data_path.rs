@@ -22,7 +22,9 @@ use proxy::{ConnectionSummary, ExchangeKey, Proxy, Share, Snapshot, SummarySide}
 use telemetry::Emitter;
 use telemetry::events::LabelId;
 use tokio::sync::mpsc::Sender;
-use worker::{Kernel, Listener, Mailbox, Mailboxes, Message, Postbox, ReportBody, Worker, World};
+use worker::{
+    Kernel, Listener, Mailbox, Mailboxes, Message, Postbox, ReportBody, Reporter, Worker, World,
+};
 
 /// Sockets of listeners, one for each worker.
 pub(crate) type Sockets = Vec<(ListenerId, Vec<Listener>)>;
@@ -213,15 +215,14 @@ impl DataPath {
         staying.map_or(InTheWay::Going, InTheWay::Staying)
     }
 
-    /// Starts the workers with the first snapshot. Their reports, and that they have started or
-    /// ended, go to `reports`.
+    /// Starts the workers with the first snapshot. Their reports go to `reports`.
     pub(crate) fn start(
         &mut self,
         crew: Crew,
         snapshot: &Arc<Snapshot>,
         mut sockets: Sockets,
         emitters: Vec<Emitter>,
-        reports: &Sender<Report<Self>>,
+        reports: Sender<Report<Self>>,
     ) -> std::io::Result<()> {
         self.hold(snapshot, &sockets);
         let workers = self.count();
@@ -236,16 +237,15 @@ impl DataPath {
                 mailbox,
                 waker,
                 emitter,
-                reports: reports.clone(),
             };
             thread::Builder::new()
                 .name(format!("strait-worker-{worker}"))
                 .spawn(move || post.work())?;
         }
-        let (from, to) = (crew.reports, reports.clone());
+        let from = crew.reports;
         thread::Builder::new()
             .name("strait-reports".to_owned())
-            .spawn(move || pass_on(&from, &to))?;
+            .spawn(move || pass_on(&from, &reports))?;
         Ok(())
     }
 }
@@ -260,23 +260,20 @@ struct Post {
     mailbox: Mailbox<Listener>,
     waker: io::Waker,
     emitter: Emitter,
-    reports: Sender<Report<DataPath>>,
 }
 
 impl Post {
     fn work(self) {
         let guard = EndProcessOnPanic;
-        let (worker, reports) = (self.share.worker, self.reports.clone());
-        let report = match self.turn_until_told() {
-            Ok(()) => Report::Stopped { worker },
-            Err(reason) => Report::Failed { worker, reason },
-        };
-        // Without control there is nobody to tell.
-        let _ = reports.blocking_send(report);
+        let reporter = self.mailbox.reporter();
+        reporter.report(match self.turn_until_told(&reporter) {
+            Ok(()) => ReportBody::Stopped,
+            Err(reason) => ReportBody::Failed(reason),
+        });
         std::mem::forget(guard);
     }
 
-    fn turn_until_told(self) -> Result<(), String> {
+    fn turn_until_told(self, reporter: &Reporter) -> Result<(), String> {
         if let Some(cpu) = self.cpu
             && let Err(error) = io::affinity::pin_current_thread(cpu)
         {
@@ -292,7 +289,7 @@ impl Post {
         let settings = worker::Settings { stage_times };
         let mut worker = Worker::new(world, proxy, self.listeners, self.mailbox, settings)
             .map_err(|error| format!("a listener cannot be watched: {error}"))?;
-        let _ = self.reports.blocking_send(Report::Started { worker: self.share.worker });
+        reporter.report(ReportBody::Started);
         worker.run().map_err(|error| error.to_string())
     }
 }
@@ -307,10 +304,14 @@ impl Drop for EndProcessOnPanic {
     }
 }
 
-/// Passes the workers' reports on, in control's terms, until the last worker is gone.
+/// Passes the workers' reports on, in control's terms and in their order, until the last worker is
+/// gone.
 fn pass_on(from: &Receiver<worker::Report>, to: &Sender<Report<DataPath>>) {
     while let Ok(worker::Report { worker, body }) = from.recv() {
         let report = match body {
+            ReportBody::Started => Report::Started { worker },
+            ReportBody::Stopped => Report::Stopped { worker },
+            ReportBody::Failed(reason) => Report::Failed { worker, reason },
             ReportBody::Question { exchange, question } => {
                 let question = Question { topic: question.topic, payload: question.payload };
                 Report::Question { worker, asker: exchange, question }

@@ -98,8 +98,8 @@ pub(crate) fn serve(
         }
     }
     let log = LogWriter::start(reader, &mut first).map_err(start)?;
-    data_path.start(crew, &snapshot, bound.sockets, emitters, &sender).map_err(start)?;
-    drop((sender, snapshot));
+    data_path.start(crew, &snapshot, bound.sockets, emitters, sender).map_err(start)?;
+    drop(snapshot);
     let control = Control::new(Parts {
         config,
         first,

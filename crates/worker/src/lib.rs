@@ -13,7 +13,7 @@ mod turn;
 mod world;
 
 pub use kernel::{Kernel, Listener, bind, bind_beside, probe_mark};
-pub use mailbox::{Mailbox, Mailboxes, Message, Postbox, Report, ReportBody};
+pub use mailbox::{Mailbox, Mailboxes, Message, Postbox, Report, ReportBody, Reporter};
 pub use moving::Moving;
 pub use turn::{Settings, TurnError, Worker};
 pub use world::{AcceptError, Accepted, ConnectError, ConnectState, Event, Ready, Spliced, World};

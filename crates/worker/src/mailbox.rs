@@ -56,6 +56,12 @@ pub struct Report {
 /// What a worker tells control.
 #[derive(Debug)]
 pub enum ReportBody {
+    /// The worker has taken up its first configuration and serves.
+    Started,
+    /// The worker has ended as it was told to. It tells nothing after this.
+    Stopped,
+    /// The worker cannot go on, for this reason. It tells nothing after this.
+    Failed(String),
     /// A filter asks.
     Question {
         /// Whom to answer.
@@ -93,6 +99,21 @@ pub struct Mailbox<L> {
     worker: u32,
     /// Reports that did not fit and may not be lost, oldest first.
     unsent: std::collections::VecDeque<ReportBody>,
+}
+
+/// Tells what becomes of a worker, from the thread that runs it, behind all that the worker told.
+#[derive(Debug)]
+pub struct Reporter {
+    reports: SyncSender<Report>,
+    worker: u32,
+}
+
+impl Reporter {
+    /// Waits for room and tells control.
+    pub fn report(&self, body: ReportBody) {
+        // Without control there is nobody to tell.
+        let _ = self.reports.send(Report { worker: self.worker, body });
+    }
 }
 
 /// Control's end of one worker's mailbox. The worker has to be woken after a message.
@@ -146,6 +167,12 @@ impl<L> Mailboxes<L> {
 }
 
 impl<L> Mailbox<L> {
+    /// What the worker's thread itself tells by.
+    #[must_use]
+    pub fn reporter(&self) -> Reporter {
+        Reporter { reports: self.reports.clone(), worker: self.worker }
+    }
+
     pub(crate) fn next(&self) -> Option<Message<L>> {
         self.messages.try_recv().ok()
     }
@@ -169,5 +196,38 @@ impl<L> Mailbox<L> {
     /// Whether something waits to be told.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.unsent.is_empty()
+    }
+
+    /// Waits until all is told. For a worker that has nothing else to do any more.
+    pub(crate) fn finish(&mut self) {
+        let reporter = self.reporter();
+        self.unsent.drain(..).for_each(|body| reporter.report(body));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_a_worker_told_comes_before_its_end() {
+        let Mailboxes { mut mailboxes, reports, .. } = Mailboxes::<()>::new(1);
+        let mut mailbox = mailboxes.pop().unwrap();
+        let reporter = mailbox.reporter();
+        for _ in 0..=REPORTS_MAX {
+            mailbox.report(ReportBody::OutOfDescriptors);
+        }
+        mailbox.report(ReportBody::Drained { cut_off: 3 });
+        let worker = std::thread::spawn(move || {
+            mailbox.finish();
+            drop(mailbox);
+            reporter.report(ReportBody::Stopped);
+        });
+        let told: Vec<_> = reports.iter().map(|report| report.body).collect();
+        worker.join().unwrap();
+        assert_eq!(told.len(), REPORTS_MAX + 3);
+        let [.., ReportBody::Drained { cut_off: 3 }, ReportBody::Stopped] = told.as_slice() else {
+            panic!("{:?}", told.last());
+        };
     }
 }

@@ -138,14 +138,21 @@ impl<W: World> Worker<W> {
         Ok(worker)
     }
 
-    /// Turns until told to stop.
+    /// Turns until told to stop. All reports are on their way then.
     ///
     /// # Errors
     ///
     /// The world is broken.
     pub fn run(&mut self) -> Result<(), TurnError> {
-        while self.turn()? {}
-        Ok(())
+        let result = loop {
+            match self.turn() {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.mailbox.finish();
+        result
     }
 
     /// One pass of the loop; says whether there is to be another.

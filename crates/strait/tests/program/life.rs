@@ -88,15 +88,20 @@ fn a_second_signal_stops_at_once() {
 }
 
 #[test]
-fn a_drain_ends_what_runs_when_its_time_is_up() {
-    let service = Service::start("one");
-    let config = forward_to(service.address) + "limits: { drain_timeout: 50ms }\n";
-    let mut strait = Strait::run(&config);
-    let mut client = Client::connect(strait.listener);
-    client.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
-    service.wait_at_gate();
-    strait.signal(Signal::TERM);
-    assert_eq!(strait.wait_for_end().code(), Some(0));
+fn a_drain_ends_what_runs_when_its_time_is_up_and_always_says_so() {
+    for _ in 0..8 {
+        let service = Service::start("one");
+        let config = forward_to(service.address) + "limits: { drain_timeout: 50ms }\n";
+        let mut strait = Strait::run(&config);
+        let mut client = Client::connect(strait.listener);
+        client.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
+        service.wait_at_gate();
+        strait.signal(Signal::TERM);
+        assert_eq!(strait.wait_for_end().code(), Some(0));
+        until("what was cut off, in the log", || {
+            (strait.times_logged("exchanges were cut off") == 1).then_some(())
+        });
+    }
 }
 
 #[test]
