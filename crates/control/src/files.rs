@@ -29,7 +29,7 @@ pub(crate) struct Seen(BTreeMap<PathBuf, State>);
 
 /// What a file was like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     /// It had content with this digest.
     Digest(u64),
     /// It could not be read.
@@ -86,7 +86,7 @@ impl Seen {
 }
 
 impl State {
-    fn of(content: &io::Result<Vec<u8>>) -> Self {
+    pub(crate) fn of(content: &io::Result<Vec<u8>>) -> Self {
         match content {
             Ok(content) => {
                 let mut hasher = DefaultHasher::new();

@@ -9,7 +9,7 @@ use config::snapshot::Snapshot;
 use config::{Errors, Finding, Loader, Prepared};
 
 use crate::clock;
-use crate::files::{Files, Seen};
+use crate::files::{Files, Seen, State};
 use crate::log_writer::{LogOutput, OpenError};
 use crate::workers::BindFailure;
 
@@ -23,9 +23,22 @@ pub struct ConfigFile<F> {
     name: String,
     /// What was read last, whatever became of it.
     text: String,
+    /// What the file was like at the last look; none before the first.
+    state: Option<State>,
     /// The files that it named then.
     seen: Seen,
     loader: Loader<F>,
+}
+
+/// What a look at the file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Nothing is new.
+    Same,
+    /// It, or a file that it names, reads differently.
+    Changed,
+    /// It cannot be read, unlike last time or for another reason: it may be on its way.
+    Unreadable,
 }
 
 /// A snapshot made from the file, which does not count before it is kept.
@@ -79,6 +92,7 @@ impl<F> ConfigFile<F> {
             path: Some(path.to_owned()),
             name,
             text: String::new(),
+            state: None,
             seen: Seen::default(),
             loader,
         }
@@ -87,7 +101,8 @@ impl<F> ConfigFile<F> {
     /// A configuration that never changes.
     #[must_use]
     pub fn fixed(name: &str, text: String, loader: Loader<F>) -> Self {
-        Self { path: None, name: name.to_owned(), text, seen: Seen::default(), loader }
+        let name = name.to_owned();
+        Self { path: None, name, text, state: None, seen: Seen::default(), loader }
     }
 
     /// The file, if there is one.
@@ -107,18 +122,22 @@ impl<F> ConfigFile<F> {
         &self.name
     }
 
-    /// Whether the file, or one that it names, reads differently from last time. False if it cannot be
-    /// read: it may be on its way.
-    pub(crate) fn is_changed(&self) -> bool {
-        let Some(Ok(text)) = self.path.as_deref().map(read) else { return false };
-        text != self.text || self.seen.is_changed()
+    /// How the file, and those that it names, compare with last time.
+    pub(crate) fn look(&self) -> Look {
+        let Some(path) = self.path.as_deref() else { return Look::Same };
+        let content = read(path);
+        let is_same = self.state == Some(State::of(&content));
+        match content {
+            Ok(_) if is_same && !self.seen.is_changed() => Look::Same,
+            Ok(_) => Look::Changed,
+            Err(_) if is_same => Look::Same,
+            Err(_) => Look::Unreadable,
+        }
     }
 
     /// Takes the file for read as it is, so that only a further change is one.
     pub(crate) fn skip(&mut self) {
-        if let Some(Ok(text)) = self.path.as_deref().map(read) {
-            self.text = text;
-        }
+        self.state = self.path.as_deref().map(|path| State::of(&read(path)));
         self.seen.refresh();
     }
 
@@ -130,7 +149,9 @@ impl<F> ConfigFile<F> {
     pub fn load(&mut self) -> Result<Candidate<F>, Refused> {
         let began = clock::monotonic_ns();
         if let Some(path) = &self.path {
-            self.text = read_text(path)?;
+            let content = read(path);
+            self.state = Some(State::of(&content));
+            self.text = text_of(path, content)?;
         }
         let files = Files::beside(self.path.as_deref().unwrap_or_else(|| Path::new("")));
         let prepared = self.loader.prepare(&self.name, &self.text, &files);
@@ -157,14 +178,25 @@ impl<F> ConfigFile<F> {
 ///
 /// [`Refused::Unreadable`].
 pub fn read_text(path: &Path) -> Result<String, Refused> {
-    read(path).map_err(|error| Refused::Unreadable(path.to_owned(), error))
+    text_of(path, read(path))
 }
 
-fn read(path: &Path) -> io::Result<String> {
+fn text_of(path: &Path, content: io::Result<Vec<u8>>) -> Result<String, Refused> {
+    let text = content.and_then(|bytes| {
+        String::from_utf8(bytes).map_err(|error| {
+            let good = error.as_bytes().get(..error.utf8_error().valid_up_to());
+            let line = 1 + good.unwrap_or_default().iter().filter(|&&byte| byte == b'\n').count();
+            io::Error::new(io::ErrorKind::InvalidData, format!("line {line} is not UTF-8"))
+        })
+    });
+    text.map_err(|error| Refused::Unreadable(path.to_owned(), error))
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
     if std::fs::metadata(path)?.len() > FILE_BYTES_MAX {
         return Err(io::Error::other(format!("larger than {FILE_BYTES_MAX} bytes")));
     }
-    std::fs::read_to_string(path)
+    std::fs::read(path)
 }
 
 impl Refused {

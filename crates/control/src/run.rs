@@ -25,7 +25,7 @@ use crate::expiry::Expiry;
 use crate::log_writer::{LinesLost, LogWriter};
 use crate::names::{label, names_of};
 use crate::questions::Answerers;
-use crate::reload::{Accepted, ConfigFile, Refused};
+use crate::reload::{Accepted, ConfigFile, Look, Refused};
 use crate::signals::{Asked, Signals};
 use crate::watch::{FileWatch, WatchList};
 use crate::workers::{Report, Workers, address_text};
@@ -42,6 +42,10 @@ const DESCRIBING_MAX: usize = 1024;
 
 /// Between two looks at what waits for nothing: new counters, answers that did not fit.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long the configuration file may be away, ns: editors and deployments take it away for an
+/// instant to put another in its place.
+const GRACE: u64 = 1_000_000_000;
 
 /// Between two warnings about descriptors.
 const WARNING_INTERVAL: u64 = 10_000_000_000;
@@ -172,6 +176,8 @@ struct InEffect<F> {
     warnings: Vec<Finding>,
     /// Wall-clock time, ns.
     loaded_at: u64,
+    /// Since when the file cannot be read, if that is still to be told; monotonic time, ns.
+    unreadable_since: Option<u64>,
     /// Why a later one was refused, and when.
     refused: Option<(u64, Refused)>,
 }
@@ -216,6 +222,7 @@ impl<W: Workers> Running<W> {
                 addresses: addresses.into_iter().collect(),
                 warnings,
                 loaded_at,
+                unreadable_since: None,
                 refused: None,
             },
             log,
@@ -288,6 +295,7 @@ impl<W: Workers> Running<W> {
                 self.collector.poll();
                 self.workers.flush();
                 self.config.expiry.look();
+                self.miss_file().await;
                 self.describing.retain(|_, (_, reply)| !reply.is_closed());
             }
         }
@@ -388,12 +396,27 @@ impl<W: Workers> Running<W> {
     // Configuration.
 
     async fn reload_if_changed(&mut self) {
-        if self.config.file.is_changed() {
+        match self.config.file.look() {
+            Look::Same => self.config.unreadable_since = None,
+            Look::Changed => self.reload().await,
+            Look::Unreadable => {
+                self.config.unreadable_since.get_or_insert_with(clock::monotonic_ns);
+            }
+        }
+    }
+
+    /// Reads the file once it has been away for too long, which says why it cannot be read.
+    async fn miss_file(&mut self) {
+        let is_missed = |since: &mut u64| clock::monotonic_ns().saturating_sub(*since) > GRACE;
+        if self.config.unreadable_since.take_if(is_missed).is_some()
+            && self.config.file.look() != Look::Same
+        {
             self.reload().await;
         }
     }
 
     async fn reload(&mut self) {
+        self.config.unreadable_since = None;
         if !matches!(self.state, State::Starting | State::Ready) {
             self.config.file.skip();
             let (file, state) = (self.config.file.name(), self.state_text());

@@ -304,6 +304,59 @@ fn a_configuration_whose_listeners_cannot_be_bound_leaves_no_trace() {
     std::fs::remove_file(&path).unwrap();
 }
 
+#[test]
+fn a_file_that_cannot_be_read_any_more_is_told_once_for_each_change() {
+    let folder = std::env::temp_dir().join(format!("strait-control-gone-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    let path = folder.join("strait.yaml");
+    std::fs::write(&path, CONFIG).unwrap();
+    let control = Running::start(ConfigFile::new(&path, loader()));
+    let refused = |times: u32| {
+        let line = format!("proxy_config_rejected_total {times}\n");
+        control.ask("GET", "/metrics").contains(&line)
+    };
+    let put = |content: &[u8]| {
+        std::fs::write(folder.join("new"), content).unwrap();
+        std::fs::rename(folder.join("new"), &path).unwrap();
+    };
+    put(b"\nlisteners: \xff");
+    until("the text", || control.ask("GET", "/config").contains("line 2 is not UTF-8"));
+    put(b"\xff");
+    until("the other text", || control.ask("GET", "/config").contains("line 1 is not UTF-8"));
+    std::fs::remove_file(&path).unwrap();
+    until("its absence", || control.ask("GET", "/config").contains("No such file"));
+    std::fs::create_dir(&path).unwrap();
+    until("the directory", || control.ask("GET", "/config").contains("Is a directory"));
+    // Something else happens beside it, and it is looked at again.
+    std::fs::write(folder.join("other"), "").unwrap();
+    std::fs::remove_dir(&path).unwrap();
+    put(CONFIG.as_bytes());
+    control.wait_for("version 2, 0 listeners removed");
+    assert!(control.ask("GET", "/config").contains("\"last_error\": null"));
+    assert!(refused(4), "{}", control.ask("GET", "/stats"));
+    assert_eq!(control.end(), Outcome::Drained);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "it has to stay away for some time")]
+fn a_file_that_is_away_for_an_instant_is_not_missed() {
+    let name = format!("strait-control-instant-{}.yaml", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, CONFIG).unwrap();
+    let control = Running::start(ConfigFile::new(&path, loader()));
+    std::fs::remove_file(&path).unwrap();
+    let began = Instant::now();
+    // Longer than the watch waits for quiet.
+    until("a while", || began.elapsed() > Duration::from_millis(300));
+    std::fs::write(&path, format!("{CONFIG}\n")).unwrap();
+    control.wait_for("version 2, 0 listeners removed");
+    assert!(control.ask("GET", "/metrics").contains("proxy_config_rejected_total 0\n"));
+    assert_eq!(control.end(), Outcome::Drained);
+    std::fs::remove_file(&path).unwrap();
+}
+
 /// A certificate that is replaced as Kubernetes does it, and one that is written in place.
 #[test]
 fn a_changed_certificate_is_taken_up_and_one_that_does_not_fit_is_not() {
