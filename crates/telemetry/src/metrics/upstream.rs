@@ -11,14 +11,22 @@ use crate::events::{
 };
 use crate::histogram::Histogram;
 
-static CONNECT_CAUSES: CauseSet<4> =
-    CauseSet::new(&[Cause::ConnectFailed, Cause::ConnectTimeout, Cause::OutOfDescriptors]);
-static RETRY_CAUSES: CauseSet<6> = CauseSet::new(&[
+static CONNECT_CAUSES: CauseSet<5> = CauseSet::new(&[
     Cause::ConnectFailed,
     Cause::ConnectTimeout,
     Cause::OutOfDescriptors,
+    Cause::UpstreamTlsFailed,
+]);
+/// Those after which `proxy::fault` allows another attempt; a test of `proxy` compares.
+static RETRY_CAUSES: CauseSet<9> = CauseSet::new(&[
+    Cause::Http2PingTimeout,
+    Cause::ConnectFailed,
+    Cause::ConnectTimeout,
+    Cause::UpstreamTlsFailed,
     Cause::UpstreamClosed,
-    Cause::ResponseHeadTimeout,
+    Cause::StreamRefused,
+    Cause::UpstreamGoingAway,
+    Cause::ResponseUnasked,
 ]);
 
 /// One cluster on one worker. Exists once the worker had an event of that cluster.
@@ -31,8 +39,8 @@ pub(crate) struct ClusterBlock {
     pub(crate) closed: Counter,
     idle: Counter,
     pending: Counter,
-    connect_failures: CauseCounters<4>,
-    retries: CauseCounters<6>,
+    connect_failures: CauseCounters<5>,
+    retries: CauseCounters<9>,
     connect: Histogram,
     exchange: Histogram,
 }
