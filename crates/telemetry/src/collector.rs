@@ -5,7 +5,7 @@
 //! name: what a new configuration no longer names is forgotten with what it had counted, so that
 //! memory follows the configuration and not its history.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::block::{Announced, ListenerBlock, WorkerBlock};
@@ -18,7 +18,7 @@ use crate::metrics::config::ControlCounters;
 use crate::metrics::exchange::RuleBlock;
 use crate::metrics::upstream::ClusterBlock;
 use crate::metrics::{View, families};
-use crate::names::Names;
+use crate::names::{Names, RouteNames};
 use crate::process::ProcessFacts;
 
 /// Adds up what the workers count.
@@ -27,7 +27,19 @@ pub struct Collector {
     version: &'static str,
     names: Arc<Names>,
     workers: Vec<Worker>,
+    /// The route tables whose rules have changed since they were first counted.
+    moved: BTreeMap<LabelId, Moved>,
     control: ControlCounters,
+}
+
+/// Workers count for the place of a rule in its table. This is what gives the counts to the rules
+/// themselves when places change.
+#[derive(Debug)]
+struct Moved {
+    /// What workers had counted by the last change, by place.
+    before: Vec<u64>,
+    /// What the rules that there are now had taken by then, by place.
+    carried: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -78,6 +90,7 @@ impl Collector {
             version,
             names: Arc::default(),
             workers: Vec::new(),
+            moved: BTreeMap::new(),
             control: ControlCounters::default(),
         }
     }
@@ -94,9 +107,27 @@ impl Collector {
 
     /// Takes the names of a new snapshot, before the workers get it, and forgets what these no
     /// longer name.
+    ///
+    /// What a rule has taken goes with what it matches, wherever it stands now. An exchange that
+    /// ends later but began under the former snapshot is counted for the rule that now stands where
+    /// its own stood.
     pub fn set_names(&mut self, names: Arc<Names>) {
         self.poll();
-        self.names = names;
+        let former = std::mem::replace(&mut self.names, names);
+        let tables: BTreeSet<LabelId> =
+            self.workers.iter().flat_map(|worker| worker.rules.keys().map(|(id, _)| *id)).collect();
+        for id in tables {
+            match (former.route(id), self.names.route(id)) {
+                (Some(before), Some(now)) if before.rules == now.rules => {}
+                (Some(before), Some(now)) => {
+                    let carried = carry(before, &self.taken(id), now);
+                    self.moved.insert(id, Moved { before: self.counted(id), carried });
+                }
+                _ => {
+                    self.moved.remove(&id);
+                }
+            }
+        }
         let names = &self.names;
         for worker in &mut self.workers {
             worker.listeners.retain(|id, _| names.listener(*id).is_some());
@@ -181,6 +212,33 @@ impl Collector {
         totals
     }
 
+    /// What workers have counted for each place of a route table.
+    fn counted(&self, table: LabelId) -> Vec<u64> {
+        let mut counts = Vec::new();
+        for worker in &self.workers {
+            for (&(_, group), block) in worker.rules.range((table, 0)..=(table, u32::MAX)) {
+                for (place, count) in block.taken(group) {
+                    add_at(&mut counts, place, count);
+                }
+            }
+        }
+        counts
+    }
+
+    /// How many exchanges each rule of a route table has taken, by its place now.
+    fn taken(&self, table: LabelId) -> Vec<u64> {
+        let mut counts = self.counted(table);
+        if let Some(moved) = self.moved.get(&table) {
+            for (count, before) in counts.iter_mut().zip(&moved.before) {
+                *count = count.saturating_sub(*before);
+            }
+            for (place, carried) in moved.carried.iter().enumerate() {
+                add_at(&mut counts, place, *carried);
+            }
+        }
+        counts
+    }
+
     fn view<'a>(&'a self, process: &'a ProcessFacts) -> View<'a> {
         let mut view = View {
             workers: Vec::with_capacity(self.workers.len()),
@@ -195,7 +253,7 @@ impl Collector {
         for name in self.names.listeners() {
             view.listeners.insert(name, Vec::new());
         }
-        let mut rules = BTreeMap::<(&str, usize), (&str, u64)>::new();
+        let mut tables = BTreeSet::new();
         for (index, worker) in self.workers.iter().enumerate() {
             let block: &WorkerBlock = &worker.source.worker;
             view.workers.push((index.to_string(), block));
@@ -209,21 +267,19 @@ impl Collector {
                     view.clusters.entry(name).or_default().push(block);
                 }
             }
-            for ((id, group), block) in &worker.rules {
-                let Some(route) = self.names.route(*id) else { continue };
-                for (rule, count) in block.taken(*group) {
-                    let text = route.rules.get(rule).map_or("", |text| text);
-                    rules.entry((&route.name, rule)).or_insert((text, 0)).1 += count;
+            tables.extend(worker.rules.keys().map(|(id, _)| *id));
+        }
+        for id in tables {
+            let Some(route) = self.names.route(id) else { continue };
+            // Places behind the last are those of rules that are gone.
+            for (place, (count, text)) in self.taken(id).into_iter().zip(&*route.rules).enumerate()
+            {
+                if count > 0 {
+                    view.rules.push((&route.name, format!("{place} {text}"), count));
                 }
             }
         }
-        view.rules = rules
-            .into_iter()
-            .map(|((route, rule), (text, count))| {
-                let separator = if text.is_empty() { "" } else { " " };
-                (route, format!("{rule}{separator}{text}"), count)
-            })
-            .collect();
+        view.rules.sort_by_key(|(route, ..)| *route);
         view
     }
 }
@@ -243,5 +299,25 @@ impl Worker {
                 }
             }
         }
+    }
+}
+
+/// What the rules of `now` have taken, when those of `before` had taken `counts`: those that match
+/// the same have the same count. Of several that match the same, the order tells which is which.
+fn carry(before: &RouteNames, counts: &[u64], now: &RouteNames) -> Vec<u64> {
+    let mut by_text = BTreeMap::<&str, VecDeque<u64>>::new();
+    for (text, count) in before.rules.iter().zip(counts) {
+        by_text.entry(text).or_default().push_back(*count);
+    }
+    let found = now.rules.iter().map(|text| by_text.get_mut(&**text).and_then(VecDeque::pop_front));
+    found.map(Option::unwrap_or_default).collect()
+}
+
+fn add_at(counts: &mut Vec<u64>, place: usize, count: u64) {
+    if counts.len() <= place {
+        counts.resize(place + 1, 0);
+    }
+    if let Some(total) = counts.get_mut(place) {
+        *total += count;
     }
 }

@@ -305,6 +305,53 @@ fn what_is_no_longer_named_is_no_longer_reported_and_a_new_use_of_its_slot_start
 }
 
 #[test]
+fn what_a_rule_has_taken_goes_with_the_rule_when_its_place_changes() {
+    let (mut emitters, mut collector) = workers(2);
+    let with_rules = |rules: &[&str]| {
+        let mut names = names();
+        let rules = rules.iter().map(|rule| (*rule).into()).collect();
+        names.insert_route(SHOP, RouteNames { name: "shop".into(), rules });
+        Arc::new(names)
+    };
+    let take = |emitter: &mut Emitter, rule: u16, times: usize| {
+        for _ in 0..times {
+            emitter.exchange_finished(&ExchangeFinished { rule: Some((SHOP, rule)), ..finished() });
+        }
+    };
+    let reported = |collector: &mut Collector| -> Vec<String> {
+        let mut out = String::new();
+        collector.write_stats(&ProcessFacts::default(), "proxy_route_exchanges_total", &mut out);
+        let line = |line: &str| line.split_once("rule=").unwrap().1.replace(['"', '}'], "");
+        out.lines().map(line).collect()
+    };
+    collector.set_names(with_rules(&["/old*", "/a", "/twice", "/twice", "/"]));
+    for (rule, times) in [(0, 5), (1, 3), (2, 2), (3, 4)] {
+        take(&mut emitters[0], rule, times);
+        take(&mut emitters[1], rule, times);
+    }
+    let before = ["0 /old* 10", "1 /a 6", "2 /twice 4", "3 /twice 8"];
+    assert_eq!(reported(&mut collector), before);
+
+    collector.set_names(with_rules(&["/new", "/a", "/twice", "/", "/twice"]));
+    assert_eq!(reported(&mut collector), ["1 /a 6", "2 /twice 4", "4 /twice 8"]);
+    take(&mut emitters[0], 0, 1);
+    take(&mut emitters[1], 3, 2);
+    take(&mut emitters[1], 4, 1);
+    let counted = ["0 /new 1", "1 /a 6", "2 /twice 4", "3 / 2", "4 /twice 9"];
+    assert_eq!(reported(&mut collector), counted);
+
+    // The same rules again change nothing, and what came and went does not come back.
+    collector.set_names(with_rules(&["/new", "/a", "/twice", "/", "/twice"]));
+    assert_eq!(reported(&mut collector), counted);
+    collector.set_names(with_rules(&["/", "/old*"]));
+    assert_eq!(reported(&mut collector), ["0 / 2"]);
+    take(&mut emitters[0], 1, 1);
+    // Of an exchange that began when there were more rules.
+    take(&mut emitters[0], 4, 1);
+    assert_eq!(reported(&mut collector), ["0 / 2", "1 /old* 1"]);
+}
+
+#[test]
 fn more_clusters_than_the_queue_holds_are_all_reported_in_the_end() {
     const CLUSTERS: u32 = 2_000;
     let (mut emitters, mut collector) = workers(1);

@@ -308,7 +308,10 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "proxy_route_exchanges_total",
         kind: Kind::Counter,
         help: "Exchanges that took this rule, counted when they end. `rule` is the rule's place \
-               in its route table and what it matches; rules never taken are left out.",
+               in its route table and what it matches; rules never taken are left out. The count \
+               goes with what a rule matches when a reload changes its place; an exchange that \
+               ends after the reload but began before is counted for the rule that stands where \
+               its own stood.",
         labels: &["route", "rule"],
         samples: |view, out| {
             for (route, rule, count) in &view.rules {
