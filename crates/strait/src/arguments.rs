@@ -86,7 +86,8 @@ pub(crate) struct Explain {
     /// The request's method.
     #[arg(required_unless_present = "tls")]
     pub(crate) method: Option<String>,
-    /// The request's URL, as `https://shop.example/api/x`; or a path, with the host as a header.
+    /// The request's URL, as `https://shop.example/api/x`; or a path, with the host as a header; or
+    /// what `CONNECT` asks for, as `db.example:5432`.
     #[arg(required_unless_present = "tls")]
     pub(crate) url: Option<String>,
     /// Only say which certificate and parameters of TLS a client gets that asks for this host.

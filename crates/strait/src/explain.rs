@@ -26,7 +26,7 @@ use proxy::matching::{self, Facts};
 use proxy::route;
 use tls::{Certificate, PeerCertificate};
 use wire::h1::{HeadLimits, Scan, decode_request};
-use wire::head::{HeadIndex, RequestHead};
+use wire::head::{HeadIndex, Method, RequestHead};
 use wire::tls::ServerName;
 
 use crate::Failure;
@@ -120,13 +120,18 @@ fn tell_tls(story: &mut Story, snapshot: &Snapshot, listener: &Listener, client:
     let is_strict = listener.tls.as_ref().is_some_and(|tls| tls.mode == TlsMode::Strict);
     let facts = match client.into_facts() {
         None if is_strict => {
-            story.line("tls", "is asked for here; without it the connection is closed");
+            story.line("tls", "is all that this listener takes: ask with https://");
             return false;
         }
         None => return true,
         Some(_) if listener.tls.is_none() => {
-            story.line("tls", "is not ended here");
-            return true;
+            if listener.relay.is_some() {
+                story.line("tls", "is not ended here");
+                tell_relay(story, snapshot, listener);
+            } else {
+                story.line("tls", "is not ended by this listener: ask with http://");
+            }
+            return false;
         }
         Some(Ok(facts)) => facts,
         Some(Err(error)) => {
@@ -293,8 +298,16 @@ fn tell_head(
     }
 }
 
+/// Whether it is a `CONNECT` that has no path, for which routing has rules of its own.
+fn is_tunnel(head: &RequestHead<'_>) -> bool {
+    head.method() == Method::Connect && !head.is_extended_connect()
+}
+
 fn request_line(head: &RequestHead<'_>) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if is_tunnel(head) {
+        return format!("{} host {}", text(head.method_bytes()), text(head.host()));
+    }
     let query = head.query().map_or_else(String::new, |query| format!(" query {}", text(query)));
     let method = text(head.method_bytes());
     format!("{method} host {} path {}{query}", text(head.host()), text(head.path()))
@@ -345,7 +358,11 @@ fn tell_routes(
         let hosts = table.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         if found == Some(*id) {
             story.line("routes", format!("{}: has host {host} ({hosts})", table.name));
-            tell_rules(story, snapshot, table, head, client);
+            if is_tunnel(head) {
+                tell_tunnel_rules(story, snapshot, listener, table, head, client);
+            } else {
+                tell_rules(story, snapshot, table, head, client);
+            }
         } else {
             let why =
                 if found.is_some() { "another has a closer host" } else { "host is not among" };
@@ -380,6 +397,37 @@ fn tell_rules(
             RuleVerdict::NotReached { would_match: false } => {
                 story.line(&step, format!("{what}: not reached"));
             }
+        }
+    }
+}
+
+/// As [`tell_rules`], for a request that no rule's path counts for.
+fn tell_tunnel_rules(
+    story: &mut Story,
+    snapshot: &Snapshot,
+    listener: &Listener,
+    table: &RouteTable,
+    head: &RequestHead<'_>,
+    client: Option<&PeerCertificate>,
+) {
+    let found = route::find_tunnel(snapshot, listener, head.host(), client);
+    let found = found.ok().map(|(_, place, _)| place);
+    for (place, rule) in table.rules.iter().enumerate() {
+        let what = rule_text(snapshot, rule);
+        let verdict = if found == Some(place) {
+            "lets tunnels through"
+        } else if found.is_some_and(|found| found < place) {
+            "not reached"
+        } else if rule.client.is_met_by(client) {
+            "passed over, connect is not among its upgrades"
+        } else if client.is_some() {
+            "passed over, the client's certificate has other names"
+        } else {
+            "passed over, the client has no certificate"
+        };
+        story.line(&format!("rule {place}"), format!("{what}: {verdict}"));
+        if let (true, Action::Forward(forward)) = (found == Some(place), &rule.action) {
+            tell_cluster(story, snapshot, forward, head);
         }
     }
 }
@@ -437,11 +485,9 @@ fn endpoint_text(cluster: &Cluster, endpoint: &Endpoint) -> String {
 /// What a running process does.
 fn outcome(snapshot: &Snapshot, trial: &Trial) -> String {
     match trial {
-        Trial::Forwarded(address) => {
-            let owner = snapshot.clusters.iter().find(|(_, cluster)| {
-                cluster.endpoints.iter().any(|endpoint| endpoint.address == *address)
-            });
-            let cluster = owner.map_or("", |(_, cluster)| &cluster.name);
+        Trial::Forwarded(cluster, address) => {
+            let cluster = cluster.and_then(|id| snapshot.cluster(id));
+            let cluster = cluster.map_or("", |cluster| &cluster.name);
             format!("forwarded to cluster {cluster}, this time {}", address_text(address))
         }
         Trial::ForwardedOnward => "forwarded to where the connection was going".to_owned(),

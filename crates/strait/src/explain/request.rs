@@ -18,9 +18,12 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// The request of `method` for `url`, a URL or a target, with these header lines.
+    /// The request of `method` for `url`, a URL or a target, with these header lines. `CONNECT` is
+    /// for a host and a port.
     pub(super) fn new(method: &str, url: &str, headers: &[String]) -> Result<Self, String> {
+        let is_tunnel = method == "CONNECT";
         let (is_secure, authority, target) = match url.split_once("://") {
+            _ if is_tunnel => (None, Some(url), url),
             Some((scheme @ ("http" | "https"), rest)) => {
                 let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
                 let (authority, target) = rest.split_at(end);
@@ -41,6 +44,11 @@ impl Request {
         };
         let default_port = if is_secure == Some(true) { 443 } else { 80 };
         let (host, port) = match authority {
+            // Which listener it comes to, and what TLS is asked for there, it does not say.
+            Some(authority) if is_tunnel => match split_port(authority) {
+                Ok((_, Some(_))) if !authority.contains('/') => (None, None),
+                _ => return Err(format!("{authority}: CONNECT is for HOST:PORT")),
+            },
             Some(authority) => {
                 let (host, port) = split_port(authority)?;
                 (Some(host), Some(port.unwrap_or(default_port)))
@@ -113,6 +121,17 @@ mod tests {
             let request = Request::new("GET", url, &headers).unwrap();
             assert_eq!(String::from_utf8(request.head).unwrap(), head);
             assert_eq!(request.port, port);
+        }
+    }
+
+    #[test]
+    fn a_tunnel_is_asked_for_by_host_and_port() {
+        let request = Request::new("CONNECT", "db.example:5432", &[]).unwrap();
+        let head = "CONNECT db.example:5432 HTTP/1.1\r\nHost: db.example:5432\r\n\r\n";
+        assert_eq!(String::from_utf8(request.head).unwrap(), head);
+        assert_eq!((request.port, request.is_secure), (None, None));
+        for wrong in ["db.example", "http://db.example:80", "http://a/", "/x", "a:b"] {
+            assert!(Request::new("CONNECT", wrong, &[]).is_err(), "{wrong}");
         }
     }
 

@@ -4,9 +4,9 @@ use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use config::snapshot::{Address, OriginalDestination};
+use config::snapshot::{Address, ClusterId, Id, OriginalDestination};
 use proxy::time::Time;
-use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
+use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot, SummarySide};
 use telemetry::Emitter;
 
 use super::Listener;
@@ -19,8 +19,8 @@ const NOW: Time = Time::from_nanos(0);
 /// What became of the request.
 #[derive(Debug)]
 pub(super) enum Trial {
-    /// A connection to this endpoint is asked for.
-    Forwarded(Address),
+    /// A connection to this endpoint of a cluster is asked for.
+    Forwarded(Option<ClusterId>, Address),
     /// A connection to where the client's was going is asked for.
     ForwardedOnward,
     /// The proxy answers.
@@ -61,7 +61,9 @@ pub(super) fn try_out(
             Some(Op::Connect { address, .. }) if address == Address::Tcp(elsewhere) => {
                 return Trial::ForwardedOnward;
             }
-            Some(Op::Connect { address, .. }) => return Trial::Forwarded(address),
+            Some(Op::Connect { address, connection, .. }) => {
+                return Trial::Forwarded(cluster_of(&proxy, connection), address);
+            }
             Some(Op::Ask { question, .. }) => return Trial::Suspended(question.topic),
             Some(Op::Send(sender)) if sender == key => {
                 let bytes = take_unsent(&mut proxy, key);
@@ -81,6 +83,17 @@ pub(super) fn try_out(
 impl From<Answer> for Trial {
     fn from(answer: Answer) -> Self {
         Self::Answered { head: answer.head, body: answer.body }
+    }
+}
+
+/// The cluster that a connection to an upstream belongs to.
+fn cluster_of(proxy: &Proxy, connection: ConnKey) -> Option<ClusterId> {
+    let (described, _) = proxy.describe(connection.index(), 1, NOW);
+    match described.first()?.side {
+        SummarySide::Upstream { cluster, .. } => {
+            Some(ClusterId(Id { slot: cluster.slot, generation: cluster.generation }))
+        }
+        SummarySide::Downstream(_) => None,
     }
 }
 

@@ -166,6 +166,117 @@ clusters: [{ name: onward, original_destination: true }]
 }
 
 #[test]
+fn explain_names_the_cluster_of_the_rule_also_where_another_has_its_address() {
+    let scratch = Scratch::new();
+    let config = "
+listeners: [{ name: edge, address: '127.0.0.1:8080', routes: all }]
+routes:
+- name: all
+  rules:
+  - { match: { prefix: /first }, cluster: first }
+  - { match: { prefix: / }, cluster: second }
+clusters:
+- { name: first, endpoints: ['127.0.0.1:9000'] }
+- { name: second, endpoints: ['127.0.0.1:9000'] }
+";
+    let file = scratch.write("strait.yaml", config);
+    for (path, cluster) in [("/first", "first"), ("/", "second")] {
+        let story = text(&strait(&["explain", "-c", &file, "GET", path, "-H", "host: a"]).stdout);
+        let outcome = format!("outcome   forwarded to cluster {cluster}, this time 127.0.0.1:9000");
+        assert!(story.trim_end().ends_with(&outcome), "{story}");
+    }
+}
+
+#[test]
+fn explain_tells_the_way_of_a_tunnel() {
+    let scratch = Scratch::new();
+    let config = "
+listeners:
+- { name: edge, address: '127.0.0.1:8080', routes: [all, web] }
+- { name: grpc, address: '127.0.0.1:8081', protocol: http2, routes: all }
+routes:
+- name: all
+  hosts: [db.example.com]
+  rules:
+  - { match: { path: /healthz }, respond: {} }
+  - { match: { prefix: /ws }, cluster: web, upgrades: [websocket] }
+  - { match: { prefix: /db }, cluster: db, upgrades: [connect] }
+  - { match: { prefix: / }, cluster: web, upgrades: [connect] }
+- { name: web, hosts: [web.example.com], rules: [{ match: { prefix: / }, cluster: web }] }
+clusters:
+- { name: web, endpoints: ['127.0.0.1:9000'] }
+- { name: db, endpoints: ['127.0.0.1:5432'] }
+";
+    let file = scratch.write("strait.yaml", config);
+    for (listener, url, parts) in [
+        (
+            "edge",
+            "db.example.com:5432",
+            &[
+                "request   CONNECT host db.example.com\n",
+                "routes    all: has host db.example.com (db.example.com)\n",
+                "rule 0    path /healthz -> respond 200: passed over, connect is not among its",
+                "rule 1    prefix /ws -> cluster web: passed over, connect is not among its",
+                "rule 2    prefix /db -> cluster db: lets tunnels through\n",
+                "cluster   db, ",
+                "rule 3    prefix / -> cluster web: not reached\n",
+                "outcome   forwarded to cluster db, this time 127.0.0.1:5432\n",
+            ][..],
+        ),
+        ("grpc", "db.example.com:5432", &["outcome   forwarded to cluster db, this time"]),
+        (
+            "edge",
+            "web.example.com:80",
+            &[
+                "rule 0    prefix / -> cluster web: passed over, connect is not among its",
+                "outcome   answered here with 501, cause request_not_implemented\n",
+            ],
+        ),
+    ] {
+        let output = strait(&["explain", "-c", &file, "--listener", listener, "CONNECT", url]);
+        let story = text(&output.stdout);
+        for part in parts {
+            assert!(story.contains(part), "{part:?} in {story}");
+        }
+    }
+    let output = strait(&["explain", "-c", &file, "--listener", "edge", "CONNECT", "http://a/"]);
+    assert!(text(&output.stderr).contains("CONNECT is for HOST:PORT"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn explain_says_only_that_when_the_listener_does_not_end_tls_or_takes_nothing_else() {
+    let scratch = Scratch::new();
+    let certificates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/tests/certificates");
+    let config = "
+listeners:
+- { name: plain, address: '127.0.0.1:8080', routes: all }
+- { name: mixed, address: '127.0.0.1:8081', routes: all, cluster: web }
+- name: secure
+  address: 127.0.0.1:8443
+  tls: { certificates: [{ chain: DIR/site.pem, key: DIR/site.key }] }
+  routes: all
+routes: [{ name: all, rules: [{ match: { prefix: / }, cluster: web }] }]
+clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
+";
+    let file = scratch.write("strait.yaml", &config.replace("DIR", certificates.to_str().unwrap()));
+    for (url, rest) in [
+        ("https://a:8080/", "tls       is not ended by this listener: ask with http://\n"),
+        (
+            "https://a:8081/",
+            "tls       is not ended here\n\
+             relay     cluster web, weight 1\n\
+             outcome   the bytes are relayed as they come; no request is read here\n",
+        ),
+        ("http://a:8443/", "tls       is all that this listener takes: ask with https://\n"),
+    ] {
+        let story = text(&strait(&["explain", "-c", &file, "GET", url]).stdout);
+        let (listener, after) = story.split_once('\n').unwrap();
+        assert!(listener.starts_with("listener  "), "{story}");
+        assert_eq!(after, rest);
+    }
+}
+
+#[test]
 fn explain_asks_for_the_listener_where_it_cannot_know() {
     let scratch = Scratch::new();
     let edge = "  - name: edge\n    address: 127.0.0.1:8080\n";
@@ -250,7 +361,7 @@ clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
         (&["GET", "/hello", "-H", "Host: a"], &["tls       TLSv1.3", "answered here with 200"]),
         (
             &["GET", "http://a:8443/hello"],
-            &["tls       is asked for here; without it the connection is closed\n"],
+            &["tls       is all that this listener takes: ask with https://\n"],
         ),
         (
             &["--tls", "b.example.com:8443"],
