@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use config::snapshot::{Address, Snapshot};
+use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot};
 use config::{FilterKinds, Loader};
 use control::{
-    AdminSocket, Answerers, BindFailure, Bound, ConfigFile, Control, Described, LogWriter, Outcome,
-    Parts, Question, Report, Workers,
+    AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionRow, ConnectionSide, Control,
+    Described, LogWriter, Outcome, Parts, Question, Report, Workers,
 };
 use telemetry::{Collector, LogReader};
 use tokio::sync::mpsc::{Sender, channel};
@@ -275,14 +275,52 @@ fn connections_are_asked_for_and_shown() {
         for (worker, request) in [(0, 0), (1, 1)] {
             let asked = format!("describe {worker} from 0, request {request}");
             until(&asked, || told.lock().unwrap().contains(&asked));
-            let described = Described::default();
+            let connections = if worker == 0 { some_connections() } else { Vec::new() };
+            let described = Described { connections, next: None };
             reports.blocking_send(Report::Described { request, described }).unwrap();
         }
     });
     let page = control.ask("GET", "/connections");
     answering.join().unwrap();
-    assert!(page.ends_with("{\"connections\":[\n],\"next\":null}\n"), "{page}");
+    let (_, body) = page.split_once("\r\n\r\n").unwrap();
+    let page: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert!(page["next"].is_null(), "{page}");
+    let shown = page["connections"].as_array().unwrap().iter().map(|row| {
+        let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        (text("listener") + &text("cluster"), text("peer"), row["streams"].as_u64())
+    });
+    let expected = [
+        ("edge", "192.0.2.1:5", Some(3)),
+        ("edge", "unix", None),
+        ("(removed)", "(removed)", None),
+    ];
+    let expected = expected.map(|(name, peer, n)| (name.to_owned(), peer.to_owned(), n));
+    assert_eq!(shown.collect::<Vec<_>>(), expected);
     assert_eq!(control.end(), Outcome::Drained);
+}
+
+/// One of HTTP/2, one of a unix socket, and one to an endpoint of a cluster that is gone.
+fn some_connections() -> Vec<ConnectionRow> {
+    let (first, gone) = (Id { slot: 0, generation: 0 }, Id { slot: 9, generation: 0 });
+    let row = |slot, side, peer, streams| ConnectionRow {
+        slot,
+        side,
+        peer,
+        state: "idle",
+        age: Duration::from_secs(1),
+        requests: 1,
+        streams,
+        inbox_bytes: 0,
+        outbox_bytes: 0,
+        target: String::new(),
+    };
+    let client = ConnectionSide::Downstream(ListenerId(first));
+    let service = ConnectionSide::Upstream(ClusterId(gone), EndpointId(gone));
+    vec![
+        row(0, client, Some(SocketAddr::from(([192, 0, 2, 1], 5))), Some(3)),
+        row(1, client, None, None),
+        row(2, service, None, None),
+    ]
 }
 
 #[test]

@@ -347,6 +347,7 @@ fn row(summary: ConnectionSummary) -> ConnectionRow {
         state: summary.state,
         age: std::time::Duration::from_nanos(summary.age),
         requests: summary.requests,
+        streams: summary.streams,
         inbox_bytes: summary.inbox_bytes,
         outbox_bytes: summary.outbox_bytes,
         target: summary.target,

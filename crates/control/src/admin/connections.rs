@@ -42,6 +42,8 @@ pub struct ConnectionRow {
     pub age: Duration,
     /// Requests that it carried.
     pub requests: u32,
+    /// Streams that are open on it, if it speaks HTTP/2.
+    pub streams: Option<usize>,
     /// Bytes read and not consumed.
     pub inbox_bytes: usize,
     /// Bytes not sent.
@@ -79,6 +81,8 @@ struct Row {
     state: &'static str,
     age_seconds: f64,
     requests: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    streams: Option<usize>,
     inbox_bytes: usize,
     outbox_bytes: usize,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -104,10 +108,11 @@ impl Rows {
                     ("upstream", String::new(), name, endpoint)
                 }
             };
-            let peer = match (connection.peer, endpoint) {
-                (Some(peer), _) => peer.to_string(),
-                (None, Some(endpoint)) => address_text(&endpoint.address),
-                (None, None) => "unix".to_owned(),
+            let peer = match (connection.peer, endpoint, connection.side) {
+                (Some(peer), ..) => peer.to_string(),
+                (None, Some(endpoint), _) => address_text(&endpoint.address),
+                (None, None, ConnectionSide::Upstream(..)) => gone(),
+                (None, None, ConnectionSide::Downstream(_)) => "unix".to_owned(),
             };
             Row {
                 worker,
@@ -119,6 +124,7 @@ impl Rows {
                 state: connection.state,
                 age_seconds: connection.age.as_secs_f64(),
                 requests: connection.requests,
+                streams: connection.streams,
                 inbox_bytes: connection.inbox_bytes,
                 outbox_bytes: connection.outbox_bytes,
                 target: connection.target,
@@ -226,6 +232,7 @@ mod tests {
             state: "idle",
             age_seconds: 0.5,
             requests: 1,
+            streams: None,
             inbox_bytes: 0,
             outbox_bytes: 0,
             target: String::new(),
