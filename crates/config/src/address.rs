@@ -78,11 +78,14 @@ fn unix(path: &str) -> Result<Address, Problem> {
 /// Why `text` is not a socket address, and what was probably meant.
 fn explain(text: &str) -> Problem {
     let needs = "an address is an IP address with a port, or a unix socket";
-    if text.parse::<std::net::Ipv6Addr>().is_ok() {
-        return Problem::new(
-            "an IPv6 address with a port stands in brackets",
-            format!("write [{text}]:80"),
-        );
+    if is_ipv6(text) {
+        let hint = match text.rsplit_once(':') {
+            Some((host, port)) if is_ipv6(host) && port.parse::<u16>().is_ok() => {
+                format!("write [{host}]:{port}, or [{text}]:80 if the port is missing")
+            }
+            _ => format!("write [{text}]:80"),
+        };
+        return Problem::new("an IPv6 address with a port stands in brackets", hint);
     }
     if text.parse::<std::net::IpAddr>().is_ok() {
         return Problem::new("the port is missing", format!("write {text}:80, for instance"));
@@ -115,6 +118,10 @@ fn explain(text: &str) -> Problem {
         );
     }
     Problem::new(needs, "write 127.0.0.1:80, [::1]:80 or unix:/run/app.sock")
+}
+
+fn is_ipv6(text: &str) -> bool {
+    text.parse::<std::net::Ipv6Addr>().is_ok()
 }
 
 impl fmt::Display for Address {
@@ -157,7 +164,8 @@ mod tests {
             ("api.internal:9000", "use an IP address such as 127.0.0.1:9000"),
             ("127.0.0.1", "write 127.0.0.1:80, for instance"),
             ("::1", "write [::1]:80"),
-            ("::1:80", "write [::1:80]:80"),
+            ("::1:8080", "write [::1]:8080, or [::1:8080]:80 if the port is missing"),
+            ("2001:db8::f:a", "write [2001:db8::f:a]:80"),
             (":80", "write 0.0.0.0:80 or [::]:80 for every address"),
             ("127.0.0.1:65536", "write 127.0.0.1:80, for instance"),
             ("127.0.0.1:http", "write 127.0.0.1:80, for instance"),

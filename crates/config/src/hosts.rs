@@ -133,6 +133,15 @@ fn check_name(name: &str) -> Result<(), Problem> {
             "write a name such as shop.example.com, or \"*\" for every host",
         ));
     }
+    if name.contains('/') {
+        let authority = authority_of(name);
+        let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+        let hint = match !host.contains('/') && check_name(host).is_ok() {
+            true => format!("write \"{host}\""),
+            false => "write a name such as shop.example.com".to_owned(),
+        };
+        return Err(Problem::new("a host stands without scheme and path", hint));
+    }
     if name.contains('*') {
         return Err(Problem::new(
             "`*` stands alone or for whole labels at the beginning, as in *.example.com",
@@ -165,6 +174,12 @@ fn check_name(name: &str) -> Result<(), Problem> {
         ));
     }
     Ok(())
+}
+
+/// What stands between the scheme and the path of a URL.
+pub(crate) fn authority_of(url: &str) -> &str {
+    let behind_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
+    behind_scheme.split(['/', '?', '#']).next().unwrap_or_default()
 }
 
 const fn is_host_byte(byte: u8) -> bool {

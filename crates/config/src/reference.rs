@@ -137,6 +137,7 @@ fn kind(shape: &Shape) -> String {
                 Format::Duration => "duration",
                 Format::Size => "size",
                 Format::Address => "address",
+                Format::Range => "address range",
             }
             .to_owned();
             match (&special.min, &special.max) {
@@ -167,6 +168,7 @@ fn plural(kind: &str) -> String {
     match kind {
         "map" => "maps".to_owned(),
         "text" => "texts".to_owned(),
+        "address range" => "address ranges".to_owned(),
         kind if kind.starts_with("address") => kind.replacen("address", "addresses", 1),
         kind => kind.to_owned(),
     }

@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map as JsonMap, Value as Json};
 
+use crate::cidr::Cidr;
 use crate::findings::Problem;
 use crate::snapshot::Address;
 use crate::units::{Period, Size};
@@ -104,6 +105,7 @@ pub(crate) enum Format {
     Duration,
     Size,
     Address,
+    Range,
 }
 
 /// A schema that says something no shape can.
@@ -281,6 +283,7 @@ fn special(schema: &Json, format: &Json, path: &str) -> Result<Special, SchemaEr
         Some("duration") => Format::Duration,
         Some("size") => Format::Size,
         Some("address") => Format::Address,
+        Some("range") => Format::Range,
         _ => return Err(unknown(path, &format!("x-format {format}"))),
     };
     let bound = |key: &str| schema.get(key).and_then(Json::as_str).map(str::to_owned);
@@ -342,6 +345,7 @@ impl Format {
             Self::Duration => text.parse::<Period>().map(|period| period.0.as_micros()),
             Self::Size => text.parse::<Size>().map(|size| u128::from(size.0)),
             Self::Address => text.parse::<Address>().map(|_| 0),
+            Self::Range => text.parse::<Cidr>().map(|_| 0),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use config::Outside;
+use rustix::process::{Uid, geteuid};
 use tls::{Roots, RootsError};
 
 use crate::clock;
@@ -54,7 +55,7 @@ impl Outside for Files {
         let path = self.folder.join(path);
         let content = read(&path);
         self.seen.borrow_mut().0.insert(path, State::of(&content));
-        content
+        content.map_err(|error| with_user(error, geteuid()))
     }
 
     fn system_roots(&self) -> Result<Roots, RootsError> {
@@ -98,6 +99,17 @@ impl State {
     }
 }
 
+/// Says to whom a file is denied: a service often runs as another user than who looks at its log.
+fn with_user(error: io::Error, user: Uid) -> io::Error {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            let text = format!("permission denied for the user with the id {}", user.as_raw());
+            io::Error::new(ErrorKind::PermissionDenied, text)
+        }
+        _ => error,
+    }
+}
+
 /// Nothing but a regular file is read: a pipe could keep control waiting for ever.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let metadata = std::fs::metadata(path)?;
@@ -112,4 +124,18 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(ErrorKind::FileTooLarge, text));
     }
     std::fs::read(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_denied_a_file_is_told_and_other_errors_stay() {
+        let user = Uid::from_raw(1000);
+        let denied = with_user(ErrorKind::PermissionDenied.into(), user);
+        assert_eq!(denied.kind(), ErrorKind::PermissionDenied);
+        assert_eq!(denied.to_string(), "permission denied for the user with the id 1000");
+        assert_eq!(with_user(ErrorKind::NotFound.into(), user).kind(), ErrorKind::NotFound);
+    }
 }

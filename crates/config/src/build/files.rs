@@ -268,13 +268,12 @@ impl<'a> Files<'a> {
                 ErrorKind::NotFound => {
                     "write its path, relative to the folder of this file or from `/` on"
                 }
-                ErrorKind::PermissionDenied => "let the user read it as whom Strait runs",
+                ErrorKind::PermissionDenied => "let that user read the file and enter its folders",
                 ErrorKind::IsADirectory => "write the path of a file in it",
                 _ => "look at the file",
             };
             let rule = match error.kind() {
                 ErrorKind::NotFound => "there is no such file".to_owned(),
-                ErrorKind::PermissionDenied => "the file must not be read".to_owned(),
                 ErrorKind::IsADirectory => "this is a folder".to_owned(),
                 _ => format!("the file cannot be read: {error}"),
             };

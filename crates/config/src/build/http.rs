@@ -1,6 +1,7 @@
 //! The pieces of HTTP that a file names: paths, fields, authorities.
 
 use crate::findings::Problem;
+use crate::hosts::authority_of;
 
 /// The outcome for a piece that may be absent.
 pub(super) type Found<'a> = Option<Result<(), Problem>>;
@@ -119,6 +120,16 @@ fn check_path_bytes(path: &str) -> Result<(), Problem> {
 
 /// Checks a host with or without a port.
 pub(super) fn check_authority(text: &str) -> Result<(), Problem> {
+    if text.contains('/') {
+        let authority = authority_of(text);
+        let hint = match !authority.contains('/') && check_authority(authority).is_ok() {
+            true => {
+                format!("write \"{authority}\"; the scheme and the path have keys of their own")
+            }
+            false => "write a name such as shop.example.com".to_owned(),
+        };
+        return Err(Problem::new("a host stands without scheme and path", hint));
+    }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (text, None),

@@ -57,12 +57,10 @@ pub struct Match {
     pub protocols: Vec<Detected>,
     /// Where connections come from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<String>")]
     pub sources: Vec<Cidr>,
     /// Where connections were going: the original destination where one is known, else the address
     /// that they came in at.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<String>")]
     pub destinations: Vec<Cidr>,
     /// The port of that.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::tls::{CipherSuite, Group};
 use crate::address::ADDRESS_PATTERN;
+use crate::cidr::Cidr;
 use crate::snapshot::Address;
 use crate::units::{PERIOD_PATTERN, Period, SIZE_PATTERN, Size};
 
@@ -122,6 +123,20 @@ impl JsonSchema for Address {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "pattern": ADDRESS_PATTERN, "x-format": "address" })
+    }
+}
+
+impl JsonSchema for Cidr {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Range".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "x-format": "range" })
     }
 }
 

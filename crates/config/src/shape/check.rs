@@ -205,6 +205,13 @@ fn check_scalar(node: &Node, shape: &Shape) -> Result<(), Problem> {
         (Kind::Integer(_), Scalar::Text(text)) if text.parse::<i128>().is_ok() => {
             Err(Problem::new("a whole number is needed here", format!("remove the quotes: {text}")))
         }
+        (Kind::Integer(bounds), Scalar::Text(text)) => match meant_number(text) {
+            Some(number) if (bounds.min..=bounds.max).contains(&number) => {
+                let rule = "a whole number is written with nothing but digits";
+                Err(Problem::new(rule, format!("write {number}")))
+            }
+            _ => Err(expected(shape, node)),
+        },
         (Kind::Boolean, Scalar::Text(text)) => {
             let hint = match text.to_ascii_lowercase().as_str() {
                 "yes" | "on" | "y" | "true" => "write true",
@@ -218,6 +225,15 @@ fn check_scalar(node: &Node, shape: &Shape) -> Result<(), Problem> {
         }
         _ => Err(expected(shape, node)),
     }
+}
+
+/// The number that was meant by something like `10_000` or `10k`.
+fn meant_number(text: &str) -> Option<i128> {
+    let (digits, factor) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1_000),
+        None => text.strip_suffix(['m', 'M']).map_or((text, 1), |digits| (digits, 1_000_000)),
+    };
+    digits.replace(['_', ',', '\''], "").parse::<i128>().ok()?.checked_mul(factor)
 }
 
 fn check_word(written: &str, words: &[(String, String)]) -> Result<(), Problem> {
@@ -313,6 +329,7 @@ pub(crate) fn describe(shape: &Shape) -> String {
                 Format::Duration => "a duration",
                 Format::Size => "a size",
                 Format::Address => "an address",
+                Format::Range => "an address range",
             };
             format!("{what}{none}")
         }
@@ -339,6 +356,7 @@ fn example(shape: &Shape) -> String {
             Format::Duration => "10s".to_owned(),
             Format::Size => "64KiB".to_owned(),
             Format::Address => "127.0.0.1:8080".to_owned(),
+            Format::Range => "10.0.0.0/8".to_owned(),
         },
         Kind::Either(shapes) => shapes.first().map(example).unwrap_or_default(),
     }

@@ -279,7 +279,12 @@ fn key_not_text(at: Position) -> Stop {
 }
 
 fn scan_error(error: &ScanError) -> Stop {
-    let hint = "check the indentation, the quotes and the brackets here and on the line before";
+    let is_alias = error.info().contains("anchor");
+    let hint = if is_alias {
+        "put quotes around a text that begins with `*` or `&`, such as \"*.example.com\""
+    } else {
+        "check the indentation, the quotes and the brackets here and on the line before"
+    };
     let rule = format!("this is not YAML: {}", error.info());
     (marker(*error.marker()), Problem::new(rule, hint))
 }

@@ -275,6 +275,30 @@ fn values_of_the_wrong_kind() {
         ),
         (
             "    connect_timeout: 1s\n",
+            "    connections_max: ^1_000\n",
+            "clusters[0].connections_max",
+            "\"1_000\"",
+            "nothing but digits",
+            "write 1000",
+        ),
+        (
+            "    connect_timeout: 1s\n",
+            "    connections_max: ^10k\n",
+            "clusters[0].connections_max",
+            "\"10k\"",
+            "nothing but digits",
+            "write 10000",
+        ),
+        (
+            "    connect_timeout: 1s\n",
+            "    connections_max: ^many\n",
+            "clusters[0].connections_max",
+            "\"many\"",
+            "a whole number is needed here, not text",
+            "write 1, for instance",
+        ),
+        (
+            "    connect_timeout: 1s\n",
             "    proxy_protocol: ^v3\n",
             "clusters[0].proxy_protocol",
             "\"v3\"",
@@ -654,6 +678,46 @@ fn hosts_that_two_route_tables_claim_name_both() {
         ),
         (
             "    hosts: [shop.example]\n",
+            "    hosts: [^\"https://shop.example:80/a\"]\n",
+            "routes[0].hosts[0]",
+            "\"https://shop.example:80/a\"",
+            "without scheme and path",
+            "write \"shop.example\"",
+        ),
+        (
+            "    hosts: [shop.example]\n",
+            "    hosts: [^\"://\"]\n",
+            "routes[0].hosts[0]",
+            "\"://\"",
+            "without scheme and path",
+            "a name such as",
+        ),
+        (
+            "    hosts: [shop.example]\n",
+            "    hosts: [^*.example.com]\n",
+            "routes[0].hosts[0]",
+            "",
+            "this is not YAML",
+            "put quotes around a text that begins with `*`",
+        ),
+        (
+            "    hosts: [shop.example]\n",
+            "    hosts: [^*]\n",
+            "routes[0].hosts[0]",
+            "",
+            "this is not YAML",
+            "put quotes around a text that begins with `*`",
+        ),
+        (
+            "{ path: /new }",
+            "{ host: ^\"http://x:81/\" }",
+            "routes[0].rules[1].redirect.host",
+            "\"http://x:81/\"",
+            "without scheme and path",
+            "write \"x:81\"; the scheme",
+        ),
+        (
+            "    hosts: [shop.example]\n",
             "    hosts: [^\"shop.*\"]\n",
             "routes[0].hosts[0]",
             "\"shop.*\"",
@@ -1001,6 +1065,24 @@ fn mistakes_of_every_layer_are_told_in_one_run() {
             "clusters[1].name",
         ]
     );
+}
+
+#[test]
+fn ranges_of_chains_are_told_with_their_place_and_hide_no_other_mistake() {
+    let chains = "    chains:\n    - { name: inside, match: { sources: [10.0.0.0/8, 10.0.0.1/8], \
+                  destinations: [nowhere] }, routes: [plain] }\n";
+    let text = SAMPLE
+        .replace("    address: 127.0.0.1:81\n", &format!("    address: 127.0.0.1:81\n{chains}"))
+        .replace("cluster: api", "cluster: apj");
+    let found = errors(&text);
+    let told = |path: &str, value: &str, hint: &str| {
+        found.iter().any(|f| f.path == path && f.value == value && f.hint.contains(hint))
+    };
+    let place = "listeners[1].chains[0].match";
+    assert!(told(&format!("{place}.sources[1]"), "\"10.0.0.1/8\"", "10.0.0.0/8"), "{found:#?}");
+    assert!(told(&format!("{place}.destinations[0]"), "\"nowhere\"", "10.0.0.0/8"), "{found:#?}");
+    assert!(told("routes[0].rules[2].cluster", "\"apj\"", "api"), "{found:#?}");
+    assert_eq!(found.len(), 3, "{found:#?}");
 }
 
 #[test]
