@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use config::Loader;
-use config::snapshot::ListenerId;
+use config::snapshot::{Address, ListenerId};
 use control::{
     AdminSocket, Answerers, ConfigFile, Control, LogWriter, Outcome, Parts, Refused, Workers,
 };
@@ -87,7 +87,7 @@ pub(crate) fn serve(
         config = config.name(),
         workers = count,
         descriptors,
-        admin = %addresses.admin.map_or_else(|| "none".to_owned(), |address| address.to_string()),
+        admin = %admin_text(snapshot.startup.admin.as_ref(), addresses.admin),
         "starting"
     );
     for (id, address) in &addresses.listeners {
@@ -120,6 +120,15 @@ pub(crate) fn serve(
     }
 }
 
+/// Where the admin interface listens: as the file says, but with the port that it got.
+fn admin_text(asked: Option<&Address>, bound: Option<SocketAddr>) -> String {
+    match (bound, asked) {
+        (Some(bound), _) => bound.to_string(),
+        (None, Some(asked)) => address_text(asked),
+        (None, None) => "none".to_owned(),
+    }
+}
+
 fn worker_count(snapshot: &Snapshot) -> Result<u32, Failure> {
     match snapshot.startup.workers {
         Some(count) => Ok(u32::from(count.get())),
@@ -131,9 +140,23 @@ fn worker_count(snapshot: &Snapshot) -> Result<u32, Failure> {
     }
 }
 
-fn bind_admin(address: &config::snapshot::Address) -> Result<AdminSocket, Failure> {
+fn bind_admin(address: &Address) -> Result<AdminSocket, Failure> {
     AdminSocket::bind(address).map_err(|error| {
         let (address, hint) = (address_text(address), hint(&error));
         Failure::Start(format!("the admin interface cannot listen on {address}: {error}; {hint}"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_admin_interface_is_told_with_its_port_or_its_path() {
+        let (asked, bound) = ("127.0.0.1:0".parse().unwrap(), "127.0.0.1:9901".parse().unwrap());
+        assert_eq!(admin_text(Some(&asked), Some(bound)), "127.0.0.1:9901");
+        let unix = "unix:/run/strait.sock".parse().unwrap();
+        assert_eq!(admin_text(Some(&unix), None), "unix:/run/strait.sock");
+        assert_eq!(admin_text(None, None), "none");
+    }
 }
