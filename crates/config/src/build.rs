@@ -179,6 +179,7 @@ pub(crate) fn parts<F>(
     routes::check_tunnels(file, site, context.findings);
     routes::check_clients(file, site, context.findings);
     clusters::warn_aimless(file, site, context.findings);
+    clusters::warn_loops(file, site, context.findings);
     warn_unused(&file.routes, &table_names, &site.key("routes"), context.findings);
     Parts {
         startup: startup(file, site, context),

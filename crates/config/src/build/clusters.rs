@@ -1,6 +1,6 @@
 //! `clusters` to [`Cluster`]s.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
@@ -166,6 +166,59 @@ pub(super) fn warn_aimless(file: &file::File, site: &Site<'_>, findings: &mut Fi
         let hint = "write `original_destination: redirect` or `tproxy` in a listener";
         site.key("original_destination").warning(findings, Problem::new(rule, hint));
     }
+}
+
+/// Warns of endpoints that are where a listener listens whose connections may go there.
+pub(super) fn warn_loops(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) {
+    let listeners: Map<&Address, &file::Listener> =
+        file.listeners.iter().map(|listener| (&listener.address, listener)).collect();
+    let sites = site.key("clusters");
+    for (cluster, site) in file.clusters.iter().zip(sites.items()) {
+        let endpoints = site.key("endpoints");
+        for (endpoint, site) in cluster.endpoints.iter().flatten().zip(endpoints.items()) {
+            let found = listening_at(&listeners, endpoint.address());
+            if let Some(listener) = found.filter(|found| leads_to(file, found, &cluster.name)) {
+                let name = &listener.name;
+                let rule = format!("listener {name} listens here, and what it takes goes here");
+                let hint = "write the address of the service, or requests go round without end";
+                site.warning(findings, Problem::new(rule, hint));
+            }
+        }
+    }
+}
+
+/// The listener that a connection to `address` comes to.
+fn listening_at<'a>(
+    listeners: &Map<&Address, &'a file::Listener>,
+    address: &Address,
+) -> Option<&'a file::Listener> {
+    let any = match address {
+        Address::Tcp(address) if address.ip().is_loopback() => {
+            let any = match address.ip() {
+                IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            };
+            Some(Address::Tcp(SocketAddr::new(any, address.port())))
+        }
+        Address::Tcp(_) | Address::Unix(_) => None,
+    };
+    listeners.get(address).or_else(|| listeners.get(any.as_ref()?)).copied()
+}
+
+/// Whether a listener, or a chain of it, has a way to the cluster of this name.
+fn leads_to(file: &file::File, listener: &file::Listener, cluster: &str) -> bool {
+    let chains = listener.chains.iter();
+    let chains = chains.map(|chain| (&chain.routes, &chain.cluster, &chain.clusters));
+    let mut ends = chains.chain([(&listener.routes, &listener.cluster, &listener.clusters)]);
+    ends.any(|(routes, one, several)| {
+        let names = routes.as_ref().map_or(&[][..], file::listener::Names::as_slice);
+        let mut tables = file.routes.iter().filter(|table| names.contains(&table.name));
+        one.as_deref() == Some(cluster)
+            || several.iter().any(|weighted| weighted.cluster == cluster)
+            || tables.any(|table| {
+                table.rules.iter().any(|rule| rule.cluster.as_deref() == Some(cluster))
+            })
+    })
 }
 
 fn endpoints<F>(

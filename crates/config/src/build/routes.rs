@@ -94,6 +94,10 @@ fn rules(
     clusters: &mut Names<'_, ClusterId>,
     findings: &mut Findings<'_>,
 ) -> Vec<Rule> {
+    if entries.is_empty() && site.is_written() && site.node().items().is_empty() {
+        let problem = Problem::new("every request for these hosts gets 404", "add a rule");
+        site.warning(findings, problem);
+    }
     let mut rules = Vec::with_capacity(entries.len());
     let mut lines = Vec::with_capacity(entries.len());
     for (entry, site) in entries.iter().zip(site.items()) {

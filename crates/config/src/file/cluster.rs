@@ -86,9 +86,13 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const fn is_unix(&self) -> bool {
+    pub(crate) const fn address(&self) -> &Address {
         let (Self::Address(address) | Self::Weighted(WeightedEndpoint { address, .. })) = self;
-        matches!(address, Address::Unix(_))
+        address
+    }
+
+    pub(crate) const fn is_unix(&self) -> bool {
+        matches!(self.address(), Address::Unix(_))
     }
 }
 

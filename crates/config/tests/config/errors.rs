@@ -1153,6 +1153,20 @@ fn what_looks_like_a_mistake_is_a_warning() {
         ),
         ("[127.0.0.1:9000]", "[]", "clusters[0].endpoints", "503", "add an endpoint"),
         (
+            "rules:\n      - match: { prefix: / }\n        cluster: web\n",
+            "rules: []\n",
+            "routes[1].rules",
+            "gets 404",
+            "add a rule",
+        ),
+        (
+            "[127.0.0.1:9000]",
+            "[127.0.0.1:80]",
+            "clusters[0].endpoints[0]",
+            "listener edge listens here",
+            "the address of the service",
+        ),
+        (
             "endpoints: [127.0.0.1:9000]",
             "original_destination: true",
             "clusters[0].original_destination",
@@ -1190,6 +1204,39 @@ fn what_looks_like_a_mistake_is_a_warning() {
     let mut loader = loader();
     loader.load("f", "listeners: []").unwrap();
     assert_eq!(loader.warnings()[0].path, "listeners");
+}
+
+#[test]
+fn an_endpoint_is_a_loop_where_its_listener_leads_to_it() {
+    let warnings = |listener: &str, rest: &str, endpoint: &str| {
+        let text = format!(
+            "listeners:\n- {{ name: edge, address: '{listener}', {rest} }}\n\
+             routes: [{{ name: all, rules: [{{ match: {{ prefix: / }}, cluster: one }}] }}]\n\
+             clusters:\n- {{ name: one, endpoints: [{{ address: '{endpoint}' }}] }}\n\
+             - {{ name: two, endpoints: ['{endpoint}'] }}\n"
+        );
+        let mut loader = loader();
+        loader.load("f", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let found = loader.warnings().iter().filter(|found| found.rule.contains("listens here"));
+        found.map(|found| found.path.clone()).collect::<Vec<_>>()
+    };
+    let one = "clusters[0].endpoints[0]";
+    for (listener, endpoint, expected) in [
+        ("127.0.0.1:80", "127.0.0.1:80", &[one][..]),
+        ("0.0.0.0:80", "127.0.0.1:80", &[one]),
+        ("[::]:80", "[::1]:80", &[one]),
+        ("unix:/a", "unix:/a", &[one]),
+        ("0.0.0.0:80", "192.0.2.1:80", &[]),
+        ("127.0.0.1:80", "127.0.0.1:81", &[]),
+    ] {
+        assert_eq!(warnings(listener, "routes: all", endpoint), expected, "{listener} {endpoint}");
+    }
+    let at = "127.0.0.1:80";
+    let two = "clusters[1].endpoints[0]";
+    assert_eq!(warnings(at, "routes: all, cluster: two", at), [one, two]);
+    assert_eq!(warnings(at, "protocol: tcp, clusters: [{ cluster: two }]", at), [two]);
+    let chain = "chains: [{ name: c, match: { protocols: [tls] }, protocol: tcp, cluster: two }]";
+    assert_eq!(warnings(at, chain, at), [two]);
 }
 
 #[test]
