@@ -52,12 +52,12 @@ enum Sink {
 }
 
 impl LogOutput {
-    /// Opens what the configuration names; none if it names nothing.
+    /// Opens what the configuration names, relative to `folder`; none if it names nothing.
     ///
     /// # Errors
     ///
     /// The file cannot be opened for appending, or is a pipe that nobody reads.
-    pub fn open(access_log: &AccessLog) -> Result<Option<Self>, OpenError> {
+    pub fn open(access_log: &AccessLog, folder: &Path) -> Result<Option<Self>, OpenError> {
         let format = match access_log.format {
             AccessLogFormat::Json => LogFormat::Json,
             AccessLogFormat::Text => LogFormat::Text,
@@ -65,7 +65,10 @@ impl LogOutput {
         let sink = match &access_log.output {
             None => return Ok(None),
             Some(AccessLogOutput::Stdout) => Sink::Stdout(io::stdout()),
-            Some(AccessLogOutput::File(path)) => Sink::File(open(path)?, Arc::clone(path)),
+            Some(AccessLogOutput::File(path)) => {
+                let path = Arc::from(folder.join(path));
+                Sink::File(open(&path)?, path)
+            }
         };
         Ok(Some(Self { sink, format }))
     }

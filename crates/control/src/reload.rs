@@ -158,7 +158,8 @@ impl<F> ConfigFile<F> {
         self.seen = files.into_seen();
         let prepared = prepared.map_err(Refused::Invalid)?;
         let access_log = &prepared.snapshot().access_log;
-        let log_output = LogOutput::open(access_log).map_err(Refused::AccessLog)?;
+        let folder = self.path.as_deref().and_then(Path::parent).unwrap_or_else(|| Path::new(""));
+        let log_output = LogOutput::open(access_log, folder).map_err(Refused::AccessLog)?;
         let duration = clock::monotonic_ns().saturating_sub(began);
         Ok(Candidate { prepared, log_output, duration })
     }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct AccessLog {
     /// Where lines go: `stdout`, or the path of a file that is appended to and opened again on
-    /// SIGUSR1. Absent: no access log.
+    /// SIGUSR1, relative to the folder of this file and with a `/` in it. A named pipe has to have its
+    /// reader first. Absent: no access log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// How a line looks.

@@ -48,6 +48,15 @@ fn every_request_is_a_line_with_the_documented_fields() {
 }
 
 #[test]
+fn the_path_of_the_file_is_relative_to_the_configurations_folder() {
+    let service = Service::start("one");
+    let strait = Strait::run(&logging_to(&service, "./relative.log", "text"));
+    get(strait.listener, "/x");
+    let file = strait.path("relative.log");
+    until("the line", || read(&file).contains("/x").then_some(()));
+}
+
+#[test]
 fn sigusr1_opens_a_renamed_file_again() {
     let service = Service::start("one");
     let scratch = Scratch::new();
