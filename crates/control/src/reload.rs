@@ -25,6 +25,8 @@ pub struct ConfigFile<F> {
     text: String,
     /// What the file was like at the last look; none before the first.
     state: Option<State>,
+    /// Whether it is a pipe or the like, which is read once.
+    is_stream: bool,
     /// The files that it named then.
     seen: Seen,
     loader: Loader<F>,
@@ -93,6 +95,7 @@ impl<F> ConfigFile<F> {
             name,
             text: String::new(),
             state: None,
+            is_stream: false,
             seen: Seen::default(),
             loader,
         }
@@ -102,7 +105,8 @@ impl<F> ConfigFile<F> {
     #[must_use]
     pub fn fixed(name: &str, text: String, loader: Loader<F>) -> Self {
         let name = name.to_owned();
-        Self { path: None, name, text, state: None, seen: Seen::default(), loader }
+        let (state, is_stream, seen) = (None, false, Seen::default());
+        Self { path: None, name, text, state, is_stream, seen, loader }
     }
 
     /// The file, if there is one.
@@ -124,8 +128,10 @@ impl<F> ConfigFile<F> {
 
     /// How the file, and those that it names, compare with last time.
     pub(crate) fn look(&self) -> Look {
-        let Some(path) = self.path.as_deref() else { return Look::Same };
-        let content = read(path);
+        let Some(path) = self.path.as_deref().filter(|_| !self.is_stream) else {
+            return Look::Same;
+        };
+        let content = read_again(path);
         let is_same = self.state == Some(State::of(&content));
         match content {
             Ok(_) if is_same && !self.seen.is_changed() => Look::Same,
@@ -137,7 +143,7 @@ impl<F> ConfigFile<F> {
 
     /// Takes the file for read as it is, so that only a further change is one.
     pub(crate) fn skip(&mut self) {
-        self.state = self.path.as_deref().map(|path| State::of(&read(path)));
+        self.state = self.path.as_deref().map(|path| State::of(&read_again(path)));
         self.seen.refresh();
     }
 
@@ -149,7 +155,12 @@ impl<F> ConfigFile<F> {
     pub fn load(&mut self) -> Result<Candidate<F>, Refused> {
         let began = clock::monotonic_ns();
         if let Some(path) = &self.path {
-            let content = read(path);
+            let content = if self.state.is_none() {
+                self.is_stream = is_stream(path);
+                read(path)
+            } else {
+                read_again(path)
+            };
             self.state = Some(State::of(&content));
             self.text = text_of(path, content)?;
         }
@@ -191,6 +202,18 @@ fn text_of(path: &Path, content: io::Result<Vec<u8>>) -> Result<String, Refused>
         })
     });
     text.map_err(|error| Refused::Unreadable(path.to_owned(), error))
+}
+
+/// As [`read`], while the process runs: a pipe could keep control waiting for ever.
+fn read_again(path: &Path) -> io::Result<Vec<u8>> {
+    if is_stream(path) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    read(path)
+}
+
+fn is_stream(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
@@ -242,5 +265,28 @@ impl fmt::Display for Refused {
                 Ok(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::fd::AsRawFd as _;
+
+    use config::FilterKinds;
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_read_once_and_not_looked_at_again() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"listeners: []").unwrap();
+        drop(writer);
+        let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        let loader = Loader::<()>::new(FilterKinds::new()).unwrap();
+        let mut file = ConfigFile::new(Path::new(&path), loader);
+        file.load().unwrap();
+        assert_eq!(file.look(), Look::Same);
+        assert!(file.load().unwrap_err().to_string().contains("not a regular file"));
     }
 }

@@ -15,6 +15,7 @@ use control::{
     AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionRow, ConnectionSide, Control,
     Described, LogWriter, Outcome, Parts, Question, Report, Workers,
 };
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
 use tokio::sync::mpsc::{Sender, channel};
 
@@ -366,13 +367,15 @@ fn a_file_that_cannot_be_read_any_more_is_told_once_for_each_change() {
     until("its absence", || control.ask("GET", "/config").contains("No such file"));
     std::fs::create_dir(&path).unwrap();
     until("the directory", || control.ask("GET", "/config").contains("Is a directory"));
+    std::fs::remove_dir(&path).unwrap();
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    until("the pipe", || control.ask("GET", "/config").contains("not a regular file"));
     // Something else happens beside it, and it is looked at again.
     std::fs::write(folder.join("other"), "").unwrap();
-    std::fs::remove_dir(&path).unwrap();
     put(CONFIG.as_bytes());
     control.wait_for("version 2, 0 listeners removed");
     assert!(control.ask("GET", "/config").contains("\"last_error\": null"));
-    assert!(refused(4), "{}", control.ask("GET", "/stats"));
+    assert!(refused(5), "{}", control.ask("GET", "/stats"));
     assert_eq!(control.end(), Outcome::Drained);
     std::fs::remove_dir_all(&folder).unwrap();
 }
