@@ -261,6 +261,28 @@ fn much_that_is_asked_at_once_is_answered() {
 }
 
 #[test]
+fn streams_that_are_too_many_at_once_cost_the_others_nothing() {
+    let config = CONFIG.replace("routes: all", "routes: all\n    http2: { streams_max: 1 }");
+    hold(&config, |talk| {
+        let mut client = Speaker::client(talk);
+        client.hears(talk);
+        // `GET http://x/`, each in one HEADERS frame that ends its stream.
+        let asks = |n: u32| {
+            let [a, b, c, d] = (2 * n + 1).to_be_bytes();
+            [&[0, 0, 6, 1, 5, a, b, c, d][..], &[0x82, 0x86, 0x84, 0x41, 1, b'x']].concat()
+        };
+        talk.says(client.peer, (0..400).flat_map(asks).collect::<Vec<_>>());
+        let upstream = talk.upstream();
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        let heard = talk.heard_bytes(client.peer);
+        let refused = [0, 0, 4, 3, 0];
+        let refused = heard.windows(5).filter(|frame| *frame == refused).count();
+        assert_eq!(refused, 399);
+        assert!(!talk.is_closed(client.peer) && talk.log().contains("\"status\":204"));
+    });
+}
+
+#[test]
 fn half_a_head_holds_up_a_connection_for_so_long_only() {
     hold(CONFIG, |talk| {
         let mut client = Speaker::client(talk);

@@ -511,6 +511,18 @@ impl Sealed {
         talk.says(self.peer, out.filled());
     }
 
+    /// Begins with HTTP/2, and asks for something on stream 1.
+    fn gets_on_stream(&mut self, talk: &mut Talk<'_>, limits: &Limits) {
+        let (mut codec, mut index) = (Http2::client(limits), HeadIndex::default());
+        let mut out = Buffer::new(4096);
+        codec.send_control(&mut out);
+        let decoded =
+            decode_request(GET.as_bytes(), &mut Scan::default(), &limits.head, &mut index);
+        let (head, _) = decoded.unwrap().unwrap();
+        codec.send_request(&head, Scheme::Https, RequestForm::Same, true, &mut out).unwrap();
+        self.says(talk, out.filled());
+    }
+
     fn hears(&mut self, talk: &mut Talk<'_>) -> Vec<u8> {
         self.unread.extend(talk.heard_bytes(self.peer));
         let mut heard = Vec::new();
@@ -545,15 +557,7 @@ fn a_connection_whose_key_is_nearly_worn_ends_in_good_order() {
         assert!(client.records.is_ended() && talk.is_shut(client.peer));
 
         let mut client = Sealed::old_client(talk);
-        let (limits, mut index) = (Limits::default(), HeadIndex::default());
-        let mut codec = Http2::client(&limits);
-        let mut out = Buffer::new(4096);
-        codec.send_control(&mut out);
-        let decoded =
-            decode_request(GET.as_bytes(), &mut Scan::default(), &limits.head, &mut index);
-        let (head, _) = decoded.unwrap().unwrap();
-        codec.send_request(&head, Scheme::Https, RequestForm::Same, true, &mut out).unwrap();
-        client.says(talk, out.filled());
+        client.gets_on_stream(talk, &Limits::default());
         talk.says(upstream, OK);
         let heard = client.hears(talk);
         let kinds: Vec<_> = frames(&heard).iter().map(|(kind, _)| *kind).collect();
@@ -586,14 +590,7 @@ fn what_waited_for_a_window_is_sealed_to_its_end() {
         }
         let mut client = Sealed::client(talk, 0);
         let limits = Limits { stream_window_bytes_max: 100, ..Limits::default() };
-        let (mut codec, mut index) = (Http2::client(&limits), HeadIndex::default());
-        let mut out = Buffer::new(4096);
-        codec.send_control(&mut out);
-        let decoded =
-            decode_request(GET.as_bytes(), &mut Scan::default(), &limits.head, &mut index);
-        let (head, _) = decoded.unwrap().unwrap();
-        codec.send_request(&head, Scheme::Https, RequestForm::Same, true, &mut out).unwrap();
-        client.says(talk, out.filled());
+        client.gets_on_stream(talk, &limits);
         let upstream = talk.upstream();
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_LEN}\r\n\r\n");
         talk.says(upstream, [head.into_bytes(), vec![b'x'; BODY_LEN]].concat());
