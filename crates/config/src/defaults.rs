@@ -38,6 +38,17 @@ pub const DOWNSTREAM_IDLE_TIMEOUT: Period = Period::from_secs(75);
 /// Silence within a request body, in which a healthy sender always sends something.
 pub const REQUEST_BODY_TIMEOUT: Period = Period::from_secs(30);
 
+/// Bytes of a request body that wait here for the rest, where connections of the cluster are short: what
+/// stands behind its head in one buffer, and more than most forms and calls of APIs have.
+pub const REQUEST_BUFFER: Size = Size::from_kib(16);
+
+/// Bytes a second of a request body below which its client is taken for slow on purpose. As Kestrel; the
+/// slowest modem sent more.
+pub const REQUEST_RATE_MIN: Size = Size(240);
+
+/// The same of a response that waits for its client.
+pub const RESPONSE_RATE_MIN: Size = Size(240);
+
 /// Time in which a downstream must take at least one byte of its response.
 pub const RESPONSE_WRITE_TIMEOUT: Period = Period::from_secs(60);
 

@@ -144,6 +144,9 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
             head_max: Size(http.head_bytes_max.into()),
             fields_max: http.fields_max,
             body_max: http.body_bytes_max.map_or(OrNone::None, |max| OrNone::Some(Size(max))),
+            request_buffer: Size(http.request_buffer_bytes_max.into()),
+            request_rate_min: Size(http.request_rate_bytes_min.into()),
+            response_rate_min: Size(http.response_rate_bytes_min.into()),
             trusted_hops: http.trusted_hops,
             forwarded: match http.forwarded {
                 ForwardedFields::Off => file::listener::Forwarded::Off,

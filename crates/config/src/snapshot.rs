@@ -384,6 +384,13 @@ pub struct HttpOptions {
     pub fields_max: u16,
     /// Bytes of a request body, or none for no bound.
     pub body_bytes_max: Option<u64>,
+    /// Bytes of a request body that have to be there before the request takes one of the last
+    /// connections; 0 for none.
+    pub request_buffer_bytes_max: u32,
+    /// Bytes a second that a client has to send of a request body; 0 for none.
+    pub request_rate_bytes_min: u32,
+    /// Bytes a second that a client has to take of a response; 0 for none.
+    pub response_rate_bytes_min: u32,
     /// Proxies in front of this one whose `x-forwarded-*`, `forwarded` and `x-request-id` are
     /// believed. 0 means that the peer is the client and that those fields are replaced.
     pub trusted_hops: u8,

@@ -16,9 +16,8 @@ use wire::h1::{
 use wire::head::{Framing, Head, Known, RequestHead, ResponseHead, Version};
 
 use crate::connection::ExchangeKey;
-use crate::exchange::{Exchange, Form, Stage, Unbound, Wait};
+use crate::exchange::{Exchange, Stage, Unbound, Wait};
 use crate::filter::{BodyNeed, Filter, Part, Question, Verdict};
-use crate::http2::Tail;
 use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::pump::connection_field;
@@ -128,7 +127,7 @@ impl Exchange {
         has_bound
             || self.call.is_some()
             || !self.onlookers.request.is_empty()
-            || matches!(self.stage, Stage::Gathering { .. })
+            || matches!(self.stage, Stage::Gathering { .. } | Stage::Buffering { .. })
     }
 
     /// Whether anything here has to see the response's data.
@@ -359,24 +358,10 @@ impl Proxy {
         is_complete: bool,
         request: &mut Unbound,
     ) {
-        const SAME: &str = "the head has the framing that the body was read with";
         let Gathered { body, trailers } = gathered;
-        let Unbound { outbox, form } = request;
-        match form {
-            Form::Whole { send, .. } => {
-                if !body.is_empty() {
-                    send.push_data(body.filled(), outbox, &mut self.buffers).expect(SAME);
-                }
-                if is_complete {
-                    send.push_end(&trailers, outbox, &mut self.buffers).expect(SAME);
-                }
-            }
-            Form::Stream { tail, .. } => {
-                outbox.push(body.filled(), &mut self.buffers);
-                if is_complete {
-                    *tail = Tail::of(&trailers);
-                }
-            }
+        request.push_data(body.filled(), &mut self.buffers);
+        if is_complete {
+            request.push_end(&trailers, &mut self.buffers);
         }
         self.buffers.give_back(body);
     }

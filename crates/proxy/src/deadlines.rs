@@ -27,7 +27,11 @@ impl Proxy {
             self.timers.arm(exchange.timer, deadline);
             return;
         }
+        if wait == Wait::Connection && matches!(exchange.stage, Stage::Buffering { .. }) {
+            return self.look_at_buffered(key, now);
+        }
         let (downstream, upstream) = (exchange.downstream, exchange.upstream());
+        let cause = exchange.cause_of(wait);
         let cluster = exchange.cluster();
         let is_held_back = match wait {
             // Whoever does not take its bytes has a deadline of its own.
@@ -50,10 +54,10 @@ impl Proxy {
                 return self.push_back_deadline(key, wait, now + timeout);
             }
         }
-        self.fail(key, wait.cause(), now);
+        self.fail(key, cause, now);
     }
 
-    fn push_back_deadline(&mut self, key: ExchangeKey, wait: Wait, deadline: Time) {
+    pub(crate) fn push_back_deadline(&mut self, key: ExchangeKey, wait: Wait, deadline: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.deadlines.set(wait, deadline);
         let (_, first) = exchange.deadlines.first();
@@ -112,6 +116,7 @@ impl Stage {
         match self {
             Self::Suspended { .. } => "suspended",
             Self::Gathering { .. } => "gathering",
+            Self::Buffering { .. } => "buffering",
             Self::Waiting { .. } => "waiting",
             Self::Attempting { .. } => "attempting",
             Self::Responding { .. } => "responding",

@@ -17,6 +17,7 @@ use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage, Wait};
 use crate::ops::Op;
 use crate::pinned::Pinned;
 use crate::proxy::{Proxy, TimerOwner};
+use crate::rate::Rate;
 use crate::record::{Record, Stamps, Words, label};
 use crate::time::Time;
 use crate::transport::Tls;
@@ -189,6 +190,8 @@ impl Proxy {
             call: None,
             handshake: None,
             is_response_complete: false,
+            is_request_slow: false,
+            is_response_slow: false,
         });
         self.timers.set_owner(timer, TimerOwner::Exchange(exchange).into());
         if at.is_whole() {
@@ -413,9 +416,16 @@ impl Proxy {
     ) {
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         if left > 0 {
-            if n > 0 || !exchange.deadlines.is_set(Wait::ResponseWrite) {
-                let timeout = exchange.listener().timeouts.response_write;
-                self.set_deadline(exchange_key, Wait::ResponseWrite, now + timeout);
+            let former = exchange.deadlines.get(Wait::ResponseWrite);
+            if n > 0 || !former.is_set() {
+                let listener = exchange.listener();
+                let timeout = listener.timeouts.response_write;
+                let is_conversation = exchange.is_conversation();
+                let bytes_min =
+                    if is_conversation { 0 } else { listener.http.response_rate_bytes_min };
+                let (deadline, is_slow) = Rate { bytes_min, timeout }.extend(former, n, now);
+                exchange.is_response_slow = is_slow;
+                self.set_deadline(exchange_key, Wait::ResponseWrite, deadline);
             }
             return;
         }

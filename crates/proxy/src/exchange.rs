@@ -3,6 +3,7 @@
 //! ```text
 //!            ┌─► Suspended ─┐ (a filter waits for an answer)
 //!            ├─► Gathering ─┤ (a filter waits for the whole body)
+//!            ├─► Buffering ─┤ (connections are short, and the body is not here)
 //! new ───────┤              ▼
 //!            └───────► Waiting ─► Attempting ─► Responding ─► Finishing ─► gone
 //!                      (for a       │   ▲ (again, if     │        ▲
@@ -73,6 +74,9 @@ pub struct Exchange {
     pub(crate) handshake: Option<Box<Handshake>>,
     /// In a tunnel: whether the upstream has said all.
     pub(crate) is_response_complete: bool,
+    /// Whether its client sends the body, or takes the response, below the least rate.
+    pub(crate) is_request_slow: bool,
+    pub(crate) is_response_slow: bool,
 }
 
 /// What HTTP/1 says when a protocol changes, and HTTP/2 does not.
@@ -104,6 +108,8 @@ pub(crate) enum Stage {
     Suspended { step: ChainStep, question: Question, head: Buffer },
     /// The filter at this place of the chain waits for the whole body; so does the head.
     Gathering { filter: usize, head: Buffer },
+    /// Few connections are left; the request, encoded, waits for more of its body.
+    Buffering { request: Unbound },
     /// No connection is free; the head, encoded, waits for one.
     Waiting { request: Unbound },
     /// Given to this connection; no byte of a response yet.
@@ -228,6 +234,15 @@ impl Exchange {
         self.record.is_tunnel || self.call.is_some()
     }
 
+    /// What it is called that it waited too long for this.
+    pub(crate) const fn cause_of(&self, wait: Wait) -> Cause {
+        match wait {
+            Wait::RequestBody if self.is_request_slow => Cause::RequestTooSlow,
+            Wait::ResponseWrite if self.is_response_slow => Cause::ResponseTooSlow,
+            _ => wait.cause(),
+        }
+    }
+
     /// How long the client may be silent before there is a response.
     pub(crate) fn silence_of_client(&self) -> (Wait, Duration) {
         (Wait::RequestBody, self.listener().timeouts.request_body)
@@ -249,7 +264,7 @@ impl Exchange {
         let has_streams = !self.downstream.is_whole();
         let awaits_upgrade = self.request.asks_upgrade && !self.record.is_tunnel && has_streams;
         (self.upstream().is_some() && !awaits_upgrade)
-            || matches!(self.stage, Stage::Gathering { .. })
+            || matches!(self.stage, Stage::Gathering { .. } | Stage::Buffering { .. })
     }
 
     /// The upstream connection, or stream, that it has, if any.
@@ -258,6 +273,7 @@ impl Exchange {
             Stage::Attempting { upstream } | Stage::Responding { upstream } => Some(upstream),
             Stage::Suspended { .. }
             | Stage::Gathering { .. }
+            | Stage::Buffering { .. }
             | Stage::Waiting { .. }
             | Stage::Finishing => None,
         }
@@ -334,8 +350,12 @@ impl Deadlines {
         }
     }
 
+    pub(crate) fn get(&self, wait: Wait) -> Time {
+        self.0.get(wait as usize).copied().unwrap_or(Time::NEVER)
+    }
+
     pub(crate) fn is_set(&self, wait: Wait) -> bool {
-        self.0.get(wait as usize).is_some_and(|deadline| deadline.is_set())
+        self.get(wait).is_set()
     }
 
     pub(crate) fn clear(&mut self, wait: Wait) {

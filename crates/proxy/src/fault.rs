@@ -54,7 +54,9 @@ pub const fn consequence(cause: Cause) -> Consequence {
         | Http2Invalid => (Side::Downstream, 400, Retry::Never),
         Http2Abuse => (Side::Downstream, 429, Retry::Never),
         Http2PingTimeout => (Side::Upstream, 504, Retry::IfReused),
-        RequestHeadTimeout | RequestBodyTimeout => (Side::Downstream, 408, Retry::Never),
+        RequestHeadTimeout | RequestBodyTimeout | RequestTooSlow => {
+            (Side::Downstream, 408, Retry::Never)
+        }
         RequestBodyTooLarge => (Side::Downstream, 413, Retry::Never),
         RequestLineTooLong => (Side::Downstream, 414, Retry::Never),
         RequestExpectationUnknown => (Side::Downstream, 417, Retry::Never),
@@ -62,8 +64,8 @@ pub const fn consequence(cause: Cause) -> Consequence {
         RequestNotImplemented => (Side::Downstream, 501, Retry::Never),
         RequestVersionUnsupported => (Side::Downstream, 505, Retry::Never),
         ProxyProtocolInvalid | TlsHandshakeFailed | TlsHandshakeTimeout | TlsInvalid
-        | ResponseWriteTimeout | DownstreamClosed | RequestCancelled | IdleTimeout
-        | TunnelIdleTimeout => (Side::Downstream, 0, Retry::Never),
+        | ResponseWriteTimeout | ResponseTooSlow | DownstreamClosed | RequestCancelled
+        | IdleTimeout | TunnelIdleTimeout => (Side::Downstream, 0, Retry::Never),
 
         NoHost | NoRoute => (Side::Proxy, 404, Retry::Never),
         NoChain => (Side::Proxy, 0, Retry::Never),

@@ -290,6 +290,14 @@ impl Pools {
             .is_some_and(|state| state.waiting > 0 && (state.open < room || state.idle > 0))
     }
 
+    /// Connections of a cluster that carry as many exchanges as they can, and how many there may be.
+    pub(crate) fn use_of(&self, cluster: &Cluster) -> (u32, u32) {
+        let state = self.clusters.get(cluster.id.0.slot as usize).and_then(Option::as_ref);
+        let state = state.filter(|state| state.id == cluster.id);
+        let in_use = state.map_or(0, |state| state.open.saturating_sub(state.idle));
+        (in_use, self.share.of(cluster.connections_max.get()))
+    }
+
     /// Puts a connection on top of its endpoint's stack. Says no if the endpoint is gone and its
     /// place is another's.
     pub(crate) fn put_idle(

@@ -575,10 +575,12 @@ impl Proxy {
         }
     }
 
-    /// Whether a filter waits for what this connection says.
+    /// Whether what this connection says of a body is kept here.
     fn gathers(&self, connection: &Connection) -> bool {
         let exchange = connection.exchange().and_then(|key| self.exchanges.get(key));
-        exchange.is_some_and(|exchange| matches!(exchange.stage, Stage::Gathering { .. }))
+        exchange.is_some_and(|exchange| {
+            matches!(exchange.stage, Stage::Gathering { .. } | Stage::Buffering { .. })
+        })
     }
 
     /// The other side of the exchange that is at this one.

@@ -30,6 +30,7 @@ use crate::original;
 use crate::outbox::Outbox;
 use crate::pool::{Acquired, Sharing};
 use crate::proxy::Proxy;
+use crate::rate::Rate;
 use crate::record::{Word, label};
 use crate::route;
 use crate::text::Text;
@@ -124,6 +125,9 @@ impl Proxy {
         }
         if let Some(timeout) = timeout {
             self.set_deadline(key, Wait::Whole, now + timeout);
+        }
+        if self.must_buffer(key) {
+            return self.buffer_request(key, request, now);
         }
         self.attempt(key, request, Some(head), now);
     }
@@ -380,16 +384,29 @@ impl Proxy {
         exchange.request.expects_continue = false;
     }
 
-    /// Some of the request body came: how long the next piece may take.
-    pub(crate) fn await_request_data(&mut self, key: ExchangeKey, now: Time) {
-        let Some(exchange) = self.exchanges.get(key) else { return };
+    /// So many bytes of the request body came: how long the next piece may take.
+    pub(crate) fn await_request_data(&mut self, key: ExchangeKey, n: usize, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let (wait, timeout) = match exchange.stage {
             Stage::Responding { .. } => exchange.silence(),
-            Stage::Gathering { .. } => exchange.silence_of_client(),
+            Stage::Gathering { .. } | Stage::Buffering { .. } => exchange.silence_of_client(),
             _ if exchange.is_conversation() => exchange.silence(),
             _ => exchange.silence_of_client(),
         };
-        self.set_deadline(key, wait, now + timeout);
+        let deadline = match wait {
+            Wait::RequestBody => {
+                let rate_min = exchange.listener().http.request_rate_bytes_min;
+                let (deadline, is_slow) = Rate { bytes_min: rate_min, timeout }.extend(
+                    exchange.deadlines.get(wait),
+                    n,
+                    now,
+                );
+                exchange.is_request_slow = is_slow;
+                deadline
+            }
+            _ => now + timeout,
+        };
+        self.set_deadline(key, wait, deadline);
     }
 
     /// A piece of the request body as it goes on.
@@ -397,9 +414,13 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.show_request_data(data);
         let is_gathering = matches!(exchange.stage, Stage::Gathering { .. });
+        let is_buffering = matches!(exchange.stage, Stage::Buffering { .. });
         let upstream = exchange.upstream();
-        if is_gathering || upstream.is_some() {
-            self.await_request_data(key, now);
+        if is_gathering || is_buffering || upstream.is_some() {
+            self.await_request_data(key, data.len(), now);
+        }
+        if is_buffering {
+            return self.buffer_request_data(key, data, now);
         }
         if is_gathering {
             return self.gather_request_data(key, data, now);
@@ -436,6 +457,9 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get(key) else { return };
         if matches!(exchange.stage, Stage::Gathering { .. }) {
             return self.on_request_gathered(key, trailers, now);
+        }
+        if matches!(exchange.stage, Stage::Buffering { .. }) {
+            return self.on_request_buffered(key, trailers, now);
         }
         let Some(upstream) = upstream else { return };
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
@@ -607,6 +631,7 @@ impl Proxy {
             Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => {
                 self.buffers.give_back(head);
             }
+            Stage::Buffering { request } => request.clear(&mut self.buffers),
             Stage::Waiting { request } => {
                 request.clear(&mut self.buffers);
                 let cluster = exchange.route.as_ref().and_then(|route| route.cluster);

@@ -61,7 +61,7 @@ impl Proxy {
         }
         if is_request {
             self.count_request_data(exchange, n);
-            self.await_request_data(exchange, now);
+            self.await_request_data(exchange, n, now);
         } else {
             self.count_response_data(exchange, n);
             self.await_response_data(exchange, now);

@@ -233,7 +233,7 @@ impl Proxy {
             route.endpoint = Some(place);
         }
         if !exchange.request.is_complete && exchange.kind == Kind::Http {
-            self.await_request_data(key, now);
+            self.await_request_data(key, 0, now);
         }
     }
 

@@ -77,8 +77,12 @@ causes! {
     RequestHeadTimeout => "request_head_timeout",
     /// The request body stopped coming.
     RequestBodyTimeout => "request_body_timeout",
+    /// The request body came more slowly than the listener's `http.request_rate_min`.
+    RequestTooSlow => "request_too_slow",
     /// The downstream stopped taking the response.
     ResponseWriteTimeout => "response_write_timeout",
+    /// The downstream took the response more slowly than the listener's `http.response_rate_min`.
+    ResponseTooSlow => "response_too_slow",
     /// The downstream closed or reset before the exchange was over.
     DownstreamClosed => "downstream_closed",
     /// The downstream reset the request's stream, as who loses interest does.

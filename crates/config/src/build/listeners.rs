@@ -604,7 +604,7 @@ fn http(
         let rule = "a name in `via` consists of letters, digits and !#$%&'*+-.^_`|~";
         site.key("via").error(findings, Problem::new(rule, "write strait, for instance"));
     }
-    // The bounds of both sizes, in the schema, are below 64 KiB.
+    // The bounds of these sizes, in the schema, are far below 4 GiB.
     let bytes = |size: crate::units::Size| u32::try_from(size.0).unwrap_or(u32::MAX);
     HttpOptions {
         request_line_bytes_max: bytes(file.request_line_max),
@@ -614,6 +614,9 @@ fn http(
             OrNone::None => None,
             OrNone::Some(size) => Some(size.0),
         },
+        request_buffer_bytes_max: bytes(file.request_buffer),
+        request_rate_bytes_min: bytes(file.request_rate_min),
+        response_rate_bytes_min: bytes(file.response_rate_min),
         trusted_hops: file.trusted_hops,
         forwarded: match file.forwarded {
             Forwarded::Off => ForwardedFields::Off,

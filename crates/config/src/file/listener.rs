@@ -159,6 +159,20 @@ pub struct Http {
     pub fields_max: u16,
     /// Bytes of a request body, or `none`. Beyond it: 413.
     pub body_max: OrNone<Size>,
+    /// Bytes of a request body that have to be there before the request takes a connection, once half
+    /// of the cluster's `connections_max` are in use; a body that is shorter has to be there whole. So
+    /// clients that send slowly leave half of a cluster to the others. At most 64 KiB; 0: none have to.
+    /// Calls of gRPC, requests for tunnels and those that wait for `100 Continue` are not held.
+    #[schemars(extend("x-maximum" = "64KiB"))]
+    pub request_buffer: Size,
+    /// Bytes a second that a client has to send of a request body while it is the one waited for. Each
+    /// byte extends `timeouts.request_body` by its part of a second only, so a client below the rate
+    /// is ended, with 408, when it has used up that timeout. 0: none.
+    #[schemars(extend("x-maximum" = "1MiB"))]
+    pub request_rate_min: Size,
+    /// The same of a response that waits for the client to take it, and `timeouts.response_write`.
+    #[schemars(extend("x-maximum" = "1MiB"))]
+    pub response_rate_min: Size,
     /// How many proxies in front of this one are trusted. Their `x-forwarded-*`, `forwarded` and
     /// `x-request-id` are believed and added to. 0: the peer is the client, and those fields are
     /// replaced.
@@ -190,6 +204,9 @@ impl Default for Http {
             fields_max: defaults::FIELDS_MAX,
             // Bodies are streamed, so their length costs no memory.
             body_max: OrNone::None,
+            request_buffer: defaults::REQUEST_BUFFER,
+            request_rate_min: defaults::REQUEST_RATE_MIN,
+            response_rate_min: defaults::RESPONSE_RATE_MIN,
             // Nobody is believed unless the operator says so.
             trusted_hops: 0,
             forwarded: Forwarded::XForwarded,

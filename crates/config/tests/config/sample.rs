@@ -145,6 +145,9 @@ listeners:
       head_max: 16KiB
       fields_max: 50
       body_max: 10MiB
+      request_buffer: 32KiB
+      request_rate_min: 100B
+      response_rate_min: 1KiB
       trusted_hops: 2
       forwarded: both
       forward_client_cert: append_forward

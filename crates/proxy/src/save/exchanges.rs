@@ -44,20 +44,29 @@ pub(super) struct SavedExchange {
     call: Option<Box<Call>>,
     handshake: Option<Box<Handshake>>,
     is_response_complete: bool,
+    is_request_slow: bool,
+    is_response_slow: bool,
 }
 
 #[derive(Serialize, Deserialize)]
 pub(super) enum SavedStage {
     Suspended { step: ChainStep, topic: String, payload: Vec<u8>, head: Vec<u8> },
     Gathering { filter: usize, head: Vec<u8> },
-    Waiting { outbox: SavedOutbox, form: SavedForm },
+    Buffering(SavedRequest),
+    Waiting(SavedRequest),
     Attempting,
     Responding,
     Finishing,
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) enum SavedForm {
+pub(super) struct SavedRequest {
+    outbox: SavedOutbox,
+    form: SavedForm,
+}
+
+#[derive(Serialize, Deserialize)]
+enum SavedForm {
     Whole { send: Send, is_personal: bool },
     Stream { head: Vec<u8>, tail: Tail },
 }
@@ -147,6 +156,8 @@ impl Proxy {
             call: exchange.call,
             handshake: exchange.handshake,
             is_response_complete: exchange.is_response_complete,
+            is_request_slow: exchange.is_request_slow,
+            is_response_slow: exchange.is_response_slow,
         })
     }
 
@@ -168,21 +179,15 @@ impl Proxy {
                 self.buffers.give_back(head);
                 saved
             }
-            Stage::Waiting { mut request } => {
+            Stage::Buffering { request } => {
+                SavedStage::Buffering(save_request(request, &mut self.buffers))
+            }
+            Stage::Waiting { request } => {
                 if let Some(cluster) = cluster {
                     let exchanges = &self.exchanges;
                     self.pools.give_up(cluster, |key| exchanges.get(key).is_some());
                 }
-                let outbox = save_outbox(&mut request.outbox, &mut self.buffers);
-                let form = match request.form {
-                    Form::Whole { send, is_personal } => SavedForm::Whole { send, is_personal },
-                    Form::Stream { head, tail } => {
-                        let saved = SavedForm::Stream { head: head.filled().to_vec(), tail };
-                        self.buffers.give_back(head);
-                        saved
-                    }
-                };
-                SavedStage::Waiting { outbox, form }
+                SavedStage::Waiting(save_request(request, &mut self.buffers))
             }
             Stage::Attempting { .. } => SavedStage::Attempting,
             Stage::Responding { .. } => SavedStage::Responding,
@@ -280,6 +285,8 @@ impl Proxy {
             call: saved.call,
             handshake: saved.handshake,
             is_response_complete: saved.is_response_complete,
+            is_request_slow: saved.is_request_slow,
+            is_response_slow: saved.is_response_slow,
         });
         self.timers.set_owner(timer, TimerOwner::Exchange(key).into());
         self.timers.arm(timer, first);
@@ -341,15 +348,12 @@ impl Proxy {
             (SavedStage::Gathering { filter, head }, _) => {
                 Stage::Gathering { filter, head: self.buffers.lease_with(&head) }
             }
-            (SavedStage::Waiting { outbox, form }, _) => {
-                let outbox = restore_outbox(&outbox, &mut self.buffers);
-                let form = match form {
-                    SavedForm::Whole { send, is_personal } => Form::Whole { send, is_personal },
-                    SavedForm::Stream { head, tail } => {
-                        Form::Stream { head: self.buffers.lease_with(&head), tail }
-                    }
-                };
-                return self.attempt(key, Unbound { outbox, form }, None, now);
+            (SavedStage::Buffering(saved), _) => {
+                Stage::Buffering { request: restore_request(saved, &mut self.buffers) }
+            }
+            (SavedStage::Waiting(saved), _) => {
+                let request = restore_request(saved, &mut self.buffers);
+                return self.attempt(key, request, None, now);
             }
             (SavedStage::Finishing | SavedStage::Attempting | SavedStage::Responding, _) => {
                 Stage::Finishing
@@ -359,6 +363,28 @@ impl Proxy {
             exchange.stage = stage;
         }
     }
+}
+
+fn save_request(mut request: Unbound, buffers: &mut Buffers) -> SavedRequest {
+    let outbox = save_outbox(&mut request.outbox, buffers);
+    let form = match request.form {
+        Form::Whole { send, is_personal } => SavedForm::Whole { send, is_personal },
+        Form::Stream { head, tail } => {
+            let saved = SavedForm::Stream { head: head.filled().to_vec(), tail };
+            buffers.give_back(head);
+            saved
+        }
+    };
+    SavedRequest { outbox, form }
+}
+
+fn restore_request(saved: SavedRequest, buffers: &mut Buffers) -> Unbound {
+    let outbox = restore_outbox(&saved.outbox, buffers);
+    let form = match saved.form {
+        SavedForm::Whole { send, is_personal } => Form::Whole { send, is_personal },
+        SavedForm::Stream { head, tail } => Form::Stream { head: buffers.lease_with(&head), tail },
+    };
+    Unbound { outbox, form }
 }
 
 fn restore_deadlines(saved: &[(u8, Duration)], now: Time) -> Deadlines {

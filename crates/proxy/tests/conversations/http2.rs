@@ -847,6 +847,7 @@ fn nothing_is_left_of_a_drain_whose_last_client_was_moved() {
 #[test]
 fn who_waited_for_a_connection_gets_the_window_back() {
     let config = CONFIG
+        .replace("request_id", "request_buffer: 0, request_id")
         .replace("    http: {", "    http2: { stream_window_max: 1KiB }\n    http: {")
         .replace("    endpoints:", "    connections_max: 1\n    endpoints:");
     hold(&config, |talk| {
@@ -871,7 +872,9 @@ fn who_waited_for_a_connection_gets_the_window_back() {
 
 #[test]
 fn a_body_that_waited_goes_with_its_request_wherever_that_is_moved() {
-    let config = CONFIG.replace("    endpoints:", "    connections_max: 1\n    endpoints:");
+    let config = CONFIG
+        .replace("request_id", "request_buffer: 0, request_id")
+        .replace("    endpoints:", "    connections_max: 1\n    endpoints:");
     hold(&config, |talk| {
         let mut client = Speaker::client(talk);
         let first = talk.client();

@@ -32,6 +32,7 @@ mod reconfiguring;
 mod relays;
 mod replies;
 mod retries;
+mod slow;
 mod timeouts;
 mod tls;
 mod tunnels;

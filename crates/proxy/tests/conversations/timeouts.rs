@@ -62,7 +62,8 @@ fn a_kept_connection_is_closed_when_nothing_comes() {
 
 #[test]
 fn a_body_that_stops_coming_is_a_timeout_of_the_request() {
-    hold(CONFIG, |talk| {
+    let config = CONFIG.replace("request_id", "request_rate_min: 0, request_id");
+    hold(&config, |talk| {
         let client = talk.client();
         talk.says(client, POST);
         let upstream = talk.upstream();
@@ -152,7 +153,8 @@ fn a_response_body_that_stops_coming_breaks_off() {
 
 #[test]
 fn a_client_that_takes_nothing_is_given_up() {
-    hold(CONFIG, |talk| {
+    let config = CONFIG.replace("request_id", "response_rate_min: 0, request_id");
+    hold(&config, |talk| {
         let client = talk.client();
         talk.takes(client, 10);
         talk.says(client, GET);
