@@ -12,7 +12,7 @@ use crate::clock;
 const LOOK_INTERVAL: u64 = 86_400_000_000_000;
 
 /// Knows the certificates in use.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Expiry {
     certificates: Vec<CertificateUse>,
     looked_at: u64,

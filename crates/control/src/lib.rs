@@ -7,16 +7,19 @@
 //!
 //! ```text
 //!   file watch ─┐                        ┌─► Workers (snapshots, drain, answers)
-//!   signals ────┼─► Control ─────────────┤
-//!   admin ──────┤      ▲                 └─► LogWriter (names, output)   a thread, it may block
-//!   Reports ────┘      └── Answerers (what filters ask)
+//!   signals ────┼─► Control ─────────────┼─► LogWriter (names, output)   threads; one may block
+//!   admin ──────┤     ▲ ▲                └─► Builder (files, snapshots)  a thread; it takes its time
+//!   Reports ────┘     │ └── Answerers (what filters ask)    │
+//!                     └──────── candidates or errors ───────┘
 //! ```
 #![forbid(unsafe_code)]
 
 mod admin;
+mod builder;
 mod clock;
 mod expiry;
 mod files;
+mod log_output;
 mod log_writer;
 mod names;
 mod questions;
@@ -28,7 +31,8 @@ mod workers;
 
 pub use admin::{AdminSocket, ConnectionRow, ConnectionSide, Described};
 pub use files::Files;
-pub use log_writer::{LogOutput, LogWriter, OpenError};
+pub use log_output::{LogOutput, OpenError};
+pub use log_writer::LogWriter;
 pub use questions::{Answerers, Question};
 pub use reload::{Accepted, Candidate, ConfigFile, Refused, read_text};
 pub use run::{Control, Outcome, Parts};

@@ -1,25 +1,23 @@
-//! Writes the access log, on a thread of its own because a disk or a pipe may block.
+//! Makes the access log's lines, on a thread of its own.
 //!
-//! The thread takes what workers hand on every [`PACE`], formats it and writes it in one piece.
-//! While a write blocks, the workers' queues fill; then workers drop lines and count them. The
-//! same thread keeps the list of slow requests, which comes by the same queues.
+//! The thread takes what workers hand on every [`PACE`], formats it and hands it to the thread of
+//! its output, which may block. This thread never does: control's commands reach it at any time.
+//! While an output takes nothing, records stay in the workers' queues for a moment, since it may
+//! only be slow; after that lines are lost and counted. The same thread keeps the list of slow
+//! requests, which comes by the same queues.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use config::snapshot::{AccessLog, AccessLogFormat, AccessLogOutput};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::Errno;
-use telemetry::{LogFormat, LogReader, Names};
+use telemetry::{LogReader, Names};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock;
+use crate::log_output::{LogOutput, OutputThread};
 use crate::names::names_of;
 use crate::reload::Accepted;
 
@@ -29,7 +27,7 @@ const PACE: Duration = Duration::from_millis(20);
 /// Bytes formatted before they are written.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
 
-/// Commands that wait while a write blocks.
+/// Commands that wait for the thread, which takes them within [`PACE`].
 const COMMANDS_MAX: usize = 64;
 
 /// Notices that wait for control.
@@ -38,72 +36,11 @@ const NOTICES_MAX: usize = 16;
 /// How long the end waits for a write that blocks.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where lines go, opened.
-#[derive(Debug)]
-pub struct LogOutput {
-    sink: Sink,
-    format: LogFormat,
-}
+/// Replaced outputs that still block, each with a thread and a descriptor. An operator may try
+/// several; beyond this, lines go nowhere until one of them is read.
+const ABANDONED_MAX: usize = 8;
 
-#[derive(Debug)]
-enum Sink {
-    Stdout(io::Stdout),
-    File(File, Arc<Path>),
-}
-
-impl LogOutput {
-    /// Opens what the configuration names, relative to `folder`; none if it names nothing.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be opened for appending, or is a pipe that nobody reads.
-    pub fn open(access_log: &AccessLog, folder: &Path) -> Result<Option<Self>, OpenError> {
-        let format = match access_log.format {
-            AccessLogFormat::Json => LogFormat::Json,
-            AccessLogFormat::Text => LogFormat::Text,
-        };
-        let sink = match &access_log.output {
-            None => return Ok(None),
-            Some(AccessLogOutput::Stdout) => Sink::Stdout(io::stdout()),
-            Some(AccessLogOutput::File(path)) => {
-                let path = Arc::from(folder.join(path));
-                Sink::File(open(&path)?, path)
-            }
-        };
-        Ok(Some(Self { sink, format }))
-    }
-}
-
-/// The access log cannot be opened.
-#[derive(Debug, thiserror::Error)]
-#[error("access log {path}: cannot be opened for appending: {source}", path = path.display())]
-pub struct OpenError {
-    path: Arc<Path>,
-    source: io::Error,
-}
-
-/// Never waits for a pipe to be read by somebody: control opens the file, too.
-fn open(path: &Arc<Path>) -> Result<File, OpenError> {
-    let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
-    let opened =
-        OpenOptions::new().append(true).create(true).custom_flags(without_waiting).open(path);
-    let waiting = opened.and_then(|file| {
-        // Writes may wait: they are the thread's, and what does not fit into a pipe is not lost yet.
-        fcntl_setfl(&file, fcntl_getfl(&file)?.difference(OFlags::NONBLOCK))?;
-        Ok(file)
-    });
-    waiting.map_err(|error| {
-        let is_pipe = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
-        let source = if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && is_pipe() {
-            io::Error::other("nobody reads this pipe; start its reader first")
-        } else {
-            error
-        };
-        OpenError { path: Arc::clone(path), source }
-    })
-}
-
-/// What the thread tells control.
+/// What the thread reports to control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinesLost(pub(crate) u64);
 
@@ -133,16 +70,18 @@ impl LogWriter {
     pub fn start<F>(mut reader: LogReader, first: &mut Accepted<F>) -> io::Result<Self> {
         let output = first.log_output.take();
         reader.set_names(names_of(&first.snapshot));
-        reader.set_format(output.as_ref().map(|output| output.format));
+        reader.set_format(output.as_ref().map(LogOutput::format));
         let (commands, received) = sync_channel(COMMANDS_MAX);
         let (notices, lost) = mpsc::channel(NOTICES_MAX);
+        let lost_lines: Arc<AtomicU64> = Arc::default();
+        let output = output.map(|output| OutputThread::start(output, &lost_lines)).transpose()?;
         let writing = Writing {
             reader,
             output,
-            lines: Vec::with_capacity(CHUNK_BYTES_MAX),
-            is_torn: false,
-            is_failing: false,
-            unreported: 0,
+            abandoned: Vec::new(),
+            discarded: Vec::new(),
+            is_stalled: false,
+            lost: lost_lines,
             notices,
         };
         let thread = std::thread::Builder::new()
@@ -190,7 +129,7 @@ impl LogWriter {
 
     fn send(&self, command: Command) {
         if self.commands.try_send(command).is_err() {
-            tracing::warn!("the access log's output blocks: a command to its writer is lost");
+            tracing::warn!("the access log's writer does not answer: a command to it is lost");
         }
     }
 }
@@ -198,13 +137,15 @@ impl LogWriter {
 /// The thread's own.
 struct Writing {
     reader: LogReader,
-    output: Option<LogOutput>,
-    lines: Vec<u8>,
-    /// Whether the last line that was written lacks its end.
-    is_torn: bool,
-    /// Whether the last write failed: a failure is told once, and its end too.
-    is_failing: bool,
-    unreported: u64,
+    output: Option<OutputThread>,
+    /// Outputs that blocked when they were replaced.
+    abandoned: Vec<JoinHandle<()>>,
+    /// Holds lines that no output takes, until they are counted.
+    discarded: Vec<u8>,
+    /// Whether lines are lost because the output blocks: it is logged once, and its end too.
+    is_stalled: bool,
+    /// Lines lost since the last notice.
+    lost: Arc<AtomicU64>,
     notices: mpsc::Sender<LinesLost>,
 }
 
@@ -212,7 +153,7 @@ impl Writing {
     fn run(mut self, commands: &Receiver<Command>) {
         loop {
             match commands.recv_timeout(PACE) {
-                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => break self.take_all(),
+                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => break self.close(),
                 Ok(command) => self.on_command(command),
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -228,9 +169,9 @@ impl Writing {
                 let _ = done.send(());
             }
             Command::Output(output) => {
+                // What happened before the change is written as before.
                 self.take_all();
-                self.reader.set_format(output.as_ref().map(|output| output.format));
-                (self.output, self.is_torn, self.is_failing) = (output, false, false);
+                self.set_output(output);
             }
             Command::Reopen => {
                 self.take_all();
@@ -251,125 +192,98 @@ impl Writing {
     }
 
     fn reopen(&mut self) {
-        let Some(LogOutput { sink: Sink::File(file, path), .. }) = &mut self.output else { return };
-        match open(path) {
-            Ok(new) => {
-                (*file, self.is_torn, self.is_failing) = (new, false, false);
+        let Some(output) = &self.output else { return };
+        let Some(path) = output.path().map(Arc::clone) else { return };
+        match LogOutput::reopen(output.format(), &path) {
+            Ok(opened) => {
+                self.set_output(Some(opened));
                 tracing::info!(path = %path.display(), "access log opened again");
             }
-            Err(error) => tracing::error!("{error}; the former file is written on"),
+            Err(error) => tracing::error!("{error}; still writing to the previous file"),
         }
     }
 
-    /// Writes all that workers have handed on by now.
+    fn set_output(&mut self, output: Option<LogOutput>) {
+        self.reader.set_format(output.as_ref().map(LogOutput::format));
+        if let (Some(former), Some(output)) = (&mut self.output, &output)
+            && former.takes_over(output)
+        {
+            return;
+        }
+        if let Some(former) = self.output.take()
+            && let Err(thread) = former.retire()
+        {
+            self.abandoned.push(thread);
+        }
+        self.is_stalled = false;
+        self.abandoned.retain(|thread| !thread.is_finished());
+        let Some(output) = output else { return };
+        let started = if self.abandoned.len() > ABANDONED_MAX {
+            Err(io::Error::other("too many previous outputs block"))
+        } else {
+            OutputThread::start(output, &self.lost)
+        };
+        match started {
+            Ok(output) => self.output = Some(output),
+            Err(error) => {
+                tracing::error!("access log: lines are lost until the next reload: {error}");
+            }
+        }
+    }
+
+    /// Takes all that workers have handed on by now, unless the output has to catch up first.
     fn take_all(&mut self) {
         loop {
-            let polled = self.reader.poll(clock::monotonic_ns(), &mut self.lines, CHUNK_BYTES_MAX);
-            if let Err(error) = self.write() {
-                self.unreported += polled.lines;
-                if !std::mem::replace(&mut self.is_failing, true) {
-                    tracing::error!("access log: lines are lost: {error}");
-                }
-            } else if polled.lines > 0 && std::mem::replace(&mut self.is_failing, false) {
-                tracing::info!("access log: lines are written again");
+            let now = clock::monotonic_ns();
+            let buffer = self.output.as_mut().and_then(|output| output.buffer(now));
+            let is_full = self.output.is_some() && buffer.is_none();
+            if is_full && !self.output.as_ref().is_some_and(|output| output.is_stalled(now)) {
+                break;
             }
-            self.lines.clear();
-            if !polled.has_more {
+            self.note_stall(is_full);
+            if !self.take(buffer) {
                 break;
             }
         }
-        if self.unreported > 0 && self.notices.try_send(LinesLost(self.unreported)).is_ok() {
-            self.unreported = 0;
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 && self.notices.try_send(LinesLost(lost)).is_err() {
+            self.lost.fetch_add(lost, Ordering::Relaxed);
         }
     }
 
-    fn write(&mut self) -> io::Result<()> {
-        let Some(output) = self.output.as_mut().filter(|_| !self.lines.is_empty()) else {
-            return Ok(());
+    /// Takes a chunk into `buffer`; without one its lines are lost. Whether there is more.
+    fn take(&mut self, mut buffer: Option<Vec<u8>>) -> bool {
+        let into = buffer.as_mut().unwrap_or(&mut self.discarded);
+        let polled = self.reader.poll(clock::monotonic_ns(), into, CHUNK_BYTES_MAX);
+        let is_taken = match (buffer, &mut self.output) {
+            (Some(text), Some(output)) => output.write(text, polled.lines),
+            _ => false,
         };
-        let sink: &mut dyn Write = match &mut output.sink {
-            Sink::Stdout(stdout) => stdout,
-            Sink::File(file, _) => file,
-        };
-        if self.is_torn {
-            write_whole(sink, b"\n", &mut self.is_torn)?;
+        if !is_taken {
+            self.lost.fetch_add(polled.lines, Ordering::Relaxed);
         }
-        write_whole(sink, &self.lines, &mut self.is_torn)?;
-        sink.flush()
+        self.discarded.clear();
+        polled.has_more
     }
-}
 
-/// Writes `bytes`, which end with a line, and keeps `is_torn` true to what was written.
-fn write_whole(sink: &mut dyn Write, bytes: &[u8], is_torn: &mut bool) -> io::Result<()> {
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        match sink.write(rest) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => {
-                let (written, left) = rest.split_at_checked(n).unwrap_or((rest, &[]));
-                *is_torn = written.last() != Some(&b'\n');
-                rest = left;
+    fn note_stall(&mut self, is_stalled: bool) {
+        match (std::mem::replace(&mut self.is_stalled, is_stalled), is_stalled) {
+            (false, true) => tracing::error!("access log: lines are lost: its output blocks"),
+            (true, false) => tracing::info!("access log: writing resumed"),
+            _ => {}
+        }
+    }
+
+    /// Writes what is left, however long that takes: control waits only as long as it wants to.
+    fn close(mut self) {
+        let Some(mut output) = self.output.take() else { return };
+        loop {
+            let Some(mut text) = output.wait_for_buffer() else { return };
+            let polled = self.reader.poll(clock::monotonic_ns(), &mut text, CHUNK_BYTES_MAX);
+            output.write(text, polled.lines);
+            if !polled.has_more {
+                break output.close();
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
         }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Takes `room` bytes, then fails.
-    struct Disk {
-        room: usize,
-        holds: Vec<u8>,
-    }
-
-    impl Write for Disk {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let n = bytes.len().min(self.room - self.holds.len());
-            self.holds.extend_from_slice(&bytes[..n]);
-            if n == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(n) }
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn a_pipe_is_opened_only_if_it_is_read_and_then_writes_to_it_wait() {
-        use rustix::fs::{CWD, FileType, Mode, mknodat};
-        let name = format!("strait-log-{}.fifo", std::process::id());
-        let path: Arc<Path> = std::env::temp_dir().join(name).into();
-        mknodat(CWD, &*path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        let error = open(&path).unwrap_err().to_string();
-        assert!(error.contains("nobody reads this pipe"), "{error}");
-        let reader = OpenOptions::new()
-            .read(true)
-            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-            .open(&path)
-            .unwrap();
-        let writer = open(&path).unwrap();
-        assert!(!fcntl_getfl(&writer).unwrap().contains(OFlags::NONBLOCK));
-        drop(reader);
-        std::fs::remove_file(&path).unwrap();
-    }
-
-    #[test]
-    fn a_line_cut_off_by_a_full_disk_is_known_to_be_torn() {
-        for (room, torn) in [(0, false), (1, true), (3, false), (5, true)] {
-            let mut disk = Disk { room, holds: Vec::new() };
-            let mut is_torn = false;
-            assert!(write_whole(&mut disk, b"ab\ncd\n", &mut is_torn).is_err());
-            assert_eq!(is_torn, torn, "{room}");
-        }
-        let mut disk = Disk { room: 6, holds: Vec::new() };
-        let mut is_torn = true;
-        write_whole(&mut disk, b"ab\ncd\n", &mut is_torn).unwrap();
-        assert!(!is_torn);
-        assert_eq!(disk.holds, b"ab\ncd\n");
     }
 }

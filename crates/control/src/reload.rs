@@ -7,10 +7,13 @@ use std::sync::Arc;
 
 use config::snapshot::Snapshot;
 use config::{Errors, Finding, Loader, Prepared};
+use telemetry::Names;
 
 use crate::clock;
+use crate::expiry::Expiry;
 use crate::files::{Files, Seen, State};
-use crate::log_writer::{LogOutput, OpenError};
+use crate::log_output::{LogOutput, OpenError};
+use crate::names::names_of;
 use crate::workers::BindFailure;
 
 /// Bytes of a configuration file; a larger one is a mistake, and would be read for nothing.
@@ -48,7 +51,21 @@ pub(crate) enum Look {
 pub struct Candidate<F> {
     prepared: Prepared<F>,
     log_output: Option<LogOutput>,
+    names: Arc<Names>,
+    expiry: Expiry,
     duration: u64,
+}
+
+/// What control keeps of a candidate that is taken up. It was made beside the snapshot, since all of
+/// it takes longer the larger the configuration is.
+#[derive(Debug)]
+pub(crate) struct TakenUp {
+    pub(crate) warnings: Vec<Finding>,
+    pub(crate) log_output: Option<LogOutput>,
+    pub(crate) names: Arc<Names>,
+    pub(crate) expiry: Expiry,
+    /// Reading and building took this long, ns.
+    pub(crate) duration: u64,
 }
 
 impl<F> Candidate<F> {
@@ -56,6 +73,17 @@ impl<F> Candidate<F> {
     #[must_use]
     pub const fn snapshot(&self) -> &Arc<Snapshot<F>> {
         self.prepared.snapshot()
+    }
+
+    /// What control keeps, once.
+    pub(crate) fn take_up(&mut self) -> TakenUp {
+        TakenUp {
+            warnings: self.prepared.warnings().to_vec(),
+            log_output: self.log_output.take(),
+            names: Arc::clone(&self.names),
+            expiry: std::mem::take(&mut self.expiry),
+            duration: self.duration,
+        }
     }
 }
 
@@ -171,13 +199,15 @@ impl<F> ConfigFile<F> {
         let access_log = &prepared.snapshot().access_log;
         let folder = self.path.as_deref().and_then(Path::parent).unwrap_or_else(|| Path::new(""));
         let log_output = LogOutput::open(access_log, folder).map_err(Refused::AccessLog)?;
+        let snapshot = prepared.snapshot();
+        let (names, expiry) = (names_of(snapshot), Expiry::new(snapshot));
         let duration = clock::monotonic_ns().saturating_sub(began);
-        Ok(Candidate { prepared, log_output, duration })
+        Ok(Candidate { prepared, log_output, names, expiry, duration })
     }
 
     /// Lets what was loaded last count: everything that it needs is there.
     pub fn keep(&mut self, candidate: Candidate<F>) -> Accepted<F> {
-        let Candidate { prepared, log_output, duration } = candidate;
+        let Candidate { prepared, log_output, duration, .. } = candidate;
         let warnings = prepared.warnings().to_vec();
         let snapshot = self.loader.keep(prepared);
         Accepted { snapshot, warnings, log_output, duration }

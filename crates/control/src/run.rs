@@ -1,9 +1,10 @@
 //! The control loop.
 //!
 //! One thing at a time, in the order in which it comes: a signal, a changed file, a report, a query
-//! of the admin interface. A new configuration is taken up in this order: text, snapshot, access
-//! log opened, sockets bound, names told to who needs them, then the workers. What fails before the
-//! last step leaves the former configuration serving.
+//! of the admin interface. None of it takes long: files are read and snapshots built and freed on a
+//! thread of their own. A new configuration is taken up in this order: text, snapshot and access log
+//! (there), sockets bound, names told to who needs them, then the workers. What fails before the last
+//! step leaves the former configuration serving.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,12 +21,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::admin::{AdminSocket, Answer, Page, Query, Rows, Server, index};
+use crate::builder::{Builder, Built, Reading};
 use crate::clock;
 use crate::expiry::Expiry;
 use crate::log_writer::{LinesLost, LogWriter};
 use crate::names::{label, names_of};
 use crate::questions::Answerers;
-use crate::reload::{Accepted, ConfigFile, Look, Refused};
+use crate::reload::{Accepted, Candidate, ConfigFile, Refused, TakenUp};
 use crate::signals::{Asked, Signals};
 use crate::watch::{FileWatch, WatchList};
 use crate::workers::{Report, Workers, address_text};
@@ -105,7 +107,12 @@ impl<W: Workers> Control<W> {
     pub fn run(self) -> Outcome {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
-            Ok(runtime) => runtime.block_on(self.serve()),
+            Ok(runtime) => {
+                let outcome = runtime.block_on(self.serve());
+                // A page that is still being written must not hold the end up.
+                runtime.shutdown_background();
+                outcome
+            }
             Err(error) => Outcome::Failed(format!("control cannot start: {error}")),
         }
     }
@@ -124,12 +131,14 @@ struct Sources<W: Workers> {
     watch: Option<FileWatch>,
     reports: mpsc::Receiver<Report<W>>,
     queries: mpsc::Receiver<Query>,
+    built: mpsc::Receiver<Built<W::Filter>>,
 }
 
 /// What came.
 enum Event<W: Workers> {
     Signal(Asked),
     FileChanged,
+    Built(Built<W::Filter>),
     Report(Report<W>),
     Query(Query),
     Answered(u32, W::Asker, Arc<[u8]>),
@@ -167,7 +176,7 @@ struct Running<W: Workers> {
 
 /// The configuration in effect.
 struct InEffect<F> {
-    file: ConfigFile<F>,
+    builder: Builder<F>,
     /// What is watched for changes, if anything can be.
     watch_list: Option<WatchList>,
     expiry: Expiry,
@@ -199,6 +208,7 @@ impl<W: Workers> Running<W> {
         let count = workers.count();
         let server = parts.admin.map(|socket| Server::start(socket, query_sender, count));
         let loaded_at = clock::wall_ns();
+        let (builder, built) = Builder::start(config)?;
         let Accepted { snapshot, warnings, duration, .. } = first;
         collector.config_accepted(&ConfigAccepted {
             version: snapshot.version,
@@ -215,7 +225,7 @@ impl<W: Workers> Running<W> {
             stopped: 0,
             outcome: None,
             config: InEffect {
-                file: config,
+                builder,
                 watch_list,
                 expiry,
                 snapshot,
@@ -235,14 +245,14 @@ impl<W: Workers> Running<W> {
             descriptors_warned_at: None,
             version: parts.version,
         };
-        Ok((running, Sources { signals, watch, reports, queries }))
+        Ok((running, Sources { signals, watch, reports, queries, built }))
     }
 
     async fn run(mut self, mut sources: Sources<W>) -> Outcome {
         let mut upkeep = tokio::time::interval(UPKEEP_INTERVAL);
         upkeep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // What was written between the first load and the watch is not seen by the watch.
-        self.reload_if_changed().await;
+        self.read_config(Reading::IfChanged);
         let outcome = loop {
             if let Some(outcome) = self.outcome.take() {
                 break outcome;
@@ -257,6 +267,7 @@ impl<W: Workers> Running<W> {
             let event = tokio::select! {
                 asked = sources.signals.next() => Event::Signal(asked),
                 () = changed => Event::FileChanged,
+                Some(built) = sources.built.recv() => Event::Built(built),
                 Some(report) = sources.reports.recv(), if has_room => Event::Report(report),
                 Some(query) = sources.queries.recv() => Event::Query(query),
                 Some(Ok((worker, asker, answer))) = self.answering.join_next() => {
@@ -280,9 +291,13 @@ impl<W: Workers> Running<W> {
     async fn on_event(&mut self, event: Event<W>) {
         match event {
             Event::Signal(Asked::End) => self.end(),
-            Event::Signal(Asked::Reload) => self.reload().await,
+            Event::Signal(Asked::Reload) => self.reload(),
             Event::Signal(Asked::ReopenLog) => self.log.reopen(),
-            Event::FileChanged => self.reload_if_changed().await,
+            Event::FileChanged => self.read_config(Reading::IfChanged),
+            Event::Built(built) => {
+                self.on_built(built).await;
+                self.config.builder.on_answered();
+            }
             Event::Report(report) => self.on_report(report),
             Event::Query(query) => self.on_query(query),
             Event::Answered(worker, asker, answer) => {
@@ -295,7 +310,7 @@ impl<W: Workers> Running<W> {
                 self.collector.poll();
                 self.workers.flush();
                 self.config.expiry.look();
-                self.miss_file().await;
+                self.miss_file();
                 self.describing.retain(|_, (_, reply)| !reply.is_closed());
             }
         }
@@ -353,7 +368,7 @@ impl<W: Workers> Running<W> {
                 }
                 None => tracing::error!(topic = %question.topic, "a filter asks nobody we know"),
             },
-            Report::Retired(snapshot) => drop(snapshot),
+            Report::Retired(snapshot) => self.config.builder.free(snapshot),
             Report::Described { request, described } => {
                 if let Some((worker, reply)) = self.describing.remove(&request) {
                     // Nobody waits any more if the client went.
@@ -395,40 +410,68 @@ impl<W: Workers> Running<W> {
 
     // Configuration.
 
-    async fn reload_if_changed(&mut self) {
-        match self.config.file.look() {
-            Look::Same => self.config.unreadable_since = None,
-            Look::Changed => self.reload().await,
-            Look::Unreadable => {
-                self.config.unreadable_since.get_or_insert_with(clock::monotonic_ns);
-            }
+    fn read_config(&mut self, reading: Reading) {
+        if self.is_ending() {
+            self.config.builder.skip();
+        } else {
+            self.config.builder.read(reading);
         }
+    }
+
+    const fn is_ending(&self) -> bool {
+        matches!(self.state, State::Draining | State::Stopping)
     }
 
     /// Reads the file once it has been away for too long, which says why it cannot be read.
-    async fn miss_file(&mut self) {
+    fn miss_file(&mut self) {
         let is_missed = |since: &mut u64| clock::monotonic_ns().saturating_sub(*since) > GRACE;
-        if self.config.unreadable_since.take_if(is_missed).is_some()
-            && self.config.file.look() != Look::Same
-        {
-            self.reload().await;
+        if self.config.unreadable_since.take_if(is_missed).is_some() {
+            self.read_config(Reading::UnlessSame);
         }
     }
 
-    async fn reload(&mut self) {
+    /// On request: also if nothing changed.
+    fn reload(&mut self) {
+        if !self.config.builder.has_file() {
+            tracing::warn!("there is no configuration file to read again");
+        } else if self.is_ending() {
+            self.config.builder.skip();
+            self.warn_of_skip();
+        } else {
+            self.read_config(Reading::Anyway);
+        }
+    }
+
+    fn warn_of_skip(&self) {
+        let (file, state) = (self.config.builder.file_name(), self.state_text());
+        tracing::warn!("{file} is not read again: the process is {state}");
+    }
+
+    async fn on_built(&mut self, built: Built<W::Filter>) {
+        let (result, watched) = match built {
+            Built::Same => return self.config.unreadable_since = None,
+            Built::Unreadable => {
+                self.config.unreadable_since.get_or_insert_with(clock::monotonic_ns);
+                return;
+            }
+            Built::Skipped => return self.warn_of_skip(),
+            Built::Read(result, watched) => (result, watched),
+        };
         self.config.unreadable_since = None;
-        if !matches!(self.state, State::Starting | State::Ready) {
-            self.config.file.skip();
-            let (file, state) = (self.config.file.name(), self.state_text());
-            return tracing::warn!("{file} is not read again: the process is {state}");
+        if self.is_ending() {
+            // The drain began while it was read.
+            if let Ok(candidate) = result {
+                self.config.builder.discard(candidate);
+            }
+            return self.warn_of_skip();
         }
-        if self.config.file.path().is_none() {
-            return tracing::warn!("there is no configuration file to read again");
-        }
-        let result = self.take_up().await;
         if let Some(list) = &self.config.watch_list {
-            list.set(self.config.file.watched());
+            list.set(watched);
         }
+        let result = match result {
+            Ok(candidate) => self.take_up(candidate).await,
+            Err(refused) => Err(refused),
+        };
         if let Err(refused) = result {
             let (at, errors) = (clock::wall_ns(), refused.count());
             let version = self.config.snapshot.version;
@@ -438,13 +481,18 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    /// Takes the file's content up, or changes nothing.
-    async fn take_up(&mut self) -> Result<(), Refused> {
-        let candidate = self.config.file.load()?;
-        let bound = self.workers.bind(candidate.snapshot()).map_err(Refused::Unbindable)?;
-        let Accepted { snapshot, warnings, log_output, duration } =
-            self.config.file.keep(candidate);
-        let names = names_of(&snapshot);
+    /// Takes a candidate up, or changes nothing.
+    async fn take_up(&mut self, mut candidate: Box<Candidate<W::Filter>>) -> Result<(), Refused> {
+        let snapshot = Arc::clone(candidate.snapshot());
+        let bound = match self.workers.bind(&snapshot) {
+            Ok(bound) => bound,
+            Err(failures) => {
+                self.config.builder.discard(candidate);
+                return Err(Refused::Unbindable(failures));
+            }
+        };
+        let TakenUp { warnings, log_output, names, expiry, duration } = candidate.take_up();
+        self.config.builder.keep(candidate);
         self.collector.set_names(Arc::clone(&names));
         self.log.set_names(names).await;
         self.log.set_output(log_output);
@@ -456,12 +504,14 @@ impl<W: Workers> Running<W> {
         tracing::info!(version, milliseconds = duration / 1_000_000, "configuration taken up");
         warn(&warnings);
         let config = &mut self.config;
-        config.expiry = Expiry::new(&snapshot);
+        config.expiry = expiry;
         self.collector.certificates_in_use(config.expiry.in_use());
         config.addresses.retain(|id, _| snapshot.listener(*id).is_some());
         config.addresses.extend(bound.addresses);
         config.refused = None;
-        (config.snapshot, config.warnings, config.loaded_at) = (snapshot, warnings, loaded_at);
+        let former = std::mem::replace(&mut config.snapshot, snapshot);
+        config.builder.free(former);
+        (config.warnings, config.loaded_at) = (warnings, loaded_at);
         Ok(())
     }
 
@@ -469,10 +519,7 @@ impl<W: Workers> Running<W> {
 
     fn on_query(&mut self, query: Query) {
         match query {
-            Query::Page(page, reply) => {
-                // Nobody waits any more if the client went; the same below.
-                let _ = reply.send(self.page(page));
-            }
+            Query::Page(page, reply) => self.page(page, reply),
             Query::Slow { as_text, reply } => self.log.write_slow(as_text, reply),
             Query::Connections { worker, first, reply } => {
                 let request = self.describe_next;
@@ -485,8 +532,8 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    fn page(&mut self, page: Page) -> Answer {
-        match page {
+    fn page(&mut self, page: Page, reply: oneshot::Sender<Answer>) {
+        let answer = match page {
             Page::Index => index(self.version, self.state_text(), self.config.snapshot.version),
             Page::Ready => self.ready(),
             Page::Healthz => Answer::text(200, "ok\n"),
@@ -501,14 +548,16 @@ impl<W: Workers> Running<W> {
                 self.collector.write_stats(&process, &filter, &mut text);
                 Answer::text(200, text)
             }
-            Page::Config => Answer::json(&self.config.describe()),
+            Page::Config => return self.config.show(reply),
             Page::Clusters => Answer::json(&self.clusters()),
             Page::Listeners => Answer::json(&self.listeners()),
             Page::Drain => {
                 self.drain();
                 Answer::text(202, "draining\n")
             }
-        }
+        };
+        // Nobody waits any more if the client went; the same below.
+        let _ = reply.send(answer);
     }
 
     const fn state_text(&self) -> &'static str {
@@ -588,21 +637,34 @@ impl<W: Workers> Running<W> {
     }
 }
 
-impl<F> InEffect<F> {
-    fn describe(&self) -> Value {
+impl<F: Send + Sync + 'static> InEffect<F> {
+    /// Writes the page about it on a thread of its own: that takes as long as the configuration is
+    /// large.
+    fn show(&self, reply: oneshot::Sender<Answer>) {
+        let described = self.describe();
+        let snapshot = Arc::clone(&self.snapshot);
+        tokio::task::spawn_blocking(move || {
+            let effective = config::effective(&snapshot);
+            let effective = std::iter::once(("effective".to_owned(), effective));
+            let _ = reply.send(Answer::json(&described.into_iter().chain(effective).collect()));
+        });
+    }
+
+    /// All but the configuration itself.
+    fn describe(&self) -> [(String, Value); 6] {
         let refused = self
             .refused
             .as_ref()
             .map(|(at, refused)| json!({ "at": clock::rfc3339(*at), "errors": refused.to_json() }));
-        json!({
-            "version": self.snapshot.version,
-            "file": self.file.name(),
-            "loaded_at": clock::rfc3339(self.loaded_at),
-            "last_error": refused,
-            "warnings": self.warnings,
-            "certificates": self.expiry.to_json(),
-            "effective": config::effective(&self.snapshot),
-        })
+        [
+            ("version", json!(self.snapshot.version)),
+            ("file", json!(self.builder.file_name())),
+            ("loaded_at", json!(clock::rfc3339(self.loaded_at))),
+            ("last_error", json!(refused)),
+            ("warnings", json!(self.warnings)),
+            ("certificates", self.expiry.to_json()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
     }
 }
 

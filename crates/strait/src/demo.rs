@@ -17,7 +17,7 @@ const TEMPLATE: &str = include_str!("demo/strait.yaml");
 
 /// Runs the demo until Ctrl-C.
 pub(crate) fn demo(demo: &Demo) -> Result<(), Failure> {
-    logging::start(&demo.log);
+    logging::start(&demo.log).map_err(|error| Failure::Start(error.to_string()))?;
     let services = Services::start()
         .map_err(|error| Failure::Start(format!("the demo's services: {error}")))?;
     let config = config(demo, &services.addresses);

@@ -13,10 +13,11 @@ mod demo;
 mod explain;
 mod filter_list;
 mod logging;
+mod message_queue;
 mod secrecy;
 mod serve;
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -39,14 +40,16 @@ fn main() -> ExitCode {
         Command::Man { dir } => arguments::man(dir.as_deref()),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => {
+            logging::finish(None);
+            ExitCode::SUCCESS
+        }
         // `strait schema | head` is no failure.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            // There is nothing left to tell it to.
-            let _ = writeln!(io::stderr(), "strait: {failure}");
+            logging::finish(Some(&format!("strait: {failure}")));
             ExitCode::FAILURE
         }
     }

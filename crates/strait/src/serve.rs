@@ -34,7 +34,7 @@ pub(crate) struct Came {
 
 /// `strait run`.
 pub(crate) fn run(run: &Run) -> Result<(), Failure> {
-    logging::start(&run.log);
+    logging::start(&run.log).map_err(|error| Failure::Start(error.to_string()))?;
     secrecy::key_log(run)?;
     let core_dumps = if run.core_dumps { CoreDumps::ALLOWED } else { CoreDumps::UNTIL_KEYS };
     serve(ConfigFile::new(&run.config, loader()?), core_dumps, |_| Ok(()))

@@ -304,8 +304,10 @@ const REFERENCE_HEAD: &str = r#"# The access log
 Generated from the declarations in `crates/telemetry/src/access_log.rs`; `BLESS=1 cargo test -p telemetry` writes it anew.
 
 One line for each finished exchange, in the order in which exchanges end on their worker; lines of different workers
-are interleaved. Workers hand compact records to the control thread through a bounded queue and never wait for it: what does not
-fit is dropped and counted in `proxy_access_log_dropped_total`.
+are interleaved. Workers hand compact records to the log thread through a bounded queue and never wait for it: what does not
+fit is dropped and counted in `proxy_access_log_dropped_total`. A thread of its own writes to the output. Lines that the output does not take are
+lost and counted in `proxy_access_log_lines_lost_total`: after an error, or when it has taken nothing for a second. A reload can name another output
+at any time.
 
 `json` writes one object a line. Fields stand in the order below; one that is absent is left out. Lengths of time are µs with one
 decimal, everything counted is an integer.

@@ -164,6 +164,19 @@ impl Strait {
         read(Path::new(&format!("/proc/{}/{file}", self.child.id())))
     }
 
+    /// How long its thread of this name has worked, in ticks of 10 ms.
+    pub(crate) fn thread_ticks(&self, name: &str) -> u64 {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let stats = tasks.map(|task| read(&task.unwrap().path().join("stat")));
+        let stat = stats.filter_map(|stat| {
+            let (front, rest) = stat.rsplit_once(')')?;
+            // The kernel cuts names off at 15 bytes.
+            front.ends_with(&name[..name.len().min(15)]).then(|| rest.to_owned())
+        });
+        let field = |rest: String| rest.split(' ').nth(12)?.parse().ok();
+        stat.filter_map(field).next().unwrap()
+    }
+
     /// How many messages contain `part` so far.
     pub(crate) fn times_logged(&self, part: &str) -> usize {
         let log = self.log.lock().unwrap();

@@ -143,14 +143,45 @@ fn a_pipe_that_nobody_reads_costs_lines_and_stalls_nothing() {
     let config = forward_to(service.address) + "access_log: { output: stdout }\n";
     let mut strait = Strait::run_unread(&config);
     let mut client = Client::connect(strait.listener);
-    // A pipe holds 64 KiB, a line has some 300 bytes, and a worker's queue 1 MiB.
-    until("dropped lines", || {
+    // A pipe holds 64 KiB and the writer's buffers 1 MiB; a line has some 300 bytes.
+    until("lost lines", || {
         (0..500).for_each(|_| assert_eq!(client.get("/").status, 200));
-        (strait.metric("proxy_access_log_dropped_total") > 0.0).then_some(())
+        (strait.metric("proxy_access_log_lines_lost_total") > 0.0).then_some(())
     });
+    strait.wait_for_log("access log: lines are lost: its output blocks");
     assert_eq!(get(strait.admin, "/ready").status, 200);
-    assert_eq!(get(strait.admin, "/slow").status, 503, "the list is kept by who is blocked");
+    assert_eq!(get(strait.admin, "/slow").status, 200);
+
+    // A change to a file is taken up, the pipe being as full as before.
+    strait.rewrite(&config.replace("output: stdout", "output: ./after.log"));
+    strait.wait_for_version(2);
+    assert_eq!(client.get("/after").status, 200);
+    let file = strait.path("after.log");
+    until("the line", || read(&file).contains("/after").then_some(()));
     drop(client);
     strait.signal(Signal::TERM);
     assert!(strait.wait_for_end().success());
+}
+
+#[test]
+fn a_pipe_that_is_read_again_gets_lines_again() {
+    let service = Service::start("one");
+    let running = Strait::run(&forward_to(service.address));
+    let pipe = running.path("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let both = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    let config = logging_to(&service, pipe.to_str().unwrap(), "text");
+    running.rewrite(&config);
+    running.wait_for_version(2);
+    let mut client = Client::connect(running.listener);
+    until("lost lines", || {
+        (0..500).for_each(|_| assert_eq!(client.get("/").status, 200));
+        (running.metric("proxy_access_log_lines_lost_total") > 0.0).then_some(())
+    });
+    // The same pipe again is no other output, and the one that blocks is not waited for.
+    running.rewrite(&(config + "\n"));
+    running.wait_for_version(3);
+    let mut lines = BufReader::new(both).lines();
+    client.get("/marked");
+    assert!(lines.any(|line| line.unwrap().contains("/marked")));
 }

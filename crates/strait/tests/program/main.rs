@@ -14,4 +14,5 @@ mod kit;
 mod life;
 mod logs;
 mod reload;
+mod stalls;
 mod tls;

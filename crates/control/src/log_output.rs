@@ -1,0 +1,379 @@
+//! Where access log lines go: the file or pipe, and the thread that writes to it.
+//!
+//! A disk or a pipe may block, and only this thread waits for it: chunks of lines come to it in
+//! buffers of a bounded number, which it gives back once they are written. An output that is
+//! replaced while it blocks is abandoned: its thread ends with the write that blocks, and what was
+//! queued for it is lost and counted.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use config::snapshot::{AccessLog, AccessLogFormat, AccessLogOutput};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use telemetry::LogFormat;
+
+/// Buffers of lines between the two threads: one is written while the others are filled.
+const BUFFERS_MAX: usize = 4;
+
+/// An output that takes no buffer for so long blocks (ns): lines are no longer kept for it.
+const STALL: u64 = 1_000_000_000;
+
+/// How long a replaced output may take to write what is queued for it, before it is abandoned.
+const RETIRE_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// Where lines go, opened.
+#[derive(Debug)]
+pub struct LogOutput {
+    sink: Sink,
+    format: LogFormat,
+}
+
+#[derive(Debug)]
+enum Sink {
+    Stdout,
+    File(File, Arc<Path>),
+}
+
+/// What a sink writes to; the same file under another name is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Identity {
+    Stdout,
+    File { device: u64, inode: u64 },
+}
+
+impl LogOutput {
+    /// Opens what the configuration names, relative to `folder`; none if it names nothing.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened for appending, or is a pipe that nobody reads.
+    pub fn open(access_log: &AccessLog, folder: &Path) -> Result<Option<Self>, OpenError> {
+        let format = match access_log.format {
+            AccessLogFormat::Json => LogFormat::Json,
+            AccessLogFormat::Text => LogFormat::Text,
+        };
+        let sink = match &access_log.output {
+            None => return Ok(None),
+            Some(AccessLogOutput::Stdout) => Sink::Stdout,
+            Some(AccessLogOutput::File(path)) => {
+                let path = Arc::from(folder.join(path));
+                Sink::File(open(&path)?, path)
+            }
+        };
+        Ok(Some(Self { sink, format }))
+    }
+
+    /// How lines are written.
+    pub(crate) const fn format(&self) -> LogFormat {
+        self.format
+    }
+
+    /// The file opened anew, after it was renamed; none for standard output.
+    pub(crate) fn reopen(format: LogFormat, path: &Arc<Path>) -> Result<Self, OpenError> {
+        Ok(Self { sink: Sink::File(open(path)?, Arc::clone(path)), format })
+    }
+
+    fn identity(&self) -> io::Result<Identity> {
+        match &self.sink {
+            Sink::Stdout => Ok(Identity::Stdout),
+            Sink::File(file, _) => {
+                let metadata = file.metadata()?;
+                Ok(Identity::File { device: metadata.dev(), inode: metadata.ino() })
+            }
+        }
+    }
+}
+
+/// The access log cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("access log {path}: cannot be opened for appending: {source}", path = path.display())]
+pub struct OpenError {
+    path: Arc<Path>,
+    source: io::Error,
+}
+
+/// Never waits for a pipe to be read by somebody: control opens the file, too.
+fn open(path: &Arc<Path>) -> Result<File, OpenError> {
+    let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
+    let opened =
+        OpenOptions::new().append(true).create(true).custom_flags(without_waiting).open(path);
+    let waiting = opened.and_then(|file| {
+        // Writes may wait: they are the thread's, and what does not fit into a pipe is not lost yet.
+        fcntl_setfl(&file, fcntl_getfl(&file)?.difference(OFlags::NONBLOCK))?;
+        Ok(file)
+    });
+    waiting.map_err(|error| {
+        let is_pipe = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+        let source = if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && is_pipe() {
+            io::Error::other("nobody reads this pipe; start its reader first")
+        } else {
+            error
+        };
+        OpenError { path: Arc::clone(path), source }
+    })
+}
+
+/// Lines of whole requests, on their way to the output.
+#[derive(Debug)]
+struct Chunk {
+    text: Vec<u8>,
+    lines: u64,
+}
+
+/// The other thread's end of an output.
+#[derive(Debug)]
+pub(crate) struct OutputThread {
+    chunks: SyncSender<Chunk>,
+    emptied: Receiver<Vec<u8>>,
+    /// Buffers that are not with the thread, and those that were never made.
+    free: Vec<Vec<u8>>,
+    /// Since when all buffers are with the thread.
+    full_since: Option<u64>,
+    is_abandoned: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+    identity: Option<Identity>,
+    path: Option<Arc<Path>>,
+    format: LogFormat,
+}
+
+impl OutputThread {
+    /// Starts a thread that writes to `output` and adds lines that it cannot write to `lost`.
+    ///
+    /// # Errors
+    ///
+    /// The system has no room for a thread.
+    pub(crate) fn start(output: LogOutput, lost: &Arc<AtomicU64>) -> io::Result<Self> {
+        let (chunks, received) = sync_channel(BUFFERS_MAX);
+        let (give_back, emptied) = sync_channel(BUFFERS_MAX);
+        let is_abandoned = Arc::new(AtomicBool::new(false));
+        let (identity, format) = (output.identity().ok(), output.format);
+        let (sink, path): (Box<dyn Write + Send>, _) = match output.sink {
+            Sink::Stdout => (Box::new(io::stdout()), None),
+            Sink::File(file, path) => (Box::new(file), Some(path)),
+        };
+        let writing = Writing {
+            sink,
+            is_torn: false,
+            is_failing: false,
+            is_abandoned: Arc::clone(&is_abandoned),
+            lost: Arc::clone(lost),
+        };
+        let thread = std::thread::Builder::new()
+            .name("strait-log-out".to_owned())
+            .spawn(move || writing.run(&received, &give_back))?;
+        let free = (0..BUFFERS_MAX).map(|_| Vec::new()).collect();
+        let full_since = None;
+        Ok(Self { chunks, emptied, free, full_since, is_abandoned, thread, identity, path, format })
+    }
+
+    /// How lines are written.
+    pub(crate) const fn format(&self) -> LogFormat {
+        self.format
+    }
+
+    /// The file's path; none for standard output.
+    pub(crate) const fn path(&self) -> Option<&Arc<Path>> {
+        self.path.as_ref()
+    }
+
+    /// Whether `output` writes to the same file or pipe. The thread then goes on, with another format if
+    /// need be: one thread for each time that a blocked pipe is configured again would be one too many.
+    pub(crate) fn takes_over(&mut self, output: &LogOutput) -> bool {
+        let is_same = output.identity().is_ok_and(|identity| self.identity == Some(identity));
+        if is_same {
+            self.format = output.format;
+            if let Sink::File(_, path) = &output.sink {
+                self.path = Some(Arc::clone(path));
+            }
+        }
+        is_same
+    }
+
+    /// A buffer for lines, unless the thread has all of them. `now` is monotonic time, ns.
+    pub(crate) fn buffer(&mut self, now: u64) -> Option<Vec<u8>> {
+        self.free.extend(self.emptied.try_iter());
+        let buffer = self.free.pop();
+        if buffer.is_some() {
+            self.full_since = None;
+        } else {
+            self.full_since.get_or_insert(now);
+        }
+        buffer
+    }
+
+    /// A buffer for lines, once there is one; none if the thread is gone.
+    pub(crate) fn wait_for_buffer(&mut self) -> Option<Vec<u8>> {
+        self.free.pop().or_else(|| self.emptied.recv().ok())
+    }
+
+    /// Whether the output has taken nothing for so long that lines are not kept for it.
+    pub(crate) fn is_stalled(&self, now: u64) -> bool {
+        self.full_since.is_some_and(|since| now.saturating_sub(since) >= STALL)
+    }
+
+    /// Hands `lines` lines in a buffer of this output on; false if they are lost.
+    pub(crate) fn write(&mut self, text: Vec<u8>, lines: u64) -> bool {
+        if text.is_empty() {
+            self.free.push(text);
+            return true;
+        }
+        // There are as many places as buffers, so that only the end of the thread refuses one.
+        self.chunks.try_send(Chunk { text, lines }).is_ok()
+    }
+
+    /// Ends the thread once it has written what it has. Gives it back if it blocks for too long: it
+    /// then loses what is queued, and ends with the write that blocks.
+    pub(crate) fn retire(self) -> Result<(), JoinHandle<()>> {
+        let Self { chunks, emptied, thread, is_abandoned, .. } = self;
+        drop(chunks);
+        loop {
+            match emptied.recv_timeout(RETIRE_TIMEOUT) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let _ = thread.join();
+                    return Ok(());
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    is_abandoned.store(true, Ordering::Relaxed);
+                    return Err(thread);
+                }
+            }
+        }
+    }
+
+    /// Ends the thread once it has written what it has, however long that takes.
+    pub(crate) fn close(self) {
+        let Self { chunks, emptied, thread, .. } = self;
+        drop(chunks);
+        for _ in emptied {}
+        let _ = thread.join();
+    }
+}
+
+/// The thread's own.
+struct Writing {
+    sink: Box<dyn Write + Send>,
+    /// Whether the last line that was written lacks its end.
+    is_torn: bool,
+    /// Whether the last write failed: a failure is logged once, and its end too.
+    is_failing: bool,
+    is_abandoned: Arc<AtomicBool>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Writing {
+    fn run(mut self, chunks: &Receiver<Chunk>, give_back: &SyncSender<Vec<u8>>) {
+        for Chunk { mut text, lines } in chunks {
+            if self.is_abandoned.load(Ordering::Relaxed) {
+                self.lost.fetch_add(lines, Ordering::Relaxed);
+            } else {
+                self.take(&text, lines);
+            }
+            text.clear();
+            // It is refused if the output was replaced.
+            let _ = give_back.send(text);
+        }
+    }
+
+    fn take(&mut self, text: &[u8], lines: u64) {
+        if let Err(error) = self.write(text) {
+            self.lost.fetch_add(lines, Ordering::Relaxed);
+            if !std::mem::replace(&mut self.is_failing, true) {
+                tracing::error!("access log: lines are lost: {error}");
+            }
+        } else if std::mem::replace(&mut self.is_failing, false) {
+            tracing::info!("access log: writing resumed");
+        }
+    }
+
+    fn write(&mut self, text: &[u8]) -> io::Result<()> {
+        if self.is_torn {
+            write_whole(&mut *self.sink, b"\n", &mut self.is_torn)?;
+        }
+        write_whole(&mut *self.sink, text, &mut self.is_torn)?;
+        self.sink.flush()
+    }
+}
+
+/// Writes `bytes`, which end with a line, and keeps `is_torn` true to what was written.
+fn write_whole(sink: &mut dyn Write, bytes: &[u8], is_torn: &mut bool) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match sink.write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => {
+                let (written, left) = rest.split_at_checked(n).unwrap_or((rest, &[]));
+                *is_torn = written.last() != Some(&b'\n');
+                rest = left;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes `room` bytes, then fails.
+    struct Disk {
+        room: usize,
+        holds: Vec<u8>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let n = bytes.len().min(self.room - self.holds.len());
+            self.holds.extend_from_slice(&bytes[..n]);
+            if n == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(n) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_pipe_is_opened_only_if_it_is_read_and_then_writes_to_it_wait() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let name = format!("strait-log-{}.fifo", std::process::id());
+        let path: Arc<Path> = std::env::temp_dir().join(name).into();
+        mknodat(CWD, &*path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let error = open(&path).unwrap_err().to_string();
+        assert!(error.contains("nobody reads this pipe"), "{error}");
+        let reader = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+            .open(&path)
+            .unwrap();
+        let writer = open(&path).unwrap();
+        assert!(!fcntl_getfl(&writer).unwrap().contains(OFlags::NONBLOCK));
+        drop(reader);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_line_cut_off_by_a_full_disk_is_known_to_be_torn() {
+        for (room, torn) in [(0, false), (1, true), (3, false), (5, true)] {
+            let mut disk = Disk { room, holds: Vec::new() };
+            let mut is_torn = false;
+            assert!(write_whole(&mut disk, b"ab\ncd\n", &mut is_torn).is_err());
+            assert_eq!(is_torn, torn, "{room}");
+        }
+        let mut disk = Disk { room: 6, holds: Vec::new() };
+        let mut is_torn = true;
+        write_whole(&mut disk, b"ab\ncd\n", &mut is_torn).unwrap();
+        assert!(!is_torn);
+        assert_eq!(disk.holds, b"ab\ncd\n");
+    }
+}
