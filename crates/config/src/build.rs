@@ -327,6 +327,9 @@ fn http2(file: &file::Http2, site: &Site<'_>, findings: &mut Findings<'_>) -> Ht
         connection_window_bytes_max: bytes(file.connection_window_max),
         header_table_bytes_max: bytes(file.header_table_max),
         frame_bytes_max: bytes(file.frame_max),
+        work_max: file.work_max,
+        work_per_second: file.work_per_second,
+        early_reset: file.early_reset.0,
         ping: file.ping.map(|ping| Ping { interval: ping.interval.0, timeout: ping.timeout.0 }),
     }
 }

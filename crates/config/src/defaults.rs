@@ -144,6 +144,18 @@ pub const HEADER_TABLE_MAX: Size = Size::from_kib(4);
 /// The least there is. Longer frames only hold up what comes behind them.
 pub const FRAME_MAX: Size = Size::from_kib(16);
 
+/// Work that a peer of HTTP/2 may cause beyond what is useful: 500 early resets, by a client that closes
+/// as many pages at once.
+pub const WORK_MAX: NonZeroU32 = non_zero(50_000);
+
+/// Work that each second forgives: 25 early resets, for ever.
+pub const WORK_PER_SECOND: u32 = 2_500;
+
+/// A reset after this time costs 1, and a hundredth of what it costs before: a client can make no more of
+/// them in a second than `STREAMS_MAX` allows, which are 2,500, and as many are forgiven. Below the
+/// deadlines that calls usually have, from 50 ms on.
+pub const EARLY_RESET: Period = Period::from_millis(40);
+
 /// Short of what most middleboxes forget a connection after.
 pub const PING_INTERVAL: Period = Period::from_secs(30);
 

@@ -438,6 +438,9 @@ fn http2(options: &Http2Options) -> file::Http2 {
         connection_window_max: Size(options.connection_window_bytes_max.into()),
         header_table_max: Size(options.header_table_bytes_max.into()),
         frame_max: Size(options.frame_bytes_max.into()),
+        work_max: options.work_max,
+        work_per_second: options.work_per_second,
+        early_reset: Period(options.early_reset),
         ping: options.ping.map(|ping| file::http2::Ping {
             interval: Period(ping.interval),
             timeout: Period(ping.timeout),

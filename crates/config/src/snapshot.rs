@@ -423,6 +423,12 @@ pub struct Http2Options {
     pub header_table_bytes_max: u32,
     /// Bytes of a frame's payload that the peer may send.
     pub frame_bytes_max: u32,
+    /// Work that the peer may cause beyond what is useful.
+    pub work_max: NonZeroU32,
+    /// Work that each second forgives.
+    pub work_per_second: u32,
+    /// Time from its head on in which the reset of a request is an early one.
+    pub early_reset: Duration,
     /// When the peer is asked for a sign of life, if ever.
     pub ping: Option<Ping>,
 }

@@ -202,6 +202,10 @@ impl Proxy {
                     self.fail(exchange, cause_of_request(&error), now);
                 }
             }
+            Element::Malformed { stream, error, is_end } => {
+                let at = StreamKey { connection: key, stream };
+                self.on_malformed_request(at, error, is_end, now);
+            }
             Element::Response { stream, mut head, is_end } => {
                 let upstream = StreamKey { connection: key, stream };
                 if let Some(exchange) = self.exchange_of(upstream) {

@@ -318,10 +318,10 @@ impl Multiplex {
 
     /// The peer said something at `now`.
     pub(crate) fn on_sign_of_life(&mut self, now: Time, silence: Option<Duration>) {
-        let seconds = now.nanos_since(self.told_until) / 1_000_000_000;
-        if seconds > 0 {
-            self.codec.on_time(u32::try_from(seconds).unwrap_or(u32::MAX));
-            self.told_until = self.told_until + Duration::from_secs(seconds);
+        let millis = now.nanos_since(self.told_until) / 1_000_000;
+        if millis > 0 {
+            self.codec.on_time(u32::try_from(millis).unwrap_or(u32::MAX));
+            self.told_until = self.told_until + Duration::from_millis(millis);
         }
         self.watches.clear(Watch::Answer);
         match silence.filter(|_| !self.streams.is_empty()) {
@@ -425,6 +425,8 @@ pub(crate) fn limits(head: HeadLimits, http2: &Http2Options) -> Limits {
         stream_window_bytes_max: http2.stream_window_bytes_max,
         connection_window_bytes_max: http2.connection_window_bytes_max,
         frame_bytes_max: http2.frame_bytes_max,
-        ..Limits::default()
+        work_max: http2.work_max.get(),
+        work_per_second: http2.work_per_second,
+        early_reset_millis: u32::try_from(http2.early_reset.as_millis()).unwrap_or(u32::MAX),
     }
 }

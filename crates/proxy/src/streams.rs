@@ -3,7 +3,7 @@
 
 use config::snapshot::ClusterId;
 use telemetry::cause::Cause;
-use wire::h2::{ErrorCode, StreamError};
+use wire::h2::{ErrorCode, MessageError, StreamError};
 use wire::head::ResponseHead;
 
 use crate::connection::{ConnKey, Connection, ExchangeKey, StreamKey, UpstreamState};
@@ -179,14 +179,25 @@ impl Proxy {
                 };
                 self.fail(key, cause, now);
             }
-            // A request that was never one is on record all the same.
-            (None, true) if matches!(error, StreamError::Malformed(_)) => {
-                let request = Request { is_complete: true, ..Request::NONE };
-                if let Some(key) = self.begin_stream(at.connection, at.stream, request, now) {
-                    self.abort(key, Cause::RequestInvalid, now);
-                }
-            }
             (None, _) => {}
+        }
+    }
+
+    /// A request breaks a rule that concerns nothing but it, in its head or behind it. It is answered,
+    /// so that its client need not guess, or ask again; the codec resets the stream behind the answer.
+    pub(crate) fn on_malformed_request(
+        &mut self,
+        at: StreamKey,
+        error: MessageError,
+        is_complete: bool,
+        now: Time,
+    ) {
+        if let Some(key) = self.exchange_of(at) {
+            return self.fail(key, Cause::RequestBodyInvalid, now);
+        }
+        let request = Request { is_complete, ..Request::NONE };
+        if let Some(key) = self.begin_stream(at.connection, at.stream, request, now) {
+            self.fail(key, cause_of_malformed(error), now);
         }
     }
 
@@ -300,6 +311,30 @@ impl Proxy {
             multiplex.codec.go_away(ErrorCode::NO_ERROR);
             self.queue_send(key);
         }
+    }
+}
+
+/// What a head that breaks a rule is called, in the words of HTTP/1.
+const fn cause_of_malformed(error: MessageError) -> Cause {
+    match error {
+        MessageError::AuthorityInvalid | MessageError::HostRepeated => Cause::RequestHostInvalid,
+        MessageError::PathInvalid => Cause::RequestTargetInvalid,
+        MessageError::ContentLengthInvalid
+        | MessageError::ContentLengthWrong
+        | MessageError::TeInvalid => Cause::RequestFramingInvalid,
+        MessageError::ConnectionField
+        | MessageError::DataMisplaced
+        | MessageError::EndMissing
+        | MessageError::FieldNameInvalid
+        | MessageError::FieldValueInvalid
+        | MessageError::MethodInvalid
+        | MessageError::PseudoFieldMisplaced
+        | MessageError::PseudoFieldMissing
+        | MessageError::PseudoFieldRepeated
+        | MessageError::PseudoFieldUnknown
+        | MessageError::SchemeInvalid
+        | MessageError::StatusInvalid
+        | MessageError::TrailerForbidden => Cause::RequestInvalid,
     }
 }
 

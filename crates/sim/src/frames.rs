@@ -194,6 +194,9 @@ impl Speaker {
             Element::Unacceptable { stream, error, .. } => {
                 return Err(format!("stream {stream} cannot be read: {error}"));
             }
+            Element::Malformed { stream, error, .. } => {
+                return Err(format!("a rule was broken on stream {stream}: {error}"));
+            }
             // Whoever has not read our settings yet may open more than they allow.
             Element::Failed { error: StreamError::Refused, .. } => Some(Heard::Leave),
             Element::Failed { stream, error } => {

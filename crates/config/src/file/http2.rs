@@ -31,6 +31,19 @@ pub struct Http2 {
     /// Bytes of a frame that the peer may send (`SETTINGS_MAX_FRAME_SIZE`).
     #[schemars(extend("x-minimum" = "16KiB", "x-maximum" = "1MiB"))]
     pub frame_max: Size,
+    /// Work without use that the peer may cause before its connection is ended with
+    /// `ENHANCE_YOUR_CALM`. Prices: an early reset, a malformed request or SETTINGS 100; CONTINUATION or
+    /// DATA without data 50; PRIORITY or a refused stream 20; PING or WINDOW_UPDATE 5; any other reset
+    /// 1. Data pays for PING and WINDOW_UPDATE, and each request that is answered for one early reset.
+    #[schemars(range(min = 1_000))]
+    pub work_max: NonZeroU32,
+    /// Work that each second forgives.
+    pub work_per_second: u32,
+    /// A client's reset is early if it comes within this time from its request's head on, before the
+    /// response has ended. Later, it cost the client a stream for as long as it cost Strait. `0s`: none
+    /// is early. On a cluster it means nothing: upstreams may refuse what they like.
+    #[schemars(extend("x-minimum" = "0s", "x-maximum" = "1m"))]
+    pub early_reset: Period,
     /// Asks the peer for a sign of life while it is silent and streams are open. Absent: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ping: Option<Ping>,
@@ -44,6 +57,9 @@ impl Default for Http2 {
             connection_window_max: defaults::CONNECTION_WINDOW_MAX,
             header_table_max: defaults::HEADER_TABLE_MAX,
             frame_max: defaults::FRAME_MAX,
+            work_max: defaults::WORK_MAX,
+            work_per_second: defaults::WORK_PER_SECOND,
+            early_reset: defaults::EARLY_RESET,
             // Many gRPC servers hang up on those who ask more often than every five minutes.
             ping: None,
         }

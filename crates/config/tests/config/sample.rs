@@ -161,6 +161,9 @@ listeners:
       connection_window_max: 25MiB
       header_table_max: 8KiB
       frame_max: 32KiB
+      work_max: 20000
+      work_per_second: 1000
+      early_reset: 1s
       ping: { interval: 60s, timeout: 5s }
     proxy_protocol: true
     timeouts:

@@ -247,6 +247,9 @@ impl Speaker {
                 Element::Unacceptable { stream, error, .. } => {
                     panic!("what the proxy says on {stream} cannot be read: {error}");
                 }
+                Element::Malformed { stream, error, .. } => {
+                    panic!("the proxy broke a rule on {stream}: {error}");
+                }
                 Element::Failed { stream, error } => {
                     panic!("the proxy broke a rule on {stream}: {error}");
                 }

@@ -375,20 +375,140 @@ fn a_draining_proxy_says_so_twice_and_answers_what_was_asked_in_between() {
     });
 }
 
+/// Frames of a client from its preface on, none of whose fields is in a table.
+fn opening() -> Vec<u8> {
+    [&wire::h2::PREFACE[..], &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat()
+}
+
+/// HEADERS that end the block, and the stream or not, with these fields as they are.
+fn headers(stream: u8, is_end: bool, fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            block.push(u8::try_from(text.len()).unwrap());
+            block.extend(text.as_bytes());
+        }
+    }
+    let len = u8::try_from(block.len()).unwrap();
+    let frame = [0, 0, len, 1, if is_end { 5 } else { 4 }, 0, 0, 0, stream];
+    [&frame[..], &block].concat()
+}
+
+const GET: [(&str, &str); 4] =
+    [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "x")];
+
+/// The types, flags and streams of frames.
+fn outline(mut bytes: &[u8]) -> Vec<(u8, u8, u8)> {
+    let mut all = Vec::new();
+    while let Some(header) = bytes.first_chunk::<9>() {
+        all.push((header[3], header[4], header[8]));
+        let len = usize::from(header[1]) << 8 | usize::from(header[2]);
+        bytes = &bytes[9 + len..];
+    }
+    all
+}
+
 #[test]
-fn a_malformed_request_is_reset_and_others_go_on() {
+fn a_malformed_request_is_answered_and_reset_and_others_go_on() {
     hold(CONFIG, |talk| {
-        let mut client = Speaker::client(talk);
-        let good = client.gets(talk, "/good");
+        let client = talk.client();
+        talk.says(client, [opening(), headers(1, true, &GET)].concat());
         let upstream = talk.upstream();
-        // A HEADERS frame on stream 3 that holds `:status: 200`.
-        client.hears(talk);
-        talk.says(client.peer, [0, 0, 1, 1, 5, 0, 0, 0, 3, 0x88]);
-        let reset = [0, 0, 4, 3, 0, 0, 0, 0, 3, 0, 0, 0, 1];
-        assert_eq!(talk.heard_bytes(client.peer), reset);
-        assert!(talk.log().contains("\"cause\":\"request_invalid\""), "{}", talk.log());
+        talk.heard_bytes(client);
+        for (n, (fields, cause)) in [
+            (&[(":status", "200")][..], "request_invalid"),
+            (
+                &[(":method", "GET"), (":scheme", "http"), (":path", "/\u{e9}")],
+                "request_target_invalid",
+            ),
+            (&[GET[0], GET[1], GET[2], GET[3], ("host", "y")], "request_host_invalid"),
+            (
+                &[GET[0], GET[1], GET[2], GET[3], ("content-length", "1 1")],
+                "request_framing_invalid",
+            ),
+            (&[GET[0], GET[1], GET[2], GET[3], ("connection", "close")], "request_invalid"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            for is_end in [true, false] {
+                let stream = u8::try_from(4 * n + if is_end { 3 } else { 5 }).unwrap();
+                talk.says(client, headers(stream, is_end, fields));
+                let heard = talk.heard_bytes(client);
+                // HEADERS, DATA with the end, RST_STREAM.
+                let expected = [(1, 4, stream), (0, 1, stream), (3, 0, stream)];
+                assert_eq!(outline(&heard), expected, "{}", heard.escape_ascii());
+                assert!(heard.ends_with(&[0, 0, 0, 1]), "PROTOCOL_ERROR");
+                let log = talk.log();
+                assert!(log.contains(&format!("\"status\":400")), "{log}");
+                assert!(log.contains(&format!("\"cause\":\"{cause}\"")), "{cause}: {log}");
+            }
+        }
         talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
-        assert_eq!(client.hears(talk), format!("{good}: 204 END\n"));
+        assert_eq!(outline(&talk.heard_bytes(client)), [(1, 5, 1)]);
+    });
+}
+
+#[test]
+fn a_body_that_breaks_a_rule_is_answered_where_nothing_was() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        let fields = [(":method", "POST"), GET[1], GET[2], GET[3], ("content-length", "5")];
+        talk.says(client, [opening(), headers(1, false, &fields)].concat());
+        let upstream = talk.upstream();
+        talk.heard_bytes(client);
+        // Two bytes, and no more.
+        talk.says(client, [0, 0, 2, 0, 1, 0, 0, 0, 1, b'h', b'i']);
+        let heard = talk.heard_bytes(client);
+        assert_eq!(outline(&heard), [(1, 4, 1), (0, 1, 1), (3, 0, 1)], "{}", heard.escape_ascii());
+        assert!(talk.log().contains("request_body_invalid"), "{}", talk.log());
+        assert!(talk.is_closed(upstream), "what it heard of the request is not whole");
+        assert!(!talk.is_closed(client));
+    });
+}
+
+#[test]
+fn white_space_around_a_value_is_none_of_it() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        let fields = [&GET[..], &[("x-a", "b "), ("x-b", "\t c"), ("x-c", " ")]].concat();
+        talk.says(client, [opening(), headers(1, true, &fields)].concat());
+        let upstream = talk.upstream();
+        let heard = talk.heard(upstream);
+        assert!(heard.contains("x-a: b\r\nx-b: c\r\nx-c: \r\n"), "{heard:?}");
+    });
+    // Of a response too, and of its trailers.
+    hold(TO_HTTP2, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nTE: trailers\r\n\r\n");
+        let mut upstream = Speaker::upstream(talk);
+        upstream.hears(talk);
+        let head = headers(1, false, &[(":status", "200"), ("x-a", " b ")]);
+        let trailers = headers(1, true, &[("grpc-status", "5"), ("grpc-message", "not found: ")]);
+        talk.says(upstream.peer, [head, trailers].concat());
+        let heard = talk.heard(client);
+        assert!(heard.contains("\r\nx-a: b\r\n"), "{heard:?}");
+        assert!(heard.ends_with("grpc-status: 5\r\ngrpc-message: not found:\r\n\r\n"), "{heard:?}");
+    });
+}
+
+#[test]
+fn calls_that_are_cancelled_after_a_while_cost_nothing_but_their_streams() {
+    hold(TO_HTTP2, |talk| {
+        if talk.manner() != Manner::Plain {
+            return;
+        }
+        let mut client = Speaker::client(talk);
+        for _ in 0..20 {
+            let streams: Vec<u32> = (0..90).map(|_| client.gets(talk, "/")).collect();
+            talk.passes(Duration::from_secs(1));
+            for stream in streams {
+                client.resets(talk, stream, ErrorCode::CANCEL);
+            }
+            client.hears(talk);
+            assert!(!talk.is_shut(client.peer) && !talk.is_closed(client.peer));
+        }
     });
 }
 

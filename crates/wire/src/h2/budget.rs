@@ -27,6 +27,8 @@ use super::error::ConnectionError;
 /// what comes along with data and for nothing else: PING, WINDOW_UPDATE, and frames of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Work {
+    /// A stream that a client resets after it held it for a while: 1.
+    Cancel,
     /// A CONTINUATION frame: 50. Header blocks fit in one frame, or a few.
     Continuation,
     /// A DATA frame of nothing that does not end its stream: 50.
@@ -42,13 +44,18 @@ pub enum Work {
     Priority,
     /// A stream more than allowed: 20. Clients that do not wait for settings open many at once.
     Refused,
-    /// A stream that a client resets before its end, or makes reset: 100.
+    /// A stream that a client resets soon after its head, before it was answered, or makes reset: 100.
     Reset,
     /// A SETTINGS frame: 100.
     Settings,
     /// A WINDOW_UPDATE: 5.
     WindowUpdate,
 }
+
+// What a cancelled request costs us is a request; what it costs the client is one of its streams for as
+// long as it runs. Rapid reset is cheap because that is no time at all. Held for `early_reset_millis` and
+// then reset, streams are as many as `streams_max` allows in that time, which is what a client may ask for
+// anyway, and the price of 1 bounds them where `streams_max` is large.
 
 /// What a request earns that was answered to its end: enough for a reset, so that a client may cancel
 /// every other request for ever, as Envoy allows it.
@@ -67,7 +74,7 @@ pub const TINY_LEN: u32 = 5;
 impl Work {
     const fn price(self) -> u32 {
         match self {
-            Self::Expansion => 1,
+            Self::Cancel | Self::Expansion => 1,
             Self::Idle | Self::Ping | Self::WindowUpdate => 5,
             Self::Priority | Self::Refused => 20,
             Self::Continuation | Self::DataEmpty => 50,
@@ -84,6 +91,7 @@ impl Work {
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Cancel => "cancellations",
             Self::Continuation => "continuations",
             Self::DataEmpty => "empty data frames",
             Self::Expansion => "header expansion",
@@ -106,12 +114,22 @@ pub(super) struct Budget {
     of_data: u32,
     max: u32,
     per_second: u32,
+    /// Milliseconds that went by and were not forgiven for yet: less than a second.
+    millis: u32,
+    early_reset_millis: u32,
 }
 
 impl Budget {
     pub(super) fn new(limits: &Limits) -> Self {
-        let Limits { work_max, work_per_second, .. } = *limits;
-        Self { left: work_max, of_data: 0, max: work_max, per_second: work_per_second }
+        let Limits { work_max, work_per_second, early_reset_millis, .. } = *limits;
+        Self {
+            left: work_max,
+            of_data: 0,
+            max: work_max,
+            per_second: work_per_second,
+            millis: 0,
+            early_reset_millis,
+        }
     }
 
     pub(super) fn spend(&mut self, work: Work) -> Result<(), ConnectionError> {
@@ -139,8 +157,16 @@ impl Budget {
         }
     }
 
-    pub(super) fn on_time(&mut self, seconds: u32) {
-        self.earn(self.per_second.saturating_mul(seconds));
+    pub(super) fn on_time(&mut self, millis: u32) {
+        let millis = self.millis.saturating_add(millis);
+        self.millis = millis % 1_000;
+        self.earn(self.per_second.saturating_mul(millis / 1_000));
+    }
+
+    /// A client resets a stream that it opened so many milliseconds ago, before its answer ended.
+    pub(super) fn on_reset(&mut self, age_millis: u32) -> Result<(), ConnectionError> {
+        let is_early = age_millis < self.early_reset_millis;
+        self.spend(if is_early { Work::Reset } else { Work::Cancel })
     }
 
     fn earn(&mut self, amount: u32) {
@@ -162,14 +188,31 @@ mod tests {
         assert_eq!(budget.spend(Work::Reset), Err(over));
         budget.spend(Work::Continuation).unwrap();
         assert_eq!(budget.left, 0);
-        budget.on_time(1);
-        assert_eq!(budget.left, 60);
+        budget.on_time(999);
+        assert_eq!(budget.left, 0);
+        budget.on_time(1_002);
+        assert_eq!(budget.left, 120, "every whole second once");
+        budget.spend(Work::Continuation).unwrap();
         budget.on_data(TINY_LEN - 1);
         budget.on_request_finished();
         budget.on_request_finished();
         assert_eq!(budget.left, 250, "and no more");
         budget.on_time(u32::MAX);
         assert_eq!(budget.left, 250);
+    }
+
+    #[test]
+    fn a_reset_costs_by_how_long_the_stream_was_held() {
+        let limits = Limits { work_max: 250, early_reset_millis: 40, ..Limits::default() };
+        let mut budget = Budget::new(&limits);
+        for (age, left) in [(0, 150), (39, 50), (40, 49), (1_000, 48), (u32::MAX, 47)] {
+            budget.on_reset(age).unwrap();
+            assert_eq!(budget.left, left, "{age}");
+        }
+        assert_eq!(budget.on_reset(39), Err(ConnectionError::TooMuchWork(Work::Reset)));
+        // With 0 no reset is early.
+        let limits = Limits { early_reset_millis: 0, ..limits };
+        Budget::new(&limits).on_reset(0).unwrap();
     }
 
     #[test]

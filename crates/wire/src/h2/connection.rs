@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::budget::Budget;
 use super::control::Pending;
-use super::error::{ConnectionError, ErrorCode, StreamError};
+use super::error::{ConnectionError, ErrorCode, MessageError, StreamError};
 use super::frame::{FrameHeader, MAX_31, kind};
 use super::hpack::{Decoder, Encoder, TABLE_BYTES_DEFAULT};
 use super::message::Scratch;
@@ -36,6 +36,8 @@ pub struct Http2 {
     pub(super) pending: Pending,
     pub(super) ending: Ending,
     pub(super) budget: Budget,
+    /// Milliseconds since the beginning, as far as the caller has said; it begins anew after 49 days.
+    pub(super) clock_millis: u32,
     /// The connection cannot go on.
     pub(super) failure: Option<ConnectionError>,
 }
@@ -72,6 +74,18 @@ pub enum Element<'b> {
         stream: u32,
         /// What is wrong. [`HeadError::kind`] says what to answer.
         error: HeadError,
+        /// Whether nothing more comes on the stream.
+        is_end: bool,
+    },
+    /// A request that breaks a rule of HTTP/2 which concerns it alone (RFC 9113, section 8.1.1), in
+    /// its head or behind it. The stream is open, or still is; it should be answered and then reset.
+    /// What else comes on it is thrown away, and behind the answer goes PROTOCOL_ERROR, whatever the
+    /// code that [`Http2::reset`] is given.
+    Malformed {
+        /// Its stream. It may be one that a request was handed out for.
+        stream: u32,
+        /// What is wrong.
+        error: MessageError,
         /// Whether nothing more comes on the stream.
         is_end: bool,
     },
@@ -221,6 +235,11 @@ pub(super) enum Found {
         error: HeadError,
         is_end: bool,
     },
+    Malformed {
+        stream: u32,
+        error: MessageError,
+        is_end: bool,
+    },
     Response {
         stream: u32,
         is_end: bool,
@@ -303,6 +322,7 @@ impl Http2 {
             pending: Pending::at_start(),
             ending: Ending::default(),
             budget: Budget::new(limits),
+            clock_millis: 0,
             failure: None,
         }
     }
@@ -396,9 +416,10 @@ impl Http2 {
 
 /// What the caller saw.
 impl Http2 {
-    /// So many whole seconds have gone by since the last time that this was said.
-    pub fn on_time(&mut self, seconds: u32) {
-        self.budget.on_time(seconds);
+    /// So many whole milliseconds have gone by since the last time that this was said.
+    pub fn on_time(&mut self, millis: u32) {
+        self.clock_millis = self.clock_millis.wrapping_add(millis);
+        self.budget.on_time(millis);
     }
 
     /// The connection has been without streams for a while: gives back what storage it can.
@@ -549,6 +570,9 @@ impl Found {
             }
             Self::Unacceptable { stream, error, is_end } => {
                 Element::Unacceptable { stream, error, is_end }
+            }
+            Self::Malformed { stream, error, is_end } => {
+                Element::Malformed { stream, error, is_end }
             }
             Self::Response { stream, is_end } => {
                 Element::Response { stream, head: ResponseHead::resume(block, index), is_end }

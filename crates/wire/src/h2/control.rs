@@ -156,7 +156,9 @@ impl Http2 {
 
     /// Closes a stream in both directions. Nothing happens if it is closed.
     pub fn reset(&mut self, stream: u32, code: ErrorCode) {
-        if self.streams.get(stream).is_some() {
+        if let Some(open) = self.streams.get(stream) {
+            // Section 8.1.1, whatever the answer before it was for.
+            let code = if open.is_malformed { ErrorCode::PROTOCOL_ERROR } else { code };
             self.close_by_reset(stream);
             self.pending.resets.push_back((stream, code));
         }
@@ -252,11 +254,13 @@ impl Http2 {
 
     fn send_goaway(&mut self, out: &mut Buffer) -> Produced {
         let Some((last, code)) = self.pending.goaway else { return Ok(()) };
-        check_room(out, FrameHeader::LEN + 8)?;
+        // Section 6.8: for people, who otherwise see a code that stands for many things.
+        let text = self.failure.map(|error| error.to_string()).unwrap_or_default();
+        let text = text.as_bytes().get(..GOAWAY_TEXT_LEN_MAX).unwrap_or(text.as_bytes());
+        check_room(out, FrameHeader::LEN + 8 + text.len())?;
         self.pending.goaway = None;
-        let mut payload = [0; 8];
         let numbers = [last.to_be_bytes(), code.0.to_be_bytes()];
-        payload.copy_from_slice(numbers.as_flattened());
+        let payload = [numbers.as_flattened(), text].concat();
         push_frame(kind::GOAWAY, 0, &payload, out);
         Ok(())
     }
@@ -318,6 +322,9 @@ impl Http2 {
         Ok(())
     }
 }
+
+/// Bytes of text in a GOAWAY. It is ours alone: nothing of a peer or a configuration is in it.
+const GOAWAY_TEXT_LEN_MAX: usize = 64;
 
 const PING_LEN: usize = FrameHeader::LEN + 8;
 const WINDOW_UPDATE_LEN: usize = FrameHeader::LEN + 4;

@@ -4,7 +4,8 @@
 //! the table on: whatever an index refers to is copied to the head in one piece. What a name
 //! means, and whether name and value are valid, is found out once, when a field comes as a
 //! literal, and remembered next to it in the table. So an indexed field costs a look-up and a
-//! copy, however often it comes.
+//! copy, however often it comes. So is the white space around a value, which is none of it: it is
+//! trimmed when the literal comes, and the table still counts it, as the peer does.
 //!
 //! Both tables are plain data. They own no storage until something is entered.
 
@@ -121,6 +122,9 @@ fn is_lower_case_token(name: &[u8]) -> bool {
 }
 
 /// RFC 9113, section 8.2.1, and no other control either: heads go on in HTTP/1 too.
+///
+/// White space around a field's value was trimmed before (RFC 9110, section 5.5), so that only
+/// pseudo fields can have it: a path or a method with a blank at an end is none.
 fn is_value(value: &[u8]) -> bool {
     let is_blank = |octet: Option<&u8>| matches!(octet, Some(b' ' | b'\t'));
     octets::value_end(value, 0) == value.len()

@@ -31,6 +31,8 @@ pub struct Limits {
     pub work_max: u32,
     /// Work that each second forgives.
     pub work_per_second: u32,
+    /// Milliseconds from its head on in which the reset of a request is an early one.
+    pub early_reset_millis: u32,
 }
 
 impl Default for Limits {
@@ -56,6 +58,8 @@ impl Default for Limits {
             work_max: 50_000,
             // 25 streams reset every second, for ever.
             work_per_second: 2_500,
+            // With 100 streams that are held for so long, 2,500 a second: what time forgives.
+            early_reset_millis: 40,
         }
     }
 }

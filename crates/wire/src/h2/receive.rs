@@ -89,6 +89,14 @@ impl Http2 {
             self.receive.on_taken(header.len);
             return self.on_data_of_no_use(header, standing);
         };
+        if stream.is_malformed {
+            self.receive.on_taken(header.len);
+            self.budget.spend(Work::Idle)?;
+            if is_end {
+                self.on_end(header.stream);
+            }
+            return Ok(self.ignore(header));
+        }
         let error = match stream.receiving {
             Half::Head => Some(MessageError::DataMisplaced.into()),
             Half::End => Some(StreamError::Closed),
@@ -100,7 +108,11 @@ impl Http2 {
         if let Some(error) = error {
             self.receive.on_taken(header.len);
             self.reading = Self::skipping(header.len);
-            return Ok(Some((FrameHeader::LEN, self.fail_stream(header.stream, error)?)));
+            let found = match error {
+                StreamError::Malformed(error) => self.fail_message(header.stream, error, is_end)?,
+                error => self.fail_stream(header.stream, error)?,
+            };
+            return Ok(Some((FrameHeader::LEN, found)));
         }
         self.budget.on_data(len);
         // What is around the data is taken at once.
@@ -215,8 +227,12 @@ impl Http2 {
             Standing::Idle if is_server => Ok(self.purpose_of_new(id)),
             Standing::Idle => Err(ConnectionError::StreamIdInvalid),
             Standing::Open => {
-                let receiving = self.streams.get(id).map(|stream| stream.receiving);
-                Ok(match receiving {
+                let stream = self.streams.get(id);
+                if stream.is_some_and(|stream| stream.is_malformed) {
+                    self.budget.spend(Work::Idle)?;
+                    return Ok(Purpose::Ignore);
+                }
+                Ok(match stream.map(|stream| stream.receiving) {
                     Some(Half::Head) => Purpose::Response,
                     Some(Half::Body) if is_end => Purpose::Trailers,
                     Some(Half::Body) => Purpose::Fail(MessageError::EndMissing.into()),
@@ -316,7 +332,10 @@ impl Http2 {
             }
             Purpose::Fail(error) => {
                 self.read_fields(bytes, &mut scratch.literal, |_| Ok(()))?.ok();
-                self.fail_stream(id, error)
+                match error {
+                    StreamError::Malformed(error) => self.fail_message(id, error, block.is_end),
+                    error => self.fail_stream(id, error),
+                }
             }
         }
     }
@@ -336,7 +355,10 @@ impl Http2 {
             Err(Refusal::Unacceptable(error)) => {
                 (None, Found::Unacceptable { stream: id, error, is_end })
             }
-            Err(Refusal::Malformed(error)) => return self.fail_stream(id, error.into()),
+            Err(Refusal::Malformed(error)) => {
+                self.budget.spend(Work::Reset)?;
+                (None, Found::Malformed { stream: id, error, is_end })
+            }
         };
         let window = self.stream_window();
         // Other kinds make no difference on this side.
@@ -346,6 +368,8 @@ impl Http2 {
         };
         let mut stream = Stream::new(id, kind, self.new_send_window(), window);
         stream.on_head(body_left, is_end);
+        stream.opened_millis = self.clock_millis;
+        stream.is_malformed = matches!(found, Found::Malformed { .. });
         self.streams.open(stream);
         Ok(found)
     }
@@ -395,10 +419,10 @@ impl Http2 {
             Err(Refusal::Unacceptable(_)) => {
                 return self.fail_stream(id, StreamError::TrailersTooLarge);
             }
-            Err(Refusal::Malformed(error)) => return self.fail_stream(id, error.into()),
+            Err(Refusal::Malformed(error)) => return self.fail_message(id, error, true),
         };
         if let Some(Err(error)) = self.streams.get_mut(id).map(|open| open.on_announced(0, true)) {
-            return self.fail_stream(id, error.into());
+            return self.fail_message(id, error, true);
         }
         self.on_end(id);
         Ok(found)
@@ -488,14 +512,19 @@ impl Http2 {
                 return Ok(Some((n, Found::Nothing)));
             }
         }
-        let stream = self.streams.close(header.stream);
-        let is_answered = stream.as_ref().is_some_and(|stream| stream.sending == Half::End);
-        self.receive.on_taken(stream.map_or(0, |stream| stream.untaken));
-        match (self.role, is_answered) {
-            (Role::Server, true) => self.budget.on_request_finished(),
-            (Role::Server, false) => self.budget.spend(Work::Reset)?,
+        let Some(stream) = self.streams.close(header.stream) else {
+            return Ok(Some((n, Found::Nothing)));
+        };
+        self.receive.on_taken(stream.untaken);
+        match self.role {
             // Whoever asks may be told no.
-            (Role::Client, _) => {}
+            Role::Client => {}
+            // It was charged when that was found.
+            Role::Server if stream.is_malformed => {}
+            Role::Server if stream.sending == Half::End => self.budget.on_request_finished(),
+            Role::Server => {
+                self.budget.on_reset(self.clock_millis.wrapping_sub(stream.opened_millis))?;
+            }
         }
         Ok(Some((n, Found::Reset { stream: header.stream, code: ErrorCode(code) })))
     }
@@ -707,7 +736,11 @@ impl Http2 {
     }
 
     pub(super) fn close_if_over(&mut self, id: u32) {
-        if self.streams.get(id).is_some_and(Stream::is_over) {
+        let Some(stream) = self.streams.get(id).filter(|stream| stream.is_over()) else { return };
+        if stream.is_malformed {
+            // It was answered: what is missing is the stream error (section 8.1.1).
+            self.reset(id, ErrorCode::PROTOCOL_ERROR);
+        } else {
             let stream = self.streams.close(id);
             self.receive.on_taken(stream.map_or(0, |stream| stream.untaken));
             self.budget.on_request_finished();
@@ -718,7 +751,7 @@ impl Http2 {
     pub(super) fn close_by_reset(&mut self, id: u32) {
         if let Some(stream) = self.streams.reset(id) {
             self.receive.on_taken(stream.untaken);
-            if stream.sending == Half::End {
+            if stream.sending == Half::End && !stream.is_malformed {
                 self.budget.on_request_finished();
             }
         }
@@ -729,6 +762,27 @@ impl Http2 {
         while let Some(id) = self.streams.ids().last().filter(|&id| id > last) {
             self.close_by_reset(id);
         }
+    }
+
+    /// A message on an open stream breaks a rule. A request that was not answered yet can still be;
+    /// `is_end`: nothing more comes of it. Anything else is reset.
+    fn fail_message(
+        &mut self,
+        id: u32,
+        error: MessageError,
+        is_end: bool,
+    ) -> Result<Found, ConnectionError> {
+        let is_server = self.role == Role::Server;
+        let unanswered = |stream: &&mut Stream| is_server && stream.sending == Half::Head;
+        let Some(stream) = self.streams.get_mut(id).filter(unanswered) else {
+            return self.fail_stream(id, error.into());
+        };
+        stream.is_malformed = true;
+        if is_end {
+            stream.receiving = Half::End;
+        }
+        self.budget.spend(Work::Reset)?;
+        Ok(Found::Malformed { stream: id, error, is_end })
     }
 
     /// Resets a stream on which the peer broke a rule.

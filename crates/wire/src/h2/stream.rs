@@ -21,6 +21,8 @@ pub(super) struct Stream {
     pub(super) receiving: Half,
     pub(super) sending: Half,
     pub(super) kind: StreamKind,
+    /// The request breaks a rule: it is answered and reset, and what else comes is thrown away.
+    pub(super) is_malformed: bool,
     /// A WINDOW_UPDATE for it waits to be written.
     pub(super) is_update_due: bool,
     /// What may be sent. Below zero after the peer made windows smaller.
@@ -31,6 +33,8 @@ pub(super) struct Stream {
     pub(super) untaken: u32,
     /// Bytes of the body that are still to come, if its length is known.
     pub(super) body_left: Option<u64>,
+    /// What the connection's clock showed when it was opened.
+    pub(super) opened_millis: u32,
 }
 
 /// How far one direction of a stream is.
@@ -136,11 +140,13 @@ impl Stream {
             receiving: Half::Head,
             sending: Half::Head,
             kind,
+            is_malformed: false,
             is_update_due: false,
             send_window: signed(send_window),
             receive: ReceiveWindow::new(receive_window),
             untaken: 0,
             body_left: None,
+            opened_millis: 0,
         }
     }
 
@@ -476,6 +482,6 @@ mod tests {
 
     #[test]
     fn the_size_of_a_stream_is_known() {
-        assert!(size_of::<Stream>() <= 40, "{}", size_of::<Stream>());
+        assert!(size_of::<Stream>() <= 48, "{}", size_of::<Stream>());
     }
 }

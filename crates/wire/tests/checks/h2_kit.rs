@@ -167,7 +167,7 @@ impl Side {
         assert_eq!(side.hear(&hello), Ok(vec!["settings".to_owned()]));
         side.said();
         // What that cost is long ago.
-        side.h2.on_time(1);
+        side.h2.on_time(1_000);
         side
     }
 
@@ -182,7 +182,7 @@ impl Side {
         assert_eq!(side.hear(&hello), Ok(vec!["settings".to_owned()]));
         side.said();
         // What that cost is long ago.
-        side.h2.on_time(1);
+        side.h2.on_time(1_000);
         side
     }
 
@@ -277,6 +277,9 @@ pub(crate) fn describe(element: &Element<'_>) -> String {
         }
         Element::Unacceptable { stream, error, is_end } => {
             format!("unacceptable {stream} {error:?}{}", end(is_end))
+        }
+        Element::Malformed { stream, error, is_end } => {
+            format!("malformed {stream} {error:?}{}", end(is_end))
         }
         Element::Response { stream, head, is_end } => {
             format!("response {stream} {}{}", response(head), end(is_end))

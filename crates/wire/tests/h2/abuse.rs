@@ -9,11 +9,20 @@ use super::kit::*;
 #[track_caller]
 fn endured(side: &mut Side, mut piece: impl FnMut(u32) -> Vec<u8>) -> (ConnectionError, u32) {
     for n in 0..100_000 {
-        if let Err(error) = side.hear(&piece(n)) {
-            assert_eq!(error.code(), ErrorCode::ENHANCE_YOUR_CALM, "{error:?}");
-            let said = side.said();
-            assert_eq!(said.last().map(|last| last.contains("ENHANCE_YOUR_CALM")), Some(true));
-            return (error, n);
+        let heard = match side.hear(&piece(n)) {
+            Ok(heard) => heard,
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::ENHANCE_YOUR_CALM, "{error:?}");
+                let said = side.said();
+                assert_eq!(said.last().map(|last| last.contains("ENHANCE_YOUR_CALM")), Some(true));
+                return (error, n);
+            }
+        };
+        // What can be answered is, as the proxy does.
+        for malformed in heard.iter().filter_map(|line| line.strip_prefix("malformed ")) {
+            let stream = malformed.split(' ').next().expect("a number").parse().unwrap();
+            assert!(side.answer(stream, 400));
+            side.h2.reset(stream, ErrorCode::NO_ERROR);
         }
         side.said();
     }
@@ -35,9 +44,95 @@ fn rapid_reset_ends_the_connection() {
     for n in 0..2_000 {
         side.hear(&attack(n)).expect("25 a second are nothing");
         if n % 25 == 24 {
-            side.h2.on_time(1);
+            side.h2.on_time(1_000);
         }
     }
+}
+
+#[test]
+fn resets_of_what_ran_for_a_while_are_no_attack() {
+    // 90 calls at a time, each cancelled after a second.
+    let mut side = Side::server();
+    let mut id = 1;
+    for _ in 0..600 {
+        let streams: Vec<u32> = (0..90).map(|n| id + 2 * n).collect();
+        id += 180;
+        for &stream in &streams {
+            side.hear(&get(stream)).unwrap();
+        }
+        side.h2.on_time(1_000);
+        for &stream in &streams {
+            side.hear(&reset(stream, ErrorCode::CANCEL)).expect("they held their streams");
+        }
+        side.said();
+    }
+    // 10 at a time with deadlines of 70 ms, 143 a second.
+    let mut side = Side::server();
+    for n in 0..60_000 {
+        side.hear(&get(2 * n + 1)).unwrap();
+        side.h2.on_time(7);
+        if let Some(stream) = (2 * n + 1).checked_sub(20) {
+            side.hear(&reset(stream, ErrorCode::CANCEL)).expect("70 ms are no time for an attack");
+        }
+    }
+}
+
+#[test]
+fn waiting_just_long_enough_gains_no_more_than_the_streams_that_it_holds() {
+    // All streams at once, held until a reset is no longer early: as many as a client may ask for.
+    let mut side = Side::server();
+    let mut id = 1;
+    for _ in 0..10_000 {
+        let streams: Vec<u32> = (0..100).map(|n| id + 2 * n).collect();
+        id += 200;
+        for &stream in &streams {
+            side.hear(&get(stream)).unwrap();
+        }
+        side.h2.on_time(40);
+        for &stream in &streams {
+            side.hear(&reset(stream, ErrorCode::CANCEL)).expect("2,500 a second");
+        }
+        side.said();
+    }
+    // A millisecond less, and it ends as if they were reset at once.
+    let mut side = Side::server();
+    let (mut id, mut cancelled) = (1, 0);
+    let error = 'end: loop {
+        let streams: Vec<u32> = (0..100).map(|n| id + 2 * n).collect();
+        id += 200;
+        for &stream in &streams {
+            side.hear(&get(stream)).unwrap();
+        }
+        side.h2.on_time(39);
+        for &stream in &streams {
+            if let Err(error) = side.hear(&reset(stream, ErrorCode::CANCEL)) {
+                break 'end error;
+            }
+            cancelled += 1;
+        }
+        side.said();
+    };
+    assert_eq!((error, cancelled), (too_much(Work::Reset), 500));
+    // Where more streams are allowed, the budget bounds them: 2,500 a second, and 50,000 once.
+    let mut side = Side::server_with(Limits { streams_max: 1_000, ..Limits::default() });
+    let (mut id, mut cancelled) = (1, 0);
+    let error = 'end: loop {
+        let streams: Vec<u32> = (0..1_000).map(|n| id + 2 * n).collect();
+        id += 2_000;
+        for &stream in &streams {
+            side.hear(&get(stream)).unwrap();
+        }
+        side.h2.on_time(40);
+        for &stream in &streams {
+            if let Err(error) = side.hear(&reset(stream, ErrorCode::CANCEL)) {
+                break 'end error;
+            }
+            cancelled += 1;
+        }
+        side.said();
+    };
+    assert_eq!(error, too_much(Work::Cancel));
+    assert_eq!(cancelled, 55_000, "50,000, and two seconds' worth");
 }
 
 #[test]
@@ -322,7 +417,7 @@ fn a_chat_in_small_messages_passes() {
 fn a_window_opened_by_single_octets_ends_the_connection() {
     let mut side = Side::server();
     side.hear(&settings(&[(4, 0)])).unwrap();
-    side.h2.on_time(1);
+    side.h2.on_time(1_000);
     side.hear(&get(1)).unwrap();
     assert!(side.h2.send_reply(1, 200, &[], None, false, &mut side.out));
     let mut sent = 0;

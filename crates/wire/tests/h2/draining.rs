@@ -119,3 +119,23 @@ fn a_client_that_drains_opens_nothing_more() {
     );
     assert!(side.h2.is_finished());
 }
+
+#[test]
+fn a_goaway_that_ends_a_connection_in_error_says_why() {
+    for (input, text) in [
+        (data(1, 0, b"x"), "a frame on an idle stream"),
+        (frame("PUSH_PROMISE", 0, 1, &[0; 4]), "a push, which was refused beforehand"),
+        (settings(&[]).repeat(600), "too many answers wait to be read"),
+        (frame("HEADERS", END_HEADERS, 1, &[0x80]), "in a header block: an index without an entry"),
+    ] {
+        let mut side = Side::server();
+        side.hear(&input).unwrap_err();
+        let said = side.said_bytes();
+        assert!(said.ends_with(text.as_bytes()), "{text}: {}", said.escape_ascii());
+        assert!(text.len() <= 64 && text.is_ascii());
+    }
+    // One that ends it in order has nothing to say.
+    let mut side = Side::server();
+    side.h2.go_away(ErrorCode::NO_ERROR);
+    assert_eq!(side.said_bytes().len(), 17);
+}

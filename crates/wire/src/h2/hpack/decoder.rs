@@ -170,17 +170,40 @@ impl Fields<'_, '_> {
         let name_len = line.len();
         line.extend_from_slice(COLON);
         string(&mut self.rest, line)?;
+        let blanks = match kind {
+            Name::Field(_) => trim(line, name_len + COLON.len()),
+            Name::Pseudo(_) | Name::Invalid => 0,
+        };
         let (name, value) = line.split_at_checked(name_len).unwrap_or_default();
         let value = value.get(COLON.len()..).unwrap_or_default();
         let is_value_valid = super::is_value(value);
         if is_indexed {
-            self.decoder.table.insert(name, value, kind, is_value_valid);
+            let table = &mut self.decoder.table;
+            table.insert_trimmed(name, value, blanks, kind, is_value_valid);
         }
         line.extend_from_slice(LINE_END);
         let is_secret = first & 0xf0 == 0x10;
         let secrecy = if is_secret { Secrecy::Secret } else { Secrecy::Open };
         Ok(Place::Literal { name_len, name: kind, is_value_valid, secrecy })
     }
+}
+
+/// Takes white space from both ends of the value that begins at `start`, and says how much it was.
+///
+/// RFC 9113, section 8.2.1, calls such a field malformed; but its value cannot be read in two ways
+/// (RFC 9110, section 5.5, and every reader of HTTP/1), and clients and services send it.
+fn trim(line: &mut Vec<u8>, start: usize) -> u32 {
+    let is_blank = |octet: &u8| matches!(octet, b' ' | b'\t');
+    let len = line.len();
+    let value = line.get(start..).unwrap_or_default();
+    let behind = value.iter().rev().take_while(|octet| is_blank(octet)).count();
+    line.truncate(len - behind);
+    let value = line.get(start..).unwrap_or_default();
+    let before = value.iter().take_while(|octet| is_blank(octet)).count();
+    if before > 0 {
+        line.drain(start..start + before);
+    }
+    crate::octets::narrow(before + behind)
 }
 
 /// Reads a string (RFC 7541, section 5.2) and appends it to `out`.
@@ -235,6 +258,40 @@ mod tests {
             decoder = postcard::from_bytes(&bytes).unwrap();
         }
         assert_eq!(decoder.table.len(), entries_left);
+    }
+
+    #[test]
+    fn white_space_around_a_value_is_trimmed_and_counted() {
+        for (value, expected) in [
+            (" v", "v"),
+            ("v ", "v"),
+            ("\t v\tw \t", "v\tw"),
+            (" ", ""),
+            ("\t \t", ""),
+            ("", ""),
+            ("v", "v"),
+        ] {
+            let mut decoder = Decoder::new(4096);
+            let mut block = vec![0x40, 1, b'n', u8::try_from(value.len()).unwrap()];
+            block.extend(value.as_bytes());
+            let expected = Ok(vec![("n".to_owned(), expected.to_owned())]);
+            assert_eq!(decoded(&mut decoder, &block), expected, "{value:?}");
+            assert_eq!(decoded(&mut decoder, &[0xbe]), expected, "from the table: {value:?}");
+            let size = u32::try_from(33 + value.len()).unwrap();
+            decoder.table.resize(size);
+            assert_eq!(decoder.table.len(), 1, "{value:?}");
+            decoder.table.resize(size - 1);
+            assert_eq!(decoder.table.len(), 0, "{value:?}");
+        }
+        // A pseudo field has no white space that is none of it.
+        for name in [":path", ":authority", "X-A"] {
+            let mut block = vec![0x40, u8::try_from(name.len()).unwrap()];
+            block.extend(name.as_bytes());
+            block.extend([2, b'/', b' ']);
+            let mut decoder = Decoder::new(4096);
+            let (mut literal, mut fields) = (Vec::new(), decoder.fields(&block));
+            assert!(fields.next(&mut literal).is_some_and(|line| !line.is_value_valid));
+        }
     }
 
     #[test]

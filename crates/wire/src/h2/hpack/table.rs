@@ -31,6 +31,8 @@ struct Entry {
     start: u32,
     len: u32,
     name_len: u32,
+    /// White space around its value, which is not in the line and counts all the same.
+    blanks: u32,
     name: Name,
     is_value_valid: bool,
 }
@@ -40,7 +42,7 @@ const OVERHEAD: usize = 32;
 
 impl Entry {
     fn size(&self) -> u32 {
-        size_of_line(self.len as usize)
+        size_of_line(self.len as usize).saturating_add(self.blanks)
     }
 
     fn end(&self) -> usize {
@@ -102,7 +104,20 @@ impl Table {
 
     /// Enters a field, evicting others for it. One that is larger than the table empties it.
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8], kind: Name, is_value_valid: bool) {
-        let size = size_of(name, value);
+        self.insert_trimmed(name, value, 0, kind, is_value_valid);
+    }
+
+    /// As [`Table::insert`], of a value around which so many `blanks` were trimmed. They count, or
+    /// this table and the peer's would evict at different times, and an index would mean two things.
+    pub(super) fn insert_trimmed(
+        &mut self,
+        name: &[u8],
+        value: &[u8],
+        blanks: u32,
+        kind: Name,
+        is_value_valid: bool,
+    ) {
+        let size = size_of(name, value).saturating_add(blanks);
         let Some(others_max) = self.size_max.checked_sub(size) else {
             self.evict_down_to(0);
             return;
@@ -115,6 +130,7 @@ impl Table {
             start: narrow(self.lines.len()),
             len: narrow(len),
             name_len: narrow(name.len()),
+            blanks,
             name: kind,
             is_value_valid,
         });
@@ -189,6 +205,20 @@ mod tests {
         assert_eq!(table.len(), 0);
         table.insert(b"n", b"v", KIND, true);
         assert_eq!(values(&table), ["v"]);
+    }
+
+    #[test]
+    fn blanks_that_were_trimmed_count() {
+        // Each counts 1 + 2 + 32, and its blanks.
+        let mut table = Table::new(3 * 35);
+        table.insert(b"n", b"v1", KIND, true);
+        table.insert(b"n", b"v2", KIND, true);
+        table.insert_trimmed(b"n", b"v3", 1, KIND, true);
+        assert_eq!(values(&table), ["v2", "v3"]);
+        table.resize(35);
+        assert_eq!(table.len(), 0);
+        table.insert_trimmed(b"n", b"v4", 1, KIND, true);
+        assert_eq!(table.len(), 0);
     }
 
     #[test]
