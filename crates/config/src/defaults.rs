@@ -96,6 +96,9 @@ pub const UPSTREAM_CONNECTIONS_MAX: NonZeroU32 = non_zero(1_024);
 /// Exchanges of a cluster that wait for a connection; Envoy's breaker has the same.
 pub const PENDING_MAX: u32 = 1_024;
 
+/// Interim responses before the final one: a service that reports its progress every second for a minute.
+pub const INTERIM_RESPONSES_MAX: u8 = 64;
+
 /// Silence before the first keepalive probe: below the 350 s of common NAT gateways.
 pub const KEEPALIVE_IDLE: Period = Period::from_secs(60);
 

@@ -19,8 +19,8 @@ use crate::snapshot::{
     ClientCertDetails, Cluster, ClusterId, ClusterProtocol, ClusterTls, ClusterTlsSource, Detected,
     Forward, ForwardClientCert, ForwardedFields, Http2Options, Keepalive, Limits, Listener,
     ListenerProtocol, ListenerTls, ListenerTlsSource, OriginalDestination, PathMatch,
-    ProxyProtocolVersion, Redirect, RedirectPath, Respond, RouteTable, Rule, Signing, Snapshot,
-    StartupOptions, TlsMode,
+    ProxyProtocolVersion, Redirect, RedirectPath, Respond, ResponseParsing, RouteTable, Rule,
+    Signing, Snapshot, StartupOptions, TlsMode,
 };
 use crate::units::{Period, Size};
 
@@ -409,6 +409,11 @@ fn cluster(cluster: &Cluster) -> file::Cluster {
             ClusterProtocol::Http2 => file::cluster::Protocol::Http2,
         },
         http2: http2(&cluster.http2),
+        response_parsing: match cluster.response_parsing {
+            ResponseParsing::Strict => file::cluster::ResponseParsing::Strict,
+            ResponseParsing::Tolerant => file::cluster::ResponseParsing::Tolerant,
+        },
+        interim_responses_max: cluster.interim_responses_max,
         tls: cluster.tls.as_deref().map(cluster_tls),
         connect_timeout: timeout(timeouts.connect),
         timeouts: file::cluster::Timeouts {

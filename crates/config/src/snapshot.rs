@@ -637,6 +637,10 @@ pub struct Cluster {
     pub protocol: ClusterProtocol,
     /// What one connection of HTTP/2 may hold.
     pub http2: Http2Options,
+    /// How strictly its responses are read.
+    pub response_parsing: ResponseParsing,
+    /// Interim responses before the final one.
+    pub interim_responses_max: u8,
     /// How TLS is spoken with its endpoints, if it is.
     pub tls: Option<Arc<ClusterTls>>,
     /// How long its peers may take.
@@ -660,6 +664,15 @@ impl Cluster {
     pub fn endpoint_ids(&self) -> impl Iterator<Item = EndpointId> {
         self.endpoints.iter().map(|endpoint| endpoint.id).chain(self.original_destination)
     }
+}
+
+/// How strictly responses of HTTP/1 are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseParsing {
+    /// As RFC 9112 has them.
+    Strict,
+    /// Beside that, what can be read in one way only.
+    Tolerant,
 }
 
 /// What the endpoints of a cluster speak.

@@ -2,6 +2,7 @@
 
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamConnectFailed;
+use wire::detect::resembles_http2;
 
 use crate::connection::{ConnKey, ExchangeKey, Life, Receive, Role, Send, UpstreamState};
 use crate::exchange::{Stage, Wait};
@@ -57,6 +58,13 @@ impl Proxy {
         self.fail(key, cause, now);
     }
 
+    /// Whether what came of a first head, so far, is the beginning of HTTP/2's preface.
+    fn has_begun_preface(&self, key: ConnKey) -> bool {
+        let Some(connection) = self.connections.get(key) else { return false };
+        let inbox = connection.inbox.as_ref().map(|inbox| inbox.filled());
+        connection.requests == 0 && inbox.is_some_and(resembles_http2)
+    }
+
     pub(crate) fn push_back_deadline(&mut self, key: ExchangeKey, wait: Wait, deadline: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.deadlines.set(wait, deadline);
@@ -88,6 +96,10 @@ impl Proxy {
                 match (&connection.receive, life) {
                     (Receive::Handshake, _) => self.on_handshake_timeout(key, now),
                     (Receive::Detect, _) => self.on_detect_timeout(key, now),
+                    (Receive::Head(_), Life::Open) if self.has_begun_preface(key) => {
+                        // It waits for frames: text of HTTP/1 would tell it nothing.
+                        self.close_downstream(key, Some(Cause::RequestHeadTimeout), now);
+                    }
                     (Receive::Head(_), Life::Open) if has_begun => {
                         self.refuse_head(key, Cause::RequestHeadTimeout, now);
                     }

@@ -3,8 +3,9 @@
 use config::snapshot::{Limits, ListenerProtocol};
 use telemetry::cause::Cause;
 use telemetry::events::{DetectedProtocol, ExchangeStarted};
+use wire::detect::resembles_http2;
 use wire::h1::{
-    BodyDecoder, BodyElement, BodyLimits, HeadError, HeadErrorKind, HeadLimits, Scan,
+    BodyDecoder, BodyElement, BodyLimits, HeadError, HeadErrorKind, HeadLimits, Parsing, Scan,
     decode_request,
 };
 use wire::h2::{ErrorCode, PREFACE};
@@ -23,8 +24,12 @@ use crate::time::Time;
 use crate::transport::Tls;
 
 /// Bounds on what the chunked coding may add to a body.
-pub(crate) const BODY_LIMITS: BodyLimits =
-    BodyLimits { chunk_line_bytes_max: 256, trailers_bytes_max: 8 << 10, fields_max: 100 };
+pub(crate) const BODY_LIMITS: BodyLimits = BodyLimits {
+    chunk_line_bytes_max: 256,
+    trailers_bytes_max: 8 << 10,
+    fields_max: 100,
+    parsing: Parsing::Strict,
+};
 
 /// What consuming a piece came to.
 pub(crate) enum Step {
@@ -140,6 +145,13 @@ impl Proxy {
                 }
                 self.on_request_head(exchange, &mut head, now);
                 Step::Took(n)
+            }
+            // A preface that is broken, or lost its beginning: an answer in HTTP/1 would be garbage
+            // to this client, and GOAWAY says what is wrong.
+            Err(_) if is_first && speaks_both && resembles_http2(input) => {
+                self.count_detected(key, Some(DetectedProtocol::Http2));
+                self.begin_http2(key, now);
+                Step::Took(0)
             }
             Err(error) => {
                 if is_first && speaks_both {

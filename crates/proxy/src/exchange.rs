@@ -40,9 +40,6 @@ pub(crate) const ATTEMPTS_MAX: u8 = 3;
 /// nothing, and some services go away after every hundred.
 pub(crate) const ATTEMPTS_UNSEEN_MAX: u8 = 16;
 
-/// Interim responses (1xx) that an upstream may send before the final one.
-pub(crate) const INTERIM_RESPONSES_MAX: u8 = 16;
-
 /// One request and its response.
 #[derive(Debug)]
 pub struct Exchange {

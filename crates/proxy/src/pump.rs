@@ -590,7 +590,7 @@ impl Proxy {
         }
         let Some(request) = take_request(connection, upstream) else { return };
         exchange.stage = Stage::Finishing;
-        for wait in [Wait::RequestWrite, Wait::ResponseHead] {
+        for wait in [Wait::RequestWrite, Wait::ResponseHead, Wait::TunnelIdle] {
             exchange.deadlines.clear(wait);
         }
         let label = exchange.route.as_ref().and_then(|route| route.cluster).map(|id| label(id.0));

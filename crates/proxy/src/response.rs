@@ -1,16 +1,17 @@
 //! Hop 8, backwards: what an upstream answers, from the head to the end of the body.
 
+use config::snapshot::ResponseParsing;
 use telemetry::cause::Cause;
 use telemetry::events::TunnelStarted;
 use wire::h1::{
-    BodyDecoder, BodyElement, BodyEncoder, ConnectionField, HeadError, HeadErrorKind, HeadLimits,
-    Scan, decode_response,
+    BodyDecoder, BodyElement, BodyEncoder, BodyLimits, ConnectionField, HeadError, HeadErrorKind,
+    HeadLimits, Parsing, Scan, allowed_trailers, decode_response_as,
 };
 use wire::head::{Framing, Method, ResponseHead, Version};
 
 use crate::connection::{ConnKey, Connection, ExchangeKey, Life, Receive, Send, StreamKey};
 use crate::downstream::{BODY_LIMITS, Step};
-use crate::exchange::{Exchange, INTERIM_RESPONSES_MAX, Stage, Wait};
+use crate::exchange::{Exchange, Stage, Wait};
 use crate::proxy::Proxy;
 use crate::pump::announces_trailers;
 use crate::record::label;
@@ -75,8 +76,10 @@ impl Proxy {
         // From here on the upstream has said something, so it is not asked again.
         connection.outbox.forget(&mut self.buffers);
         let method = exchange.request.method;
+        let how = (parsing_of(exchange), exchange.record.interim_responses > 0);
         let mut index = std::mem::take(&mut self.response_index);
-        let step = match decode_response(input, &mut scan, &RESPONSE_HEAD, &mut index, method) {
+        let decoded = decode_response_as(input, &mut scan, &RESPONSE_HEAD, &mut index, method, how);
+        let step = match decoded {
             Ok(None) => {
                 connection.receive = Receive::Head(scan);
                 Step::Wait(0)
@@ -116,12 +119,13 @@ impl Proxy {
         now: Time,
     ) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let max = exchange.cluster().map_or(0, |cluster| cluster.interim_responses_max);
+        if exchange.record.interim_responses >= max {
+            return self.fail(key, Cause::ResponseInvalid, now);
+        }
         exchange.record.interim_responses += 1;
         if head.status() == 100 {
             exchange.request.expects_continue = false;
-        }
-        if exchange.record.interim_responses > INTERIM_RESPONSES_MAX {
-            return self.fail(key, Cause::ResponseInvalid, now);
         }
         if exchange.request.version == Version::Http10 {
             return;
@@ -293,7 +297,9 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
         let Receive::Body(body) = &mut connection.receive else { return Step::Wait(0) };
         let at = StreamKey::whole(key);
-        match body.decode(input, &BODY_LIMITS) {
+        let Some(exchange) = self.exchanges.get(exchange_key) else { return Step::Wait(0) };
+        let limits = BodyLimits { parsing: parsing_of(exchange), ..BODY_LIMITS };
+        match body.decode(input, &limits) {
             Ok((n, BodyElement::NeedMore)) => Step::Wait(n),
             Ok((n, BodyElement::Data(data))) => {
                 let is_complete = body.is_complete();
@@ -308,6 +314,8 @@ impl Proxy {
                 Step::Took(n)
             }
             Ok((n, BodyElement::Trailers(trailers))) => {
+                let mut room = Vec::new();
+                let trailers = allowed_trailers(trailers, &mut room);
                 self.on_response_end(at, exchange_key, trailers, n == input.len(), now);
                 Step::Took(n)
             }
@@ -410,6 +418,14 @@ impl Proxy {
         } else if is_sent {
             self.on_response_sent(exchange_key, (0, 0), true, now);
         }
+    }
+}
+
+/// How strictly an exchange's response is read.
+fn parsing_of(exchange: &Exchange) -> Parsing {
+    match exchange.cluster().map(|cluster| cluster.response_parsing) {
+        Some(ResponseParsing::Tolerant) => Parsing::Tolerant,
+        Some(ResponseParsing::Strict) | None => Parsing::Strict,
     }
 }
 

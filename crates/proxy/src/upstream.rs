@@ -200,9 +200,19 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.record.stamps.write_began = now;
         exchange.record.stamps.written = now;
-        if let Some(timeouts) = exchange.cluster().map(|cluster| cluster.timeouts) {
-            self.set_deadline(key, Wait::ResponseHead, now + timeouts.response_head);
-        }
+        self.await_response_head(key, now);
+    }
+
+    /// All of the request was sent: how long the response's head may take. Of a call, the head may come
+    /// with the first message, and that when the service has something to tell.
+    fn await_response_head(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let Some(cluster) = exchange.cluster() else { return };
+        let (wait, timeout) = match exchange.call {
+            None => (Wait::ResponseHead, cluster.timeouts.response_head),
+            Some(_) => (Wait::TunnelIdle, exchange.listener().timeouts.tunnel_idle),
+        };
+        self.set_deadline(key, wait, now + timeout);
     }
 
     fn open_stream(
@@ -471,11 +481,9 @@ impl Proxy {
                 self.shut(upstream.connection);
             }
             self.finish_tunnel(exchange_key, now);
-        } else if exchange.request.is_complete
-            && matches!(exchange.stage, Stage::Attempting { .. })
-            && let Some(timeouts) = exchange.cluster().map(|cluster| cluster.timeouts)
+        } else if exchange.request.is_complete && matches!(exchange.stage, Stage::Attempting { .. })
         {
-            self.set_deadline(exchange_key, Wait::ResponseHead, now + timeouts.response_head);
+            self.await_response_head(exchange_key, now);
         }
     }
 

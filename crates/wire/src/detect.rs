@@ -92,6 +92,26 @@ fn http2(input: &[u8]) -> Verdict {
     }
 }
 
+/// Whether `input`, which begins no message of HTTP/1, looks like HTTP/2 whose preface is broken or lost
+/// its beginning: it says the method of the preface, agrees with what stands further on in it, or
+/// begins as a frame does, whose length has a first octet of 0. What came of it has to be there as far
+/// as the decoder of HTTP/1 found fault with it; where that is a blank, there is nothing to tell by.
+#[must_use]
+pub fn resembles_http2(input: &[u8]) -> bool {
+    const METHOD: &[u8] = b"PRI ";
+    /// Octets of the preface in which it is not taken for something else.
+    const AGREEMENT: usize = 3;
+    let is_end_of_preface = |start: &usize| {
+        let rest = PREFACE.get(*start..).unwrap_or_default();
+        let common = rest.len().min(input.len());
+        common >= AGREEMENT && input.get(..common) == rest.get(..common)
+    };
+    input.first() == Some(&0)
+        || (input.len() >= PREFACE_METHOD && METHOD.starts_with(input))
+        || input.starts_with(METHOD)
+        || (1..PREFACE.len()).any(|start| is_end_of_preface(&start))
+}
+
 /// Bytes of HTTP/2's preface that nothing else begins with: up to its version.
 const PREFACE_TOLD: usize = b"PRI * HTTP/2.0".len();
 
@@ -296,6 +316,33 @@ mod tests {
             (b"X ws://", Detected::Http1),
         ] {
             assert_eq!(detect_late(input), expected, "{:?}", input.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_broken_preface_is_told_from_requests() {
+        for start in 1..PREFACE.len() - 3 {
+            // White space and line ends may stand in front of a request, and are too little to tell.
+            let rest = &PREFACE[start..];
+            assert!(resembles_http2(rest), "{}", rest.escape_ascii());
+        }
+        for (input, expected) in [
+            (&b""[..], false),
+            (b"\0", true),
+            (b"\0\0\x12\x04\0\0\0\0\0", true),
+            (b"PRI", true),
+            (b"PRI * HTTP/2.1\r\n", true),
+            (b"PRI * HT\0", true),
+            (b"SM\r\n\r\n", true),
+            (b"TP/2.0\r\n\r\nSM\r\n\r\n\0", true),
+            (b"PRIX / HTTP/1.1\r\n", false),
+            (b"GET / HTTP/2.0\r\n", false),
+            (b"GET /\0", false),
+            (b"SMTP", false),
+            (b"\x16\x03\x01", false),
+            (b"hello", false),
+        ] {
+            assert_eq!(resembles_http2(input), expected, "{}", input.escape_ascii());
         }
     }
 

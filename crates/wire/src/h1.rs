@@ -18,6 +18,7 @@ mod encode;
 mod error;
 mod field_line;
 mod meaning;
+mod parsing;
 mod scan;
 mod start_line;
 mod target;
@@ -29,10 +30,11 @@ pub use field_line::field_values;
 pub(crate) use meaning::{content_length, finish_response_framing, is_continue};
 pub(crate) use target::{SCHEMES, TargetScan};
 
-pub use body::{BodyDecoder, BodyElement, BodyEncoder, BodyLimits, Framed, Tail};
-pub use decode::{HeadLimits, decode_request, decode_response};
+pub use body::{BodyDecoder, BodyElement, BodyEncoder, BodyLimits, Framed, Tail, allowed_trailers};
+pub use decode::{HeadLimits, decode_request, decode_response, decode_response_as};
 pub use encode::{
     ConnectionField, encode_reply, encode_request, encode_response, reason_phrase, reply_len_max,
 };
 pub use error::{BodyError, HeadError, HeadErrorKind, Truncated};
+pub use parsing::Parsing;
 pub use scan::Scan;

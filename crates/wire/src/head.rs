@@ -200,8 +200,8 @@ impl<K> Head<'_, K> {
     /// No encoding of this head takes more bytes than this. Costs nothing to ask.
     #[must_use]
     pub fn encoded_len_max(&self) -> usize {
-        // A field from the block never grows: it is copied, or loses space that is not canonical.
-        // One from the arena gains a colon, a space and a line end, and the encoder's own fields
+        // A field from the block is copied, or loses space that is not canonical; without a space
+        // behind its colon, or with a bare LF behind it, it gains two octets. One from the arena gains a colon, a space and a line end, and the encoder's own fields
         // and the start line's are all in the constant.
         const OWN_BYTES_MAX: usize = 256;
         self.block.len() + self.index.added.len() + 4 * self.index.fields.len() + OWN_BYTES_MAX

@@ -14,7 +14,7 @@ use crate::ids::Spoken;
 use crate::map::Map;
 use crate::snapshot::{
     Address, Cluster, ClusterId, ClusterProtocol, Endpoint, EndpointId, ProxyProtocolVersion,
-    UpstreamTimeouts,
+    ResponseParsing, UpstreamTimeouts,
 };
 use crate::tree::Site;
 
@@ -103,6 +103,11 @@ fn cluster<F>(
         is_uniform,
         protocol,
         http2: http2(&file.http2, &site.key("http2"), context.findings),
+        response_parsing: match file.response_parsing {
+            file::cluster::ResponseParsing::Strict => ResponseParsing::Strict,
+            file::cluster::ResponseParsing::Tolerant => ResponseParsing::Tolerant,
+        },
+        interim_responses_max: file.interim_responses_max,
         tls,
         timeouts: UpstreamTimeouts {
             connect: file.connect_timeout.into(),

@@ -30,6 +30,13 @@ pub struct Cluster {
     /// What one connection of HTTP/2 may hold.
     #[serde(default)]
     pub http2: Http2,
+    /// How strictly its responses in HTTP/1 are read. What goes on to clients is in plain form either
+    /// way, and what could hide a second response is refused either way.
+    #[serde(default)]
+    pub response_parsing: ResponseParsing,
+    /// Interim responses (1xx) that it may send before the final one. Beyond it: 502.
+    #[serde(default = "interim_responses_max")]
+    pub interim_responses_max: u8,
     /// Speaks TLS with its endpoints. Absent: connections are not encrypted. A change opens new
     /// connections; those of before finish what they do.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,6 +82,19 @@ pub enum Protocol {
     Http2,
 }
 
+/// How strictly responses are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ResponseParsing {
+    /// As RFC 9112 has them.
+    Strict,
+    /// Beside that, what can be read in one way only: heads whose lines all end in a bare LF, several spaces
+    /// before the status, an empty line more behind an interim response, `chunked` in HTTP/1.0, spaces
+    /// behind the size of a chunk, and trailers such as `date` or `content-length`, which go no further.
+    #[default]
+    Tolerant,
+}
+
 /// An address, or a map with an address and a weight.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -113,7 +133,8 @@ pub struct WeightedEndpoint {
 pub struct Timeouts {
     /// For a connection while `connections_max` are in use. Beyond it: 503.
     pub pending: Timeout,
-    /// From the request's last byte to the response's head. Beyond it: 504.
+    /// From the request's last byte to the response's head. Beyond it: 504. A call of gRPC has the
+    /// listener's `tunnel_idle` instead, since services may send the head with their first message.
     pub response_head: Timeout,
     /// Once a response has begun, without a byte of its body, or of a request body that still comes.
     /// Beyond it, the response is cut off. A call of gRPC has the listener's `tunnel_idle` instead.
@@ -155,6 +176,10 @@ const fn connect_timeout() -> Timeout {
 
 const fn connections_max() -> NonZeroU32 {
     defaults::UPSTREAM_CONNECTIONS_MAX
+}
+
+const fn interim_responses_max() -> u8 {
+    defaults::INTERIM_RESPONSES_MAX
 }
 
 const fn pending_max() -> u32 {

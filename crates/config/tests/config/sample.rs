@@ -240,6 +240,8 @@ clusters:
     timeouts: { pending: 5s, response_head: 1s, response_body: 2s, request_write: 3s, idle: 4s }
     connections_max: 10
     pending_max: 0
+    response_parsing: strict
+    interim_responses_max: 8
     proxy_protocol: v2
     keepalive: {}
     fast_open: true

@@ -108,8 +108,12 @@ pub(crate) fn check(script: &[u8]) {
 fn assert_requests(mut heard: &[u8]) {
     let limits =
         HeadLimits { request_line_bytes_max: 8 << 10, head_bytes_max: 60 << 10, fields_max: 200 };
-    let body_limits =
-        BodyLimits { chunk_line_bytes_max: 256, trailers_bytes_max: 8 << 10, fields_max: 100 };
+    let body_limits = BodyLimits {
+        chunk_line_bytes_max: 256,
+        trailers_bytes_max: 8 << 10,
+        fields_max: 100,
+        parsing: wire::h1::Parsing::Strict,
+    };
     let mut index = HeadIndex::default();
     while !heard.is_empty() {
         let decoded = decode_request(heard, &mut Scan::default(), &limits, &mut index);

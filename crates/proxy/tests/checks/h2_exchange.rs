@@ -548,8 +548,12 @@ fn hear_http1(
 ) {
     let limits =
         HeadLimits { request_line_bytes_max: 8 << 10, head_bytes_max: 60 << 10, fields_max: 200 };
-    let body_limits =
-        BodyLimits { chunk_line_bytes_max: 256, trailers_bytes_max: 8 << 10, fields_max: 100 };
+    let body_limits = BodyLimits {
+        chunk_line_bytes_max: 256,
+        trailers_bytes_max: 8 << 10,
+        fields_max: 100,
+        parsing: wire::h1::Parsing::Strict,
+    };
     let mut index = HeadIndex::default();
     loop {
         if let Some(request) = requests.last().filter(|request| request.is_tunnel) {

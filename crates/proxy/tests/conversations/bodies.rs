@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::keep_alive::CONFIG;
-use crate::kit::hold;
+use crate::kit::{Manner, hold};
 
 #[test]
 fn a_body_with_a_length_goes_up_as_it_comes() {
@@ -133,9 +133,12 @@ fn endless_interim_responses_are_a_fault() {
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         let upstream = talk.upstream();
-        for _ in 0..17 {
+        for _ in 0..64 {
             talk.says(upstream, "HTTP/1.1 102 Processing\r\n\r\n");
         }
+        let heard = talk.heard(client);
+        assert_eq!(heard.matches("HTTP/1.1 102 Processing\r\n").count(), 64);
+        talk.says(upstream, "HTTP/1.1 102 Processing\r\n\r\n");
         let heard = talk.heard(client);
         assert!(heard.contains("502 Bad Gateway") && heard.contains("response_invalid"), "{heard}");
         assert!(talk.is_closed(upstream));
@@ -264,4 +267,134 @@ fn a_client_that_got_leave_and_an_early_answer_is_kept() {
         talk.says(client, "data");
         assert!(!talk.is_shut(client));
     });
+}
+
+#[test]
+fn a_cluster_says_how_many_interim_responses_it_has() {
+    let config = CONFIG.replace("- name: web\n", "- name: web\n    interim_responses_max: 1\n");
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let upstream = talk.upstream();
+        talk.says(upstream, "HTTP/1.1 103 Early Hints\r\n\r\n");
+        talk.hears_about(client, "HTTP/1.1 103 Early Hints\r\n", &[]);
+        talk.says(upstream, "HTTP/1.1 103 Early Hints\r\n\r\n");
+        talk.hears_about(client, "HTTP/1.1 502 Bad Gateway\r\n", &["response_invalid"]);
+    });
+}
+
+/// What a service says to a GET, what its client hears of it, and whether it is asked again on its
+/// connection. All of it is refused where responses are read strictly.
+const SLOPPY: [(&str, &str, bool); 8] = [
+    (
+        "HTTP/1.1 200 OK\nContent-Length: 2\nX-A:b\n\nhi",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\n\r\nhi",
+        true,
+    ),
+    (
+        "HTTP/1.1  200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        true,
+    ),
+    (
+        "HTTP/1.1 100 Continue\r\n\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        true,
+    ),
+    (
+        "HTTP/1.1 100 Continue\n\n\nHTTP/1.1 200 OK\nContent-Length: 2\n\nhi",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        true,
+    ),
+    (
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+        false,
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2  \r\nhi\r\n0 \r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+        true,
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nContent-Length: 9\r\nX-A: b\r\nDate: now\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-A: b\r\n\r\n",
+        true,
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nContent-Type: a/b\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+        true,
+    ),
+];
+
+#[test]
+fn a_sloppy_response_goes_on_in_plain_form() {
+    for (said, expected, is_reused) in SLOPPY {
+        hold(CONFIG, |talk| {
+            let client = talk.client();
+            talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            let upstream = talk.upstream();
+            talk.says(upstream, said);
+            let heard = talk.heard(client);
+            let is_whole = heard == expected || talk.manner() == Manner::ByteByByte;
+            assert!(is_whole, "{said:?}: {heard:?}");
+            assert_eq!(!talk.is_closed(upstream), is_reused, "{said:?}");
+            assert!(!talk.is_closed(client), "{said:?}");
+        });
+    }
+}
+
+#[test]
+fn a_sloppy_response_is_refused_where_it_is_read_strictly() {
+    let config = CONFIG.replace("- name: web\n", "- name: web\n    response_parsing: strict\n");
+    for (said, _, _) in SLOPPY {
+        hold(&config, |talk| {
+            let client = talk.client();
+            talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            let upstream = talk.upstream();
+            talk.says(upstream, said);
+            assert!(talk.is_closed(upstream), "{said:?}");
+            assert!(talk.log().contains("response_invalid"), "{said:?}");
+        });
+    }
+}
+
+#[test]
+fn what_could_hide_a_second_response_is_refused_however_it_is_read() {
+    for said in [
+        // Line ends of both kinds.
+        "HTTP/1.1 200 OK\nContent-Length: 2\r\n\r\nhi",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\nhi",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\n\nhi",
+        "HTTP/1.1 200 OK\nX: a\rb\nContent-Length: 2\n\nhi",
+        "HTTP/1.1 200 OK\n X: a\nContent-Length: 2\n\nhi",
+        // An empty line where no interim response was.
+        "\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        // Two of them.
+        "HTTP/1.1 100 Continue\r\n\r\n\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        // Both lengths.
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+        // A tab before the code, and too many spaces.
+        "HTTP/1.1 \t200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        "HTTP/1.1          200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        // Chunks.
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n 2\r\nhi\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2 0\r\nhi\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\nhi\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX: a\n\r\n",
+    ] {
+        hold(CONFIG, |talk| {
+            let client = talk.client();
+            talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            let upstream = talk.upstream();
+            talk.says(upstream, said);
+            assert!(talk.is_closed(upstream), "{said:?}: {:?}", talk.heard(client));
+            assert!(talk.log().contains("response_invalid"), "{said:?}: {}", talk.log());
+        });
+    }
 }

@@ -185,6 +185,34 @@ fn a_call_may_be_silent_on_either_side() {
 }
 
 #[test]
+fn a_service_may_be_silent_before_the_head_of_its_stream() {
+    hold(TO_HTTP2, |talk| {
+        let mut client = Speaker::client(talk);
+        let call = client.asks(talk, ASK, false);
+        let mut upstream = Speaker::upstream(talk);
+        client.sends(talk, call, MESSAGE, true);
+        upstream.hears(talk);
+        // Past `timeouts.response_head`, to the message that the head comes with.
+        talk.passes(Duration::from_secs(600));
+        upstream.answers(talk, 1, ANSWER, false);
+        upstream.sends(talk, 1, MESSAGE, false);
+        assert!(client.hears(talk).contains("abc"));
+    });
+    // Silence of both ends it all the same.
+    let config = TO_HTTP2.replace("routes: site,", "routes: site, timeouts: { tunnel_idle: 2m },");
+    hold(&config, |talk| {
+        let mut client = Speaker::client(talk);
+        let call = client.asks(talk, ASK, false);
+        let mut upstream = Speaker::upstream(talk);
+        client.sends(talk, call, MESSAGE, true);
+        upstream.hears(talk);
+        talk.passes(Duration::from_secs(121));
+        client.hears(talk);
+        assert!(talk.log().contains("tunnel_idle_timeout"), "{}", talk.log());
+    });
+}
+
+#[test]
 fn a_response_that_is_none_of_grpc_passes_as_it_is() {
     hold(&with_web(), |talk| {
         let client = talk.client();

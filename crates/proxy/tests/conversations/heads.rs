@@ -214,8 +214,9 @@ fn heads_beyond_the_bounds_are_refused_early() {
 }
 
 #[test]
-fn responses_are_read_as_strictly_as_requests() {
-    hold(CONFIG, |talk| {
+fn responses_are_read_as_strictly_as_requests_if_their_cluster_says_so() {
+    let config = CONFIG.replace("- name: web\n", "- name: web\n    response_parsing: strict\n");
+    hold(&config, |talk| {
         for response in [
             "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",

@@ -441,7 +441,7 @@ fn a_malformed_request_is_answered_and_reset_and_others_go_on() {
                 assert_eq!(outline(&heard), expected, "{}", heard.escape_ascii());
                 assert!(heard.ends_with(&[0, 0, 0, 1]), "PROTOCOL_ERROR");
                 let log = talk.log();
-                assert!(log.contains(&format!("\"status\":400")), "{log}");
+                assert!(log.contains("\"status\":400"), "{log}");
                 assert!(log.contains(&format!("\"cause\":\"{cause}\"")), "{cause}: {log}");
             }
         }
@@ -1064,4 +1064,38 @@ fn a_service_that_breaks_the_protocol_is_a_bad_gateway() {
             assert!(talk.is_closed(upstream.peer));
         });
     }
+}
+
+#[test]
+fn a_broken_preface_is_answered_with_goaway_and_not_in_http1() {
+    let preface = wire::h2::PREFACE;
+    for first in [
+        &b"PRI * HTTP/2.1\r\n\r\nSM\r\n\r\n"[..],
+        &preface[4..],
+        &preface[18..],
+        // The frames behind it.
+        &[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 1, 0, 0],
+        b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+    ] {
+        hold(CONFIG, |talk| {
+            let client = talk.client();
+            talk.says(client, first);
+            let heard = talk.heard_bytes(client);
+            // SETTINGS, perhaps a window, GOAWAY.
+            let outline = outline(&heard);
+            assert_eq!(outline.first(), Some(&(4, 0, 0)), "{}", heard.escape_ascii());
+            assert_eq!(outline.last(), Some(&(7, 0, 0)), "{}", heard.escape_ascii());
+            assert!(heard.ends_with(b"a preface that is not one of HTTP/2"));
+            assert!(talk.is_shut(client));
+        });
+    }
+    // One that stops in the middle is not answered in HTTP/1 either.
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "PRI * HT");
+        talk.passes(Duration::from_secs(11));
+        assert!(talk.is_closed(client));
+        assert_eq!(talk.heard_bytes(client), b"");
+        assert!(talk.log().contains("request_head_timeout") || talk.log().is_empty());
+    });
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{BodyError, HeadError, Stop, Truncated};
 use super::field_line::field;
+use super::parsing::Parsing;
 use super::scan::Scan;
 use crate::head::Framing;
 
@@ -21,6 +22,9 @@ pub struct BodyLimits {
     pub trailers_bytes_max: u32,
     /// Fields of the trailer section.
     pub fields_max: u16,
+    /// How strictly it is read. With [`Parsing::Tolerant`], trailers are to be seen through
+    /// [`allowed_trailers`].
+    pub parsing: Parsing,
 }
 
 /// Takes a body apart.
@@ -28,7 +32,7 @@ pub struct BodyLimits {
 /// ```text
 ///                 ┌────────────────────── next chunk ◄─────────────────────┐
 ///                 ▼                                                        │
-///  Chunked ─► Size ─► (Extension) ─► SizeLf ─► Data ─► DataCr ─► DataLf ───┘
+///  Chunked ─► Size ─► (Blank) ─► (Extension) ─► SizeLf ─► Data ─► DataCr ─► DataLf ───┘
 ///                                       └─ size 0 ─► Trailers ─► Complete
 ///  Length ─► Complete        UntilClose ─ on_eof ─► Complete        None = Complete
 /// ```
@@ -178,6 +182,11 @@ enum State {
         size: u64,
         line_bytes: u32,
     },
+    /// In white space behind a size.
+    Blank {
+        size: u64,
+        line_bytes: u32,
+    },
     /// Between a size and the end of its line.
     Extension {
         size: u64,
@@ -216,6 +225,14 @@ impl State {
     fn on_octet(self, octet: u8, limits: &BodyLimits) -> Result<Self, BodyError> {
         match self {
             Self::Size { size, line_bytes } => on_size_octet(octet, size, line_bytes, limits),
+            Self::Blank { size, .. } if octet == b'\r' => Ok(Self::SizeLf { size }),
+            Self::Blank { size, line_bytes } if matches!(octet, b' ' | b'\t') => {
+                Ok(Self::Blank { size, line_bytes: longer(line_bytes, limits)? })
+            }
+            Self::Blank { size, line_bytes } if octet == b';' => {
+                Ok(Self::Extension { size, line_bytes: longer(line_bytes, limits)? })
+            }
+            Self::Blank { .. } => Err(BodyError::ChunkSizeInvalid),
             Self::Extension { size, .. } if octet == b'\r' => Ok(Self::SizeLf { size }),
             Self::Extension { size, line_bytes } if crate::octets::is_value_octet(octet) => {
                 Ok(Self::Extension { size, line_bytes: longer(line_bytes, limits)? })
@@ -241,8 +258,8 @@ impl State {
     }
 }
 
-/// Digits, then a line end or `;`. White space before either is `BWS` that nobody sends and some
-/// read in their own way (RFC 9112, section 7.1.1), so it is refused.
+/// Digits, then a line end or `;`. White space before either is `BWS` (RFC 9112, section 7.1.1), which
+/// some services send and every reader of responses skips; in a request it is refused.
 fn on_size_octet(
     octet: u8,
     size: u64,
@@ -257,6 +274,9 @@ fn on_size_octet(
         b'\n' if line_bytes > 0 => return Err(BodyError::ChunkLineBreakInvalid),
         b';' if line_bytes > 0 => {
             return Ok(State::Extension { size, line_bytes: longer(line_bytes, limits)? });
+        }
+        b' ' | b'\t' if line_bytes > 0 && limits.parsing == Parsing::Tolerant => {
+            return Ok(State::Blank { size, line_bytes: longer(line_bytes, limits)? });
         }
         _ => return Err(BodyError::ChunkSizeInvalid),
     };
@@ -333,12 +353,30 @@ fn trailers_len(window: &[u8], limits: &BodyLimits) -> Result<usize, Refusal> {
             _ => {}
         }
         let (field, next) = field(window, at)?;
-        if !field.known.is_allowed_in_trailers() {
+        let is_dropped = limits.parsing == Parsing::Tolerant && !field.known.is_hop_by_hop();
+        if !field.known.is_allowed_in_trailers() && !is_dropped {
             return Err(Refusal::Wrong(BodyError::TrailerForbidden));
         }
         left = left.checked_sub(1).ok_or(Refusal::Wrong(BodyError::TrailersTooLarge))?;
         at = next;
     }
+}
+
+/// Those lines of a valid trailer section that may stand in one (RFC 9110, section 6.5.1), in `room` if
+/// some may not. Others mean nothing there, and services send them: `date`, `content-length`.
+pub fn allowed_trailers<'s>(section: &'s [u8], room: &'s mut Vec<u8>) -> &'s [u8] {
+    let mut at = 0;
+    let mut dropped = 0;
+    room.clear();
+    while let Ok((entry, next)) = field(section, at) {
+        if entry.known.is_allowed_in_trailers() {
+            room.extend_from_slice(section.get(at..next).unwrap_or_default());
+        } else {
+            dropped += 1;
+        }
+        at = next;
+    }
+    if dropped == 0 { section } else { room }
 }
 
 /// Puts a body together: says what to write around the caller's data.
@@ -497,8 +535,12 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 mod tests {
     use super::*;
 
-    const LIMITS: BodyLimits =
-        BodyLimits { chunk_line_bytes_max: 8, trailers_bytes_max: 16, fields_max: 2 };
+    const LIMITS: BodyLimits = BodyLimits {
+        chunk_line_bytes_max: 8,
+        trailers_bytes_max: 16,
+        fields_max: 2,
+        parsing: Parsing::Strict,
+    };
 
     /// What a new decoder of chunks makes of `input`.
     fn first<'i>(

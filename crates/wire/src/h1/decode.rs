@@ -7,8 +7,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::{HeadError, Stop};
-use super::field_line::{field, line_end};
+use super::field_line::{field_in, line_end};
 use super::meaning::{Summary, finish_request, finish_response};
+use super::parsing::{LineEnds, Parsing};
 use super::scan::Scan;
 use super::start_line::{request_line, status_line};
 use crate::head::{Head, HeadIndex, Known, Method, RequestHead, ResponseHead};
@@ -64,11 +65,29 @@ pub fn decode_response<'b>(
     index: &'b mut HeadIndex,
     to: Method,
 ) -> Result<Option<(ResponseHead<'b>, usize)>, HeadError> {
+    decode_response_as(input, scan, limits, index, to, (Parsing::Strict, false))
+}
+
+/// As [`decode_response`], and as strictly as `parsing` says. `is_after_interim`: an interim response
+/// came before it, to the same request.
+///
+/// # Errors
+///
+/// When the bytes that are there cannot begin an acceptable head.
+pub fn decode_response_as<'b>(
+    input: &'b [u8],
+    scan: &mut Scan,
+    limits: &HeadLimits,
+    index: &'b mut HeadIndex,
+    to: Method,
+    (parsing, is_after_interim): (Parsing, bool),
+) -> Result<Option<(ResponseHead<'b>, usize)>, HeadError> {
     if !scan.is_due(input) {
         return Ok(None);
     }
     index.clear();
-    let result = response(window(input, limits), limits, index, to);
+    let how = (parsing, is_after_interim);
+    let result = response(window(input, limits), limits, index, to, how);
     conclude(result, input, scan, limits, &[limits.head_bytes_max as usize], index)
 }
 
@@ -131,7 +150,7 @@ fn request(
     };
 
     let mut summary = Summary::default();
-    let end = fields(block, fields_start, limits, index, &mut summary)?;
+    let end = fields(block, fields_start, limits, index, &mut summary, LineEnds::CrLf)?;
     let block = block.get(..end).unwrap_or_default();
     finish_request(block, index, &summary)?;
     Ok(Extent { start, end: start + end })
@@ -142,13 +161,30 @@ fn response(
     limits: &HeadLimits,
     index: &mut HeadIndex,
     to: Method,
+    (parsing, is_after_interim): (Parsing, bool),
 ) -> Result<Extent, Stop> {
-    let fields_start = status_line(window, index)?;
+    let start = match parsing {
+        Parsing::Tolerant if is_after_interim => skip_empty_line(window)?,
+        Parsing::Strict | Parsing::Tolerant => 0,
+    };
+    let block = window.get(start..).unwrap_or_default();
+    let ends = LineEnds::of(block, parsing);
+    let fields_start = status_line(block, index, parsing, ends)?;
     let mut summary = Summary::default();
-    let end = fields(window, fields_start, limits, index, &mut summary)?;
-    let block = window.get(..end).unwrap_or_default();
-    finish_response(block, index, &summary, to)?;
-    Ok(Extent { start: 0, end })
+    let end = fields(block, fields_start, limits, index, &mut summary, ends)?;
+    let block = block.get(..end).unwrap_or_default();
+    finish_response(block, index, &summary, to, parsing)?;
+    Ok(Extent { start, end: start + end })
+}
+
+/// An empty line that some services have behind the one that ends an interim response.
+fn skip_empty_line(window: &[u8]) -> Result<usize, Stop> {
+    match window {
+        [] | [b'\r'] => Err(Stop::More),
+        [b'\r', b'\n', ..] => Ok(2),
+        [b'\n', ..] => Ok(1),
+        _ => Ok(0),
+    }
 }
 
 fn skip_empty_lines(window: &[u8]) -> Result<usize, Stop> {
@@ -173,13 +209,14 @@ fn fields(
     limits: &HeadLimits,
     index: &mut HeadIndex,
     summary: &mut Summary,
+    ends: LineEnds,
 ) -> Result<usize, Stop> {
     let mut left = limits.fields_max;
     loop {
-        if block.get(at) == Some(&b'\r') {
-            return line_end(block, at, HeadError::LineBreakInvalid);
+        if let Some(b'\r' | b'\n') = block.get(at) {
+            return line_end(block, at, ends, HeadError::LineBreakInvalid);
         }
-        let (field, next) = field(block, at)?;
+        let (field, next) = field_in(block, at, ends)?;
         left = left.checked_sub(1).ok_or(HeadError::FieldsTooMany)?;
         at = next;
         match field.known {

@@ -1,6 +1,7 @@
 //! Field lines (RFC 9112, section 5), of heads and of trailer sections.
 
 use super::error::{HeadError, Stop};
+use super::parsing::LineEnds;
 use crate::head::{FieldEntry, Known, Spelling};
 use crate::octets;
 
@@ -19,18 +20,30 @@ pub fn field_values<'s>(section: &'s [u8], name: &'s [u8]) -> impl Iterator<Item
 /// Reads the field line at `at` and says where the next line begins.
 #[inline]
 pub(crate) fn field(block: &[u8], at: usize) -> Result<(FieldEntry, usize), Stop> {
+    field_in(block, at, LineEnds::CrLf)
+}
+
+/// As [`field`], of a line that ends so.
+#[inline]
+pub(super) fn field_in(
+    block: &[u8],
+    at: usize,
+    ends: LineEnds,
+) -> Result<(FieldEntry, usize), Stop> {
     let (known, name_end) = name(block, at)?;
     let mut value_start = name_end + 1;
     while let Some(b' ' | b'\t') = block.get(value_start) {
         value_start += 1;
     }
     let text_end = octets::value_end(block, value_start);
-    let next = line_end(block, text_end, HeadError::FieldValueInvalid)?;
+    let next = line_end(block, text_end, ends, HeadError::FieldValueInvalid)?;
     let mut value_end = text_end;
     while value_end > value_start && matches!(block.get(value_end - 1), Some(b' ' | b'\t')) {
         value_end -= 1;
     }
+    // One that ends in LF is written anew.
     let is_canonical = value_end == text_end
+        && ends == LineEnds::CrLf
         && match value_start - name_end {
             1 => true,
             2 => block.get(name_end + 1) == Some(&b' '),
@@ -76,14 +89,20 @@ fn name_error(octet: u8, has_begun: bool) -> HeadError {
     }
 }
 
-/// Reads the CRLF at `at` and says where the next line begins. Anything but a CR or LF there is
+/// Reads the line end at `at` and says where the next line begins. Anything but a CR or LF there is
 /// `otherwise`.
 #[inline]
-pub(super) fn line_end(block: &[u8], at: usize, otherwise: HeadError) -> Result<usize, Stop> {
-    match block.get(at..).unwrap_or_default() {
-        [b'\r', b'\n', ..] => Ok(at + 2),
-        [] | [b'\r'] => Err(Stop::More),
-        [b'\r' | b'\n', ..] => Err(HeadError::LineBreakInvalid.into()),
+pub(super) fn line_end(
+    block: &[u8],
+    at: usize,
+    ends: LineEnds,
+    otherwise: HeadError,
+) -> Result<usize, Stop> {
+    match (block.get(at..).unwrap_or_default(), ends) {
+        ([b'\r', b'\n', ..], LineEnds::CrLf) => Ok(at + 2),
+        ([b'\n', ..], LineEnds::Lf) => Ok(at + 1),
+        ([], _) | ([b'\r'], LineEnds::CrLf) => Err(Stop::More),
+        ([b'\r' | b'\n', ..], _) => Err(HeadError::LineBreakInvalid.into()),
         _ => Err(otherwise.into()),
     }
 }

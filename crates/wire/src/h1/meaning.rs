@@ -3,6 +3,7 @@
 //! Everything that a message's length hangs on is decided here and nowhere else.
 
 use super::error::HeadError;
+use super::parsing::Parsing;
 use crate::head::{FieldEntry, Framing, HeadIndex, Known, Method, Place, Span, Version};
 use crate::octets;
 
@@ -39,13 +40,21 @@ pub(super) fn finish_response(
     index: &mut HeadIndex,
     summary: &Summary,
     to: Method,
+    parsing: Parsing,
 ) -> Result<(), HeadError> {
     let version = index.response.version;
     let hop_by_hop = HopByHop::read(block, index)?;
-    let declared = declared_framing(block, version, &hop_by_hop, summary)?;
+    // Where HTTP/1.0 has a transfer coding all the same, there is one end that it can mean; but a
+    // service that mixes the versions is not asked for more on the connection.
+    let is_mixed = parsing == Parsing::Tolerant
+        && version == Version::Http10
+        && matches!(hop_by_hop.codings, Some(Codings::Chunked));
+    let terms = if is_mixed { Version::Http11 } else { version };
+    let declared = declared_framing(block, terms, &hop_by_hop, summary)?;
     finish_response_framing(block, index, declared.unwrap_or(Framing::UntilClose), to);
-    index.response.persistent =
-        hop_by_hop.is_persistent(version) && index.response.framing != Framing::UntilClose;
+    index.response.persistent = hop_by_hop.is_persistent(version)
+        && index.response.framing != Framing::UntilClose
+        && !is_mixed;
     index.upgrade = hop_by_hop.offered_upgrade(version);
     Ok(())
 }

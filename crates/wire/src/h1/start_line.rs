@@ -2,6 +2,7 @@
 
 use super::error::{HeadError, Stop};
 use super::field_line::line_end;
+use super::parsing::{CODE_SPACES_MAX, LineEnds, Parsing};
 use super::target::TargetScan;
 use crate::head::{HeadIndex, Method, Span, Version};
 use crate::octets;
@@ -61,12 +62,24 @@ fn other_version(rest: &[u8]) -> Stop {
 ///
 /// The space behind the code may be missing along with the reason, as some servers have it: there
 /// is only one way to read that.
-pub(super) fn status_line(block: &[u8], index: &mut HeadIndex) -> Result<usize, Stop> {
-    let (version, code_start) = match block.first_chunk::<9>() {
+pub(super) fn status_line(
+    block: &[u8],
+    index: &mut HeadIndex,
+    parsing: Parsing,
+    ends: LineEnds,
+) -> Result<usize, Stop> {
+    let (version, version_end) = match block.first_chunk::<9>() {
         Some(b"HTTP/1.1 ") => (Version::Http11, 9),
         Some(b"HTTP/1.0 ") => (Version::Http10, 9),
         _ => return Err(other_status_version(block)),
     };
+    let spaces_max = match parsing {
+        Parsing::Strict => 1,
+        Parsing::Tolerant => CODE_SPACES_MAX,
+    };
+    let behind = block.get(version_end..).unwrap_or_default();
+    let more = behind.iter().take(spaces_max - 1).take_while(|octet| **octet == b' ').count();
+    let code_start = version_end + more;
     let mut status = 0;
     for place in code_start..code_start + 3 {
         let digit = block.get(place).ok_or(Stop::More)?.wrapping_sub(b'0');
@@ -79,17 +92,17 @@ pub(super) fn status_line(block: &[u8], index: &mut HeadIndex) -> Result<usize, 
     let (reason_start, has_space) = match block.get(code_end) {
         None => return Err(Stop::More),
         Some(b' ') => (code_end + 1, true),
-        Some(b'\r') => (code_end, false),
-        Some(b'\n') => return Err(HeadError::LineBreakInvalid.into()),
+        Some(b'\r' | b'\n') => (code_end, false),
         Some(_) => return Err(HeadError::StatusLineInvalid.into()),
     };
     let reason_end = octets::value_end(block, reason_start);
-    let fields_start = line_end(block, reason_end, HeadError::StatusLineInvalid)?;
+    let fields_start = line_end(block, reason_end, ends, HeadError::StatusLineInvalid)?;
     let facts = &mut index.response;
     facts.status = status;
     facts.version = version;
     facts.reason = Span::block(reason_start, reason_end);
-    facts.line_end = has_space.then(|| octets::narrow(fields_start));
+    let is_plain = has_space && more == 0 && ends == LineEnds::CrLf;
+    facts.line_end = is_plain.then(|| octets::narrow(fields_start));
     Ok(fields_start)
 }
 

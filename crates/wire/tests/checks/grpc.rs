@@ -231,8 +231,12 @@ fn trailers_frame(section: &[u8]) -> Vec<u8> {
 
 /// `data` as a trailer section, if it is one.
 fn trailer_section(data: &[u8]) -> Option<Vec<u8>> {
-    let limits =
-        BodyLimits { chunk_line_bytes_max: 8, trailers_bytes_max: u32::MAX, fields_max: u16::MAX };
+    let limits = BodyLimits {
+        chunk_line_bytes_max: 8,
+        trailers_bytes_max: u32::MAX,
+        fields_max: u16::MAX,
+        parsing: wire::h1::Parsing::Strict,
+    };
     let body = [b"0\r\n", data, b"\r\n"].concat();
     match BodyDecoder::new(Framing::Chunked).decode(&body, &limits) {
         Ok((_, BodyElement::Trailers(section))) if section == data => Some(data.to_vec()),

@@ -8,8 +8,8 @@
 use wire::buffer::Buffer;
 use wire::detect::{Detected, detect};
 use wire::h1::{
-    ConnectionField, HeadError, HeadLimits, Scan, decode_request, decode_response, encode_request,
-    encode_response,
+    ConnectionField, HeadError, HeadLimits, Parsing, Scan, decode_request, decode_response_as,
+    encode_request, encode_response,
 };
 use wire::head::{Framing, Head, HeadIndex, Method, RequestHead, ResponseHead, Version};
 
@@ -56,6 +56,10 @@ pub(crate) struct Response {
     pub(crate) encoded: Vec<u8>,
 }
 
+/// The ways in which a response is read.
+const HOW: [(Parsing, bool); 3] =
+    [(Parsing::Strict, false), (Parsing::Tolerant, false), (Parsing::Tolerant, true)];
+
 type Verdict<T> = Result<Option<T>, HeadError>;
 
 /// Checks everything on `data`, as a request and as a response.
@@ -67,10 +71,14 @@ pub(crate) fn check(data: &[u8]) {
             check_request_again(&request);
         }
         for to in [Method::Get, Method::Head] {
-            let response = check_cuts(data, |input, scan| response_with(input, scan, &limits, to));
-            if let Ok(Some(response)) = response {
-                check_response_again(&response, to);
+            for how in HOW {
+                let response =
+                    check_cuts(data, |input, scan| response_with(input, scan, &limits, to, how));
+                if let Ok(Some(response)) = response {
+                    check_response_again(&response, to);
+                }
             }
+            check_tolerance(data, &limits, to);
         }
     }
 }
@@ -82,7 +90,18 @@ pub(crate) fn request(data: &[u8]) -> Verdict<Request> {
 
 /// The verdict on a response to a request of method `to` that comes at once.
 pub(crate) fn response(data: &[u8], to: Method) -> Verdict<Response> {
-    response_with(data, &mut Scan::default(), &WIDE, to)
+    response_with(data, &mut Scan::default(), &WIDE, to, (Parsing::Strict, false))
+}
+
+/// What is read strictly is read tolerantly as the same.
+fn check_tolerance(data: &[u8], limits: &HeadLimits, to: Method) {
+    let read = |how| response_with(data, &mut Scan::default(), limits, to, how);
+    let strict = read((Parsing::Strict, false));
+    if matches!(strict, Ok(Some(_))) {
+        for how in HOW {
+            assert_eq!(read(how), strict, "{}", data.escape_ascii());
+        }
+    }
 }
 
 /// Checks that every cut into two pieces, and coming octet by octet, gives the verdict that
@@ -159,8 +178,10 @@ fn check_response_again(first: &Response, to: Method) {
     let again = again.expect("what is sent on is whole");
     let mut expected = first.clone();
     expected.len = first.encoded.len();
+    expected.version = sent_as(first.version, first.framing);
     // The encoder was not asked to say anything about the connection.
-    expected.persistent = first.version == Version::Http11 && first.framing != Framing::UntilClose;
+    expected.persistent =
+        expected.version == Version::Http11 && first.framing != Framing::UntilClose;
     assert_eq!(again, expected, "{}", first.encoded.escape_ascii());
 }
 
@@ -197,9 +218,10 @@ fn response_with(
     scan: &mut Scan,
     limits: &HeadLimits,
     to: Method,
+    how: (Parsing, bool),
 ) -> Verdict<Response> {
     let mut index = HeadIndex::default();
-    let Some((head, len)) = decode_response(input, scan, limits, &mut index, to)? else {
+    let Some((head, len)) = decode_response_as(input, scan, limits, &mut index, to, how)? else {
         return Ok(None);
     };
     let encoded = encoded_response(&head);
@@ -229,8 +251,19 @@ fn encoded_request(head: &RequestHead<'_>) -> Vec<u8> {
 fn encoded_response(head: &ResponseHead<'_>) -> Vec<u8> {
     let mut out = Buffer::new(head.encoded_len_max());
     let connection = connection_field(head.upgrade());
-    encode_response(head, head.version(), head.framing(), connection, &mut out);
+    encode_response(
+        head,
+        sent_as(head.version(), head.framing()),
+        head.framing(),
+        connection,
+        &mut out,
+    );
     out.filled().to_vec()
+}
+
+/// Chunks are for HTTP/1.1 alone, whatever version they came in.
+fn sent_as(version: Version, framing: Framing) -> Version {
+    if framing == Framing::Chunked { Version::Http11 } else { version }
 }
 
 fn connection_field(upgrade: Option<&[u8]>) -> ConnectionField {

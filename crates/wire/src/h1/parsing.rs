@@ -1,0 +1,50 @@
+//! How strictly a response is read.
+
+use serde::{Deserialize, Serialize};
+
+/// What of a service's sloppiness is taken.
+///
+/// Requests are always read strictly: who sends them may gain by being understood in two ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Parsing {
+    /// What RFC 9112 allows.
+    #[default]
+    Strict,
+    /// Beside that, what can be read in one way only, and common servers and proxies read so:
+    ///
+    /// - LF in place of CRLF, at the end of every line of a head or of none;
+    /// - more than one space before the code of a status line, up to [`CODE_SPACES_MAX`];
+    /// - an empty line more behind an interim response;
+    /// - a transfer coding in HTTP/1.0, if it is `chunked` and no length is beside it; the
+    ///   connection is not used again;
+    /// - white space behind the size of a chunk;
+    /// - trailer fields that mean nothing there, which go no further. Those about the connection or
+    ///   the transfer coding are refused all the same.
+    ///
+    /// What is sent on is in plain form, whatever came.
+    Tolerant,
+}
+
+/// Spaces before the code of a status line.
+pub(super) const CODE_SPACES_MAX: usize = 8;
+
+/// What ends the lines of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineEnds {
+    CrLf,
+    Lf,
+}
+
+impl LineEnds {
+    /// What ends the first line of `head` ends all others.
+    pub(super) fn of(head: &[u8], parsing: Parsing) -> Self {
+        let lf = match parsing {
+            Parsing::Strict => None,
+            Parsing::Tolerant => memchr::memchr(b'\n', head),
+        };
+        match lf.map(|at| head.get(..at).unwrap_or_default()) {
+            None | Some([.., b'\r']) => Self::CrLf,
+            Some(_) => Self::Lf,
+        }
+    }
+}
