@@ -31,6 +31,9 @@ impl Proxy {
         if wait == Wait::Connection && matches!(exchange.stage, Stage::Buffering { .. }) {
             return self.look_at_buffered(key, now);
         }
+        if wait == Wait::Pause {
+            return self.on_pause_over(key, now);
+        }
         let (downstream, upstream) = (exchange.downstream, exchange.upstream());
         let cause = exchange.cause_of(wait);
         let cluster = exchange.cluster();
@@ -44,7 +47,8 @@ impl Proxy {
             | Wait::RequestWrite
             | Wait::ResponseHead
             | Wait::ResponseWrite
-            | Wait::TunnelIdle => false,
+            | Wait::TunnelIdle
+            | Wait::Pause => false,
         };
         if is_held_back {
             let timeout = match wait {
@@ -56,6 +60,18 @@ impl Proxy {
             }
         }
         self.fail(key, cause, now);
+    }
+
+    /// An endpoint that refused may be connected to again: whoever waits first does.
+    fn on_pause_over(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.deadlines.clear(Wait::Pause);
+        let (_, first) = exchange.deadlines.first();
+        let cluster = exchange.cluster().map(|cluster| cluster.id);
+        self.timers.arm(exchange.timer, first);
+        if let Some(cluster) = cluster {
+            self.serve_waiting(cluster, now);
+        }
     }
 
     /// Whether what came of a first head, so far, is the beginning of HTTP/2's preface.

@@ -299,10 +299,12 @@ pub(crate) enum Wait {
     ResponseWrite,
     /// A byte either way in a tunnel or a call of gRPC.
     TunnelIdle,
+    /// The end of a pause before its endpoints are connected to again.
+    Pause,
 }
 
 impl Wait {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Whole,
         Self::RequestBody,
         Self::Filter,
@@ -312,6 +314,7 @@ impl Wait {
         Self::ResponseBody,
         Self::ResponseWrite,
         Self::TunnelIdle,
+        Self::Pause,
     ];
 
     /// What it is called when it took too long.
@@ -320,7 +323,7 @@ impl Wait {
             Self::Whole => Cause::RequestTimeout,
             Self::RequestBody => Cause::RequestBodyTimeout,
             Self::Filter => Cause::FilterTimeout,
-            Self::Connection => Cause::PendingTimeout,
+            Self::Connection | Self::Pause => Cause::PendingTimeout,
             Self::RequestWrite => Cause::RequestWriteTimeout,
             Self::ResponseHead => Cause::ResponseHeadTimeout,
             Self::ResponseBody => Cause::ResponseBodyTimeout,

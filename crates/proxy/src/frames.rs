@@ -406,7 +406,11 @@ impl Proxy {
         let lost: Vec<_> = multiplex.iter().filter(is_lost).map(|s| s.exchange).collect();
         if !lost.is_empty() {
             let lost = u32::try_from(lost.len()).unwrap_or(u32::MAX);
-            self.pools.on_worn_out(upstream.endpoint, connection.requests.saturating_sub(lost));
+            let processed = connection.requests.saturating_sub(lost);
+            self.pools.on_worn_out(upstream.endpoint, processed);
+            if processed == 0 {
+                self.pools.on_refused(upstream.endpoint, self.random.next(), now);
+            }
         }
         for exchange in lost {
             self.fail_attempt(exchange, Cause::UpstreamGoingAway, now);

@@ -16,7 +16,11 @@ use crate::balance;
 use crate::connection::{ConnKey, Connection, ExchangeKey, Links, UpstreamState};
 use crate::original::destination_of;
 use crate::slab::Slab;
+use crate::time::Time;
 
+use self::backoff::Backoff;
+
+mod backoff;
 mod original;
 
 /// What a worker knows of clusters and endpoints at run time.
@@ -57,6 +61,13 @@ struct EndpointState {
     id: EndpointId,
     newest: Option<ConnKey>,
     wear: Wear,
+    backoff: Backoff,
+}
+
+impl EndpointState {
+    fn new(id: EndpointId) -> Self {
+        Self { id, newest: None, wear: Wear::default(), backoff: Backoff::default() }
+    }
 }
 
 /// How many streams an endpoint takes on a connection before it goes away from it, if that is a habit of
@@ -108,6 +119,8 @@ pub(crate) enum Acquired {
     Replace(ConnKey, usize),
     /// A place in the queue.
     Wait,
+    /// The same, until an endpoint may be connected to again at this time.
+    Pause(Time),
     /// Nothing: the queue is full.
     Overflow,
     /// Nothing: there is no endpoint.
@@ -148,7 +161,7 @@ impl Pools {
         newest: &Cluster,
         avoid: Option<EndpointId>,
         sharing: Sharing,
-        start: impl FnOnce() -> u64,
+        (start, now): (impl FnOnce() -> u64, Time),
         connections: &mut Slab<Connection>,
     ) -> Acquired {
         let share = self.share;
@@ -168,6 +181,7 @@ impl Pools {
         let Some((place, endpoint)) = chosen else { return Acquired::NoEndpoint };
         let has_room = state.open < share.of(newest.connections_max.get());
         let (idle, waiting) = (state.idle, state.waiting);
+        let opening = self.place_to_open(cluster, place, now);
         let mut of_pool = |place: usize, endpoint: &Endpoint| match sharing {
             Sharing::Personal => None,
             Sharing::InTurn => {
@@ -185,7 +199,11 @@ impl Pools {
             return acquired;
         }
         if has_room {
-            return Acquired::Open(place);
+            return match opening {
+                Ok(place) => Acquired::Open(place),
+                Err(until) if waiting < share.of(newest.pending_max) => Acquired::Pause(until),
+                Err(_) => Acquired::Overflow,
+            };
         }
         if idle > 0 {
             let mut endpoints = cluster.endpoints.iter().enumerate();
@@ -317,8 +335,7 @@ impl Pools {
         if slot.as_ref().is_none_or(|state| state.id != endpoint) {
             *slot = None;
         }
-        let state =
-            slot.get_or_insert(EndpointState { id: endpoint, newest: None, wear: Wear::default() });
+        let state = slot.get_or_insert(EndpointState::new(endpoint));
         let older = match destination_of(connections, key) {
             None => state.newest.replace(key),
             Some(destination) => self.originals.insert((endpoint, destination), key),
@@ -392,6 +409,40 @@ impl Pools {
         if let Some(state) = self.endpoint(endpoint) {
             state.wear.on_worn_out(streams);
         }
+    }
+
+    /// An endpoint went away from a connection on which it had processed nothing.
+    pub(crate) fn on_refused(&mut self, endpoint: EndpointId, random: u64, now: Time) {
+        // The id of an endpoint that this configuration does not have is beyond every table.
+        if endpoint.0.slot == u32::MAX {
+            return;
+        }
+        let slot = slot(&mut self.endpoints, endpoint.0);
+        let state = slot.get_or_insert(EndpointState::new(endpoint));
+        if state.id == endpoint {
+            state.backoff.on_refused(random, now);
+        }
+    }
+
+    /// An endpoint answered.
+    pub(crate) fn on_answered(&mut self, endpoint: EndpointId) {
+        if let Some(state) = self.endpoint(endpoint) {
+            state.backoff.on_answered();
+        }
+    }
+
+    /// The place of the endpoint to open a connection to: this one, or another if it refused too often of
+    /// late. If all did, the time when this one may be asked again.
+    fn place_to_open(&mut self, cluster: &Cluster, place: usize, now: Time) -> Result<usize, Time> {
+        let Some(endpoint) = cluster.endpoints.get(place) else { return Ok(place) };
+        let Some(until) = self.pause_of(endpoint.id, now) else { return Ok(place) };
+        let mut others = cluster.endpoints.iter();
+        others.position(|other| self.pause_of(other.id, now).is_none()).ok_or(until)
+    }
+
+    /// Until when no connection is opened to an endpoint, if it refused too often of late.
+    fn pause_of(&mut self, endpoint: EndpointId, now: Time) -> Option<Time> {
+        self.endpoint(endpoint)?.backoff.pause(now)
     }
 
     /// Whether a connection that had so many streams is one from which its endpoint is about to go away.

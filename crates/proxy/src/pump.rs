@@ -258,7 +258,7 @@ impl Proxy {
                 None => return self.fail_unbound(key, request, Cause::NoOriginalDestination, now),
             }
         } else {
-            self.pools.acquire(cluster, newest, avoid, sharing, start, connections)
+            self.pools.acquire(cluster, newest, avoid, sharing, (start, now), connections)
         };
         match acquired {
             Acquired::Idle(connection, place) => self.give(key, connection, place, request, now),
@@ -275,6 +275,10 @@ impl Proxy {
                 self.open(key, &cluster, place, request, head, now);
             }
             Acquired::Wait => self.enqueue(key, request, now),
+            Acquired::Pause(until) => {
+                self.enqueue(key, request, now);
+                self.set_deadline(key, Wait::Pause, until);
+            }
             Acquired::Overflow => self.fail_unbound(key, request, Cause::PendingOverflow, now),
             Acquired::NoEndpoint => self.fail_unbound(key, request, Cause::NoEndpoint, now),
         }

@@ -253,9 +253,13 @@ impl Proxy {
             exchange.record.stamps.first_byte = now;
         }
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
-        let Some(multiplex) = connection.multiplex.as_deref_mut() else { return };
-        if let Some(stream) = multiplex.stream_mut(upstream.stream) {
+        if let Some(multiplex) = connection.multiplex.as_deref_mut()
+            && let Some(stream) = multiplex.stream_mut(upstream.stream)
+        {
             stream.forget_request(&mut self.buffers);
+        }
+        if let Some(role) = connection.upstream() {
+            self.pools.on_answered(role.endpoint);
         }
     }
 

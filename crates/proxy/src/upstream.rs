@@ -238,6 +238,7 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.stage = Stage::Attempting { upstream };
         exchange.deadlines.clear(Wait::Connection);
+        exchange.deadlines.clear(Wait::Pause);
         exchange.record.attempts += 1;
         if let Some(route) = &mut exchange.route {
             route.endpoint = Some(place);

@@ -775,11 +775,50 @@ fn services_that_go_away_again_and_again_fail_nobody() {
             let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             talk.says(upstream.peer, goaway);
             assert!(talk.is_closed(upstream.peer));
+            talk.passes(Duration::from_secs(1));
         }
         let mut upstream = Speaker::upstream(talk);
         upstream.hears(talk);
         upstream.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
         talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+    });
+}
+
+#[test]
+fn a_service_that_processes_nothing_is_asked_with_pauses_and_not_for_ever() {
+    hold(&to_one(), |talk| {
+        if talk.manner() == Manner::Moving {
+            // Another worker has not met the service yet.
+            return;
+        }
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let mut asked = 0;
+        let mut paused = Duration::ZERO;
+        loop {
+            if talk.is_connecting() {
+                let mut upstream = Speaker::upstream(talk);
+                upstream.hears(talk);
+                talk.says(upstream.peer, goaway);
+                asked += 1;
+                continue;
+            }
+            if talk.log().contains("\"status\":503") {
+                break;
+            }
+            paused += Duration::from_millis(5);
+            talk.passes(Duration::from_millis(5));
+            assert!(paused < Duration::from_secs(30), "it has an end");
+        }
+        assert_eq!(asked, 16);
+        // 25 ms, doubled up to a second, and of each the half or more.
+        assert!(paused > Duration::from_secs(4), "{paused:?}");
+        talk.hears_about(client, "HTTP/1.1 503 ", &["upstream_going_away"]);
+        // Others that come meanwhile wait, and fail in time.
+        let late = talk.client();
+        talk.says(late, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(!talk.is_connecting(), "it has its pause");
     });
 }
 
