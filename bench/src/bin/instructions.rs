@@ -22,6 +22,7 @@ use wire::h1::{
     decode_response, encode_request,
 };
 use wire::head::{Framing, HeadIndex, Method};
+use wire::path::Slashes;
 
 /// A case, by the name that results have.
 type Case = (&'static str, fn() -> Box<dyn FnMut()>);
@@ -63,8 +64,12 @@ fn measured(operation: &mut dyn FnMut(), count: u32) {
     }
 }
 
-const LIMITS: HeadLimits =
-    HeadLimits { request_line_bytes_max: 8 << 10, head_bytes_max: 64 << 10, fields_max: 100 };
+const LIMITS: HeadLimits = HeadLimits {
+    request_line_bytes_max: 8 << 10,
+    head_bytes_max: 64 << 10,
+    fields_max: 100,
+    slashes: Slashes::Keep,
+};
 
 /// What wrk sends.
 const REQUEST: &[u8] = b"GET /bench HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";

@@ -178,6 +178,7 @@ pub(crate) fn parts<F>(
     warn_unused(&file.clusters, &cluster_names, &site.key("clusters"), context.findings);
     routes::check_tunnels(file, site, context.findings);
     routes::check_clients(file, site, context.findings);
+    routes::check_slashes(file, site, context.findings);
     clusters::warn_aimless(file, site, context.findings);
     clusters::warn_loops(file, site, context.findings);
     warn_unused(&file.routes, &table_names, &site.key("routes"), context.findings);

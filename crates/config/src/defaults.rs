@@ -15,6 +15,10 @@ pub const HEAD_MAX: Size = Size::from_kib(60);
 /// Fields of a head. Browsers send about 20; Envoy's default is the same.
 pub const FIELDS_MAX: u16 = 100;
 
+/// Most services read `//admin/` as `/admin/`, so a rule for the one has to hold for the other. As in
+/// nginx; Envoy keeps them apart.
+pub const MERGE_SLASHES: bool = true;
+
 /// Time for a head: longer than a phone's bad minute needs, short enough against slow senders.
 pub const REQUEST_HEAD_TIMEOUT: Period = Period::from_secs(10);
 

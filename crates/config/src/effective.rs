@@ -7,6 +7,7 @@ use std::num::NonZeroU16;
 use std::sync::LazyLock;
 
 use serde_json::{Value as Json, json};
+use wire::path::Slashes;
 
 use crate::certificates::certificates;
 use crate::clients::ClientMatch;
@@ -143,6 +144,7 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
             request_line_max: Size(http.request_line_bytes_max.into()),
             head_max: Size(http.head_bytes_max.into()),
             fields_max: http.fields_max,
+            merge_slashes: http.slashes == Slashes::Merge,
             body_max: http.body_bytes_max.map_or(OrNone::None, |max| OrNone::Some(Size(max))),
             request_buffer: Size(http.request_buffer_bytes_max.into()),
             request_rate_min: Size(http.request_rate_bytes_min.into()),

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::tls::PeerCertificate;
+use wire::path::Slashes;
 
 use crate::cidr::Cidr;
 use crate::clients::ClientMatch;
@@ -391,6 +392,8 @@ pub struct HttpOptions {
     pub request_rate_bytes_min: u32,
     /// Bytes a second that a client has to take of a response; 0 for none.
     pub response_rate_bytes_min: u32,
+    /// What several slashes in a row are in the path of a request.
+    pub slashes: Slashes,
     /// Proxies in front of this one whose `x-forwarded-*`, `forwarded` and `x-request-id` are
     /// believed. 0 means that the peer is the client and that those fields are replaced.
     pub trusted_hops: u8,

@@ -22,10 +22,15 @@ use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::pump::connection_field;
 use crate::time::Time;
+use wire::path::Slashes;
 
 /// Bounds on a head that this proxy encoded itself: none but what it was read with.
-const OWN_HEAD: HeadLimits =
-    HeadLimits { request_line_bytes_max: u32::MAX, head_bytes_max: u32::MAX, fields_max: u16::MAX };
+const OWN_HEAD: HeadLimits = HeadLimits {
+    request_line_bytes_max: u32::MAX,
+    head_bytes_max: u32::MAX,
+    fields_max: u16::MAX,
+    slashes: Slashes::Keep,
+};
 
 /// Room to begin with for a body whose length is not known.
 const GATHER_BYTES_FIRST: usize = 4 << 10;

@@ -113,6 +113,7 @@ impl Proxy {
             request_line_bytes_max: listener.http.request_line_bytes_max,
             head_bytes_max: listener.http.head_bytes_max,
             fields_max: listener.http.fields_max,
+            slashes: listener.http.slashes,
         };
         let is_first_byte = !downstream.head_began.is_set();
         if is_first_byte {

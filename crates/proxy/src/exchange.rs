@@ -202,7 +202,7 @@ impl Request {
 #[derive(Debug)]
 pub(crate) struct Route {
     /// The rule that says so, by its table and its place there; none for what is relayed.
-    pub(crate) rule: Option<(RouteTableId, u16)>,
+    pub(crate) rule: Option<(RouteTableId, u32)>,
     pub(crate) cluster: Option<ClusterId>,
     /// Place of the endpoint in the cluster, once one was chosen.
     pub(crate) endpoint: Option<usize>,
@@ -218,7 +218,7 @@ impl Exchange {
     /// Whether its rule lets a connection change to these protocols.
     pub(crate) fn allows_upgrade(&self, protocols: &[u8]) -> bool {
         let rule = self.route.as_ref().and_then(|route| route.rule).and_then(|(table, place)| {
-            self.snapshot.route_table(table)?.rules.get(usize::from(place))
+            self.snapshot.route_table(table)?.rules.get(usize::try_from(place).ok()?)
         });
         match rule.map(|rule| &rule.action) {
             Some(Action::Forward(forward)) => route::allows_upgrade(&forward.upgrades, protocols),

@@ -412,6 +412,7 @@ pub(crate) fn downstream_limits(http: &HttpOptions, http2: &Http2Options) -> Lim
         request_line_bytes_max: http.request_line_bytes_max,
         head_bytes_max: http.head_bytes_max,
         fields_max: http.fields_max,
+        slashes: http.slashes,
     };
     limits(head, http2)
 }

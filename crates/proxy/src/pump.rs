@@ -63,8 +63,8 @@ impl Proxy {
             Ok(found) => found,
             Err(cause) => return self.fail(key, cause, now),
         };
-        let rule_label = u16::try_from(place).unwrap_or(u16::MAX);
-        let rule_place = Some((table.id, rule_label));
+        // A file of the largest size has fewer rules than that by far.
+        let rule_place = u32::try_from(place).ok().map(|place| (table.id, place));
         let mut route = Route { rule: rule_place, cluster: None, endpoint: None };
         match &rule.action {
             Action::Forward(forward) => {

@@ -17,10 +17,15 @@ use crate::pump::announces_trailers;
 use crate::record::label;
 use crate::sending::Answer;
 use crate::time::Time;
+use wire::path::Slashes;
 
 /// Bounds on a response head. They are not an option: a service that needs more is broken.
-pub(crate) const RESPONSE_HEAD: HeadLimits =
-    HeadLimits { request_line_bytes_max: 8 << 10, head_bytes_max: 60 << 10, fields_max: 200 };
+pub(crate) const RESPONSE_HEAD: HeadLimits = HeadLimits {
+    request_line_bytes_max: 8 << 10,
+    head_bytes_max: 60 << 10,
+    fields_max: 200,
+    slashes: Slashes::Keep,
+};
 
 impl Proxy {
     /// Consumes an upstream's bytes as far as possible.

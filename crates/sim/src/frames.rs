@@ -18,13 +18,18 @@ use wire::head::{HeadIndex, Method};
 use crate::http::{Head, Malformed};
 use crate::network::{EndId, Network};
 use crate::random::Random;
+use wire::path::Slashes;
 
 /// Bytes that may wait to be sent before no more data joins them.
 const WAITING_BYTES_MAX: usize = 32 << 10;
 
 /// Heads that peers of ours send.
-const HEAD: HeadLimits =
-    HeadLimits { request_line_bytes_max: 8 << 10, head_bytes_max: 60 << 10, fields_max: 200 };
+const HEAD: HeadLimits = HeadLimits {
+    request_line_bytes_max: 8 << 10,
+    head_bytes_max: 60 << 10,
+    fields_max: 200,
+    slashes: Slashes::Keep,
+};
 
 /// SETTINGS that may change while a connection is used (RFC 9113, section 6.5.2).
 const HEADER_TABLE_SIZE: u16 = 1;

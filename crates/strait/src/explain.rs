@@ -284,6 +284,7 @@ fn tell_head(
         request_line_bytes_max: listener.http.request_line_bytes_max,
         head_bytes_max: listener.http.head_bytes_max,
         fields_max: listener.http.fields_max,
+        slashes: listener.http.slashes,
     };
     let (mut scan, mut index) = (Scan::default(), HeadIndex::default());
     match decode_request(&request.head, &mut scan, &limits, &mut index) {

@@ -229,12 +229,12 @@ impl Emitter {
         self.clusters.block(id, &mut self.announcer, Announced::Cluster)
     }
 
-    fn rule_taken(&mut self, table: LabelId, rule: u16) {
+    fn rule_taken(&mut self, table: LabelId, rule: u32) {
         let Ok(slot) = usize::try_from(table.slot) else { return };
         if self.rules.len() <= slot {
             self.make_table(slot);
         }
-        let rule = usize::from(rule);
+        let Ok(rule) = usize::try_from(rule) else { return };
         let Some(blocks) = self.rules.get_mut(slot) else { return };
         let Ok(group) = u32::try_from(rule / RULES_PER_BLOCK) else { return };
         // A group has the table's generation: a newer table's rules start from zero.

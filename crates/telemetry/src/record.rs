@@ -1,7 +1,7 @@
 //! The compact form in which a finished exchange travels from its worker to the log reader.
 //!
 //! ```text
-//! u32 length of all | u8 flags | u8 version | u16 status | u8 cause | u8 attempts | u16 rule
+//! u32 length of all | u8 flags | u8 version | u16 status | u8 cause | u8 attempts | u32 rule
 //! 3 x (u32 slot, u32 generation): listener, route table, cluster
 //! 3 x u64: request bytes, response bytes, start | 10 x u64: stages
 //! u8 gRPC status | 2 x u64: messages up and down | 11 x u16: lengths of texts
@@ -49,7 +49,7 @@ const TEXTS_MAX: [usize; 11] = [
     PEER_IDENTITY_BYTES_MAX,
 ];
 /// Bytes before the texts.
-const FIXED_BYTES: usize = 12 + 24 + 24 + 80 + 17 + 22;
+const FIXED_BYTES: usize = 14 + 24 + 24 + 80 + 17 + 22;
 /// Bytes of the longest record.
 pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + 2 * ADDRESS_BYTES_MAX
@@ -169,7 +169,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
     let [flags, version] = reader.take()?;
     let status = u16::from_le_bytes(reader.take()?);
     let [cause, attempts] = reader.take()?;
-    let rule = u16::from_le_bytes(reader.take()?);
+    let rule = u32::from_le_bytes(reader.take()?);
     let mut ids = [LabelId::default(); 3];
     for id in &mut ids {
         id.slot = u32::from_le_bytes(reader.take()?);

@@ -13,6 +13,7 @@ use wire::h1::{
     decode_response, encode_request, encode_response,
 };
 use wire::head::{Framing, HeadIndex, Known, Method, Version};
+use wire::path::Slashes;
 
 fn main() {
     divan::main();
@@ -21,8 +22,12 @@ fn main() {
 /// Heads in one sample, so that the clock of the bench does not count.
 const BATCH: usize = 1_000;
 
-const LIMITS: HeadLimits =
-    HeadLimits { request_line_bytes_max: 8 << 10, head_bytes_max: 64 << 10, fields_max: 100 };
+const LIMITS: HeadLimits = HeadLimits {
+    request_line_bytes_max: 8 << 10,
+    head_bytes_max: 64 << 10,
+    fields_max: 100,
+    slashes: Slashes::Keep,
+};
 
 /// A request, by the name that it has in the results.
 #[derive(Clone, Copy, Debug)]

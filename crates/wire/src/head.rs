@@ -20,7 +20,7 @@ pub use fields::HeadIndex;
 pub(crate) use fields::{FieldEntry, Place, Span, Spelling};
 pub use known::Known;
 
-use crate::host::Authority;
+use crate::host::{Authority, around_root_dot};
 use crate::octets;
 
 /// The head of a request.
@@ -241,14 +241,15 @@ impl RequestHead<'_> {
         self.index.request.query.map(|span| self.bytes(span))
     }
 
-    /// The host, in lower case and without its port; an IPv6 address has its brackets. Empty if
+    /// The host, in lower case and without its port and the dot of the root; an IPv6 address has its brackets. Empty if
     /// the request names none.
     #[must_use]
     pub fn host(&self) -> &[u8] {
         self.bytes(self.index.host)
     }
 
-    /// Host and port as they were received, from the target if it named them, else from `Host`.
+    /// Host and port as they were received, from the target if it named them, else from `Host`; the
+    /// dot of the root is left out.
     /// It is also the value of the live `Host` field.
     #[must_use]
     pub fn authority(&self) -> &[u8] {
@@ -536,15 +537,42 @@ impl HeadIndex {
         };
         authority.is_some()
     }
+
+    /// Replaces the `Host` field by this authority without the dot of the root.
+    #[cold]
+    pub(crate) fn set_host_without_root_dot(&mut self, authority: &[u8]) {
+        let (host, port) = around_root_dot(authority);
+        let name = self.add(Known::Host.name());
+        let start = self.added.len();
+        self.added.extend_from_slice(host);
+        self.added.extend_from_slice(port);
+        let value = self.added_from(start);
+        let entry = FieldEntry {
+            name_start: name.start,
+            value_start: value.start,
+            value_len: value.len,
+            name_len: u16::try_from(name.len).unwrap_or(u16::MAX),
+            known: Known::Host,
+            spelling: Spelling::Added,
+        };
+        if let Some(slot) = self.fields.iter_mut().find(|field| field.known == Known::Host) {
+            *slot = entry;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::h1::{HeadLimits, Scan, decode_request, decode_response};
+    use crate::path::Slashes;
 
-    const LIMITS: HeadLimits =
-        HeadLimits { request_line_bytes_max: 100, head_bytes_max: 1000, fields_max: 50 };
+    const LIMITS: HeadLimits = HeadLimits {
+        request_line_bytes_max: 100,
+        head_bytes_max: 1000,
+        fields_max: 50,
+        slashes: Slashes::Keep,
+    };
 
     const REQUEST: &[u8] = b"PUT /a?b HTTP/1.1\r\nHost: A:1\r\nX-One: 1\r\nVia: v\r\nx-two: 2\r\n\
         X-ONE: 3\r\nContent-Length: 4\r\nCookie: c\r\ncookie: d\r\n\r\n";

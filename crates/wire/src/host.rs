@@ -2,14 +2,19 @@
 //!
 //! Stricter than RFC 3986: a name is made of letters, digits and `-._~`. Percent-encoding, the
 //! comma of two hosts joined by somebody, userinfo and the like are refused, because hosts are
-//! compared as octets, end up in `Location` fields and logs, and no real name needs them.
+//! compared as octets, end up in `Location` fields and logs, and no real name needs them. Empty
+//! labels are refused, but for the last: `shop.example.` is the host `shop.example`, whose name it is
+//! with the dot of the root (RFC 1034, section 3.1).
 
 use std::net::Ipv6Addr;
+
+use crate::octets;
 
 /// A valid authority, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority<'a> {
-    /// The host as it was received; an IPv6 address keeps its brackets. Empty if there is none.
+    /// The host as it was received, without the dot of the root; an IPv6 address keeps its
+    /// brackets. Empty if there is none.
     pub host: &'a [u8],
     /// The port, if one is named.
     pub port: Option<u16>,
@@ -27,6 +32,9 @@ impl<'a> Authority<'a> {
             _ => bytes.iter().position(|&octet| class_of(octet) == 0).unwrap_or(bytes.len()),
         };
         let (host, rest) = bytes.split_at_checked(host_len)?;
+        if host.first() == Some(&b'.') || octets::has_pair(host, b'.') {
+            return None;
+        }
         let port = match rest {
             [] => None,
             [b':', port @ ..] if !host.is_empty() => parse_port(port)?,
@@ -34,7 +42,21 @@ impl<'a> Authority<'a> {
         };
         let classes = host.iter().fold(0, |all, &octet| all | class_of(octet));
         let is_lower_case = classes & UPPER_CASE == 0;
+        let host = host.strip_suffix(b".").unwrap_or(host);
         Some(Self { host, port, is_lower_case })
+    }
+}
+
+/// What stands before and behind the dot of the root in a valid authority; all of it before, if it
+/// has none.
+pub(crate) fn around_root_dot(authority: &[u8]) -> (&[u8], &[u8]) {
+    let host_len = authority.iter().rposition(|&octet| octet == b':').unwrap_or(authority.len());
+    match authority.split_at_checked(host_len) {
+        Some((host, port)) => match host.strip_suffix(b".") {
+            Some(host) => (host, port),
+            None => (authority, &[]),
+        },
+        None => (authority, &[]),
     }
 }
 
@@ -98,7 +120,9 @@ mod tests {
             ("", "", None),
             ("a", "a", None),
             ("example.com", "example.com", None),
-            ("example.com.", "example.com.", None),
+            ("example.com.", "example.com", None),
+            ("example.com.:80", "example.com", Some(80)),
+            ("127.0.0.1.", "127.0.0.1", None),
             ("my_host-1.~x", "my_host-1.~x", None),
             ("example.com:80", "example.com", Some(80)),
             ("example.com:", "example.com", None),
@@ -113,6 +137,23 @@ mod tests {
             let authority = Authority::parse(bytes.as_bytes()).unwrap();
             assert_eq!((authority.host, authority.port), (host.as_bytes(), port), "{bytes}");
             assert!(authority.is_lower_case);
+        }
+    }
+
+    #[test]
+    fn the_dot_of_the_root_is_found() {
+        for (authority, before, behind) in [
+            ("", "", ""),
+            ("a", "a", ""),
+            ("a:80", "a:80", ""),
+            ("a.", "a", ""),
+            ("a.b.:80", "a.b", ":80"),
+            ("a.:", "a", ":"),
+            ("[::1]", "[::1]", ""),
+            ("[::1]:80", "[::1]:80", ""),
+        ] {
+            let found = around_root_dot(authority.as_bytes());
+            assert_eq!(found, (before.as_bytes(), behind.as_bytes()), "{authority}");
         }
     }
 
@@ -144,6 +185,13 @@ mod tests {
             "[v1.x]",
             "[127.0.0.1]",
             "*",
+            ".",
+            ".:80",
+            ".a",
+            "a..",
+            "a..:80",
+            "a..b",
+            "[::1].",
             "a\"b",
             "\u{e9}",
         ] {

@@ -68,6 +68,25 @@ pub(crate) fn find(bytes: &[u8], from: usize, octet: u8) -> Option<usize> {
     tail.iter().position(|&other| other == octet).map(|place| at + place)
 }
 
+/// Whether `octet` stands twice in a row.
+#[inline]
+pub(crate) fn has_pair(bytes: &[u8], octet: u8) -> bool {
+    let word = |at: usize| {
+        let word = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>);
+        word.map(|word| u64::from_le_bytes(*word) ^ (ONES * u64::from(octet)))
+    };
+    let mut at = 0;
+    while let Some((first, second)) = word(at).zip(word(at + 1)) {
+        let without = first | second;
+        if without.wrapping_sub(ONES) & !without & TOPS != 0 {
+            return true;
+        }
+        at += 8;
+    }
+    let tail = bytes.get(at..).unwrap_or_default();
+    tail.windows(2).any(|pair| pair == [octet, octet])
+}
+
 /// The place of the first octet at or after `from` that may not stand in a field value, or
 /// `bytes.len()`.
 ///
@@ -163,6 +182,22 @@ mod tests {
             assert_eq!(find(&bytes, place + 1, b':'), None);
         }
         assert_eq!(find(b"", 0, b':'), None);
+    }
+
+    #[test]
+    fn a_pair_is_found_wherever_it_stands() {
+        for len in 2..30 {
+            let mut bytes: Vec<u8> = (0..len).map(|place| b"/.a"[place % 3]).collect();
+            assert!(!has_pair(&bytes, b'/'), "{len}");
+            for place in 0..len - 1 {
+                let kept = bytes.clone();
+                bytes[place] = b'/';
+                bytes[place + 1] = b'/';
+                assert!(has_pair(&bytes, b'/'), "{len} at {place}");
+                bytes = kept;
+            }
+        }
+        assert!(!has_pair(b"", b'/') && !has_pair(b"/", b'/'));
     }
 
     #[test]

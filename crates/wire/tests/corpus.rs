@@ -15,6 +15,8 @@ mod h1_head;
 mod h2_connection;
 #[path = "checks/hpack.rs"]
 mod hpack;
+#[path = "checks/path.rs"]
+mod path;
 #[path = "checks/proxy_protocol.rs"]
 mod proxy_protocol;
 #[path = "checks/tls_record.rs"]
@@ -60,6 +62,11 @@ fn header_blocks_of_the_corpus_hold() {
 #[test]
 fn grpc_of_the_corpus_holds() {
     replay("grpc", grpc::check);
+}
+
+#[test]
+fn paths_of_the_corpus_hold() {
+    replay("path", path::check);
 }
 
 #[test]

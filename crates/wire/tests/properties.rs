@@ -14,6 +14,8 @@ use wire::head::{Framing, HeadIndex, Known, Method, Version};
 mod h1_chunked;
 #[path = "checks/h1_head.rs"]
 mod h1_head;
+#[path = "checks/path.rs"]
+mod path;
 
 use h1_head::WIDE;
 
@@ -139,6 +141,20 @@ fn damaged(mut bytes: Vec<u8>, damage: &[(Index, u8, u8)]) -> Vec<u8> {
 fn damage() -> impl Strategy<Value = Vec<(Index, u8, u8)>> {
     let octet = prop_oneof![select(b"\r\n\t :,;/?%.\0\x0b\x7f\x80".to_vec()), any::<u8>()];
     vec((any::<Index>(), 0..4u8, octet), 1..4)
+}
+
+proptest! {
+    #[test]
+    fn a_path_of_any_octets_has_one_spelling(
+        parts in vec(prop_oneof![
+            select(&["/", ".", "..", "%2e", "%2F", "%c3", "%7b", "{", "a", "%61", "+", "%2B", "//"][..])
+                .prop_map(|part: &str| part.as_bytes().to_vec()),
+            any::<u8>().prop_map(|octet| vec![octet]),
+        ], 0..16),
+        seed in any::<u8>(),
+    ) {
+        path::check(&[&[seed, b'/'][..], &parts.concat()].concat());
+    }
 }
 
 proptest! {

@@ -1,5 +1,7 @@
 //! The pieces of HTTP that a file names: paths, fields, authorities.
 
+use std::sync::Arc;
+
 use crate::findings::Problem;
 use crate::hosts::authority_of;
 
@@ -52,9 +54,9 @@ pub(super) fn check_value(value: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Checks a path or a prefix that requests are compared with: in the form that requests have
-/// after they were normalised, since it would never match otherwise.
-pub(super) fn check_path(path: &str, is_prefix: bool) -> Result<(), Problem> {
+/// A path or a prefix that requests are compared with, in the form that requests have after they
+/// were normalised. Slashes in a row stay: what they are is a matter of the listener.
+pub(super) fn path_text(path: &str, is_prefix: bool) -> Result<Arc<str>, Problem> {
     if !path.starts_with('/') {
         return Err(Problem::new(
             "a path begins with `/`",
@@ -65,18 +67,25 @@ pub(super) fn check_path(path: &str, is_prefix: bool) -> Result<(), Problem> {
         let rule = "a path is matched without query and fragment";
         return Err(Problem::new(rule, format!("write {:?}", path.get(..at).unwrap_or("/"))));
     }
+    if let Some(bracket) = path.chars().find(|c| matches!(c, '[' | ']')) {
+        return Err(must_be_encoded(bracket));
+    }
     check_path_bytes(path)?;
-    let mut segments = path.split('/').peekable();
+    let mut normal = Vec::with_capacity(path.len());
+    wire::path::normalise_octets(path.as_bytes(), &mut normal).map_err(|error| {
+        let hint = "remove it: requests with it are refused";
+        Problem::new(error.to_string(), hint)
+    })?;
+    let mut segments = normal.split(|&octet| octet == b'/').peekable();
     while let Some(segment) = segments.next() {
         // The last segment of a prefix goes on in the request: `/.` begins `/.well-known`.
         let is_whole = !is_prefix || segments.peek().is_some();
-        let plain = segment.to_ascii_lowercase().replace("%2e", ".");
-        if is_whole && matches!(plain.as_str(), "." | "..") {
+        if is_whole && matches!(segment, b"." | b"..") {
             let rule = "dot segments are resolved before a path is matched";
             return Err(Problem::new(rule, "write the path without `.` and `..` segments"));
         }
     }
-    Ok(())
+    Ok(Arc::from(String::from_utf8_lossy(&normal)))
 }
 
 /// Checks what a redirect puts in the place of a path. It may bring its own query.
@@ -100,11 +109,7 @@ fn check_path_bytes(path: &str) -> Result<(), Problem> {
         !c.is_ascii_graphic() || matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}')
     });
     if let Some(wrong) = wrong {
-        let mut utf8 = [0; 4];
-        let encoded: String =
-            wrong.encode_utf8(&mut utf8).bytes().map(|b| format!("%{b:02X}")).collect();
-        let rule = format!("{wrong:?} stands percent-encoded in a path");
-        return Err(Problem::new(rule, format!("write {encoded} in its place")));
+        return Err(must_be_encoded(wrong));
     }
     let is_hex = |b: Option<&u8>| b.is_some_and(u8::is_ascii_hexdigit);
     let escapes = path.bytes().enumerate().filter(|(_, b)| *b == b'%').map(|(at, _)| at);
@@ -116,6 +121,14 @@ fn check_path_bytes(path: &str) -> Result<(), Problem> {
         }
     }
     Ok(())
+}
+
+fn must_be_encoded(wrong: char) -> Problem {
+    let mut utf8 = [0; 4];
+    let encoded: String =
+        wrong.encode_utf8(&mut utf8).bytes().map(|b| format!("%{b:02X}")).collect();
+    let rule = format!("{wrong:?} stands percent-encoded in a path");
+    Problem::new(rule, format!("write {encoded} in its place"))
 }
 
 /// Checks a host with or without a port.
@@ -167,20 +180,36 @@ mod tests {
             ("/%zz", "write %25"),
             ("/\u{7f}", "write %7F"),
             ("/a\\b", "write %5C"),
+            ("/a[0]", "write %5B"),
+            ("/a%00", "remove it"),
         ] {
-            let problem = check_path(path, false).unwrap_err();
+            let problem = path_text(path, false).unwrap_err();
             assert!(problem.hint.contains(hint), "{path}: {problem}");
         }
         for path in ["/", "/a%2Fb", "/a//b", "/...", "/.well-known/x", "/~a;b=c,d@e:f!$&'()*+"] {
-            assert_eq!(check_path(path, false), Ok(()), "{path}");
+            assert_eq!(path_text(path, false).as_deref(), Ok(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn paths_are_kept_in_the_spelling_of_requests() {
+        for (path, normal) in [
+            ("/g%c3%a9rance/", "/g%C3%A9rance/"),
+            ("/%61dmin/", "/admin/"),
+            ("/a%2fb%2Bc+d", "/a%2Fb%2Bc+d"),
+            ("/%7b%5b", "/%7B%5B"),
+        ] {
+            assert_eq!(path_text(path, false).as_deref(), Ok(normal));
+            assert_eq!(path_text(path, true).as_deref(), Ok(normal));
         }
     }
 
     #[test]
     fn a_prefix_may_end_within_a_segment_that_begins_with_a_dot() {
-        assert_eq!(check_path("/.", true), Ok(()));
-        assert!(check_path("/./", true).is_err());
-        assert!(check_path("/a/../", true).is_err());
+        assert_eq!(path_text("/.", true).as_deref(), Ok("/."));
+        assert_eq!(path_text("/%2e", true).as_deref(), Ok("/."));
+        assert!(path_text("/./", true).is_err());
+        assert!(path_text("/a/../", true).is_err());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
+use wire::path::Slashes;
+
 use super::routes::Tables;
 use super::tls::Spoken;
 use super::{Context, Names, Once, http2, keepalive, tls};
@@ -617,6 +619,7 @@ fn http(
         request_buffer_bytes_max: bytes(file.request_buffer),
         request_rate_bytes_min: bytes(file.request_rate_min),
         response_rate_bytes_min: bytes(file.response_rate_min),
+        slashes: if file.merge_slashes { Slashes::Merge } else { Slashes::Keep },
         trusted_hops: file.trusted_hops,
         forwarded: match file.forwarded {
             Forwarded::Off => ForwardedFields::Off,

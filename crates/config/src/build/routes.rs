@@ -145,13 +145,13 @@ fn path_match(
         (None, None) => return None,
     };
     let checked = match text.as_str() {
-        "*" if !is_prefix => Ok(()),
+        "*" if !is_prefix => Ok(Arc::from("*")),
         "*" => Err(Problem::new("a prefix begins with `/`", "write / to match everything")),
-        text => http::check_path(text, is_prefix),
+        text => http::path_text(text, is_prefix),
     };
     match checked {
-        Ok(()) if is_prefix => Some(PathMatch::Prefix(Arc::from(text.as_str()))),
-        Ok(()) => Some(PathMatch::Exact(Arc::from(text.as_str()))),
+        Ok(text) if is_prefix => Some(PathMatch::Prefix(text)),
+        Ok(text) => Some(PathMatch::Exact(text)),
         Err(problem) => {
             site.key(key).error(findings, problem);
             None
@@ -215,6 +215,49 @@ pub(super) fn check_clients(file: &file::File, site: &Site<'_>, findings: &mut F
             }
         }
     }
+}
+
+/// A rule with slashes in a row is met by nobody where all of its listeners merge them.
+pub(super) fn check_slashes(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) {
+    let mut kept = BTreeSet::new();
+    let mut merged = BTreeSet::new();
+    for listener in &file.listeners {
+        let names = if listener.http.merge_slashes { &mut merged } else { &mut kept };
+        let chains = listener.chains.iter().map(|chain| &chain.routes);
+        let tables = chains.chain([&listener.routes]).flatten().flat_map(FileNames::as_slice);
+        names.extend(tables.map(String::as_str));
+    }
+    for (table, site) in file.routes.iter().zip(site.key("routes").items()) {
+        let name = table.name.as_str();
+        if kept.contains(name) || !merged.contains(name) {
+            continue;
+        }
+        for (rule, site) in table.rules.iter().zip(site.key("rules").items()) {
+            let site = site.key("match");
+            for (key, text) in [("path", &rule.matches.path), ("prefix", &rule.matches.prefix)] {
+                let Some(text) = text.as_deref().filter(|text| text.contains("//")) else {
+                    continue;
+                };
+                let rule = "slashes in a row are one before a path is matched, so this rule is \
+                            never reached";
+                let hint = format!(
+                    "write {:?}, or `merge_slashes: false` in the listener's `http`",
+                    merged_slashes(text)
+                );
+                site.key(key).warning(findings, Problem::new(rule, hint));
+            }
+        }
+    }
+}
+
+fn merged_slashes(text: &str) -> String {
+    let mut merged = String::with_capacity(text.len());
+    for c in text.chars().filter(|c| !c.is_control()) {
+        if c != '/' || !merged.ends_with('/') {
+            merged.push(c);
+        }
+    }
+    merged
 }
 
 fn action(

@@ -173,6 +173,9 @@ pub struct Http {
     /// The same of a response that waits for the client to take it, and `timeouts.response_write`.
     #[schemars(extend("x-maximum" = "1MiB"))]
     pub response_rate_min: Size,
+    /// Whether several slashes in a row are one in the path of a request: `//admin/` is `/admin/` then,
+    /// for rules and upstreams alike.
+    pub merge_slashes: bool,
     /// How many proxies in front of this one are trusted. Their `x-forwarded-*`, `forwarded` and
     /// `x-request-id` are believed and added to. 0: the peer is the client, and those fields are
     /// replaced.
@@ -207,6 +210,7 @@ impl Default for Http {
             request_buffer: defaults::REQUEST_BUFFER,
             request_rate_min: defaults::REQUEST_RATE_MIN,
             response_rate_min: defaults::RESPONSE_RATE_MIN,
+            merge_slashes: defaults::MERGE_SLASHES,
             // Nobody is believed unless the operator says so.
             trusted_hops: 0,
             forwarded: Forwarded::XForwarded,

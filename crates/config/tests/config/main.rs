@@ -13,4 +13,6 @@ mod sample;
 #[cfg(test)]
 mod secrets;
 #[cfg(test)]
+mod spellings;
+#[cfg(test)]
 mod tls;

@@ -144,6 +144,7 @@ listeners:
       request_line_max: 4KiB
       head_max: 16KiB
       fields_max: 50
+      merge_slashes: false
       body_max: 10MiB
       request_buffer: 32KiB
       request_rate_min: 100B

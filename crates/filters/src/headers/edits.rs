@@ -208,9 +208,14 @@ mod tests {
     use wire::head::{HeadIndex, Method};
 
     use super::*;
+    use wire::path::Slashes;
 
-    const LIMITS: HeadLimits =
-        HeadLimits { request_line_bytes_max: 1024, head_bytes_max: 4096, fields_max: 64 };
+    const LIMITS: HeadLimits = HeadLimits {
+        request_line_bytes_max: 1024,
+        head_bytes_max: 4096,
+        fields_max: 64,
+        slashes: Slashes::Keep,
+    };
 
     fn edits(
         side: Side,

@@ -87,7 +87,7 @@ struct SavedHeld {
 #[derive(Serialize, Deserialize)]
 struct SavedRoute {
     /// Table and place.
-    rule: Option<(String, u16)>,
+    rule: Option<(String, u32)>,
     cluster: Option<String>,
     endpoint: Option<Vec<u8>>,
 }

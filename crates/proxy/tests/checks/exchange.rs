@@ -12,6 +12,7 @@ use wire::h1::{BodyDecoder, BodyElement, BodyLimits, HeadLimits, Scan, decode_re
 use wire::head::HeadIndex;
 
 use crate::kit::{Manner, Peer, Setting, Talk};
+use wire::path::Slashes;
 
 const CONFIG: &str = "
 listeners:
@@ -106,8 +107,12 @@ pub(crate) fn check(script: &[u8]) {
 
 /// What an upstream heard is requests, one behind the other.
 fn assert_requests(mut heard: &[u8]) {
-    let limits =
-        HeadLimits { request_line_bytes_max: 8 << 10, head_bytes_max: 60 << 10, fields_max: 200 };
+    let limits = HeadLimits {
+        request_line_bytes_max: 8 << 10,
+        head_bytes_max: 60 << 10,
+        fields_max: 200,
+        slashes: Slashes::Keep,
+    };
     let body_limits = BodyLimits {
         chunk_line_bytes_max: 256,
         trailers_bytes_max: 8 << 10,

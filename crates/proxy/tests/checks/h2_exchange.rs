@@ -21,6 +21,7 @@ use wire::head::HeadIndex;
 
 use crate::frames::Speaker;
 use crate::kit::{Manner, Peer, Setting, Talk};
+use wire::path::Slashes;
 
 const CONFIG: &str = "
 listeners:
@@ -546,8 +547,12 @@ fn hear_http1(
     requests: &mut Vec<Request>,
     is_spoken: bool,
 ) {
-    let limits =
-        HeadLimits { request_line_bytes_max: 8 << 10, head_bytes_max: 60 << 10, fields_max: 200 };
+    let limits = HeadLimits {
+        request_line_bytes_max: 8 << 10,
+        head_bytes_max: 60 << 10,
+        fields_max: 200,
+        slashes: Slashes::Keep,
+    };
     let body_limits = BodyLimits {
         chunk_line_bytes_max: 256,
         trailers_bytes_max: 8 << 10,

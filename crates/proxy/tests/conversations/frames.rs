@@ -13,6 +13,7 @@ use wire::h2::{
 use wire::head::{HeadIndex, Method};
 
 use crate::kit::{Peer, Talk};
+use wire::path::Slashes;
 
 /// A peer with its codec.
 pub(crate) struct Speaker {
@@ -285,5 +286,9 @@ const fn end(is_end: bool) -> &'static str {
 /// Room for the frames that say something about a connection, and a frame's header.
 const CONTROL_BYTES_MAX: usize = 16 << 10;
 
-const HEAD: HeadLimits =
-    HeadLimits { request_line_bytes_max: 8 << 10, head_bytes_max: 60 << 10, fields_max: 200 };
+const HEAD: HeadLimits = HeadLimits {
+    request_line_bytes_max: 8 << 10,
+    head_bytes_max: 60 << 10,
+    fields_max: 200,
+    slashes: Slashes::Keep,
+};

@@ -33,6 +33,7 @@ mod relays;
 mod replies;
 mod retries;
 mod slow;
+mod spellings;
 mod timeouts;
 mod tls;
 mod tunnels;

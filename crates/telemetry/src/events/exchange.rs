@@ -27,7 +27,7 @@ pub struct ExchangeFinished<'a> {
     /// The listener.
     pub listener: LabelId,
     /// The route table and, in it, the rule, if one matched.
-    pub rule: Option<(LabelId, u16)>,
+    pub rule: Option<(LabelId, u32)>,
     /// The cluster, if the rule forwards to one.
     pub cluster: Option<LabelId>,
     /// The endpoint's address as text, if one was chosen; empty otherwise.

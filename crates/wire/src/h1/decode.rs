@@ -13,8 +13,9 @@ use super::parsing::{LineEnds, Parsing};
 use super::scan::Scan;
 use super::start_line::{request_line, status_line};
 use crate::head::{Head, HeadIndex, Known, Method, RequestHead, ResponseHead};
+use crate::path::Slashes;
 
-/// Bounds on a head.
+/// Bounds on a head, and how its path is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadLimits {
     /// Bytes of a request line, without its line end. Status lines have no bound of their own.
@@ -24,6 +25,8 @@ pub struct HeadLimits {
     pub head_bytes_max: u32,
     /// Fields of a head.
     pub fields_max: u16,
+    /// What several slashes in a row are in the path of a request.
+    pub slashes: Slashes,
 }
 
 /// Reads the head of a request from the front of `input`, together with how many bytes it takes,
@@ -144,7 +147,7 @@ fn request(
     let line_max = (limits.request_line_bytes_max as usize).saturating_add(2);
     *line_len_max = line_max.saturating_add(start);
     let line_window = block.get(..line_max).unwrap_or(block);
-    let fields_start = match request_line(line_window, index) {
+    let fields_start = match request_line(line_window, limits.slashes, index) {
         Err(Stop::More) if block.len() >= line_max => return Err(HeadError::LineTooLong.into()),
         result => result?,
     };
@@ -243,8 +246,12 @@ fn fields(
 mod tests {
     use super::*;
 
-    const LIMITS: HeadLimits =
-        HeadLimits { request_line_bytes_max: 20, head_bytes_max: 64, fields_max: 3 };
+    const LIMITS: HeadLimits = HeadLimits {
+        request_line_bytes_max: 20,
+        head_bytes_max: 64,
+        fields_max: 3,
+        slashes: Slashes::Keep,
+    };
 
     fn length(input: &str, limits: &HeadLimits) -> Result<Option<usize>, HeadError> {
         let mut index = HeadIndex::default();

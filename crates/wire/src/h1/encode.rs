@@ -346,9 +346,14 @@ mod tests {
     use super::*;
     use crate::h1::{HeadLimits, Scan, decode_request, decode_response};
     use crate::head::HeadIndex;
+    use crate::path::Slashes;
 
-    const LIMITS: HeadLimits =
-        HeadLimits { request_line_bytes_max: 100, head_bytes_max: 1000, fields_max: 50 };
+    const LIMITS: HeadLimits = HeadLimits {
+        request_line_bytes_max: 100,
+        head_bytes_max: 1000,
+        fields_max: 50,
+        slashes: Slashes::Keep,
+    };
 
     fn request(
         input: &str,

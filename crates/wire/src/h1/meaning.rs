@@ -93,6 +93,11 @@ fn finish_host(block: &[u8], index: &mut HeadIndex, summary: &Summary) -> Result
     if in_target != Span::default() && in_target.of(block) != in_field.of(block) {
         index.set(block, Known::Host, Known::Host.name(), in_target.of(block));
     }
+    let authority = if in_target == Span::default() { in_field } else { in_target }.of(block);
+    // The host is known without the dot of the root; here it leaves the field, too.
+    if authority.get(index.host.len as usize) == Some(&b'.') {
+        index.set_host_without_root_dot(authority);
+    }
     Ok(())
 }
 
@@ -273,9 +278,14 @@ fn joined(before: Option<Span>, entry: &FieldEntry, block: &[u8], index: &mut He
 mod tests {
     use super::*;
     use crate::h1::{HeadLimits, Scan, decode_request, decode_response};
+    use crate::path::Slashes;
 
-    const LIMITS: HeadLimits =
-        HeadLimits { request_line_bytes_max: 100, head_bytes_max: 4000, fields_max: 50 };
+    const LIMITS: HeadLimits = HeadLimits {
+        request_line_bytes_max: 100,
+        head_bytes_max: 4000,
+        fields_max: 50,
+        slashes: Slashes::Keep,
+    };
 
     #[test]
     fn a_response_ends_where_its_status_and_fields_say() {

@@ -6,9 +6,14 @@ use super::parsing::{CODE_SPACES_MAX, LineEnds, Parsing};
 use super::target::TargetScan;
 use crate::head::{HeadIndex, Method, Span, Version};
 use crate::octets;
+use crate::path::Slashes;
 
 /// Reads the request line and says where the fields begin.
-pub(super) fn request_line(line: &[u8], index: &mut HeadIndex) -> Result<usize, Stop> {
+pub(super) fn request_line(
+    line: &[u8],
+    slashes: Slashes,
+    index: &mut HeadIndex,
+) -> Result<usize, Stop> {
     let method_end = octets::token_end(line, 0);
     match line.get(method_end) {
         None => return Err(Stop::More),
@@ -26,7 +31,7 @@ pub(super) fn request_line(line: &[u8], index: &mut HeadIndex) -> Result<usize, 
     facts.method_span = method_span;
     facts.version = version;
     facts.line_end = (version == Version::Http11).then(|| octets::narrow(fields_start));
-    target.resolve(line, target_start, method, index)?;
+    target.resolve(line, target_start, method, slashes, index)?;
     Ok(fields_start)
 }
 

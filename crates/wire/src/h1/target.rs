@@ -3,13 +3,14 @@
 use super::error::{HeadError, Stop};
 use crate::head::{HeadIndex, Method, Span};
 use crate::host::Authority;
-use crate::path;
+use crate::path::{self, Slashes};
 
 /// What one look over a target found.
 pub(crate) struct TargetScan {
     pub(crate) end: usize,
     question: Option<usize>,
-    /// Whether the part before the first `?` holds what only [`path::normalise`] can judge.
+    /// Whether the part before the first `?` holds what only [`path::normalise`] can judge,
+    /// slashes in a row aside.
     is_suspect: bool,
 }
 
@@ -17,7 +18,7 @@ pub(crate) struct TargetScan {
 const STOP: u8 = 1;
 /// `?`
 const QUESTION: u8 = 2;
-/// `%` or `\`, which make a path suspect.
+/// What makes a path suspect: `%`, `\`, and what no path may hold as it is.
 const SUSPECT: u8 = 4;
 /// `.`, which makes it suspect behind a slash.
 const DOT: u8 = 8;
@@ -25,20 +26,20 @@ const DOT: u8 = 8;
 /// What each octet is in a target.
 ///
 /// A target is made of visible ASCII. `#` is refused, because a fragment is never sent and those
-/// who accept it disagree on whether it belongs to the path. Other octets that no URI holds, such
-/// as `|` and `{`, are accepted as they are: browsers send them, and nobody is misled.
+/// who accept it disagree on whether it belongs to the path. Other octets that no path holds, such
+/// as `|` and `{`, are accepted, because browsers send them, and encoded. In a query they stay.
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
 static TARGET: [u8; 256] = {
     let mut table = [STOP; 256];
     let mut octet = 0x21;
     while octet < 0x7f {
-        table[octet] = 0;
+        #[expect(clippy::cast_possible_truncation, reason = "the loop ends at 0x7e")]
+        let is_plain = path::is_path_octet(octet as u8);
+        table[octet] = if is_plain { 0 } else { SUSPECT };
         octet += 1;
     }
     table[b'#' as usize] = STOP;
     table[b'?' as usize] = QUESTION;
-    table[b'%' as usize] = SUSPECT;
-    table[b'\\' as usize] = SUSPECT;
     table[b'.' as usize] = DOT;
     table
 };
@@ -82,6 +83,7 @@ impl TargetScan {
         line: &[u8],
         start: usize,
         method: Method,
+        slashes: Slashes,
         index: &mut HeadIndex,
     ) -> Result<(), HeadError> {
         let path_end = self.question.unwrap_or(self.end);
@@ -90,12 +92,12 @@ impl TargetScan {
         }
         match line.get(start..path_end).unwrap_or_default() {
             _ if method == Method::Connect => self.resolve_authority_form(line, start, index),
-            [b'/', ..] => self.resolve_path(line, start, path_end, index),
+            [b'/', ..] => self.resolve_path(line, start, path_end, slashes, index),
             b"*" if method == Method::Options && self.question.is_none() => {
                 index.request.path = Span::block(start, path_end);
                 Ok(())
             }
-            _ => self.resolve_absolute_form(line, start, path_end, method, index),
+            _ => self.resolve_absolute_form(line, (start, path_end), method, slashes, index),
         }
     }
 
@@ -104,15 +106,17 @@ impl TargetScan {
         line: &[u8],
         start: usize,
         end: usize,
+        slashes: Slashes,
         index: &mut HeadIndex,
     ) -> Result<(), HeadError> {
-        if !self.is_suspect {
+        let path = line.get(start..end).unwrap_or_default();
+        let is_merged = slashes == Slashes::Merge && path::has_empty_segment(path);
+        if !self.is_suspect && !is_merged {
             index.request.path = Span::block(start, end);
             return Ok(());
         }
-        let path = line.get(start..end).unwrap_or_default();
         let normal_start = index.added.len();
-        path::normalise(path, &mut index.added)?;
+        path::normalise(path, slashes, &mut index.added)?;
         if index.added.get(normal_start..) == Some(path) {
             index.added.truncate(normal_start);
             index.request.path = Span::block(start, end);
@@ -137,9 +141,9 @@ impl TargetScan {
     fn resolve_absolute_form(
         &self,
         line: &[u8],
-        start: usize,
-        path_end: usize,
+        (start, path_end): (usize, usize),
         method: Method,
+        slashes: Slashes,
         index: &mut HeadIndex,
     ) -> Result<(), HeadError> {
         index.request.line_end = None;
@@ -157,7 +161,7 @@ impl TargetScan {
         let path_start = authority_start + authority_len;
         resolve_authority(line, authority_start, path_start, index)?;
         if path_start < path_end {
-            return self.resolve_path(line, path_start, path_end, index);
+            return self.resolve_path(line, path_start, path_end, slashes, index);
         }
         // RFC 9112, sections 3.2.1 and 3.2.4.
         let whole_server = method == Method::Options && self.question.is_none();
@@ -192,11 +196,16 @@ fn resolve_authority(
 mod tests {
     use crate::h1::{HeadError, HeadLimits, Scan, decode_request};
     use crate::head::HeadIndex;
+    use crate::path::Slashes;
 
     /// Path, query, host, authority, and the request line that goes on.
     fn resolved(line: &str) -> Result<[String; 5], HeadError> {
-        let limits =
-            HeadLimits { request_line_bytes_max: 100, head_bytes_max: 200, fields_max: 10 };
+        let limits = HeadLimits {
+            request_line_bytes_max: 100,
+            head_bytes_max: 200,
+            fields_max: 10,
+            slashes: Slashes::Merge,
+        };
         let input = format!("{line}\r\nHost: Field:1\r\n\r\n");
         let mut index = HeadIndex::default();
         let head = decode_request(input.as_bytes(), &mut Scan::default(), &limits, &mut index)?;
@@ -217,6 +226,7 @@ mod tests {
 
     #[test]
     fn each_form_of_target_has_one_meaning() {
+        assert_eq!(resolved("GET http://t../ HTTP/1.1"), Err(HeadError::TargetInvalid));
         for (line, expected) in [
             // Origin form.
             ("GET / HTTP/1.1", ["/", "none", "field", "Field:1", "GET / HTTP/1.1"]),
@@ -226,17 +236,29 @@ mod tests {
             ("GET /?a?b HTTP/1.1", ["/", "some a?b", "field", "Field:1", "GET /?a?b HTTP/1.1"]),
             ("GET /a/../b HTTP/1.1", ["/b", "none", "field", "Field:1", "GET /b HTTP/1.1"]),
             ("GET /%61 HTTP/1.1", ["/a", "none", "field", "Field:1", "GET /a HTTP/1.1"]),
-            ("GET /%2f HTTP/1.1", ["/%2f", "none", "field", "Field:1", "GET /%2f HTTP/1.1"]),
+            ("GET /%2f HTTP/1.1", ["/%2F", "none", "field", "Field:1", "GET /%2F HTTP/1.1"]),
             ("GET /.a HTTP/1.1", ["/.a", "none", "field", "Field:1", "GET /.a HTTP/1.1"]),
-            // A query is not a path: nothing in it is resolved, decoded or refused.
             (
-                "GET /a?/../%61%\\ HTTP/1.1",
-                ["/a", "some /../%61%\\", "field", "Field:1", "GET /a?/../%61%\\ HTTP/1.1"],
+                "GET /{a} HTTP/1.1",
+                ["/%7Ba%7D", "none", "field", "Field:1", "GET /%7Ba%7D HTTP/1.1"],
+            ),
+            ("GET //a HTTP/1.1", ["/a", "none", "field", "Field:1", "GET /a HTTP/1.1"]),
+            // A query is not a path: nothing in it is resolved, decoded, encoded or refused.
+            (
+                "GET /a?//../%61%c3{%\\ HTTP/1.1",
+                [
+                    "/a",
+                    "some //../%61%c3{%\\",
+                    "field",
+                    "Field:1",
+                    "GET /a?//../%61%c3{%\\ HTTP/1.1",
+                ],
             ),
             // Absolute form: the host of the target wins.
             ("GET http://T:2/a HTTP/1.1", ["/a", "none", "t", "T:2", "GET /a HTTP/1.1"]),
             ("GET HTTPS://t HTTP/1.1", ["/", "none", "t", "t", "GET / HTTP/1.1"]),
             ("GET ws://t?a HTTP/1.1", ["/", "some a", "t", "t", "GET /?a HTTP/1.1"]),
+            ("GET http://t//a HTTP/1.1", ["/a", "none", "t", "t", "GET /a HTTP/1.1"]),
             ("GET wss://t/../a HTTP/1.1", ["/a", "none", "t", "t", "GET /a HTTP/1.1"]),
             (
                 "GET http://t?a/../b HTTP/1.1",
@@ -249,6 +271,9 @@ mod tests {
             ),
             ("OPTIONS http://t HTTP/1.1", ["*", "none", "t", "t", "OPTIONS * HTTP/1.1"]),
             ("OPTIONS http://t/ HTTP/1.1", ["/", "none", "t", "t", "OPTIONS / HTTP/1.1"]),
+            // The dot of the root is no part of a name.
+            ("GET http://T.:2/a HTTP/1.1", ["/a", "none", "t", "T:2", "GET /a HTTP/1.1"]),
+            ("CONNECT T.:2 HTTP/1.1", ["", "none", "t", "T:2", "CONNECT T:2 HTTP/1.1"]),
             // Asterisk form.
             ("OPTIONS * HTTP/1.1", ["*", "none", "field", "Field:1", "OPTIONS * HTTP/1.1"]),
             // Authority form.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::h1::HeadLimits;
+use crate::path::Slashes;
 
 /// What one connection may hold and do.
 ///
@@ -43,6 +44,7 @@ impl Default for Limits {
                 request_line_bytes_max: 8 << 10,
                 head_bytes_max: 64 << 10,
                 fields_max: 100,
+                slashes: Slashes::Keep,
             },
             // The size that every peer begins with: nothing has to be said about it.
             header_table_bytes_max: super::hpack::TABLE_BYTES_DEFAULT,

@@ -17,6 +17,7 @@ use crate::h1::{
     reason_phrase,
 };
 use crate::head::{FieldEntry, Framing, HeadIndex, Known, Method, Span, Spelling, Version};
+use crate::host::{Authority, around_root_dot};
 use crate::octets;
 
 /// Room for what is decoded, of which a thread needs one.
@@ -322,16 +323,22 @@ impl HeadBuilder<'_> {
     fn host(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
         if self.has_authority {
             let authority = self.index.fields.first().map(|field| field.value().of(self.block));
-            return match authority {
-                Some(authority) if authority.eq_ignore_ascii_case(line.value()) => Ok(()),
-                _ => Err(MessageError::HostRepeated.into()),
-            };
+            let (host, port) = around_root_dot(line.value());
+            let is_same = authority
+                .and_then(|it| it.split_at_checked(host.len()))
+                .is_some_and(|(front, rest)| front.eq_ignore_ascii_case(host) && rest == port);
+            return if is_same { Ok(()) } else { Err(MessageError::HostRepeated.into()) };
         }
         if self.has_host {
             return Err(MessageError::HostRepeated.into());
         }
-        let value = self.copy(Known::Host, line)?.value();
         self.has_host = true;
+        let (host, port) = authority_parts(line.value())?;
+        let value = if host.len() == line.value().len() {
+            self.copy(Known::Host, line)?.value()
+        } else {
+            self.add(Known::Host, &[host, port], line.secrecy)?
+        };
         self.set_host(value)
     }
 
@@ -407,7 +414,8 @@ impl HeadBuilder<'_> {
             }
         }
         if let Some(authority) = pseudo.authority {
-            let value = self.add(Known::Host, &[authority.of(aside)], authority.secrecy)?;
+            let (host, port) = authority_parts(authority.of(aside))?;
+            let value = self.add(Known::Host, &[host, port], authority.secrecy)?;
             self.has_authority = true;
             self.has_host = true;
             self.set_host(value)?;
@@ -451,7 +459,7 @@ impl HeadBuilder<'_> {
                 return Err(MessageError::PathInvalid.into());
             }
         };
-        Ok(scan.resolve(self.block, start, method, self.index)?)
+        Ok(scan.resolve(self.block, start, method, self.limits.slashes, self.index)?)
     }
 
     /// Ends the head of a request, with which the request ends or not, and says how many bytes of
@@ -568,6 +576,15 @@ impl HeadBuilder<'_> {
         self.block.extend_from_slice(LINE_END);
         Ok((status, left))
     }
+}
+
+/// What stands around the dot of the root, of an authority that is judged where it is set.
+fn authority_parts(authority: &[u8]) -> Result<(&[u8], &[u8]), HeadError> {
+    let (host, port) = around_root_dot(authority);
+    let is_whole = host.len() == authority.len();
+    // `a..` is none, though `a.` is.
+    let is_sound = is_whole || Authority::parse(authority).is_some();
+    if is_sound { Ok((host, port)) } else { Err(HeadError::HostInvalid) }
 }
 
 /// RFC 3986, section 3.1.

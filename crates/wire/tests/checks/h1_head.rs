@@ -12,14 +12,23 @@ use wire::h1::{
     encode_request, encode_response,
 };
 use wire::head::{Framing, Head, HeadIndex, Method, RequestHead, ResponseHead, Version};
+use wire::path::Slashes;
 
 /// Limits that no input of reasonable size reaches.
-pub(crate) const WIDE: HeadLimits =
-    HeadLimits { request_line_bytes_max: 8 << 10, head_bytes_max: 64 << 10, fields_max: 100 };
+pub(crate) const WIDE: HeadLimits = HeadLimits {
+    request_line_bytes_max: 8 << 10,
+    head_bytes_max: 64 << 10,
+    fields_max: 100,
+    slashes: Slashes::Keep,
+};
 
 /// Limits that most inputs reach.
-const TIGHT: HeadLimits =
-    HeadLimits { request_line_bytes_max: 24, head_bytes_max: 96, fields_max: 3 };
+const TIGHT: HeadLimits = HeadLimits {
+    request_line_bytes_max: 24,
+    head_bytes_max: 96,
+    fields_max: 3,
+    slashes: Slashes::Keep,
+};
 
 /// All that a decoded request says.
 #[derive(Clone, Debug, PartialEq, Eq)]

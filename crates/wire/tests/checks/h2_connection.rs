@@ -11,6 +11,7 @@ use wire::h2::{
     ConnectionError, Element, Http2, Limits, PREFACE, RequestForm, Scheme, Scratch, head_len_max,
 };
 use wire::head::{Head, HeadIndex, Known, Method, RequestHead};
+use wire::path::Slashes;
 
 /// What came of some input.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -55,7 +56,12 @@ fn limits(how: u8) -> Limits {
         return Limits::default();
     }
     Limits {
-        head: HeadLimits { request_line_bytes_max: 40, head_bytes_max: 200, fields_max: 4 },
+        head: HeadLimits {
+            request_line_bytes_max: 40,
+            head_bytes_max: 200,
+            fields_max: 4,
+            slashes: Slashes::Keep,
+        },
         header_table_bytes_max: 100,
         streams_max: 2,
         stream_window_bytes_max: 20,
@@ -218,6 +224,7 @@ fn check_request(head: &RequestHead<'_>) {
         request_line_bytes_max: 1 << 20,
         head_bytes_max: 1 << 20,
         fields_max: u16::MAX,
+        slashes: Slashes::Keep,
     };
 
     let mut out = Buffer::new(head.encoded_len_max());

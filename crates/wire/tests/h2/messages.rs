@@ -101,6 +101,35 @@ fn a_request_becomes_one_of_http_1() {
 }
 
 #[test]
+fn paths_and_hosts_have_the_spelling_that_they_have_in_http_1() {
+    for (path, authority, sent_path, sent_host) in [
+        ("/g%c3%a9/%2f", "a", "/g%C3%A9/%2F", "a"),
+        ("/{%7b}?{%c3", "a", "/%7B%7B%7D?{%c3", "a"),
+        ("/%61/../b", "a", "/b", "a"),
+        ("//a", "a", "//a", "a"),
+        ("/", "Secret.Test.", "/", "Secret.Test"),
+        ("/", "secret.test.:8443", "/", "secret.test:8443"),
+        ("/", "[::1]:8443", "/", "[::1]:8443"),
+    ] {
+        let expected = format!("GET {sent_path} HTTP/1.1\r\nhost: {sent_host}\r\n\r\n");
+        let head = [":method: GET", ":scheme: http", &format!(":path: {path}")].map(str::to_owned);
+        for names in [
+            vec![format!(":authority: {authority}")],
+            vec![format!("host: {authority}")],
+            vec![format!(":authority: {authority}"), format!("host: {authority}")],
+            vec![format!(":authority: {authority}"), format!("host: {sent_host}")],
+        ] {
+            let lines: Vec<&str> = head.iter().chain(&names).map(String::as_str).collect();
+            assert_eq!(sent_on(END_STREAM, &lines), expected, "{lines:?}");
+            with_request(&headers(1, END_STREAM, &lines), |head| {
+                let host = sent_host.trim_end_matches(":8443").to_lowercase();
+                assert_eq!(head.host(), host.as_bytes());
+            });
+        }
+    }
+}
+
+#[test]
 fn empty_crumbs_of_a_cookie_add_nothing() {
     for (crumbs, cookie) in [
         (&["cookie: "][..], ""),
@@ -131,7 +160,7 @@ fn paths_have_one_spelling() {
     for (path, expected) in [
         ("/", "/"),
         ("/a/../b?c=/../d", "/b?c=/../d"),
-        ("/%61%2f", "/a%2f"),
+        ("/%61%2f", "/a%2F"),
         ("/a/./b/", "/a/b/"),
         ("/index.html", "/index.html"),
         ("/?", "/?"),
