@@ -46,7 +46,7 @@ impl Strait {
     ) -> Result<Self> {
         let address = local(ports::free()?);
         let admin = local(ports::free()?);
-        let access_log = lab.folder().join("access.log");
+        let (config_file, access_log) = files(lab)?;
         let mut config = format!(
             "admin: {{ address: \"{admin}\" }}
 workers: 1
@@ -80,7 +80,7 @@ clusters:
             0,
             &format!("access_log: {{ output: \"{}\", format: json }}", access_log.display()),
         );
-        let file = lab.write("strait.yaml", config)?;
+        let file = lab.write(&config_file, config)?;
         let arguments = ["run", "-c", &file.to_string_lossy()];
         let mut process = Process::start(lab.folder(), &lab.strait, &arguments)?;
         process.ready(|| client::get(admin, "/ready").is_ok_and(|ready| ready.status == 200))?;
@@ -176,6 +176,16 @@ clusters:
         ensure!(status.success(), "{status}:\n{}", self.process.output());
         Ok(())
     }
+}
+
+/// Names of a configuration and of its access log that no other Strait of the claim has: one that
+/// runs looks at its file, and would take up what is meant for another.
+fn files(lab: &Lab) -> Result<(String, PathBuf)> {
+    let names = std::iter::once(String::new()).chain((1..).map(|n| format!("-{n}")));
+    let mut names = names.map(|end| (format!("strait{end}.yaml"), format!("access{end}.log")));
+    let free = |name: &str| !lab.folder().join(name).exists();
+    let (config, log) = names.find(|(config, _)| free(config)).context("numbers do not run out")?;
+    Ok((config, lab.folder().join(log)))
 }
 
 /// An address of this machine.

@@ -26,6 +26,9 @@ const SECTIONS: [&str; 4] = ["-p", "-s", "-f", "-U"];
 
 const HARMLESS: [&str; 3] = ["OK", "INFO", "LOW"];
 
+/// A warning that its own OpenSSL has no engine for the ciphers of GOST.
+const OF_THE_MACHINE: &str = "engine_problem";
+
 /// A finding of each section, the last one included.
 const FOUND: [&str; 6] = ["SSLv2", "TLS1_3", "cipherlist_STRONG", "PFS", "heartbleed", "RC4"];
 
@@ -46,7 +49,7 @@ fn holds(lab: &Lab) -> Result<()> {
     for finding in &findings {
         let id = word(finding, "id").context("a finding has a name")?;
         let severity = word(finding, "severity").context("a finding has a severity")?;
-        ensure!(HARMLESS.contains(&&*severity), "{finding}");
+        ensure!(id == OF_THE_MACHINE || HARMLESS.contains(&&*severity), "{finding}");
         seen.push(id);
     }
     for id in FOUND {
