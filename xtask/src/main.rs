@@ -11,10 +11,12 @@ mod fuzz;
 mod instructions;
 mod peers;
 mod plain;
+mod programs;
 mod say;
 mod sim;
 mod test;
 mod tidy;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

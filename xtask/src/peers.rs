@@ -2,7 +2,7 @@
 //!
 //! What a peer is, how it is installed and what is claimed of it stands in `tests/peers`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
@@ -35,11 +35,25 @@ pub(crate) fn run(at: &Surroundings, name: Option<&str>, list: bool) -> Result<(
 /// If the claims could not be run.
 pub(crate) fn test(at: &Surroundings, name: Option<&str>) -> Result<Counts> {
     let programs = build(at)?;
-    Plain::new(&at.root, programs.join(PACKAGE), &["install"]).run()?;
+    install(at, &programs)?;
     claims(at, &programs, name)
 }
 
-fn claims(at: &Surroundings, programs: &std::path::Path, name: Option<&str>) -> Result<Counts> {
+/// Installs what is missing, where that is possible, with the program of this folder.
+///
+/// # Errors
+///
+/// If it cannot be started.
+pub(crate) fn install(at: &Surroundings, programs: &Path) -> Result<()> {
+    Plain::new(&at.root, programs.join(PACKAGE), &["install"]).run()
+}
+
+/// Runs the claims whose names hold `name` with the programs of this folder.
+///
+/// # Errors
+///
+/// If they could not be run.
+pub(crate) fn claims(at: &Surroundings, programs: &Path, name: Option<&str>) -> Result<Counts> {
     let mut plain = Plain::new(&at.root, programs.join(PACKAGE), &["run", "--strait"])
         .arg(programs.join("strait"));
     if at.is_ci {

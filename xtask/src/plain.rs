@@ -95,17 +95,47 @@ impl Plain {
         Ok(counts)
     }
 
+    /// Runs it to its end and hands over each line of its output as it comes.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started or read, or does not exit with 0.
+    pub(crate) fn run_reading(mut self, mut on_line: impl FnMut(&str)) -> Result<()> {
+        say::command(&self);
+        let spawned = self.command.stdout(Stdio::piped()).spawn();
+        let mut child = spawned.with_context(|| format!("starting `{self}`"))?;
+        for line in BufReader::new(child.stdout.take().context("stdout was piped")?).lines() {
+            on_line(&line?);
+        }
+        let status = child.wait()?;
+        if !status.success() {
+            bail!("`{self}` failed ({status})");
+        }
+        Ok(())
+    }
+
+    /// Runs it without printing and hands over what it wrote to stdout; what it says of errors is
+    /// of no interest.
+    ///
+    /// # Errors
+    ///
+    /// As [`Plain::read`].
+    pub(crate) fn read_quietly(self) -> Result<String> {
+        self.read_with(Stdio::null())
+    }
+
     /// Runs it without printing and hands over what it wrote to stdout.
     ///
     /// # Errors
     ///
     /// If it cannot be started, does not exit with 0 or does not write UTF-8.
-    pub(crate) fn read(mut self) -> Result<String> {
-        let output = self
-            .command
-            .stderr(Stdio::inherit())
-            .output()
-            .with_context(|| format!("starting `{self}`"))?;
+    pub(crate) fn read(self) -> Result<String> {
+        self.read_with(Stdio::inherit())
+    }
+
+    fn read_with(mut self, errors: Stdio) -> Result<String> {
+        let output =
+            self.command.stderr(errors).output().with_context(|| format!("starting `{self}`"))?;
         if !output.status.success() {
             bail!("`{self}` failed ({})", output.status);
         }

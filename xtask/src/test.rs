@@ -1,11 +1,13 @@
 //! `cargo xtask test`: every test there is, closed by one line of counts.
 //!
 //! Fuzz corpora and the simulation are ordinary tests of their packages. Real peers are not:
-//! they need programs that `cargo test` knows nothing of, and they run one after the other.
+//! they need programs that `cargo test` knows nothing of.
 
 use anyhow::{Result, bail};
 
-use crate::plain::{Counts, Plain};
+use crate::plain::Counts;
+use crate::programs::{self, Programs};
+use crate::say::Steps;
 use crate::{Surroundings, peers, say};
 
 /// Runs the tests of `package`, or of all, whose names hold `name`.
@@ -14,13 +16,14 @@ use crate::{Surroundings, peers, say};
 ///
 /// If one failed or could not be run.
 pub(crate) fn run(at: &Surroundings, package: Option<&str>, name: Option<&str>) -> Result<()> {
-    let mut counts = Counts::default();
-    if package != Some(peers::PACKAGE) {
-        counts += packages(at, package, name)?;
-    }
-    if matches!(package, None | Some(peers::PACKAGE)) {
-        counts += peers::test(at, name)?;
-    }
+    let counts = match package {
+        None => everything(at, name)?,
+        Some(peers::PACKAGE) => peers::test(at, name)?,
+        Some(package) => {
+            let words = ["build", "--package", package, "--bins", "--tests"];
+            Programs::build(at, &words)?.run(name)?
+        }
+    };
     say::result(counts);
     if counts.failed > 0 {
         bail!("a test failed");
@@ -28,14 +31,15 @@ pub(crate) fn run(at: &Surroundings, package: Option<&str>, name: Option<&str>) 
     Ok(())
 }
 
-fn packages(at: &Surroundings, package: Option<&str>, name: Option<&str>) -> Result<Counts> {
-    let mut arguments = vec!["test", "--no-fail-fast"];
-    match package {
-        Some(package) => arguments.extend(["--package", package]),
-        None => arguments.push("--workspace"),
-    }
-    if let Some(name) = name {
-        arguments.extend(["--", name]);
-    }
-    Plain::cargo(&at.root, &arguments).run_counting()
+fn everything(at: &Surroundings, name: Option<&str>) -> Result<Counts> {
+    let mut steps = Steps::new(5);
+    let tests = steps.next("build", || Programs::build(at, &programs::EVERYTHING))?;
+    let mut counts = steps.next("test programs", || tests.run(name))?;
+    counts += steps.next("tests in documentation", || tests.run_documentation())?;
+    // Strait and the program of the claims were built with the tests.
+    let built = at.target_directory()?.join("debug");
+    steps.next("install what is missing of the real peers", || peers::install(at, &built))?;
+    counts += steps.next("claims about real peers", || peers::claims(at, &built, name))?;
+    steps.summary();
+    Ok(counts)
 }

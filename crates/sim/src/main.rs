@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use sim::{Outcome, Random, Scenario, Simulation, Summary};
+use sim::{Outcome, Random, Scenario, SeedLimit, Simulation, Summary};
 
 /// What is asked for on the command line.
 #[derive(Debug, Default)]
@@ -26,7 +26,9 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let limit = SeedLimit::ending_the_process();
     if let Some(seed) = arguments.seed {
+        limit.begin(seed);
         return match replay(&Scenario::of(seed), arguments.is_loud) {
             Ok(summary) => {
                 println!("seed {seed}: {summary:#?}");
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
     while now() - began < span {
         // Small numbers are easier to type, and no worse.
         let seed = seeds.below(1 << 40);
+        limit.begin(seed);
         // Printed before, because a panic ends the process.
         std::panic::set_hook(Box::new(move |panic| {
             eprintln!("{panic}\nseed {seed} again: cargo xtask sim --seed {seed}");

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sim::{Outcome, Scenario, Simulation, Summary};
+use sim::{Outcome, Scenario, SeedLimit, Simulation, Summary};
 
 /// Threads that share the seeds of a test.
 const THREADS: u64 = 2;
@@ -34,11 +34,13 @@ fn run_all(seeds: std::ops::Range<u64>, scenario: impl Fn(u64) -> Scenario + Syn
     let next = AtomicU64::new(seeds.start);
     let run_some = || {
         let mut summaries = Vec::new();
+        let limit = SeedLimit::ending_the_process();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds.end {
                 return summaries;
             }
+            limit.begin(seed);
             let _again = Again(seed);
             match Simulation::new(&scenario(seed)).run() {
                 Ok(summary) => summaries.push(summary),

@@ -3,13 +3,17 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 
 use crate::folder::Folder;
 use crate::lab::Lab;
 use crate::peer::Peer;
-use crate::wait::Stopwatch;
+use crate::wait::{self, Stopwatch};
 use crate::{claims, say};
 
 /// Something that is true of Strait beside certain programs.
@@ -47,66 +51,145 @@ pub(crate) struct Run {
     pub(crate) require_all: bool,
 }
 
+/// How long one claim may take. testssl.sh takes half a minute on two quiet cores and has four; what
+/// takes longer hangs, and says what it waits for.
+const CLAIM_MAX: Duration = Duration::from_secs(300);
+
+/// Claims that run at a time, but for those that are alone.
+const LANES: usize = 2;
+
+/// What came of the claims so far.
+#[derive(Debug, Default)]
+struct Results {
+    passed: usize,
+    skipped: usize,
+    failed: Vec<(&'static str, String)>,
+    /// Of all that are to run.
+    total: usize,
+}
+
 impl Run {
     /// Runs the claims whose names hold `name`; whether all held. The closing line is that of a
     /// Rust test program, so that whoever counts those can count these.
     pub(crate) fn all(&self, name: Option<&str>) -> Result<bool> {
-        let wanted = |claim: &&&Claim| name.is_none_or(|name| claim.name().contains(name));
-        let everything = claims::all();
-        let chosen: Vec<&&Claim> = everything.iter().filter(wanted).collect();
+        let wanted = |claim: &&Claim| name.is_none_or(|name| claim.name().contains(name));
+        let alone: Vec<&Claim> = claims::alone().into_iter().filter(wanted).collect();
+        let beside: Vec<&Claim> = claims::beside_another().into_iter().filter(wanted).collect();
+        let total = alone.len() + beside.len();
         let stopwatch = Stopwatch::start();
-        let (mut passed, mut skipped, mut failed) = (0, 0, Vec::new());
-        say::line(format_args!("\nrunning {} claims", chosen.len()));
-        for claim in &chosen {
-            say::begin(format_args!("claim {} ... ", claim.name()));
-            let missing = claim.needs.iter().find(|peer| !peer.is_installed());
-            if let Some(peer) = missing {
-                let reason = format!("{} is missing: {}", peer.name(), peer.how_to_install());
-                if self.require_all {
-                    say::line(format_args!("FAILED ({reason})"));
-                    failed.push((claim.name(), anyhow!(reason)));
-                } else {
-                    say::line(format_args!("skipped ({reason})"));
-                    skipped += 1;
-                }
-                continue;
-            }
-            let one = Stopwatch::start();
-            match self.one(claim) {
-                Ok(()) => {
-                    say::line(format_args!("ok ({:.1} s)", one.elapsed().as_secs_f64()));
-                    passed += 1;
-                }
-                Err(error) => {
-                    say::line(format_args!("FAILED ({:.1} s)", one.elapsed().as_secs_f64()));
-                    failed.push((claim.name(), error));
-                }
-            }
+        say::line(format_args!("\nrunning {total} claims"));
+        let results = Mutex::new(Results { total, ..Results::default() });
+        self.run(&alone, 1, &results)?;
+        self.run(&beside, LANES, &results)?;
+        let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (name, error) in &results.failed {
+            say::line(format_args!("\n---- {name}\n{error}"));
         }
-        for (name, error) in &failed {
-            say::line(format_args!("\n---- {name}\n{error:#}"));
-        }
-        let result = if failed.is_empty() { "ok" } else { "FAILED" };
+        let is_ok = results.failed.is_empty();
         say::line(format_args!(
-            "\ntest result: {result}. {passed} passed; {} failed; {skipped} ignored; 0 measured; \
-             {} filtered out; finished in {:.2}s\n",
-            failed.len(),
-            everything.len() - chosen.len(),
+            "\ntest result: {}. {} passed; {} failed; {} ignored; 0 measured; {} filtered out; \
+             finished in {:.2}s\n",
+            if is_ok { "ok" } else { "FAILED" },
+            results.passed,
+            results.failed.len(),
+            results.skipped,
+            claims::all().len() - total,
             stopwatch.elapsed().as_secs_f64(),
         ));
-        Ok(failed.is_empty())
+        Ok(is_ok)
     }
 
-    /// Tries one claim; a panic is a failure like any other.
-    fn one(&self, claim: &Claim) -> Result<()> {
-        let mut lab = Lab { strait: self.strait.clone(), folder: Folder::new(claim.name())? };
-        let result = catch_unwind(AssertUnwindSafe(|| (claim.holds)(&lab)))
-            .unwrap_or_else(|panic| Err(anyhow!("panic: {}", panic_text(&*panic))));
-        result.map_err(|error| {
-            lab.folder.keep();
-            error.context(format!("what was written is kept in {}", lab.folder().display()))
+    /// Runs these, so many at a time.
+    fn run(&self, claims: &[&'static Claim], lanes: usize, results: &Mutex<Results>) -> Result<()> {
+        let next = AtomicUsize::new(0);
+        let lane = || -> Result<()> {
+            while let Some(claim) = claims.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let stopwatch = Stopwatch::start();
+                let outcome = self.look_at(claim)?;
+                let took = stopwatch.elapsed().as_secs_f64();
+                results.lock().unwrap_or_else(PoisonError::into_inner).add(claim, outcome, took);
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            #[expect(clippy::needless_collect, reason = "all run before one is joined")]
+            let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();
+            lanes.into_iter().try_for_each(|lane| lane.join().unwrap_or(Ok(())))
         })
     }
+
+    /// Whether a claim holds, in a process of its own: what hangs there can be ended, and takes with
+    /// it all that it started.
+    fn look_at(&self, claim: &Claim) -> Result<Outcome> {
+        if let Some(peer) = claim.needs.iter().find(|peer| !peer.is_installed()) {
+            let reason = format!("{} is missing: {}", peer.name(), peer.how_to_install());
+            let failed = self.require_all;
+            return Ok(if failed { Outcome::Failed(reason) } else { Outcome::Skipped(reason) });
+        }
+        let output = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(std::env::current_exe()?)
+            .args(["claim", claim.name(), "--strait"])
+            .arg(&self.strait)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .context("starting a process for the claim")?;
+        if output.status.success() {
+            return Ok(Outcome::Held);
+        }
+        let said = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
+        let silent = said.is_empty();
+        Ok(Outcome::Failed(if silent { output.status.to_string() } else { said }))
+    }
+}
+
+/// What came of one claim.
+enum Outcome {
+    Held,
+    Failed(String),
+    Skipped(String),
+}
+
+impl Results {
+    fn add(&mut self, claim: &Claim, outcome: Outcome, seconds: f64) {
+        let verdict = match outcome {
+            Outcome::Held => {
+                self.passed += 1;
+                format!("ok ({seconds:.1} s)")
+            }
+            Outcome::Failed(reason) => {
+                self.failed.push((claim.name(), reason));
+                format!("FAILED ({seconds:.1} s)")
+            }
+            Outcome::Skipped(reason) => {
+                self.skipped += 1;
+                format!("skipped ({reason})")
+            }
+        };
+        let done = self.passed + self.failed.len() + self.skipped;
+        say::line(format_args!("{done} of {}: claim {} ... {verdict}", self.total, claim.name()));
+    }
+}
+
+/// Tries one claim in this process, which is there for nothing else; a panic is a failure like any
+/// other. One that does not end ends the process.
+///
+/// # Errors
+///
+/// If it does not hold.
+pub(crate) fn holds(name: &str, strait: PathBuf) -> Result<()> {
+    let named = |claim: &&Claim| claim.name() == name;
+    let claim = claims::all().into_iter().find(named).context("no claim has this name")?;
+    let mut lab = Lab { strait, folder: Folder::new(claim.name())? };
+    let kept = format!("what was written is kept in {}", lab.folder().display());
+    wait::end_process_after(CLAIM_MAX, &kept);
+    let result = catch_unwind(AssertUnwindSafe(|| (claim.holds)(&lab)))
+        .unwrap_or_else(|panic| Err(anyhow!("panic: {}", panic_text(&*panic))));
+    result.map_err(|error| {
+        lab.folder.keep();
+        error.context(kept)
+    })
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {

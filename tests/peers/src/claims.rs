@@ -18,11 +18,20 @@ mod websocket;
 
 use crate::claim::Claim;
 
-/// All of them, in the order in which they run.
+/// All of them.
 pub(crate) fn all() -> Vec<&'static Claim> {
+    alone().into_iter().chain(beside_another()).collect()
+}
+
+/// Those that want the machine for themselves, as they look at how much is served and how fast.
+pub(crate) fn alone() -> Vec<&'static Claim> {
+    [load::CLAIMS, operations::CLAIMS].into_iter().flatten().collect()
+}
+
+/// Those that do not mind others beside them. Many wait more than they work.
+pub(crate) fn beside_another() -> Vec<&'static Claim> {
     [
         curl::CLAIMS,
-        load::CLAIMS,
         nginx::CLAIMS,
         haproxy::CLAIMS,
         h2spec::CLAIMS,
@@ -34,7 +43,6 @@ pub(crate) fn all() -> Vec<&'static Claim> {
         relay::CLAIMS,
         tls::CLAIMS,
         interception::CLAIMS,
-        operations::CLAIMS,
         smuggling::CLAIMS,
     ]
     .into_iter()

@@ -3,7 +3,8 @@
 //! `cargo xtask peers` builds and runs this; `peers list` says what is claimed. A claim is one
 //! file under `claims/`, named by what it claims, and can be read on its own: it starts what it
 //! needs on free ports, in a folder of its own, and everything it started ends with it, however it
-//! ends. Claims run one after the other, because some of them measure memory and load.
+//! ends. Each runs in a process of its own, which has a time limit; two run at a time, but for those
+//! that look at load.
 
 #![forbid(unsafe_code)]
 
@@ -60,6 +61,15 @@ enum Command {
         /// Only the claims whose name holds this.
         name: Option<String>,
     },
+    /// Tries one claim, in this process.
+    #[command(hide = true)]
+    Claim {
+        /// Its whole name.
+        name: String,
+        /// Strait's program.
+        #[arg(long)]
+        strait: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -80,6 +90,10 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Install => {
             peer::install();
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Claim { name, strait } => {
+            claim::holds(&name, strait)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Run { strait, require_all, name } => {

@@ -36,7 +36,9 @@ impl Block {
             let name = SocketAddr::from_abstract_name(name).ok()?;
             let claim = UnixListener::bind_addr(&name).ok()?;
             let first = FIRST + block * BLOCK_LEN;
-            Some(Self { first, given: AtomicU16::new(0), _claim: claim })
+            // Not the same port first in one process after the other.
+            let begin = u16::try_from(std::process::id() % u32::from(BLOCK_LEN)).unwrap_or(0);
+            Some(Self { first, given: AtomicU16::new(begin), _claim: claim })
         })
     }
 }
