@@ -92,7 +92,7 @@ impl Scenario {
     fn setups(self) -> &'static [Setup] {
         match self {
             Self::H1 | Self::Idle => &[Setup::Http1],
-            Self::H2 => &[Setup::Http2ToHttp1, Setup::Http2],
+            Self::H2 => &[Setup::Http2ToHttp1, Setup::Http2, Setup::Http2ToNginx],
             Self::Grpc => &[Setup::Grpc],
             Self::Tcp => &[Setup::Tcp, Setup::Stream],
             Self::Tls => &[

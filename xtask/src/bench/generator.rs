@@ -109,7 +109,9 @@ impl Load {
     pub(crate) fn usual(setup: Setup, seconds: u32) -> Self {
         let (method, connections) = match setup {
             Setup::Http1 => (Method::Get, 64),
-            Setup::Http2ToHttp1 | Setup::Http2 | Setup::Silent => (Method::Get, 5),
+            Setup::Http2ToHttp1 | Setup::Http2 | Setup::Http2ToNginx | Setup::Silent => {
+                (Method::Get, 5)
+            }
             Setup::Grpc => (Method::Post, 5),
             Setup::Tcp => (Method::Post, 64),
             Setup::Stream | Setup::Tls(Tls::Download) => (Method::Get, 1),
@@ -131,6 +133,7 @@ impl Load {
             Setup::Http1 => method.to_owned(),
             Setup::Http2ToHttp1 => format!("{method}, HTTP/2 to HTTP/1.1"),
             Setup::Http2 => format!("{method}, HTTP/2 to HTTP/2"),
+            Setup::Http2ToNginx => format!("{method}, HTTP/2 to HTTP/2 of nginx"),
             Setup::Grpc => "unary gRPC".to_owned(),
             Setup::Silent => "without an answer".to_owned(),
             Setup::Tcp => "1 KiB each way over TCP".to_owned(),
@@ -157,7 +160,11 @@ impl Load {
         let Self { connections, seconds, .. } = *self;
         let words = match self.setup {
             Setup::Http1 | Setup::Tcp => self.words_http1(tools, options, target),
-            Setup::Http2ToHttp1 | Setup::Http2 | Setup::Grpc | Setup::Silent => h2load(
+            Setup::Http2ToHttp1
+            | Setup::Http2
+            | Setup::Http2ToNginx
+            | Setup::Grpc
+            | Setup::Silent => h2load(
                 tools,
                 self.setup,
                 target,
@@ -292,7 +299,9 @@ pub(crate) fn check(
 ) -> Result<()> {
     match setup {
         Setup::Http1 | Setup::Tcp => check_http1(tools, options, setup, target),
-        Setup::Http2ToHttp1 | Setup::Http2 => check_http2(tools, options, setup, target),
+        Setup::Http2ToHttp1 | Setup::Http2 | Setup::Http2ToNginx => {
+            check_http2(tools, options, setup, target)
+        }
         Setup::Grpc => {
             check_http2(tools, options, setup, target)?;
             check_trailers(tools, options, target)

@@ -8,11 +8,12 @@ use anyhow::{Context as _, Result};
 
 use super::Options;
 use super::generator::Load;
-use super::proxy::{Process, Running, free_address};
+use super::proxy::{Process, Running, free_address, write_config};
 use super::report::{Cell, Series, SystemCalls};
 use super::sample::Sample;
-use super::setup::Setup;
+use super::setup::{Service, Setup};
 use super::tools::Tools;
+use crate::plain::find;
 use crate::say;
 
 const WARM_UP_SECONDS: u32 = 1;
@@ -182,11 +183,21 @@ pub(crate) fn start_service(
     setup: Setup,
 ) -> Result<(Process, SocketAddr)> {
     let address = free_address()?;
-    let (name, more) = setup.service();
-    let mut arguments = vec!["--listen".to_owned(), address.to_string()];
-    arguments.extend(more.iter().map(|&word| word.to_owned()));
+    let (name, program, arguments) = match setup.service() {
+        Service::Ours(name, more) => {
+            let mut arguments = vec!["--listen".to_owned(), address.to_string()];
+            arguments.extend(more.iter().map(|&word| word.to_owned()));
+            (name, tools.program(name), arguments)
+        }
+        Service::Nginx => {
+            let program = find("nginx").context("nginx is missing: apt-get install nginx")?;
+            let template = tools.root.join("bench/configs/services/nginx.conf");
+            let stem = tools.scratch.join("service-nginx");
+            let config = write_config(&template, &stem, None, address, address)?;
+            ("service-nginx", program, vec!["-c".to_owned(), config])
+        }
+    };
     let log = tools.scratch.join(format!("{name}.log"));
-    let program = tools.program(name);
     let (mut process, _) = Process::start(tools, options.load_core, &program, &arguments, &log)?;
     process.wait_until_listening(address).context("the service")?;
     Ok((process, address))

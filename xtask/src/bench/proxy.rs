@@ -347,7 +347,11 @@ pub(crate) fn pause(span: Duration) {
 
 /// Fills `template` in and returns the path of what came of it: `stem` with the same ending, as
 /// Strait knows by its file's name what it is.
-fn write_config(
+///
+/// # Errors
+///
+/// If a file cannot be read or written.
+pub(crate) fn write_config(
     template: &Path,
     stem: &Path,
     certificate: Option<&Path>,
@@ -426,6 +430,17 @@ mod tests {
                 assert_eq!(left, None, "{name}");
             }
         }
+    }
+
+    #[test]
+    fn nginx_as_a_service_answers_as_our_own_does() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/configs/services/nginx.conf");
+        let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
+        let text = fs::read_to_string(path).unwrap();
+        let text = filled_in(&text, Path::new("/x"), None, address, address);
+        assert!(text.contains("listen 127.0.0.1:80 http2;") && !text.contains('@'), "{text}");
+        let (_, body) = text.split_once("return 200 \"").expect("it answers");
+        assert_eq!(body.find('"'), Some(1024));
     }
 
     #[test]

@@ -12,11 +12,12 @@ use super::setup::{Setup, Tls};
 use super::tools::Tools;
 
 /// What Strait's CPU time may be at most, to that of another, or to the least of several.
-const CPU_MAX: [(Setup, &[&str], f64); 12] = [
+const CPU_MAX: [(Setup, &[&str], f64); 13] = [
     (Setup::Http2ToHttp1, &["haproxy"], 0.85),
     (Setup::Http2ToHttp1, &["envoy"], 0.25),
     (Setup::Http2, &["haproxy"], 0.85),
     (Setup::Http2, &["envoy"], 0.45),
+    (Setup::Http2ToNginx, &["haproxy"], 0.75),
     (Setup::Grpc, &["haproxy"], 0.85),
     (Setup::Tcp, &["relay"], 1.05),
     (Setup::Tcp, &["nginx"], 0.92),

@@ -15,6 +15,9 @@ pub(crate) enum Setup {
     Http2ToHttp1,
     /// HTTP/2 by prior knowledge on both sides.
     Http2,
+    /// The same, with nginx as the service: 128 streams at a time on a connection, and another
+    /// connection after 1,000 requests.
+    Http2ToNginx,
     /// The same, in front of a service of gRPC.
     Grpc,
     /// The same, in front of a service that never answers.
@@ -54,10 +57,11 @@ pub(crate) enum Tls {
 impl Setup {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Http1,
         Self::Http2ToHttp1,
         Self::Http2,
+        Self::Http2ToNginx,
         Self::Grpc,
         Self::Silent,
         Self::Tcp,
@@ -75,7 +79,7 @@ impl Setup {
         match self {
             Self::Http1 => "http1",
             Self::Http2ToHttp1 => "http2-http1",
-            Self::Http2 | Self::Grpc | Self::Silent => "http2",
+            Self::Http2 | Self::Http2ToNginx | Self::Grpc | Self::Silent => "http2",
             Self::Tcp | Self::Stream => "tcp",
             Self::Tls(_) => "tls",
         }
@@ -92,16 +96,18 @@ impl Setup {
         }
     }
 
-    /// The program of `bench/` that serves, with its arguments besides the address.
-    pub(crate) fn service(self) -> (&'static str, &'static [&'static str]) {
+    /// What serves behind the proxies.
+    pub(crate) fn service(self) -> Service {
+        let upstream = |arguments| Service::Ours("upstream", arguments);
         match self {
-            Self::Http1 | Self::Http2ToHttp1 | Self::Tcp => ("upstream", &["--protocol", "http1"]),
-            Self::Http2 => ("upstream", &["--protocol", "http2"]),
-            Self::Grpc => ("upstream", &["--protocol", "grpc"]),
-            Self::Silent => ("upstream", &["--protocol", "silent"]),
-            Self::Stream => ("stream", &[]),
-            Self::Tls(Tls::Download) => ("stream", &["--http", "yes"]),
-            Self::Tls(_) => ("upstream", &["--protocol", "http1"]),
+            Self::Http1 | Self::Http2ToHttp1 | Self::Tcp => upstream(&["--protocol", "http1"]),
+            Self::Http2 => upstream(&["--protocol", "http2"]),
+            Self::Http2ToNginx => Service::Nginx,
+            Self::Grpc => upstream(&["--protocol", "grpc"]),
+            Self::Silent => upstream(&["--protocol", "silent"]),
+            Self::Stream => Service::Ours("stream", &[]),
+            Self::Tls(Tls::Download) => Service::Ours("stream", &["--http", "yes"]),
+            Self::Tls(_) => upstream(&["--protocol", "http1"]),
         }
     }
 
@@ -112,7 +118,9 @@ impl Setup {
             Kind::StraitLog => self == Self::Http1,
             Kind::StraitBatched => matches!(self, Self::Tls(Tls::NewRsa13 | Tls::NewRsa12)),
             // It speaks HTTP/2 to the upstream for gRPC alone, a connection for each request.
-            Kind::Nginx => !matches!(self, Self::Http2 | Self::Grpc | Self::Silent),
+            Kind::Nginx => {
+                !matches!(self, Self::Http2 | Self::Http2ToNginx | Self::Grpc | Self::Silent)
+            }
             Kind::Relay => matches!(self, Self::Http1 | Self::Tcp | Self::Stream),
         }
     }
@@ -126,6 +134,15 @@ impl Setup {
     pub(crate) fn unit(self) -> &'static str {
         if matches!(self, Self::Stream | Self::Tls(Tls::Download)) { "MiB" } else { "request" }
     }
+}
+
+/// What serves behind the proxies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// A program of `bench/`, with its arguments besides the address.
+    Ours(&'static str, &'static [&'static str]),
+    /// nginx, from the file in `bench/configs/services`.
+    Nginx,
 }
 
 /// A certificate that signs for itself: nobody looks who it is.

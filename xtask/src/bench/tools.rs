@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::generator::{Kind as GeneratorKind, grpc_message};
 use super::proxy::{Binary, Kind};
-use super::setup::{Certificate, Setup};
+use super::setup::{Certificate, Service, Setup};
 use super::{Options, Scenario};
 use crate::Surroundings;
 use crate::plain::{Plain, find};
@@ -59,6 +59,7 @@ impl Tools {
             ("h2load", "apt-get install nghttp2-client", options.needs_h2load()),
             ("curl", "apt-get install curl", options.scenario == Scenario::Grpc),
             ("openssl", "apt-get install openssl", options.needs_certificates()),
+            ("nginx", "apt-get install nginx", options.needs_nginx_as_service()),
         ];
         let not_found = needed
             .into_iter()
@@ -203,6 +204,12 @@ impl Options {
 
     fn needs_certificates(&self) -> bool {
         self.scenario.setups().iter().any(|setup| setup.certificate().is_some())
+    }
+
+    fn needs_nginx_as_service(&self) -> bool {
+        // Where it is a proxy, too, it is missed as one.
+        let is_proxy = self.proxies().contains(&Kind::Nginx);
+        !is_proxy && self.scenario.setups().iter().any(|setup| setup.service() == Service::Nginx)
     }
 
     fn needs_h2load(&self) -> bool {
