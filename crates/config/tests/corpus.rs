@@ -12,6 +12,8 @@ fn texts_of_the_corpus_hold() {
     let mut inputs = 0;
     for entry in fs::read_dir(&folder).expect("the corpus is checked in") {
         let path = entry.expect("the corpus can be listed").path();
+        // Seen when it fails.
+        println!("again: cargo fuzz run config {}", path.display());
         text::check(&fs::read(&path).expect("the corpus can be read"));
         inputs += 1;
     }

@@ -27,12 +27,14 @@ mod proxy_protocol;
 )]
 mod tls_record;
 
-/// Runs `check` on each file of the target's corpus.
+/// Runs `check` on each file of the target's corpus. What is printed is seen when one fails.
+#[expect(clippy::print_stdout, reason = "a failure says how to see it again")]
 fn replay(target: &str, check: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut inputs = 0;
     for entry in fs::read_dir(&folder).expect("the corpus is checked in") {
         let path = entry.expect("the corpus can be listed").path();
+        println!("again: cargo fuzz run {target} {}", path.display());
         check(&fs::read(&path).expect("the corpus can be read"));
         inputs += 1;
     }

@@ -24,7 +24,7 @@ fn replay(target: &str, check: impl Fn(&[u8])) {
     let scripts = corpus(target);
     assert!(scripts.len() >= 20, "{} inputs of {target}", scripts.len());
     for (name, script) in scripts {
-        println!("{name}");
+        println!("again: cargo fuzz run {target} fuzz/corpus/{target}/{name}");
         check(&script);
         // Another length parity is another manner.
         check(&[&script[..], &[15]].concat());
