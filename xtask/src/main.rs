@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advisories;
 mod bench;
 mod check;
 mod fuzz;
@@ -67,6 +68,8 @@ enum Command {
     Bench(bench::Options),
     /// Counts the instructions of codecs and of a whole exchange; needs valgrind.
     Instructions(instructions::Options),
+    /// Known vulnerabilities of what Strait depends on, where RustSec's database can be had.
+    Advisories(advisories::Options),
     /// What no lint checks: crate table, dependency list, documents, dead files.
     Tidy,
 }
@@ -78,6 +81,8 @@ struct Surroundings {
     root: PathBuf,
     /// Whether warnings and missing peers are failures.
     is_ci: bool,
+    /// Where cargo and its companions keep what they fetch.
+    cargo_home: Option<PathBuf>,
 }
 
 impl Surroundings {
@@ -134,6 +139,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Command::Peers { name, list }) => peers::run(&at, name.as_deref(), *list),
         Some(Command::Bench(options)) => bench::run(&at, options),
         Some(Command::Instructions(options)) => instructions::run(&at, options),
+        Some(Command::Advisories(options)) => advisories::run(&at, options),
         Some(Command::Tidy) => tidy::run(&at),
     }
 }
@@ -147,5 +153,8 @@ fn surroundings() -> Result<Surroundings> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent")?;
     let is_ci =
         std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"));
-    Ok(Surroundings { root: root.to_path_buf(), is_ci })
+    let cargo_home = std::env::var("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|_| std::env::var("HOME").map(|home| Path::new(&home).join(".cargo")));
+    Ok(Surroundings { root: root.to_path_buf(), is_ci, cargo_home: cargo_home.ok() })
 }
