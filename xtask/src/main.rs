@@ -10,6 +10,7 @@ mod bench;
 mod check;
 mod fuzz;
 mod instructions;
+mod mutants;
 mod peers;
 mod plain;
 mod programs;
@@ -70,6 +71,8 @@ enum Command {
     Instructions(instructions::Options),
     /// Known vulnerabilities of what Strait depends on, where RustSec's database can be had.
     Advisories(advisories::Options),
+    /// Which share of small deliberate defects the tests find; needs cargo-mutants.
+    Mutants(mutants::Options),
     /// What no lint checks: crate table, dependency list, documents, dead files.
     Tidy,
 }
@@ -140,6 +143,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Command::Bench(options)) => bench::run(&at, options),
         Some(Command::Instructions(options)) => instructions::run(&at, options),
         Some(Command::Advisories(options)) => advisories::run(&at, options),
+        Some(Command::Mutants(options)) => mutants::run(&at, options),
         Some(Command::Tidy) => tidy::run(&at),
     }
 }
