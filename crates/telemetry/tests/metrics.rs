@@ -313,7 +313,7 @@ fn what_a_rule_has_taken_goes_with_the_rule_when_its_place_changes() {
         names.insert_route(SHOP, RouteNames { name: "shop".into(), rules });
         Arc::new(names)
     };
-    let take = |emitter: &mut Emitter, rule: u16, times: usize| {
+    let take = |emitter: &mut Emitter, rule: u32, times: usize| {
         for _ in 0..times {
             emitter.exchange_finished(&ExchangeFinished { rule: Some((SHOP, rule)), ..finished() });
         }
