@@ -140,9 +140,12 @@ pub(crate) struct Upstream {
 /// Where an upstream connection stands.
 #[derive(Debug)]
 pub(crate) enum UpstreamState {
+    /// Being established for an exchange, or spare (`spare`).
     Connecting {
-        exchange: ExchangeKey,
+        exchange: Option<ExchangeKey>,
         since: Time,
+        /// Whether the worker has begun to.
+        is_begun: bool,
     },
     Busy {
         exchange: ExchangeKey,
@@ -177,9 +180,8 @@ impl Upstream {
 
     pub(crate) const fn exchange(&self) -> Option<ExchangeKey> {
         match self.state {
-            UpstreamState::Connecting { exchange, .. } | UpstreamState::Busy { exchange } => {
-                Some(exchange)
-            }
+            UpstreamState::Connecting { exchange, .. } => exchange,
+            UpstreamState::Busy { exchange } => Some(exchange),
             UpstreamState::Idle(_) | UpstreamState::Shared { .. } => None,
         }
     }

@@ -98,7 +98,10 @@ impl Proxy {
                 UpstreamState::Connecting { exchange, .. } => {
                     let (cluster, cause) = (label(upstream.cluster.0), Cause::ConnectTimeout);
                     self.emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
-                    self.fail_attempt(exchange, cause, now);
+                    match exchange {
+                        Some(exchange) => self.fail_attempt(exchange, cause, now),
+                        None => self.on_spare_connected(key, Err(cause), now),
+                    }
                 }
                 UpstreamState::Idle(_) => {
                     self.close_upstream(key, Some(Cause::IdleTimeout), now);

@@ -508,8 +508,11 @@ impl Proxy {
         self.timers.arm(connection.timer, deadline);
         if connection.is_read_closed && connection.inbox.is_none() {
             self.close_downstream(key, None, now);
+        } else if connection.inbox.is_some() {
+            // It asked before it was answered: others have their turn first.
+            self.hold_back(key);
         } else {
-            self.resume_inbox(key, now);
+            self.ops.push_back(Op::Read(key));
         }
     }
 

@@ -23,9 +23,10 @@ pub enum Retry {
     Never,
     /// Always: the upstream has not seen a byte.
     Unsent,
-    /// If the connection had been used before, the method is idempotent and every byte is still
-    /// here (RFC 9110, section 9.2.2; RFC 9112, section 9.3.1).
-    IfReused,
+    /// If the method is idempotent and every byte is still here (RFC 9110, section 9.2.2), and
+    /// either the connection had been used before (RFC 9112, section 9.3.1), or the request has no
+    /// body and there is another endpoint to try.
+    IfIdempotent,
     /// If every byte is still here: the upstream said that it did not process the request.
     Unprocessed,
 }
@@ -53,7 +54,7 @@ pub const fn consequence(cause: Cause) -> Consequence {
         | RequestBodyInvalid
         | Http2Invalid => (Side::Downstream, 400, Retry::Never),
         Http2Abuse => (Side::Downstream, 429, Retry::Never),
-        Http2PingTimeout => (Side::Upstream, 504, Retry::IfReused),
+        Http2PingTimeout => (Side::Upstream, 504, Retry::IfIdempotent),
         RequestHeadTimeout | RequestBodyTimeout | RequestTooSlow => {
             (Side::Downstream, 408, Retry::Never)
         }
@@ -84,7 +85,7 @@ pub const fn consequence(cause: Cause) -> Consequence {
         DrainTimeout => (Side::Proxy, 503, Retry::Never),
 
         ConnectFailed | ConnectTimeout | UpstreamTlsFailed => (Side::Upstream, 503, Retry::Unsent),
-        UpstreamClosed => (Side::Upstream, 502, Retry::IfReused),
+        UpstreamClosed => (Side::Upstream, 502, Retry::IfIdempotent),
         StreamRefused | UpstreamGoingAway => (Side::Upstream, 503, Retry::Unprocessed),
         StreamReset => (Side::Upstream, 502, Retry::Never),
         ResponseUnasked => (Side::Upstream, 502, Retry::Unsent),

@@ -120,10 +120,11 @@ impl Proxy {
             };
             let is_behind = is_unread(connection);
             let is_over = !matches!(connection.receive, Receive::Frames);
-            let Some(multiplex) = connection.multiplex.as_deref_mut() else { break };
-            if is_behind || is_over {
+            if is_behind || is_over || self.is_share_spent(key) {
                 break;
             }
+            let Some(connection) = self.connections.get_mut(key) else { break };
+            let Some(multiplex) = connection.multiplex.as_deref_mut() else { break };
             if multiplex.codec.owes_many_answers() {
                 multiplex.frame_control(&mut connection.outbox, &mut self.buffers);
             }

@@ -24,6 +24,7 @@ use crate::buffers::Buffers;
 use crate::connection::{ExchangeKey, OUTBOX_BYTES_MAX};
 use crate::outbox::Outbox;
 use crate::time::Time;
+use crate::turns::TurnShare;
 
 /// Room for the frames that say something about the connection, a few at a time.
 const CONTROL_BYTES: usize = 128;
@@ -38,6 +39,7 @@ pub(crate) struct Multiplex {
     /// Numbers of those that have something to send and may, each once; they take turns.
     ready: VecDeque<u32>,
     pub(crate) watches: Watches,
+    pub(crate) share: TurnShare,
     /// Until when the codec's budget has been told of the time.
     told_until: Time,
     /// Why the connection cannot go on, if it cannot.
@@ -224,6 +226,7 @@ impl Multiplex {
             streams: VecDeque::new(),
             ready: VecDeque::new(),
             watches: Watches::NONE,
+            share: TurnShare::default(),
             told_until: now,
             failure: None,
             is_gone: false,

@@ -31,8 +31,10 @@ use crate::random::Random;
 use crate::record::label;
 use crate::signers::Signers;
 use crate::slab::Slab;
+use crate::spare::Spares;
 use crate::time::Time;
 use crate::transport::HANDSHAKES_TOGETHER;
+use crate::turns::HeldBack;
 use crate::wheel::Wheel;
 
 /// Bytes that may wait for a peer of HTTP/2 before nothing more is read from it: what it asks for,
@@ -91,6 +93,9 @@ pub struct Proxy {
     pub(crate) exchanges: Slab<Exchange>,
     pub(crate) listeners: Listeners,
     pub(crate) pools: Pools,
+    pub(crate) spares: Spares,
+    /// Connections that had their share of this turn.
+    pub(crate) held_back: HeldBack,
     pub(crate) timers: Wheel<PackedOwner>,
     pub(crate) buffers: Buffers,
     /// The newest configuration.
@@ -180,6 +185,8 @@ impl Proxy {
             exchanges: Slab::default(),
             listeners,
             pools: Pools::new(settings.share),
+            spares: Spares::default(),
+            held_back: HeldBack::default(),
             timers: Wheel::new(now),
             buffers: Buffers::default(),
             snapshot,
@@ -209,7 +216,14 @@ impl Proxy {
 
     /// The next thing to do, if any.
     pub fn poll_op(&mut self, now: Time) -> Option<Op> {
-        let op = self.ops.pop_front()?;
+        let op = loop {
+            let op = self.ops.pop_front()?;
+            // Whoever asked for it may be gone: then there is nothing to connect for.
+            let is_stale = matches!(&op, Op::Connect { connection, .. } if self.connections.get(*connection).is_none());
+            if !is_stale {
+                break op;
+            }
+        };
         match op {
             Op::Send(key) => {
                 self.frame(key, now);
@@ -238,7 +252,11 @@ impl Proxy {
         }
         match (&connection.role, &connection.receive) {
             (_, Receive::Complete | Receive::Linger { left: 0 }) => 0,
-            (_, Receive::Frames) if connection.is_connecting() || is_unread(connection) => 0,
+            (_, Receive::Frames)
+                if connection.is_connecting() || is_unread(connection) || is_held(connection) =>
+            {
+                0
+            }
             (_, Receive::Frames) => room,
             (
                 _,
@@ -713,6 +731,11 @@ impl Proxy {
     pub(crate) fn has_former_snapshots(&self) -> bool {
         !self.former.is_empty()
     }
+}
+
+/// Whether it had its share of this turn.
+fn is_held(connection: &Connection) -> bool {
+    connection.multiplex.as_ref().is_some_and(|multiplex| multiplex.share.is_held())
 }
 
 /// Whether so much waits for a peer that nothing more is read from it.

@@ -267,14 +267,20 @@ impl Proxy {
             }
             Acquired::Open(place) => {
                 let cluster = Arc::clone(cluster);
-                self.open(key, &cluster, place, request, head, now);
+                match self.find_spare(key, Some(place), &request) {
+                    Some(spare) => self.give_spare(key, spare, request, now),
+                    None => self.open(key, &cluster, place, request, head, now),
+                }
             }
             Acquired::Replace(idle, place) => {
                 let cluster = Arc::clone(cluster);
                 self.make_room(idle, id, now);
                 self.open(key, &cluster, place, request, head, now);
             }
-            Acquired::Wait => self.enqueue(key, request, now),
+            Acquired::Wait => match self.find_spare(key, None, &request) {
+                Some(spare) => self.give_spare(key, spare, request, now),
+                None => self.enqueue(key, request, now),
+            },
             Acquired::Pause(until) => {
                 self.enqueue(key, request, now);
                 self.set_deadline(key, Wait::Pause, until);
@@ -323,6 +329,15 @@ impl Proxy {
                 return;
             }
             let Some(key) = self.pools.next_waiting(id, is_waiting) else { return };
+            self.leave_queue(key, now);
+        }
+    }
+
+    /// Gives the first that waits for a connection another try.
+    pub(crate) fn serve_next(&mut self, id: ClusterId, now: Time) {
+        let exchanges = &self.exchanges;
+        let next = self.pools.next_waiting(id, |key| is_waiting(exchanges.get(key)));
+        if let Some(key) = next {
             self.leave_queue(key, now);
         }
     }
@@ -580,9 +595,14 @@ impl Proxy {
             Retry::Never => false,
             Retry::Unsent => is_untouched,
             Retry::Unprocessed => is_whole,
-            Retry::IfReused => {
+            Retry::IfIdempotent => {
                 let is_replayable = is_whole && exchange.request.method.is_idempotent();
-                is_reused && (is_replayable || is_untouched)
+                // On a fresh connection it was not the end of an idle one that we met: the endpoint
+                // fails, and only another one may do better.
+                let has_body = !exchange.request.is_complete || exchange.record.request_bytes > 0;
+                let has_others = exchange.cluster().is_some_and(|it| it.endpoints.len() > 1);
+                (is_reused && (is_replayable || is_untouched))
+                    || (is_replayable && !has_body && has_others)
             }
         };
         let attempts_max = match cause {
@@ -646,7 +666,7 @@ impl Proxy {
             }
             Stage::Attempting { upstream } | Stage::Responding { upstream } => {
                 if upstream.is_whole() {
-                    self.close_upstream(upstream.connection, cause, now);
+                    self.leave_upstream(upstream.connection, cause, now);
                 } else {
                     self.drop_stream(upstream, ErrorCode::CANCEL, now);
                 }

@@ -195,6 +195,7 @@ impl Proxy {
             self.restore_exchange(saved, &keys, now);
         }
         for key in &keys {
+            self.on_spare_restored(*key);
             self.ops.push_back(Op::Send(*key));
             self.ops.push_back(Op::Read(*key));
         }

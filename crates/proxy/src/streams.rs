@@ -39,6 +39,7 @@ impl Proxy {
         let downstream = self.connections.get(key)?.downstream()?;
         let state = self.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
+        self.count_request(key);
         let at = StreamKey { connection: key, stream };
         let exchange = self.begin_exchange(at, snapshot, place, request, now);
         let multiplex = self.multiplex_mut(key)?;

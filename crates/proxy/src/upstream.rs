@@ -12,7 +12,7 @@ use wire::h2::{ErrorCode, Http2, RequestForm, Scheme, head_len_max};
 use wire::head::{Framing, RequestHead};
 
 use crate::connection::{
-    ConnKey, ExchangeKey, Receive, Role, Send, StreamKey, Upstream, UpstreamState,
+    ConnKey, Connection, ExchangeKey, Receive, Role, Send, StreamKey, Upstream, UpstreamState,
 };
 use crate::exchange::{ATTEMPTS_MAX, Exchange, Form, Kind, Stage, Unbound, Wait};
 use crate::http2::{Multiplex, Stream, Tail, Watch};
@@ -45,7 +45,8 @@ impl Proxy {
         let (endpoint, address, peer) = self.way(key, cluster, place);
         let (state, is_personal) = match request.form {
             Form::Whole { is_personal, .. } => {
-                (UpstreamState::Connecting { exchange: key, since: now }, is_personal)
+                let exchange = Some(key);
+                (UpstreamState::Connecting { exchange, since: now, is_begun: false }, is_personal)
             }
             Form::Stream { .. } => {
                 (UpstreamState::Shared { connecting_since: Some(now), links: None }, false)
@@ -234,7 +235,7 @@ impl Proxy {
         opened
     }
 
-    fn bind(&mut self, key: ExchangeKey, upstream: StreamKey, place: usize, now: Time) {
+    pub(crate) fn bind(&mut self, key: ExchangeKey, upstream: StreamKey, place: usize, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.stage = Stage::Attempting { upstream };
         exchange.deadlines.clear(Wait::Connection);
@@ -250,6 +251,10 @@ impl Proxy {
 
     /// The worker begins to connect.
     pub fn on_connecting(&mut self, key: ConnKey, now: Time) {
+        let upstream = self.connections.get_mut(key).and_then(Connection::upstream_mut);
+        if let Some(UpstreamState::Connecting { is_begun, .. }) = upstream.map(|it| &mut it.state) {
+            *is_begun = true;
+        }
         for exchange in self.exchanges_on(key) {
             if let Some(exchange) = self.exchanges.get_mut(exchange) {
                 exchange.record.stamps.on_connecting(now);
@@ -279,7 +284,7 @@ impl Proxy {
         let Some(upstream) = connection.upstream_mut() else { return };
         let cluster = label(upstream.cluster.0);
         let (exchange, since) = match &mut upstream.state {
-            UpstreamState::Connecting { exchange, since } => (*exchange, *since),
+            UpstreamState::Connecting { exchange, since, .. } => (*exchange, *since),
             UpstreamState::Shared { connecting_since: Some(since), .. } => {
                 let since = *since;
                 return self.on_shared_connected(key, since, result, now);
@@ -288,11 +293,17 @@ impl Proxy {
         };
         match result {
             Ok(()) => {
-                upstream.state = UpstreamState::Busy { exchange };
                 connection.opened = now;
-                self.timers.arm(timer, Time::NEVER);
                 let duration = now.nanos_since(since);
                 self.emitter.upstream_connected(&UpstreamConnected { cluster, duration });
+                let Some(exchange) = exchange else {
+                    return self.on_spare_connected(key, Ok(()), now);
+                };
+                self.timers.arm(timer, Time::NEVER);
+                let upstream = self.connections.get_mut(key).and_then(Connection::upstream_mut);
+                if let Some(upstream) = upstream {
+                    upstream.state = UpstreamState::Busy { exchange };
+                }
                 if let Some(exchange) = self.exchanges.get_mut(exchange) {
                     exchange.record.stamps.connected = now;
                 }
@@ -303,7 +314,10 @@ impl Proxy {
             }
             Err(cause) => {
                 self.emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
-                self.fail_attempt(exchange, cause, now);
+                match exchange {
+                    Some(exchange) => self.fail_attempt(exchange, cause, now),
+                    None => self.on_spare_connected(key, Err(cause), now),
+                }
             }
         }
     }

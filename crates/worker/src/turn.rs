@@ -4,7 +4,8 @@
 //! reads for many, then writes for many, and finds its code and the bytes in the cache each time.
 //! Deadlines run after socket events, so that a byte that arrived in time is never lost to its own
 //! timeout. A connection with more to read than one read takes goes to the end of the turn's queue,
-//! so that one busy peer cannot starve the others. So do handshakes of TLS beyond the first few: what
+//! so that one busy peer cannot starve the others; one with more requests than a turn begins for it waits for
+//! the next. So do handshakes of TLS beyond the first few: what
 //! they cost is for new clients to wait for, and not for those that are served.
 
 use std::io::{self, IoSlice};
@@ -167,6 +168,7 @@ impl<W: World> Worker<W> {
         self.turns += 1;
         self.events_total += self.events.len() as u64;
         let had_nothing_to_do = self.events.is_empty() && self.again.is_empty();
+        let held = self.proxy.begin_turn();
         self.proxy.admit_handshakes();
         let mut events = std::mem::take(&mut self.events);
         for (place, event) in events.drain(..).enumerate() {
@@ -180,6 +182,10 @@ impl<W: World> Worker<W> {
         // Those that wait since an earlier turn do not wait behind newer ones.
         self.proxy.admit_handshakes();
         self.read_again();
+        for _ in 0..held {
+            self.proxy.resume_held(self.now);
+            self.perform();
+        }
         self.proxy.on_deadlines(self.now);
         self.perform();
         self.proxy.on_signatures(had_nothing_to_do, self.now);
@@ -207,7 +213,8 @@ impl<W: World> Worker<W> {
 
     /// When the next turn has something to do even if nothing happens.
     pub fn next_deadline(&self) -> Option<Time> {
-        if !self.again.is_empty() || self.proxy.has_signatures_to_make() {
+        let has_more = !self.again.is_empty() || self.proxy.has_held();
+        if has_more || self.proxy.has_signatures_to_make() {
             return Some(Time::from_nanos(0));
         }
         let resumes = self.listeners.iter().filter_map(|listening| listening.paused_until);

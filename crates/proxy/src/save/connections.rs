@@ -260,9 +260,11 @@ impl Proxy {
         let (cluster, endpoint) = self.ids_of(&saved.cluster, &saved.endpoint, is_shared);
         let nobody = ExchangeKey::from_bits(u64::MAX >> 1);
         let state = match saved.state {
-            SavedUpstreamState::Connecting { age } => {
-                UpstreamState::Connecting { exchange: nobody, since: before(age, now) }
-            }
+            SavedUpstreamState::Connecting { age } => UpstreamState::Connecting {
+                exchange: None,
+                since: before(age, now),
+                is_begun: true,
+            },
             SavedUpstreamState::Busy | SavedUpstreamState::Idle => {
                 UpstreamState::Busy { exchange: nobody }
             }

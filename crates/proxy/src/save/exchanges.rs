@@ -320,8 +320,8 @@ impl Proxy {
             match self.connections.get_mut(side.connection).map(|connection| &mut connection.role) {
                 Some(Role::Downstream(role)) => role.exchange = Some(key),
                 Some(Role::Upstream(role)) => match &mut role.state {
-                    UpstreamState::Connecting { exchange, .. }
-                    | UpstreamState::Busy { exchange } => *exchange = key,
+                    UpstreamState::Connecting { exchange, .. } => *exchange = Some(key),
+                    UpstreamState::Busy { exchange } => *exchange = key,
                     UpstreamState::Idle(_) | UpstreamState::Shared { .. } => {}
                 },
                 None => {}

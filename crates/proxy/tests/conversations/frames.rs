@@ -286,7 +286,8 @@ const fn end(is_end: bool) -> &'static str {
 /// Room for the frames that say something about a connection, and a frame's header.
 const CONTROL_BYTES_MAX: usize = 16 << 10;
 
-const HEAD: HeadLimits = HeadLimits {
+/// What a peer reads of a head.
+pub(crate) const HEAD: HeadLimits = HeadLimits {
     request_line_bytes_max: 8 << 10,
     head_bytes_max: 60 << 10,
     fields_max: 200,

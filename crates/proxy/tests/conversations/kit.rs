@@ -519,6 +519,9 @@ impl<'s> Talk<'s> {
             self.perform();
             if !self.is_one_turn {
                 self.proxy.admit_handshakes();
+                for _ in 0..self.proxy.begin_turn() {
+                    self.proxy.resume_held(self.now);
+                }
             }
             self.proxy.on_signatures(!self.is_busy, self.now);
             self.perform();
@@ -526,7 +529,7 @@ impl<'s> Talk<'s> {
                 self.move_everyone();
                 self.perform();
             }
-            if !self.deliver() {
+            if !self.deliver() && (self.is_one_turn || !self.proxy.has_held()) {
                 break;
             }
         }

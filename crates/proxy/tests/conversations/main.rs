@@ -17,6 +17,7 @@ mod h2_exchange;
 
 mod bodies;
 mod calls;
+mod cancellations;
 mod chains;
 mod corpus;
 mod ends;

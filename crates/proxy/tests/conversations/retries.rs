@@ -135,6 +135,62 @@ fn a_fresh_connection_that_dies_is_not_replaced() {
 }
 
 #[test]
+fn a_get_goes_to_another_endpoint_when_a_fresh_connection_closes_unanswered() {
+    let config = CONFIG.replace("['127.0.0.1:9000']", "['127.0.0.1:9000', '127.0.0.1:9001']");
+    hold(&config, |talk| {
+        talk.keeps_counts();
+        let client = talk.client();
+        let request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        talk.says(client, request);
+        let first = talk.upstream();
+        talk.hears(first, request);
+        talk.ends(first);
+        talk.hears(client, "");
+        let second = talk.upstream();
+        assert_ne!(talk.address(first), talk.address(second));
+        talk.hears(second, request);
+        talk.says(second, OK);
+        talk.hears(client, OK);
+        let retried = talk.counted("proxy_upstream_retries_total");
+        assert_eq!(retried.get("web upstream_closed"), Some(&1), "{retried:?}");
+    });
+}
+
+#[test]
+fn attempts_on_fresh_connections_are_bounded() {
+    let config = CONFIG.replace("['127.0.0.1:9000']", "['127.0.0.1:9000', '127.0.0.1:9001']");
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        for _ in 0..3 {
+            let upstream = talk.upstream();
+            talk.ends(upstream);
+        }
+        assert!(!talk.is_connecting());
+        talk.hears_about(client, "HTTP/1.1 502 Bad Gateway\r\n", &[": upstream_closed\n"]);
+    });
+}
+
+#[test]
+fn what_has_a_body_or_is_not_idempotent_is_not_sent_twice_on_fresh_connections() {
+    let config = CONFIG.replace("['127.0.0.1:9000']", "['127.0.0.1:9000', '127.0.0.1:9001']");
+    for request in [
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+        "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi",
+        "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n",
+    ] {
+        hold(&config, |talk| {
+            let client = talk.client();
+            talk.says(client, request);
+            let upstream = talk.upstream();
+            talk.ends(upstream);
+            assert!(!talk.is_connecting(), "{request}");
+            talk.hears_about(client, "HTTP/1.1 502 Bad Gateway\r\n", &[": upstream_closed\n"]);
+        });
+    }
+}
+
+#[test]
 fn nothing_is_sent_again_once_the_upstream_has_said_a_byte() {
     hold(CONFIG, |talk| {
         let client = talk.client();
