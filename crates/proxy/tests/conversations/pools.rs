@@ -12,6 +12,21 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[test]
+fn the_process_takes_a_bounded_number_of_downstream_connections() {
+    let config = format!("{CONFIG}limits: {{ connections_max: 2 }}\n");
+    hold(&config, |talk| {
+        talk.keeps_counts();
+        let first = talk.client();
+        talk.client();
+        assert!(talk.try_client().is_none(), "the listener alone would take many more");
+        let refused = talk.counted("proxy_downstream_connections_refused_total");
+        assert_eq!(refused.get("edge connections_overflow"), Some(&1), "{refused:?}");
+        talk.breaks(first);
+        assert!(talk.try_client().is_some());
+    });
+}
+
+#[test]
 fn exchanges_wait_in_turn_for_a_connection_and_overflow_is_refused() {
     let config = format!("{CONFIG}    connections_max: 1\n    pending_max: 2\n");
     hold(&config, |talk| {
