@@ -270,6 +270,7 @@ fn limits(file: &file::Limits) -> Limits {
         handshakes_max: file.handshakes_max,
         discard_bytes_max: file.discard_max.0,
         linger_timeout: file.linger_timeout.0,
+        linger_max: file.linger_max.0,
         drain_timeout: file.drain_timeout.into(),
     }
 }

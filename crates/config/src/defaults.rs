@@ -118,6 +118,10 @@ pub const DISCARD_MAX: Size = Size::from_kib(256);
 /// Time a closing connection is still read from: a few round trips.
 pub const LINGER_TIMEOUT: Period = Period::from_secs(2);
 
+/// Time for the last bytes of a connection to reach a client that reads slowly: what the kernel holds of
+/// a response, some MiB, at 100 kbit/s.
+pub const LINGER_MAX: Period = Period::from_secs(300);
+
 /// Time for running exchanges in a drain: as Kubernetes' grace period.
 pub const DRAIN_TIMEOUT: Period = Period::from_secs(30);
 

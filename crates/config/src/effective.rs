@@ -461,6 +461,7 @@ fn limits(limits: &Limits) -> file::Limits {
         handshakes_max: limits.handshakes_max,
         discard_max: Size(limits.discard_bytes_max),
         linger_timeout: Period(limits.linger_timeout),
+        linger_max: Period(limits.linger_max),
         drain_timeout: timeout(limits.drain_timeout),
     }
 }

@@ -738,6 +738,8 @@ pub struct Limits {
     /// How long a connection that is being closed is read from, so that its peer gets our last
     /// bytes and not a reset.
     pub linger_timeout: Duration,
+    /// How long its last bytes may take in all to be delivered.
+    pub linger_max: Duration,
     /// How long running exchanges may take once a drain began.
     pub drain_timeout: Duration,
 }

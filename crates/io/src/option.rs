@@ -1,7 +1,7 @@
-//! The socket options that rustix does not offer: TCP Fast Open (RFC 7413), marks, and sockets that
-//! are transparent.
+//! The socket options that rustix does not offer: TCP Fast Open (RFC 7413), marks, sockets that are
+//! transparent, and how much of what was sent is not acknowledged.
 //!
-//! Invariants of the unsafe call, kept up by [`set`] alone: the descriptor is open because it is
+//! Invariants of the unsafe call that sets them, kept up by [`set`] alone: the descriptor is open because it is
 //! borrowed; the value is a live `c_int` for as long as the call runs, and the length passed is
 //! its size; the kernel only reads it.
 
@@ -33,6 +33,20 @@ pub(crate) fn transparent(socket: impl AsFd, address: SocketAddr) -> io::Result<
     match address {
         SocketAddr::V4(_) => set(socket, libc::IPPROTO_IP, libc::IP_TRANSPARENT, 1),
         SocketAddr::V6(_) => set(socket, libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT, 1),
+    }
+}
+
+/// What the kernel still has of what was sent on a connection (`SIOCOUTQ`).
+pub(crate) fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open because it is borrowed; the kernel writes one `c_int`, to a live
+    // one that nothing else refers to during the call.
+    let result = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
+    if result == 0 {
+        Ok(usize::try_from(bytes).unwrap_or(0))
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 

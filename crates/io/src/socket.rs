@@ -122,6 +122,16 @@ impl Socket {
         Ok(retry_on_intr(|| rustix::net::send(&self.fd, slice, SendFlags::NOSIGNAL))?)
     }
 
+    /// Bytes that were sent and that the peer has not acknowledged, or, on a unix socket, not read. Of TCP,
+    /// our end counts as one.
+    ///
+    /// # Errors
+    ///
+    /// It is no connection any more.
+    pub fn unacknowledged(&self) -> io::Result<usize> {
+        option::unacknowledged(&self.fd)
+    }
+
     /// Ends our direction: the peer reads the end after what was sent.
     ///
     /// # Errors

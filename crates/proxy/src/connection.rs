@@ -19,6 +19,7 @@ use wire::h1::{BodyDecoder, BodyEncoder, BodyError, Scan};
 use crate::buffers::Buffers;
 use crate::exchange::Exchange;
 use crate::http2::Multiplex;
+use crate::lingering::Delivery;
 use crate::listeners::ListenerKey;
 use crate::outbox::Outbox;
 use crate::slab::Key;
@@ -207,7 +208,7 @@ pub(crate) enum Receive {
     /// A body that nobody wants, with the bytes of it that are read at most.
     Discard { body: BodyDecoder, left: u64 },
     /// Whatever still comes before the peer closes, with the bytes of it that are read at most.
-    Linger { left: u64 },
+    Linger { left: u64, delivery: Delivery },
 }
 
 /// Where the writing half stands.

@@ -132,6 +132,9 @@ impl Proxy {
                     (Receive::Discard { .. }, _) => {
                         self.close_downstream(key, Some(Cause::RequestBodyTimeout), now);
                     }
+                    (Receive::Linger { .. }, Life::Lingering | Life::Refused) => {
+                        self.on_lingered(key);
+                    }
                     _ => self.close_downstream(key, None, now),
                 }
             }

@@ -1,6 +1,6 @@
 //! Hops 2 to 5 on the downstream side: bytes of a client become exchanges.
 
-use config::snapshot::{Limits, ListenerProtocol};
+use config::snapshot::ListenerProtocol;
 use telemetry::cause::Cause;
 use telemetry::events::{DetectedProtocol, ExchangeStarted};
 use wire::detect::resembles_http2;
@@ -340,7 +340,7 @@ impl Proxy {
 
     fn on_lingering_bytes(&mut self, key: ConnKey, input: &[u8]) -> Step {
         let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
-        if let Receive::Linger { left } = &mut connection.receive {
+        if let Receive::Linger { left, .. } = &mut connection.receive {
             // At the bound nothing more is read, and the peer stops; closing now would be a reset
             // that could overtake our last bytes.
             *left = left.saturating_sub(input.len() as u64);
@@ -521,34 +521,13 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let (is_empty, has_exchange) = (connection.is_sent(), connection.exchange());
         let left = self.snapshot.limits.discard_bytes_max;
-        connection.receive = Receive::Linger { left };
+        connection.receive = Receive::linger(left);
         if let Some(downstream) = connection.downstream_mut() {
             downstream.life = Life::LingerWhenSent;
         }
         if is_empty && has_exchange.is_none() {
             self.linger(key, now);
         }
-    }
-
-    /// Shuts our side and reads on for a while.
-    pub(crate) fn linger(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.is_read_closed {
-            return self.close_downstream(key, None, now);
-        }
-        let Limits { discard_bytes_max, linger_timeout, .. } = self.snapshot.limits;
-        if !matches!(connection.receive, Receive::Linger { .. }) {
-            connection.receive = Receive::Linger { left: discard_bytes_max };
-        }
-        if let Some(inbox) = connection.inbox.take() {
-            self.buffers.give_back(inbox);
-        }
-        if let Some(downstream) = connection.downstream_mut() {
-            downstream.life = Life::Lingering;
-        }
-        self.timers.arm(connection.timer, now + linger_timeout);
-        self.shut(key);
-        self.ops.push_back(Op::Read(key));
     }
 
     /// Shuts our side of a connection whose outbox is empty.

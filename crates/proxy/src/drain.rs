@@ -129,7 +129,7 @@ impl Proxy {
                 self.cut_off += 1;
                 self.abort(exchange, Cause::DrainTimeout, now);
             }
-            if self.connections.get(key).is_some() {
+            if self.connections.get(key).is_some() && !self.hasten_lingering(key) {
                 self.close_downstream(key, None, now);
             }
         }

@@ -65,8 +65,8 @@ pub const fn consequence(cause: Cause) -> Consequence {
         RequestNotImplemented => (Side::Downstream, 501, Retry::Never),
         RequestVersionUnsupported => (Side::Downstream, 505, Retry::Never),
         ProxyProtocolInvalid | TlsHandshakeFailed | TlsHandshakeTimeout | TlsInvalid
-        | ResponseWriteTimeout | ResponseTooSlow | DownstreamClosed | RequestCancelled
-        | IdleTimeout | TunnelIdleTimeout => (Side::Downstream, 0, Retry::Never),
+        | ResponseWriteTimeout | ResponseTooSlow | ResponseUndelivered | DownstreamClosed
+        | RequestCancelled | IdleTimeout | TunnelIdleTimeout => (Side::Downstream, 0, Retry::Never),
 
         NoHost | NoRoute => (Side::Proxy, 404, Retry::Never),
         NoChain => (Side::Proxy, 0, Retry::Never),

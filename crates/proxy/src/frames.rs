@@ -270,7 +270,7 @@ impl Proxy {
         };
         let Some(connection) = self.connections.get_mut(key) else { return };
         let left = self.snapshot.limits.discard_bytes_max;
-        connection.receive = Receive::Linger { left };
+        connection.receive = Receive::linger(left);
         if let Some(downstream) = connection.downstream_mut() {
             downstream.life = Life::LingerWhenSent;
         }

@@ -21,6 +21,7 @@ pub mod filter;
 mod forwarded;
 mod frames;
 mod http2;
+mod lingering;
 mod listeners;
 pub mod matching;
 mod ops;

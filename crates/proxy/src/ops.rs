@@ -28,6 +28,9 @@ pub enum Op {
     /// Send these few bytes, as far as the socket takes them at once: the last that are said on a
     /// connection of TLS, which nobody waits for.
     Say(ConnKey, Box<[u8]>),
+    /// Say with [`Proxy::on_undelivered`](crate::Proxy::on_undelivered) how much of what was sent the
+    /// peer has not acknowledged.
+    Undelivered(ConnKey),
     /// Send nothing more, once.
     ShutdownWrite(ConnKey),
     /// Close the socket. The key is stale already.

@@ -251,7 +251,7 @@ impl Proxy {
             return if waits { 0 } else { room };
         }
         match (&connection.role, &connection.receive) {
-            (_, Receive::Complete | Receive::Linger { left: 0 }) => 0,
+            (_, Receive::Complete | Receive::Linger { left: 0, .. }) => 0,
             (_, Receive::Frames)
                 if connection.is_connecting() || is_unread(connection) || is_held(connection) =>
             {

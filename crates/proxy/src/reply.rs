@@ -107,7 +107,7 @@ impl Proxy {
         let downstream = exchange.downstream.connection;
         let Some(connection) = self.connections.get_mut(downstream) else { return };
         if !exchange.request.is_complete {
-            connection.receive = Receive::Linger { left };
+            connection.receive = Receive::linger(left);
         }
         if let Some(downstream) = connection.downstream_mut() {
             downstream.life = Life::LingerWhenSent;

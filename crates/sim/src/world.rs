@@ -144,6 +144,10 @@ impl World for SimWorld {
         Ok(Spliced { received, sent })
     }
 
+    fn undelivered(&mut self, socket: &SimSocket) -> usize {
+        socket.end.map_or(0, |end| self.network.borrow().undelivered(end))
+    }
+
     fn shutdown_write(&mut self, socket: &SimSocket) {
         if let Some(end) = socket.end {
             self.network.borrow_mut().shutdown_write(end);

@@ -249,6 +249,10 @@ impl World for Stage {
         Err(ErrorKind::Unsupported.into())
     }
 
+    fn undelivered(&mut self, _socket: &Socket) -> usize {
+        0
+    }
+
     fn shutdown_write(&mut self, _socket: &Socket) {}
 
     fn reset(&mut self, _socket: Socket) {}

@@ -83,6 +83,9 @@ causes! {
     ResponseWriteTimeout => "response_write_timeout",
     /// The downstream took the response more slowly than the listener's `http.response_rate_min`.
     ResponseTooSlow => "response_too_slow",
+    /// The connection ended, after its last response, before the downstream had taken all of that: it
+    /// stopped, or `limits.linger_max` was over.
+    ResponseUndelivered => "response_undelivered",
     /// The downstream closed or reset before the exchange was over.
     DownstreamClosed => "downstream_closed",
     /// The downstream reset the request's stream, as who loses interest does.

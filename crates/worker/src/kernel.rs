@@ -280,6 +280,11 @@ impl World for Kernel {
         Ok(Spliced { received, sent })
     }
 
+    fn undelivered(&mut self, socket: &Socket) -> usize {
+        // Fails for what is no connection any more.
+        socket.unacknowledged().unwrap_or(0)
+    }
+
     fn shutdown_write(&mut self, socket: &Socket) {
         // Fails if the peer is gone, which the next event says better.
         let _ = socket.shutdown_write();

@@ -485,6 +485,14 @@ impl<W: World> Worker<W> {
                         let _ = self.world.send(socket, &[IoSlice::new(&bytes)]);
                     }
                 }
+                Op::Undelivered(key) => {
+                    let bytes = match self.sockets.peek(key) {
+                        Some((socket, _)) => self.world.undelivered(socket),
+                        None => 0,
+                    };
+                    let now = self.now;
+                    self.proxy.on_undelivered(key, bytes, now);
+                }
                 Op::ShutdownWrite(key) => {
                     if let Some((socket, _)) = self.sockets.get(key) {
                         self.world.shutdown_write(socket);

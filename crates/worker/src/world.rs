@@ -109,6 +109,9 @@ pub trait World {
         rest: &mut [u8],
     ) -> io::Result<Spliced>;
 
+    /// Bytes that were sent and that the peer has not acknowledged. An end that was sent counts as one.
+    fn undelivered(&mut self, socket: &Self::Socket) -> usize;
+
     /// Sends the end.
     fn shutdown_write(&mut self, socket: &Self::Socket);
 

@@ -26,6 +26,11 @@ pub struct Limits {
     /// last bytes and not a reset.
     #[schemars(extend("x-maximum" = "1m"))]
     pub linger_timeout: Period,
+    /// How long such a connection may take in all to deliver what the kernel has for its client, as long
+    /// as the client takes some of it in the listener's `timeouts.response_write`. What is lost then is
+    /// counted as `response_undelivered`.
+    #[schemars(extend("x-maximum" = "1h"))]
+    pub linger_max: Period,
     /// How long running exchanges may take once a drain began (SIGTERM, or a removed listener).
     pub drain_timeout: Timeout,
 }
@@ -37,6 +42,7 @@ impl Default for Limits {
             handshakes_max: defaults::HANDSHAKES_MAX,
             discard_max: defaults::DISCARD_MAX,
             linger_timeout: defaults::LINGER_TIMEOUT,
+            linger_max: defaults::LINGER_MAX,
             drain_timeout: Timeout(defaults::DRAIN_TIMEOUT),
         }
     }

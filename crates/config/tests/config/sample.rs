@@ -254,6 +254,7 @@ limits:
   handshakes_max: 64
   discard_max: 0
   linger_timeout: 0s
+  linger_max: 10m
   drain_timeout: 1m
 access_log: { output: ./access.log, format: text, stage_times: false }
 "#;

@@ -170,6 +170,8 @@ struct PeerState {
     room: usize,
     is_shut: bool,
     is_closed: bool,
+    /// What was sent and is in the kernel.
+    undelivered: usize,
 }
 
 impl<'s> Talk<'s> {
@@ -355,6 +357,11 @@ impl<'s> Talk<'s> {
             self.send(key);
         }
         self.settle();
+    }
+
+    /// So many bytes of what was sent are in the kernel: the peer has not acknowledged them.
+    pub(crate) fn has_undelivered(&mut self, peer: Peer, bytes: usize) {
+        self.peers[peer.0].undelivered = bytes;
     }
 
     /// Time passes.
@@ -578,6 +585,10 @@ impl<'s> Talk<'s> {
                         peer.room -= if peer.room == usize::MAX { 0 } else { n };
                     }
                 }
+                Op::Undelivered(key) => {
+                    let bytes = self.peer_mut(key).map_or(0, |peer| peer.undelivered);
+                    self.proxy.on_undelivered(key, bytes, self.now);
+                }
                 Op::ShutdownWrite(key) => {
                     if let Some(peer) = self.peer_mut(key) {
                         peer.is_shut = true;
@@ -695,6 +706,7 @@ impl PeerState {
             room: usize::MAX,
             is_shut: false,
             is_closed: false,
+            undelivered: 0,
         }
     }
 }

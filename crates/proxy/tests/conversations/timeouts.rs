@@ -237,6 +237,110 @@ fn a_connection_that_lingers_is_closed_in_the_end() {
 }
 
 #[test]
+fn a_connection_lingers_while_its_client_takes_what_the_kernel_has() {
+    hold(CONFIG, |talk| {
+        talk.keeps_counts();
+        let client = talk.client();
+        talk.says(client, "garbage\r\n\r\n");
+        for left in (1..=20).rev() {
+            talk.has_undelivered(client, left * 1000);
+            talk.passes(secs(2));
+            assert!(!talk.is_closed(client), "{left}");
+        }
+        // All of it is there, and read in the time that there is for it.
+        talk.has_undelivered(client, 1);
+        talk.passes(secs(2));
+        assert!(!talk.is_closed(client));
+        talk.passes(secs(2));
+        assert!(talk.is_closed(client));
+        let ended = talk.counted("proxy_downstream_connections_ended_total");
+        assert_eq!(ended.get("response_undelivered").copied().unwrap_or(0), 0);
+    });
+}
+
+#[test]
+fn a_client_that_does_not_take_what_the_kernel_has_is_given_up_and_counted() {
+    hold(CONFIG, |talk| {
+        talk.keeps_counts();
+        let client = talk.client();
+        talk.says(client, "garbage\r\n\r\n");
+        talk.has_undelivered(client, 1000);
+        talk.passes(secs(60));
+        assert!(!talk.is_closed(client));
+        talk.passes(secs(6));
+        assert!(talk.is_closed(client));
+        let ended = talk.counted("proxy_downstream_connections_ended_total");
+        assert_eq!(ended.get("response_undelivered"), Some(&1), "{ended:?}");
+    });
+}
+
+#[test]
+fn a_client_that_takes_too_little_of_what_the_kernel_has_is_given_up_in_the_end() {
+    let config = format!("{CONFIG}limits: {{ linger_timeout: 2s, linger_max: 30s }}\n");
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, "garbage\r\n\r\n");
+        for second in 0..28 {
+            talk.has_undelivered(client, 100_000 - second);
+            talk.passes(secs(1));
+            assert!(!talk.is_closed(client), "{second}");
+        }
+        talk.passes(secs(4));
+        assert!(talk.is_closed(client));
+    });
+}
+
+#[test]
+fn what_the_kernel_has_at_the_end_of_a_drain_is_cut_off_and_counted() {
+    let config = format!("{CONFIG}limits: {{ drain_timeout: 10s }}\n");
+    hold(&config, |talk| {
+        talk.keeps_counts();
+        let client = talk.client();
+        talk.says(client, "garbage\r\n\r\n");
+        talk.has_undelivered(client, 1000);
+        talk.drains();
+        talk.passes(secs(9));
+        assert!(!talk.is_closed(client));
+        talk.passes(secs(2));
+        assert!(talk.is_closed(client));
+        assert!(talk.proxy().is_drained());
+        assert_eq!(talk.proxy().cut_off(), 1);
+        let ended = talk.counted("proxy_downstream_connections_ended_total");
+        assert_eq!(ended.get("response_undelivered"), Some(&1), "{ended:?}");
+    });
+}
+
+#[test]
+fn a_connection_that_lingers_reads_a_bounded_number_of_bytes() {
+    let config = format!("{CONFIG}limits: {{ discard_max: 1KiB }}\n");
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, "garbage\r\n\r\n");
+        talk.says(client, "x".repeat(2000));
+        let unread = talk.unread(client);
+        talk.says(client, "x".repeat(100));
+        assert_eq!(talk.unread(client), unread + 100);
+        talk.passes(secs(3));
+        assert!(talk.is_closed(client));
+    });
+}
+
+#[test]
+fn a_request_that_is_whole_waits_for_its_response_and_for_no_more_of_its_body() {
+    let config = CONFIG.replace("routes: all", "timeouts: { request_body: 2s }\n    routes: all");
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nda");
+        let upstream = talk.upstream();
+        talk.says(client, "ta");
+        talk.passes(secs(10));
+        talk.hears(client, "");
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+    });
+}
+
+#[test]
 fn a_client_that_does_not_take_the_end_of_a_broken_response_is_given_up() {
     let config = CONFIG.replace("cluster: web }", "cluster: web, timeout: 2s }");
     hold(&config, |talk| {

@@ -156,6 +156,15 @@ impl Network {
         Ok(false)
     }
 
+    /// Bytes that an end has sent and that the other has not got; an end that is said counts as one.
+    #[must_use]
+    pub fn undelivered(&self, id: EndId) -> usize {
+        self.get(id).map_or(0, |end| {
+            let is_end_due = end.is_shut && !end.is_fin_sent;
+            end.outbox.len() + usize::from(is_end_due)
+        })
+    }
+
     /// Says that nothing more will be sent.
     pub fn shutdown_write(&mut self, id: EndId) {
         if !self.is_careless(id) && self.say_end(id) && self.keeps_fin(id) {
