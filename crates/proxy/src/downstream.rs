@@ -22,6 +22,7 @@ use crate::rate::Rate;
 use crate::record::{Record, Stamps, Words, label};
 use crate::time::Time;
 use crate::transport::Tls;
+use crate::turns::has_request_waiting;
 
 /// Bounds on what the chunked coding may add to a body.
 pub(crate) const BODY_LIMITS: BodyLimits = BodyLimits {
@@ -352,6 +353,10 @@ impl Proxy {
     pub(crate) fn on_downstream_end(&mut self, key: ConnKey, now: Time) {
         if self.connections.get(key).is_some_and(|c| matches!(c.receive, Receive::Detect)) {
             self.on_detect_end(key, now);
+        }
+        if self.connections.get(key).is_some_and(has_request_waiting) {
+            // It came before the end.
+            self.resume_inbox(key, now);
         }
         let Some(connection) = self.connections.get_mut(key) else { return };
         let (exchange, is_sent) = (connection.exchange(), connection.is_sent());

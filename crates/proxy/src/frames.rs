@@ -191,6 +191,7 @@ impl Proxy {
             Element::NeedMore | Element::AnswersDue => {}
             Element::Request { stream, mut head, is_end } => {
                 let request = Request::of(&head, is_end);
+                self.count_request(key, head.block().len());
                 let exchange = self.begin_stream(key, stream, request, now);
                 if let Some(exchange) = exchange {
                     self.on_request_head(exchange, &mut head, now);
@@ -198,6 +199,7 @@ impl Proxy {
             }
             Element::Unacceptable { stream, error, is_end } => {
                 let request = Request { is_complete: is_end, ..Request::NONE };
+                self.count_request(key, 0);
                 let exchange = self.begin_stream(key, stream, request, now);
                 if let Some(exchange) = exchange {
                     self.fail(exchange, cause_of_request(&error), now);

@@ -34,7 +34,7 @@ use crate::slab::Slab;
 use crate::spare::Spares;
 use crate::time::Time;
 use crate::transport::HANDSHAKES_TOGETHER;
-use crate::turns::HeldBack;
+use crate::turns::{HeldBack, has_request_waiting};
 use crate::wheel::Wheel;
 
 /// Bytes that may wait for a peer of HTTP/2 before nothing more is read from it: what it asks for,
@@ -267,7 +267,7 @@ impl Proxy {
                 | Receive::Linger { .. },
             ) => room,
             (Role::Downstream(downstream), Receive::Head(_)) => {
-                if downstream.exchange.is_none() {
+                if downstream.exchange.is_none() && !has_request_waiting(connection) {
                     room
                 } else {
                     0

@@ -39,7 +39,6 @@ impl Proxy {
         let downstream = self.connections.get(key)?.downstream()?;
         let state = self.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
-        self.count_request(key);
         let at = StreamKey { connection: key, stream };
         let exchange = self.begin_exchange(at, snapshot, place, request, now);
         let multiplex = self.multiplex_mut(key)?;
@@ -197,6 +196,7 @@ impl Proxy {
             return self.fail(key, Cause::RequestBodyInvalid, now);
         }
         let request = Request { is_complete, ..Request::NONE };
+        self.count_request(at.connection, 0);
         if let Some(key) = self.begin_stream(at.connection, at.stream, request, now) {
             self.fail(key, cause_of_malformed(error), now);
         }

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use crate::connection::ConnKey;
+use crate::connection::{ConnKey, Connection, Receive};
 use crate::proxy::Proxy;
 use crate::time::Time;
 
@@ -17,12 +17,26 @@ use crate::time::Time;
 /// turn.
 pub(crate) const REQUESTS_PER_TURN_MAX: u16 = 64;
 
+/// Bytes of a head that count as one request more: what HPACK makes of a few bytes has to be copied.
+const HEAD_BYTES: usize = 4 << 10;
+
 /// Connections that had their share of this turn, each of HTTP/2 once.
 #[derive(Debug, Default)]
 pub(crate) struct HeldBack {
     keys: VecDeque<ConnKey>,
     /// Counts turns.
     turn: u32,
+}
+
+/// Whether a connection of HTTP/1 has a request, or its beginning, that waits for the next turn. No more
+/// is read of it meanwhile, and not its end either.
+pub(crate) fn has_request_waiting(connection: &Connection) -> bool {
+    // A head that was looked at has begun.
+    matches!(connection.receive, Receive::Head(_))
+        && connection.inbox.is_some()
+        && connection.downstream().is_some_and(|downstream| {
+            downstream.exchange.is_none() && !downstream.head_began.is_set()
+        })
 }
 
 /// What a connection of HTTP/2 has begun in a turn.
@@ -40,12 +54,13 @@ impl TurnShare {
         self.is_held
     }
 
-    /// A request begins.
-    const fn on_request(&mut self, turn: u32) {
+    /// A request begins, whose head has so many bytes.
+    fn on_request(&mut self, turn: u32, bytes: usize) {
         if self.turn != turn {
             (self.turn, self.requests) = (turn, 0);
         }
-        self.requests += 1;
+        let count = u16::try_from(1 + bytes / HEAD_BYTES).unwrap_or(u16::MAX);
+        self.requests = self.requests.saturating_add(count);
     }
 
     const fn is_spent(&self, turn: u32) -> bool {
@@ -80,11 +95,11 @@ impl Proxy {
         self.held_back.keys.push_back(key);
     }
 
-    /// A stream of HTTP/2 begins with a request.
-    pub(crate) fn count_request(&mut self, key: ConnKey) {
+    /// A stream of HTTP/2 begins with a request, whose head has so many bytes.
+    pub(crate) fn count_request(&mut self, key: ConnKey, bytes: usize) {
         let turn = self.held_back.turn;
         if let Some(multiplex) = self.multiplex_mut(key) {
-            multiplex.share.on_request(turn);
+            multiplex.share.on_request(turn, bytes);
         }
     }
 
@@ -98,5 +113,24 @@ impl Proxy {
             return true;
         }
         multiplex.share.is_held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_heads_count_as_several_requests() {
+        for (bytes, requests) in [(100, 64), (4095, 64), (4096, 32), (60 << 10, 4)] {
+            let mut share = TurnShare::default();
+            let begun = (1..).take_while(|_| {
+                let is_spent = share.is_spent(7);
+                share.on_request(7, bytes);
+                !is_spent
+            });
+            assert_eq!(begun.count(), requests, "{bytes}");
+            assert!(!share.is_spent(8), "another turn");
+        }
     }
 }

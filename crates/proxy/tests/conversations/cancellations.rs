@@ -207,6 +207,23 @@ routes: [{ name: site, hosts: ['*'], rules: [{ match: { prefix: / }, respond: { 
 }
 
 #[test]
+fn the_end_of_a_client_waits_behind_the_requests_that_came_with_it() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(3));
+        talk.ends(client);
+        let upstream = talk.upstream();
+        for _ in 0..3 {
+            talk.is_one_turn(true);
+            talk.says(upstream, OK);
+            talk.is_one_turn(false);
+        }
+        talk.hears(client, &OK.repeat(3));
+        assert!(talk.is_closed(client));
+    });
+}
+
+#[test]
 fn requests_that_come_together_on_http1_begin_in_a_turn_each() {
     let config = "
 listeners: [{ name: web, address: 127.0.0.1:8080, routes: site, http: { forwarded: off, request_id: false } }]
