@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::network::{EndId, Network};
-use crate::plan::{RequestBody, RequestPlan};
+use crate::plan::RequestPlan;
 
 /// Attempts that a request may take, the first included.
 const ATTEMPTS_MAX: usize = 3;
@@ -155,8 +155,7 @@ impl Ledger {
         for earlier in record.sightings.iter().filter(|_| !is_late) {
             let was_answered = network.read_by_other(earlier.end) > earlier.answer_at;
             // Without a body, it may be tried at another endpoint after a fresh connection, too.
-            let is_bodiless =
-                matches!(record.plan.body, RequestBody::None) && record.plan.tunnel.is_none();
+            let is_bodiless = record.plan.body.is_empty() && record.plan.tunnel.is_none();
             let is_safe =
                 earlier.is_unprocessed || (is_idempotent && (earlier.is_reused || is_bodiless));
             if !is_safe || was_answered {
