@@ -198,7 +198,8 @@ fn the_relay_passes_on_every_byte_and_each_end_on_its_own() {
 
 #[test]
 fn the_relay_closes_a_connection_whose_upstream_refuses_and_lives_on() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // An address of this test's own: the port that it leaves is not another program's the next moment.
+    let listener = TcpListener::bind("127.83.84.2:0").unwrap();
     let address = listener.local_addr().unwrap();
     let relay = relay_to(address).unwrap();
     drop(listener);

@@ -88,7 +88,7 @@ impl Default for Workers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum WorkerCount {
-    /// One for each core that the process may use.
+    /// One for each core that the process may use, by its affinity and the CPU quota of its cgroups.
     Auto(Auto),
     /// That many.
     Exactly(#[schemars(range(min = 1, max = 1024))] NonZeroU16),
@@ -104,7 +104,7 @@ impl Default for WorkerCount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Auto {
-    /// One for each core that the process may use.
+    /// One for each core that the process may use, by its affinity and the CPU quota of its cgroups.
     Auto,
 }
 
@@ -112,7 +112,8 @@ pub enum Auto {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkerOptions {
-    /// How many worker threads there are: `auto` is one for each core that the process may use.
+    /// How many worker threads there are: `auto` is one for each core that the process may use, by its affinity and
+    /// the CPU quota of its cgroups (v1 or v2, rounded up).
     pub count: WorkerCount,
     /// Whether each worker stays on one core. Helps on machines that do nothing else.
     pub pin: bool,

@@ -21,6 +21,7 @@ mod expiry;
 mod files;
 mod log_output;
 mod log_writer;
+mod memory;
 mod names;
 mod questions;
 mod reload;

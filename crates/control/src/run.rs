@@ -25,6 +25,7 @@ use crate::builder::{Builder, Built, Reading};
 use crate::clock;
 use crate::expiry::Expiry;
 use crate::log_writer::{LinesLost, LogWriter};
+use crate::memory::MemoryRelease;
 use crate::names::{label, names_of};
 use crate::questions::Answerers;
 use crate::reload::{Accepted, Candidate, ConfigFile, Refused, TakenUp};
@@ -44,6 +45,9 @@ const DESCRIBING_MAX: usize = 1024;
 
 /// Between two looks at what waits for nothing: new counters, answers that did not fit.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A build that took so long (ns) leaves megabytes that were freed.
+const LONG_BUILD: u64 = 50_000_000;
 
 /// How long the configuration file may be away, ns: editors and deployments take it away for an
 /// instant to put another in its place.
@@ -171,6 +175,7 @@ struct Running<W: Workers> {
     describing: BTreeMap<u64, (u32, oneshot::Sender<Rows>)>,
     describe_next: u64,
     descriptors_warned_at: Option<u64>,
+    memory: MemoryRelease,
     version: &'static str,
 }
 
@@ -243,6 +248,7 @@ impl<W: Workers> Running<W> {
             describing: BTreeMap::new(),
             describe_next: 0,
             descriptors_warned_at: None,
+            memory: MemoryRelease::default(),
             version: parts.version,
         };
         Ok((running, Sources { signals, watch, reports, queries, built }))
@@ -311,8 +317,20 @@ impl<W: Workers> Running<W> {
                 self.workers.flush();
                 self.config.expiry.look();
                 self.miss_file();
+                self.release_memory();
                 self.describing.retain(|_, (_, reply)| !reply.is_closed());
             }
+        }
+    }
+
+    fn release_memory(&mut self) {
+        if self.memory.is_due(self.collector.bytes_held(), clock::monotonic_ns()) {
+            tokio::task::spawn_blocking(|| {
+                let began = clock::monotonic_ns();
+                W::release_free_memory();
+                let micros = clock::monotonic_ns().saturating_sub(began) / 1000;
+                tracing::debug!(micros, "free memory was given back to the system");
+            });
         }
     }
 
@@ -511,6 +529,9 @@ impl<W: Workers> Running<W> {
         config.refused = None;
         let former = std::mem::replace(&mut config.snapshot, snapshot);
         config.builder.free(former);
+        if duration >= LONG_BUILD {
+            self.memory.note_freed();
+        }
         (config.warnings, config.loaded_at) = (warnings, loaded_at);
         Ok(())
     }

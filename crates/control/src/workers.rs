@@ -51,6 +51,10 @@ pub trait Workers: Send + 'static {
     /// Tells all to stop now.
     fn stop(&mut self);
 
+    /// Gives memory that is free back to the system. Takes milliseconds: control calls it on a thread
+    /// that may wait.
+    fn release_free_memory();
+
     /// Hands on what a mailbox had no room for. Called now and then.
     fn flush(&mut self);
 }

@@ -87,6 +87,8 @@ impl Workers for Notebook {
         self.note("stop".to_owned());
     }
 
+    fn release_free_memory() {}
+
     fn flush(&mut self) {}
 }
 

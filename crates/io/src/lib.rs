@@ -11,8 +11,8 @@
 //!   while [`Readiness::is_open`] (a FIN that was queued behind the bytes has no edge of its own);
 //! * a writer that was refused waits for the next writable event; no interest is ever changed.
 //!
-//! The safe interface of `rustix` covers all but a few socket options, so the crate's only unsafe
-//! call is in the private module `option`.
+//! The safe interface of `rustix` covers all but a few socket options and the allocator, so the crate's
+//! only unsafe calls are in the private modules `option` and `allocator`.
 
 #![deny(unsafe_code)]
 
@@ -22,6 +22,11 @@ pub mod limits;
 pub mod process;
 
 mod address;
+#[expect(
+    unsafe_code,
+    reason = "only the C library knows its free memory; see the module's own text"
+)]
+mod allocator;
 mod listener;
 #[expect(unsafe_code, reason = "rustix lacks these options; see the module's own text")]
 mod option;
@@ -32,6 +37,7 @@ mod socket_file;
 mod waker;
 
 pub use address::Address;
+pub use allocator::release_free_memory;
 pub use listener::{AcceptError, BindError, ListenOptions, Listener};
 pub use pipe::Pipe;
 pub use poller::{EVENTS_MAX, Event, Events, Poller, Readiness};

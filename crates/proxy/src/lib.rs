@@ -28,6 +28,7 @@ mod ops;
 mod original;
 mod outbox;
 mod pinned;
+mod places;
 mod pool;
 mod proxy;
 mod pump;

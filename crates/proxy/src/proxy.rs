@@ -537,6 +537,15 @@ impl Proxy {
     /// Gives memory back that was not needed lately. Called every few seconds.
     pub fn on_quiet(&mut self) {
         self.buffers.trim();
+        self.connections.shrink();
+        self.exchanges.shrink();
+        self.timers.shrink();
+    }
+
+    /// Places for connections, used or not: beyond them no key leads anywhere.
+    #[must_use]
+    pub const fn connection_slots(&self) -> usize {
+        self.connections.slots()
     }
 
     // What several parts share.

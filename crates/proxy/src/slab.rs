@@ -1,13 +1,19 @@
 //! Values under typed keys with a generation; a stale key finds nothing instead of the wrong thing.
 //!
 //! Grows by whole chunks and never moves a value, so that growing from 100,000 to 100,001
-//! connections costs the same as growing from one to two.
+//! connections costs the same as growing from one to two. Empty chunks at the end go back to the
+//! allocator ([`Slab::shrink`]), so that memory follows load in both directions.
 
 use std::fmt;
 use std::marker::PhantomData;
 
+use crate::places::Places;
+
+/// Chunks that one call of `shrink` gives back: 16,384 places take some 0.2 ms.
+pub(crate) const SHRINK_CHUNKS_MAX: usize = 64;
+
 /// Values of one chunk.
-const CHUNK: usize = 256;
+pub(crate) const CHUNK: usize = 256;
 
 /// A sequence that grows by whole chunks: nothing is ever moved, and no more memory is touched than
 /// is used, give or take a chunk.
@@ -53,6 +59,21 @@ impl<T> Chunks<T> {
     pub fn grow(&mut self, value: impl FnMut(usize) -> T) {
         let first = self.len();
         self.chunks.push((first..first + CHUNK).map(value).collect());
+    }
+
+    /// Whether there is a last chunk of which all values are so.
+    #[must_use]
+    pub fn is_last_chunk(&self, is_so: impl FnMut(&T) -> bool) -> bool {
+        self.chunks.last().is_some_and(|chunk| chunk.iter().all(is_so))
+    }
+
+    /// Takes the last chunk away, with what is in it.
+    pub fn shrink(&mut self) -> Option<Box<[T]>> {
+        let last = self.chunks.pop();
+        if self.chunks.capacity() > 4 * self.chunks.len().max(16) {
+            self.chunks.shrink_to(2 * self.chunks.len());
+        }
+        last
     }
 
     /// All values in order, to be changed.
@@ -129,9 +150,11 @@ impl<T> fmt::Debug for Key<T> {
 #[derive(Debug)]
 pub struct Slab<T> {
     slots: Chunks<Slot<T>>,
-    /// First free slot, `NONE` if there is none; each free slot names the next.
-    free: u32,
+    free: Places,
     len: usize,
+    /// Where generations of new slots begin: beyond those of slots that were given back, so that
+    /// their keys stay stale.
+    first_generation: u32,
 }
 
 #[derive(Debug)]
@@ -142,15 +165,13 @@ struct Slot<T> {
 
 #[derive(Debug)]
 enum Content<T> {
-    Free { next: u32 },
+    Free,
     Used(T),
 }
 
-const NONE: u32 = u32::MAX;
-
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { slots: Chunks::default(), free: NONE, len: 0 }
+        Self { slots: Chunks::default(), free: Places::default(), len: 0, first_generation: 0 }
     }
 }
 
@@ -169,35 +190,29 @@ impl<T> Slab<T> {
 
     /// Puts a value in.
     pub fn insert(&mut self, value: T) -> Key<T> {
-        if self.free == NONE {
-            self.grow();
-        }
-        let index = self.free;
-        let slot = self.slot_mut(index).expect("the free list names slots of this slab");
-        let Content::Free { next } = slot.content else {
-            unreachable!("the free list holds free slots only");
-        };
+        let free = self.free.take();
+        let index = free.unwrap_or_else(|| self.grow());
+        let slot = self.slot_mut(index).expect("free places are those of slots of this slab");
+        assert!(matches!(slot.content, Content::Free), "a free place holds no value");
         slot.content = Content::Used(value);
         let generation = slot.generation;
-        self.free = next;
         self.len += 1;
         Key { index, generation, of: PhantomData }
     }
 
     /// Takes a value out, if the key is not stale.
     pub fn remove(&mut self, key: Key<T>) -> Option<T> {
-        let free = self.free;
         let slot = self.slot_mut(key.index)?;
-        if slot.generation != key.generation || matches!(slot.content, Content::Free { .. }) {
+        if slot.generation != key.generation || matches!(slot.content, Content::Free) {
             return None;
         }
-        let content = std::mem::replace(&mut slot.content, Content::Free { next: free });
+        let content = std::mem::replace(&mut slot.content, Content::Free);
         slot.generation = slot.generation.wrapping_add(1) & GENERATION_MASK;
-        self.free = key.index;
+        self.free.give_back(key.index);
         self.len -= 1;
         match content {
             Content::Used(value) => Some(value),
-            Content::Free { .. } => None,
+            Content::Free => None,
         }
     }
 
@@ -231,7 +246,7 @@ impl<T> Slab<T> {
             Content::Used(value) => {
                 Some((Key { index, generation: slot.generation, of: PhantomData }, value))
             }
-            Content::Free { .. } => None,
+            Content::Free => None,
         })
     }
 
@@ -267,7 +282,7 @@ impl<T> Slab<T> {
                 Content::Used(value) => {
                     Some((Key { index, generation: slot.generation, of: PhantomData }, value))
                 }
-                Content::Free { .. } => None,
+                Content::Free => None,
             }
         });
         (values, (last < slots).then_some(last))
@@ -278,16 +293,31 @@ impl<T> Slab<T> {
         self.slots.get_mut(index as usize)
     }
 
-    fn grow(&mut self) {
-        let first = u32::try_from(self.slots.len()).expect("fewer than 2^32 slots");
-        let last = first + u32::try_from(CHUNK).expect("a chunk is small") - 1;
-        let mut next = first;
-        self.slots.grow(|_| {
-            next += 1;
-            let next = if next > last { NONE } else { next };
-            Slot { generation: 0, content: Content::Free { next } }
-        });
-        self.free = first;
+    /// Adds a chunk, and takes its first place.
+    fn grow(&mut self) -> u32 {
+        let generation = self.first_generation;
+        self.slots.grow(|_| Slot { generation, content: Content::Free });
+        self.free.grow();
+        self.free.take().expect("a new chunk has places, and there are fewer than 2^32")
+    }
+
+    /// Gives empty chunks at the end back to the allocator, a bounded number at a time.
+    pub fn shrink(&mut self) {
+        for _ in 0..SHRINK_CHUNKS_MAX {
+            if !self.free.shrink() {
+                break;
+            }
+            let gone = self.slots.shrink();
+            let latest = gone.iter().flatten().map(|slot| slot.generation).max();
+            let next = latest.map_or(0, |latest| latest.wrapping_add(1) & GENERATION_MASK);
+            self.first_generation = self.first_generation.max(next);
+        }
+    }
+
+    /// Slots there are, used or not.
+    #[must_use]
+    pub const fn slots(&self) -> usize {
+        self.slots.len()
     }
 }
 
@@ -317,6 +347,28 @@ mod tests {
         }
         assert_eq!(slab.len(), 3 * CHUNK);
         assert_eq!(slab.iter().map(|(_, n)| *n).sum::<usize>(), (0..3 * CHUNK).sum::<usize>());
+    }
+
+    #[test]
+    fn empty_chunks_at_the_end_go_and_their_keys_stay_stale() {
+        let mut slab = Slab::default();
+        let keys: Vec<_> = (0..5 * CHUNK).map(|n| slab.insert(n)).collect();
+        slab.shrink();
+        assert_eq!(slab.slots(), 5 * CHUNK);
+        for key in &keys[CHUNK + 1..] {
+            slab.remove(*key);
+        }
+        slab.shrink();
+        assert_eq!(slab.slots(), 2 * CHUNK, "one value is left in the second chunk");
+        assert_eq!(slab.get(keys[CHUNK]), Some(&CHUNK));
+        let again: Vec<_> = (0..4 * CHUNK).map(|n| slab.insert(n)).collect();
+        assert!(again.iter().any(|key| key.index() == keys[4 * CHUNK].index()));
+        for stale in &keys[CHUNK + 1..] {
+            assert_eq!(slab.get(*stale), None);
+            assert_eq!(slab.remove(*stale), None);
+        }
+        assert_eq!(slab.len(), 5 * CHUNK + 1);
+        assert!(again.iter().enumerate().all(|(n, key)| slab.get(*key) == Some(&n)));
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! so that is the case to be cheap at. An entry fires at the first tick at or after its deadline,
 //! never before it.
 
-use crate::slab::Chunks;
+use crate::places::Places;
+use crate::slab::{Chunks, SHRINK_CHUNKS_MAX};
 use crate::time::Time;
 
 /// A tick is 2^23 ns, some 8 ms: finer than any timeout an operator sets, and coarse enough that
@@ -26,8 +27,8 @@ pub(crate) struct TimerKey(u32);
 #[derive(Debug)]
 pub(crate) struct Wheel<T> {
     entries: Chunks<Entry<T>>,
-    /// First unused entry.
-    free: u32,
+    /// Unused entries.
+    free: Places,
     /// First entry of each place.
     places: Box<[u32]>,
     /// One bit a place: whether it has entries.
@@ -53,7 +54,7 @@ impl<T: Copy> Wheel<T> {
     pub(crate) fn new(now: Time) -> Self {
         Self {
             entries: Chunks::default(),
-            free: NONE,
+            free: Places::default(),
             places: vec![NONE; PLACES].into_boxed_slice(),
             occupied: [0; PLACES / 64],
             current: now.as_nanos() >> TICK_SHIFT,
@@ -62,22 +63,14 @@ impl<T: Copy> Wheel<T> {
 
     /// An entry for `owner`, not armed.
     pub(crate) fn insert(&mut self, owner: T) -> TimerKey {
-        let unused = |next| Entry { deadline: Time::NEVER, due: NOWHERE, next, prev: NONE, owner };
-        if self.free == NONE {
-            let first = self.entries.len();
-            self.entries.grow(|place| unused(u32::try_from(place + 1).unwrap_or(NONE)));
-            // The last one's next is beyond the end, where nothing is: the list ends there.
-            let last = self.entries.len() - 1;
-            if let Some(last) = self.entries.get_mut(last) {
-                last.next = NONE;
-            }
-            self.free = u32::try_from(first).expect("fewer than 2^32 timers");
-        }
-        let index = self.free;
-        let entry = self.entry(index);
-        let next = entry.next;
-        *entry = unused(NONE);
-        self.free = next;
+        let unused =
+            || Entry { deadline: Time::NEVER, due: NOWHERE, next: NONE, prev: NONE, owner };
+        let index = self.free.take().unwrap_or_else(|| {
+            self.entries.grow(|_| unused());
+            self.free.grow();
+            self.free.take().expect("a new chunk has places, and there are fewer than 2^32")
+        });
+        *self.entry(index) = unused();
         TimerKey(index)
     }
 
@@ -89,9 +82,17 @@ impl<T: Copy> Wheel<T> {
     /// Takes an entry out.
     pub(crate) fn remove(&mut self, timer: TimerKey) {
         self.unlink(timer.0);
-        let free = self.free;
-        self.entry(timer.0).next = free;
-        self.free = timer.0;
+        self.free.give_back(timer.0);
+    }
+
+    /// Gives empty chunks at the end back to the allocator, a bounded number at a time.
+    pub(crate) fn shrink(&mut self) {
+        for _ in 0..SHRINK_CHUNKS_MAX {
+            if !self.free.shrink() {
+                break;
+            }
+            self.entries.shrink();
+        }
     }
 
     /// Sets an entry's deadline; [`Time::NEVER`] for none.
@@ -282,6 +283,23 @@ mod tests {
         wheel.arm(disarmed, Time::NEVER);
         wheel.remove(removed);
         assert_eq!(expired(&mut wheel, START + 3 * TICK), [3]);
+    }
+
+    #[test]
+    fn a_wheel_that_has_shrunk_fires_what_is_left_and_what_comes() {
+        let mut wheel = Wheel::new(START);
+        let timers: Vec<_> = (0..2000).map(|n| wheel.insert(n)).collect();
+        for timer in &timers {
+            wheel.arm(*timer, START + 2 * TICK);
+        }
+        timers[2..].iter().for_each(|timer| wheel.remove(*timer));
+        wheel.shrink();
+        assert!(wheel.entries.len() < 500);
+        let later = wheel.insert(2000);
+        wheel.arm(later, START + TICK);
+        let mut fired = expired(&mut wheel, START + 4 * TICK);
+        fired.sort_unstable();
+        assert_eq!(fired, [0, 1, 2000]);
     }
 
     #[test]

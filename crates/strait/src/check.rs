@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crate::Failure;
 use crate::arguments::Check;
 use crate::filter_list::filter_kinds;
-use crate::serve::loader;
+use crate::serve::{loader, worker_count};
 
 /// Says whether a file is right: nothing is bound and nothing is written but what is printed.
 pub(crate) fn check(check: &Check) -> Result<(), Failure> {
@@ -21,7 +21,12 @@ pub(crate) fn check(check: &Check) -> Result<(), Failure> {
     }
     let mut out = io::stdout().lock();
     if check.print {
-        return Ok(out.write_all(config::effective_yaml(&snapshot).as_bytes())?);
+        out.write_all(config::effective_yaml(&snapshot).as_bytes())?;
+        if snapshot.startup.workers.is_none() {
+            let workers = worker_count(&snapshot)?;
+            writeln!(out, "# workers: auto is {} here: {workers}", workers.count)?;
+        }
+        return Ok(());
     }
     let tables = snapshot.route_tables.iter().count();
     let clusters = snapshot.clusters.iter().count();

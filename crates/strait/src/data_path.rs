@@ -186,6 +186,10 @@ impl Workers for DataPath {
         self.tell_all(|| Message::Stop);
     }
 
+    fn release_free_memory() {
+        io::release_free_memory();
+    }
+
     fn flush(&mut self) {
         for contact in &mut self.workers {
             contact.flush();

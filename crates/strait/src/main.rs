@@ -7,6 +7,7 @@
 
 mod arguments;
 mod check;
+mod cores;
 mod crypto_thread;
 mod data_path;
 mod demo;

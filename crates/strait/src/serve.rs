@@ -17,6 +17,7 @@ use telemetry::{Collector, Emitter, LogReader, RECORD_QUEUE_BYTES};
 use tokio::sync::mpsc;
 
 use crate::arguments::Run;
+use crate::cores::WorkerCount;
 use crate::data_path::{DataPath, address_text, hint};
 use crate::filter_list::filter_kinds;
 use crate::secrecy::{self, CoreDumps};
@@ -54,7 +55,8 @@ pub(crate) fn serve(
     let candidate = config.load().map_err(Failure::Config)?;
     let snapshot = Arc::clone(candidate.snapshot());
     core_dumps.on_snapshot(&snapshot);
-    let count = worker_count(&snapshot)?;
+    let workers = worker_count(&snapshot)?;
+    let count = workers.count;
     let descriptors = io::limits::raise_open_files().unwrap_or_else(|error| {
         tracing::warn!("the limit on open files cannot be raised: {error}");
         io::limits::open_files_max()
@@ -86,6 +88,7 @@ pub(crate) fn serve(
         version = VERSION,
         config = config.name(),
         workers = count,
+        workers_from = %workers,
         descriptors,
         admin = %admin_text(snapshot.startup.admin.as_ref(), addresses.admin),
         "starting"
@@ -129,14 +132,12 @@ fn admin_text(asked: Option<&Address>, bound: Option<SocketAddr>) -> String {
     }
 }
 
-fn worker_count(snapshot: &Snapshot) -> Result<u32, Failure> {
+/// How many workers a process with this configuration has, and why.
+pub(crate) fn worker_count(snapshot: &Snapshot) -> Result<WorkerCount, Failure> {
     match snapshot.startup.workers {
-        Some(count) => Ok(u32::from(count.get())),
-        None => {
-            let cpus = io::affinity::cpus();
-            let cpus = cpus.map_err(|error| Failure::Start(format!("counting cores: {error}")))?;
-            Ok(u32::try_from(cpus.len()).unwrap_or(u32::MAX).max(1))
-        }
+        Some(count) => Ok(WorkerCount::configured(count.get())),
+        None => WorkerCount::automatic()
+            .map_err(|error| Failure::Start(format!("counting cores: {error}"))),
     }
 }
 

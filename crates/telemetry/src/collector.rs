@@ -212,6 +212,12 @@ impl Collector {
         totals
     }
 
+    /// About how many bytes all workers hold for their load: it tells when load has fallen.
+    #[must_use]
+    pub fn bytes_held(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.source.worker.levels.bytes_held()).sum()
+    }
+
     /// What workers have counted for each place of a route table.
     fn counted(&self, table: LabelId) -> Vec<u64> {
         let mut counts = Vec::new();

@@ -67,6 +67,14 @@ impl<S> Sockets<S> {
         }
     }
 
+    /// Gives the memory of places from `len` on back, as far as no socket is there.
+    pub(crate) fn shrink(&mut self, len: usize) {
+        while self.entries.len() > len && self.entries.is_last_chunk(|entry| entry.socket.is_none())
+        {
+            self.entries.shrink();
+        }
+    }
+
     #[inline]
     pub(crate) fn get(&mut self, key: ConnKey) -> Option<(&S, &mut Flags)> {
         let entry = self.entries.get_mut(key.index() as usize)?;

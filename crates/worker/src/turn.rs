@@ -688,6 +688,7 @@ impl<W: World> Worker<W> {
         self.proxy.cool_down();
         if self.upkeeps.is_multiple_of(TRIM_EVERY) {
             self.proxy.on_quiet();
+            self.sockets.shrink(self.proxy.connection_slots());
         }
         if self.mailbox.has_unsent() {
             self.mailbox.flush();

@@ -4,6 +4,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{self as unix, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,9 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const KEY_LOG: &str = "keys.log";
 
 /// Asks again and again until there is something.
+pub(crate) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    until_within(PATIENCE.as_secs(), what, ask)
+}
+
+/// As [`until`], for what takes its time.
 #[expect(clippy::disallowed_methods, reason = "other processes have to be waited for")]
-pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub(crate) fn until_within<T>(seconds: u64, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(seconds);
     loop {
         if let Some(answer) = ask() {
             return answer;
@@ -31,6 +38,23 @@ pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "in vain waited for {what}");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A port for a listener whose address must stay the same, where zero would be another each time.
+///
+/// It lies below those that the kernel takes for connections and for port zero, so that no other
+/// program gets it by chance, and it is claimed for this process by a name that goes with it.
+pub(crate) fn claim_port() -> u16 {
+    static CLAIMED: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+    let claim = |port: &u16| {
+        let name = unix::SocketAddr::from_abstract_name(format!("strait-program-port-{port}"));
+        let claim = UnixListener::bind_addr(&name.unwrap()).ok()?;
+        // A server of this machine may have it.
+        TcpListener::bind(("0.0.0.0", *port)).ok()?;
+        CLAIMED.lock().unwrap().push(claim);
+        Some(())
+    };
+    (19_000..20_000).find(|port| claim(port).is_some()).expect("a port is free")
 }
 
 /// The program, to be run to its end.

@@ -13,6 +13,7 @@ mod demo;
 mod kit;
 mod life;
 mod logs;
+mod memory;
 mod reload;
 mod stalls;
 mod tls;

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use rustix::process::Signal;
 
-use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, get_from_either};
+use crate::kit::{Client, Scratch, Service, Strait, claim_port, forward_to, get, get_from_either};
 
 #[test]
 fn a_changed_file_swaps_routes_and_keeps_connections() {
@@ -67,7 +67,7 @@ fn a_listener_that_cannot_be_bound_refuses_the_whole_configuration() {
     let strait = Strait::run(&forward_to(one.address));
     let mut client = Client::connect(strait.listener);
     client.get("/");
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = TcpListener::bind(("127.0.0.1", claim_port())).unwrap();
     let address = taken.local_addr().unwrap();
     let second = format!("listeners:\n  - {{ name: second, address: '{address}', routes: all }}\n");
     let wanted = forward_to(two.address).replace("listeners:\n", &second);
@@ -87,8 +87,7 @@ fn a_listener_that_cannot_be_bound_refuses_the_whole_configuration() {
 #[test]
 fn a_listener_with_other_socket_options_or_another_name_takes_over_its_address() {
     let service = Service::start("one");
-    // A port that was free a moment ago; there is no zero that stays the same.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = SocketAddr::from(([127, 0, 0, 1], claim_port()));
     let config = forward_to(service.address).replace("127.0.0.1:0", &port.to_string());
     let strait = Strait::run(&config);
     let mut client = Client::connect(port);
@@ -110,7 +109,7 @@ fn a_listener_with_other_socket_options_or_another_name_takes_over_its_address()
 #[test]
 fn a_listener_moves_to_all_addresses_of_its_port_and_back() {
     let service = Service::start("one");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = SocketAddr::from(([127, 0, 0, 1], claim_port()));
     let config = forward_to(service.address).replace("127.0.0.1:0", &port.to_string());
     let mut strait = Strait::run(&config);
     let all = format!("0.0.0.0:{}", port.port());

@@ -32,7 +32,16 @@ impl WorkerLevels {
         self.idle_upstream.set(gauges.idle_upstream);
         self.pending.set(gauges.pending);
     }
+
+    /// About how many bytes it holds for its load.
+    pub(crate) fn bytes_held(&self) -> u64 {
+        let connections = self.connections_downstream.value() + self.connections_upstream.value();
+        self.buffer_bytes.value() + connections * CONNECTION_BYTES
+    }
 }
+
+/// What a connection holds beside buffers, roughly: its own state and an exchange or two.
+const CONNECTION_BYTES: u64 = 1024;
 
 /// Records that a worker handed on or had to drop.
 #[derive(Debug, Default)]
