@@ -112,7 +112,7 @@ fn ipv6_and_ipv4_wildcards_of_one_port_are_two_addresses() {
     // kept, so that the kernel chooses others.
     let mut kept = Vec::new();
     let found = (0..50).any(|_| {
-        let Ok(six) = Listener::bind(six.clone(), &ListenOptions::default()) else {
+        let Ok(six) = Listener::bind(six, &ListenOptions::default()) else {
             return true; // A machine without IPv6 has nothing to tell apart.
         };
         let port = six.local_address().unwrap().unwrap().port();
