@@ -42,6 +42,14 @@ pub const DOWNSTREAM_IDLE_TIMEOUT: Period = Period::from_secs(75);
 /// Silence within a request body, in which a healthy sender always sends something.
 pub const REQUEST_BODY_TIMEOUT: Period = Period::from_secs(30);
 
+/// Time that an exchange may hold a connection while its client stands still and others wait: as long as
+/// those may wait at most.
+pub const STALL_TIMEOUT: Period = Period::from_secs(5);
+
+/// Of a listener's connections, the part that one client may have: none can have all, and a load
+/// balancer that is the only client still has many.
+pub const CONNECTIONS_PER_CLIENT_DIVISOR: u32 = 2;
+
 /// Bytes of a request body that wait here for the rest, where connections of the cluster are short: what
 /// stands behind its head in one buffer, and more than most forms and calls of APIs have.
 pub const REQUEST_BUFFER: Size = Size::from_kib(16);

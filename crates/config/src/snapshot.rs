@@ -234,6 +234,10 @@ pub struct Listener<F> {
     pub timeouts: DownstreamTimeouts,
     /// Connections open at a time, in the process.
     pub connections_max: NonZeroU32,
+    /// The same of one client.
+    pub connections_per_client_max: NonZeroU32,
+    /// Exchanges of one client at a time, in the process, or none for no bound.
+    pub exchanges_per_client_max: Option<NonZeroU32>,
 }
 
 impl<F> Listener<F> {
@@ -713,6 +717,8 @@ pub struct UpstreamTimeouts {
     pub response_body: Duration,
     /// Without progress while request bytes wait to be taken by the upstream.
     pub request_write: Duration,
+    /// With a client that stands still, while others wait for the connection; none for no bound.
+    pub stall: Option<Duration>,
     /// In the pool.
     pub idle: Duration,
 }

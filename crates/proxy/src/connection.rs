@@ -17,6 +17,7 @@ use wire::buffer::Buffer;
 use wire::h1::{BodyDecoder, BodyEncoder, BodyError, Scan};
 
 use crate::buffers::Buffers;
+use crate::clients::ClientPlace;
 use crate::exchange::Exchange;
 use crate::http2::Multiplex;
 use crate::lingering::Delivery;
@@ -96,6 +97,8 @@ pub(crate) enum Role {
 #[derive(Debug)]
 pub(crate) struct Downstream {
     pub(crate) listener: ListenerKey,
+    /// Its client, once it is known where the connection comes from.
+    pub(crate) client: ClientPlace,
     /// The chain that it meets, if its listener has any for it.
     pub(crate) chain: Option<ChainId>,
     /// The exchange of a connection without streams.

@@ -1,5 +1,8 @@
 //! Hops 2 to 5 on the downstream side: bytes of a client become exchanges.
 
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+
 use config::snapshot::ListenerProtocol;
 use telemetry::cause::Cause;
 use telemetry::events::{DetectedProtocol, ExchangeStarted};
@@ -13,7 +16,10 @@ use wire::head::{Framing, Known, Method, RequestHead};
 use wire::proxy_protocol;
 
 use crate::chain::{ChainStep, Onlookers};
-use crate::connection::{ConnKey, ExchangeKey, Life, PeerAddress, Receive, Send, StreamKey};
+use crate::clients::Part;
+use crate::connection::{
+    ConnKey, ExchangeKey, Life, OUTBOX_BYTES_MAX, PeerAddress, Receive, Send, StreamKey,
+};
 use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage, Wait};
 use crate::ops::Op;
 use crate::pinned::Pinned;
@@ -81,6 +87,11 @@ impl Proxy {
                     connection.peer = PeerAddress::from(source);
                     connection.local = PeerAddress::from(destination);
                 }
+                if !self.count_proxied_client(key) {
+                    let cause = Some(Cause::ClientConnectionsOverflow);
+                    self.close_downstream(key, cause, now);
+                    return Step::Took(input.len());
+                }
                 self.begin_connection(key, now);
                 Step::Took(n)
             }
@@ -90,6 +101,21 @@ impl Proxy {
                 Step::Took(input.len())
             }
         }
+    }
+
+    /// Counts a connection for the client that its PROXY header named. Says whether that client may
+    /// have another.
+    fn count_proxied_client(&mut self, key: ConnKey) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let address = connection.peer.ip();
+        let Some(downstream) = connection.downstream_mut() else { return false };
+        let listener = self.listeners.get(downstream.listener).listener();
+        if listener.http.trusted_hops > 0 {
+            return true;
+        }
+        let count;
+        (downstream.client, count) = self.clients.enter(address, Part::Connection);
+        count <= self.share.of(listener.connections_per_client_max.get())
     }
 
     fn on_request_head_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
@@ -181,6 +207,8 @@ impl Proxy {
         connection.requests += 1;
         let opened = connection.opened;
         let downstream = connection.downstream_mut().expect("requests come from downstream");
+        let client = downstream.client;
+        self.clients.add(client, Part::Exchange);
         let began = std::mem::replace(&mut downstream.head_began, Time::NEVER).min(now);
         let accepted = if is_first { opened } else { Time::NEVER };
         let stamps = Stamps { accepted, began, head_read: now, ..Stamps::NONE };
@@ -190,6 +218,9 @@ impl Proxy {
             listener: place,
             chain: downstream.chain,
             downstream: at,
+            client,
+            is_holding: false,
+            stall: None,
             kind: Kind::Http,
             stage: Stage::Finishing,
             request,
@@ -252,6 +283,7 @@ impl Proxy {
         let is_too_early = facts.is_early && !(head.method().is_safe() && head.upgrade().is_none());
         let client = crate::forwarded::rewrite(head, &facts, &mut self.random, &mut self.scratch);
         let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);
+        let exchanges_max = listener.exchanges_per_client_max;
         exchange.record.client = client;
         if snapshot.access_log.stage_times || snapshot.access_log.output.is_some() {
             exchange.record.words = Words::take(head, &mut self.buffers);
@@ -259,7 +291,10 @@ impl Proxy {
         let has_unknown_expectation =
             head.field(Known::Expect).is_some() && !head.expects_continue();
         let is_too_large = matches!(head.framing(), Framing::Length(n) if n > body_bytes_max);
-        if is_too_early {
+        let has_too_many = self.count_client(key, client, exchanges_max);
+        if has_too_many {
+            self.fail(key, Cause::ClientExchangesOverflow, now);
+        } else if is_too_early {
             self.fail(key, Cause::RequestTooEarly, now);
         } else if has_unknown_expectation {
             self.fail(key, Cause::RequestExpectationUnknown, now);
@@ -272,6 +307,23 @@ impl Proxy {
             self.begin_chain(key);
             self.run_chain(key, head, ChainStep::Head(0), now);
         }
+    }
+
+    /// Counts an exchange for the client that a trusted hop named, if one did. Says whether the client
+    /// has more exchanges than it may.
+    fn count_client(
+        &mut self,
+        key: ExchangeKey,
+        named: Option<IpAddr>,
+        exchanges_max: Option<NonZeroU32>,
+    ) -> bool {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return false };
+        if named.is_some() {
+            self.clients.remove(exchange.client, Part::Exchange);
+            (exchange.client, _) = self.clients.enter(named, Part::Exchange);
+        }
+        let exchanges = self.clients.exchanges_of(exchange.client);
+        exchanges_max.is_some_and(|max| exchanges > self.share.of(max.get()))
     }
 
     fn on_request_body_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
@@ -444,10 +496,22 @@ impl Proxy {
                 let (deadline, is_slow) = Rate { bytes_min, timeout }.extend(former, n, now);
                 exchange.is_response_slow = is_slow;
                 self.set_deadline(exchange_key, Wait::ResponseWrite, deadline);
+                if n > 0 && !is_slow {
+                    self.end_response_stall(exchange_key);
+                }
+            }
+            if left >= OUTBOX_BYTES_MAX {
+                self.on_response_stalled(exchange_key, now);
+            } else {
+                self.end_response_stall(exchange_key);
             }
             return;
         }
         exchange.deadlines.clear(Wait::ResponseWrite);
+        if exchange.stall.is_some() {
+            self.end_response_stall(exchange_key);
+        }
+        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         if matches!(exchange.stage, Stage::Finishing) {
             self.finish(exchange_key, None, now);
         } else if is_ended {

@@ -23,6 +23,7 @@ use wire::upgrade::WEBSOCKET_ACCEPT_LEN;
 use crate::buffers::Buffers;
 use crate::calls::Call;
 use crate::chain::{ChainStep, Gathered, Held, Onlookers};
+use crate::clients::ClientPlace;
 use crate::connection::{Send, StreamKey};
 use crate::filter::{Filter, Question};
 use crate::http2::Tail;
@@ -30,6 +31,7 @@ use crate::outbox::Outbox;
 use crate::pinned::Pinned;
 use crate::record::Record;
 use crate::route;
+use crate::stalls::StallKey;
 use crate::time::Time;
 use crate::wheel::TimerKey;
 
@@ -50,6 +52,11 @@ pub struct Exchange {
     /// The chain of it that the connection meets.
     pub(crate) chain: Option<ChainId>,
     pub(crate) downstream: StreamKey,
+    pub(crate) client: ClientPlace,
+    /// Whether it counts among those of its client that hold an upstream connection.
+    pub(crate) is_holding: bool,
+    /// Its place among the stalled exchanges, if it is one.
+    pub(crate) stall: Option<StallKey>,
     pub(crate) kind: Kind,
     pub(crate) stage: Stage,
     pub(crate) request: Request,

@@ -55,7 +55,7 @@ pub const fn consequence(cause: Cause) -> Consequence {
         | Http2Invalid => (Side::Downstream, 400, Retry::Never),
         Http2Abuse => (Side::Downstream, 429, Retry::Never),
         Http2PingTimeout => (Side::Upstream, 504, Retry::IfIdempotent),
-        RequestHeadTimeout | RequestBodyTimeout | RequestTooSlow => {
+        RequestHeadTimeout | RequestBodyTimeout | RequestTooSlow | Stalled => {
             (Side::Downstream, 408, Retry::Never)
         }
         RequestBodyTooLarge => (Side::Downstream, 413, Retry::Never),
@@ -71,12 +71,14 @@ pub const fn consequence(cause: Cause) -> Consequence {
         NoHost | NoRoute => (Side::Proxy, 404, Retry::Never),
         NoChain => (Side::Proxy, 0, Retry::Never),
         RequestTooEarly => (Side::Proxy, 425, Retry::Never),
+        ClientExchangesOverflow => (Side::Proxy, 429, Retry::Never),
         NoEndpoint
         | NoOriginalDestination
         | PendingOverflow
         | PendingTimeout
         | FilterTimeout
         | ConnectionsOverflow
+        | ClientConnectionsOverflow
         | HandshakesOverflow
         | OutOfDescriptors
         | AcceptFailed => (Side::Proxy, 503, Retry::Never),

@@ -5,14 +5,16 @@
 //! through the connections themselves: the newest is used first, so that the ones a burst left
 //! over grow old and close.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Id};
 
+use self::turns::Turns;
 use crate::Share;
 use crate::balance;
+use crate::clients::ClientPlace;
 use crate::connection::{ConnKey, Connection, ExchangeKey, Links, UpstreamState};
 use crate::original::destination_of;
 use crate::slab::Slab;
@@ -22,6 +24,7 @@ use self::backoff::Backoff;
 
 mod backoff;
 mod original;
+mod turns;
 
 /// What a worker knows of clusters and endpoints at run time.
 #[derive(Debug)]
@@ -50,9 +53,10 @@ struct ClusterState {
     retry_cursor: u64,
     open: u32,
     idle: u32,
-    /// Who waits for a connection, in order; who gave up may still stand here.
-    queue: VecDeque<ExchangeKey>,
-    waiting: u32,
+    /// The exchanges that wait for a connection.
+    turns: Turns,
+    /// Whether it is among the clusters that are looked at because exchanges wait.
+    is_crowded: bool,
 }
 
 /// An endpoint at run time.
@@ -180,7 +184,7 @@ impl Pools {
         }
         let Some((place, endpoint)) = chosen else { return Acquired::NoEndpoint };
         let has_room = state.open < share.of(newest.connections_max.get());
-        let (idle, waiting) = (state.idle, state.waiting);
+        let (idle, waiting) = (state.idle, state.turns.waiting());
         let opening = self.place_to_open(cluster, place, now);
         let mut of_pool = |place: usize, endpoint: &Endpoint| match sharing {
             Sharing::Personal => None,
@@ -249,63 +253,88 @@ impl Pools {
         }
     }
 
-    /// Puts an exchange into the queue.
-    pub(crate) fn wait(&mut self, cluster: ClusterId, exchange: ExchangeKey) {
+    /// Puts an exchange of this client into the queue.
+    pub(crate) fn wait(&mut self, cluster: ClusterId, client: ClientPlace, exchange: ExchangeKey) {
         if let Some(state) = self.cluster(cluster) {
-            state.queue.push_back(exchange);
-            state.waiting += 1;
+            state.turns.push(client, exchange);
             self.waiting += 1;
         }
     }
 
     /// An exchange left the queue without having been taken from it. Its place there stays until it
     /// is passed; `is_waiting` tells the places that still count.
-    pub(crate) fn give_up(&mut self, cluster: ClusterId, is_waiting: impl Fn(ExchangeKey) -> bool) {
+    pub(crate) fn give_up(
+        &mut self,
+        cluster: ClusterId,
+        client: ClientPlace,
+        is_waiting: impl Fn(ExchangeKey) -> bool,
+    ) {
         self.waiting -= 1;
         if let Some(state) = self.cluster(cluster) {
-            state.waiting -= 1;
-            if state.queue.len() > 2 * state.waiting as usize + 16 {
-                state.queue.retain(|exchange| is_waiting(*exchange));
-            }
+            state.turns.give_up(client, is_waiting);
         }
     }
 
-    /// Takes the first that still waits out of the queue.
+    /// Takes the exchange whose turn it is out of the queue. `held`: how many connections a client
+    /// holds.
     pub(crate) fn next_waiting(
         &mut self,
         cluster: ClusterId,
+        held: impl Fn(ClientPlace) -> u32,
         is_waiting: impl Fn(ExchangeKey) -> bool,
     ) -> Option<ExchangeKey> {
-        let state = self.cluster(cluster)?;
-        while let Some(exchange) = state.queue.pop_front() {
-            if is_waiting(exchange) {
-                state.waiting -= 1;
-                self.waiting -= 1;
-                return Some(exchange);
-            }
-        }
-        if state.queue.capacity() > 64 {
-            state.queue = VecDeque::new();
-        }
-        None
+        let exchange = self.cluster(cluster)?.turns.pop(held, is_waiting)?;
+        self.waiting -= 1;
+        Some(exchange)
+    }
+
+    /// The client whose turn it is.
+    pub(crate) fn next_client(
+        &mut self,
+        cluster: ClusterId,
+        held: impl Fn(ClientPlace) -> u32,
+    ) -> Option<ClientPlace> {
+        self.cluster(cluster)?.turns.next_client(held)
+    }
+
+    /// The exchange of a full queue that makes room for one of this client, if any does.
+    pub(crate) fn newest_of_longest(
+        &mut self,
+        cluster: ClusterId,
+        client: ClientPlace,
+        is_waiting: impl Fn(ExchangeKey) -> bool,
+    ) -> Option<ExchangeKey> {
+        self.cluster(cluster)?.turns.newest_of_longest(client, is_waiting)
+    }
+
+    /// Whether the cluster is one that is looked at because exchanges wait. Says whether that is new.
+    pub(crate) fn set_crowded(&mut self, cluster: ClusterId, is_crowded: bool) -> bool {
+        let state = self.cluster(cluster);
+        state
+            .is_some_and(|state| std::mem::replace(&mut state.is_crowded, is_crowded) != is_crowded)
     }
 
     /// The exchanges that wait for the cluster, and maybe some that do not any more.
     pub(crate) fn queue(&self, cluster: ClusterId) -> impl Iterator<Item = &ExchangeKey> {
         let state = self.clusters.iter().flatten().find(|state| state.id == cluster);
-        state.into_iter().flat_map(|state| &state.queue)
+        state.into_iter().flat_map(|state| state.turns.iter())
     }
 
     /// How many exchanges wait for a connection of this cluster.
     pub(crate) fn waiting_for(&mut self, cluster: ClusterId) -> u32 {
-        self.cluster(cluster).map_or(0, |state| state.waiting)
+        self.cluster(cluster).map_or(0, |state| state.turns.waiting())
     }
 
     /// Whether somebody waits and a connection is idle or may be opened.
     pub(crate) fn can_serve(&mut self, cluster: &Cluster) -> bool {
         let room = self.share.of(cluster.connections_max.get());
         self.cluster(cluster.id)
-            .is_some_and(|state| state.waiting > 0 && (state.open < room || state.idle > 0))
+            .is_some_and(|state| state.turns.waiting() > 0 && (state.open < room || state.idle > 0))
+    }
+
+    /// Connections that this worker may have to a cluster.
+    pub(crate) fn connections_max(&self, cluster: &Cluster) -> u32 {
+        self.share.of(cluster.connections_max.get())
     }
 
     /// Connections of a cluster that carry as many exchanges as they can, and how many there may be.
@@ -313,7 +342,7 @@ impl Pools {
         let state = self.clusters.get(cluster.id.0.slot as usize).and_then(Option::as_ref);
         let state = state.filter(|state| state.id == cluster.id);
         let in_use = state.map_or(0, |state| state.open.saturating_sub(state.idle));
-        (in_use, self.share.of(cluster.connections_max.get()))
+        (in_use, self.connections_max(cluster))
     }
 
     /// Puts a connection on top of its endpoint's stack. Says no if the endpoint is gone and its
@@ -401,7 +430,7 @@ impl Pools {
 
     /// How many connections are idle and how many exchanges wait, by cluster.
     pub(crate) fn levels(&self) -> impl Iterator<Item = (ClusterId, u32, u32)> {
-        self.clusters.iter().flatten().map(|state| (state.id, state.idle, state.waiting))
+        self.clusters.iter().flatten().map(|state| (state.id, state.idle, state.turns.waiting()))
     }
 
     /// An endpoint went away from a connection after it had taken so many streams, and left others.
@@ -469,7 +498,7 @@ impl Pools {
     /// Forgets a cluster. What is still open to it is not counted any more.
     pub(crate) fn forget_cluster(&mut self, cluster: ClusterId) {
         if let Some(place) = self.clusters.get_mut(cluster.0.slot as usize)
-            && place.as_ref().is_some_and(|state| state.id == cluster && state.waiting == 0)
+            && place.as_ref().is_some_and(|state| state.id == cluster && state.turns.waiting() == 0)
         {
             *place = None;
         }
@@ -504,7 +533,7 @@ impl Pools {
             return None;
         }
         if slot.as_ref().is_none_or(|state| state.id != id) {
-            let (cursor, queue) = (start(), VecDeque::new());
+            let cursor = start();
             let retry_cursor = cursor;
             *slot = Some(ClusterState {
                 id,
@@ -512,8 +541,8 @@ impl Pools {
                 retry_cursor,
                 open: 0,
                 idle: 0,
-                queue,
-                waiting: 0,
+                turns: Turns::default(),
+                is_crowded: false,
             });
         }
         slot.as_mut()

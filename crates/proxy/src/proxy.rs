@@ -17,6 +17,7 @@ use wire::head::HeadIndex;
 
 use crate::Snapshot;
 use crate::buffers::{BufferUse, Buffers};
+use crate::clients::{Clients, Part};
 use crate::connection::{
     ConnKey, Connection, Downstream, ExchangeKey, Life, OUTBOX_BYTES_MAX, PeerAddress, Receive,
     Role, Send, StreamKey, UpstreamState,
@@ -32,6 +33,7 @@ use crate::record::label;
 use crate::signers::Signers;
 use crate::slab::Slab;
 use crate::spare::Spares;
+use crate::stalls::{Crowds, Stalls};
 use crate::time::Time;
 use crate::transport::HANDSHAKES_TOGETHER;
 use crate::turns::{HeldBack, has_request_waiting};
@@ -80,6 +82,10 @@ pub struct Load {
     pub exchanges: usize,
     /// Exchanges that wait for an upstream connection.
     pub waiting: usize,
+    /// Exchanges that hold one while their client stands still.
+    pub stalled: usize,
+    /// Client addresses that are known.
+    pub clients: usize,
     /// Upstream connections in pools.
     pub idle: usize,
     /// Leases of buffers.
@@ -96,6 +102,9 @@ pub struct Proxy {
     pub(crate) spares: Spares,
     /// Connections that had their share of this turn.
     pub(crate) held_back: HeldBack,
+    pub(crate) clients: Clients,
+    pub(crate) stalls: Stalls,
+    pub(crate) crowds: Crowds,
     pub(crate) timers: Wheel<PackedOwner>,
     pub(crate) buffers: Buffers,
     /// The newest configuration.
@@ -187,6 +196,9 @@ impl Proxy {
             pools: Pools::new(settings.share),
             spares: Spares::default(),
             held_back: HeldBack::default(),
+            clients: Clients::default(),
+            stalls: Stalls::default(),
+            crowds: Crowds::default(),
             timers: Wheel::new(now),
             buffers: Buffers::default(),
             snapshot,
@@ -216,6 +228,7 @@ impl Proxy {
 
     /// The next thing to do, if any.
     pub fn poll_op(&mut self, now: Time) -> Option<Op> {
+        self.relieve_noted(now);
         let op = loop {
             let op = self.ops.pop_front()?;
             // Whoever asked for it may be gone: then there is nothing to connect for.
@@ -313,7 +326,8 @@ impl Proxy {
     pub fn next_deadline(&self) -> Option<Time> {
         let timers = self.timers.next_deadline();
         let drains = self.draining_listeners.iter().map(|(_, deadline)| *deadline);
-        timers.into_iter().chain(self.drain_deadline).chain(drains).min()
+        let others = self.drain_deadline.into_iter().chain(self.crowds.due());
+        timers.into_iter().chain(others).chain(drains).min()
     }
 
     /// The newest configuration.
@@ -330,6 +344,8 @@ impl Proxy {
             handshakes: (self.handshakes + self.upstream_handshakes) as usize,
             exchanges: self.exchanges.len(),
             waiting: self.pools.waiting as usize,
+            stalled: self.stalls.len(),
+            clients: self.clients.len(),
             idle: self.pools.idle as usize,
             buffers: self.buffers.usage(),
         }
@@ -397,12 +413,24 @@ impl Proxy {
             return None;
         }
         let has_proxy_header = settings.http.proxy_protocol;
+        // Behind trusted proxies, and before a PROXY header, the peer is not the client.
+        let is_client = !has_proxy_header && settings.http.trusted_hops == 0;
+        let address = peer.ip().filter(|_| is_client);
+        let per_client_max = self.share.of(settings.connections_per_client_max.get());
+        let (client, count) = self.clients.enter(address, Part::Connection);
+        if count > per_client_max {
+            self.clients.remove(client, Part::Connection);
+            let (listener, cause) = (label(state.id.0), Cause::ClientConnectionsOverflow);
+            self.emitter.connection_refused(&ConnectionRefused { listener, cause });
+            return None;
+        }
         let deadline = now + settings.timeouts.request_head;
         self.emitter.connection_opened(&ConnectionOpened { listener: label(state.id.0) });
         self.listeners.on_opened(listener);
         let life = Life::Open;
         let role = Role::Downstream(Downstream {
             listener,
+            client,
             chain: None,
             exchange: None,
             life,
@@ -532,11 +560,13 @@ impl Proxy {
         if self.drain_deadline.is_some_and(|deadline| deadline <= now) {
             self.end_drain(now);
         }
+        self.relieve_crowds(now);
     }
 
     /// Gives memory back that was not needed lately. Called every few seconds.
     pub fn on_quiet(&mut self) {
         self.buffers.trim();
+        self.clients.trim();
         self.connections.shrink();
         self.exchanges.shrink();
         self.timers.shrink();
@@ -640,6 +670,7 @@ impl Proxy {
             requests: connection.requests,
         });
         self.listeners.on_closed(downstream.listener);
+        self.clients.remove(downstream.client, Part::Connection);
         self.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
         self.end_if_drained(now);
         // A listener that is gone may have been the last to need its configuration.

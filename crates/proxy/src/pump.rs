@@ -19,6 +19,7 @@ use wire::head::{Framing, Head, Known, Method, RequestHead, Version};
 use wire::proxy_protocol;
 use wire::upgrade::{websocket_accept, websocket_key};
 
+use crate::clients::{ClientPlace, Part};
 use crate::connection::{Connection, ExchangeKey, Life, PeerAddress, Receive, Send, StreamKey};
 use crate::exchange::{
     ATTEMPTS_MAX, ATTEMPTS_UNSEEN_MAX, Deadlines, Exchange, Form, Handshake, Kind, Route, Stage,
@@ -285,7 +286,7 @@ impl Proxy {
                 self.enqueue(key, request, now);
                 self.set_deadline(key, Wait::Pause, until);
             }
-            Acquired::Overflow => self.fail_unbound(key, request, Cause::PendingOverflow, now),
+            Acquired::Overflow => self.enqueue_over(key, request, id, now),
             Acquired::NoEndpoint => self.fail_unbound(key, request, Cause::NoEndpoint, now),
         }
     }
@@ -296,12 +297,25 @@ impl Proxy {
         let Some(cluster) = exchange.cluster() else { return };
         let (id, timeout) = (cluster.id, cluster.timeouts.pending);
         exchange.stage = Stage::Waiting { request };
-        self.pools.wait(id, key);
+        self.pools.wait(id, exchange.client, key);
         // Who left the queue in vain goes on waiting, not once more.
         if !exchange.deadlines.is_set(Wait::Connection) {
             exchange.record.stamps.wait_began = now;
             self.set_deadline(key, Wait::Connection, now + timeout);
         }
+        self.note_crowd(id);
+    }
+
+    /// The queue is full: an exchange takes the place of the newest of a client that has more there.
+    fn enqueue_over(&mut self, key: ExchangeKey, request: Unbound, id: ClusterId, now: Time) {
+        let client = self.exchanges.get(key).map_or(ClientPlace::UNKNOWN, |it| it.client);
+        let exchanges = &self.exchanges;
+        let is_waiting = |key| is_waiting(exchanges.get(key));
+        let Some(other) = self.pools.newest_of_longest(id, client, is_waiting) else {
+            return self.fail_unbound(key, request, Cause::PendingOverflow, now);
+        };
+        self.fail(other, Cause::PendingOverflow, now);
+        self.enqueue(key, request, now);
     }
 
     pub(crate) fn fail_unbound(
@@ -328,15 +342,18 @@ impl Proxy {
             if !self.pools.can_serve(&cluster) {
                 return;
             }
-            let Some(key) = self.pools.next_waiting(id, is_waiting) else { return };
+            let clients = &self.clients;
+            let held = |client| clients.held_by(client);
+            let Some(key) = self.pools.next_waiting(id, held, is_waiting) else { return };
             self.leave_queue(key, now);
         }
     }
 
     /// Gives the first that waits for a connection another try.
     pub(crate) fn serve_next(&mut self, id: ClusterId, now: Time) {
-        let exchanges = &self.exchanges;
-        let next = self.pools.next_waiting(id, |key| is_waiting(exchanges.get(key)));
+        let (exchanges, clients) = (&self.exchanges, &self.clients);
+        let held = |client| clients.held_by(client);
+        let next = self.pools.next_waiting(id, held, |key| is_waiting(exchanges.get(key)));
         if let Some(key) = next {
             self.leave_queue(key, now);
         }
@@ -346,7 +363,7 @@ impl Proxy {
     fn fail_waiting(&mut self, id: ClusterId, now: Time) {
         loop {
             let exchanges = &self.exchanges;
-            let next = self.pools.next_waiting(id, |key| is_waiting(exchanges.get(key)));
+            let next = self.pools.next_waiting(id, |_| 0, |key| is_waiting(exchanges.get(key)));
             let Some(key) = next else { return };
             if let Some(request) = self.take_waiting(key, now) {
                 self.fail_unbound(key, request, Cause::NoEndpoint, now);
@@ -445,6 +462,9 @@ impl Proxy {
             return self.gather_request_data(key, data, now);
         }
         let Some(upstream) = upstream else { return };
+        if self.exchanges.get(key).is_some_and(Exchange::moves_on) {
+            self.restart_stall(key, now);
+        }
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         if connection.is_send_broken {
             // The upstream takes nothing more, but may have answered: the rest is dropped.
@@ -459,6 +479,10 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.request.is_complete = true;
         exchange.deadlines.clear(Wait::RequestBody);
+        if exchange.stall.is_some() && !matches!(exchange.stage, Stage::Responding { .. }) {
+            self.end_stall(key);
+        }
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let is_tunnel = exchange.record.is_tunnel;
         if !is_tunnel && !matches!(exchange.stage, Stage::Responding { .. }) {
             exchange.deadlines.clear(Wait::TunnelIdle);
@@ -614,6 +638,8 @@ impl Proxy {
         }
         let Some(request) = take_request(connection, upstream) else { return };
         exchange.stage = Stage::Finishing;
+        self.let_go(key);
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
         for wait in [Wait::RequestWrite, Wait::ResponseHead, Wait::TunnelIdle] {
             exchange.deadlines.clear(wait);
         }
@@ -650,6 +676,7 @@ impl Proxy {
 
     /// Takes the upstream connection, or the place in a queue, from an exchange.
     fn drop_upstream(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
+        self.let_go(key);
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
             Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => {
@@ -660,8 +687,9 @@ impl Proxy {
                 request.clear(&mut self.buffers);
                 let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
                 if let Some(cluster) = cluster {
+                    let client = exchange.client;
                     let exchanges = &self.exchanges;
-                    self.pools.give_up(cluster, |key| is_waiting(exchanges.get(key)));
+                    self.pools.give_up(cluster, client, |key| is_waiting(exchanges.get(key)));
                 }
             }
             Stage::Attempting { upstream } | Stage::Responding { upstream } => {
@@ -682,7 +710,9 @@ impl Proxy {
         cause: Option<Cause>,
         now: Time,
     ) -> Option<StreamKey> {
+        self.let_go(key);
         let mut exchange = self.exchanges.remove(key)?;
+        self.clients.remove(exchange.client, Part::Exchange);
         self.timers.remove(exchange.timer);
         // What happened first is why; the rest follows from it.
         let cause = exchange.record.cause.or(cause);

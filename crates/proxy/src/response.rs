@@ -155,6 +155,7 @@ impl Proxy {
         // From here on either side may be silent while the other speaks.
         exchange.deadlines.clear(Wait::RequestBody);
         exchange.stage = Stage::Responding { upstream };
+        self.end_stall(exchange_key);
         match gather_bytes_max {
             Some(bytes_max) => self.hold_response(exchange_key, head, bytes_max),
             None => self.begin_response(exchange_key, head, received, (behind, is_end)),
@@ -366,6 +367,9 @@ impl Proxy {
             return self.gather_response_data(key, data, now);
         }
         self.send_data(downstream, data);
+        if self.is_held_back(downstream) {
+            self.on_response_stalled(key, now);
+        }
     }
 
     /// The response is whole. `is_last`: no bytes came behind it.
@@ -410,6 +414,7 @@ impl Proxy {
             if let Some(exchange) = self.exchanges.get_mut(exchange_key) {
                 exchange.stage = Stage::Finishing;
             }
+            self.let_go(exchange_key);
             if !is_request_complete {
                 if let Some(exchange) = self.exchanges.get_mut(exchange_key) {
                     exchange.deadlines.clear(Wait::RequestBody);

@@ -244,7 +244,9 @@ impl Proxy {
         if let Some(route) = &mut exchange.route {
             route.endpoint = Some(place);
         }
-        if !exchange.request.is_complete && exchange.kind == Kind::Http {
+        let awaits_body = !exchange.request.is_complete && exchange.kind == Kind::Http;
+        self.hold(key, now);
+        if awaits_body {
             self.await_request_data(key, 0, now);
         }
     }

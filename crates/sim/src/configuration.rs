@@ -234,11 +234,11 @@ impl Configurations {
         *text += match self.patience {
             Patience::Long => {
                 "    connect_timeout: 1h\n    timeouts: { pending: 1h, response_head: 1h, \
-                 response_body: 1h, request_write: 1h }\n"
+                 response_body: 1h, request_write: 1h, stall: none }\n"
             }
             Patience::Short => {
                 "    connect_timeout: 1s\n    timeouts: { pending: 4s, response_head: 6s, \
-                 response_body: 5s, request_write: 5s, idle: 8s }\n"
+                 response_body: 5s, request_write: 5s, stall: 2s, idle: 8s }\n"
             }
         };
         if self.speak_http2.get(number).is_some_and(|speaks| *speaks) {

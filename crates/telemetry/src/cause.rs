@@ -81,6 +81,9 @@ causes! {
     RequestTooSlow => "request_too_slow",
     /// The downstream stopped taking the response.
     ResponseWriteTimeout => "response_write_timeout",
+    /// The client stood still, with the request's body or the response, while others waited for the
+    /// connection that its exchange had: see the cluster's `timeouts.stall`.
+    Stalled => "stalled",
     /// The downstream took the response more slowly than the listener's `http.response_rate_min`.
     ResponseTooSlow => "response_too_slow",
     /// The connection ended, after its last response, before the downstream had taken all of that: it
@@ -120,6 +123,10 @@ causes! {
     FilterTimeout => "filter_timeout",
     /// `connections_max` of the listener or the process is reached.
     ConnectionsOverflow => "connections_overflow",
+    /// The client has `connections_per_client_max` of the listener.
+    ClientConnectionsOverflow => "client_connections_overflow",
+    /// The client has `exchanges_per_client_max` of the listener.
+    ClientExchangesOverflow => "client_exchanges_overflow",
     /// `limits.handshakes_max` is reached.
     HandshakesOverflow => "handshakes_overflow",
     /// The whole exchange took longer than its route's `timeout`.

@@ -8,7 +8,7 @@ use super::{Context, Names, Once, check_reachable, http2, keepalive, share, tls}
 use crate::defaults;
 use crate::file::cluster::{Endpoint as FileEndpoint, Protocol, ProxyProtocol};
 use crate::file::listener::OriginalDestination;
-use crate::file::{self};
+use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::ids::Spoken;
 use crate::map::Map;
@@ -115,6 +115,10 @@ fn cluster<F>(
             response_head: file.timeouts.response_head.into(),
             response_body: file.timeouts.response_body.into(),
             request_write: file.timeouts.request_write.into(),
+            stall: match file.timeouts.stall {
+                OrNone::None => None,
+                OrNone::Some(timeout) => Some(timeout.into()),
+            },
             idle: file.timeouts.idle.into(),
         },
         connections_max: file.connections_max,

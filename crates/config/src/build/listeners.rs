@@ -1,5 +1,6 @@
 //! `listeners` to [`Listener`]s.
 
+use std::num::NonZeroU32;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
@@ -192,6 +193,10 @@ fn listener<F>(
             tunnel_idle: file.timeouts.tunnel_idle.into(),
         },
         connections_max: file.connections_max,
+        connections_per_client_max: file
+            .connections_per_client_max
+            .unwrap_or_else(|| half_of(file.connections_max)),
+        exchanges_per_client_max: file.exchanges_per_client_max,
     };
     let mut once = Once::default();
     for (entry, site) in file.chains.iter().zip(site.key("chains").items()) {
@@ -324,6 +329,8 @@ impl<F> BuiltEnds<F> {
             http2: listener.http2,
             timeouts: listener.timeouts,
             connections_max: listener.connections_max,
+            connections_per_client_max: listener.connections_per_client_max,
+            exchanges_per_client_max: listener.exchanges_per_client_max,
         }
     }
 }
@@ -425,6 +432,8 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         http2,
         timeouts,
         connections_max,
+        connections_per_client_max,
+        exchanges_per_client_max,
     } = former;
     *id == new.id
         && *name == new.name
@@ -448,6 +457,8 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         && *http2 == new.http2
         && *timeouts == new.timeouts
         && *connections_max == new.connections_max
+        && *connections_per_client_max == new.connections_per_client_max
+        && *exchanges_per_client_max == new.exchanges_per_client_max
 }
 
 /// The chain: the former one if it was made from the same text, since filters may hold caches.
@@ -583,6 +594,12 @@ fn relay(
         clusters.extend(id.map(|id| (id, entry.weight)));
     }
     (!clusters.is_empty()).then(|| Relay { clusters: clusters.into() })
+}
+
+/// What one client may have of a listener's connections, if the file does not say.
+fn half_of(connections_max: NonZeroU32) -> NonZeroU32 {
+    let half = connections_max.get().div_ceil(crate::defaults::CONNECTIONS_PER_CLIENT_DIVISOR);
+    NonZeroU32::new(half).unwrap_or(NonZeroU32::MIN)
 }
 
 fn http(

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::listener::Keepalive;
-use super::{ClusterTls, Http2, Timeout};
+use super::{ClusterTls, Http2, OrNone, Timeout};
 use crate::defaults;
 use crate::snapshot::Address;
 
@@ -141,6 +141,11 @@ pub struct Timeouts {
     pub response_body: Timeout,
     /// Without progress while request bytes wait for the upstream to take them.
     pub request_write: Timeout,
+    /// While other exchanges wait for a connection, how long one may have a connection whose client stands
+    /// still: sends nothing of the request's body, or takes nothing of the response. The longest
+    /// stalled ends first. One of a client that has more than an eighth of `connections_max`, and more than
+    /// twice as many as the client that waits, ends after 100 ms. `none`: none ends for others.
+    pub stall: OrNone<Timeout>,
     /// Unused in the pool. Keep it below the time after which the upstream closes.
     pub idle: Timeout,
 }
@@ -152,6 +157,7 @@ impl Default for Timeouts {
             response_head: Timeout(defaults::RESPONSE_HEAD_TIMEOUT),
             response_body: Timeout(defaults::RESPONSE_BODY_TIMEOUT),
             request_write: Timeout(defaults::REQUEST_WRITE_TIMEOUT),
+            stall: OrNone::Some(Timeout(defaults::STALL_TIMEOUT)),
             idle: Timeout(defaults::UPSTREAM_IDLE_TIMEOUT),
         }
     }

@@ -69,6 +69,16 @@ pub struct Listener {
     /// chance, so with several workers the first may be refused a little below the whole.
     #[serde(default = "connections_max")]
     pub connections_max: NonZeroU32,
+    /// Connections of one client open at a time, split among the workers as `connections_max` is. A client
+    /// is an IPv4 address, or the /64 of an IPv6 one. Beyond it, new ones are closed at once. Absent: half
+    /// of `connections_max`, so that a load balancer in front may have many. Where `http.trusted_hops`
+    /// says that peers are proxies, connections are not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections_per_client_max: Option<NonZeroU32>,
+    /// Exchanges of one client at a time, split among the workers likewise. With `http.trusted_hops`, the
+    /// client is the one that the trusted proxies name. Beyond it: 429. Absent: no bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exchanges_per_client_max: Option<NonZeroU32>,
     /// Queue of connections that are not yet accepted. The kernel lowers it to
     /// `net.core.somaxconn`.
     #[serde(default = "backlog")]

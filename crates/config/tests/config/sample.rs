@@ -177,6 +177,8 @@ listeners:
       response_write: 20s
       tunnel_idle: 24h
     connections_max: 1000
+    connections_per_client_max: 100
+    exchanges_per_client_max: 200
     backlog: 128
     fast_open: 256
     keepalive: { idle: 30s, interval: 5s, probes: 5 }
@@ -238,7 +240,7 @@ clusters:
       cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
       groups: [secp384r1]
     connect_timeout: 1s
-    timeouts: { pending: 5s, response_head: 1s, response_body: 2s, request_write: 3s, idle: 4s }
+    timeouts: { pending: 5s, response_head: 1s, response_body: 2s, request_write: 3s, stall: none, idle: 4s }
     connections_max: 10
     pending_max: 0
     response_parsing: strict

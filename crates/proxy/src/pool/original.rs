@@ -33,7 +33,7 @@ impl Pools {
             return Acquired::NoEndpoint;
         };
         let has_room = state.open < share.of(newest.connections_max.get());
-        let waiting = state.waiting;
+        let waiting = state.turns.waiting();
         match (self.originals.get(&(endpoint, destination)).copied(), sharing) {
             (Some(connection), Sharing::InTurn) => {
                 self.remove_idle(connection, connections);

@@ -10,6 +10,7 @@ use wire::h2::{Http2, Limits};
 
 use super::{GONE, RestoreError, before, cause_named, since};
 use crate::buffers::Buffers;
+use crate::clients::Part;
 use crate::connection::{
     ConnKey, Downstream, ExchangeKey, Life, PeerAddress, Receive, Role, Send, Upstream,
     UpstreamState,
@@ -140,6 +141,7 @@ impl Proxy {
         let chain = chain.map(|chain| chain.name.to_string());
         let listener = listener.name.to_string();
         self.listeners.on_closed(downstream.listener);
+        self.clients.remove(downstream.client, Part::Connection);
         let head_began = since(downstream.head_began, now);
         let Downstream { life, is_detected, original, .. } = downstream;
         Some(SavedDownstream {
@@ -241,8 +243,14 @@ impl Proxy {
         let head_began = saved.head_began.map_or(Time::NEVER, |age| before(age, now));
         let found = self.listeners.get(listener).listener();
         let chain = saved.chain.and_then(|name| found.chain_named(&name).map(|chain| chain.id));
+        let is_known = !matches!(saved.connection.receive, Receive::ProxyHeader)
+            && found.http.trusted_hops == 0;
+        let address = saved.connection.peer.ip().filter(|_| is_known);
+        // What was let in stays, whatever the bounds are here.
+        let (client, _) = self.clients.enter(address, Part::Connection);
         let downstream = Downstream {
             listener,
+            client,
             chain,
             exchange: None,
             life: saved.life,

@@ -12,6 +12,7 @@ use super::{GONE, SavedSide, before, cause_named, since};
 use crate::buffers::Buffers;
 use crate::calls::Call;
 use crate::chain::{ChainStep, Gathered, Held, Onlookers};
+use crate::clients::{ClientPlace, Part};
 use crate::connection::{ConnKey, Connection, ExchangeKey, Role, Send, StreamKey, UpstreamState};
 use crate::exchange::{
     Deadlines, Exchange, Form, Handshake, Kind, Request, Route, Stage, Unbound, Wait,
@@ -46,6 +47,8 @@ pub(super) struct SavedExchange {
     is_response_complete: bool,
     is_request_slow: bool,
     is_response_slow: bool,
+    /// How long it was stalled, if it was.
+    stalled: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -116,6 +119,8 @@ impl Proxy {
         connections: &[ConnKey],
         now: Time,
     ) -> Option<SavedExchange> {
+        let stalled = self.exchanges.get(key).and_then(|it| self.stalled_for(it, now));
+        self.let_go(key);
         let mut exchange = self.exchanges.remove(key)?;
         let side = |side: StreamKey| {
             let place = connections.iter().position(|key| *key == side.connection);
@@ -138,7 +143,8 @@ impl Proxy {
         let filters = exchange.listener().filter_sources.iter();
         let filters = filters.map(|source| source.name().to_owned()).collect();
         let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
-        let stage = self.save_stage(exchange.stage, cluster);
+        let stage = self.save_stage(exchange.stage, cluster, exchange.client);
+        self.clients.remove(exchange.client, Part::Exchange);
         Some(SavedExchange {
             downstream,
             upstream,
@@ -158,11 +164,17 @@ impl Proxy {
             is_response_complete: exchange.is_response_complete,
             is_request_slow: exchange.is_request_slow,
             is_response_slow: exchange.is_response_slow,
+            stalled,
         })
     }
 
     /// `cluster`: whose connection it may be waiting for.
-    fn save_stage(&mut self, stage: Stage, cluster: Option<ClusterId>) -> SavedStage {
+    fn save_stage(
+        &mut self,
+        stage: Stage,
+        cluster: Option<ClusterId>,
+        client: ClientPlace,
+    ) -> SavedStage {
         match stage {
             Stage::Suspended { step, question, head } => {
                 let saved = SavedStage::Suspended {
@@ -185,7 +197,7 @@ impl Proxy {
             Stage::Waiting { request } => {
                 if let Some(cluster) = cluster {
                     let exchanges = &self.exchanges;
-                    self.pools.give_up(cluster, |key| exchanges.get(key).is_some());
+                    self.pools.give_up(cluster, client, |key| exchanges.get(key).is_some());
                 }
                 SavedStage::Waiting(save_request(request, &mut self.buffers))
             }
@@ -230,8 +242,17 @@ impl Proxy {
         let Some(downstream) = side(saved.downstream) else { return };
         let upstream = saved.upstream.and_then(side);
         let listener = self.connections.get(downstream.connection).and_then(Connection::downstream);
-        let Some((listener, chain)) = listener.map(|role| (role.listener, role.chain)) else {
+        let Some((listener, chain, client)) =
+            listener.map(|role| (role.listener, role.chain, role.client))
+        else {
             return;
+        };
+        let client = match saved.record.client {
+            Some(named) => self.clients.enter(Some(named), Part::Exchange).0,
+            None => {
+                self.clients.add(client, Part::Exchange);
+                client
+            }
         };
         let state = self.listeners.get(listener);
         let listener = state.listener().seen_by(chain);
@@ -266,6 +287,9 @@ impl Proxy {
             listener: place,
             chain,
             downstream,
+            client,
+            is_holding: false,
+            stall: None,
             kind: saved.kind,
             stage: Stage::Finishing,
             request: saved.request,
@@ -302,6 +326,13 @@ impl Proxy {
                 });
             }
             (_, stage) => self.restore_stage(key, stage, upstream, now),
+        }
+        if self.exchanges.get(key).is_some_and(|exchange| exchange.upstream().is_some()) {
+            let since = saved.stalled.map_or(now, |age| before(age, now));
+            self.hold(key, since);
+            if saved.stalled.is_some() {
+                self.on_stalled(key, since);
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,6 +145,8 @@ pub(crate) struct Talk<'s> {
     /// Whether all that happens does in one turn of a worker.
     is_one_turn: bool,
     peers: Vec<PeerState>,
+    /// Where clients come from.
+    address: IpAddr,
     asked: Vec<(ExchangeKey, Question)>,
     lines: String,
 }
@@ -196,6 +198,7 @@ impl<'s> Talk<'s> {
             is_busy: false,
             is_one_turn: false,
             peers: Vec::new(),
+            address: IpAddr::from([192, 0, 2, 7]),
             asked: Vec::new(),
             lines: String::new(),
         }
@@ -207,6 +210,11 @@ impl<'s> Talk<'s> {
     }
 
     // Downstream peers.
+
+    /// Clients that connect from now on have this address.
+    pub(crate) fn comes_from(&mut self, address: &str) {
+        self.address = address.parse().expect("an address");
+    }
 
     /// A client connects to the first listener.
     pub(crate) fn client(&mut self) -> Peer {
@@ -235,7 +243,7 @@ impl<'s> Talk<'s> {
 
     fn accept(&mut self, original: Option<SocketAddr>) -> Option<Peer> {
         let listener = self.proxy.snapshot().listeners[0].id;
-        let peer = PeerAddress::from("192.0.2.7:40000".parse::<SocketAddr>().unwrap());
+        let peer = PeerAddress::from(SocketAddr::new(self.address, 40_000));
         let local = original.unwrap_or_else(|| "198.51.100.1:8080".parse().unwrap());
         let local = PeerAddress::from(local);
         let key = self.proxy.on_accepted(listener, peer, local, original, self.now)?;
@@ -674,7 +682,8 @@ impl<'s> Talk<'s> {
 
     fn assert_empty(&self) {
         let load = self.proxy.load();
-        assert_eq!((load.exchanges, load.waiting), (0, 0));
+        assert_eq!((load.exchanges, load.waiting, load.stalled), (0, 0, 0));
+        assert_eq!(load.clients, 0, "every client is forgotten");
         assert_eq!(load.buffers.leased, 0, "every buffer came back");
     }
 

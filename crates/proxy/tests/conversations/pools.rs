@@ -213,7 +213,8 @@ fn a_cluster_without_endpoints_is_unavailable() {
 
 #[test]
 fn connections_beyond_the_bound_are_refused() {
-    let config = CONFIG.replace("routes: all", "routes: all\n    connections_max: 2");
+    let bounds = "routes: all\n    connections_max: 2\n    connections_per_client_max: 2";
+    let config = CONFIG.replace("routes: all", bounds);
     hold(&config, |talk| {
         let first = talk.client();
         talk.client();

@@ -252,3 +252,290 @@ fn a_call_of_grpc_may_be_as_slow_as_it_likes() {
         assert!(!talk.log().contains("slow"));
     });
 }
+
+// Clients that have too much.
+
+#[test]
+fn a_client_has_no_more_connections_than_it_may() {
+    let config =
+        CONFIG.replace("    routes: all", "    connections_per_client_max: 2\n    routes: all");
+    hold(&config, |talk| {
+        talk.comes_from("192.0.2.7");
+        let first = talk.client();
+        let second = talk.client();
+        assert!(talk.try_client().is_none());
+        talk.comes_from("192.0.2.8");
+        let other = talk.client();
+        talk.comes_from("192.0.2.7");
+        talk.breaks(first);
+        let third = talk.client();
+        for client in [second, other, third] {
+            talk.says(client, "GET /none HTTP/1.1\r\nHost: x\r\n\r\n");
+        }
+    });
+}
+
+#[test]
+fn behind_a_trusted_proxy_connections_are_not_the_clients() {
+    let config = CONFIG
+        .replace("    routes: all", "    connections_per_client_max: 1\n    routes: all")
+        .replace("request_id", "trusted_hops: 1, request_id");
+    hold(&config, |talk| {
+        let (one, two) = (talk.client(), talk.client());
+        assert!(!talk.is_closed(one) && !talk.is_closed(two));
+    });
+}
+
+#[test]
+fn a_proxy_header_names_the_client_whose_connections_are_counted() {
+    let config = CONFIG.replace(
+        "    routes: all",
+        "    connections_per_client_max: 1\n    proxy_protocol: true\n    routes: all",
+    );
+    hold(&config, |talk| {
+        let header = |client: &str| format!("PROXY TCP4 {client} 198.51.100.1 4000 80\r\n");
+        let (one, two, three) = (talk.client(), talk.client(), talk.client());
+        talk.says(one, header("203.0.113.1"));
+        talk.says(two, header("203.0.113.1"));
+        talk.says(three, header("203.0.113.2"));
+        assert!(!talk.is_closed(one) && talk.is_closed(two) && !talk.is_closed(three));
+    });
+}
+
+#[test]
+fn a_client_has_no_more_exchanges_than_it_may() {
+    let config =
+        CONFIG.replace("    routes: all", "    exchanges_per_client_max: 1\n    routes: all");
+    hold(&config, |talk| {
+        let (client, upstream) = holds_one(talk);
+        let second = talk.client();
+        talk.says(second, GET);
+        let start = "HTTP/1.1 429 Too Many Requests\r\n";
+        talk.hears_about(second, start, &[": client_exchanges_overflow\n"]);
+        talk.comes_from("192.0.2.8");
+        let (other, its) = holds_one(talk);
+        talk.says(its, OK);
+        talk.hears(other, OK);
+        talk.says(upstream, OK);
+        talk.hears(client, OK);
+        talk.says(second, GET);
+        assert!(talk.heard(upstream) == GET || talk.heard(its) == GET, "there is room again");
+    });
+}
+
+#[test]
+fn exchanges_are_counted_for_the_client_that_a_trusted_hop_names() {
+    let config = CONFIG
+        .replace("    routes: all", "    exchanges_per_client_max: 1\n    routes: all")
+        .replace("request_id", "trusted_hops: 1, request_id");
+    hold(&config, |talk| {
+        let get = |client: &str| {
+            format!("GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {client}\r\n\r\n")
+        };
+        let (one, two, three) = (talk.client(), talk.client(), talk.client());
+        talk.says(one, get("203.0.113.1"));
+        talk.upstream();
+        talk.says(two, get("203.0.113.2"));
+        talk.upstream();
+        talk.says(three, get("203.0.113.1"));
+        talk.hears_about(three, "HTTP/1.1 429 Too Many Requests\r\n", &[]);
+    });
+}
+
+// Stalled exchanges give way.
+
+/// A client that holds a connection with a body that does not come.
+fn stalls(talk: &mut Talk<'_>) -> (Peer, Peer) {
+    let client = talk.client();
+    talk.says(client, format!("{}{}", post(50_000), "a".repeat(100)));
+    let upstream = talk.upstream();
+    talk.heard(upstream);
+    (client, upstream)
+}
+
+fn without_buffer(connections_max: u32) -> String {
+    with_connections(connections_max).replace("request_id", "request_buffer: 0, request_id")
+}
+
+#[test]
+fn a_client_that_holds_more_than_its_share_and_stalls_gives_way_to_another_at_once() {
+    hold(&without_buffer(2), |talk| {
+        let (one, its) = stalls(talk);
+        let (two, other) = stalls(talk);
+        talk.passes(Duration::from_millis(200));
+        talk.comes_from("192.0.2.8");
+        let client = talk.client();
+        talk.says(client, GET);
+        // The one that has stalled longest.
+        assert!(talk.is_closed(its) && !talk.is_closed(other));
+        let start = "HTTP/1.1 408 Request Timeout\r\n";
+        talk.hears_about(one, start, &["connection: close\r\n", ": stalled\n"]);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.says(upstream, OK);
+        talk.hears(client, OK);
+        talk.hears(two, "");
+        assert!(talk.log().contains("stalled"));
+    });
+}
+
+#[test]
+fn a_client_whose_body_comes_does_not_give_way() {
+    hold(&without_buffer(2), |talk| {
+        let (one, its) = stalls(talk);
+        let (two, other) = stalls(talk);
+        talk.passes(Duration::from_millis(90));
+        talk.says(one, "a".repeat(100));
+        talk.passes(Duration::from_millis(90));
+        talk.comes_from("192.0.2.8");
+        let client = talk.client();
+        talk.says(client, GET);
+        assert!(!talk.is_closed(its) && talk.is_closed(other), "the first went on");
+        talk.heard(two);
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.hears(client, OK);
+    });
+}
+
+#[test]
+fn who_stalls_within_its_share_gives_way_after_the_timeout_only() {
+    let config = format!("{}    timeouts: {{ stall: 2s }}\n", without_buffer(1));
+    hold(&config, |talk| {
+        let (slow, its) = stalls(talk);
+        // Of the same client, which has no more than itself.
+        let client = talk.client();
+        talk.says(client, GET);
+        talk.passes(Duration::from_millis(1_900));
+        assert!(!talk.is_closed(its));
+        talk.passes(Duration::from_millis(200));
+        assert!(talk.is_closed(its));
+        talk.hears_about(slow, "HTTP/1.1 408 Request Timeout\r\n", &[": stalled\n"]);
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.hears(client, OK);
+    });
+}
+
+#[test]
+fn nobody_gives_way_to_a_client_that_holds_more() {
+    let config = format!("{}    timeouts: {{ stall: 2s }}\n", without_buffer(3));
+    hold(&config, |talk| {
+        if talk.manner() == Manner::Moving {
+            // One alone in a fresh worker has nothing yet.
+            return;
+        }
+        talk.comes_from("192.0.2.8");
+        let (_, its) = stalls(talk);
+        talk.comes_from("192.0.2.7");
+        holds_one(talk);
+        holds_one(talk);
+        let client = talk.client();
+        talk.says(client, GET);
+        talk.passes(secs(4));
+        assert!(!talk.is_closed(its));
+        talk.hears(client, "");
+        talk.passes(secs(2));
+        talk.hears_about(client, "HTTP/1.1 503 Service Unavailable\r\n", &[": pending_timeout\n"]);
+    });
+}
+
+#[test]
+fn a_client_that_does_not_take_its_response_gives_way() {
+    hold(&with_connections(1), |talk| {
+        if talk.manner() == Manner::ByteByByte {
+            return;
+        }
+        let slow = talk.client();
+        talk.takes(slow, 100);
+        talk.says(slow, GET);
+        let upstream = talk.upstream();
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+        talk.says(upstream, "a".repeat(200_000));
+        talk.passes(Duration::from_millis(200));
+        talk.comes_from("192.0.2.8");
+        let client = talk.client();
+        talk.says(client, GET);
+        assert!(talk.is_closed(upstream) && talk.is_closed(slow));
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.hears(client, OK);
+        assert!(talk.log().contains("stalled"));
+    });
+}
+
+#[test]
+fn a_stream_with_a_shut_window_gives_way_and_its_connection_goes_on() {
+    hold(&with_connections(1), |talk| {
+        if talk.manner() == Manner::ByteByByte {
+            return;
+        }
+        let mut slow = Speaker::client(talk);
+        slow.takes = false;
+        let stream = slow.gets(talk, "/large");
+        let upstream = talk.upstream();
+        talk.heard(upstream);
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+        talk.says(upstream, "a".repeat(200_000));
+        talk.passes(Duration::from_millis(200));
+        talk.comes_from("192.0.2.8");
+        let client = talk.client();
+        talk.says(client, GET);
+        assert!(talk.is_closed(upstream));
+        let told = slow.hears(talk);
+        assert!(told.contains(&format!("{stream}: reset")), "{told}");
+        assert!(!talk.is_closed(slow.peer));
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.hears(client, OK);
+    });
+}
+
+#[test]
+fn a_service_that_is_slow_is_not_its_clients_fault() {
+    let config = format!("{}    timeouts: {{ stall: 1s }}\n", with_connections(1));
+    hold(&config, |talk| {
+        let (slow, its) = holds_one(talk);
+        talk.comes_from("192.0.2.8");
+        let client = talk.client();
+        talk.says(client, GET);
+        talk.passes(secs(4));
+        assert!(!talk.is_closed(its));
+        talk.says(its, OK);
+        talk.hears(slow, OK);
+        talk.hears(its, GET);
+        talk.says(its, OK);
+        talk.hears(client, OK);
+    });
+}
+
+#[test]
+fn the_queue_is_shared_by_client() {
+    let config = format!("{}    pending_max: 3\n", with_connections(1));
+    hold(&config, |talk| {
+        if talk.manner() == Manner::Moving {
+            // The order of a queue belongs to its worker.
+            return;
+        }
+        let (first, upstream) = holds_one(talk);
+        let crowd: Vec<_> = (0..3).map(|_| talk.client()).collect();
+        for client in &crowd {
+            talk.says(*client, "GET /crowd HTTP/1.1\r\nHost: x\r\n\r\n");
+        }
+        talk.comes_from("192.0.2.8");
+        let other = talk.client();
+        talk.says(other, "GET /other HTTP/1.1\r\nHost: x\r\n\r\n");
+        // The newest of the client that has the most makes room for it.
+        let start = "HTTP/1.1 503 Service Unavailable\r\n";
+        talk.hears_about(crowd[2], start, &[": pending_overflow\n"]);
+        talk.says(upstream, OK);
+        talk.hears(first, OK);
+        for (client, start) in
+            [(crowd[0], "GET /crowd "), (other, "GET /other "), (crowd[1], "GET /crowd ")]
+        {
+            assert!(talk.heard(upstream).starts_with(start), "clients take turns");
+            talk.says(upstream, OK);
+            talk.hears(client, OK);
+        }
+    });
+}

@@ -1,5 +1,6 @@
 //! Clients that are slow on purpose.
 
+mod one_host_cannot_take_a_cluster_away;
 mod slow_bodies_are_cut_off;
 mod slow_heads_are_cut_off;
 mod slow_readers_are_cut_off;
@@ -19,6 +20,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     slow_heads_are_cut_off::CLAIM,
     slow_bodies_are_cut_off::CLAIM,
     slow_readers_are_cut_off::CLAIM,
+    one_host_cannot_take_a_cluster_away::CLAIM,
 ];
 
 /// Memory that an attack may cost: some KiB for each of its connections.
