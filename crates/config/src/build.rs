@@ -180,6 +180,7 @@ pub(crate) fn parts<F>(
     routes::check_clients(file, site, context.findings);
     routes::check_slashes(file, site, context.findings);
     clusters::warn_aimless(file, site, context.findings);
+    routes::check_access(file, site, context.findings);
     clusters::warn_loops(file, site, context.findings);
     warn_unused(&file.routes, &table_names, &site.key("routes"), context.findings);
     Parts {

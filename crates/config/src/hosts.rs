@@ -41,6 +41,12 @@ impl<T: Copy> HostTable<T> {
         self.exact.get(host).or_else(|| self.find_suffix(host)).copied().or(self.any)
     }
 
+    /// The values of all entries that `host` matches, the closest first.
+    pub fn find_all(&self, host: &[u8]) -> impl Iterator<Item = T> {
+        let exact = self.exact.get(host).copied();
+        exact.into_iter().chain(self.all_suffixes(host).copied()).chain(self.any)
+    }
+
     /// Gives `host` the value `value`.
     ///
     /// # Errors
@@ -66,11 +72,15 @@ impl<T: Copy> HostTable<T> {
         if self.suffixes.is_empty() {
             return None;
         }
+        self.all_suffixes(host).next()
+    }
+
+    fn all_suffixes<'s>(&'s self, host: &[u8]) -> impl Iterator<Item = &'s T> {
         // A dot at the very beginning has no label before it for `*` to stand for.
         let dots = memchr::memchr_iter(b'.', host).filter(|&dot| dot > 0);
         dots.filter_map(|dot| host.get(dot + 1..))
             .filter(|suffix| suffix.len() <= self.suffix_bytes_max)
-            .find_map(|suffix| self.suffixes.get(suffix))
+            .filter_map(|suffix| self.suffixes.get(suffix))
     }
 }
 
@@ -216,6 +226,21 @@ mod tests {
             ("a.b.", 3),
         ] {
             assert_eq!(table.find(host.as_bytes()), Some(value), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn all_that_match_come_with_the_closest_first() {
+        let table = table(&["a.b", "*.a.b", "*.x.a.b", "*"]);
+        for (host, values) in [
+            ("a.b", &[0, 3][..]),
+            ("c.a.b", &[1, 3]),
+            ("c.x.a.b", &[2, 1, 3]),
+            ("b", &[3]),
+            (".a.b", &[3]),
+        ] {
+            let found: Vec<_> = table.find_all(host.as_bytes()).collect();
+            assert_eq!(found, values, "{host:?}");
         }
     }
 

@@ -15,6 +15,7 @@
 pub mod address;
 mod build;
 mod certificates;
+pub mod chain_names;
 pub mod cidr;
 pub mod clients;
 pub mod date;

@@ -18,6 +18,7 @@ use std::time::Duration;
 use ::tls::PeerCertificate;
 use wire::path::Slashes;
 
+use crate::chain_names::ChainNames;
 use crate::cidr::Cidr;
 use crate::clients::ClientMatch;
 use crate::filters::FilterSource;
@@ -220,6 +221,8 @@ pub struct Listener<F> {
     pub has_default: bool,
     /// The filter chain, in order.
     pub filters: Arc<[F]>,
+    /// The chains by server name, if a request may belong to another one than its connection.
+    pub chain_names: Option<Box<ChainNames>>,
     /// What each filter was built from, in the same order.
     pub filter_sources: Arc<[FilterSource]>,
     /// The route tables, in the order of the file.

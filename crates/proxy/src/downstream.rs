@@ -26,6 +26,7 @@ use crate::pinned::Pinned;
 use crate::proxy::{Proxy, TimerOwner};
 use crate::rate::Rate;
 use crate::record::{Record, Stamps, Words, label};
+use crate::route;
 use crate::time::Time;
 use crate::transport::Tls;
 use crate::turns::has_request_waiting;
@@ -281,6 +282,7 @@ impl Proxy {
         };
         // RFC 8470, section 4. What follows a change of protocols is for nobody here to judge.
         let is_too_early = facts.is_early && !(head.method().is_safe() && head.upgrade().is_none());
+        let is_misdirected = route::is_misdirected(exchange, connection, head);
         let client = crate::forwarded::rewrite(head, &facts, &mut self.random, &mut self.scratch);
         let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);
         let exchanges_max = listener.exchanges_per_client_max;
@@ -296,6 +298,8 @@ impl Proxy {
             self.fail(key, Cause::ClientExchangesOverflow, now);
         } else if is_too_early {
             self.fail(key, Cause::RequestTooEarly, now);
+        } else if is_misdirected {
+            self.fail(key, Cause::RequestMisdirected, now);
         } else if has_unknown_expectation {
             self.fail(key, Cause::RequestExpectationUnknown, now);
         } else if is_too_large {

@@ -70,6 +70,7 @@ pub const fn consequence(cause: Cause) -> Consequence {
 
         NoHost | NoRoute => (Side::Proxy, 404, Retry::Never),
         NoChain => (Side::Proxy, 0, Retry::Never),
+        RequestMisdirected => (Side::Proxy, 421, Retry::Never),
         RequestTooEarly => (Side::Proxy, 425, Retry::Never),
         ClientExchangesOverflow => (Side::Proxy, 429, Retry::Never),
         NoEndpoint

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use config::cidr::Cidr;
 use config::hosts::Host;
-use config::snapshot::{Chain, ChainId, ChainMatch, Detected};
+use config::snapshot::{Chain, ChainId, ChainMatch, Detected, Listener};
 
 /// What is known of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub struct Facts<'f> {
     /// The name that a TLS client asks for, in lower case.
     pub server_name: Option<&'f str>,
     /// The protocols that a TLS client offers.
-    pub alpn: &'f [Box<[u8]>],
+    pub alpn: &'f [&'f [u8]],
 }
 
 /// How well a chain fits by one criterion: `None` if not at all, 0 if it does not ask.
@@ -40,6 +40,100 @@ pub fn choose<F>(chains: &[Chain<F>], facts: &Facts<'_>) -> Option<ChainId> {
         left.retain(|chain| criterion(&chain.matches, facts) == Some(best));
     }
     left.first().map(|chain| chain.id)
+}
+
+/// Whether a request for `host` (lower case, no port) belongs to another chain than that of the TLS
+/// connection it came over, so that it has to come over a connection of its own (RFC 9110,
+/// section 15.5.20): a client that asked for this host by name would have met another chain, which
+/// treats requests differently. `met` is the connection's chain; of `facts`, the server name
+/// does not count, and ALPN is the protocol that was agreed upon.
+#[must_use]
+pub fn is_misdirected<F>(
+    listener: &Listener<F>,
+    met: Option<ChainId>,
+    host: &[u8],
+    facts: &Facts<'_>,
+) -> bool {
+    let Some(names) = &listener.chain_names else { return false };
+    if host.is_empty() {
+        // HTTP/1.0 has no more than the connection to say whom it asks.
+        return false;
+    }
+    let chains = &listener.chains;
+    let met = met.and_then(|id| chains.iter().position(|chain| chain.id == id));
+    let policy = names.policy(met);
+    let reach = Reach::of(listener, met, facts);
+    for group in names.groups(server_name_of(host)) {
+        let in_reach = |(_, chain): &(usize, &Chain<F>)| reach.holds(chain, facts);
+        let mut best = None;
+        let mut is_empty = true;
+        for (place, chain) in group.chains(chains).filter(in_reach) {
+            is_empty = false;
+            // The client asked for what its own chain wants, whatever was agreed upon.
+            let is_met = met == Some(place);
+            let matches = &chain.matches;
+            let alpn = if is_met {
+                Some(u32::from(!matches.alpn.is_empty()))
+            } else {
+                alpn(matches, facts)
+            };
+            let fits = protocol(matches, facts).zip(alpn).zip(source(matches, facts));
+            // Of those that fit equally well, the first; the connection's own before others.
+            let rank = fits.map(|fits| (fits, is_met));
+            if rank.is_some() && best.is_none_or(|(former, _)| rank > former) {
+                best = Some((rank, place));
+            }
+        }
+        match best {
+            Some((_, place)) => return names.policy(Some(place)) != policy,
+            // As for a connection: those that are named leave nothing to the others. What nobody can
+            // reach as it should be reached is not given away elsewhere.
+            None if !is_empty && group.is_named => return true,
+            None => {}
+        }
+    }
+    names.policy(None).is_some_and(|default| Some(default) != policy)
+}
+
+/// How well chains that a connection can reach fit where it was going, whatever its name.
+struct Reach {
+    port: Fit,
+    destination: Fit,
+}
+
+impl Reach {
+    fn of<F>(listener: &Listener<F>, met: Option<usize>, facts: &Facts<'_>) -> Self {
+        let asks = listener.chain_names.as_ref().is_some_and(|names| names.asks_addresses());
+        if !asks {
+            return Self { port: Some(0), destination: Some(0) };
+        }
+        if let Some(chain) = met.and_then(|place| listener.chains.get(place)) {
+            // It was among those that fit best.
+            let matches = &chain.matches;
+            return Self { port: port(matches, facts), destination: destination(matches, facts) };
+        }
+        let all = || listener.chains.iter().map(|chain| &chain.matches);
+        let best_port = all().filter_map(|matches| port(matches, facts)).max();
+        let left = all().filter(|matches| port(matches, facts) == best_port);
+        let best = left.filter_map(|matches| destination(matches, facts)).max();
+        Self { port: best_port, destination: best }
+    }
+
+    fn holds<F>(&self, chain: &Chain<F>, facts: &Facts<'_>) -> bool {
+        let Self { port: asked_port, destination: asked } = self;
+        asked.is_some()
+            && asked_port.is_some()
+            && port(&chain.matches, facts) == *asked_port
+            && destination(&chain.matches, facts) == *asked
+    }
+}
+
+/// What a client that wants this host asks for: no name if it is an address (RFC 6066, section 3).
+fn server_name_of(host: &[u8]) -> Option<&[u8]> {
+    let host = host.strip_suffix(b".").unwrap_or(host);
+    let text = std::str::from_utf8(host).ok()?;
+    let is_address = host.first() == Some(&b'[') || text.parse::<std::net::Ipv4Addr>().is_ok();
+    (!is_address && !host.is_empty()).then_some(host)
 }
 
 fn port(asked: &ChainMatch, facts: &Facts<'_>) -> Fit {
@@ -73,7 +167,7 @@ fn protocol(asked: &ChainMatch, facts: &Facts<'_>) -> Fit {
 }
 
 fn alpn(asked: &ChainMatch, facts: &Facts<'_>) -> Fit {
-    fits(&asked.alpn, |asked| facts.alpn.contains(asked))
+    fits(&asked.alpn, |asked| facts.alpn.contains(&&**asked))
 }
 
 fn source(asked: &ChainMatch, facts: &Facts<'_>) -> Fit {
@@ -156,7 +250,7 @@ mod tests {
             "server_names: [a.example], alpn: [h2], sources: [192.0.2.0/24]",
             "server_names: [a.example], alpn: [h2]",
         ];
-        let h2 = [Box::from(*b"h2")];
+        let h2: [&[u8]; 1] = [b"h2"];
         for (destination, source, place) in [
             ("10.1.0.1:443", "192.0.2.1", 0),
             ("10.1.0.1:80", "192.0.2.1", 2),

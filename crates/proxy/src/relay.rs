@@ -157,12 +157,13 @@ impl Proxy {
     fn choose_chain(&mut self, key: ConnKey, first: &FirstBytes, now: Time) -> bool {
         let original = destination(&self.connections, key);
         let Some(connection) = self.connections.get_mut(key) else { return false };
+        let alpn: Vec<&[u8]> = first.alpn.iter().map(|name| &**name).collect();
         let facts = Facts {
             source: connection.peer.ip(),
             destination: original.or_else(|| connection.local.socket_address()),
             protocol: first.protocol,
             server_name: first.server_name.as_ref().map(ServerName::as_str),
-            alpn: &first.alpn,
+            alpn: &alpn,
         };
         let Some(downstream) = connection.downstream() else { return false };
         let listener = self.listeners.get(downstream.listener).listener();

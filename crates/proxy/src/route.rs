@@ -5,12 +5,16 @@
 
 use std::sync::Arc;
 
-use config::snapshot::{Action, Listener, RouteTable, Rule};
+use config::snapshot::{Action, Detected, Listener, RouteTable, Rule};
 use telemetry::cause::Cause;
 use tls::PeerCertificate;
+use wire::head::{Method, RequestHead};
 
 use crate::Snapshot;
+use crate::connection::Connection;
+use crate::exchange::Exchange;
 use crate::filter::Filter;
+use crate::matching::{self, Facts};
 
 /// The rule for a request with this host (lower case, no port) and path (normalised, no query) from
 /// a client with this certificate, with its table and its place there.
@@ -53,6 +57,35 @@ pub fn find_tunnel<'s>(
     let found = table.rules.iter().enumerate().find(takes_it);
     let (place, rule) = found.ok_or(Cause::RequestNotImplemented)?;
     Ok((table, place, rule))
+}
+
+/// Whether a request has to come over another connection, since its host belongs to another chain
+/// of the listener than the one that the connection met by its server name.
+pub(crate) fn is_misdirected(
+    exchange: &Exchange,
+    connection: &Connection,
+    head: &RequestHead<'_>,
+) -> bool {
+    let listener = exchange.snapshot.listeners.get(exchange.listener);
+    let Some(listener) = listener.filter(|listener| listener.chain_names.is_some()) else {
+        return false;
+    };
+    // The host of a plain CONNECT is where the tunnel leads, and says nothing of who is asked.
+    let asks_tunnel = head.method() == Method::Connect && !head.is_extended_connect();
+    let Some(downstream) = connection.downstream() else { return false };
+    if connection.tls.is_none() || asks_tunnel {
+        return false;
+    }
+    let destination = downstream.original.as_deref().copied();
+    let alpn: &[u8] = if connection.multiplex.is_some() { b"h2" } else { b"http/1.1" };
+    let facts = Facts {
+        source: connection.peer.ip(),
+        destination: destination.or_else(|| connection.local.socket_address()),
+        protocol: Some(Detected::Tls),
+        server_name: None,
+        alpn: &[alpn],
+    };
+    matching::is_misdirected(listener, exchange.chain, head.host(), &facts)
 }
 
 /// Whether every protocol that an `Upgrade` field names may be let through.

@@ -17,7 +17,7 @@ use config::Outside as _;
 use config::clients::ClientMatch;
 use config::explain::Verdict as RuleVerdict;
 use config::snapshot::{
-    Action, Address, Cluster, Detected, Endpoint, Forward, Listener as ListenerConfig,
+    Action, Address, ChainId, Cluster, Detected, Endpoint, Forward, Listener as ListenerConfig,
     ListenerProtocol, PathMatch, RouteTable, Rule, TlsMode,
 };
 use proxy::Snapshot;
@@ -62,7 +62,7 @@ pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
         "listener",
         format!("{} ({}), {why}", listener.name, address_text(&listener.address)),
     );
-    if let Some(seen) = tell_chain(&mut story, listener, &request) {
+    if let Some((seen, chain)) = tell_chain(&mut story, listener, &request) {
         let certificate = certificate(explain)?;
         let mut client = client_of(seen, &request, certificate.as_ref());
         let trial = try_out(&snapshot, listener, &mut client, &request);
@@ -70,6 +70,7 @@ pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
         if is_secured && explain.tls.is_none() {
             let certificate = certificate.filter(|_| is_client_known(seen, &request));
             let client = certificate.and_then(|certificate| certificate.as_peer());
+            tell_misdirected(&mut story, listener, chain, &request);
             tell_request(&mut story, &snapshot, seen, &request, client.as_ref(), &trial);
         }
     }
@@ -220,9 +221,9 @@ fn tell_chain<'s>(
     story: &mut Story,
     listener: &'s Arc<Listener>,
     request: &Request,
-) -> Option<&'s Listener> {
+) -> Option<(&'s Listener, Option<ChainId>)> {
     if listener.chains.is_empty() {
-        return Some(listener);
+        return Some((listener, None));
     }
     let is_secure = is_secure(listener, request);
     let protocol = match listener.protocol {
@@ -232,10 +233,7 @@ fn tell_chain<'s>(
     };
     let name = ServerName::parse(request.server_name.as_bytes());
     let server_name = name.as_ref().filter(|_| is_secure).map(ServerName::as_str);
-    let alpn: Vec<Box<[u8]>> = match is_secure {
-        true => client::ALPN.iter().map(|&name| name.into()).collect(),
-        false => Vec::new(),
-    };
+    let alpn = if is_secure { &client::ALPN[..] } else { &[] };
     let what = match server_name {
         Some(name) => format!("TLS for {name} from here"),
         None if is_secure => "TLS without a name from here".to_owned(),
@@ -246,7 +244,7 @@ fn tell_chain<'s>(
         Address::Unix(_) => None,
     };
     let protocol = Some(protocol);
-    let facts = Facts { source: None, destination, protocol, server_name, alpn: &alpn };
+    let facts = Facts { source: None, destination, protocol, server_name, alpn };
     let id = matching::choose(&listener.chains, &facts);
     match listener.chains.iter().find(|chain| Some(chain.id) == id) {
         Some(chain) => story.line("chain", format!("{}: is for {what}", chain.name)),
@@ -258,7 +256,42 @@ fn tell_chain<'s>(
             return None;
         }
     }
-    Some(listener.seen_by(id))
+    Some((listener.seen_by(id), id))
+}
+
+/// Tells whether the request belongs to another chain than its connection has met.
+fn tell_misdirected(
+    story: &mut Story,
+    listener: &Listener,
+    met: Option<ChainId>,
+    request: &Request,
+) {
+    let (mut scan, mut index) = (Scan::default(), HeadIndex::default());
+    let head = decode_request(&request.head, &mut scan, &limits_of(listener), &mut index);
+    let Ok(Some((head, _))) = head else { return };
+    if !is_secure(listener, request) || is_tunnel(&head) {
+        return;
+    }
+    let destination = match &listener.address {
+        Address::Tcp(address) => Some(*address),
+        Address::Unix(_) => None,
+    };
+    let alpn: &[u8] = match listener.seen_by(met).protocol {
+        ListenerProtocol::Http1 => b"http/1.1",
+        _ => b"h2",
+    };
+    let (protocol, alpn) = (Some(Detected::Tls), &[alpn][..]);
+    let facts = Facts { source: None, destination, protocol, server_name: None, alpn };
+    if matching::is_misdirected(listener, met, head.host(), &facts) {
+        let (host, asked) = (String::from_utf8_lossy(head.host()), &request.server_name);
+        story.line(
+            "request",
+            format!(
+                "for {host} belongs to another chain than a connection for {asked}: a client that \
+                 shares the connection gets 421, and asks again over its own"
+            ),
+        );
+    }
 }
 
 /// Tells where the bytes of a listener for TCP go.
@@ -280,14 +313,8 @@ fn tell_head(
     request: &Request,
     client: Option<&PeerCertificate>,
 ) {
-    let limits = HeadLimits {
-        request_line_bytes_max: listener.http.request_line_bytes_max,
-        head_bytes_max: listener.http.head_bytes_max,
-        fields_max: listener.http.fields_max,
-        slashes: listener.http.slashes,
-    };
     let (mut scan, mut index) = (Scan::default(), HeadIndex::default());
-    match decode_request(&request.head, &mut scan, &limits, &mut index) {
+    match decode_request(&request.head, &mut scan, &limits_of(listener), &mut index) {
         Ok(Some((mut head, _))) => {
             story.line("request", request_line(&head));
             if tell_filters(story, listener, &mut head) {
@@ -296,6 +323,15 @@ fn tell_head(
         }
         Ok(None) => story.line("request", "is no whole head"),
         Err(error) => story.line("request", format!("is refused: {error}")),
+    }
+}
+
+const fn limits_of(listener: &Listener) -> HeadLimits {
+    HeadLimits {
+        request_line_bytes_max: listener.http.request_line_bytes_max,
+        head_bytes_max: listener.http.head_bytes_max,
+        fields_max: listener.http.fields_max,
+        slashes: listener.http.slashes,
     }
 }
 

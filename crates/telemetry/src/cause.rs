@@ -105,6 +105,10 @@ causes! {
     NoHost => "no_host",
     /// No rule of the route table matches.
     NoRoute => "no_route",
+    /// The request's host belongs to another chain of the listener than its TLS connection, which
+    /// came for another server name: a client that shares connections between names sends it
+    /// again over one of its own.
+    RequestMisdirected => "request_misdirected",
     /// The request came as early data of TLS, which may be somebody else's who saw it, and its method
     /// is not safe. A client sends it again after the handshake.
     RequestTooEarly => "request_too_early",

@@ -9,6 +9,7 @@ use wire::path::Slashes;
 use super::routes::Tables;
 use super::tls::Spoken;
 use super::{Context, Names, Once, http2, keepalive, tls};
+use crate::chain_names::ChainNames;
 use crate::file::chain::Match;
 use crate::file::listener::{
     ClientCertDetail, ForwardClientCert as FileForwardClientCert, Forwarded, Http,
@@ -189,6 +190,7 @@ fn listener<F>(
             idle: file.timeouts.idle.into(),
             request_body: file.timeouts.request_body.into(),
             filter: file.timeouts.filter.into(),
+        chain_names: None,
             response_write: file.timeouts.response_write.into(),
             tunnel_idle: file.timeouts.tunnel_idle.into(),
         },
@@ -244,6 +246,7 @@ fn listener<F>(
 /// Warns of a chain for TLS that neither ends it nor passes it through.
 fn warn_unended<F>(
     file: &file::Chain,
+    listener.chain_names = ChainNames::new(&listener);
     matches: &ChainMatch,
     ends: &BuiltEnds<F>,
     site: &Site<'_>,
@@ -336,6 +339,7 @@ impl<F> BuiltEnds<F> {
 }
 
 /// Resolves where connections end. `may_be_none`: there are chains for those that matter.
+            chain_names: None,
 fn resolve_ends<F>(
     file: &Ends<'_>,
     site: &Site<'_>,
@@ -439,6 +443,8 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         && *name == new.name
         && *address == new.address
         && *socket == new.socket
+        // It follows from the chains.
+        chain_names: _,
         && *filter_sources == new.filter_sources
         && *route_tables == new.route_tables
         && *hosts == new.hosts

@@ -10,6 +10,7 @@ use crate::defaults;
 use crate::file::cluster::Protocol;
 use crate::file::listener::Names as FileNames;
 use crate::file::route::{self, Scheme};
+use crate::file::tls::{ClientMode, Mode};
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::hosts::Host;
@@ -258,6 +259,90 @@ fn merged_slashes(text: &str) -> String {
         }
     }
     merged
+}
+
+/// Warns of route tables that a client reaches both with a certificate that it must have and
+/// without: what the one chain demands, the other gives away.
+pub(super) fn check_access(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) {
+    let mut guarded: Map<&str, String> = Map::default();
+    each_end(file, site, &mut |end| {
+        for table in end.routes.map_or(&[][..], FileNames::as_slice) {
+            if end.is_guarded {
+                guarded.entry(table.as_str()).or_insert_with(|| end.place.clone());
+            }
+        }
+    });
+    if guarded.is_empty() {
+        return;
+    }
+    let mut warned: BTreeSet<&str> = BTreeSet::new();
+    each_end(file, site, &mut |end| {
+        for table in end.routes.map_or(&[][..], FileNames::as_slice) {
+            let Some(other) = guarded.get(table.as_str()).filter(|_| !end.is_guarded) else {
+                continue;
+            };
+            if gives_to_anyone(file, table) && warned.insert(table.as_str()) {
+                let (place, how) = (&end.place, end.how);
+                let rule = format!(
+                    "route table {table:?} is for clients with certificates at {other}, and {how} \
+                     at {place}"
+                );
+                let hint = "give one of them routes of its own, add `client` to the `match` of its \
+                            rules, or ask for certificates here too";
+                end.site.key("routes").warning(findings, Problem::new(rule, hint));
+            }
+        }
+    });
+}
+
+/// Where connections end: a listener, or a chain of one.
+struct End<'e, 'f> {
+    routes: Option<&'f FileNames>,
+    /// Whether no client gets here without a certificate.
+    is_guarded: bool,
+    /// What a client without one does.
+    how: &'static str,
+    place: String,
+    site: &'e Site<'e>,
+}
+
+fn each_end<'f>(file: &'f file::File, site: &Site<'_>, see: &mut dyn FnMut(&End<'_, 'f>)) {
+    for (listener, site) in file.listeners.iter().zip(site.key("listeners").items()) {
+        let name = &listener.name;
+        let place = format!("listener {name:?} (line {})", site.at().line);
+        see(&end_of(listener.routes.as_ref(), listener.tls.as_ref(), place, &site));
+        for (chain, site) in listener.chains.iter().zip(site.key("chains").items()) {
+            let line = site.at().line;
+            let place = format!("chain {:?} of listener {name:?} (line {line})", chain.name);
+            see(&end_of(chain.routes.as_ref(), chain.tls.as_ref(), place, &site));
+        }
+    }
+}
+
+fn end_of<'e, 'f>(
+    routes: Option<&'f FileNames>,
+    tls: Option<&file::ListenerTls>,
+    place: String,
+    site: &'e Site<'e>,
+) -> End<'e, 'f> {
+    let is_strict = tls.is_some_and(|tls| tls.mode == Mode::Strict);
+    let client = tls.and_then(|tls| tls.client.as_ref());
+    let is_required = client.is_some_and(|client| client.mode == ClientMode::Required);
+    let how = match (tls.is_some(), is_required) {
+        (false, _) => "for everyone, without TLS,",
+        (true, true) => "for everyone without TLS, which `mode: permissive` takes,",
+        (true, false) => "for clients without one",
+    };
+    End { routes, is_guarded: is_strict && is_required, how, place, site }
+}
+
+/// Whether a rule of this table forwards or answers without a look at the client's certificate. A
+/// redirect gives nothing away.
+fn gives_to_anyone(file: &file::File, table: &str) -> bool {
+    let mut tables = file.routes.iter().filter(|entry| entry.name == table);
+    tables.any(|entry| {
+        entry.rules.iter().any(|rule| rule.matches.client.is_none() && rule.redirect.is_none())
+    })
 }
 
 fn action(

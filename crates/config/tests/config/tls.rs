@@ -61,7 +61,7 @@ fn file(name: &str) -> &'static str {
 fn certificates_alone_are_enough() {
     let mut loader = loader();
     let snapshot = load(&mut loader, SAMPLE);
-    assert_eq!(loader.warnings(), []);
+    assert_eq!(warnings(&loader), []);
     let [own, chain] = tls_of(&snapshot);
     assert_eq!(own.mode, TlsMode::Strict);
     assert_eq!(own.source.versions, Version::Tls12..=Version::Tls13);
@@ -155,13 +155,22 @@ fn check_errors(outside: &Memory, rows: &[Row]) {
     }
 }
 
+/// All warnings but the one that the sample deserves: its routes are both for clients with certificates
+/// and for everyone.
+fn warnings(loader: &Loader) -> Vec<Finding> {
+    let warnings = loader.warnings().iter();
+    let others =
+        warnings.filter(|warning| !warning.rule.contains("is for clients with certificates"));
+    others.cloned().collect()
+}
+
 #[track_caller]
 fn check_warnings(rows: &[Row]) {
     for row in rows {
         let (text, place) = with(row.0, row.1);
         let mut loader = loader();
         load(&mut loader, &text);
-        check_one(loader.warnings(), place, row);
+        check_one(&warnings(&loader), place, row);
     }
 }
 
@@ -647,6 +656,50 @@ fn what_is_allowed_but_looks_like_a_mistake() {
             "`ca`",
         ),
     ]);
+}
+
+#[test]
+fn routes_for_clients_with_certificates_that_others_reach_are_warned_about_once() {
+    let guarded = "          client: { ca: ca.pem }\n        routes: all\n";
+    let one = |text: &str| {
+        let mut loader = loader();
+        load(&mut loader, text);
+        let all = loader.warnings().iter();
+        let told: Vec<_> = all.filter(|told| told.rule.contains("for clients with")).collect();
+        assert!(told.len() < 2, "{told:#?}");
+        told.first().map(|told| (told.path.clone(), told.line, told.rule.clone()))
+    };
+    let at_chain = "route table \"all\" is for clients with certificates at chain \"tenants\" of \
+                    listener \"edge\" (line 8)";
+    let (path, line, rule) = one(SAMPLE).unwrap();
+    assert_eq!((path.as_str(), line), ("listeners[0].routes", 6));
+    let expected = format!("{at_chain}, and for clients without one at listener \"edge\" (line 3)");
+    assert_eq!(rule, expected);
+    // A listener without TLS gives it away, too; so does one that takes both.
+    let own = "    tls: { certificates: [{ chain: site.pem, key: site.key }] }\n    routes: all\n";
+    let plain = "  - { name: plain, address: '127.0.0.1:80', routes: all }\nroutes:";
+    let text = SAMPLE.replace(own, "").replacen("\nroutes:", &format!("\n{plain}"), 1);
+    let (path, _, rule) = one(&text).unwrap();
+    assert_eq!(path, "listeners[1].routes");
+    assert!(rule.contains("for everyone, without TLS, at listener \"plain\" (line "), "{rule}");
+    let both = own.replace("] }", "], mode: permissive, client: { ca: ca.pem } }");
+    let (_, _, rule) = one(&SAMPLE.replace(own, &both)).unwrap();
+    assert!(rule.contains("`mode: permissive` takes"), "{rule}");
+    // What nobody gets without a certificate is not given away, and a redirect gives nothing.
+    let guards = |rules: &str| {
+        one(&SAMPLE.replace("rules: [{ match: { prefix: / }, cluster: api }]", rules))
+    };
+    assert_eq!(guards("rules: [{ match: { prefix: /, client: ['*'] }, cluster: api }]"), None);
+    assert_eq!(
+        guards(
+            "rules: [{ match: { path: /, client: ['*'] }, cluster: api }, \
+             { match: { prefix: / }, redirect: { scheme: https } }]"
+        ),
+        None
+    );
+    assert_eq!(one(&SAMPLE.replace(guarded, "        routes: all\n")), None);
+    let optional = guarded.replace("ca.pem }", "ca.pem, mode: optional }");
+    assert_eq!(one(&SAMPLE.replace(guarded, &optional)), None);
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod frames;
 mod heads;
 mod http2;
 mod keep_alive;
+mod misdirected;
 mod original;
 mod pools;
 mod reconfiguring;

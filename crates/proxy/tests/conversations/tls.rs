@@ -27,8 +27,8 @@ use wire::tls::record::{
 use crate::kit::{Files, Manner, Peer, Talk, hold_with_files};
 use crate::relays::DETECTED;
 
-const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+pub(crate) const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 const CONFIG: &str = "
 listeners:
@@ -63,7 +63,7 @@ static RSA: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Certificates that sign themselves, for these names.
-struct Pki {
+pub(crate) struct Pki {
     files: Files,
     pairs: Vec<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
 }
@@ -96,7 +96,7 @@ impl Pki {
         this
     }
 
-    fn client(&self, version: &'static SupportedProtocolVersion) -> ClientConfig {
+    pub(crate) fn client(&self, version: &'static SupportedProtocolVersion) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         for (certificate, _) in &self.pairs {
             roots.add(certificate.clone()).unwrap();
@@ -109,7 +109,7 @@ impl Pki {
     }
 
     /// One that shows a certificate.
-    fn client_with(&self, place: usize) -> ClientConfig {
+    pub(crate) fn client_with(&self, place: usize) -> ClientConfig {
         let (certificate, key) = &self.pairs[place];
         let (provider, key) = (default_provider(), key.clone_key());
         let key = provider.key_provider.load_private_key(key).unwrap();
@@ -141,8 +141,8 @@ fn alternative(name: &str) -> rcgen::SanType {
 }
 
 /// A peer that speaks TLS.
-struct Secure {
-    peer: Peer,
+pub(crate) struct Secure {
+    pub(crate) peer: Peer,
     connection: Connection,
     heard: Vec<u8>,
     /// Whether the other side has said that nothing more comes.
@@ -151,7 +151,7 @@ struct Secure {
 }
 
 impl Secure {
-    fn client(talk: &mut Talk<'_>, config: ClientConfig, name: &'static str) -> Self {
+    pub(crate) fn client(talk: &mut Talk<'_>, config: ClientConfig, name: &'static str) -> Self {
         let peer = talk.client();
         Self::client_at(peer, config, name)
     }
@@ -170,7 +170,7 @@ impl Secure {
     }
 
     /// Lets records go to and fro until nothing more does.
-    fn turn(&mut self, talk: &mut Talk<'_>) {
+    pub(crate) fn turn(&mut self, talk: &mut Talk<'_>) {
         loop {
             let mut out = Vec::new();
             while self.connection.wants_write() {
@@ -198,7 +198,7 @@ impl Secure {
         }
     }
 
-    fn says(&mut self, talk: &mut Talk<'_>, text: impl AsRef<[u8]>) {
+    pub(crate) fn says(&mut self, talk: &mut Talk<'_>, text: impl AsRef<[u8]>) {
         for piece in text.as_ref().chunks(10_000) {
             self.connection.writer().write_all(piece).unwrap();
             self.turn(talk);
@@ -217,7 +217,13 @@ impl Secure {
         hello
     }
 
-    fn hears(&mut self, talk: &mut Talk<'_>) -> String {
+    /// What it hears, of a protocol that is no text.
+    pub(crate) fn hears_bytes(&mut self, talk: &mut Talk<'_>) -> Vec<u8> {
+        self.turn(talk);
+        std::mem::take(&mut self.heard)
+    }
+
+    pub(crate) fn hears(&mut self, talk: &mut Talk<'_>) -> String {
         self.turn(talk);
         String::from_utf8(std::mem::take(&mut self.heard)).unwrap()
     }
@@ -238,7 +244,7 @@ impl Secure {
     }
 }
 
-fn hold(config: &str, script: impl Fn(&mut Talk<'_>, &Pki)) {
+pub(crate) fn hold(config: &str, script: impl Fn(&mut Talk<'_>, &Pki)) {
     let pki = Pki::new();
     hold_with_files(config, &pki.files, |talk| script(talk, &pki));
 }
@@ -1108,10 +1114,21 @@ fn a_proxy_header_goes_before_the_handshake() {
 
 /// Of who takes no certificate.
 fn trusting_nobody() -> ClientConfig {
-    #[derive(Debug)]
-    struct Nobody;
+    trusting(false)
+}
 
-    impl ServerCertVerifier for Nobody {
+/// Of a client that takes any certificate.
+pub(crate) fn trusting_anybody() -> ClientConfig {
+    trusting(true)
+}
+
+fn trusting(takes_any: bool) -> ClientConfig {
+    #[derive(Debug)]
+    struct Opinion {
+        takes_any: bool,
+    }
+
+    impl ServerCertVerifier for Opinion {
         fn verify_server_cert(
             &self,
             _: &CertificateDer<'_>,
@@ -1120,6 +1137,9 @@ fn trusting_nobody() -> ClientConfig {
             _: &[u8],
             _: UnixTime,
         ) -> Result<ServerCertVerified, rustls::Error> {
+            if self.takes_any {
+                return Ok(ServerCertVerified::assertion());
+            }
             Err(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer))
         }
 
@@ -1150,7 +1170,7 @@ fn trusting_nobody() -> ClientConfig {
         .with_protocol_versions(&[&TLS13])
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Nobody))
+        .with_custom_certificate_verifier(Arc::new(Opinion { takes_any }))
         .with_no_client_auth()
 }
 
