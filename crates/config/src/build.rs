@@ -20,6 +20,7 @@ pub(crate) use files::Files;
 use crate::file;
 use crate::filters::FilterKinds;
 use crate::findings::{Findings, Problem};
+use crate::hosts::Host;
 use crate::ids::Ids;
 use crate::map::Map;
 use crate::nearest;
@@ -181,6 +182,7 @@ pub(crate) fn parts<F>(
     routes::check_slashes(file, site, context.findings);
     clusters::warn_aimless(file, site, context.findings);
     routes::check_access(file, site, context.findings);
+    clusters::warn_aimless(file, site, context.findings);
     clusters::warn_loops(file, site, context.findings);
     warn_unused(&file.routes, &table_names, &site.key("routes"), context.findings);
     Parts {
@@ -242,8 +244,11 @@ fn startup<F>(
         file::Workers::Count(count) => file::WorkerOptions { count: *count, pin: false },
         file::Workers::Options(options) => options.clone(),
     };
+    let admin = file.admin.as_ref();
     let asked = StartupOptions {
-        admin: file.admin.as_ref().map(|admin| admin.address.clone()),
+        admin: admin.and_then(|admin| admin.address.clone()),
+        admin_hosts: admin_hosts(file, site, context.findings),
+        metrics: admin.and_then(|admin| admin.metrics.clone()),
         workers: match options.count {
             file::WorkerCount::Auto(_) => None,
             file::WorkerCount::Exactly(count) => Some(count),
@@ -258,11 +263,56 @@ fn startup<F>(
     if asked.admin != former.startup.admin {
         warn(&site.key("admin").key("address"));
     }
+    if asked.admin_hosts != former.startup.admin_hosts {
+        warn(&site.key("admin").key("hosts"));
+    }
+    if asked.metrics != former.startup.metrics {
+        warn(&site.key("admin").key("metrics"));
+    }
     if (asked.workers, asked.pins_workers) != (former.startup.workers, former.startup.pins_workers)
     {
         warn(&site.key("workers"));
     }
     former.startup.clone()
+}
+
+/// The names of the admin interface. Each is a whole one: a pattern would let in names that others
+/// can make.
+fn admin_hosts(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) -> Arc<[Box<str>]> {
+    let Some(admin) = &file.admin else { return Arc::new([]) };
+    let site = site.key("admin");
+    if admin.address.is_none() && admin.metrics.is_none() && !site.is_cut("address") {
+        let problem = Problem::new(
+            "an admin interface without an address serves nothing",
+            "add `address: 127.0.0.1:9901`, or `metrics: 127.0.0.1:9902`",
+        );
+        site.error(findings, problem);
+    }
+    if let Some(Address::Tcp(address)) = &admin.address
+        && !address.ip().to_canonical().is_loopback()
+    {
+        let port = address.port();
+        let problem = Problem::new(
+            "the admin interface has no authentication: what reaches this address can read the \
+             configuration and drain the process",
+            format!(
+                "write 127.0.0.1:{port} or a unix socket, and `metrics` with an address for what scrapes"
+            ),
+        );
+        site.key("address").warning(findings, problem);
+    }
+    let mut names = Vec::with_capacity(admin.hosts.len());
+    for (name, site) in admin.hosts.iter().zip(site.key("hosts").items()) {
+        match name.parse() {
+            Ok(Host::Exact(name)) => names.push(Box::from(&*name)),
+            Ok(Host::Suffix(_) | Host::Any) => {
+                let hint = "write each name, such as admin.example.com";
+                site.error(findings, Problem::new("names of the admin interface are whole", hint));
+            }
+            Err(problem) => site.error(findings, problem),
+        }
+    }
+    names.into()
 }
 
 fn limits(file: &file::Limits) -> Limits {

@@ -29,7 +29,7 @@ use crate::units::{Period, Size};
 #[must_use]
 pub fn effective<F>(snapshot: &Snapshot<F>) -> Json {
     let file = file::File {
-        admin: snapshot.startup.admin.clone().map(|address| file::Admin { address }),
+        admin: admin(&snapshot.startup),
         workers: workers(&snapshot.startup),
         listeners: snapshot.listeners.iter().map(|entry| listener(entry, snapshot)).collect(),
         routes: snapshot.route_tables.iter().map(|(_, entry)| table(entry, snapshot)).collect(),
@@ -41,6 +41,15 @@ pub fn effective<F>(snapshot: &Snapshot<F>) -> Json {
     let mut shown = serde_json::to_value(file).unwrap_or_default();
     redact(&mut shown, SHAPE.as_ref());
     shown
+}
+
+fn admin(startup: &StartupOptions) -> Option<file::Admin> {
+    let StartupOptions { admin, admin_hosts, metrics, .. } = startup;
+    (admin.is_some() || metrics.is_some()).then(|| file::Admin {
+        address: admin.clone(),
+        hosts: admin_hosts.iter().map(ToString::to_string).collect(),
+        metrics: metrics.clone(),
+    })
 }
 
 /// [`effective`] as YAML, with what the certificates are as comments.

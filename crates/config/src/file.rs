@@ -64,8 +64,19 @@ pub struct File {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Admin {
-    /// Where it listens. It has no authentication: keep it on loopback or on a unix socket.
-    pub address: Address,
+    /// Where it listens. It has no authentication: keep it on loopback or on a unix socket. Absent:
+    /// nowhere, which leaves `metrics`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<Address>,
+    /// Names under which requests may ask for it, in addition to `localhost` and IP addresses. A request with
+    /// another `Host` gets 421, so that a page in a browser cannot reach it by a DNS name of its own (DNS
+    /// rebinding). Requests on a unix socket may have any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// Where `/metrics`, `/ready` and `/healthz` are served, and nothing else, whatever the `Host`: for
+    /// scrapers and probes, which may be elsewhere. Absent: only on `address`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<Address>,
 }
 
 /// `auto`, a number, or a map.

@@ -153,6 +153,10 @@ impl<F> Snapshot<F> {
 pub struct StartupOptions {
     /// Where the admin interface listens, or none for no admin interface.
     pub admin: Option<Address>,
+    /// Names, in lower case, under which requests may ask for it beside `localhost` and addresses.
+    pub admin_hosts: Arc<[Box<str>]>,
+    /// Where what scrapers and probes ask for is served alone, or none for nowhere.
+    pub metrics: Option<Address>,
     /// How many worker threads there are, or none for one for each core.
     pub workers: Option<NonZeroU16>,
     /// Whether each worker stays on one core.
@@ -217,12 +221,12 @@ pub struct Listener<F> {
     pub relay: Option<Relay>,
     /// What connections meet that match.
     pub chains: Vec<Chain<F>>,
+    /// The chains by server name, if a request may belong to another one than its connection.
+    pub chain_names: Option<Box<ChainNames>>,
     /// Whether there is something for those that match none of the chains.
     pub has_default: bool,
     /// The filter chain, in order.
     pub filters: Arc<[F]>,
-    /// The chains by server name, if a request may belong to another one than its connection.
-    pub chain_names: Option<Box<ChainNames>>,
     /// What each filter was built from, in the same order.
     pub filter_sources: Arc<[FilterSource]>,
     /// The route tables, in the order of the file.

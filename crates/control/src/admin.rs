@@ -4,18 +4,23 @@
 //! one who asked: the slowest scraper stalls no worker. Built on hyper without a framework: there
 //! are a dozen paths and one method that is not GET.
 //!
-//! Who can reach its address can read everything here and drain the process; it belongs on the
-//! loopback interface or behind a network policy. Browsers are kept from draining for another site.
+//! A client that can reach its address can read everything here and drain the process; it belongs on
+//! the loopback interface or on a unix socket. What scrapers and probes need has an address of its
+//! own ([`Scope::Metrics`]). Browsers are kept away by the name that they ask for (`hosts`), and
+//! from draining for another site.
 
 mod connections;
+mod hosts;
 mod pages;
+mod patience;
 mod server;
 mod socket;
 
 pub(crate) use connections::Rows;
 pub use connections::{ConnectionRow, ConnectionSide, Described};
+pub(crate) use hosts::Hosts;
 pub(crate) use pages::{Answer, Page, index};
-pub(crate) use server::Server;
+pub(crate) use server::{Scope, Server};
 pub use socket::AdminSocket;
 
 use tokio::sync::oneshot;

@@ -40,6 +40,8 @@ pub(crate) enum Built<F> {
     Same,
     /// The file cannot be read, and was not to be read in that case.
     Unreadable,
+    /// There was no descriptor to read it, or what it names, with.
+    Starved,
     /// It changed, and will not be read again: the process ends.
     Skipped,
     /// A snapshot, or why there is none, and the files that are to be watched from now on.
@@ -193,10 +195,11 @@ fn read<F>(file: &mut ConfigFile<F>, reading: Reading) -> Built<F> {
     match (file.look(), reading) {
         (Look::Same, Reading::IfChanged | Reading::UnlessSame) => Built::Same,
         (Look::Unreadable, Reading::IfChanged) => Built::Unreadable,
-        _ => {
-            let result = file.load().map(Box::new);
-            Built::Read(result, file.watched())
-        }
+        (Look::Starved, _) => Built::Starved,
+        _ => match file.load().map(Box::new) {
+            Err(_) if file.is_starved() => Built::Starved,
+            result => Built::Read(result, file.watched()),
+        },
     }
 }
 

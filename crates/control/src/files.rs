@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use config::Outside;
+use rustix::io::Errno;
 use rustix::process::{Uid, geteuid};
 use tls::{Roots, RootsError};
 
@@ -35,6 +36,8 @@ pub(crate) enum State {
     Digest(u64),
     /// It could not be read.
     Unreadable(ErrorKind),
+    /// It could not be opened, for lack of descriptors: that says nothing of it.
+    Starved,
 }
 
 impl Files {
@@ -73,6 +76,11 @@ impl Seen {
         self.0.keys().map(PathBuf::as_path)
     }
 
+    /// Whether any could not be read for lack of descriptors.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.0.values().any(|state| *state == State::Starved)
+    }
+
     /// Whether any file is not as it was.
     pub(crate) fn is_changed(&self) -> bool {
         self.0.iter().any(|(path, state)| State::of(&read(path)) != *state)
@@ -94,9 +102,16 @@ impl State {
                 hasher.write(content);
                 Self::Digest(hasher.finish())
             }
+            Err(error) if is_starved(error) => Self::Starved,
             Err(error) => Self::Unreadable(error.kind()),
         }
     }
+}
+
+/// Whether a file could not be opened because the process, or the system, has no descriptor left.
+pub(crate) fn is_starved(error: &io::Error) -> bool {
+    let lack = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| lack.contains(&code))
 }
 
 /// Says to whom a file is denied: a service often runs as another user than who looks at its log.

@@ -20,6 +20,8 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use telemetry::LogFormat;
 
+use crate::files::is_starved;
+
 /// Buffers of lines between the two threads: one is written while the others are filled.
 const BUFFERS_MAX: usize = 4;
 
@@ -98,6 +100,13 @@ impl LogOutput {
 pub struct OpenError {
     path: Arc<Path>,
     source: io::Error,
+}
+
+impl OpenError {
+    /// Whether it was for lack of descriptors.
+    pub(crate) fn is_starved(&self) -> bool {
+        is_starved(&self.source)
+    }
 }
 
 /// Never waits for a pipe to be read by somebody: control opens the file, too.

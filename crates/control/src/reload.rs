@@ -11,7 +11,7 @@ use telemetry::Names;
 
 use crate::clock;
 use crate::expiry::Expiry;
-use crate::files::{Files, Seen, State};
+use crate::files::{Files, Seen, State, is_starved};
 use crate::log_output::{LogOutput, OpenError};
 use crate::names::names_of;
 use crate::workers::BindFailure;
@@ -32,6 +32,8 @@ pub struct ConfigFile<F> {
     is_stream: bool,
     /// The files that it named then.
     seen: Seen,
+    /// Whether the access log could not be opened then, for lack of descriptors.
+    is_log_starved: bool,
     loader: Loader<F>,
 }
 
@@ -44,6 +46,8 @@ pub(crate) enum Look {
     Changed,
     /// It cannot be read, unlike last time or for another reason: it may be on its way.
     Unreadable,
+    /// There is no descriptor to look with.
+    Starved,
 }
 
 /// A snapshot made from the file, which does not count before it is kept.
@@ -125,6 +129,7 @@ impl<F> ConfigFile<F> {
             state: None,
             is_stream: false,
             seen: Seen::default(),
+            is_log_starved: false,
             loader,
         }
     }
@@ -134,7 +139,8 @@ impl<F> ConfigFile<F> {
     pub fn fixed(name: &str, text: String, loader: Loader<F>) -> Self {
         let name = name.to_owned();
         let (state, is_stream, seen) = (None, false, Seen::default());
-        Self { path: None, name, text, state, is_stream, seen, loader }
+        let is_log_starved = false;
+        Self { path: None, name, text, state, is_stream, seen, is_log_starved, loader }
     }
 
     /// The file, if there is one.
@@ -162,10 +168,21 @@ impl<F> ConfigFile<F> {
         let content = read_again(path);
         let is_same = self.state == Some(State::of(&content));
         match content {
-            Ok(_) if is_same && !self.seen.is_changed() => Look::Same,
+            Ok(_) if is_same && !self.is_log_starved && !self.seen.is_changed() => Look::Same,
+            Err(error) if is_starved(&error) => Look::Starved,
             Ok(_) => Look::Changed,
             Err(_) if is_same => Look::Same,
             Err(_) => Look::Unreadable,
+        }
+    }
+
+    /// Whether something could not be read or opened for lack of descriptors when it was loaded last.
+    pub(crate) fn is_starved(&self) -> bool {
+        match self.state {
+            Some(State::Starved) => true,
+            // What it named was not read.
+            Some(State::Unreadable(_)) => false,
+            Some(State::Digest(_)) | None => self.is_log_starved || self.seen.is_starved(),
         }
     }
 
@@ -198,7 +215,9 @@ impl<F> ConfigFile<F> {
         let prepared = prepared.map_err(Refused::Invalid)?;
         let access_log = &prepared.snapshot().access_log;
         let folder = self.path.as_deref().and_then(Path::parent).unwrap_or_else(|| Path::new(""));
-        let log_output = LogOutput::open(access_log, folder).map_err(Refused::AccessLog)?;
+        let log_output = LogOutput::open(access_log, folder);
+        self.is_log_starved = log_output.as_ref().is_err_and(OpenError::is_starved);
+        let log_output = log_output.map_err(Refused::AccessLog)?;
         let snapshot = prepared.snapshot();
         let (names, expiry) = (names_of(snapshot), Expiry::new(snapshot));
         let duration = clock::monotonic_ns().saturating_sub(began);

@@ -20,7 +20,7 @@ use telemetry::{Collector, ProcessFacts};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::admin::{AdminSocket, Answer, Page, Query, Rows, Server, index};
+use crate::admin::{AdminSocket, Answer, Hosts, Page, Query, Rows, Scope, Server, index};
 use crate::builder::{Builder, Built, Reading};
 use crate::clock;
 use crate::expiry::Expiry;
@@ -75,6 +75,8 @@ pub struct Parts<W: Workers> {
     pub collector: Collector,
     /// Where the admin interface listens, if it does.
     pub admin: Option<AdminSocket>,
+    /// Where what scrapers and probes ask for is served alone, if it is.
+    pub metrics: Option<AdminSocket>,
     /// Who answers what filters ask.
     pub answerers: Answerers,
     /// Version of the program.
@@ -169,7 +171,7 @@ struct Running<W: Workers> {
     config: InEffect<W::Filter>,
     log: LogWriter,
     collector: Collector,
-    admin: Option<Server>,
+    admin: Vec<Server>,
     answerers: Answerers,
     answering: JoinSet<(u32, W::Asker, Arc<[u8]>)>,
     describing: BTreeMap<u64, (u32, oneshot::Sender<Rows>)>,
@@ -192,6 +194,9 @@ struct InEffect<F> {
     loaded_at: u64,
     /// Since when the file cannot be read, if that is still to be told; monotonic time, ns.
     unreadable_since: Option<u64>,
+    /// When to look at the files again that could not be read for lack of descriptors; monotonic
+    /// time, ns.
+    look_again_at: Option<u64>,
     /// Why a later one was refused, and when.
     refused: Option<(u64, Refused)>,
 }
@@ -211,7 +216,14 @@ impl<W: Workers> Running<W> {
         });
         let (watch, watch_list) = watched.unzip();
         let count = workers.count();
-        let server = parts.admin.map(|socket| Server::start(socket, query_sender, count));
+        let hosts = Hosts::Known(Arc::clone(&first.snapshot.startup.admin_hosts));
+        let mut servers = Vec::new();
+        for (socket, scope) in [(parts.admin, Scope::All(hosts)), (parts.metrics, Scope::Metrics)] {
+            if let Some(socket) = socket {
+                servers.push(Server::start(socket, scope, query_sender.clone(), count)?);
+            }
+        }
+        drop(query_sender);
         let loaded_at = clock::wall_ns();
         let (builder, built) = Builder::start(config)?;
         let Accepted { snapshot, warnings, duration, .. } = first;
@@ -238,11 +250,12 @@ impl<W: Workers> Running<W> {
                 warnings,
                 loaded_at,
                 unreadable_since: None,
+                look_again_at: None,
                 refused: None,
             },
             log,
             collector,
-            admin: server.transpose()?,
+            admin: servers,
             answerers: parts.answerers,
             answering: JoinSet::new(),
             describing: BTreeMap::new(),
@@ -284,7 +297,7 @@ impl<W: Workers> Running<W> {
             };
             self.on_event(event).await;
         };
-        if let Some(admin) = self.admin.take() {
+        for admin in std::mem::take(&mut self.admin) {
             admin.close().await;
         }
         self.log.close().await;
@@ -318,6 +331,7 @@ impl<W: Workers> Running<W> {
                 self.config.expiry.look();
                 self.miss_file();
                 self.release_memory();
+                self.look_again();
                 self.describing.retain(|_, (_, reply)| !reply.is_closed());
             }
         }
@@ -413,17 +427,24 @@ impl<W: Workers> Running<W> {
     }
 
     fn warn_of_descriptors(&mut self, worker: u32) {
-        let now = clock::monotonic_ns();
-        let is_due =
-            self.descriptors_warned_at.is_none_or(|at| now.saturating_sub(at) > WARNING_INTERVAL);
-        if is_due {
-            self.descriptors_warned_at = Some(now);
+        if self.is_descriptor_warning_due() {
             tracing::warn!(
                 worker,
                 "no file descriptor was left to accept a connection: raise the limit on open \
                  files (ulimit -n, LimitNOFILE=) or lower limits.connections_max"
             );
         }
+    }
+
+    /// Whether it is time for another warning about descriptors, which there is one of then.
+    fn is_descriptor_warning_due(&mut self) -> bool {
+        let now = clock::monotonic_ns();
+        let last = self.descriptors_warned_at;
+        let is_due = last.is_none_or(|at| now.saturating_sub(at) > WARNING_INTERVAL);
+        if is_due {
+            self.descriptors_warned_at = Some(now);
+        }
+        is_due
     }
 
     // Configuration.
@@ -445,6 +466,27 @@ impl<W: Workers> Running<W> {
         let is_missed = |since: &mut u64| clock::monotonic_ns().saturating_sub(*since) > GRACE;
         if self.config.unreadable_since.take_if(is_missed).is_some() {
             self.read_config(Reading::UnlessSame);
+        }
+    }
+
+    /// A change that could not be read for lack of descriptors is looked at until it can: nothing else
+    /// would tell of it again.
+    fn look_again(&mut self) {
+        let now = clock::monotonic_ns();
+        if self.config.look_again_at.take_if(|at| *at <= now).is_some() {
+            self.read_config(Reading::UnlessSame);
+        }
+    }
+
+    fn on_starved(&mut self) {
+        self.config.look_again_at = Some(clock::monotonic_ns() + GRACE);
+        if self.is_descriptor_warning_due() {
+            let file = self.config.builder.file_name();
+            tracing::warn!(
+                "no file descriptor was left to read {file} and what it names: it is looked at \
+                 again every second; raise the limit on open files (ulimit -n, LimitNOFILE=) or \
+                 lower limits.connections_max"
+            );
         }
     }
 
@@ -472,10 +514,12 @@ impl<W: Workers> Running<W> {
                 self.config.unreadable_since.get_or_insert_with(clock::monotonic_ns);
                 return;
             }
+            Built::Starved => return self.on_starved(),
             Built::Skipped => return self.warn_of_skip(),
             Built::Read(result, watched) => (result, watched),
         };
         self.config.unreadable_since = None;
+        self.config.look_again_at = None;
         if self.is_ending() {
             // The drain began while it was read.
             if let Ok(candidate) = result {

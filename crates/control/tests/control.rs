@@ -123,6 +123,7 @@ impl Running {
             reports,
             collector: Collector::new("0.0.0"),
             admin: Some(socket),
+            metrics: None,
             answerers,
             version: "0.0.0",
         });
@@ -145,7 +146,8 @@ impl Running {
 
     fn ask(&self, method: &str, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).unwrap();
-        write!(stream, "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            .unwrap();
         let mut response = String::new();
         stream.read_to_string(&mut response).unwrap();
         response
@@ -216,7 +218,8 @@ fn connections_that_are_being_answered_are_not_closed_for_others() {
     let control = Running::fixed();
     let ask = |path: &str| {
         let mut stream = TcpStream::connect(control.admin).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            .unwrap();
         stream
     };
     let waiting: Vec<_> = (0..64).map(|_| ask("/connections")).collect();

@@ -30,6 +30,14 @@ pub fn forbid_core_dumps() -> io::Result<()> {
     fs::write("/proc/self/coredump_filter", "0")
 }
 
+/// How many descriptors this process has open, if `/proc` says so.
+#[must_use]
+pub fn open_files() -> Option<u64> {
+    let open = fs::read_dir("/proc/self/fd").ok()?.count();
+    // The one that reads is among them.
+    u64::try_from(open.saturating_sub(1)).ok()
+}
+
 /// How many descriptors this process may have open at a time.
 #[must_use]
 pub fn open_files_max() -> u64 {

@@ -58,7 +58,10 @@ impl Proxy {
         }
         let address = Address::Tcp(original);
         let is_ours = self.snapshot.listeners.iter().any(|ours| ours.address.overlaps(&address));
-        let is_ours = is_ours || is_admin(self.snapshot.startup.admin.as_ref(), &address);
+        let startup = &self.snapshot.startup;
+        let is_ours = is_ours
+            || is_admin(startup.admin.as_ref(), &address)
+            || is_admin(startup.metrics.as_ref(), &address);
         (!is_ours).then(|| Box::new(original))
     }
 

@@ -124,6 +124,8 @@ pub struct Proxy {
     pub(crate) translated: Buffer,
     pub(crate) random: Random,
     pub(crate) share: Share,
+    /// Downstream connections that the process has descriptors for.
+    descriptors_max: u32,
     /// When a drain ends, if one began.
     pub(crate) drain_deadline: Option<Time>,
     /// Listeners that are gone, and when their last connections end.
@@ -212,6 +214,7 @@ impl Proxy {
             translated: Buffer::new(0),
             random: Random::new(settings.seed),
             share: settings.share,
+            descriptors_max: u32::MAX,
             drain_deadline: None,
             draining_listeners: Vec::new(),
             cut_off: 0,
@@ -406,7 +409,7 @@ impl Proxy {
         let state = self.listeners.get(listener);
         let settings = state.listener();
         let is_over = state.open >= self.share.of(settings.connections_max.get())
-            || self.listeners.open >= self.share.of(self.snapshot.limits.connections_max.get());
+            || self.listeners.open >= self.share.of(self.connections_max());
         if is_over {
             let (listener, cause) = (label(state.id.0), Cause::ConnectionsOverflow);
             self.emitter.connection_refused(&ConnectionRefused { listener, cause });
@@ -447,6 +450,17 @@ impl Proxy {
             self.begin_connection(key, now);
         }
         Some(key)
+    }
+
+    /// Bounds downstream connections of the process, whatever the configuration says, by what the
+    /// system lets it open.
+    pub const fn set_descriptors_max(&mut self, connections: u32) {
+        self.descriptors_max = connections;
+    }
+
+    /// Downstream connections open at a time, in the process.
+    fn connections_max(&self) -> u32 {
+        self.snapshot.limits.connections_max.get().min(self.descriptors_max)
     }
 
     /// A connection could not be accepted: [`Cause::OutOfDescriptors`] or [`Cause::AcceptFailed`].

@@ -10,6 +10,7 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 
 use crate::crypto_thread::LazyCryptoThread;
+use crate::descriptors::Descriptors;
 use crate::secrecy::CoreDumps;
 use config::snapshot::{
     Address, ClusterId, EndpointId, Id, Listener as ListenerConfig, ListenerId,
@@ -227,6 +228,7 @@ impl DataPath {
         mut sockets: Sockets,
         emitters: Vec<Emitter>,
         reports: Sender<Report<Self>>,
+        descriptors: Descriptors,
     ) -> std::io::Result<()> {
         self.hold(snapshot, &sockets);
         let workers = self.count();
@@ -235,6 +237,7 @@ impl DataPath {
         for (worker, ((mailbox, waker), emitter)) in (0..workers).zip(crews) {
             let post = Post {
                 share: Share { worker, workers },
+                descriptors,
                 cpu: cpus.iter().cycle().nth(worker as usize).copied(),
                 snapshot: Arc::clone(snapshot),
                 listeners: take_one_each(&mut sockets),
@@ -257,6 +260,7 @@ impl DataPath {
 /// One worker's thread.
 struct Post {
     share: Share,
+    descriptors: Descriptors,
     /// The core to stay on, if any.
     cpu: Option<usize>,
     snapshot: Arc<Snapshot>,
@@ -285,10 +289,12 @@ impl Post {
         }
         let crypto_thread = LazyCryptoThread::new(self.waker.clone());
         let mut world = Kernel::new(self.waker).map_err(|error| format!("epoll: {error}"))?;
+        world.set_descriptor_bounds(self.descriptors.bounds);
         let settings = proxy::Settings { share: self.share, seed: seed() };
         let stage_times = self.snapshot.access_log.stage_times;
         let now = world.now();
         let mut proxy = Proxy::new(settings, self.snapshot, self.emitter, now);
+        proxy.set_descriptors_max(self.descriptors.connections_max);
         proxy.set_crypto_thread(Box::new(crypto_thread));
         let settings = worker::Settings { stage_times };
         let mut worker = Worker::new(world, proxy, self.listeners, self.mailbox, settings)

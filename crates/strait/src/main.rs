@@ -11,6 +11,7 @@ mod cores;
 mod crypto_thread;
 mod data_path;
 mod demo;
+mod descriptors;
 mod explain;
 mod filter_list;
 mod logging;

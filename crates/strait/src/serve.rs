@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use crate::arguments::Run;
 use crate::cores::WorkerCount;
 use crate::data_path::{DataPath, address_text, hint};
+use crate::descriptors::Descriptors;
 use crate::filter_list::filter_kinds;
 use crate::secrecy::{self, CoreDumps};
 use crate::{Failure, VERSION, logging};
@@ -57,7 +58,7 @@ pub(crate) fn serve(
     core_dumps.on_snapshot(&snapshot);
     let workers = worker_count(&snapshot)?;
     let count = workers.count;
-    let descriptors = io::limits::raise_open_files().unwrap_or_else(|error| {
+    let open_files_max = io::limits::raise_open_files().unwrap_or_else(|error| {
         tracing::warn!("the limit on open files cannot be raised: {error}");
         io::limits::open_files_max()
     });
@@ -69,11 +70,12 @@ pub(crate) fn serve(
         .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))?;
     let mut first = config.keep(candidate);
     let admin = snapshot.startup.admin.as_ref().map(bind_admin).transpose()?;
-    let addresses = Came {
-        listeners: bound.addresses.clone(),
-        admin: admin.as_ref().and_then(|socket| socket.local_address().ok().flatten()),
-    };
+    let metrics = snapshot.startup.metrics.as_ref().map(bind_admin).transpose()?;
+    let bound_at = |socket: &Option<AdminSocket>| socket.as_ref()?.local_address().ok().flatten();
+    let addresses = Came { listeners: bound.addresses.clone(), admin: bound_at(&admin) };
 
+    let open = io::limits::open_files().unwrap_or_default();
+    let descriptors = Descriptors::divide(open_files_max, open, count);
     let mut collector = Collector::new(VERSION);
     let mut reader = LogReader::new();
     let mut emitters = Vec::new();
@@ -89,8 +91,9 @@ pub(crate) fn serve(
         config = config.name(),
         workers = count,
         workers_from = %workers,
-        descriptors,
+        descriptors = descriptors.limit,
         admin = %admin_text(snapshot.startup.admin.as_ref(), addresses.admin),
+        metrics = %admin_text(snapshot.startup.metrics.as_ref(), bound_at(&metrics)),
         "starting"
     );
     for (id, address) in &addresses.listeners {
@@ -100,8 +103,11 @@ pub(crate) fn serve(
             tracing::info!(listener = %listener.name, %address, "listening");
         }
     }
+    descriptors.warn(&snapshot.limits);
     let log = LogWriter::start(reader, &mut first).map_err(start)?;
-    data_path.start(crew, &snapshot, bound.sockets, emitters, sender).map_err(start)?;
+    data_path
+        .start(crew, &snapshot, bound.sockets, emitters, sender, descriptors)
+        .map_err(start)?;
     drop(snapshot);
     let control = Control::new(Parts {
         config,
@@ -112,6 +118,7 @@ pub(crate) fn serve(
         log,
         collector,
         admin,
+        metrics,
         answerers: Answerers::default(),
         version: VERSION,
     });

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
 use ::io::{BindError, Events, ListenOptions, Pipe, Poller, Socket, Waker, clock};
@@ -33,6 +34,28 @@ pub struct Kernel {
     /// What bytes pass through that nobody reads; none if the system has no more. Empty between two
     /// calls, so that one is enough and a connection never has bytes in it.
     pipe: Option<Pipe>,
+    descriptors: DescriptorBounds,
+}
+
+/// How far the descriptors of the process may be used for connections, so that some are left for
+/// everything else. The kernel gives out the lowest number that is free, so a number at a bound says
+/// that as many are in use, in all threads, without a count that they would share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DescriptorBounds {
+    /// Accepted sockets have numbers below this.
+    pub accept_max: u64,
+    /// Sockets to upstreams have numbers below this.
+    pub connect_max: u64,
+}
+
+impl DescriptorBounds {
+    /// As many as the system gives.
+    pub const NONE: Self = Self { accept_max: u64::MAX, connect_max: u64::MAX };
+}
+
+/// Whether a socket's number is below a bound.
+fn is_within(socket: &Socket, max: u64) -> bool {
+    u64::try_from(socket.as_fd().as_raw_fd()).is_ok_and(|number| number < max)
 }
 
 /// A listening socket and the address that its connections came to, where that is one.
@@ -151,7 +174,13 @@ impl Kernel {
     pub fn new(waker: Waker) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add_waker(&waker, MAIL)?;
-        Ok(Self { poller, waker, events: Events::new(), pipe: Pipe::new().ok() })
+        let descriptors = DescriptorBounds::NONE;
+        Ok(Self { poller, waker, events: Events::new(), pipe: Pipe::new().ok(), descriptors })
+    }
+
+    /// Leaves descriptors beyond these bounds to others.
+    pub const fn set_descriptor_bounds(&mut self, bounds: DescriptorBounds) {
+        self.descriptors = bounds;
     }
 }
 
@@ -213,6 +242,10 @@ impl World for Kernel {
 
     fn accept(&mut self, listener: &Listener) -> Result<Option<Accepted<Socket>>, AcceptError> {
         match listener.socket.accept() {
+            // Closed at once: it would take what connecting, the admin interface and files need.
+            Ok(Some((socket, _))) if !is_within(&socket, self.descriptors.accept_max) => {
+                Err(AcceptError::OutOfDescriptors)
+            }
             Ok(Some((socket, peer))) => {
                 let local = listener.local_of(&socket);
                 let original = listener.original_of(&socket, local);
@@ -240,6 +273,9 @@ impl World for Kernel {
             Some(ENFILE | EMFILE | ENOBUFS | ENOMEM) => ConnectError::OutOfDescriptors,
             _ => ConnectError::Failed,
         })?;
+        if !is_within(&socket, self.descriptors.connect_max) {
+            return Err(ConnectError::OutOfDescriptors);
+        }
         let state = match state {
             ::io::ConnectState::Connected => ConnectState::Connected,
             ::io::ConnectState::Connecting => ConnectState::Connecting,

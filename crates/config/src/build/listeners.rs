@@ -36,18 +36,32 @@ pub(super) fn build<F>(
     let (table_names, cluster_names) = names;
     let mut once = Once::default();
     let mut addresses = Addresses::default();
-    let asked = file.admin.as_ref().map(|admin| &admin.address);
-    if let Some(address) = asked {
-        let site = site.key("admin");
-        let site = site.key("address");
-        let owner = format!("the admin interface on line {}", site.at().line);
-        addresses.take(Taken::by_admin(address, owner), &site, context.findings);
-    }
-    let running = context.former.and_then(|former| former.startup.admin.as_ref());
-    if let Some(address) = running.filter(|running| Some(*running) != asked) {
-        // It cannot be taken by what it only seems to make room for.
-        let owner = "the admin interface, until a restart,".to_owned();
-        addresses.0.entry(Taken::place(address)).or_default().push(Taken::by_admin(address, owner));
+    let admin = file.admin.as_ref();
+    let running = context.former.map(|former| &former.startup);
+    for (key, asked, running) in [
+        (
+            "address",
+            admin.and_then(|admin| admin.address.as_ref()),
+            running.and_then(|running| running.admin.as_ref()),
+        ),
+        (
+            "metrics",
+            admin.and_then(|admin| admin.metrics.as_ref()),
+            running.and_then(|running| running.metrics.as_ref()),
+        ),
+    ] {
+        if let Some(address) = asked {
+            let site = site.key("admin");
+            let site = site.key(key);
+            let owner = format!("the admin interface on line {}", site.at().line);
+            addresses.take(Taken::by_admin(address, owner), &site, context.findings);
+        }
+        if let Some(address) = running.filter(|running| Some(*running) != asked) {
+            // It cannot be taken by what it only seems to make room for.
+            let owner = "the admin interface, until a restart,".to_owned();
+            let taken = Taken::by_admin(address, owner);
+            addresses.0.entry(Taken::place(address)).or_default().push(taken);
+        }
     }
     let site = site.key("listeners");
     if file.listeners.is_empty() && site.is_written() && site.node().items().is_empty() {
@@ -176,6 +190,7 @@ fn listener<F>(
         tls: ends.tls,
         relay: ends.relay,
         chains: Vec::new(),
+        chain_names: None,
         has_default: ends.is_some,
         filters: ends.filters,
         filter_sources: ends.filter_sources,
@@ -190,7 +205,6 @@ fn listener<F>(
             idle: file.timeouts.idle.into(),
             request_body: file.timeouts.request_body.into(),
             filter: file.timeouts.filter.into(),
-        chain_names: None,
             response_write: file.timeouts.response_write.into(),
             tunnel_idle: file.timeouts.tunnel_idle.into(),
         },
@@ -232,6 +246,7 @@ fn listener<F>(
         };
         listener.chains.push(chain);
     }
+    listener.chain_names = ChainNames::new(&listener);
     if listener.tls.is_some() && !listener.has_default {
         let rule = "what no chain matches is closed, so that nobody meets this: chains have `tls` of their own";
         let hint = "move it into the chains that need it";
@@ -246,7 +261,6 @@ fn listener<F>(
 /// Warns of a chain for TLS that neither ends it nor passes it through.
 fn warn_unended<F>(
     file: &file::Chain,
-    listener.chain_names = ChainNames::new(&listener);
     matches: &ChainMatch,
     ends: &BuiltEnds<F>,
     site: &Site<'_>,
@@ -323,6 +337,7 @@ impl<F> BuiltEnds<F> {
             tls: self.tls,
             relay: self.relay,
             chains: Vec::new(),
+            chain_names: None,
             has_default: true,
             filters: self.filters,
             filter_sources: self.filter_sources,
@@ -339,7 +354,6 @@ impl<F> BuiltEnds<F> {
 }
 
 /// Resolves where connections end. `may_be_none`: there are chains for those that matter.
-            chain_names: None,
 fn resolve_ends<F>(
     file: &Ends<'_>,
     site: &Site<'_>,
@@ -427,6 +441,8 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         tls,
         relay,
         chains,
+        // It follows from the chains.
+        chain_names: _,
         has_default,
         filters: _,
         filter_sources,
@@ -443,8 +459,6 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         && *name == new.name
         && *address == new.address
         && *socket == new.socket
-        // It follows from the chains.
-        chain_names: _,
         && *filter_sources == new.filter_sources
         && *route_tables == new.route_tables
         && *hosts == new.hosts

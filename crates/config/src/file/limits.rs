@@ -14,7 +14,8 @@ use crate::units::{Period, Size};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Downstream connections open at a time. Beyond it, new ones are closed at once.
+    /// Downstream connections open at a time. Beyond it, new ones are closed at once. It is at most what the limit
+    /// on open files has room for, which a warning at the start says.
     pub connections_max: NonZeroU32,
     /// TLS handshakes with downstreams that run at a time. Beyond it, connections that would begin one are
     /// closed.

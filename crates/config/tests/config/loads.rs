@@ -35,6 +35,8 @@ fn the_shop_becomes_what_its_file_says() {
         snapshot.startup,
         StartupOptions {
             admin: Some(address("127.0.0.1:9901")),
+            admin_hosts: Arc::new([]),
+            metrics: None,
             workers: NonZeroU16::new(1),
             pins_workers: false
         }
@@ -170,13 +172,22 @@ fn what_was_prepared_and_not_kept_leaves_no_trace() {
 fn what_takes_a_restart_stays_with_a_warning() {
     let mut loader = loader();
     let before = load(&mut loader, SHOP);
-    let text =
-        SHOP.replace(":9901", ":9902").replace("workers: 1", "workers: { count: 2, pin: true }");
+    let text = SHOP
+        .replace("127.0.0.1:9901", "127.0.0.1:9902, hosts: [a.example], metrics: '127.0.0.1:9903'")
+        .replace("workers: 1", "workers: { count: 2, pin: true }");
     let after = load(&mut loader, &text);
     assert_eq!(after.startup, before.startup);
     let warned: Vec<_> =
         loader.warnings().iter().map(|w| (w.path.as_str(), w.line, w.column)).collect();
-    assert_eq!(warned, [("admin.address", 6, 19), ("workers", 7, 10)]);
+    assert_eq!(
+        warned,
+        [
+            ("admin.address", 6, 19),
+            ("admin.hosts", 6, 42),
+            ("admin.metrics", 6, 64),
+            ("workers", 7, 10)
+        ]
+    );
     load(&mut loader, SHOP);
     assert_eq!(loader.warnings(), []);
 }

@@ -120,7 +120,7 @@ fn build(headers: Headers) -> Result<Headers, Vec<FilterError>> {
 
 /// Every key of the file, none with its default.
 pub(crate) const EVERY_KEY: &str = r#"
-admin: { address: "unix:/run/strait/admin.sock" }
+admin: { address: "unix:/run/strait/admin.sock", hosts: [admin.example.com], metrics: "127.0.0.1:9902" }
 workers: { count: 4, pin: true }
 listeners:
   - name: edge

@@ -125,6 +125,18 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
     }
 }
 
+/// The same for what scrapers and probes may ask for.
+pub(super) fn find_metrics(method: &str, path: &str) -> Asked {
+    match path {
+        "/metrics" | "/ready" | "/healthz" => find(method, path, "", false),
+        _ => {
+            let text = "/metrics, /ready and /healthz are served here; the other pages are on \
+                        `admin.address`\n";
+            Asked::Nothing(Answer::text(404, text))
+        }
+    }
+}
+
 fn not_found(path: &str) -> Answer {
     // Most wrong paths are a right one with a slash, a plural or an `s` too many.
     let stem = |path: &str| path.trim_matches('/').trim_end_matches('s').to_ascii_lowercase();

@@ -18,8 +18,11 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::time::Instant;
 
+use super::hosts::Hosts;
 use super::pages::{self, Answer, Asked, Page};
+use super::patience::Patient;
 use super::socket::{Acceptor, AdminSocket, Stream};
 use super::{Query, connections};
 
@@ -33,17 +36,29 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 /// To read a request head; also how long a kept connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Life of a connection: a client that reads slowly, or not at all, is let go.
+/// Life of a connection: a client that takes its answer in drops is let go.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Rest after a failed accept, which is most likely for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Between two lines of the log about connections that cannot be accepted.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long control, or the log writer, may take to write a page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long running answers may take at the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What is served on a socket.
+#[derive(Clone, Debug)]
+pub(crate) enum Scope {
+    /// Every page, to requests for these hosts.
+    All(Hosts),
+    /// What scrapers and probes ask for.
+    Metrics,
+}
 
 /// The running server.
 #[derive(Debug)]
@@ -56,12 +71,17 @@ impl Server {
     /// Serves `socket`; queries go to `queries`.
     pub(crate) fn start(
         socket: AdminSocket,
+        scope: Scope,
         queries: mpsc::Sender<Query>,
         workers: u32,
     ) -> io::Result<Self> {
         let acceptor = socket.into_acceptor()?;
+        let scope = match scope {
+            Scope::All(_) if acceptor.is_unix() => Scope::All(Hosts::Any),
+            scope => scope,
+        };
         let (closing, is_closing) = watch::channel(false);
-        let pages = Pages { queries, workers };
+        let pages = Pages { scope, queries, workers };
         let task = tokio::spawn(accept(acceptor, pages, is_closing));
         Ok(Self { closing, task })
     }
@@ -75,6 +95,7 @@ impl Server {
 
 async fn accept(acceptor: Acceptor, pages: Pages, mut is_closing: watch::Receiver<bool>) {
     let mut open = Open::default();
+    let mut warned_at: Option<Instant> = None;
     loop {
         let next = async {
             let accepted = acceptor.accept().await;
@@ -88,7 +109,10 @@ async fn accept(acceptor: Acceptor, pages: Pages, mut is_closing: watch::Receive
             accepted = next => match accepted {
                 Ok(stream) => open.serve(stream, pages.clone(), is_closing.clone()),
                 Err(error) => {
-                    tracing::warn!("admin: cannot accept a connection: {error}");
+                    if warned_at.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
+                        warned_at = Some(Instant::now());
+                        tracing::warn!("admin: cannot accept a connection: {error}");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -206,7 +230,7 @@ async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Patient::new(stream)), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         result = connection.as_mut() => return result,
@@ -218,6 +242,7 @@ async fn serve(
 /// Answers requests.
 #[derive(Clone, Debug)]
 struct Pages {
+    scope: Scope,
     queries: mpsc::Sender<Query>,
     workers: u32,
 }
@@ -227,7 +252,17 @@ impl Pages {
         let uri = request.uri();
         let (path, query) = (uri.path(), uri.query().unwrap_or_default());
         let headers = request.headers();
-        match pages::find(request.method().as_str(), path, query, wants_text(headers)) {
+        let method = request.method().as_str();
+        let asked = match &self.scope {
+            Scope::All(hosts) => {
+                if let Some(host) = hosts.stranger(uri, headers) {
+                    return response(misdirected(host));
+                }
+                pages::find(method, path, query, wants_text(headers))
+            }
+            Scope::Metrics => pages::find_metrics(method, path),
+        };
+        match asked {
             Asked::Nothing(answer) => response(answer),
             Asked::WrongMethod { allow } => {
                 let mut response = response(Answer::text(405, format!("{path}: {allow} only\n")));
@@ -269,6 +304,21 @@ impl Pages {
     }
 }
 
+/// To a request for a host that this interface is not known as.
+fn misdirected(host: &str) -> Answer {
+    let shown: String = host.chars().take(HOST_CHARS_SHOWN).collect();
+    Answer::text(
+        421,
+        format!(
+            "the admin interface is not known as {shown:?}: ask for localhost or an IP address, \
+             or add the name to `admin.hosts` of the configuration\n"
+        ),
+    )
+}
+
+/// Characters of a host that are shown to its sender.
+const HOST_CHARS_SHOWN: usize = 100;
+
 fn wants_text(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     accept.is_some_and(|accept| accept.contains("text/plain") && !accept.contains("json"))
@@ -307,14 +357,23 @@ fn response(answer: Answer) -> Response<Full<Bytes>> {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::time::Instant;
 
+    use super::super::patience::WRITE_TIMEOUT;
     use super::*;
 
     /// A connection to pages that nobody writes.
     fn connection() -> (tokio::io::DuplexStream, impl Future) {
-        let (client, server) = tokio::io::duplex(4096);
-        let pages = Pages { queries: mpsc::channel(1).0, workers: 1 };
+        let pages = pages(Scope::Metrics);
+        connection_to(pages, 4096)
+    }
+
+    fn pages(scope: Scope) -> Pages {
+        Pages { scope, queries: mpsc::channel(1).0, workers: 1 }
+    }
+
+    /// A connection that holds so many bytes.
+    fn connection_to(pages: Pages, room: usize) -> (tokio::io::DuplexStream, impl Future) {
+        let (client, server) = tokio::io::duplex(room);
         let silence = Arc::new(Silence::new(Arc::default()));
         let (closing, is_closing) = watch::channel(false);
         let served = serve(Box::new(server), pages, silence, is_closing);
@@ -340,6 +399,70 @@ mod tests {
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    }
+
+    async fn answer_to(pages: Pages, request: &str) -> String {
+        let (mut client, served) = connection_to(pages, 4096);
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let (_, read) = tokio::join!(served, client.read_to_string(&mut answer));
+        read.unwrap();
+        answer
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_for_an_unknown_host_is_misdirected_and_reaches_no_page() {
+        let scope = Scope::All(Hosts::Known(["admin.example".into()].into()));
+        for (host, status, part) in [
+            ("evil.example:9901", "421", "\"evil.example:9901\": ask for localhost"),
+            ("admin.example", "503", "stopping"),
+            ("127.0.0.1:9901", "503", "stopping"),
+        ] {
+            for (method, path) in [("GET", "/config"), ("POST", "/drain")] {
+                let head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
+                let answer = answer_to(pages(scope.clone()), &head).await;
+                assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {answer}");
+                assert!(answer.contains(part), "{host}: {answer}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn scrapers_have_their_pages_under_any_host_and_no_others() {
+        for (method, path, status) in [
+            ("GET", "/metrics", "503"),
+            ("GET", "/ready", "503"),
+            ("HEAD", "/healthz", "503"),
+            ("POST", "/metrics", "405"),
+            ("GET", "/config", "404"),
+            ("GET", "/connections", "404"),
+            ("GET", "/slow", "404"),
+            ("GET", "/stats", "404"),
+            ("GET", "/", "404"),
+            ("POST", "/drain", "404"),
+        ] {
+            let head = format!("{method} {path} HTTP/1.1\r\nhost: strait.example\r\n\r\n");
+            let answer = answer_to(pages(Scope::Metrics), &head).await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+        }
+    }
+
+    /// The answer is longer than what the connection holds.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_of_its_answer_is_let_go() {
+        let (queries, mut asked) = mpsc::channel(1);
+        let pages = Pages { scope: Scope::Metrics, queries, workers: 1 };
+        tokio::spawn(async move {
+            while let Some(Query::Page(_, reply)) = asked.recv().await {
+                let _ = reply.send(Answer::metrics("x".repeat(1 << 20)));
+            }
+        });
+        let (mut client, served) = connection_to(pages, 1024);
+        let began = Instant::now();
+        client.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        served.await;
+        assert_eq!(began.elapsed().as_secs(), WRITE_TIMEOUT.as_secs());
+        drop(client);
     }
 
     #[test]

@@ -77,6 +77,11 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Acceptor {
+    /// Whether requests come from this machine, by the file system's permission.
+    pub(super) const fn is_unix(&self) -> bool {
+        matches!(self, Self::Unix(..))
+    }
+
     pub(super) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
         Ok(match self {
             Self::Tcp(listener) => Box::new(listener.accept().await?.0),

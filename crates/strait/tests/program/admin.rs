@@ -70,9 +70,43 @@ fn wrong_paths_and_methods_get_a_hint() {
     assert_eq!((wrong.status, wrong.field("allow")), (405, Some("GET, HEAD")));
     let wrong = client.get("/drain");
     assert_eq!((wrong.status, wrong.field("allow")), (405, Some("POST")));
-    client.send("POST /drain HTTP/1.1\r\nhost: test\r\nsec-fetch-site: cross-site\r\n\r\n");
+    client.send("POST /drain HTTP/1.1\r\nhost: localhost\r\nsec-fetch-site: cross-site\r\n\r\n");
     assert_eq!(client.receive().status, 403);
     assert_eq!(client.get("/ready").status, 200);
+}
+
+#[test]
+fn a_request_for_a_name_that_the_file_does_not_list_gets_421_and_changes_nothing() {
+    let service = Service::start("one");
+    let strait = run(&service);
+    let mut client = Client::connect(strait.admin);
+    for line in ["GET /config", "GET /ready", "POST /drain"] {
+        client.send(&format!("{line} HTTP/1.1\r\nhost: rebound.example:9901\r\n\r\n"));
+        let response = client.receive();
+        assert_eq!(response.status, 421, "{line}");
+        assert!(response.text().contains("admin.hosts"), "{}", response.text());
+    }
+    client.send("GET /ready HTTP/1.1\r\nhost: [::1]:9901\r\n\r\n");
+    assert_eq!(client.receive().status, 200);
+}
+
+#[test]
+fn what_may_be_scraped_is_apart_from_what_may_be_done() {
+    let service = Service::start("one");
+    let strait = run(&service);
+    let metrics = strait.logged("starting", "metrics");
+    let mut client = Client::connect(metrics);
+    client.send("GET /metrics HTTP/1.1\r\nhost: strait.mesh.svc:9902\r\n\r\n");
+    let scraped = client.receive();
+    assert_eq!(scraped.status, 200);
+    assert!(scraped.text().contains("proxy_uptime_seconds") || scraped.text().contains("# TYPE"));
+    assert_eq!(client.get("/ready").status, 200);
+    assert_eq!(client.get("/healthz").status, 200);
+    for path in ["/", "/config", "/clusters", "/listeners", "/connections", "/slow", "/stats"] {
+        assert_eq!(client.get(path).status, 404, "{path}");
+    }
+    assert_eq!(client.request("POST", "/drain").status, 404);
+    assert_eq!(get(strait.admin, "/ready").status, 200);
 }
 
 #[test]
@@ -174,7 +208,7 @@ fn a_client_that_reads_nothing_stalls_nobody() {
     let strait = run(&service);
     let mut silent: Vec<_> = (0..20).map(|_| Client::connect(strait.admin)).collect();
     for client in &mut silent {
-        client.send(&"GET /metrics HTTP/1.1\r\nhost: test\r\n\r\n".repeat(100));
+        client.send(&"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(100));
     }
     assert_eq!(get(strait.admin, "/ready").status, 200);
     assert_eq!(get(strait.listener, "/").status, 200);
@@ -186,6 +220,6 @@ fn heads_beyond_the_bound_are_refused() {
     let strait = run(&service);
     let mut client = Client::connect(strait.admin);
     let long = "a".repeat(32 << 10);
-    client.send(&format!("GET /ready HTTP/1.1\r\nhost: test\r\nx: {long}\r\n\r\n"));
+    client.send(&format!("GET /ready HTTP/1.1\r\nhost: localhost\r\nx: {long}\r\n\r\n"));
     assert_eq!(client.receive().status, 431);
 }

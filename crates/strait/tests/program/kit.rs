@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use serde_json::Value;
 
 /// Longer than anything takes, so that only what never happens runs into it.
@@ -118,21 +118,49 @@ impl Strait {
         Self::start(scratch, &["run", "-c", &file])
     }
 
+    /// Runs `config` where no more than so many files may be open.
+    pub(crate) fn run_limited(config: &str, open_files: u32) -> Self {
+        let scratch = Scratch::new();
+        let file = scratch.write("strait.yaml", &with_admin(config));
+        Self::start_with(scratch, &["run", "-c", &file], IsRead::Yes, Some(open_files))
+    }
+
+    /// Lets it have no more than so many files open from now on.
+    pub(crate) fn limit_open_files(&self, limit: u64) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(limit), maximum }).unwrap();
+    }
+
     /// Runs `config` with a standard output that nobody reads.
     pub(crate) fn run_unread(config: &str) -> Self {
         let scratch = Scratch::new();
         let file = scratch.write("strait.yaml", &with_admin(config));
-        Self::start_with(scratch, &["run", "-c", &file], IsRead::No)
+        Self::start_with(scratch, &["run", "-c", &file], IsRead::No, None)
     }
 
     /// Starts the program with these arguments, which name ports that are zero.
     pub(crate) fn start(scratch: Scratch, arguments: &[&str]) -> Self {
-        Self::start_with(scratch, arguments, IsRead::Yes)
+        Self::start_with(scratch, arguments, IsRead::Yes, None)
     }
 
-    fn start_with(scratch: Scratch, arguments: &[&str], is_read: IsRead) -> Self {
+    fn start_with(
+        scratch: Scratch,
+        arguments: &[&str],
+        is_read: IsRead,
+        open_files: Option<u32>,
+    ) -> Self {
         let key_log = scratch.path(KEY_LOG);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_strait"))
+        let mut command = match open_files {
+            None => Command::new(env!("CARGO_BIN_EXE_strait")),
+            Some(limit) => {
+                let mut command = Command::new("sh");
+                let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+                command.args(["-c", &script, env!("CARGO_BIN_EXE_strait")]);
+                command
+            }
+        };
+        let mut child = command
             .args(arguments)
             .env("SSLKEYLOGFILE", key_log)
             .args(["--log-format", "json"])
@@ -159,7 +187,7 @@ impl Strait {
     }
 
     /// An address that was logged.
-    fn logged(&self, message: &str, key: &str) -> SocketAddr {
+    pub(crate) fn logged(&self, message: &str, key: &str) -> SocketAddr {
         let log = self.log.lock().unwrap();
         let entry = log.iter().find(|entry| entry["message"] == message);
         entry.and_then(|entry| entry[key].as_str()).unwrap().parse().unwrap()
@@ -288,7 +316,7 @@ enum IsRead {
 }
 
 fn with_admin(config: &str) -> String {
-    format!("admin: {{ address: 127.0.0.1:0 }}\n{config}")
+    format!("admin: {{ address: 127.0.0.1:0, metrics: 127.0.0.1:0 }}\n{config}")
 }
 
 fn keep_log(lines: impl BufRead, into: &Mutex<Vec<Value>>) {
@@ -444,8 +472,16 @@ impl Client {
         self.request("GET", path)
     }
 
+    /// The answer, or none if the other side has closed the connection instead.
+    pub(crate) fn try_get(&mut self, path: &str) -> Option<Response> {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        let is_open = self.reader.get_mut().write_all(request.as_bytes()).is_ok();
+        let has_more = is_open && self.reader.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
+        has_more.then(|| self.receive())
+    }
+
     pub(crate) fn request(&mut self, method: &str, path: &str) -> Response {
-        self.send(&format!("{method} {path} HTTP/1.1\r\nhost: test\r\n\r\n"));
+        self.send(&format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"));
         self.receive()
     }
 
@@ -464,7 +500,7 @@ pub(crate) fn get(from: SocketAddr, path: &str) -> Response {
 pub(crate) fn get_from_either(from: SocketAddr, path: &str) -> Response {
     until("an answer", || {
         let mut client = Client { reader: BufReader::new(TcpStream::connect(from).ok()?) };
-        let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         client.reader.get_mut().write_all(request.as_bytes()).ok()?;
         let is_answered = client.reader.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
         is_answered.then(|| client.receive())

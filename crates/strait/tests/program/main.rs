@@ -10,6 +10,7 @@
 mod admin;
 mod command_line;
 mod demo;
+mod descriptors;
 mod kit;
 mod life;
 mod logs;

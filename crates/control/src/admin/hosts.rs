@@ -1,0 +1,113 @@
+//! Which names the admin interface answers to.
+//!
+//! A page in a browser can give its own DNS name the address of this interface (DNS rebinding) and is
+//! then of the same origin, so that nothing else keeps it from reading `/config` or posting `/drain`.
+//! Its requests still have that name as their `Host`. Addresses and `localhost` are no names that a
+//! page could take.
+
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+
+use hyper::header;
+use hyper::{HeaderMap, Uri};
+
+/// The names that requests may have as their host.
+#[derive(Clone, Debug)]
+pub(crate) enum Hosts {
+    /// Any: for a unix socket, and where there is nothing to protect.
+    Any,
+    /// Addresses, `localhost` and these, in lower case.
+    Known(Arc<[Box<str>]>),
+}
+
+impl Hosts {
+    /// The first host of a request that it may not have.
+    pub(super) fn stranger<'r>(&self, uri: &'r Uri, headers: &'r HeaderMap) -> Option<&'r str> {
+        let Self::Known(names) = self else { return None };
+        let in_headers = headers.get_all(header::HOST).into_iter();
+        let in_headers = in_headers.map(|value| value.to_str().unwrap_or("(not text)"));
+        let all = uri.authority().map(hyper::http::uri::Authority::as_str).into_iter();
+        all.chain(in_headers).find(|host| !is_known(host, names))
+    }
+}
+
+fn is_known(authority: &str, names: &[Box<str>]) -> bool {
+    if let Some(rest) = authority.strip_prefix('[') {
+        let Some((address, port)) = rest.split_once(']') else { return false };
+        return address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || is_port(port));
+    }
+    let (host, port) = match authority.find(':') {
+        Some(colon) => authority.split_at(colon),
+        None => (authority, ""),
+    };
+    let is_port_sound = port.is_empty() || is_port(port);
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let is_name = |name: &str| host.eq_ignore_ascii_case(name);
+    // `127.1` and `0x7f000001` are addresses to some and names to others, so they are not known.
+    let is_address = host.parse::<std::net::Ipv4Addr>().is_ok();
+    is_port_sound && (is_address || is_name("localhost") || names.iter().any(|name| is_name(name)))
+}
+
+fn is_port(text: &str) -> bool {
+    text.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    fn stranger(hosts: &Hosts, uri: &str, sent: &[&'static str]) -> Option<String> {
+        let mut headers = HeaderMap::new();
+        for host in sent {
+            headers.append(header::HOST, HeaderValue::from_static(host));
+        }
+        hosts.stranger(&uri.parse().unwrap(), &headers).map(str::to_owned)
+    }
+
+    #[test]
+    fn addresses_localhost_and_names_of_the_file_are_known_and_nothing_else() {
+        let hosts = Hosts::Known(["admin.example".into()].into());
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:9901",
+            "10.1.2.3:80",
+            "[::1]",
+            "[::1]:9901",
+            "localhost",
+            "LocalHost:9901",
+            "localhost.",
+            "admin.example:9901",
+            "Admin.Example",
+        ] {
+            assert_eq!(stranger(&hosts, "/", &[host]), None, "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:9901",
+            "x.admin.example",
+            "admin.example.evil",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "[::1",
+            "[::1].evil.example",
+            "[evil.example]",
+            "127.0.0.1:9901.evil.example",
+            "127.1",
+            "2130706433",
+            "",
+        ] {
+            assert_eq!(stranger(&hosts, "/", &[host]).as_deref(), Some(host));
+        }
+    }
+
+    #[test]
+    fn every_place_of_a_host_counts_and_none_is_well_for_old_clients() {
+        let hosts = Hosts::Known(Arc::new([]));
+        assert_eq!(stranger(&hosts, "/", &[]), None);
+        assert_eq!(stranger(&hosts, "/", &["localhost", "a"]).as_deref(), Some("a"));
+        assert_eq!(stranger(&hosts, "http://a/", &["localhost"]).as_deref(), Some("a"));
+        assert_eq!(stranger(&Hosts::Any, "http://a/", &["b"]), None);
+    }
+}

@@ -1,0 +1,52 @@
+//! What holds where few files may be open.
+
+use std::time::Duration;
+
+use crate::kit::{Client, Service, Strait, forward_to, get};
+
+/// Three clients for each descriptor, all of them open.
+#[test]
+fn clients_beyond_the_descriptors_are_closed_and_everything_else_goes_on() {
+    let service = Service::start("one");
+    let config = forward_to(service.address).replace("workers: 2", "workers: 1");
+    let mut strait = Strait::run_limited(&config, 100);
+    let warning = strait.wait_for_log("limits.connections_max is 100000");
+    assert!(warning.contains("raise the hard limit"), "{warning}");
+
+    let mut open: Vec<_> = (0..300).map(|_| Client::connect(strait.listener)).collect();
+    let (mut served, mut closed) = (0, 0);
+    for client in &mut open {
+        match client.try_get("/") {
+            Some(response) => {
+                assert_eq!(response.status, 200, "one that was taken has an upstream too");
+                served += 1;
+            }
+            None => closed += 1,
+        }
+    }
+    assert!(served >= 10, "{served} served, {closed} closed");
+    assert!(closed > 200, "{served} served, {closed} closed");
+
+    // The admin interface answers, and a changed file is read, while they are there.
+    assert_eq!(get(strait.admin, "/healthz").status, 200);
+    strait.rewrite(&config.replace("workers: 1", "workers: 1\naccess_log: { output: stdout }"));
+    strait.wait_for_version(2);
+    drop(open);
+    assert_eq!(get(strait.listener, "/").status, 200);
+}
+
+#[test]
+fn a_change_that_could_not_be_read_for_lack_of_descriptors_is_looked_at_again() {
+    let service = Service::start("one");
+    let config = forward_to(service.address);
+    let mut strait = Strait::run(&config);
+    strait.limit_open_files(3);
+    strait.rewrite(&format!("{config}access_log: {{ output: stdout }}\n"));
+    let warning = strait.wait_for_log("no file descriptor was left to read");
+    assert!(warning.contains("every second"), "{warning}");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(strait.times_logged("no file descriptor was left to read"), 1);
+    strait.limit_open_files(1024);
+    strait.wait_for_version(2);
+    assert!(strait.config()["last_error"].is_null());
+}
