@@ -14,10 +14,11 @@ mod tls;
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) use files::Files;
 
-use crate::file;
+use crate::file::{self, OrNone, Timeout};
 use crate::filters::FilterKinds;
 use crate::findings::{Findings, Problem};
 use crate::hosts::Host;
@@ -180,7 +181,6 @@ pub(crate) fn parts<F>(
     routes::check_tunnels(file, site, context.findings);
     routes::check_clients(file, site, context.findings);
     routes::check_slashes(file, site, context.findings);
-    clusters::warn_aimless(file, site, context.findings);
     routes::check_access(file, site, context.findings);
     clusters::warn_aimless(file, site, context.findings);
     clusters::warn_loops(file, site, context.findings);
@@ -409,6 +409,13 @@ fn check_windows(file: &file::Http2, site: &Site<'_>, findings: &mut Findings<'_
 
 /// What a window can be, as the schema says.
 const WINDOW_MAX: Size = Size(1 << 30);
+
+fn or_none(timeout: OrNone<Timeout>) -> Option<Duration> {
+    match timeout {
+        OrNone::None => None,
+        OrNone::Some(timeout) => Some(timeout.into()),
+    }
+}
 
 /// Port 0 names no endpoint.
 fn check_reachable(address: &Address) -> Result<(), Problem> {

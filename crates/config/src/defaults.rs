@@ -67,6 +67,10 @@ pub const RESPONSE_WRITE_TIMEOUT: Period = Period::from_secs(60);
 /// Silence in a tunnel. WebSocket peers that care send pings; the others must not live for ever.
 pub const TUNNEL_IDLE_TIMEOUT: Period = Period::from_secs(3_600);
 
+/// What a connection that is over its age may still take for what runs on it: most downloads and calls
+/// end in this time, and a client whose certificate was revoked has no longer.
+pub const CONNECTION_AGE_GRACE: Period = Period::from_secs(60);
+
 /// Bound on a whole exchange: long enough for downloads, short enough to end what hangs.
 pub const EXCHANGE_TIMEOUT: Period = Period::from_secs(3_600);
 

@@ -192,6 +192,10 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
             filter: timeout(timeouts.filter),
             response_write: timeout(timeouts.response_write),
             tunnel_idle: timeout(timeouts.tunnel_idle),
+            connection_age: timeouts
+                .connection_age
+                .map_or(OrNone::None, |age| OrNone::Some(timeout(age))),
+            connection_age_grace: timeout(timeouts.connection_age_grace),
         },
         connections_max: listener.connections_max,
         connections_per_client_max: Some(listener.connections_per_client_max),
@@ -235,6 +239,9 @@ fn listener_tls(tls: &ListenerTls) -> file::ListenerTls {
             ca: client.roots.path.as_deref().unwrap_or_default().to_owned(),
             crl: client.roots.crl.as_deref().map(str::to_owned),
             names: client.names.iter().map(ToString::to_string).collect(),
+            connection_age_max: client
+                .connection_age_max
+                .map_or(OrNone::None, |age| OrNone::Some(timeout(age))),
             mode: if client.is_required {
                 file::tls::ClientMode::Required
             } else {

@@ -522,6 +522,10 @@ pub struct DownstreamTimeouts {
     pub response_write: Duration,
     /// Without a byte either way in a tunnel.
     pub tunnel_idle: Duration,
+    /// Age from which on a client is asked to connect again, or none.
+    pub connection_age: Option<Duration>,
+    /// What such a connection may still take.
+    pub connection_age_grace: Duration,
 }
 
 /// One entry of `routes`: rules tried in order.

@@ -85,7 +85,7 @@ pub const fn consequence(cause: Cause) -> Consequence {
         | AcceptFailed => (Side::Proxy, 503, Retry::Never),
         FilterReply => (Side::Proxy, 0, Retry::Never),
         RequestTimeout => (Side::Proxy, 504, Retry::Never),
-        DrainTimeout => (Side::Proxy, 503, Retry::Never),
+        ConnectionAge | DrainTimeout => (Side::Proxy, 503, Retry::Never),
 
         ConnectFailed | ConnectTimeout | UpstreamTlsFailed => (Side::Upstream, 503, Retry::Unsent),
         UpstreamClosed => (Side::Upstream, 502, Retry::IfIdempotent),

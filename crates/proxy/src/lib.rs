@@ -5,6 +5,7 @@
 //! ([`Proxy::poll_op`]). The same value runs on the kernel and in the simulation.
 #![forbid(unsafe_code)]
 
+mod age;
 mod balance;
 mod buffers;
 mod calls;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use config::snapshot::{Chain, ChainId, Listener, ListenerId};
 
+use crate::age;
 use crate::filter::Filter;
 use crate::pinned::Pinned;
 use crate::slab::{Key, Slab};
@@ -56,9 +57,15 @@ pub(crate) struct Listeners {
     by_id: BTreeMap<ListenerId, ListenerKey>,
     /// Connections open on all of them.
     pub(crate) open: u32,
+    /// Whether connections of any may be over their age.
+    has_ages: bool,
 }
 
 impl Listeners {
+    pub(crate) const fn has_ages(&self) -> bool {
+        self.has_ages
+    }
+
     pub(crate) fn find(&self, id: ListenerId) -> Option<ListenerKey> {
         self.by_id.get(&id).copied()
     }
@@ -113,6 +120,7 @@ impl Listeners {
                 draining.push(key);
             }
         }
+        self.has_ages = snapshot.listeners.iter().any(|listener| age::has_ages(listener));
         for (place, listener) in snapshot.listeners.iter().enumerate() {
             let snapshot = snapshot.clone();
             match self.by_id.get(&listener.id).and_then(|key| self.states.get_mut(*key)) {

@@ -141,6 +141,8 @@ pub struct Proxy {
     pub(crate) signers: Signers,
     /// The slot of the next connection to look at for what it need not keep.
     pub(crate) cool_next: u32,
+    /// Where [`Proxy::end_aged`] goes on.
+    pub(crate) age_next: u32,
     /// Wall-clock time of the clock's zero, ns since the Unix epoch.
     pub(crate) wall_clock_zero: u64,
 }
@@ -223,6 +225,7 @@ impl Proxy {
             upstream_handshakes: 0,
             signers: Signers::default(),
             cool_next: 0,
+            age_next: 0,
             wall_clock_zero: 0,
         }
     }
@@ -438,6 +441,7 @@ impl Proxy {
             exchange: None,
             life,
             is_detected: false,
+            is_aged: false,
             head_began: Time::NEVER,
             original,
         });

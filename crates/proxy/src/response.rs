@@ -214,7 +214,8 @@ impl Proxy {
         }
         let Some(connection) = self.connections.get(key) else { return ConnectionField::Close };
         let Some(downstream) = connection.downstream() else { return ConnectionField::Close };
-        let is_draining = self.is_draining(downstream) || connection.is_key_nearly_worn();
+        let is_draining =
+            self.is_draining(downstream) || downstream.is_aged || connection.is_key_nearly_worn();
         // A client that waits for leave to send a body may send it or not: it cannot be told which
         // of its bytes would begin the next request.
         let is_ambiguous = request.expects_continue && !request.is_complete;

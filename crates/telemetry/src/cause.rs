@@ -135,6 +135,9 @@ causes! {
     HandshakesOverflow => "handshakes_overflow",
     /// The whole exchange took longer than its route's `timeout`.
     RequestTimeout => "request_timeout",
+    /// The connection was over `timeouts.connection_age`, or `connection_age_max` of clients with
+    /// certificates, and then over `timeouts.connection_age_grace`.
+    ConnectionAge => "connection_age",
     /// The drain timeout ended what was still running.
     DrainTimeout => "drain_timeout",
     /// The proxy has no file descriptor left for a connection.

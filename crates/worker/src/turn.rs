@@ -686,6 +686,7 @@ impl<W: World> Worker<W> {
         self.proxy.on_wall_clock(zero);
         self.proxy.tell_gauges(self.turns, self.events_total);
         self.proxy.cool_down();
+        self.proxy.end_aged(self.now);
         if self.upkeeps.is_multiple_of(TRIM_EVERY) {
             self.proxy.on_quiet();
             self.sockets.shrink(self.proxy.connection_slots());

@@ -8,7 +8,7 @@ use wire::path::Slashes;
 
 use super::routes::Tables;
 use super::tls::Spoken;
-use super::{Context, Names, Once, http2, keepalive, tls};
+use super::{Context, Names, Once, http2, keepalive, or_none, tls};
 use crate::chain_names::ChainNames;
 use crate::file::chain::Match;
 use crate::file::listener::{
@@ -207,6 +207,8 @@ fn listener<F>(
             filter: file.timeouts.filter.into(),
             response_write: file.timeouts.response_write.into(),
             tunnel_idle: file.timeouts.tunnel_idle.into(),
+            connection_age: or_none(file.timeouts.connection_age),
+            connection_age_grace: file.timeouts.connection_age_grace.into(),
         },
         connections_max: file.connections_max,
         connections_per_client_max: file

@@ -45,7 +45,8 @@ pub(super) fn listener<F>(
         let (ca, crl) = (Some(client.ca.as_str()), client.crl.as_deref());
         let roots = context.files.roots(ca, crl, &site, context.findings)?;
         let is_required = client.mode == ClientMode::Required;
-        Some(ClientTrust { roots, names, is_required })
+        let connection_age_max = super::or_none(client.connection_age_max);
+        Some(ClientTrust { roots, names, is_required, connection_age_max })
     });
     let range = (file.min_version, file.max_version);
     let parameters = parameters(range, &file.cipher_suites, &file.groups, site, context.findings);

@@ -310,6 +310,13 @@ pub struct Timeouts {
     pub response_write: Timeout,
     /// Without a byte either way in a tunnel (WebSocket), a call of gRPC, or a relayed TCP connection.
     pub tunnel_idle: Timeout,
+    /// Age of a connection from which on its client is asked to connect again, or `none`: with GOAWAY over
+    /// HTTP/2, and with `connection: close` in the next response over HTTP/1. Each connection has up to 10 % more
+    /// or less, so that those that came together do not leave together.
+    pub connection_age: OrNone<Timeout>,
+    /// How long such a connection may go on with what runs on it. Then it is closed, with its requests, tunnels
+    /// and what is relayed.
+    pub connection_age_grace: Timeout,
 }
 
 impl Default for Timeouts {
@@ -323,6 +330,9 @@ impl Default for Timeouts {
             filter: Timeout(defaults::FILTER_TIMEOUT),
             response_write: Timeout(defaults::RESPONSE_WRITE_TIMEOUT),
             tunnel_idle: Timeout(defaults::TUNNEL_IDLE_TIMEOUT),
+            // Connections that are used cost nothing by being old.
+            connection_age: OrNone::None,
+            connection_age_grace: Timeout(defaults::CONNECTION_AGE_GRACE),
         }
     }
 }

@@ -23,9 +23,10 @@ impl From<Timeout> for Duration {
 }
 
 /// A bound, or the word `none` for no bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OrNone<T> {
     /// No bound.
+    #[default]
     None,
     /// This bound.
     Some(T),

@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{OrNone, Timeout};
 use crate::defaults;
 
 /// Ends TLS: what is routed or relayed is what clients encrypted. A change concerns connections that
@@ -145,6 +146,12 @@ pub struct Client {
     /// Whether a client needs a certificate.
     #[serde(default)]
     pub mode: ClientMode,
+    /// The most of `timeouts.connection_age` for a client that has shown a certificate, or `none`: a certificate
+    /// is checked when a connection begins, so this is how long one that was revoked since, or has
+    /// expired, may be used, with `timeouts.connection_age_grace` for what runs then. Each connection has up
+    /// to 20 % less.
+    #[serde(default)]
+    pub connection_age_max: OrNone<Timeout>,
 }
 
 /// Whether a client needs a certificate.

@@ -5,6 +5,7 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tls::signing::ProviderId;
 use tls::{
@@ -112,6 +113,8 @@ pub struct ClientTrust {
     pub names: Vec<Box<str>>,
     /// Whether a client needs a certificate.
     pub is_required: bool,
+    /// Age of connections from which on clients with certificates have to come again, or none.
+    pub connection_age_max: Option<Duration>,
 }
 
 /// How TLS is spoken with a cluster's endpoints.
@@ -309,7 +312,8 @@ impl RootsSource {
 impl ClientTrust {
     /// A digest of what is asked of clients, the same in every process that asks the same.
     pub(crate) fn digest(&self) -> [u8; 32] {
-        let Self { roots, names, is_required } = self;
+        // How long a connection lasts says nothing of which clients are let in.
+        let Self { roots, names, is_required, connection_age_max: _ } = self;
         let mut parts: Vec<&[u8]> = vec![&roots.pem, roots.crl_pem.as_deref().unwrap_or_default()];
         parts.push(if *is_required { b"required" } else { b"optional" });
         parts.extend(names.iter().map(|name| name.as_bytes()));

@@ -136,7 +136,7 @@ listeners:
       cipher_suites: [TLS_AES_256_GCM_SHA384, TLS_AES_128_GCM_SHA256]
       groups: [x25519, secp256r1]
       alpn: [http/1.1]
-      client: { ca: ca.pem, crl: ca.crl, names: ["spiffe://example.org/*"], mode: optional }
+      client: { ca: ca.pem, crl: ca.crl, names: ["spiffe://example.org/*"], mode: optional, connection_age_max: 4h }
       session_tickets: false
     routes: [one, two]
     cluster: all
@@ -176,6 +176,8 @@ listeners:
       filter: 3s
       response_write: 20s
       tunnel_idle: 24h
+      connection_age: 8h
+      connection_age_grace: 2m
     connections_max: 1000
     connections_per_client_max: 100
     exchanges_per_client_max: 200

@@ -47,6 +47,7 @@ pub(super) struct SavedDownstream {
     chain: Option<String>,
     life: Life,
     is_detected: bool,
+    is_aged: bool,
     head_began: Option<u64>,
     original: Option<Box<SocketAddr>>,
 }
@@ -143,13 +144,14 @@ impl Proxy {
         self.listeners.on_closed(downstream.listener);
         self.clients.remove(downstream.client, Part::Connection);
         let head_began = since(downstream.head_began, now);
-        let Downstream { life, is_detected, original, .. } = downstream;
+        let Downstream { life, is_detected, is_aged, original, .. } = downstream;
         Some(SavedDownstream {
             connection,
             listener,
             chain,
             life,
             is_detected,
+            is_aged,
             head_began,
             original,
         })
@@ -255,6 +257,7 @@ impl Proxy {
             exchange: None,
             life: saved.life,
             is_detected: saved.is_detected,
+            is_aged: saved.is_aged,
             head_began,
             original: saved.original,
         };

@@ -383,6 +383,8 @@ impl<'s> Talk<'s> {
         self.now = until;
         self.proxy.on_deadlines(self.now);
         self.settle();
+        self.proxy.end_aged(self.now);
+        self.settle();
     }
 
     /// The worker has other things to do, so that nobody is alone with what may wait.

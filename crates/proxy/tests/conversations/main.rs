@@ -15,6 +15,7 @@ mod exchange;
 #[path = "../checks/h2_exchange.rs"]
 mod h2_exchange;
 
+mod age;
 mod bodies;
 mod calls;
 mod cancellations;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::kit::{Client, Response, Scratch, Service, Strait, get, strait, text};
+use crate::kit::{Client, Response, Scratch, Service, Strait, strait, text};
 
 const ANYWHERE: [&str; 5] = ["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 

@@ -1,0 +1,194 @@
+//! Connections that are over their age.
+
+use std::time::Duration;
+
+use crate::frames::Speaker;
+use crate::kit::{Talk, hold};
+use crate::tls::{self, Secure, trusting_anybody};
+
+const CONFIG: &str = "
+listeners:
+- name: web
+  address: 127.0.0.1:8080
+  http: { forwarded: off, request_id: false }
+  timeouts: { connection_age: 100s, connection_age_grace: 20s, idle: 1h, tunnel_idle: 1h }
+  routes: site
+routes: [{ name: site, rules: [{ match: { prefix: / }, cluster: app, upgrades: [websocket] }] }]
+clusters: [{ name: app, endpoints: ['127.0.0.1:9000'], timeouts: { response_body: 1h, idle: 1h } }]
+";
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// Before any connection is over its age, and after every one is.
+const YOUNG: Duration = Duration::from_secs(89);
+const OLD: Duration = Duration::from_secs(22);
+
+fn second() -> Duration {
+    Duration::from_secs(1)
+}
+
+#[test]
+fn a_client_of_http1_is_told_with_its_next_response() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.passes(YOUNG);
+        talk.says(client, GET);
+        talk.hears(upstream, GET);
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.passes(OLD);
+        talk.says(client, GET);
+        talk.hears(upstream, GET);
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.hears(client, "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n");
+        assert!(talk.is_shut(client));
+        talk.ends(client);
+    });
+}
+
+#[test]
+fn a_silent_client_is_closed_soon() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.passes(YOUNG);
+        assert!(!talk.is_closed(client));
+        talk.passes(OLD);
+        talk.passes(Duration::from_secs(6));
+        assert!(talk.is_closed(client));
+    });
+}
+
+#[test]
+fn a_client_of_http2_is_told_at_once_and_its_streams_end_first() {
+    hold(CONFIG, |talk| {
+        let mut client = Speaker::client(talk);
+        let stream = client.gets(talk, "/");
+        let upstream = talk.upstream();
+        client.hears(talk);
+        talk.heard(upstream);
+        talk.passes(YOUNG);
+        assert_eq!(client.hears(talk), "");
+        talk.passes(OLD);
+        let told = client.hears(talk);
+        assert!(told.starts_with("going away after 2147483647: NO_ERROR\n"), "{told}");
+        // Looking again says it no second time.
+        talk.passes(second());
+        talk.passes(second());
+        assert!(!client.hears(talk).contains("2147483647"));
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(client.hears(talk), format!("{stream}: 204 END\n"));
+        assert!(talk.is_shut(client.peer));
+        talk.ends(client.peer);
+    });
+}
+
+#[test]
+fn what_still_runs_after_the_grace_is_cut_off() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart");
+        talk.hears(client, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart");
+        talk.passes(YOUNG + OLD);
+        assert!(!talk.is_closed(client));
+        talk.passes(Duration::from_secs(21));
+        assert!(talk.is_closed(client));
+        let log = talk.log();
+        assert!(log.contains("\"cause\":\"connection_age\""), "{log}");
+    });
+}
+
+#[test]
+fn streams_that_still_run_after_the_grace_are_cut_off() {
+    hold(CONFIG, |talk| {
+        let mut client = Speaker::client(talk);
+        client.gets(talk, "/");
+        let upstream = talk.upstream();
+        client.hears(talk);
+        talk.heard(upstream);
+        talk.passes(YOUNG + OLD);
+        client.hears(talk);
+        assert!(!talk.is_closed(client.peer));
+        talk.passes(Duration::from_secs(21));
+        assert!(talk.is_closed(client.peer));
+    });
+}
+
+#[test]
+fn tunnels_and_what_is_relayed_have_the_age_and_its_grace() {
+    let relay = CONFIG
+        .replace("  routes: site\n", "  protocol: tcp\n  cluster: app\n")
+        .replace("routes: [{ name: site, rules: [{ match: { prefix: / }, cluster: app, upgrades: [websocket] }] }]\n", "");
+    hold(&relay, |talk| {
+        let client = talk.client();
+        talk.says(client, "hello");
+        let upstream = talk.upstream();
+        talk.hears(upstream, "hello");
+        talk.passes(YOUNG + OLD);
+        talk.says(upstream, "still there");
+        talk.hears(client, "still there");
+        talk.passes(Duration::from_secs(21));
+        assert!(talk.is_closed(client) && talk.is_closed(upstream));
+    });
+}
+
+#[test]
+fn without_an_age_connections_live_on() {
+    let config = CONFIG.replace("connection_age: 100s, ", "");
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.passes(Duration::from_secs(3_000));
+        talk.says(client, GET);
+        talk.hears(upstream, GET);
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+    });
+}
+
+#[test]
+fn clients_with_certificates_have_an_age_of_their_own() {
+    const CONFIG: &str = "
+listeners:
+- name: edge
+  address: 127.0.0.1:8443
+  tls:
+    certificates: [{ chain: a.pem, key: a.key }]
+    client: { ca: e.pem, mode: optional, connection_age_max: 100s }
+  timeouts: { connection_age: 1h, idle: 1h }
+  routes: all
+routes: [{ name: all, rules: [{ match: { prefix: / }, respond: { status: 204 } }] }]
+";
+    let ask = |talk: &mut Talk<'_>, client: &mut Secure| {
+        client.says(talk, GET);
+        client.hears(talk).contains("connection: close")
+    };
+    tls::hold(CONFIG, |talk, pki| {
+        let mut known = trusting_anybody();
+        known.client_auth_cert_resolver = pki.client_with(4).client_auth_cert_resolver;
+        let mut known = Secure::client(talk, known, "a.example");
+        let mut unknown = Secure::client(talk, trusting_anybody(), "a.example");
+        assert!(!ask(talk, &mut known) && !ask(talk, &mut unknown));
+        // A bound is never exceeded: some are over it by a fifth less.
+        talk.passes(Duration::from_secs(79));
+        assert!(!ask(talk, &mut known) && !ask(talk, &mut unknown));
+        talk.passes(Duration::from_secs(21));
+        assert!(ask(talk, &mut known) && !ask(talk, &mut unknown));
+    });
+}
