@@ -129,8 +129,12 @@ fn encode_request_case() -> Box<dyn FnMut()> {
 }
 
 fn decode_chunk_case() -> Box<dyn FnMut()> {
-    const LIMITS: BodyLimits =
-        BodyLimits { chunk_line_bytes_max: 256, trailers_bytes_max: 8 << 10, fields_max: 100 };
+    const LIMITS: BodyLimits = BodyLimits {
+        chunk_line_bytes_max: 256,
+        trailers_bytes_max: 8 << 10,
+        fields_max: 100,
+        parsing: wire::h1::Parsing::Strict,
+    };
     let mut body = b"400\r\n".to_vec();
     body.resize(body.len() + 1024, b'a');
     body.extend_from_slice(b"\r\n0\r\n\r\n");

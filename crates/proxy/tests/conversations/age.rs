@@ -14,7 +14,7 @@ listeners:
   timeouts: { connection_age: 100s, connection_age_grace: 20s, idle: 1h, tunnel_idle: 1h }
   routes: site
 routes: [{ name: site, rules: [{ match: { prefix: / }, cluster: app, upgrades: [websocket] }] }]
-clusters: [{ name: app, endpoints: ['127.0.0.1:9000'], timeouts: { response_body: 1h, idle: 1h } }]
+clusters: [{ name: app, endpoints: ['127.0.0.1:9000'], timeouts: { response_head: 1h, response_body: 1h, idle: 1h } }]
 ";
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
