@@ -54,6 +54,29 @@ impl Alert {
         Self(code)
     }
 
+    /// The same for a record layer, where it is one that ends a handshake under keys. Others say that
+    /// the mistake is ours: there is none whose peer would do anything else after it.
+    #[must_use]
+    pub const fn of_record(self) -> wire::tls::Alert {
+        use wire::tls::Alert;
+        match self {
+            Self::UNEXPECTED_MESSAGE => Alert::UnexpectedMessage,
+            Self::BAD_RECORD_MAC => Alert::BadRecordMac,
+            Self::RECORD_OVERFLOW => Alert::RecordOverflow,
+            Self::BAD_CERTIFICATE => Alert::BadCertificate,
+            Self::CERTIFICATE_REVOKED => Alert::CertificateRevoked,
+            Self::CERTIFICATE_EXPIRED => Alert::CertificateExpired,
+            Self::CERTIFICATE_UNKNOWN => Alert::CertificateUnknown,
+            Self::ILLEGAL_PARAMETER => Alert::IllegalParameter,
+            Self::UNKNOWN_CA => Alert::UnknownCa,
+            Self::ACCESS_DENIED => Alert::AccessDenied,
+            Self::DECODE_ERROR => Alert::DecodeError,
+            Self::DECRYPT_ERROR => Alert::DecryptError,
+            Self::PROTOCOL_VERSION => Alert::ProtocolVersion,
+            _ => Alert::InternalError,
+        }
+    }
+
     /// The code on the wire.
     #[must_use]
     pub const fn code(self) -> u8 {

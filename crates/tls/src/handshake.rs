@@ -21,12 +21,14 @@ pub(crate) mod coroutine;
 pub(crate) mod early;
 mod error;
 mod framing;
+mod refused;
 
 use std::fmt;
 use std::sync::Arc;
 
 use rustls::{ConnectionTrafficSecrets, ExtractedSecrets, HandshakeKind, ServerConnection};
-use rustls_pki_types::{ServerName, UnixTime};
+use rustls_pki_types::ServerName;
+use wire::buffer::Buffer;
 use wire::tls::record::{
     Cipher, DirectionSecrets, Protocol, RecordLayer, Role, Secrets, Sizing, Suite,
 };
@@ -45,6 +47,7 @@ use crate::signing::{SignError, SignJob, Signature};
 use accepting::Accepting;
 use connecting::Connecting;
 use framing::next_record;
+use refused::RefusedEarlyData;
 
 /// Bytes of a handshake that a peer may send. The most that is of use are chains of certificates,
 /// of a few thousand bytes.
@@ -67,8 +70,10 @@ pub struct Handshake {
     secrets: TrafficSecrets,
     /// What was not taken yet of what is to be sent.
     output: Vec<u8>,
-    /// Bytes of the peer that were consumed.
+    /// Bytes of the peer that were consumed, without those that were skipped.
     bytes: usize,
+    /// What a client may send that is skipped.
+    refused: RefusedEarlyData,
 }
 
 /// What a handshake leaves behind.
@@ -98,8 +103,7 @@ impl Handshake {
     /// Takes a connection.
     #[must_use]
     pub fn accept(context: &Arc<ServerContext>) -> Self {
-        let config = Arc::clone(context.config());
-        Self::new(Side::Accepting(Accepting::new(config, context.may_wait())))
+        Self::new(Side::Accepting(Accepting::new(context)))
     }
 
     /// Asks for a connection. `server_name` is a DNS name or an address.
@@ -121,7 +125,8 @@ impl Handshake {
 
     fn new(side: Side) -> Self {
         let secrets = TrafficSecrets::default();
-        Self { side, progress: Progress::Going, secrets, output: Vec::new(), bytes: 0 }
+        let refused = RefusedEarlyData::new();
+        Self { side, progress: Progress::Going, secrets, output: Vec::new(), bytes: 0, refused }
     }
 
     /// Reads on: how many bytes of `input` are done with.
@@ -154,10 +159,47 @@ impl Handshake {
                 Ok(None) => return Ok(consumed),
                 Err(error) => return Err(self.refuse(error)),
             };
-            self.feed(record)?;
-            self.bytes += record.len();
+            match self.sort(record) {
+                Sorted::Handshake => {
+                    self.feed(record)?;
+                    self.bytes += record.len();
+                }
+                Sorted::RefusedEarlyData => {
+                    if !self.refused.skip(record) {
+                        return Err(self.refuse(HandshakeError::MessageUnexpected));
+                    }
+                }
+            }
             consumed += record.len();
         }
+    }
+
+    /// Whether a record is one of the handshake, or early data that is refused.
+    fn sort(&mut self, record: &[u8]) -> Sorted {
+        let Side::Accepting(accepting) = &mut self.side else { return Sorted::Handshake };
+        let is_data = record.first() == Some(&APPLICATION_DATA);
+        if !is_data {
+            self.refused.on_hello_record(record);
+        }
+        let Some(connection) = accepting.connection_mut() else { return Sorted::Handshake };
+        if !is_data || !self.refused.is_possible() || connection.early_data().is_some() {
+            return Sorted::Handshake;
+        }
+        let suite = connection.negotiated_cipher_suite().map(|suite| suite.suite());
+        let is_refused = match connection.protocol_version().and_then(Version::of) {
+            // The client was asked for another hello.
+            None => true,
+            Some(Version::Tls12) => false,
+            Some(Version::Tls13) => {
+                let cipher = suite.and_then(CipherSuite::of).map(CipherSuite::cipher);
+                !cipher.is_some_and(|it| refused::is_of_handshake(record, it, &self.secrets))
+            }
+        };
+        if is_refused {
+            return Sorted::RefusedEarlyData;
+        }
+        self.refused.end();
+        Sorted::Handshake
     }
 
     /// The signature that has to be made before anything goes on, once: later calls find nothing.
@@ -213,8 +255,7 @@ impl Handshake {
     ///
     /// # Errors
     ///
-    /// When it has failed, is not done, or its output was not polled. A client that goes on from an
-    /// earlier connection is refused here if its certificate has expired since.
+    /// When it has failed, is not done, or its output was not polled.
     pub fn finish(self) -> Result<Established, HandshakeError> {
         match self.progress {
             Progress::Failed(error) => return Err(error),
@@ -247,6 +288,8 @@ impl Handshake {
         let Side::Accepting(accepting) = &mut self.side else { return false };
         matches!(self.progress, Progress::Going)
             && accepting.connection_mut().is_some_and(|it| it.early_data().is_some())
+            // A client that is refused has the reason at the handshake's end.
+            && accepting.rejection().is_none()
     }
 
     /// The connection, before the handshake is over, and what remains of that.
@@ -290,6 +333,9 @@ impl Handshake {
         match result {
             Ok(()) if self.side.is_handshaking() => Ok(()),
             Ok(()) => {
+                if let Some(error) = self.side.rejection() {
+                    return Err(self.refuse_at_end(error));
+                }
                 self.progress = Progress::Done;
                 Ok(())
             }
@@ -306,15 +352,76 @@ impl Handshake {
         }
     }
 
-    /// Fails for a reason that rustls does not say, and says so to the peer while that can be said
-    /// in the clear.
+    /// Fails for a reason that rustls does not say, and says so to the peer: in the clear, or under
+    /// the key that the peer expects.
     fn refuse(&mut self, error: HandshakeError) -> HandshakeError {
-        if let Some(alert) = error.alert()
-            && self.side.is_in_the_clear()
-        {
-            self.output.extend(plain_alert(alert));
+        if let Some(alert) = error.alert() {
+            if self.is_in_the_clear() {
+                self.output.extend(plain_alert(alert));
+            } else {
+                let sealed =
+                    self.first_records().map(|mut records| sealed_alert(&mut records, alert));
+                self.output.extend(sealed.into_iter().flatten());
+            }
         }
         self.fail(error)
+    }
+
+    /// Fails where rustls is done, so that it is for the connection to say why.
+    fn refuse_at_end(&mut self, error: HandshakeError) -> HandshakeError {
+        if let Side::Accepting(accepting) = &mut self.side
+            && let Some(alert) = error.alert()
+            && let Some(connection) = accepting.take_connection()
+            && let Ok(facts) = facts(&connection, connection.handshake_kind(), None)
+            && let Ok(extracted) = connection.dangerous_extract_secrets()
+        {
+            let secrets = [&self.secrets.client, &self.secrets.server];
+            if let Ok(mut records) = records(Role::Server, &facts, &extracted, secrets) {
+                self.output.extend(sealed_alert(&mut records, alert));
+            }
+        }
+        self.fail(error)
+    }
+
+    /// Whether what is said next is under no key: before there is one, and in TLS 1.2 until a server ends
+    /// a whole handshake.
+    fn is_in_the_clear(&self) -> bool {
+        let (common, secret): (&rustls::CommonState, _) = match &self.side {
+            Side::Accepting(accepting) => match accepting.connection() {
+                Some(connection) => (connection, &self.secrets.server),
+                None => return true,
+            },
+            Side::Connecting(connecting) => {
+                (connecting.connection(), &self.secrets.client_handshake)
+            }
+        };
+        match common.protocol_version().and_then(Version::of) {
+            None => true,
+            Some(Version::Tls12) => {
+                let is_server = matches!(self.side, Side::Accepting(_));
+                is_server && common.handshake_kind() != Some(HandshakeKind::Resumed)
+            }
+            Some(Version::Tls13) => secret.octets().is_empty(),
+        }
+    }
+
+    /// The records of ours that are next while a handshake of TLS 1.3 goes on, none of which has
+    /// been sent: a server has sent its flight and seals with its last key, a client with that of the
+    /// handshake. rustls seals nothing more with it once this is used.
+    fn first_records(&self) -> Option<RecordLayer> {
+        let (common, role, secret): (&rustls::CommonState, _, _) = match &self.side {
+            Side::Accepting(accepting) => {
+                (accepting.connection()?, Role::Server, &self.secrets.server)
+            }
+            Side::Connecting(connecting) => {
+                (connecting.connection(), Role::Client, &self.secrets.client_handshake)
+            }
+        };
+        let is_latest = common.protocol_version().and_then(Version::of) == Some(Version::Tls13);
+        let suite = common.negotiated_cipher_suite().map(|suite| suite.suite());
+        let cipher = suite.and_then(CipherSuite::of).filter(|_| is_latest)?.cipher();
+        let secrets = [secret.octets(), secret.octets()];
+        RecordLayer::of_traffic_secrets(role, cipher, secrets, Sizing::Full).ok()
     }
 
     fn fail(&mut self, error: HandshakeError) -> HandshakeError {
@@ -333,16 +440,20 @@ impl Side {
         }
     }
 
-    /// Whether no version was agreed on yet, so that nothing can be under a key.
-    fn is_in_the_clear(&self) -> bool {
+    /// Why a client is refused whose handshake is done: it goes on from an earlier connection, and would
+    /// not be let in now.
+    fn rejection(&self) -> Option<HandshakeError> {
         match self {
-            Self::Accepting(accepting) => {
-                accepting.connection().and_then(|connection| connection.protocol_version())
-            }
-            Self::Connecting(connecting) => connecting.connection().protocol_version(),
+            Self::Accepting(accepting) => accepting.rejection(),
+            Self::Connecting(_) => None,
         }
-        .is_none()
     }
+}
+
+/// What a record is.
+enum Sorted {
+    Handshake,
+    RefusedEarlyData,
 }
 
 impl fmt::Debug for Handshake {
@@ -370,12 +481,6 @@ fn server_facts(connection: &ServerConnection) -> Result<Facts, HandshakeError> 
         }
     };
     let facts = facts(connection, connection.handshake_kind(), peer)?;
-    // Nobody looked at its dates this time.
-    if let (true, Some(peer)) = (facts.is_resumed, &facts.peer)
-        && UnixTime::now().as_secs() > peer.not_after
-    {
-        return Err(HandshakeError::CertificateRejected(CertificateFault::Expired));
-    }
     Ok(Facts { server_name: connection.server_name().map(Box::from), ..facts })
 }
 
@@ -449,6 +554,17 @@ fn direction<'a>(
         traffic_secret: traffic_secret.octets(),
     };
     Ok((cipher, secrets))
+}
+
+/// ContentType `application_data` (RFC 8446, section 5.1).
+const APPLICATION_DATA: u8 = 23;
+
+/// A record with an alert, under the next key.
+fn sealed_alert(records: &mut RecordLayer, alert: Alert) -> Vec<u8> {
+    records.send_failure(alert.of_record());
+    let mut out = Buffer::new(records.sealed_len(0));
+    records.send_control(&mut out);
+    out.filled().to_vec()
 }
 
 /// A record with an alert, under no key.

@@ -51,5 +51,6 @@ pub use parameters::{CipherSuite, Group, NameUnknown, Version};
 pub use roots::{Roots, RootsError};
 pub use server::{ClientAuth, Resumption, ServerContext, ServerOptions};
 pub use tickets::{
-    SharedTickets, TICKET_SECRET_BYTES_MAX, TICKET_SECRET_BYTES_MIN, TicketKey, TicketKeyError,
+    SharedTickets, TICKET_SECONDS_MAX, TICKET_SECRET_BYTES_MAX, TICKET_SECRET_BYTES_MIN,
+    TICKET_SKEW_SECONDS_MAX, TicketKey, TicketKeyError,
 };

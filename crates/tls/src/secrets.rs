@@ -13,6 +13,7 @@ use zeroize::Zeroize as _;
 use crate::key_log;
 
 const CLIENT: &str = "CLIENT_TRAFFIC_SECRET_0";
+const CLIENT_HANDSHAKE: &str = "CLIENT_HANDSHAKE_TRAFFIC_SECRET";
 const SERVER: &str = "SERVER_TRAFFIC_SECRET_0";
 
 /// Octets of the longest, which SHA-384 gives.
@@ -27,6 +28,8 @@ thread_local! {
 #[derive(Default)]
 pub(crate) struct TrafficSecrets {
     pub(crate) client: TrafficSecret,
+    /// What the client seals the rest of the handshake with.
+    pub(crate) client_handshake: TrafficSecret,
     pub(crate) server: TrafficSecret,
 }
 
@@ -103,6 +106,7 @@ impl KeyLog for Capture {
             let Some(secrets) = slot else { return };
             match label {
                 CLIENT => secrets.client.set(secret),
+                CLIENT_HANDSHAKE => secrets.client_handshake.set(secret),
                 SERVER => secrets.server.set(secret),
                 _ => {}
             }
@@ -110,7 +114,7 @@ impl KeyLog for Capture {
     }
 
     fn will_log(&self, label: &str) -> bool {
-        matches!(label, CLIENT | SERVER) || key_log::is_enabled()
+        matches!(label, CLIENT | CLIENT_HANDSHAKE | SERVER) || key_log::is_enabled()
     }
 }
 

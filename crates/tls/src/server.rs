@@ -18,7 +18,7 @@ use crate::names::Names;
 use crate::parameters::{CipherSuite, Group, Version};
 use crate::roots::Roots;
 use crate::secrets::Capture;
-use crate::tickets::SharedTickets;
+use crate::tickets::{DatedSessions, DatedTickets, SharedTickets};
 use check::NamedClients;
 use choice::Choice;
 
@@ -76,6 +76,8 @@ pub enum Resumption {
 pub struct ServerContext {
     choice: Arc<Choice>,
     config: Arc<ServerConfig>,
+    /// Who may come, where clients show certificates.
+    clients: Option<Arc<dyn ClientCertVerifier>>,
     /// Whether somebody else signs for one of the certificates.
     may_wait: bool,
 }
@@ -96,18 +98,20 @@ impl ServerContext {
         let choice = Arc::new(Choice::new(options.certificates));
         let builder = ServerConfig::builder_with_provider(Arc::clone(&parts.provider))
             .with_protocol_versions(&parts.versions)?;
-        let builder = match options.client_auth {
-            ClientAuth::Off => builder.with_no_client_auth(),
+        let clients = match options.client_auth {
+            ClientAuth::Off => None,
             ClientAuth::Optional(roots) => {
-                let verifier = verifier(&roots, &parts).allow_unauthenticated().build();
-                let verifier = named(verifier.map_err(refused)?, options.client_names)?;
-                builder.with_client_cert_verifier(verifier)
+                Some(verifier(&roots, &parts).allow_unauthenticated().build())
             }
-            ClientAuth::Required(roots) => {
-                let verifier = verifier(&roots, &parts).build();
-                let verifier = named(verifier.map_err(refused)?, options.client_names)?;
-                builder.with_client_cert_verifier(verifier)
-            }
+            ClientAuth::Required(roots) => Some(verifier(&roots, &parts).build()),
+        };
+        let clients = match clients {
+            None => None,
+            Some(verifier) => Some(named(verifier.map_err(refused)?, options.client_names)?),
+        };
+        let builder = match &clients {
+            None => builder.with_no_client_auth(),
+            Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
         };
         let mut config = builder.with_cert_resolver(Arc::clone(&choice) as _);
         config.alpn_protocols = context::alpn(options.alpn)?;
@@ -120,16 +124,20 @@ impl ServerContext {
         match options.resumption {
             Resumption::Off => config.send_tls13_tickets = 0,
             Resumption::Tickets => {
-                config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
+                let tickets = rustls::crypto::aws_lc_rs::Ticketer::new()?;
+                config.ticketer = Arc::new(DatedTickets(tickets));
             }
-            Resumption::SharedTickets(shared) => config.ticketer = Arc::new(shared),
+            Resumption::SharedTickets(shared) => {
+                config.ticketer = Arc::new(DatedTickets(Arc::new(shared)));
+            }
             // A ticket is then a number, under which its session is found once.
             Resumption::EarlyData => {
-                config.session_storage = ServerSessionMemoryCache::new(EARLY_SESSIONS_MAX);
+                let sessions = ServerSessionMemoryCache::new(EARLY_SESSIONS_MAX);
+                config.session_storage = Arc::new(DatedSessions(sessions));
                 config.max_early_data_size = EARLY_DATA_BYTES_MAX;
             }
         }
-        Ok(Self { choice, config: Arc::new(config), may_wait })
+        Ok(Self { choice, config: Arc::new(config), clients, may_wait })
     }
 
     /// The certificate that a client gets that asks for this name and takes every kind of key.
@@ -140,6 +148,10 @@ impl ServerContext {
 
     pub(crate) fn config(&self) -> &Arc<ServerConfig> {
         &self.config
+    }
+
+    pub(crate) const fn clients(&self) -> Option<&Arc<dyn ClientCertVerifier>> {
+        self.clients.as_ref()
     }
 
     pub(crate) fn may_wait(&self) -> bool {

@@ -2,7 +2,10 @@
 //!
 //! A ticket is `name (16) | nonce (12) | state, sealed with AES-256-GCM`. Name and key are derived from
 //! a file, and what a ticket may be used for is sealed with it, so that one that was given where nobody
-//! asked who a client is cannot be shown where somebody does.
+//! asked who a client is cannot be shown where somebody does. In front of the state stands when it was
+//! written (`dated`).
+
+mod dated;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,13 +18,13 @@ use rustls::server::ProducesTickets;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
+pub(crate) use dated::{DatedSessions, DatedTickets};
+pub use dated::{TICKET_SECONDS_MAX, TICKET_SKEW_SECONDS_MAX};
+
 /// Bytes of a file, at least: as many as the key has.
 pub const TICKET_SECRET_BYTES_MIN: usize = 32;
 /// Bytes of a file, at most.
 pub const TICKET_SECRET_BYTES_MAX: usize = 1024;
-
-/// Seconds for which a ticket is good. The keys' files have to be kept as long, behind new ones.
-const LIFETIME_SECONDS: u32 = 12 * 3600;
 
 const NAME_LEN: usize = 16;
 const KEY_LEN: usize = 32;
@@ -68,7 +71,7 @@ impl TicketKey {
         let salt = Salt::new(HKDF_SHA256, b"strait session tickets");
         let secret = salt.extract(secret);
         let mut material = Zeroizing::new([0; NAME_LEN + KEY_LEN]);
-        let derived = secret.expand(&[b"name and key, version 1"], Material);
+        let derived = secret.expand(&[b"name and key, version 2"], Material);
         let filled = derived.and_then(|okm| okm.fill(&mut *material));
         filled.expect("HKDF-SHA256 gives 48 bytes");
         let (name, key) = material.split_at(NAME_LEN);
@@ -128,7 +131,7 @@ impl ProducesTickets for SharedTickets {
     }
 
     fn lifetime(&self) -> u32 {
-        LIFETIME_SECONDS
+        TICKET_SECONDS_MAX
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {

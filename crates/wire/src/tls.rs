@@ -65,6 +65,20 @@ pub enum Alert {
     UserCanceled = 90,
     /// Keys are not agreed on anew (RFC 5246, section 7.2.2).
     NoRenegotiation = 100,
+    /// A certificate cannot be read, or is for somebody else.
+    BadCertificate = 42,
+    /// A certificate was revoked.
+    CertificateRevoked = 44,
+    /// A certificate has expired, or is not valid yet.
+    CertificateExpired = 45,
+    /// A certificate is refused for another reason.
+    CertificateUnknown = 46,
+    /// A certificate's issuer is not trusted.
+    UnknownCa = 48,
+    /// A certificate is valid, and its owner is not let in.
+    AccessDenied = 49,
+    /// A signature is wrong.
+    DecryptError = 51,
 }
 
 impl Alert {

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use rustls::{ServerConfig, ServerConnection};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{HandshakeKind, ServerConnection};
+use rustls_pki_types::UnixTime;
 
 use super::coroutine::{self, Step, Waiting};
 use super::{HandshakeError, plain_alert};
 use crate::alert::Alert;
+use crate::server::ServerContext;
 use crate::signing::{SignError, SignJob, Signature};
 
 /// A server's handshake.
@@ -14,6 +17,8 @@ pub(super) struct Accepting {
     state: State,
     /// Whether a record may lead to a signature that has to be waited for: not after there was one.
     may_wait: bool,
+    /// Who may come, where clients show certificates.
+    clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 enum State {
@@ -40,10 +45,28 @@ struct Fed {
 }
 
 impl Accepting {
-    pub(super) fn new(config: Arc<ServerConfig>, may_wait: bool) -> Self {
-        let connection = ServerConnection::new(config);
+    pub(super) fn new(context: &ServerContext) -> Self {
+        let connection = ServerConnection::new(Arc::clone(context.config()));
         let connection = connection.expect("no size of fragments is set, the one thing refused");
-        Self { state: State::Ready(Box::new(connection)), may_wait }
+        Self {
+            state: State::Ready(Box::new(connection)),
+            may_wait: context.may_wait(),
+            clients: context.clients().cloned(),
+        }
+    }
+
+    /// Why a client that goes on from an earlier connection is refused. rustls takes its certificate
+    /// from the ticket as it was, and asks nobody: that it, or its issuer, has expired since, was
+    /// revoked, or that the list which would say so has expired is only seen here.
+    pub(super) fn rejection(&self) -> Option<HandshakeError> {
+        let connection = self.connection()?;
+        if connection.handshake_kind() != Some(HandshakeKind::Resumed) {
+            return None;
+        }
+        let (end_entity, intermediates) = connection.peer_certificates()?.split_first()?;
+        let verified =
+            self.clients.as_ref()?.verify_client_cert(end_entity, intermediates, UnixTime::now());
+        verified.err().map(HandshakeError::from)
     }
 
     /// rustls' side of it, but while it waits.
@@ -56,6 +79,14 @@ impl Accepting {
 
     pub(super) fn connection_mut(&mut self) -> Option<&mut ServerConnection> {
         match &mut self.state {
+            State::Ready(connection) => Some(connection),
+            State::Waiting(_) | State::Moved => None,
+        }
+    }
+
+    /// Takes rustls' side out, of a handshake that comes to nothing in the end.
+    pub(super) fn take_connection(&mut self) -> Option<Box<ServerConnection>> {
+        match std::mem::replace(&mut self.state, State::Moved) {
             State::Ready(connection) => Some(connection),
             State::Waiting(_) | State::Moved => None,
         }

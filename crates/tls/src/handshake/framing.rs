@@ -1,6 +1,6 @@
 //! Where records begin and end, which is all that has to be known to feed them one by one.
 
-use wire::tls::record::{HEADER_LEN, RECORD_LEN_MAX};
+use wire::tls::record::{FRAGMENT_LEN_MAX, HEADER_LEN, RECORD_LEN_MAX};
 
 use super::{HANDSHAKE_BYTES_MAX, HandshakeError};
 
@@ -16,8 +16,10 @@ enum Framed {
         /// How long it is.
         len: usize,
     },
-    /// A record longer than any may be.
+    /// A record longer than any of its type may be.
     TooLong,
+    /// A record of a type that no handshake has.
+    Unexpected,
 }
 
 /// Types of records (RFC 8446, section 5.1).
@@ -35,6 +37,7 @@ pub(super) fn next_record(
         Framed::NeedMore => Ok(None),
         Framed::NotTls => Err(HandshakeError::NotTls),
         Framed::TooLong => Err(HandshakeError::RecordTooLong),
+        Framed::Unexpected => Err(HandshakeError::MessageUnexpected),
         Framed::Record { len } if bytes_before + len > HANDSHAKE_BYTES_MAX => {
             Err(HandshakeError::TooManyBytes)
         }
@@ -47,12 +50,21 @@ fn frame(input: &[u8], is_first: bool) -> Framed {
     if is_first && !may_begin_tls(input) {
         return Framed::NotTls;
     }
+    // Such as a heartbeat, whose record is not waited for (RFC 8446, section 5).
+    let is_known = |kind| matches!(kind, CHANGE_CIPHER_SPEC | ALERT | HANDSHAKE | APPLICATION_DATA);
+    if input.first().is_some_and(|kind| !is_known(*kind)) {
+        return Framed::Unexpected;
+    }
     let Some(&[kind, major, _, high, low]) = input.first_chunk() else { return Framed::NeedMore };
-    if !matches!(kind, CHANGE_CIPHER_SPEC | ALERT | HANDSHAKE | APPLICATION_DATA) || major != 3 {
+    if major != 3 {
         return Framed::Record { len: HEADER_LEN };
     }
     let len = HEADER_LEN + usize::from(u16::from_be_bytes([high, low]));
-    if len > RECORD_LEN_MAX {
+    // Of a handshake, only records of application data hold more than a fragment (RFC 8446,
+    // section 5.1): those of TLS 1.2 under a key are short.
+    let len_max =
+        if kind == APPLICATION_DATA { RECORD_LEN_MAX } else { HEADER_LEN + FRAGMENT_LEN_MAX };
+    if len > len_max {
         return Framed::TooLong;
     }
     if input.len() < len { Framed::NeedMore } else { Framed::Record { len } }
@@ -85,17 +97,25 @@ mod tests {
         {
             assert_eq!(frame(input, true), Framed::NotTls, "{input:?}");
         }
-        // Later on, it is a broken header.
-        assert_eq!(frame(b"GET / HTTP", false), Framed::Record { len: HEADER_LEN });
-        assert_eq!(frame(b"GET ", false), Framed::NeedMore);
+        // Later on, it is a record of no type that there is.
+        assert_eq!(frame(b"G", false), Framed::Unexpected);
+        assert_eq!(frame(&[24, 3, 3, 0, 3], false), Framed::Unexpected);
+        assert_eq!(frame(&[22, 9, 9, 9, 9], false), Framed::Record { len: HEADER_LEN });
     }
 
     #[test]
     fn no_record_is_waited_for_that_is_longer_than_any() {
-        let longest = u16::try_from(RECORD_LEN_MAX - HEADER_LEN).unwrap();
-        let [high, low] = longest.to_be_bytes();
-        assert_eq!(frame(&[22, 3, 3, high, low], true), Framed::NeedMore);
-        let [high, low] = (longest + 1).to_be_bytes();
-        assert_eq!(frame(&[22, 3, 3, high, low], true), Framed::TooLong);
+        for (kind, longest) in [
+            (CHANGE_CIPHER_SPEC, FRAGMENT_LEN_MAX),
+            (ALERT, FRAGMENT_LEN_MAX),
+            (HANDSHAKE, FRAGMENT_LEN_MAX),
+            (APPLICATION_DATA, RECORD_LEN_MAX - HEADER_LEN),
+        ] {
+            let longest = u16::try_from(longest).unwrap();
+            let [high, low] = longest.to_be_bytes();
+            assert_eq!(frame(&[kind, 3, 3, high, low], false), Framed::NeedMore, "{kind}");
+            let [high, low] = (longest + 1).to_be_bytes();
+            assert_eq!(frame(&[kind, 3, 3, high, low], false), Framed::TooLong, "{kind}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::client::Resumption as ClientResumption;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind};
 use tls::{
-    EARLY_DATA_BYTES_MAX, EarlyHandshake, Established, Handshake, HandshakeError, KeyKind,
+    EARLY_DATA_BYTES_MAX, EarlyHandshake, Established, Group, Handshake, HandshakeError, KeyKind,
     Resumption, ServerContext,
 };
 use wire::buffer::Buffer;
@@ -178,6 +178,107 @@ fn a_server_that_does_not_remember_reads_over_early_data() {
     };
     let (_, opened) = established.records.open(&mut said).unwrap();
     assert!(matches!(opened, Opened::Data { bytes: b"GET / again", .. }), "{opened:?}");
+}
+
+/// Goes on with a handshake in which early data is refused, with `more` behind the early data: how the
+/// server takes it, and what the client hears.
+fn refuse(
+    context: &Arc<ServerContext>,
+    client: &mut Client,
+    more: &[u8],
+) -> (Result<Established, HandshakeError>, Result<(), rustls::Error>) {
+    let mut handshake = Handshake::accept(context);
+    let mut unread = [&client.says(), more].concat();
+    let mut heard = Ok(());
+    loop {
+        let result = handshake.on_bytes(&unread);
+        let output = polled(&mut handshake);
+        let mut rest = &output[..];
+        while !rest.is_empty() && heard.is_ok() {
+            client.connection.read_tls(&mut rest).unwrap();
+            heard = client.connection.process_new_packets().map(|_| ());
+        }
+        match result {
+            Err(error) => return (Err(error), heard),
+            Ok(_) if handshake.is_done() => return (handshake.finish(), heard),
+            Ok(n) => drop(unread.drain(..n)),
+        }
+        assert!(!handshake.may_begin_early());
+        let said = client.says();
+        assert!(!said.is_empty() || !output.is_empty(), "nobody goes on");
+        unread.extend(said);
+    }
+}
+
+/// Servers that refuse the early data of a client that was at another: one that takes early data of
+/// others, one that takes none, and one that asks for another hello first.
+fn refusing(authority: &Authority) -> [Arc<ServerContext>; 3] {
+    [
+        (Resumption::EarlyData, Group::X25519),
+        (Resumption::Tickets, Group::X25519),
+        (Resumption::Tickets, Group::Secp384r1),
+    ]
+    .map(|(resumption, group)| {
+        let certificate = authority.certificate(KeyKind::EcdsaP256, &["a.example"]);
+        let mut options = server_options(&certificate);
+        options.resumption = resumption;
+        options.groups = vec![group];
+        server(options)
+    })
+}
+
+#[test]
+fn refused_early_data_is_skipped_up_to_what_was_announced() {
+    let authority = Authority::new("root");
+    let (context, config) = both(&authority);
+    for refusing in refusing(&authority) {
+        for (len, record_len) in [
+            (8_200, None),
+            (3_500, Some(512)),
+            (16_384, None),
+            (16_384, Some(512)),
+            (16_384, Some(64)),
+        ] {
+            let mut config = ClientConfig::clone(&config);
+            config.max_fragment_size = record_len;
+            let config = Arc::new(config);
+            come(&context, &mut Client::new(&config, b""));
+            let mut client = Client::new(&config, &vec![b'x'; len]);
+            let (result, heard) = refuse(&refusing, &mut client, b"");
+            assert_eq!(heard, Ok(()), "{len} {record_len:?}");
+            assert!(
+                !result.unwrap().facts.is_resumed && !client.connection.is_early_data_accepted()
+            );
+        }
+    }
+}
+
+#[test]
+fn more_early_data_than_announced_is_answered_with_an_alert() {
+    let authority = Authority::new("root");
+    let (context, config) = both(&authority);
+    for refusing in refusing(&authority) {
+        come(&context, &mut Client::new(&config, b""));
+        let mut client = Client::new(&config, &[b'x'; 16_384]);
+        // One more octet, sealed with whatever.
+        let more = [&[23, 3, 3, 0, 18][..], &[7; 18]].concat();
+        let (result, heard) = refuse(&refusing, &mut client, &more);
+        assert_eq!(result.err(), Some(HandshakeError::MessageUnexpected));
+        let alert = rustls::AlertDescription::UnexpectedMessage;
+        assert_eq!(heard, Err(rustls::Error::AlertReceived(alert)));
+    }
+}
+
+#[test]
+fn without_an_offer_of_early_data_nothing_is_skipped() {
+    let authority = Authority::new("root");
+    let (context, config) = both(&authority);
+    let mut client = Client::new(&config, b"");
+    let more = [&[23, 3, 3, 0, 40][..], &[7; 40]].concat();
+    let (result, heard) = refuse(&context, &mut client, &more);
+    assert_eq!(result.err(), Some(HandshakeError::BadRecord));
+    let alert = rustls::AlertDescription::BadRecordMac;
+    assert_eq!(heard, Err(rustls::Error::AlertReceived(alert)));
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn what_is_not_tls_is_told_apart_and_not_answered() {
 #[test]
 fn garbage_is_answered_with_the_alert_that_the_error_names() {
     let decode = [22, 3, 1, 0, 5, 1, 0, 0, 1, 0];
-    let cases: [(&[u8], &str); 6] = [
+    let cases: [(&[u8], &str); 7] = [
         (&decode, "message_invalid"),
         // A message that a client does not begin with.
         (&[22, 3, 1, 0, 4, 20, 0, 0, 0], "message_unexpected"),
@@ -80,6 +80,8 @@ fn garbage_is_answered_with_the_alert_that_the_error_names() {
         // Longer than any record, and longer than what may follow a header.
         (&[22, 3, 1, 0xff, 0xff], "record_too_long"),
         (&[22, 3, 1, 0x40, 0x19], "record_too_long"),
+        // Longer than a hello's may be, though not than one under a key.
+        (&[22, 3, 1, 0x40, 0x01], "record_too_long"),
         // A message that is longer than any.
         (&[22, 3, 1, 0, 4, 1, 0xff, 0xff, 0xff], "too_many_bytes"),
     ];
@@ -311,6 +313,74 @@ fn a_name_that_is_none_cannot_be_connected_to() {
     }
     for name in ["a", "a.example", "a.example.", "1.2.3.4", "::1"] {
         assert!(Handshake::connect(&context, name).is_ok(), "{name}");
+    }
+}
+
+/// What a client and a server say to this record amid their handshake, which is heard by rustls on the
+/// other side.
+fn answers(version: Version, record: &[u8]) -> Vec<(HandshakeError, rustls::Error)> {
+    let authority = Authority::new("root");
+    let certificate = authority.certificate(KeyKind::EcdsaP256, &["a.example"]);
+    let mut accepting = server_options(&certificate);
+    accepting.versions = version..=version;
+    let mut server = Handshake::accept(&server(accepting));
+    let name = "a.example".try_into().unwrap();
+    let config = Arc::new(crate::kit::rustls_client(&authority));
+    let mut client = rustls::ClientConnection::new(config, name).unwrap();
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).unwrap();
+    server.on_bytes(&hello).unwrap();
+    let error = server.on_bytes(record).unwrap_err();
+    let mut output = Vec::new();
+    server.poll_output(&mut output);
+    let mut rest = &output[..];
+    let mut heard = Ok(());
+    while !rest.is_empty() && heard.is_ok() {
+        client.read_tls(&mut rest).unwrap();
+        heard = client.process_new_packets().map(|_| ());
+    }
+    let mut answers = vec![(error, heard.unwrap_err())];
+    if version == Version::Tls13 {
+        let files =
+            authority.issue(&crate::authority::Leaf::new(KeyKind::EcdsaP256, &["a.example"]));
+        let config = Arc::new(crate::kit::rustls_server(&files));
+        let mut server = rustls::ServerConnection::new(config).unwrap();
+        let options = client_options(Verify::Roots(authority.roots()));
+        let mut client = Handshake::connect(&self::client(options), "a.example").unwrap();
+        let (mut hello, mut flight) = (Vec::new(), Vec::new());
+        client.poll_output(&mut hello);
+        server.read_tls(&mut &hello[..]).unwrap();
+        server.process_new_packets().unwrap();
+        server.write_tls(&mut flight).unwrap();
+        let len = 5 + usize::from(u16::from_be_bytes([flight[3], flight[4]]));
+        client.on_bytes(&flight[..len]).unwrap();
+        let error = client.on_bytes(record).unwrap_err();
+        let mut output = Vec::new();
+        client.poll_output(&mut output);
+        server.read_tls(&mut &output[..]).unwrap();
+        answers.push((error, server.process_new_packets().unwrap_err()));
+    }
+    answers
+}
+
+#[test]
+fn what_may_not_come_amid_a_handshake_is_answered_at_once() {
+    use rustls::AlertDescription as Told;
+    for version in Version::ALL {
+        for (record, error, alert) in [
+            // A heartbeat, of which only the type is there.
+            (&[24][..], HandshakeError::MessageUnexpected, Told::UnexpectedMessage),
+            (&[24, 3, 3, 0x10, 0], HandshakeError::MessageUnexpected, Told::UnexpectedMessage),
+            (b"GET /", HandshakeError::MessageUnexpected, Told::UnexpectedMessage),
+            // Longer than any record.
+            (&[23, 3, 3, 0x48, 0], HandshakeError::RecordTooLong, Told::RecordOverflow),
+            (&[22, 3, 3, 0x40, 1], HandshakeError::RecordTooLong, Told::RecordOverflow),
+        ] {
+            for answer in answers(version, record) {
+                let told = rustls::Error::AlertReceived(alert);
+                assert_eq!(answer, (error.clone(), told), "{version} {record:?}");
+            }
+        }
     }
 }
 

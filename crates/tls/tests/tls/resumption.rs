@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use tls::{
-    ClientAuth, ClientContext, Facts, HandshakeError, KeyKind, Resumption, ServerContext,
+    ClientAuth, ClientContext, Facts, HandshakeError, KeyKind, Resumption, Roots, ServerContext,
     SharedTickets, TicketKey, Verify, Version,
 };
 
-use crate::authority::{Authority, Leaf};
-use crate::kit::{Side, client, client_options, establish, server, server_options, talk};
+use crate::authority::{Authority, HOUR, Leaf};
+use crate::kit::{End, Side, client, client_options, establish, server, server_options, talk};
 
 /// Connects, says something each way, and tells what the server found out.
 fn visit(connecting: &Arc<ClientContext>, accepting: &Arc<ServerContext>) -> Facts {
@@ -90,28 +90,61 @@ fn who_a_client_is_stays_known() {
 }
 
 #[test]
-fn a_client_whose_certificate_has_expired_since_is_refused() {
+fn a_client_that_would_not_be_let_in_now_is_not_let_in_by_its_ticket() {
     let authority = Authority::new("root");
     let certificate = authority.certificate(KeyKind::EcdsaP256, &["a.example"]);
-    let mut accepting = server_options(&certificate);
-    accepting.client_auth = ClientAuth::Required(authority.roots());
-    let accepting = server(accepting);
-    let mut connecting = client_options(Verify::Roots(authority.roots()));
-    let mut leaf = Leaf::new(KeyKind::EcdsaP256, &["spiffe://example/b"]);
-    leaf.validity.end = 2;
-    connecting.certificate = Some(authority.issue(&leaf).certificate());
-    let connecting = client(connecting);
-    visit(&connecting, &accepting);
+    let listed = |seconds| {
+        let roots = Roots::from_pem(authority.pem().as_bytes()).unwrap();
+        let list = authority.revocations(&[], seconds);
+        Arc::new(roots.with_revocations(list.as_bytes()).unwrap())
+    };
+    let mut cases = Vec::new();
+    for version in Version::ALL {
+        for (roots, seconds, word) in [
+            (authority.roots(), 2, Some("certificate_expired")),
+            // The list of revoked certificates has expired.
+            (listed(2), HOUR, Some("certificate_revocation_unknown")),
+            (listed(HOUR), HOUR, None),
+        ] {
+            let mut accepting = server_options(&certificate);
+            accepting.versions = version..=version;
+            accepting.client_auth = ClientAuth::Required(roots);
+            let mut connecting = client_options(Verify::Roots(authority.roots()));
+            let mut leaf = Leaf::new(KeyKind::EcdsaP256, &["spiffe://example/b"]);
+            leaf.validity.end = seconds;
+            connecting.certificate = Some(authority.issue(&leaf).certificate());
+            let (connecting, accepting) = (client(connecting), server(accepting));
+            visit(&connecting, &accepting);
+            cases.push((connecting, accepting, word));
+        }
+    }
     let begin = crate::authority::now();
     while crate::authority::now() < begin + 4 {
         std::hint::spin_loop();
     }
-    let mut ours = Side::connect(&connecting, "a.example");
-    let mut theirs = Side::accept(&accepting);
-    assert_eq!(talk(&mut ours, &mut theirs, usize::MAX), (Ok(()), Ok(())));
-    assert!(ours.finish().is_ok());
-    let error = theirs.finish().err().unwrap();
-    assert_eq!(error.word(), "certificate_expired");
+    for (connecting, accepting, word) in cases {
+        let Some(word) = word else {
+            assert!(visit(&connecting, &accepting).is_resumed);
+            continue;
+        };
+        let mut ours = Side::connect(&connecting, "a.example");
+        let mut theirs = Side::accept(&accepting);
+        let (told, result) = talk(&mut ours, &mut theirs, usize::MAX);
+        let error = result.unwrap_err().ours();
+        assert_eq!(error.word(), word);
+        assert_eq!(told, Ok(()));
+        // The client's side was done before, so that it is its connection that hears of it.
+        let Ok(End::Ours { mut established, mut unread }) = ours.finish() else { panic!("ours") };
+        let heard = loop {
+            match established.records.open(&mut unread) {
+                Ok((0, _)) => panic!("nothing was said"),
+                Ok((n, _)) => drop(unread.drain(..n)),
+                Err(error) => break error,
+            }
+        };
+        let alert = error.alert().unwrap().code();
+        assert_eq!(heard, wire::tls::record::RecordError::AlertReceived(alert));
+    }
 }
 
 #[test]

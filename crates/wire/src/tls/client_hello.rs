@@ -26,6 +26,8 @@ pub struct ClientHello<'a> {
     pub server_name: Option<ServerName>,
     /// The highest version that the client speaks, of those that are known here.
     pub highest_version: Option<Version>,
+    /// Whether early data comes behind it (RFC 8446, section 4.2.10).
+    pub offers_early_data: bool,
     /// The list of the ALPN extension, which is valid.
     alpn: &'a [u8],
 }
@@ -243,6 +245,7 @@ fn read(body: &[u8]) -> Result<ClientHello<'_>, ClientHelloError> {
     let mut hello = ClientHello {
         server_name: None,
         highest_version: highest_legacy(legacy_version),
+        offers_early_data: false,
         alpn: &[],
     };
     let mut extensions = Reader { rest: extensions };
@@ -260,6 +263,7 @@ fn read(body: &[u8]) -> Result<ClientHello<'_>, ClientHelloError> {
                 let versions = versions(value).ok_or(ClientHelloError::VersionsInvalid)?;
                 hello.highest_version = versions.iter().filter_map(version).max();
             }
+            EARLY_DATA => hello.offers_early_data = true,
             _ => {}
         }
     }
@@ -270,7 +274,8 @@ fn read(body: &[u8]) -> Result<ClientHello<'_>, ClientHelloError> {
 const SERVER_NAME: u16 = 0;
 /// ExtensionType of RFC 7301, section 3.1.
 const ALPN: u16 = 16;
-/// ExtensionType of RFC 8446, section 4.2.
+/// ExtensionTypes of RFC 8446, section 4.2.
+const EARLY_DATA: u16 = 42;
 const SUPPORTED_VERSIONS: u16 = 43;
 
 /// The version and the extensions of a hello (RFC 8446, section 4.1.2). Up to TLS 1.2, there may
