@@ -202,6 +202,8 @@ pub(crate) enum Receive {
     Handshake,
     /// The first bytes tell what follows.
     Detect,
+    /// They begin a ClientHello, which is not there whole and names what the connection is to meet.
+    Hello,
     /// Frames of HTTP/2.
     Frames,
     /// A head, looked through this far.

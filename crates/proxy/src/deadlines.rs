@@ -115,6 +115,9 @@ impl Proxy {
                 match (&connection.receive, life) {
                     (Receive::Handshake, _) => self.on_handshake_timeout(key, now),
                     (Receive::Detect, _) => self.on_detect_timeout(key, now),
+                    (Receive::Hello, _) => {
+                        self.close_downstream(key, Some(Cause::TlsHandshakeTimeout), now);
+                    }
                     (Receive::Head(_), Life::Open) if self.has_begun_preface(key) => {
                         // It waits for frames: text of HTTP/1 would tell it nothing.
                         self.close_downstream(key, Some(Cause::RequestHeadTimeout), now);

@@ -84,7 +84,7 @@ impl Proxy {
             (Role::Downstream(_), None) => match connection.receive {
                 Receive::ProxyHeader => "proxy_header",
                 Receive::Handshake => "handshaking",
-                Receive::Detect => "detecting",
+                Receive::Detect | Receive::Hello => "detecting",
                 Receive::Frames if connection.is_busy() => "streams",
                 Receive::Frames => "idle",
                 Receive::Head(_) if connection.inbox.is_some() => "reading_head",

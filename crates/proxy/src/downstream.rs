@@ -61,7 +61,7 @@ impl Proxy {
                 Receive::ProxyHeader => self.on_proxy_header(key, rest, now),
                 // The transport's, once this returns.
                 Receive::Handshake => Step::Wait(0),
-                Receive::Detect => match self.on_first_bytes(key, rest, now) {
+                Receive::Detect | Receive::Hello => match self.on_first_bytes(key, rest, now) {
                     true => Step::Took(0),
                     false => Step::Wait(0),
                 },
@@ -407,8 +407,13 @@ impl Proxy {
 
     /// The downstream sent FIN.
     pub(crate) fn on_downstream_end(&mut self, key: ConnKey, now: Time) {
-        if self.connections.get(key).is_some_and(|c| matches!(c.receive, Receive::Detect)) {
-            self.on_detect_end(key, now);
+        match self.connections.get(key).map(|connection| &connection.receive) {
+            Some(Receive::Detect) => self.on_detect_end(key, now),
+            // A hello that is not whole names nothing, and nothing can come of it.
+            Some(Receive::Hello) => {
+                return self.close_downstream(key, Some(Cause::TlsHandshakeFailed), now);
+            }
+            _ => {}
         }
         if self.connections.get(key).is_some_and(has_request_waiting) {
             // It came before the end.

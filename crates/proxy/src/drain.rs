@@ -71,8 +71,10 @@ impl Proxy {
     pub(crate) fn move_to_draining(&mut self, lost: &Lost) {
         let is_concerned = |connection: &Connection| {
             // What such a connection is going to meet is not decided yet.
-            let is_new = matches!(connection.receive, Receive::ProxyHeader | Receive::Detect)
-                && connection.tls.is_none();
+            let is_new = matches!(
+                connection.receive,
+                Receive::ProxyHeader | Receive::Detect | Receive::Hello
+            ) && connection.tls.is_none();
             let downstream = connection.downstream().filter(|_| !is_new);
             downstream.is_some_and(|downstream| {
                 downstream.listener == lost.from && lost.concerns(downstream.chain)

@@ -22,6 +22,7 @@ pub mod fault;
 pub mod filter;
 mod forwarded;
 mod frames;
+mod handshake_slots;
 mod http2;
 mod lingering;
 mod listeners;

@@ -23,6 +23,7 @@ use crate::connection::{
     Role, Send, StreamKey, UpstreamState,
 };
 use crate::exchange::{Exchange, Stage};
+use crate::handshake_slots::HandshakeSlots;
 use crate::listeners::{ListenerKey, Listeners};
 use crate::ops::Op;
 use crate::outbox::SLICES_MAX;
@@ -76,7 +77,7 @@ impl Share {
 pub struct Load {
     /// Connections, either way.
     pub connections: usize,
-    /// Handshakes of TLS that are going on.
+    /// Handshakes of TLS that are going on, or expected: connections that cannot be moved.
     pub handshakes: usize,
     /// Exchanges.
     pub exchanges: usize,
@@ -133,7 +134,9 @@ pub struct Proxy {
     /// Exchanges that the end of a drain cut off.
     pub(crate) cut_off: u32,
     /// Handshakes with downstreams that are going on.
-    pub(crate) handshakes: u32,
+    pub(crate) handshakes: HandshakeSlots,
+    /// Downstreams that a handshake is expected of, and that were silent so far.
+    pub(crate) handshakes_expected: u32,
     /// How many of them may still go on before others have their turn.
     pub(crate) handshakes_admitted: u32,
     /// Handshakes with upstreams that are going on, or to come when the connection stands.
@@ -152,20 +155,26 @@ pub struct Proxy {
 pub(crate) enum TimerOwner {
     Connection(ConnKey),
     Exchange(ExchangeKey),
+    /// A connection that has begun before the end of its handshake, which has a deadline of its own.
+    Handshake(ConnKey),
 }
 
-/// A [`TimerOwner`] in one word: a key leaves the highest bit free.
+/// A [`TimerOwner`] in one word: a key leaves the highest bit free, and that of its place, since no
+/// worker has 2^31 connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PackedOwner(u64);
 
 impl PackedOwner {
     const EXCHANGE: u64 = 1 << 63;
+    const HANDSHAKE: u64 = 1 << 31;
 
     const fn unpack(self) -> TimerOwner {
-        if self.0 & Self::EXCHANGE == 0 {
-            TimerOwner::Connection(ConnKey::from_bits(self.0))
-        } else {
+        if self.0 & Self::EXCHANGE != 0 {
             TimerOwner::Exchange(ExchangeKey::from_bits(self.0 & !Self::EXCHANGE))
+        } else if self.0 & Self::HANDSHAKE != 0 {
+            TimerOwner::Handshake(ConnKey::from_bits(self.0 & !Self::HANDSHAKE))
+        } else {
+            TimerOwner::Connection(ConnKey::from_bits(self.0))
         }
     }
 }
@@ -175,6 +184,7 @@ impl From<TimerOwner> for PackedOwner {
         match owner {
             TimerOwner::Connection(key) => Self(key.to_bits()),
             TimerOwner::Exchange(key) => Self(key.to_bits() | Self::EXCHANGE),
+            TimerOwner::Handshake(key) => Self(key.to_bits() | Self::HANDSHAKE),
         }
     }
 }
@@ -220,7 +230,8 @@ impl Proxy {
             drain_deadline: None,
             draining_listeners: Vec::new(),
             cut_off: 0,
-            handshakes: 0,
+            handshakes: HandshakeSlots::default(),
+            handshakes_expected: 0,
             handshakes_admitted: HANDSHAKES_TOGETHER,
             upstream_handshakes: 0,
             signers: Signers::default(),
@@ -282,6 +293,7 @@ impl Proxy {
                 Receive::ProxyHeader
                 | Receive::Handshake
                 | Receive::Detect
+                | Receive::Hello
                 | Receive::Discard { .. }
                 | Receive::Linger { .. },
             ) => room,
@@ -347,7 +359,9 @@ impl Proxy {
     pub fn load(&self) -> Load {
         Load {
             connections: self.connections.len(),
-            handshakes: (self.handshakes + self.upstream_handshakes) as usize,
+            handshakes: (self.handshakes.len()
+                + self.handshakes_expected
+                + self.upstream_handshakes) as usize,
             exchanges: self.exchanges.len(),
             waiting: self.pools.waiting as usize,
             stalled: self.stalls.len(),
@@ -568,6 +582,7 @@ impl Proxy {
             match owner.unpack() {
                 TimerOwner::Connection(key) => self.on_connection_deadline(key, now),
                 TimerOwner::Exchange(key) => self.on_exchange_deadline(key, now),
+                TimerOwner::Handshake(key) => self.on_early_deadline(key, now),
             }
         }
         let is_over = |(_, deadline): &(_, Time)| *deadline <= now;
@@ -747,9 +762,7 @@ impl Proxy {
     fn remove_connection(&mut self, key: ConnKey) -> Option<Connection> {
         let mut connection = self.connections.remove(key)?;
         self.timers.remove(connection.timer);
-        if connection.owes_handshake() {
-            *self.handshakes_mut(&connection.role) -= 1;
-        }
+        self.end_handshake(&mut connection);
         if connection.awaits_signature() {
             self.signers.cancel(key);
         }
@@ -764,13 +777,6 @@ impl Proxy {
             self.buffers.give_back(inbox);
         }
         Some(connection)
-    }
-
-    pub(crate) const fn handshakes_mut(&mut self, role: &Role) -> &mut u32 {
-        match role {
-            Role::Downstream(_) => &mut self.handshakes,
-            Role::Upstream(_) => &mut self.upstream_handshakes,
-        }
     }
 
     /// Tells control of snapshots that nobody here uses any more.

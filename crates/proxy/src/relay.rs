@@ -93,6 +93,22 @@ impl Proxy {
         self.timers.arm(connection.timer, deadline);
     }
 
+    /// The first bytes are those of a ClientHello, and the others decide which filter chain it meets:
+    /// from here on the client has as long as for any handshake, instead of the time of those that
+    /// say nothing.
+    fn await_hello(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !matches!(connection.receive, Receive::Detect) || connection.tls.is_some() {
+            return;
+        }
+        let Some(downstream) = connection.downstream() else { return };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let deadline = now + listener.timeouts.tls_handshake;
+        connection.receive = Receive::Hello;
+        self.timers.arm(connection.timer, deadline);
+        self.count_detected(key, Some(DetectedProtocol::Tls));
+    }
+
     /// Goes on as the connection's chain says, with what the first bytes are if that is known.
     fn begin_protocol(&mut self, key: ConnKey, first: Option<&FirstBytes>, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
@@ -182,7 +198,12 @@ impl Proxy {
     pub(crate) fn on_first_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> bool {
         let has_chains = self.has_chains(key);
         match FirstBytes::read(input, has_chains) {
-            None => false,
+            None => {
+                if has_chains && detect_late(input) == detect::Detected::Tls {
+                    self.await_hello(key, now);
+                }
+                false
+            }
             Some(first) => {
                 self.on_told(key, &first, now);
                 true

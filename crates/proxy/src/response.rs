@@ -47,6 +47,7 @@ impl Proxy {
                 Receive::ProxyHeader
                 | Receive::Handshake
                 | Receive::Detect
+                | Receive::Hello
                 | Receive::Frames
                 | Receive::Complete
                 | Receive::Discard { .. }

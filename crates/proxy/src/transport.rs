@@ -17,7 +17,7 @@ mod handshakes;
 
 use std::sync::Arc;
 
-use config::snapshot::{Address, ClusterTls};
+use config::snapshot::{Address, ClusterTls, ListenerTls};
 use telemetry::cause::Cause;
 use telemetry::events::TlsFailure;
 use tls::{EarlyHandshake, Facts, Handshake, TicketKeeper};
@@ -27,10 +27,12 @@ use wire::tls::record::{Opened, RECORD_LEN_MAX, RecordError, RecordLayer, SealEr
 use crate::buffers::{BUFFER_BYTES_MAX, Buffers};
 use crate::client_cert::ClientCert;
 use crate::connection::{ConnKey, Connection, Receive, Role, Send};
+use crate::handshake_slots::SlotKey;
 use crate::ops::Op;
 use crate::outbox::{Outbox, SLICES_MAX};
 use crate::proxy::Proxy;
 use crate::time::Time;
+use crate::wheel::TimerKey;
 
 pub(crate) use handshakes::HANDSHAKES_TOGETHER;
 
@@ -50,6 +52,8 @@ pub(crate) struct Tls {
     wanted: usize,
     /// What keeps the tickets of an upstream, for connections to come.
     tickets: Option<Box<TicketKeeper>>,
+    /// Its place among the handshakes of clients, while it is one of them.
+    slot: Option<SlotKey>,
     /// What a client's handshake has found out.
     facts: Option<Box<ClientFacts>>,
     /// Records that wait to be sent.
@@ -60,22 +64,24 @@ pub(crate) struct Tls {
     began: Time,
     /// Whether anything came or went since [`Proxy::cool_down`] looked last.
     is_warm: bool,
-    /// Whether it was said that the key is nearly worn.
-    is_wear_told: bool,
+    /// Whether [`KeyUsage::NearLimit`] was acted on.
+    is_key_limit_warned: bool,
 }
 
-/// How a connection's key is: that of TLS 1.2 is good for so many records, and there is no other.
+/// How much of a sending key is used up: one of TLS 1.2 is good for so many records, and there is no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KeyWear {
+enum KeyUsage {
     Good,
-    /// Nothing new should begin on the connection. Said once.
-    NearlyWorn,
+    /// Nothing new should begin on the connection. Reported until that is seen to.
+    NearLimit,
     /// What waits cannot be sent any more.
-    WornOut,
+    Exhausted,
 }
 
 #[derive(Debug)]
 enum State {
+    /// A client is to begin it, and has sent nothing yet.
+    Expected(Arc<ListenerTls>),
     /// It begins when the connection stands.
     Waiting {
         settings: Arc<ClusterTls>,
@@ -86,7 +92,7 @@ enum State {
     },
     /// `None` only while it takes a step.
     Handshake(Option<Box<Handshake>>),
-    /// The connection has begun, and the client's last word of the handshake is still to come.
+    /// The connection has begun, and the client's Finished is still to come.
     Early(Box<Early>),
     Records(Box<RecordLayer>),
 }
@@ -95,6 +101,8 @@ enum State {
 struct Early {
     records: Box<RecordLayer>,
     rest: EarlyHandshake,
+    /// Armed for the deadline of the handshake: the connection's own timer is that of its requests.
+    timer: TimerKey,
 }
 
 /// What the access log says of a connection's TLS.
@@ -123,6 +131,7 @@ pub(crate) struct SavedTls {
     facts: Option<Box<ClientFacts>>,
     outbox: Vec<u8>,
     sealed: usize,
+    is_key_limit_warned: bool,
 }
 
 impl Tls {
@@ -132,12 +141,13 @@ impl Tls {
             partial: None,
             wanted: 0,
             tickets: None,
+            slot: None,
             facts: None,
             outbox: Outbox::new(),
             sealed: 0,
             began: now,
             is_warm: true,
-            is_wear_told: false,
+            is_key_limit_warned: false,
         }
     }
 
@@ -159,7 +169,7 @@ impl Tls {
 
     /// Whether the connection is still to begin.
     pub(crate) const fn is_handshaking(&self) -> bool {
-        matches!(self.state, State::Waiting { .. } | State::Handshake(_))
+        matches!(self.state, State::Expected(_) | State::Waiting { .. } | State::Handshake(_))
     }
 
     /// Whether the connection has begun before the end of its handshake, so that what comes may have
@@ -170,7 +180,7 @@ impl Tls {
 
     const fn records(&self) -> Option<&RecordLayer> {
         match &self.state {
-            State::Waiting { .. } | State::Handshake(_) => None,
+            State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => None,
             State::Early(early) => Some(&early.records),
             State::Records(records) => Some(records),
         }
@@ -178,7 +188,7 @@ impl Tls {
 
     const fn records_mut(&mut self) -> Option<&mut RecordLayer> {
         match &mut self.state {
-            State::Waiting { .. } | State::Handshake(_) => None,
+            State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => None,
             State::Early(early) => Some(&mut early.records),
             State::Records(records) => Some(records),
         }
@@ -240,10 +250,12 @@ impl Tls {
 
     /// Seals as much of `data` as may wait and, behind all of it, the last word if nothing follows.
     /// Says how the key is after it.
-    fn seal(&mut self, data: &mut Outbox, is_ending: bool, buffers: &mut Buffers) -> KeyWear {
+    fn seal(&mut self, data: &mut Outbox, is_ending: bool, buffers: &mut Buffers) -> KeyUsage {
         self.is_warm = true;
         let records = match &mut self.state {
-            State::Waiting { .. } | State::Handshake(_) => return KeyWear::Good,
+            State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => {
+                return KeyUsage::Good;
+            }
             State::Early(early) => &mut early.records,
             State::Records(records) => records,
         };
@@ -267,7 +279,7 @@ impl Tls {
             self.outbox.push_with(room, buffers, |out| sealed = Some(records.seal(pieces, out)));
             let taken = match sealed {
                 Some(Ok(sealed)) => sealed.taken,
-                Some(Err(SealError::KeyWorn)) => return KeyWear::WornOut,
+                Some(Err(SealError::KeyWorn)) => return KeyUsage::Exhausted,
                 // Once sending is over, what waits is for nobody.
                 Some(Err(SealError::Closed)) | None => len,
             };
@@ -277,9 +289,9 @@ impl Tls {
                 break;
             }
         }
-        match records.is_key_nearly_worn() && !std::mem::replace(&mut self.is_wear_told, true) {
-            true => KeyWear::NearlyWorn,
-            false => KeyWear::Good,
+        match records.is_key_nearly_worn() && !self.is_key_limit_warned {
+            true => KeyUsage::NearLimit,
+            false => KeyUsage::Good,
         }
     }
 
@@ -331,7 +343,8 @@ impl Tls {
         self.clear(buffers);
         let State::Records(records) = self.state else { return None };
         let (wanted, facts, sealed) = (self.wanted, self.facts, self.sealed);
-        Some(SavedTls { records, partial, wanted, facts, outbox, sealed })
+        let is_key_limit_warned = self.is_key_limit_warned;
+        Some(SavedTls { records, partial, wanted, facts, outbox, sealed, is_key_limit_warned })
     }
 
     /// The same elsewhere.
@@ -342,18 +355,19 @@ impl Tls {
         let (wanted, sealed) = (saved.wanted, saved.sealed);
         let state = State::Records(saved.records);
         let (facts, tickets, began) = (saved.facts, None, Time::NEVER);
-        let (is_warm, is_wear_told) = (true, false);
+        let (is_warm, is_key_limit_warned) = (true, saved.is_key_limit_warned);
         Self {
             state,
             partial,
             wanted,
             tickets,
+            slot: None,
             facts,
             outbox,
             sealed,
             began,
             is_warm,
-            is_wear_told,
+            is_key_limit_warned,
         }
     }
 }
@@ -426,8 +440,8 @@ impl Connection {
         self.tls.as_ref().is_some_and(|tls| !tls.is_ended() && tls.partial.is_some())
     }
 
-    /// Whether an end now, without a word, may be somebody else's doing, and would pass for the end
-    /// of a message.
+    /// Whether an end now, without close_notify, may be somebody else's doing, and would pass for the
+    /// end of a message, or of what a tunnel carries.
     fn is_cut_off(&self) -> bool {
         let Some(tls) = &self.tls else { return false };
         !tls.is_ended()
@@ -502,6 +516,10 @@ impl Proxy {
             let Some(tls) = self.tls_mut(key) else { return (all, 0) };
             let records = match &mut tls.state {
                 State::Records(records) => records,
+                State::Expected(_) => {
+                    self.admit_handshake(key, now);
+                    continue;
+                }
                 State::Waiting { .. } | State::Handshake(_) | State::Early(_) => {
                     let was_early = tls.is_early();
                     let Some(n) = self.advance_handshake(key, rest, now) else { return (all, 0) };
@@ -510,7 +528,7 @@ impl Proxy {
                         State::Records(_) => false,
                         // What came along with the hello is there to be taken.
                         State::Early(_) => was_early && n == 0,
-                        State::Waiting { .. } | State::Handshake(_) => n == 0,
+                        State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => n == 0,
                     };
                     if waits {
                         return (at, usize::MAX);
@@ -588,7 +606,7 @@ impl Proxy {
         let Some(connection) = self.connections.get(key) else { return };
         if connection.is_handshaking() {
             self.on_handshake_failed(key, TlsFailure::PeerGone, now);
-        } else if connection.is_amid_record() || connection.is_cut_off() && !self.is_tunnel(key) {
+        } else if connection.is_amid_record() || connection.is_cut_off() {
             self.on_broken(key, now);
         } else if !connection.is_read_closed {
             self.on_data_end(key, now);
@@ -605,13 +623,6 @@ impl Proxy {
             Role::Downstream(_) => self.on_downstream_broken(key, now),
             Role::Upstream(_) => self.on_upstream_broken(key, now),
         }
-    }
-
-    fn is_tunnel(&self, key: ConnKey) -> bool {
-        let exchange = self.connections.get(key).and_then(Connection::exchange);
-        exchange
-            .and_then(|key| self.exchanges.get(key))
-            .is_some_and(|exchange| exchange.record.is_tunnel)
     }
 
     /// Says that nothing more will be sent, to a peer that waits for that to be said.
@@ -633,14 +644,17 @@ impl Proxy {
         let Some(tls) = connection.tls.as_deref_mut() else { return };
         let is_ending = matches!(connection.send, Send::Ending);
         match tls.seal(&mut connection.outbox, is_ending, &mut self.buffers) {
-            KeyWear::Good => {}
+            KeyUsage::Good => {}
             // The other version of HTTP sees to it with its next response.
-            KeyWear::NearlyWorn if connection.multiplex.is_none() => {}
-            KeyWear::NearlyWorn => match connection.role {
-                Role::Downstream(_) => self.say_goodbye(key, now),
-                Role::Upstream(_) => self.retire(key),
-            },
-            KeyWear::WornOut => self.on_broken(key, now),
+            KeyUsage::NearLimit if connection.multiplex.is_none() => {}
+            KeyUsage::NearLimit => {
+                tls.is_key_limit_warned = true;
+                match connection.role {
+                    Role::Downstream(_) => self.say_goodbye(key, now),
+                    Role::Upstream(_) => self.retire(key),
+                }
+            }
+            KeyUsage::Exhausted => self.on_broken(key, now),
         }
     }
 
@@ -678,28 +692,48 @@ mod tests {
     }
 
     #[test]
-    fn a_worn_key_is_told_in_time_and_what_it_cannot_seal_is_kept() {
+    fn a_key_near_its_limit_is_reported_once_and_what_it_cannot_seal_is_kept() {
         let mut buffers = Buffers::default();
         let mut data = Outbox::new();
         for (sequence, wear, left) in [
-            (0, KeyWear::Good, 0),
-            (KEY_RECORDS_MAX - (1 << 20), KeyWear::NearlyWorn, 0),
-            (KEY_RECORDS_MAX - 1, KeyWear::NearlyWorn, 0),
-            (KEY_RECORDS_MAX, KeyWear::WornOut, 4),
+            (0, KeyUsage::Good, 0),
+            (KEY_RECORDS_MAX - (1 << 20), KeyUsage::NearLimit, 0),
+            (KEY_RECORDS_MAX - 1, KeyUsage::NearLimit, 0),
+            (KEY_RECORDS_MAX, KeyUsage::Exhausted, 4),
         ] {
             let mut tls = at(sequence);
             data.push(b"data", &mut buffers);
             assert_eq!(tls.seal(&mut data, false, &mut buffers), wear, "{sequence}");
             assert_eq!((data.len(), tls.sealed), (left, 4 - left), "{sequence}");
-            if wear == KeyWear::NearlyWorn {
+            if wear == KeyUsage::NearLimit {
+                tls.is_key_limit_warned = true;
                 assert_eq!(
                     tls.seal(&mut data, false, &mut buffers),
-                    KeyWear::Good,
-                    "it is told once"
+                    KeyUsage::Good,
+                    "it is reported once"
                 );
             }
             data.clear(&mut buffers);
             tls.clear(&mut buffers);
         }
+    }
+
+    #[test]
+    fn a_restored_connection_does_not_report_its_key_again() {
+        let mut buffers = Buffers::default();
+        let mut data = Outbox::new();
+        let mut tls = at(KEY_RECORDS_MAX - (1 << 20));
+        data.push(b"data", &mut buffers);
+        assert_eq!(tls.seal(&mut data, false, &mut buffers), KeyUsage::NearLimit);
+        tls.is_key_limit_warned = true;
+        let saved = tls.save(&mut buffers).unwrap();
+        let bytes = postcard::to_stdvec(&saved).unwrap();
+        let saved: SavedTls = postcard::from_bytes(&bytes).unwrap();
+        let mut tls = Tls::restore(saved, &mut buffers);
+        tls.clear(&mut buffers);
+        data.push(b"more", &mut buffers);
+        assert_eq!(tls.seal(&mut data, false, &mut buffers), KeyUsage::Good);
+        data.clear(&mut buffers);
+        tls.clear(&mut buffers);
     }
 }

@@ -297,6 +297,7 @@ impl Client {
                     if *at == request.tunnel.unwrap_or_default() as u64 && !self.has_half_closed {
                         // Everything came back: nothing more is to be said.
                         self.has_half_closed = true;
+                        network.be_careful(end);
                         network.shutdown_write(end);
                     }
                     return Ok(());

@@ -131,7 +131,7 @@ causes! {
     ClientConnectionsOverflow => "client_connections_overflow",
     /// The client has `exchanges_per_client_max` of the listener.
     ClientExchangesOverflow => "client_exchanges_overflow",
-    /// `limits.handshakes_max` is reached.
+    /// `limits.handshakes_max` was reached, and this handshake had made no progress for longest.
     HandshakesOverflow => "handshakes_overflow",
     /// The whole exchange took longer than its route's `timeout`.
     RequestTimeout => "request_timeout",

@@ -17,8 +17,8 @@ pub struct Limits {
     /// Downstream connections open at a time. Beyond it, new ones are closed at once. It is at most what the limit
     /// on open files has room for, which a warning at the start says.
     pub connections_max: NonZeroU32,
-    /// TLS handshakes with downstreams that run at a time. Beyond it, connections that would begin one are
-    /// closed.
+    /// TLS handshakes with downstreams that run at a time, each from its client's first byte on. Beyond
+    /// it, the listener with the most of them closes the one that made no progress for longest.
     pub handshakes_max: NonZeroU32,
     /// Bytes read from a request body after an early response, before the connection closes.
     #[schemars(extend("x-maximum" = "1GiB"))]

@@ -294,10 +294,11 @@ pub struct Timeouts {
     pub request_head: Timeout,
     /// For the first bytes of a connection that may be relayed (`protocol: auto` with a `cluster`),
     /// or whose chain they decide. Beyond it the connection goes on as what they most likely begin,
-    /// and without any its service speaks first.
+    /// and without any its service speaks first. Once they begin a ClientHello that decides the
+    /// chain, the rest of it has `tls_handshake`.
     pub detect: Timeout,
-    /// For the TLS handshake, from the accepted connection to its end. Beyond it, the connection is
-    /// closed.
+    /// For the TLS handshake, from the accepted connection to the client's Finished. Beyond it, the
+    /// connection is closed, with the requests that came as early data.
     pub tls_handshake: Timeout,
     /// Between requests on a kept connection, which is then closed.
     pub idle: Timeout,

@@ -14,13 +14,12 @@ use telemetry::cause::Cause;
 use telemetry::events::{TlsFailure, TlsHandshakeFinished, TlsHandshakeKind};
 use tls::signing::{SignError, Signature};
 use tls::{Facts, Handshake, HandshakeError};
-use wire::tls::Alert;
 use wire::tls::record::RecordLayer;
 
 use super::{ClientFacts, Early, State, Tls, last_words};
 use crate::connection::{ConnKey, Connection, Life, Receive, Role};
 use crate::ops::Op;
-use crate::proxy::Proxy;
+use crate::proxy::{Proxy, TimerOwner};
 use crate::record::label;
 use crate::time::Time;
 
@@ -55,20 +54,89 @@ impl Proxy {
         }
     }
 
-    /// Begins the handshake that a client is to be answered.
+    /// A client is to begin a handshake. Until it sends something, it costs as much as any other
+    /// silent connection.
     pub(crate) fn begin_tls(&mut self, key: ConnKey, settings: &Arc<ListenerTls>, now: Time) {
-        if self.handshakes >= self.share.of(self.snapshot.limits.handshakes_max.get()) {
-            return self.close_downstream(key, Some(Cause::HandshakesOverflow), now);
-        }
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(downstream) = connection.downstream() else { return };
         let listener = self.listeners.get(downstream.listener).listener();
         let deadline = now + listener.timeouts.tls_handshake;
-        self.handshakes += 1;
+        self.handshakes_expected += 1;
+        connection.tls = Some(Box::new(Tls::new(State::Expected(Arc::clone(settings)), now)));
+        // The time of a hello that came slowly is that of its handshake.
+        if !matches!(std::mem::replace(&mut connection.receive, Receive::Handshake), Receive::Hello)
+        {
+            self.timers.arm(connection.timer, deadline);
+        }
+    }
+
+    /// The first bytes of a client's handshake are there: it takes a slot, if need be that of the
+    /// handshake that is still for longest (`handshake_slots`).
+    pub(super) fn admit_handshake(&mut self, key: ConnKey, now: Time) {
+        let slots_max = self.share.of(self.snapshot.limits.handshakes_max.get());
+        let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
+            return;
+        };
+        let listener = self.listeners.get(downstream.listener).id;
+        // The bound may have become lower: it is reached again by and by.
+        for _ in 0..2 {
+            if self.handshakes.len() < slots_max {
+                break;
+            }
+            if let Some(stillest) = self.handshakes.stillest(listener) {
+                self.end_unfinished(stillest, TlsFailure::Overflow, Cause::HandshakesOverflow, now);
+            }
+        }
+        let Some(tls) = self.tls_mut(key) else { return };
+        let State::Expected(settings) = &tls.state else { return };
         let handshake = Handshake::accept(&settings.context);
-        connection.tls = Some(Box::new(Tls::new(State::Handshake(Some(Box::new(handshake))), now)));
-        connection.receive = Receive::Handshake;
-        self.timers.arm(connection.timer, deadline);
+        tls.state = State::Handshake(Some(Box::new(handshake)));
+        let slot = self.handshakes.insert(key, listener);
+        self.handshakes_expected -= 1;
+        if let Some(tls) = self.tls_mut(key) {
+            tls.slot = Some(slot);
+        }
+    }
+
+    /// A handshake made progress: it is not the next to give way.
+    fn touch_handshake(&mut self, key: ConnKey) {
+        if let Some(slot) = self.tls_mut(key).and_then(|tls| tls.slot) {
+            self.handshakes.touch(slot);
+        }
+    }
+
+    /// Gives back what a connection holds for its handshake, which is over or goes with it.
+    pub(crate) fn end_handshake(&mut self, connection: &mut Connection) {
+        let is_upstream = connection.upstream().is_some();
+        let Some(tls) = connection.tls.as_deref_mut() else { return };
+        if let Some(slot) = tls.slot.take() {
+            self.handshakes.remove(slot);
+        }
+        match &tls.state {
+            State::Expected(_) => self.handshakes_expected -= 1,
+            State::Waiting { .. } | State::Handshake(_) if is_upstream => {
+                self.upstream_handshakes -= 1;
+            }
+            State::Early(early) => self.timers.remove(early.timer),
+            State::Waiting { .. } | State::Handshake(_) | State::Records(_) => {}
+        }
+    }
+
+    /// Ends a connection with a client that has not finished its handshake, requests that came early
+    /// included.
+    fn end_unfinished(&mut self, key: ConnKey, failure: TlsFailure, cause: Cause, now: Time) {
+        self.tell_handshake(key, Some(failure), now);
+        match self.tls_mut(key).is_some_and(|tls| tls.is_early()) {
+            true => self.break_downstream(key, Some(cause), now),
+            false => self.close_downstream(key, Some(cause), now),
+        }
+    }
+
+    /// A client whose connection has begun early did not finish its handshake in time.
+    pub(crate) fn on_early_deadline(&mut self, key: ConnKey, now: Time) {
+        if self.tls_mut(key).is_some_and(|tls| tls.is_early()) {
+            self.end_unfinished(key, TlsFailure::Timeout, Cause::TlsHandshakeTimeout, now);
+        }
     }
 
     /// What came with the bytes that told that a handshake begins.
@@ -129,7 +197,11 @@ impl Proxy {
         let mut data = Vec::new();
         match early.rest.on_bytes(input, &mut data) {
             Ok(n) => {
-                if early.rest.is_done() {
+                let is_done = early.rest.is_done();
+                if n > 0 {
+                    self.touch_handshake(key);
+                }
+                if is_done {
                     self.tell_handshake(key, None, now);
                     self.end_early(key);
                 }
@@ -139,7 +211,9 @@ impl Proxy {
                 Some(n)
             }
             Err(error) => {
-                early.records.send_failure(Alert::UnexpectedMessage);
+                if let Some(alert) = error.alert() {
+                    early.records.send_failure(alert.of_record());
+                }
                 let is_sent = tls.outbox.is_empty();
                 let words = tls.records_mut().and_then(last_words).filter(|_| is_sent);
                 self.ops.extend(words.map(|words| Op::Say(key, words)));
@@ -156,8 +230,11 @@ impl Proxy {
         let Some(tls) = connection.tls.as_deref_mut() else { return };
         match std::mem::replace(&mut tls.state, State::Handshake(None)) {
             State::Early(early) => {
-                self.handshakes -= 1;
-                let Early { mut records, rest } = *early;
+                let Early { mut records, rest, timer } = *early;
+                self.timers.remove(timer);
+                if let Some(slot) = tls.slot.take() {
+                    self.handshakes.remove(slot);
+                }
                 for ticket in rest.into_tickets() {
                     let room = records.ticket_len(&ticket);
                     tls.outbox.push_with(room, &mut self.buffers, |out| {
@@ -201,7 +278,9 @@ impl Proxy {
         now: Time,
     ) -> Option<usize> {
         let is_downstream = self.is_downstream(key);
-        let tls = self.connections.get_mut(key)?.tls.as_deref_mut()?;
+        let connection = self.connections.get_mut(key)?;
+        let deadline = self.timers.deadline(connection.timer);
+        let tls = connection.tls.as_deref_mut()?;
         tls.is_warm = true;
         let State::Handshake(handshake) = &mut tls.state else { return None };
         let mut handshake = handshake.take().expect("it is put back after each step");
@@ -225,6 +304,11 @@ impl Proxy {
         };
         match done {
             Ok((n, done)) => {
+                if let Some(slot) = tls.slot
+                    && (n > 0 || job.is_some() || !out.is_empty())
+                {
+                    self.handshakes.touch(slot);
+                }
                 if is_downstream && (job.is_some() || !out.is_empty()) {
                     // A step of work, and not a piece of a hello.
                     self.handshakes_admitted = self.handshakes_admitted.saturating_sub(1);
@@ -235,7 +319,11 @@ impl Proxy {
                 let facts = done.map(|done| {
                     let records = Box::new(done.records);
                     tls.state = match early {
-                        Some(rest) => State::Early(Box::new(Early { records, rest })),
+                        Some(rest) => {
+                            let timer = self.timers.insert(TimerOwner::Handshake(key).into());
+                            self.timers.arm(timer, deadline);
+                            State::Early(Box::new(Early { records, rest, timer }))
+                        }
                         None => State::Records(records),
                     };
                     tls.tickets = done.tickets.map(Box::new);
@@ -283,7 +371,10 @@ impl Proxy {
                     tls.facts = Some(Box::new(facts));
                 }
                 if !connection.owes_handshake() {
-                    self.handshakes -= 1;
+                    if let Some(slot) = connection.tls.as_deref_mut().and_then(|it| it.slot.take())
+                    {
+                        self.handshakes.remove(slot);
+                    }
                     self.tell_handshake(key, None, now);
                 }
                 self.begin_inside_tls(key, alpn.as_deref(), server_name.as_deref(), now);
@@ -321,7 +412,9 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if let Some(mut tls) = connection.tls.take() {
             tls.clear(&mut self.buffers);
-            self.handshakes -= 1;
+            if let Some(slot) = tls.slot.take() {
+                self.handshakes.remove(slot);
+            }
         }
         self.linger(key, now);
         if let Some(downstream) = self.connections.get_mut(key).and_then(Connection::downstream_mut)

@@ -174,6 +174,7 @@ struct PeerState {
     is_closed: bool,
     /// What was sent and is in the kernel.
     undelivered: usize,
+    is_reset: bool,
 }
 
 impl<'s> Talk<'s> {
@@ -233,16 +234,21 @@ impl<'s> Talk<'s> {
     /// A client of the first listener that was going to `original`.
     pub(crate) fn intercepted(&mut self, original: &str) -> Peer {
         let original = original.parse().expect("an address");
-        self.accept(Some(original)).expect("the proxy takes the connection")
+        self.accept(0, Some(original)).expect("the proxy takes the connection")
+    }
+
+    /// A client connects to the listener at this place of the configuration.
+    pub(crate) fn client_of(&mut self, listener: usize) -> Peer {
+        self.accept(listener, None).expect("the proxy takes the connection")
     }
 
     /// A client tries to connect to the first listener.
     pub(crate) fn try_client(&mut self) -> Option<Peer> {
-        self.accept(None)
+        self.accept(0, None)
     }
 
-    fn accept(&mut self, original: Option<SocketAddr>) -> Option<Peer> {
-        let listener = self.proxy.snapshot().listeners[0].id;
+    fn accept(&mut self, listener: usize, original: Option<SocketAddr>) -> Option<Peer> {
+        let listener = self.proxy.snapshot().listeners[listener].id;
         let peer = PeerAddress::from(SocketAddr::new(self.address, 40_000));
         let local = original.unwrap_or_else(|| "198.51.100.1:8080".parse().unwrap());
         let local = PeerAddress::from(local);
@@ -490,6 +496,11 @@ impl<'s> Talk<'s> {
         self.peers[peer.0].is_closed
     }
 
+    /// Whether the proxy reset the connection.
+    pub(crate) fn is_reset(&self, peer: Peer) -> bool {
+        self.peers[peer.0].is_reset
+    }
+
     /// Whether the proxy sent FIN, or closed.
     pub(crate) fn is_shut(&self, peer: Peer) -> bool {
         self.peers[peer.0].is_shut || self.is_closed(peer)
@@ -607,6 +618,7 @@ impl<'s> Talk<'s> {
                 Op::Close(key) | Op::Reset(key) => {
                     if let Some(peer) = self.peer_mut(key) {
                         (peer.key, peer.is_closed, peer.is_connecting) = (None, true, false);
+                        peer.is_reset = matches!(op, Op::Reset(_));
                     }
                 }
                 Op::Ask { exchange, question } => self.asked.push((exchange, question)),
@@ -716,6 +728,7 @@ impl PeerState {
             heard: Vec::new(),
             room: usize::MAX,
             is_shut: false,
+            is_reset: false,
             is_closed: false,
             undelivered: 0,
         }

@@ -343,18 +343,13 @@ fn a_last_word_is_heard_behind_what_it_follows() {
 
 #[test]
 fn a_tunnel_ends_with_a_word_that_was_said_before_it_stood() {
-    const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
-        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     hold(CONFIG, |talk, pki| {
         let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
         client.turn(talk);
         client.connection.writer().write_all(UPGRADE.as_bytes()).unwrap();
         client.ends(talk);
         let upstream = talk.upstream();
-        talk.says(
-            upstream,
-            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
-        );
+        talk.says(upstream, SWITCHED);
         assert!(talk.is_shut(upstream));
         talk.says(upstream, "goodbye");
         talk.ends(upstream);
@@ -382,25 +377,57 @@ fn an_answered_client_is_not_reset_for_records_without_data() {
     });
 }
 
+/// How a side of TLS ends what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    AmidRecord,
+    WithoutCloseNotify,
+    WithCloseNotify,
+}
+
 #[test]
-fn an_end_amid_a_record_is_none() {
+fn what_is_cut_off_on_one_side_of_a_tunnel_is_reset_on_the_other() {
     let config = CONFIG.replace("routes: all\nroutes", "protocol: tcp\n  cluster: web\nroutes");
     let config = config
         .replace("routes:\n- { name: all, rules: [{ match: { prefix: / }, cluster: web }] }\n", "");
-    for is_whole in [true, false] {
+    for end in [End::AmidRecord, End::WithoutCloseNotify, End::WithCloseNotify] {
         hold(&config, |talk, pki| {
             let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
             client.says(talk, "some");
             let upstream = talk.upstream();
             client.connection.writer().write_all(b"thing").unwrap();
-            let mut record = Vec::new();
-            client.connection.write_tls(&mut record).unwrap();
-            talk.says(client.peer, &record[..record.len() - usize::from(!is_whole)]);
+            if end == End::WithCloseNotify {
+                client.connection.send_close_notify();
+            }
+            let mut records = Vec::new();
+            while client.connection.wants_write() {
+                client.connection.write_tls(&mut records).unwrap();
+            }
+            let cut = usize::from(end == End::AmidRecord);
+            talk.says(client.peer, &records[..records.len() - cut]);
             talk.ends(client.peer);
-            talk.hears(upstream, if is_whole { "something" } else { "some" });
-            // Many protocols that are relayed have ends of their own, and do without this one.
-            assert!(talk.is_shut(upstream));
-            assert_eq!(talk.is_closed(upstream), !is_whole);
+            talk.hears(upstream, if cut == 0 { "something" } else { "some" });
+            assert!(talk.is_shut(upstream), "{end:?}");
+            assert_eq!(talk.is_reset(upstream), end != End::WithCloseNotify, "{end:?}");
+            assert_eq!(talk.is_closed(upstream), end != End::WithCloseNotify, "{end:?}");
+        });
+    }
+    // The other way round, and with a tunnel that HTTP began.
+    for end in [End::WithoutCloseNotify, End::WithCloseNotify] {
+        hold(TO_TLS, |talk, pki| {
+            let client = talk.client();
+            talk.says(client, UPGRADE);
+            let mut upstream = Secure::server(talk.upstream(), pki.server(0));
+            upstream.turn(talk);
+            upstream.says(talk, SWITCHED);
+            upstream.says(talk, "some");
+            if end == End::WithCloseNotify {
+                upstream.ends(talk);
+            }
+            talk.ends(upstream.peer);
+            assert!(talk.heard(client).ends_with("some"));
+            assert!(talk.is_shut(client), "{end:?}");
+            assert_eq!(talk.is_reset(client), end == End::WithoutCloseNotify, "{end:?}");
         });
     }
 }
@@ -463,13 +490,147 @@ fn a_handshake_has_its_time() {
     });
 }
 
+/// How far a client goes that does not finish its handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unfinished {
+    Silent,
+    HalfHello,
+    Hello,
+}
+
+impl Unfinished {
+    /// Such a client of a listener.
+    fn client(self, talk: &mut Talk<'_>, pki: &Pki, listener: usize) -> Peer {
+        let peer = talk.client_of(listener);
+        let mut client = Secure::client_at(peer, pki.client(&TLS13), "a.example");
+        let mut hello = Vec::new();
+        client.connection.write_tls(&mut hello).unwrap();
+        let said = match self {
+            Self::Silent => 0,
+            Self::HalfHello => hello.len() / 2,
+            Self::Hello => hello.len(),
+        };
+        talk.says(peer, &hello[..said]);
+        peer
+    }
+}
+
+/// Eight handshakes at a time, on two listeners.
+fn few_handshakes() -> String {
+    let second = "
+- name: other
+  address: 127.0.0.1:8444
+  tls: { certificates: [{ chain: a.pem, key: a.key }] }
+  http: { forwarded: off, request_id: false }
+  routes: all
+routes:
+";
+    format!("{}limits: {{ handshakes_max: 8 }}\n", CONFIG.replacen("\nroutes:\n", second, 1))
+}
+
 #[test]
-fn chains_have_certificates_of_their_own() {
-    let config = CONFIG.replace(
+fn clients_that_do_not_finish_keep_nobody_from_a_handshake() {
+    for unfinished in [Unfinished::Silent, Unfinished::HalfHello, Unfinished::Hello] {
+        hold(&few_handshakes(), |talk, pki| {
+            let attackers: Vec<_> = (0..40).map(|_| unfinished.client(talk, pki, 0)).collect();
+            for listener in [0, 1] {
+                let peer = talk.client_of(listener);
+                let mut client = Secure::client_at(peer, pki.client(&TLS13), "a.example");
+                client.turn(talk);
+                assert!(!client.connection.is_handshaking(), "{unfinished:?} {listener}");
+            }
+            // Who is silent is no handshake; of the others, those go that were still for longest.
+            let open = attackers.iter().filter(|peer| !talk.is_closed(**peer)).count();
+            let expected = if unfinished == Unfinished::Silent { 40 } else { 6 };
+            assert!((expected..=40).contains(&open) && (open == 40 || open < 8), "{open}");
+            assert!(attackers[34..].iter().all(|peer| !talk.is_closed(*peer)));
+            talk.passes(Duration::from_secs(11));
+            assert!(attackers.iter().all(|peer| talk.is_closed(*peer)));
+        });
+    }
+}
+
+#[test]
+fn a_handshake_that_gives_way_is_counted_with_its_cause() {
+    hold(&few_handshakes(), |talk, pki| {
+        talk.keeps_counts();
+        for _ in 0..10 {
+            Unfinished::Hello.client(talk, pki, 0);
+        }
+        let failed = talk.counted("proxy_tls_handshakes_failed_total");
+        assert_eq!(failed.get("edge overflow"), Some(&2), "{failed:?}");
+        let closed = talk.counted("proxy_downstream_connections_ended_total");
+        assert_eq!(closed.get("handshakes_overflow"), Some(&2), "{closed:?}");
+    });
+}
+
+#[test]
+fn a_listener_under_attack_takes_no_handshakes_from_another() {
+    hold(&few_handshakes(), |talk, pki| {
+        // Three clients of the other listener take their time.
+        let slow: Vec<_> = (0..3).map(|_| Unfinished::Hello.client(talk, pki, 1)).collect();
+        for _ in 0..40 {
+            Unfinished::Hello.client(talk, pki, 0);
+        }
+        assert!(slow.iter().all(|peer| !talk.is_closed(*peer)));
+        // And at most half of all can be the other's.
+        let more: Vec<_> = (0..3).map(|_| Unfinished::Hello.client(talk, pki, 1)).collect();
+        assert!(slow[..2].iter().all(|peer| talk.is_closed(*peer)));
+        assert!(!talk.is_closed(slow[2]) && more.iter().all(|peer| !talk.is_closed(*peer)));
+    });
+}
+
+fn two_chains() -> String {
+    CONFIG.replace(
         "  routes: all\n",
         "  routes: all\n  chains:\n  - { name: b, match: { server_names: [b.example] }, routes: all, tls: { certificates: [{ chain: b.pem, key: b.key }] } }\n",
-    );
-    hold(&config, |talk, pki| {
+    )
+}
+
+#[test]
+fn a_hello_that_comes_slowly_meets_the_chain_that_it_names() {
+    hold(&two_chains(), |talk, pki| {
+        for cut in [1, 3, 5, 60] {
+            let mut client = Secure::client(talk, pki.client(&TLS13), "b.example");
+            let mut hello = Vec::new();
+            client.connection.write_tls(&mut hello).unwrap();
+            talk.says(client.peer, &hello[..cut]);
+            // `timeouts.detect` is for those who say nothing.
+            talk.passes(Duration::from_secs(7));
+            talk.says(client.peer, &hello[cut..]);
+            client.turn(talk);
+            assert!(!client.connection.is_handshaking(), "{cut}: {:?}", client.error);
+            let certificates = client.connection.peer_certificates().unwrap();
+            assert_eq!(certificates, [pki.pairs[1].0.clone()], "{cut}");
+        }
+    });
+}
+
+#[test]
+fn a_hello_that_does_not_come_whole_ends_with_the_time_of_handshakes() {
+    hold(&two_chains(), |talk, pki| {
+        let mut client = Secure::client(talk, pki.client(&TLS13), "b.example");
+        let mut hello = Vec::new();
+        client.connection.write_tls(&mut hello).unwrap();
+        talk.says(client.peer, &hello[..60]);
+        talk.passes(Duration::from_secs(9));
+        // More of it is no reason to wait for longer, and a handshake has no time of its own then.
+        talk.says(client.peer, &hello[60..61]);
+        assert!(!talk.is_closed(client.peer));
+        talk.passes(Duration::from_secs(2));
+        assert!(talk.is_closed(client.peer));
+        assert_eq!(talk.heard(client.peer), "");
+
+        let ended = talk.client();
+        talk.says(ended, &hello[..60]);
+        talk.ends(ended);
+        assert!(talk.is_closed(ended));
+    });
+}
+
+#[test]
+fn chains_have_certificates_of_their_own() {
+    hold(&two_chains(), |talk, pki| {
         for (place, name) in [(0, "a.example"), (1, "b.example")] {
             let mut client = Secure::client(talk, pki.client(&TLS13), name);
             client.says(talk, GET);
@@ -612,6 +773,11 @@ fn what_waited_for_a_window_is_sealed_to_its_end() {
     });
 }
 
+const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+const SWITCHED: &str =
+    "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+
 const POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
 
 /// With a listener that takes early data, and nowhere else: it remembers sessions itself.
@@ -713,6 +879,48 @@ fn a_client_that_does_not_finish_its_handshake_well_is_cut_off() {
         first.says(talk, GET);
         talk.hears(upstream, GET);
     });
+}
+
+#[test]
+fn a_client_that_began_early_has_the_time_of_a_handshake_to_finish_it() {
+    for alpn in [&b"http/1.1"[..], b"h2"] {
+        hold_early(|talk, pki| {
+            talk.keeps_counts();
+            let mut config = early_client(pki);
+            config.alpn_protocols = vec![alpn.to_vec()];
+            let mut first = Secure::client(talk, config.clone(), "a.example");
+            first.turn(talk);
+            let mut back = Secure::client(talk, config, "a.example");
+            let mut said = Buffer::new(4096);
+            match alpn {
+                b"h2" => {
+                    let limits = Limits::default();
+                    let mut codec = Http2::client(&limits);
+                    codec.send_control(&mut said);
+                    let (mut scan, mut index) = (Scan::default(), HeadIndex::default());
+                    let decoded =
+                        decode_request(GET.as_bytes(), &mut scan, &limits.head, &mut index);
+                    let (head, _) = decoded.unwrap().unwrap();
+                    codec
+                        .send_request(&head, Scheme::Https, RequestForm::Same, true, &mut said)
+                        .unwrap();
+                }
+                _ => said.push(GET.as_bytes()),
+            }
+            back.begins_early(talk, said.filled());
+            // Its request is under way, and it is read from as long as that lasts.
+            let upstream = talk.upstream();
+            assert!(talk.heard(upstream).starts_with("GET / HTTP/1.1\r\n"));
+            talk.passes(Duration::from_secs(9));
+            assert!(!talk.is_closed(back.peer));
+            talk.passes(Duration::from_secs(2));
+            assert!(talk.is_closed(back.peer) && talk.is_closed(upstream));
+            assert_eq!(talk.proxy().load().handshakes, 0);
+            let failed = talk.counted("proxy_tls_handshakes_failed_total");
+            assert_eq!(failed.get("edge timeout"), Some(&1), "{failed:?}");
+            assert!(talk.log().contains("tls_handshake_timeout"), "{}", talk.log());
+        });
+    }
 }
 
 #[test]

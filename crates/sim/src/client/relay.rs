@@ -96,6 +96,8 @@ impl RelayClient {
             }
             return;
         }
+        // Its end is that of what it says.
+        network.be_careful(end);
         if network.now() >= self.reads_after {
             self.read(end, network, ledger);
         }

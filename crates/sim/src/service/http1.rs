@@ -193,6 +193,7 @@ impl Host {
             );
             connection.outbound.push((self.random.span(SLOWNESS), head.into_bytes()));
             connection.state = State::Tunnel { id, at: 0 };
+            network.be_careful(end);
             return Ok(());
         }
         connection.state = State::Request { id, body, at: 0, is_answered: is_mute, plan };

@@ -57,6 +57,8 @@ impl Connection {
         network: &mut Network,
         ledger: &mut Ledger,
     ) -> Result<Verdict, String> {
+        // Its end is that of what it says.
+        network.be_careful(end);
         if !self.stops_reading {
             match network.recv_all(end, usize::MAX, &mut self.inbound) {
                 Ok(has_fin) => self.has_fin |= has_fin,

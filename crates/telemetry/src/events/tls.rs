@@ -74,11 +74,13 @@ pub enum TlsFailure {
     ProtocolViolation,
     /// Something of our own failed.
     Internal,
+    /// It was still for longest when `limits.handshakes_max` was reached.
+    Overflow,
 }
 
 impl TlsFailure {
     /// The words for them, in their order.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 11] = [
         "peer_gone",
         "timeout",
         "not_tls",
@@ -89,5 +91,6 @@ impl TlsFailure {
         "alert_received",
         "protocol_violation",
         "internal",
+        "overflow",
     ];
 }
