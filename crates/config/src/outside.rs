@@ -12,7 +12,8 @@ use tls::{Roots, RootsError};
 /// Where the files of a configuration come from, and what time it is.
 pub trait Outside {
     /// The content of a file. `path` is as the text has it; what a relative one is relative to is
-    /// for the implementation to know. Asked once for each path of a load.
+    /// for the implementation to know. Asked once for each path of a load. The content is wiped when it
+    /// is no longer needed: it has to be the only copy.
     ///
     /// # Errors
     ///

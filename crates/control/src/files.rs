@@ -12,6 +12,7 @@ use config::Outside;
 use rustix::io::Errno;
 use rustix::process::{Uid, geteuid};
 use tls::{Roots, RootsError};
+use zeroize::Zeroizing;
 
 use crate::clock;
 
@@ -83,27 +84,41 @@ impl Seen {
 
     /// Whether any file is not as it was.
     pub(crate) fn is_changed(&self) -> bool {
-        self.0.iter().any(|(path, state)| State::of(&read(path)) != *state)
+        self.0.iter().any(|(path, state)| State::at(path) != *state)
     }
 
     /// Takes the files for seen as they are.
     pub(crate) fn refresh(&mut self) {
         for (path, state) in &mut self.0 {
-            *state = State::of(&read(path));
+            *state = State::at(path);
         }
     }
 }
 
 impl State {
+    /// That of the file at `path`, of whose content nothing stays in memory.
+    fn at(path: &Path) -> Self {
+        let content = read(path).map(Zeroizing::new);
+        match &content {
+            Ok(content) => Self::of_content(content),
+            Err(error) => Self::of_error(error),
+        }
+    }
+
+    fn of_error(error: &io::Error) -> Self {
+        if is_starved(error) { Self::Starved } else { Self::Unreadable(error.kind()) }
+    }
+
+    fn of_content(content: &[u8]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(content);
+        Self::Digest(hasher.finish())
+    }
+
     pub(crate) fn of(content: &io::Result<Vec<u8>>) -> Self {
         match content {
-            Ok(content) => {
-                let mut hasher = DefaultHasher::new();
-                hasher.write(content);
-                Self::Digest(hasher.finish())
-            }
-            Err(error) if is_starved(error) => Self::Starved,
-            Err(error) => Self::Unreadable(error.kind()),
+            Ok(content) => Self::of_content(content),
+            Err(error) => Self::of_error(error),
         }
     }
 }

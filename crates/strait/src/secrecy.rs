@@ -39,7 +39,10 @@ pub(crate) fn key_log(run: &Run) -> Result<(), Failure> {
         let reason = "--tls-key-log: SSLKEYLOGFILE names no file; set it, or leave the flag out";
         return Err(Failure::Start(reason.to_owned()));
     };
-    tls::key_log::enable();
+    let path = std::path::Path::new(&file);
+    tls::key_log::enable(path).map_err(|error| {
+        Failure::Start(format!("--tls-key-log: SSLKEYLOGFILE {}: {error}", path.display()))
+    })?;
     let file = file.display();
     tracing::warn!(%file, "secrets of TLS are written down: whoever reads them reads everything");
     Ok(())

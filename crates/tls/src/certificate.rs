@@ -1,6 +1,7 @@
 //! A chain of certificates with its key.
 
 mod error;
+mod pem;
 mod read;
 
 use std::fmt;

@@ -7,6 +7,7 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use tls::{Certificate, CertificatePart, Roots, RootsError, TicketKey};
+use zeroize::Zeroizing;
 
 use crate::certificates::expiry_warning;
 use crate::date;
@@ -20,10 +21,13 @@ use crate::snapshot::{
 };
 use crate::tree::Site;
 
+/// What a file holds, wiped when it is let go: there are keys among them.
+type Content = Zeroizing<Vec<u8>>;
+
 /// The files of one load.
 pub(crate) struct Files<'a> {
     outside: &'a dyn Outside,
-    contents: Map<Arc<str>, Result<Arc<[u8]>, Problem>>,
+    contents: Map<Arc<str>, Result<Arc<Content>, Problem>>,
     /// By the paths of chain and key. Of this load, and before that of the former.
     certificates: Map<(Arc<str>, Arc<str>), Arc<CertificateSource>>,
     /// By the paths of authorities, of which none is the system, and of what they took back.
@@ -91,8 +95,12 @@ impl<'a> Files<'a> {
         };
         let source = match known.filter(|known| known.signing == signing) {
             Some(known) => known,
-            None => match self.read_certificate(&chain_pem, &key_pem, ocsp_der.as_deref(), signing)
-            {
+            None => match self.read_certificate(
+                &chain_pem,
+                &key_pem,
+                ocsp_der.as_ref().map(|der| der.as_slice()),
+                signing,
+            ) {
                 Ok(certificate) => Arc::new(CertificateSource {
                     certificate: Arc::new(certificate),
                     chain: Arc::clone(&paths.0),
@@ -237,7 +245,7 @@ impl<'a> Files<'a> {
         path: &str,
         site: &Site<'_>,
         findings: &mut Findings<'_>,
-    ) -> Option<Arc<[u8]>> {
+    ) -> Option<Arc<Content>> {
         if site.node().is_stand_in {
             return None;
         }
@@ -252,7 +260,7 @@ impl<'a> Files<'a> {
         content.map_err(|problem| site.error(findings, problem)).ok()
     }
 
-    fn read(&self, path: &str) -> Result<Arc<[u8]>, Problem> {
+    fn read(&self, path: &str) -> Result<Arc<Content>, Problem> {
         if is_pem(path) || path.contains('\n') {
             let hint = "put it into a file of its own, and write the path of that file";
             return Err(Problem::new("the path of a file is needed here, not its content", hint));
@@ -263,7 +271,8 @@ impl<'a> Files<'a> {
                 "write site.pem, for instance",
             ));
         }
-        self.outside.read(FilePath::new(path)).map(Arc::from).map_err(|error| {
+        let content = self.outside.read(FilePath::new(path));
+        content.map(Zeroizing::new).map(Arc::new).map_err(|error| {
             let hint = match error.kind() {
                 ErrorKind::NotFound => {
                     "write its path, relative to the folder of this file or from `/` on"
@@ -285,9 +294,9 @@ impl<'a> Files<'a> {
 impl CertificateSource {
     fn is_made_of(
         &self,
-        chain_pem: &Arc<[u8]>,
+        chain_pem: &Arc<Content>,
         key_digest: u64,
-        ocsp_der: &Option<Arc<[u8]>>,
+        ocsp_der: &Option<Arc<Content>>,
     ) -> bool {
         self.chain_pem == *chain_pem && self.key_digest == key_digest && self.ocsp_der == *ocsp_der
     }

@@ -12,6 +12,7 @@ use tls::{
     Certificate, CipherSuite, ClientContext, Group, Roots, ServerContext, SharedTickets, TicketKey,
     Version,
 };
+use zeroize::Zeroizing;
 
 /// How a listener ends TLS.
 #[derive(Debug)]
@@ -234,12 +235,12 @@ pub struct CertificateSource {
     pub ocsp: Option<Arc<str>>,
     /// How signatures with the key are made.
     pub signing: Signing,
-    /// The chain as it was read.
-    pub(crate) chain_pem: Arc<[u8]>,
+    /// The file of the chain as it was read; its key may stand there, too.
+    pub(crate) chain_pem: Arc<Zeroizing<Vec<u8>>>,
     /// The key's digest. It need not be a strong one: a key that fits the same chain is the same key.
     pub(crate) key_digest: u64,
     /// The answer as it was read.
-    pub(crate) ocsp_der: Option<Arc<[u8]>>,
+    pub(crate) ocsp_der: Option<Arc<Zeroizing<Vec<u8>>>>,
 }
 
 impl CertificateSource {
@@ -294,11 +295,11 @@ pub struct RootsSource {
     /// Path of their file as the file has it; none for those whom the system trusts.
     pub path: Option<Arc<str>>,
     /// The file as it was read; empty for those whom the system trusts, which are read once.
-    pub(crate) pem: Arc<[u8]>,
+    pub(crate) pem: Arc<Zeroizing<Vec<u8>>>,
     /// Path of the lists of what was taken back as the file has it, if there are any.
     pub crl: Option<Arc<str>>,
     /// The lists as they were read.
-    pub(crate) crl_pem: Option<Arc<[u8]>>,
+    pub(crate) crl_pem: Option<Arc<Zeroizing<Vec<u8>>>>,
 }
 
 impl RootsSource {
@@ -314,7 +315,8 @@ impl ClientTrust {
     pub(crate) fn digest(&self) -> [u8; 32] {
         // How long a connection lasts says nothing of which clients are let in.
         let Self { roots, names, is_required, connection_age_max: _ } = self;
-        let mut parts: Vec<&[u8]> = vec![&roots.pem, roots.crl_pem.as_deref().unwrap_or_default()];
+        let lists = roots.crl_pem.as_ref().map_or(&[][..], |lists| lists);
+        let mut parts: Vec<&[u8]> = vec![&roots.pem, lists];
         parts.push(if *is_required { b"required" } else { b"optional" });
         parts.extend(names.iter().map(|name| name.as_bytes()));
         SharedTickets::scope_of(&parts)

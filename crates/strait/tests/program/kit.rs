@@ -211,6 +211,33 @@ impl Strait {
         format!("{:?}", self.log.lock().unwrap())
     }
 
+    /// How often each of these, made of the letters of base64, stands in memory that the program may
+    /// write to.
+    pub(crate) fn count_in_memory(&self, needles: &[String]) -> Vec<usize> {
+        use std::os::unix::fs::FileExt as _;
+        let memory = fs::File::open(format!("/proc/{}/mem", self.child.id())).unwrap();
+        let mut counts = vec![0; needles.len()];
+        for region in self.proc("maps").lines().filter(|line| line.contains(" rw")) {
+            let (begin, rest) = region.split_once('-').unwrap();
+            let (end, _) = rest.split_once(' ').unwrap();
+            let [begin, end] = [begin, end].map(|place| u64::from_str_radix(place, 16).unwrap());
+            let mut octets = vec![0; usize::try_from(end - begin).unwrap()];
+            // Some regions of the kernel's cannot be read.
+            if memory.read_exact_at(&mut octets, begin).is_err() {
+                continue;
+            }
+            let is_other =
+                |octet: &u8| !octet.is_ascii_alphanumeric() && !matches!(octet, b'+' | b'/' | b'=');
+            for text in octets.split(is_other) {
+                for (count, needle) in counts.iter_mut().zip(needles) {
+                    let needle = needle.as_bytes();
+                    *count += text.windows(needle.len()).filter(|part| *part == needle).count();
+                }
+            }
+        }
+        counts
+    }
+
     /// A file about it in `/proc`.
     pub(crate) fn proc(&self, file: &str) -> String {
         read(Path::new(&format!("/proc/{}/{file}", self.child.id())))

@@ -98,6 +98,28 @@ fn secrets(scratch: impl Fn(&str) -> String) -> Vec<String> {
 }
 
 #[test]
+fn the_text_of_a_key_is_not_in_memory_once_it_was_read() {
+    let service = Service::start("one");
+    let scratch = certificates();
+    let log = scratch.path("access.log");
+    let config = config(&service, &log);
+    let file =
+        scratch.write("strait.yaml", &format!("admin: {{ address: 127.0.0.1:0 }}\n{config}"));
+    let keys = secrets(|file| read(&scratch.path(file)));
+    let strait = Strait::start(scratch, &["run", "-c", &file]);
+    let none = vec![0; keys.len()];
+    assert_eq!(strait.count_in_memory(&keys), none, "read once");
+    // What is there is found.
+    assert!(strait.count_in_memory(&["service".to_owned()])[0] > 0);
+    for file in ["pem", "key"] {
+        strait.write(&format!("site-rsa.{file}"), &read(&strait.path(&format!("client.{file}"))));
+    }
+    strait.wait_for_version(2);
+    assert!(ask(strait.listener, Version::Tls13).starts_with("HTTP/1.1 200 OK\r\n"));
+    assert_eq!(strait.count_in_memory(&keys), none, "and read again");
+}
+
+#[test]
 fn no_key_is_in_a_log_or_on_a_page() {
     let service = Service::start("one");
     let scratch = certificates();

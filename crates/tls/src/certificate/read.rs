@@ -10,6 +10,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use zeroize::Zeroizing;
 
+use super::pem::{KeyPemError, private_key};
 use super::{Certificate, CertificateError, KeyKind, KeySource};
 use crate::signing::{Deferred, Here, KeyHandle, ProviderId};
 use crate::x509::X509;
@@ -105,16 +106,11 @@ fn read_key(pem: &[u8]) -> Result<Zeroizing<PrivateKeyDer<'static>>, Certificate
     if ENCRYPTED.iter().any(|mark| pem.windows(mark.len()).any(|part| part == *mark)) {
         return Err(CertificateError::KeyEncrypted);
     }
-    let mut keys = PrivateKeyDer::pem_slice_iter(pem);
-    let key = match keys.next() {
-        None => return Err(CertificateError::KeyMissing),
-        Some(Err(_)) => return Err(CertificateError::KeyUnreadable),
-        Some(Ok(key)) => Zeroizing::new(key),
-    };
-    if keys.next().is_some() {
-        return Err(CertificateError::KeysSeveral);
-    }
-    Ok(key)
+    private_key(pem).map_err(|error| match error {
+        KeyPemError::Missing => CertificateError::KeyMissing,
+        KeyPemError::Several => CertificateError::KeysSeveral,
+        KeyPemError::Unreadable => CertificateError::KeyUnreadable,
+    })
 }
 
 /// Whether the key is the leaf's, and if not, whose.
