@@ -1,7 +1,7 @@
 //! A new connection of TLS for each request, so many at a time.
 //!
 //! ```text
-//! tls-load --target 127.0.0.1:8443 --connections 16 --seconds 4 [--version 1.3] [--resume yes]
+//! tls-load --target 127.0.0.1:8443 --connections 16 --seconds 4 [--version 1.3] [--resume yes] [--rate 800]
 //! ```
 //!
 //! Each connection shakes hands, asks once with `Connection: close`, reads the response and what
@@ -9,6 +9,9 @@
 //! the call that opens its connection. Without `--resume` each handshake is a whole one. With it,
 //! each goes on with the session of the one whose place it took: a whole handshake is an error,
 //! where it is not the first in its place. So is a response that is cut off.
+//!
+//! With `--rate` connections have a schedule: one each 1/rate seconds, in whichever place is free,
+//! later if none is. A request counts from the moment that it was due.
 //!
 //! When time is up no more are begun, and those on their way are waited for and counted. The
 //! result is one line of JSON.
@@ -26,7 +29,7 @@ use bench::messages::{Malformed, Messages};
 use bench::requests::{is_success, last_request};
 use bench::tls::{Client, Context, Version};
 
-const NAMES: [&str; 5] = ["target", "connections", "seconds", "version", "resume"];
+const NAMES: [&str; 6] = ["target", "connections", "seconds", "version", "resume", "rate"];
 const SCRATCH_BYTES: usize = 64 << 10;
 const SECOND: u64 = 1_000_000_000;
 /// How long answers are waited for after the last request.
@@ -51,12 +54,20 @@ struct Place {
     may_resume: bool,
 }
 
+/// When connections are due.
+struct Schedule {
+    begin: u64,
+    rate: u64,
+    opened: u64,
+}
+
 struct Load {
     poller: Poller,
     target: SocketAddr,
     is_resuming: bool,
     request: Vec<u8>,
     places: Vec<Place>,
+    schedule: Option<Schedule>,
     scratch: Vec<u8>,
     latencies: Latencies,
     resumed: u64,
@@ -73,31 +84,40 @@ fn main() -> io::Result<()> {
         Ok(Place { context, connection: None, may_resume: false })
     };
     let count = arguments.require::<usize>("connections")?;
+    let begin = clock::monotonic_ns();
+    let rate = arguments.find::<u64>("rate")?;
+    if rate == Some(0) {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "--rate 0 asks for nothing"));
+    }
     let mut load = Load {
         poller: Poller::new()?,
         target: arguments.require("target")?,
         is_resuming,
         request: last_request(),
         places: (0..count).map(|_| place()).collect::<Result<_, _>>()?,
+        schedule: rate.map(|rate| Schedule { begin, rate, opened: 0 }),
         scratch: vec![0; SCRATCH_BYTES],
         latencies: Latencies::default(),
         resumed: 0,
         errors: 0,
     };
-    let begin = clock::monotonic_ns();
     load.run(begin.saturating_add(arguments.require::<u64>("seconds")?.saturating_mul(SECOND)))?;
     load.report(clock::monotonic_ns().saturating_sub(begin))
 }
 
 impl Load {
     fn run(&mut self, end: u64) -> io::Result<()> {
-        for index in 0..self.places.len() {
-            self.open(index)?;
-        }
         let mut events = Events::new();
-        while self.places.iter().any(|place| place.connection.is_some()) {
-            self.poller.wait(Some(GRACE), &mut events)?;
-            if events.is_empty() {
+        loop {
+            let now = clock::monotonic_ns();
+            let is_over = now >= end;
+            let pause = if is_over { None } else { self.open_due(now)? };
+            if is_over && self.places.iter().all(|place| place.connection.is_none()) {
+                return Ok(());
+            }
+            let wait = pause.map_or(GRACE, |pause| pause.min(GRACE));
+            self.poller.wait(Some(wait), &mut events)?;
+            if events.is_empty() && pause.is_none() {
                 let unanswered = self.places.iter().filter(|place| place.connection.is_some());
                 self.errors += unanswered.count() as u64;
                 return Ok(());
@@ -110,18 +130,31 @@ impl Load {
                 });
                 if is_over {
                     self.close(index);
-                    if clock::monotonic_ns() < end {
-                        self.open(index)?;
-                    }
                 }
             }
         }
-        Ok(())
     }
 
-    fn open(&mut self, index: usize) -> io::Result<()> {
+    /// Opens what is due, as far as places are free: how long until the next is, if it has one.
+    fn open_due(&mut self, now: u64) -> io::Result<Option<Duration>> {
+        for index in 0..self.places.len() {
+            if self.places.get(index).is_some_and(|place| place.connection.is_some()) {
+                continue;
+            }
+            let due = self.schedule.as_ref().map_or(now, Schedule::next);
+            if due > now {
+                return Ok(Some(Duration::from_nanos(due - now)));
+            }
+            if let Some(schedule) = &mut self.schedule {
+                schedule.opened += 1;
+            }
+            self.open(index, due)?;
+        }
+        Ok(None)
+    }
+
+    fn open(&mut self, index: usize, began: u64) -> io::Result<()> {
         let place = self.places.get_mut(index).ok_or(ErrorKind::NotFound)?;
-        let began = clock::monotonic_ns();
         let target = Address::Tcp(self.target);
         let (socket, _) = Socket::connect(target, &ConnectOptions::default())?;
         self.poller.add(&socket, index as u64)?;
@@ -171,6 +204,14 @@ impl Load {
              \"errors\":{errors},\"p50_ns\":{p50},\"p90_ns\":{p90},\"p99_ns\":{p99},\
              \"max_ns\":{max}}}"
         )
+    }
+}
+
+impl Schedule {
+    /// When the next connection is due.
+    fn next(&self) -> u64 {
+        let (seconds, rest) = (self.opened / self.rate, self.opened % self.rate);
+        self.begin + seconds * SECOND + rest * SECOND / self.rate
     }
 }
 

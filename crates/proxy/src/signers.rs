@@ -57,18 +57,18 @@ impl Proxy {
         self.signers.thread = Some(thread);
     }
 
-    /// Whether signatures wait for others to be made with, so that the worker must not sleep before
-    /// it has called [`Proxy::on_signatures`] with nothing else to do.
+    /// When to call [`Proxy::on_signatures`] at the latest if there is nothing else to do; none where no
+    /// signature waits for others.
     #[must_use]
-    pub fn has_signatures_to_make(&self) -> bool {
-        !self.signers.batched.is_empty()
+    pub fn signatures_deadline(&self) -> Option<Time> {
+        self.signers.batched.idle_deadline().map(Time::from_nanos)
     }
 
     /// Goes on with handshakes whose signatures are there. `is_idle` says that there is nothing else
     /// to do, so that nobody is to wait for company any longer.
     pub fn on_signatures(&mut self, is_idle: bool, now: Time) {
         if is_idle {
-            self.signers.batched.flush(now.as_nanos());
+            self.signers.batched.on_idle(now.as_nanos());
         }
         while let Some(Signed { token, result }) = self.signers.poll(now) {
             self.on_signature(ConnKey::from_bits(token), result, now);

@@ -55,7 +55,7 @@ use thiserror::Error;
 
 use crate::batch::Batch;
 
-pub use batched::{Batched, WAIT_NANOS_MAX};
+pub use batched::{Batched, COMPANY_WAIT_NANOS_MAX, WAIT_NANOS_MAX};
 pub use inline::Inline;
 pub use key::{KeyHandle, SignJob};
 pub use scheme::SignatureScheme;

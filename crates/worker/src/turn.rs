@@ -213,12 +213,12 @@ impl<W: World> Worker<W> {
 
     /// When the next turn has something to do even if nothing happens.
     pub fn next_deadline(&self) -> Option<Time> {
-        let has_more = !self.again.is_empty() || self.proxy.has_held();
-        if has_more || self.proxy.has_signatures_to_make() {
+        if !self.again.is_empty() || self.proxy.has_held() {
             return Some(Time::from_nanos(0));
         }
         let resumes = self.listeners.iter().filter_map(|listening| listening.paused_until);
-        resumes.chain(self.proxy.next_deadline()).chain([self.upkeep_at]).min()
+        let signatures = self.proxy.signatures_deadline();
+        resumes.chain(self.proxy.next_deadline()).chain(signatures).chain([self.upkeep_at]).min()
     }
 
     fn on_event(&mut self, event: Event) {

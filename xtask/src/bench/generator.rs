@@ -176,7 +176,10 @@ impl Load {
                 "env OPENSSL_CONF=bench/configs/tls/wrk.cnf wrk -t1 -c{connections} -d{seconds}s \
                  --latency -s bench/configs/wrk.lua https://{target}/bench"
             ),
-            Setup::Tls(tls) => tls_load(tools, tls, target, connections, seconds),
+            Setup::Tls(tls) => {
+                tls_load(tools, tls, target, connections, seconds)
+                    + &self.rate.map_or_else(String::new, |rate| format!(" --rate {rate}"))
+            }
         };
         on_load_core(options, &words)
     }

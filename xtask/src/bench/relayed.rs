@@ -36,6 +36,10 @@ const BATCHED_MAX: [(Setup, &str, f64); 4] = [
     (Setup::Tls(Tls::NewRsa12), "strait", 0.78),
 ];
 
+/// The same where the proxy is half idle, so that clients mostly come alone.
+const HALF_IDLE_MAX: [(Setup, &str, f64); 2] =
+    [(Setup::Tls(Tls::NewRsa13), "nginx", 0.60), (Setup::Tls(Tls::NewRsa12), "nginx", 0.60)];
+
 /// Whose speed Strait's is to reach, where it is what is measured.
 const SPEED_MIN: [(Setup, &str); 2] =
     [(Setup::Stream, "haproxy"), (Setup::Tls(Tls::Download), "nginx")];
@@ -53,8 +57,42 @@ pub(crate) fn run(tools: &Tools, options: &Options) -> Result<Report> {
         report.cells.push(lineup.highest(load, &mut report.commands)?);
         report.system_calls.extend(lineup.system_calls(load, &mut report.commands)?);
         report.targets.extend(targets(&report, load));
+        if let Some(rate) = half_rate(&report, load) {
+            // Enough places that the schedule is kept by whoever is slower.
+            let load = Load { rate: Some(rate), connections: 4 * load.connections, ..load };
+            report.cells.push(lineup.rounds(load, options.rounds, &mut report.commands)?);
+            report.targets.extend(half_idle_targets(&report, load));
+        }
     }
     Ok(report)
+}
+
+/// Half of the rate that Strait reached with batches, where those are measured.
+fn half_rate(report: &Report, load: Load) -> Option<u64> {
+    let batched = report.find("strait+batched", load.key())?;
+    let rates = batched.samples.iter().map(|sample| sample.requests_per_second);
+    let rate = rates.fold(0.0, f64::max) / 2.0;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate is positive and below a million"
+    )]
+    Some(rate as u64).filter(|&rate| rate > 0)
+}
+
+/// What Strait sets out to reach at half of its rate.
+fn half_idle_targets(report: &Report, load: Load) -> Vec<Target> {
+    let bounds = HALF_IDLE_MAX.iter().filter(|(setup, ..)| *setup == load.setup);
+    let target = |&(_, other, at_most): &(Setup, &str, f64)| {
+        let measured =
+            report.ratio(("strait+batched", other), load.key(), |sample| Some(sample.cpu_us()));
+        Target::new(
+            format!("CPU, {}, `signing: batched` to {other}", load.name()),
+            at_most,
+            measured,
+        )
+    };
+    bounds.map(target).collect()
 }
 
 /// What Strait sets out to reach under `load`.

@@ -9,6 +9,20 @@ use crate::batch::{Batch, KeySize};
 /// make two alone. A peer that is not in the same room is further away than that.
 pub const WAIT_NANOS_MAX: u64 = 500_000;
 
+/// The same while others are likely to come in time: that long even where there is nothing else to do, as
+/// at half of a core's load, since a signature that is made alone costs twice one of four.
+pub const COMPANY_WAIT_NANOS_MAX: u64 = 3_000_000;
+
+/// Jobs with which a batch costs as little for each as a full one: those of one pass.
+const IN_BATCH_WORTH: usize = 4;
+
+/// Where the mean of intervals begins, and the most that one counts: after a pause, dozens have to come
+/// before any waits.
+const INTERVAL_NANOS_MAX: u64 = 1_000_000_000;
+
+/// What part of the mean an interval is, as a shift.
+const INTERVAL_SHIFT: u32 = 3;
+
 /// Jobs that fill a batch.
 const IN_BATCH_MAX: usize = Batch::<()>::OPERATIONS_MAX;
 
@@ -16,7 +30,8 @@ const IN_BATCH_MAX: usize = Batch::<()>::OPERATIONS_MAX;
 /// keys they are with.
 ///
 /// A batch is run when it is full, when one in it has waited for [`WAIT_NANOS_MAX`], and when there
-/// is nothing else to do. A signature that is alone then is made as if there were no batches, which
+/// is nothing else to do, unless so many come that two more are likely in
+/// [`COMPANY_WAIT_NANOS_MAX`]: then four, or that time, are waited for. A signature that is alone then is made as if there were no batches, which
 /// costs less than a batch of one; so is the fifth of five. All others are made at once: where the
 /// processor lacks the instructions, where the key is of another kind or size, and where a signature
 /// of a batch did not verify, which is then made again.
@@ -35,6 +50,15 @@ pub struct Batched {
     rsa4096: Waiting,
     done: VecDeque<Signed>,
     tally: Tally,
+    arrivals: Arrivals,
+}
+
+/// How often jobs come.
+#[derive(Debug)]
+struct Arrivals {
+    last: Option<u64>,
+    /// The mean of the latest intervals, ns.
+    interval: u64,
 }
 
 /// What waits for a batch of one size.
@@ -64,6 +88,33 @@ impl Batched {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// There is nothing else to do: makes what is not better off with others that are likely to come.
+    pub fn on_idle(&mut self, now_nanos: u64) {
+        for size in KeySize::ALL {
+            if self.of(size).deadline().is_some() && !self.is_company_likely(size, now_nanos) {
+                self.run(size);
+            }
+        }
+    }
+
+    /// When [`Batched::on_idle`] is to be called, if nothing else happens.
+    #[must_use]
+    pub fn idle_deadline(&self) -> Option<u64> {
+        let deadlines = self.waiting().filter_map(|waiting| {
+            let is_worth = waiting.jobs.len() >= IN_BATCH_WORTH || !self.arrivals.are_frequent();
+            waiting.deadline().map(|deadline| if is_worth { 0 } else { deadline })
+        });
+        deadlines.min()
+    }
+
+    fn is_company_likely(&mut self, size: KeySize, now_nanos: u64) -> bool {
+        let are_frequent = self.arrivals.are_frequent();
+        let waiting = self.of(size);
+        are_frequent
+            && waiting.jobs.len() < IN_BATCH_WORTH
+            && waiting.deadline().is_some_and(|deadline| deadline > now_nanos)
     }
 
     fn waiting(&self) -> impl Iterator<Item = &Waiting> {
@@ -143,8 +194,13 @@ impl KeyOperations for Batched {
             return self.sign(token, &job);
         };
         let size = key.size();
+        self.arrivals.push(now_nanos);
+        let wait = match self.arrivals.are_frequent() {
+            true => COMPANY_WAIT_NANOS_MAX,
+            false => WAIT_NANOS_MAX,
+        };
         let jobs = &mut self.of(size).jobs;
-        jobs.push(Job { token, job, deadline: now_nanos.saturating_add(WAIT_NANOS_MAX) });
+        jobs.push(Job { token, job, deadline: now_nanos.saturating_add(wait) });
         if jobs.len() == IN_BATCH_MAX {
             self.run(size);
         }
@@ -181,6 +237,27 @@ impl KeyOperations for Batched {
     }
 }
 
+impl Default for Arrivals {
+    fn default() -> Self {
+        Self { last: None, interval: INTERVAL_NANOS_MAX }
+    }
+}
+
+impl Arrivals {
+    fn push(&mut self, now_nanos: u64) {
+        let last = self.last.replace(now_nanos);
+        let interval = last.map_or(INTERVAL_NANOS_MAX, |last| now_nanos.saturating_sub(last));
+        let interval = interval.min(INTERVAL_NANOS_MAX);
+        self.interval -= self.interval >> INTERVAL_SHIFT;
+        self.interval += interval >> INTERVAL_SHIFT;
+    }
+
+    /// Whether two more are likely to come while one waits.
+    const fn are_frequent(&self) -> bool {
+        self.interval <= COMPANY_WAIT_NANOS_MAX / 2
+    }
+}
+
 impl Waiting {
     /// That of the one that has waited longest.
     fn deadline(&self) -> Option<u64> {
@@ -204,6 +281,43 @@ mod tests {
     use crate::certificate::KeyKind;
     use crate::signing::key::Here;
     use crate::signing::{KeyHandle, ProviderId, SignatureScheme};
+
+    /// How many are in the batches that are made of a job every so many nanoseconds, on a worker that has
+    /// nothing else to do.
+    fn sizes_at(interval: u64) -> [u64; 9] {
+        let here = Here::of_tests(false);
+        let key = KeyHandle::new(ProviderId(0), KeyKind::Rsa, Box::default(), [0; 32], Some(here));
+        let (key, mut batched) = (Arc::new(key), Batched::default());
+        let mut made = 0;
+        for token in 0..100 {
+            let due = token * interval;
+            // The worker sleeps until then, unless something waits for less long.
+            while let Some(deadline) = batched.idle_deadline().filter(|deadline| *deadline <= due) {
+                let now = deadline.max(due.saturating_sub(interval));
+                batched.on_idle(now);
+                made += std::iter::from_fn(|| batched.poll(now)).count();
+            }
+            let (key, scheme) = (Arc::clone(&key), SignatureScheme::RsaPkcs1Sha256);
+            batched.submit(token, SignJob { key, scheme, message: [7; 9].into() }, due);
+            batched.on_idle(due);
+            made += std::iter::from_fn(|| batched.poll(due)).count();
+        }
+        batched.flush(u64::MAX);
+        made += std::iter::from_fn(|| batched.poll(u64::MAX)).count();
+        assert_eq!(made, 100);
+        batched.take_tally().sizes
+    }
+
+    #[test]
+    fn those_that_come_often_wait_for_each_other_and_those_that_do_not_for_nobody() {
+        if !crate::batch::is_available() {
+            return;
+        }
+        let rare = sizes_at(5_000_000);
+        assert_eq!(rare[1], 100, "{rare:?}");
+        let often = sizes_at(700_000);
+        assert!(often[4] >= 10 && often[1] <= 60, "{often:?}");
+    }
 
     #[test]
     fn what_does_not_verify_is_made_again_alone() {
