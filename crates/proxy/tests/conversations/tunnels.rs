@@ -265,3 +265,41 @@ fn a_tunnel_that_cannot_be_opened_is_answered() {
         talk.hears_about(client, "HTTP/1.1 501 Not Implemented\r\n", &[]);
     });
 }
+
+#[test]
+fn a_service_that_requires_an_upgrade_says_to_what() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET /ws HTTP/1.1\r\nHost: x\r\n\r\n");
+        let upstream = talk.upstream();
+        talk.heard(upstream);
+        talk.says(
+            upstream,
+            "HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Content-Length: 0\r\n\r\n",
+        );
+        let head = "HTTP/1.1 426 Upgrade Required\r\n";
+        talk.hears_about(client, head, &["connection: upgrade\r\n", "upgrade: websocket\r\n"]);
+        // Nothing changed: the next request is one of HTTP/1.
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        talk.heard(upstream);
+        talk.says(
+            upstream,
+            "HTTP/1.1 426 Upgrade Required\r\nUpgrade: a, b\r\nConnection: upgrade\r\n\
+             Content-Length: 0\r\n\r\n",
+        );
+        talk.hears_about(client, head, &["connection: close, upgrade\r\n", "upgrade: a, b\r\n"]);
+    });
+    hold(CONFIG, |talk| {
+        let mut client = Speaker::client(talk);
+        let stream = client.gets(talk, "/ws");
+        let upstream = talk.upstream();
+        talk.heard(upstream);
+        talk.says(
+            upstream,
+            "HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Content-Length: 0\r\n\r\n",
+        );
+        assert_eq!(client.hears(talk), format!("{stream}: 426; content-length: 0 END\n"));
+    });
+}

@@ -41,6 +41,7 @@ pub fn encode_request(head: &RequestHead<'_>, connection: ConnectionField, out: 
     let options = Options {
         connection,
         accepts_trailers: facts.accepts_trailers,
+        offers_upgrade: false,
         upgrade: head.upgrade().unwrap_or_default(),
     };
     let has_host = fields(head, facts.declared, facts.framing, &options, run, out);
@@ -72,10 +73,17 @@ pub fn encode_response(
     let options = Options {
         connection,
         accepts_trailers: false,
+        offers_upgrade: required_upgrade(head).is_some(),
         upgrade: head.upgrade().unwrap_or_default(),
     };
     fields(head, facts.framing, framing, &options, run, out);
     out.push(b"\r\n");
+}
+
+/// The protocols that a 426 asks its client to change to (RFC 9110, section 15.5.22), which it has to
+/// name to every hop.
+fn required_upgrade<'h>(head: &'h ResponseHead<'_>) -> Option<&'h [u8]> {
+    head.upgrade().filter(|_| head.status() == 426)
 }
 
 /// The version that the line of a head in a block says.
@@ -107,7 +115,9 @@ pub fn encode_reply(
     if let Some(length) = content_length {
         field(b"content-length", Decimal::new(length).digits(), out);
     }
-    Options { connection, accepts_trailers: false, upgrade: b"" }.push(out);
+    let options =
+        Options { connection, accepts_trailers: false, offers_upgrade: false, upgrade: b"" };
+    options.push(out);
     out.push(b"\r\n");
 }
 
@@ -255,25 +265,31 @@ pub(crate) fn keeps_length(declared: Framing, framing: Framing) -> bool {
 struct Options<'a> {
     connection: ConnectionField,
     accepts_trailers: bool,
+    /// Whether `Upgrade` is named though the connection does not change.
+    offers_upgrade: bool,
     upgrade: &'a [u8],
 }
 
 impl Options<'_> {
     fn push(&self, out: &mut Buffer) {
-        if self.connection == ConnectionField::Default && !self.accepts_trailers {
-            return;
+        let names_upgrade = self.connection == ConnectionField::Upgrade || self.offers_upgrade;
+        // Fields for the next hop are nominated by who sends them (RFC 9110, section 7.6.1).
+        let options = [
+            (self.connection == ConnectionField::Close, &b"close"[..]),
+            (self.connection == ConnectionField::KeepAlive, b"keep-alive"),
+            (names_upgrade, b"upgrade"),
+            (self.accepts_trailers, b"te"),
+        ];
+        let mut named = options.into_iter().filter(|(is_named, _)| *is_named);
+        let Some((_, first)) = named.next() else { return };
+        out.push(b"connection: ");
+        out.push(first);
+        for (_, option) in named {
+            out.push(b", ");
+            out.push(option);
         }
-        // `TE` is nominated by who sends it (RFC 9110, section 10.1.4).
-        out.push(match (self.connection, self.accepts_trailers) {
-            (ConnectionField::Default, _) => &b"connection: te\r\n"[..],
-            (ConnectionField::Close, false) => b"connection: close\r\n",
-            (ConnectionField::Close, true) => b"connection: close, te\r\n",
-            (ConnectionField::KeepAlive, false) => b"connection: keep-alive\r\n",
-            (ConnectionField::KeepAlive, true) => b"connection: keep-alive, te\r\n",
-            (ConnectionField::Upgrade, false) => b"connection: upgrade\r\n",
-            (ConnectionField::Upgrade, true) => b"connection: upgrade, te\r\n",
-        });
-        if self.connection == ConnectionField::Upgrade {
+        out.push(b"\r\n");
+        if names_upgrade {
             field(b"upgrade", self.upgrade, out);
         }
         if self.accepts_trailers {
