@@ -33,6 +33,7 @@ mod nearest;
 pub mod outside;
 pub mod paths;
 mod reference;
+pub mod schedule;
 mod schema;
 mod secrets;
 mod shape;

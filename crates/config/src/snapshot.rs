@@ -24,6 +24,7 @@ use crate::clients::ClientMatch;
 use crate::filters::FilterSource;
 use crate::hosts::{Host, HostTable};
 use crate::paths::PathTable;
+use crate::schedule::Schedule;
 
 pub use self::tls::{
     CertificateSource, ClientTrust, ClusterTls, ClusterTlsSource, ListenerTls, ListenerTlsSource,
@@ -649,8 +650,8 @@ pub struct Cluster {
     pub endpoints: Vec<Endpoint>,
     /// Stands for every address, if it connects to where downstream connections were going.
     pub original_destination: Option<EndpointId>,
-    /// Whether all weights are equal, so that a plain turn through the endpoints is fair.
-    pub is_uniform: bool,
+    /// In which order they take turns.
+    pub schedule: Schedule,
     /// What its endpoints speak.
     pub protocol: ClusterProtocol,
     /// What one connection of HTTP/2 may hold.
@@ -711,8 +712,6 @@ pub struct Endpoint {
     pub address: Address,
     /// Weight as written, 1 to 65,535.
     pub weight: NonZeroU16,
-    /// Weight scaled so that the largest of the cluster is 65,535 (for static stride scheduling).
-    pub stride: NonZeroU16,
 }
 
 /// How long an upstream may take. Each has a counter of its own.

@@ -1,36 +1,31 @@
-//! Which endpoint of a cluster is next: weighted round robin.
+//! Which endpoint of a cluster is next: the one whose turn it is.
 //!
-//! Static stride scheduling: the schedule is a function of one running number, so that a worker
-//! keeps eight bytes for a cluster of any size and a changed endpoint costs it nothing. In each
-//! pass over the endpoints, one with weight *w* of the largest weight *m* is taken in *w* of *m*
-//! passes, at evenly spread ones; the largest is taken in every pass, so a pick always ends.
+//! The order is the cluster's [`Schedule`](config::schedule::Schedule), a function of one running
+//! number, of which each worker has its own and begins elsewhere.
 
-use config::snapshot::{Cluster, Endpoint};
+use config::snapshot::{Cluster, Endpoint, EndpointId};
 
-/// The largest stride; the heaviest endpoint of a cluster has it.
-const STRIDE_MAX: u64 = u16::MAX as u64;
+/// Turns that are let pass for the sake of another endpoint. In a cluster of two of equal weights the
+/// second is another one; where one endpoint has nearly all of the weight, its neighbour stands in.
+const PASSES_MAX: u32 = 16;
 
-/// The next endpoint in turn and its place in the cluster, or none if the cluster has none.
-pub(crate) fn pick<'c>(cluster: &'c Cluster, cursor: &mut u64) -> Option<(usize, &'c Endpoint)> {
-    let count = cluster.endpoints.len() as u64;
-    if count == 0 {
-        return None;
-    }
-    loop {
+/// The next endpoint in turn and its place in the cluster, or none if the cluster has none. It is
+/// another one than `avoid`, if there is any other.
+pub(crate) fn pick<'c>(
+    cluster: &'c Cluster,
+    avoid: Option<EndpointId>,
+    cursor: &mut u64,
+) -> Option<(usize, &'c Endpoint)> {
+    let endpoint_at = |place: usize| cluster.endpoints.get(place).map(|found| (place, found));
+    let mut avoided = 0;
+    for _ in 0..PASSES_MAX {
         let turn = *cursor;
         *cursor = cursor.wrapping_add(1);
-        let place = usize::try_from(turn % count).ok()?;
-        let endpoint = cluster.endpoints.get(place)?;
-        if cluster.is_uniform || is_taken(turn % count, turn / count, endpoint) {
+        let (place, endpoint) = endpoint_at(cluster.schedule.place(turn)?)?;
+        if Some(endpoint.id) != avoid {
             return Some((place, endpoint));
         }
+        avoided = place;
     }
-}
-
-/// Whether the endpoint at `place` is taken in this pass. Neighbours start half a stride apart,
-/// so that equal small weights do not all fall into the same pass.
-fn is_taken(place: u64, pass: u64, endpoint: &Endpoint) -> bool {
-    let stride = u64::from(endpoint.stride.get());
-    let phase = stride.wrapping_mul(pass).wrapping_add(place * (STRIDE_MAX / 2)) % STRIDE_MAX;
-    phase >= STRIDE_MAX - stride
+    endpoint_at((avoided + 1) % cluster.endpoints.len())
 }

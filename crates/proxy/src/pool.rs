@@ -172,16 +172,9 @@ impl Pools {
         let Some(state) = self.cluster_or_new(cluster.id, start) else {
             return Acquired::NoEndpoint;
         };
-        let tries = if avoid.is_some() { cluster.endpoints.len() } else { 1 };
-        let mut chosen = None;
         // Were the turn of a retry taken from the others', they would all begin where one failed.
         let cursor = if avoid.is_some() { &mut state.retry_cursor } else { &mut state.cursor };
-        for _ in 0..tries {
-            chosen = balance::pick(cluster, cursor);
-            if chosen.is_none_or(|(_, endpoint)| Some(endpoint.id) != avoid) {
-                break;
-            }
-        }
+        let chosen = balance::pick(cluster, avoid, cursor);
         let Some((place, endpoint)) = chosen else { return Acquired::NoEndpoint };
         let has_room = state.open < share.of(newest.connections_max.get());
         let (idle, waiting) = (state.idle, state.turns.waiting());

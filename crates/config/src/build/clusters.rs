@@ -12,6 +12,7 @@ use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::ids::Spoken;
 use crate::map::Map;
+use crate::schedule::Schedule;
 use crate::snapshot::{
     Address, Cluster, ClusterId, ClusterProtocol, Endpoint, EndpointId, ProxyProtocolVersion,
     ResponseParsing, UpstreamTimeouts,
@@ -86,10 +87,8 @@ fn cluster<F>(
     let endpoints = entries
         .map(|entries| endpoints(entries, (id, spoken), &site.key("endpoints"), context))
         .unwrap_or_default();
-    let is_uniform = endpoints.windows(2).all(|pair| match pair {
-        [a, b] => a.weight == b.weight,
-        _ => true,
-    });
+    let weights: Vec<u16> = endpoints.iter().map(|endpoint| endpoint.weight.get()).collect();
+    let schedule = Schedule::new(&weights);
     if file.protocol == Protocol::Http2 && file.proxy_protocol != ProxyProtocol::Off {
         let rule = "a PROXY header names the one client of a connection, and HTTP/2 has many";
         let hint = "write `protocol: http1`, or leave the client to `x-forwarded-for`";
@@ -100,7 +99,7 @@ fn cluster<F>(
         name: Arc::from(file.name.as_str()),
         endpoints,
         original_destination,
-        is_uniform,
+        schedule,
         protocol,
         http2: http2(&file.http2, &site.key("http2"), context.findings),
         response_parsing: match file.response_parsing {
@@ -240,7 +239,6 @@ fn endpoints<F>(
         let problem = Problem::new("every request for this cluster gets 503", "add an endpoint");
         site.warning(context.findings, problem);
     }
-    let weight_max = entries.iter().map(weight).max().unwrap_or(defaults::WEIGHT);
     let mut lines: Map<&Address, u32> = Map::default();
     let mut endpoints = Vec::with_capacity(entries.len());
     for (entry, site) in entries.iter().zip(site.items()) {
@@ -263,12 +261,10 @@ fn endpoints<F>(
             );
             continue;
         }
-        let weight = weight(entry);
         endpoints.push(Endpoint {
             id: EndpointId(context.ids.endpoints.assign((cluster, address.clone(), spoken))),
             address: address.clone(),
-            weight,
-            stride: stride(weight, weight_max),
+            weight: weight(entry),
         });
     }
     endpoints
@@ -278,27 +274,5 @@ const fn weight(endpoint: &FileEndpoint) -> NonZeroU16 {
     match endpoint {
         FileEndpoint::Address(_) => defaults::WEIGHT,
         FileEndpoint::Weighted(weighted) => weighted.weight,
-    }
-}
-
-/// `weight` scaled so that `weight_max` becomes 65,535; never 0, however small its share.
-fn stride(weight: NonZeroU16, weight_max: NonZeroU16) -> NonZeroU16 {
-    let scaled = u32::from(weight.get()) * u32::from(u16::MAX) / u32::from(weight_max.get());
-    u16::try_from(scaled).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MIN)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn strides_keep_the_ratio_of_the_weights_and_never_reach_zero() {
-        let weight = |weight| NonZeroU16::new(weight).unwrap();
-        let stride = |part, max| stride(weight(part), weight(max)).get();
-        assert_eq!(stride(1, 1), 65_535);
-        assert_eq!(stride(1, 2), 32_767);
-        assert_eq!(stride(2, 2), 65_535);
-        assert_eq!(stride(1, 65_535), 1);
-        assert_eq!(stride(65_535, 65_535), 65_535);
     }
 }

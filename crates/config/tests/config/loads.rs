@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::sample::{Headers, Loader, loader};
 use config::explain::{Mismatch, Verdict};
+use config::schedule::Schedule;
 use config::snapshot::{
     Action, Address, Changes, ClusterId, EndpointId, ForwardedFields, ListenerId, RouteTableId,
     Snapshot, StartupOptions,
@@ -62,9 +63,9 @@ fn the_shop_becomes_what_its_file_says() {
 
     let (_, api) = snapshot.clusters.iter().find(|(_, c)| &*c.name == "api").unwrap();
     assert_eq!(api.timeouts.connect, Duration::from_millis(500));
-    let weights: Vec<_> = api.endpoints.iter().map(|e| (e.weight.get(), e.stride.get())).collect();
-    assert_eq!(weights, [(1, 32_767), (2, 65_535)]);
-    assert!(!api.is_uniform);
+    let weights: Vec<_> = api.endpoints.iter().map(|e| e.weight.get()).collect();
+    assert_eq!(weights, [1, 2]);
+    assert_eq!(api.schedule, Schedule::Cycle([1, 0, 1].into()));
 }
 
 #[test]
