@@ -305,6 +305,23 @@ fn what_is_no_longer_named_is_no_longer_reported_and_a_new_use_of_its_slot_start
 }
 
 #[test]
+fn rules_beyond_the_65535th_are_counted_as_themselves() {
+    let (mut emitters, mut collector) = workers(1);
+    let mut names = names();
+    let rules = (0..65_540).map(|place| format!("/{place}").into()).collect();
+    names.insert_route(SHOP, RouteNames { name: "shop".into(), rules });
+    collector.set_names(Arc::new(names));
+    for rule in [65_535, 65_536, 65_539, 65_539] {
+        emitters[0].exchange_finished(&ExchangeFinished { rule: Some((SHOP, rule)), ..finished() });
+    }
+    let mut out = String::new();
+    collector.write_stats(&ProcessFacts::default(), "proxy_route_exchanges_total", &mut out);
+    let line = |line: &str| line.split_once("rule=").unwrap().1.replace(['"', '}'], "");
+    let counted: Vec<String> = out.lines().map(line).collect();
+    assert_eq!(counted, ["65535 /65535 1", "65536 /65536 1", "65539 /65539 2"]);
+}
+
+#[test]
 fn what_a_rule_has_taken_goes_with_the_rule_when_its_place_changes() {
     let (mut emitters, mut collector) = workers(2);
     let with_rules = |rules: &[&str]| {
