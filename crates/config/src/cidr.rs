@@ -22,6 +22,12 @@ impl Cidr {
         masked(ip, self.prefix_len) == Some(self.network) && ip.is_ipv4() == self.network.is_ipv4()
     }
 
+    /// The first address in it.
+    #[must_use]
+    pub const fn network(&self) -> IpAddr {
+        self.network
+    }
+
     /// Bits that all its addresses share.
     #[must_use]
     pub const fn prefix_len(&self) -> u8 {

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use crate::file::listener::HeadersWithUnderscores;
 use crate::file::tls::Version;
 use crate::units::{Period, Size};
 
@@ -18,6 +19,10 @@ pub const FIELDS_MAX: u16 = 100;
 /// Most services read `//admin/` as `/admin/`, so a rule for the one has to hold for the other. As in
 /// nginx; Envoy keeps them apart.
 pub const MERGE_SLASHES: bool = true;
+
+/// Services that take `_` for `-` must not read from a client what Strait says or has removed; names of
+/// a service's own are nobody else's business. (Envoy lets all pass, nginx drops all.)
+pub const HEADERS_WITH_UNDERSCORES: HeadersWithUnderscores = HeadersWithUnderscores::DropReserved;
 
 /// Time for a head: longer than a phone's bad minute needs, short enough against slow senders.
 pub const REQUEST_HEAD_TIMEOUT: Period = Period::from_secs(10);

@@ -21,7 +21,7 @@ use crate::snapshot::{
     Forward, ForwardClientCert, ForwardedFields, Http2Options, Keepalive, Limits, Listener,
     ListenerProtocol, ListenerTls, ListenerTlsSource, OriginalDestination, PathMatch,
     ProxyProtocolVersion, Redirect, RedirectPath, Respond, ResponseParsing, RouteTable, Rule,
-    Signing, Snapshot, StartupOptions, TlsMode,
+    Signing, Snapshot, StartupOptions, TlsMode, Underscores,
 };
 use crate::units::{Period, Size};
 
@@ -176,13 +176,31 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
                     file::listener::ForwardClientCert::AlwaysForwardOnly
                 }
             },
+            forwarded_allowed: {
+                let text = |name: &Box<[u8]>| String::from_utf8_lossy(name).into_owned();
+                http.forwarded_allowed.iter().map(text).collect()
+            },
+            headers_with_underscores: match http.underscores {
+                Underscores::Refuse => file::listener::HeadersWithUnderscores::Refuse,
+                Underscores::Drop => file::listener::HeadersWithUnderscores::Drop,
+                Underscores::DropReserved => file::listener::HeadersWithUnderscores::DropReserved,
+                Underscores::Pass => file::listener::HeadersWithUnderscores::Pass,
+            },
             client_cert_details: client_cert_details(http.client_cert_details),
             via: http.via.as_deref().map(str::to_owned),
             request_id: http.request_id,
             grpc_web: http.grpc_web,
         },
         http2: http2(&listener.http2),
-        proxy_protocol: http.proxy_protocol,
+        proxy_protocol: match http.proxy_protocol.as_deref() {
+            None => file::listener::ProxyProtocol::Whoever(false),
+            Some([]) => file::listener::ProxyProtocol::Whoever(true),
+            Some(from) => {
+                let from = from.to_vec();
+                let sources = file::listener::ProxyProtocolSources { from };
+                file::listener::ProxyProtocol::Listed(sources)
+            }
+        },
         timeouts: file::listener::Timeouts {
             request_head: timeout(timeouts.request_head),
             detect: timeout(timeouts.detect),

@@ -411,6 +411,10 @@ pub struct HttpOptions {
     pub trusted_hops: u8,
     /// Which fields tell the upstream about the client.
     pub forwarded: ForwardedFields,
+    /// Names, in lower case, that begin with `x-forwarded-` and go through though no hop is trusted.
+    pub forwarded_allowed: Arc<[Box<[u8]>]>,
+    /// What becomes of fields with `_` in their names.
+    pub underscores: Underscores,
     /// What becomes of `x-forwarded-client-cert`.
     pub forward_client_cert: ForwardClientCert,
     /// What is said there of a client's certificate.
@@ -421,8 +425,9 @@ pub struct HttpOptions {
     pub request_id: bool,
     /// Whether calls of gRPC-Web go on as calls of gRPC.
     pub grpc_web: bool,
-    /// Whether each connection begins with a PROXY protocol header (versions 1 and 2).
-    pub proxy_protocol: bool,
+    /// Whether each connection begins with a PROXY protocol header (versions 1 and 2), and where it
+    /// has to come from for that; from anywhere, if the list is empty.
+    pub proxy_protocol: Option<Arc<[Cidr]>>,
 }
 
 /// What one connection of HTTP/2 may hold.
@@ -471,6 +476,19 @@ pub enum ForwardedFields {
     Forwarded,
     /// Both kinds.
     Both,
+}
+
+/// What becomes of a request's fields with `_` in their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Underscores {
+    /// The request is refused.
+    Refuse,
+    /// They are dropped.
+    Drop,
+    /// Those are dropped that, with `-`, are known to the proxy or begin with `x-forwarded-`.
+    DropReserved,
+    /// They go through.
+    Pass,
 }
 
 /// What becomes of `x-forwarded-client-cert`. Envoy's modes of that name; all but the first and the last

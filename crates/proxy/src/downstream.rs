@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use config::snapshot::ListenerProtocol;
 use telemetry::cause::Cause;
-use telemetry::events::{DetectedProtocol, ExchangeStarted};
+use telemetry::events::{DetectedProtocol, ExchangeStarted, HeaderDrop, HeadersDropped};
 use wire::detect::resembles_http2;
 use wire::h1::{
     BodyDecoder, BodyElement, BodyLimits, HeadError, HeadErrorKind, HeadLimits, Parsing, Scan,
@@ -21,6 +21,7 @@ use crate::connection::{
     ConnKey, ExchangeKey, Life, OUTBOX_BYTES_MAX, PeerAddress, Receive, Send, StreamKey,
 };
 use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage, Wait};
+use crate::lookalikes;
 use crate::ops::Op;
 use crate::pinned::Pinned;
 use crate::proxy::{Proxy, TimerOwner};
@@ -283,6 +284,8 @@ impl Proxy {
         // RFC 8470, section 4. What follows a change of protocols is for nobody here to judge.
         let is_too_early = facts.is_early && !(head.method().is_safe() && head.upgrade().is_none());
         let is_misdirected = route::is_misdirected(exchange, connection, head);
+        let listener_label = label(listener.id.0);
+        let dropped = lookalikes::screen(head, &listener.http);
         let client = crate::forwarded::rewrite(head, &facts, &mut self.random, &mut self.scratch);
         let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);
         let exchanges_max = listener.exchanges_per_client_max;
@@ -293,8 +296,19 @@ impl Proxy {
         let has_unknown_expectation =
             head.field(Known::Expect).is_some() && !head.expects_continue();
         let is_too_large = matches!(head.framing(), Framing::Length(n) if n > body_bytes_max);
+        let counts = dropped.unwrap_or_default();
+        if counts != lookalikes::Dropped::default() {
+            for (reason, count) in
+                [HeaderDrop::Forwarded, HeaderDrop::Underscore].into_iter().zip(counts)
+            {
+                let event = HeadersDropped { listener: listener_label, reason, count };
+                self.emitter.headers_dropped(&event);
+            }
+        }
         let has_too_many = self.count_client(key, client, exchanges_max);
-        if has_too_many {
+        if let Err(cause) = dropped {
+            self.fail(key, cause, now);
+        } else if has_too_many {
             self.fail(key, Cause::ClientExchangesOverflow, now);
         } else if is_too_early {
             self.fail(key, Cause::RequestTooEarly, now);

@@ -26,6 +26,7 @@ mod handshake_slots;
 mod http2;
 mod lingering;
 mod listeners;
+mod lookalikes;
 pub mod matching;
 mod ops;
 mod original;

@@ -8,6 +8,7 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use config::cidr::Cidr;
 use config::snapshot::{ClusterId, ListenerId};
 use telemetry::Emitter;
 use telemetry::cause::Cause;
@@ -432,7 +433,12 @@ impl Proxy {
             self.emitter.connection_refused(&ConnectionRefused { listener, cause });
             return None;
         }
-        let has_proxy_header = settings.http.proxy_protocol;
+        if !may_send_proxy_header(settings.http.proxy_protocol.as_deref(), &peer) {
+            let (listener, cause) = (label(state.id.0), Cause::ProxyProtocolSource);
+            self.emitter.connection_refused(&ConnectionRefused { listener, cause });
+            return None;
+        }
+        let has_proxy_header = settings.http.proxy_protocol.is_some();
         // Behind trusted proxies, and before a PROXY header, the peer is not the client.
         let is_client = !has_proxy_header && settings.http.trusted_hops == 0;
         let address = peer.ip().filter(|_| is_client);
@@ -805,4 +811,15 @@ fn is_held(connection: &Connection) -> bool {
 /// Whether so much waits for a peer that nothing more is read from it.
 pub(crate) fn is_unread(connection: &Connection) -> bool {
     connection.unsent_len() >= UNREAD_BYTES_MAX
+}
+
+/// Whether a peer may say where its connection comes from, or need not be asked.
+fn may_send_proxy_header(from: Option<&[Cidr]>, peer: &PeerAddress) -> bool {
+    match from {
+        None | Some([]) => true,
+        Some(from) => {
+            let ip = peer.socket_address().map(|address| address.ip().to_canonical());
+            ip.is_some_and(|ip| from.iter().any(|range| range.contains(ip)))
+        }
+    }
 }

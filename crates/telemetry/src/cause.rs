@@ -37,6 +37,8 @@ causes! {
     RequestInvalid => "request_invalid",
     /// `Content-Length` and `Transfer-Encoding` contradict themselves or each other.
     RequestFramingInvalid => "request_framing_invalid",
+    /// A field's name holds `_`, and `http.headers_with_underscores` of the listener is `refuse`.
+    RequestHeaderUnderscore => "request_header_underscore",
     /// `Host` is missing, repeated or not a host.
     RequestHostInvalid => "request_host_invalid",
     /// The request target is not a form that HTTP allows, or its path cannot be normalised.
@@ -59,6 +61,8 @@ causes! {
     RequestExpectationUnknown => "request_expectation_unknown",
     /// The PROXY protocol header is missing or wrong.
     ProxyProtocolInvalid => "proxy_protocol_invalid",
+    /// The connection came from an address that `proxy_protocol.from` of its listener does not have.
+    ProxyProtocolSource => "proxy_protocol_source",
     /// The handshake of TLS failed; `proxy_tls_handshakes_failed_total` says why.
     TlsHandshakeFailed => "tls_handshake_failed",
     /// The handshake of TLS was not over in the listener's `timeouts.tls_handshake`.

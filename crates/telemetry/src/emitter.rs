@@ -9,9 +9,9 @@ use std::sync::Arc;
 use crate::block::{Announced, Announcer, Blocks, ListenerBlock, WorkerBlock};
 use crate::events::{
     ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionOpened, ConnectionRefused,
-    ExchangeFinished, ExchangeStarted, LabelId, SignaturesMade, TlsHandshakeFinished,
-    TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried,
-    WorkerGauges,
+    ExchangeFinished, ExchangeStarted, HeadersDropped, LabelId, SignaturesMade,
+    TlsHandshakeFinished, TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected,
+    UpstreamRetried, WorkerGauges,
 };
 use crate::metrics::exchange::{RULES_PER_BLOCK, RuleBlock};
 use crate::metrics::upstream::ClusterBlock;
@@ -142,6 +142,13 @@ impl Emitter {
     pub fn tunnel_started(&mut self, event: &TunnelStarted) {
         if let Some(block) = self.listener(event.listener) {
             block.exchanges.tunnels_started.increment();
+        }
+    }
+
+    /// See [`HeadersDropped`].
+    pub fn headers_dropped(&mut self, event: &HeadersDropped) {
+        if let Some(block) = self.listener(event.listener) {
+            block.exchanges.headers_dropped(event);
         }
     }
 

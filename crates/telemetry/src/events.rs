@@ -16,7 +16,9 @@ pub use config::{AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigR
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionOpened, ConnectionRefused, DetectedProtocol,
 };
-pub use exchange::{ExchangeFinished, ExchangeStarted, GrpcCall, Stages, TunnelStarted};
+pub use exchange::{
+    ExchangeFinished, ExchangeStarted, GrpcCall, HeaderDrop, HeadersDropped, Stages, TunnelStarted,
+};
 pub use tls::{SignaturesMade, TlsFailure, TlsHandshakeFinished, TlsHandshakeKind};
 pub use upstream::{UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried};
 pub use worker::{ClusterGauges, WorkerGauges};

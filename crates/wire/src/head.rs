@@ -10,6 +10,7 @@
 
 mod fields;
 mod known;
+pub mod lookalike;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -195,6 +196,18 @@ impl<K> Head<'_, K> {
     /// [`Head::remove`] by number.
     pub fn remove_known(&mut self, known: Known) -> bool {
         known != Known::Other && self.index.remove(self.block, known, known.name())
+    }
+
+    /// Whether it came with a name that is none of [`Known`] and may be read as another's (see
+    /// [`lookalike`]), so that [`Head::remove_others`] is worth its while.
+    #[must_use]
+    pub fn has_unusual_names(&self) -> bool {
+        self.index.has_unusual_names
+    }
+
+    /// Removes fields whose names are none of [`Known`], and says how many.
+    pub fn remove_others(&mut self, is_removed: impl FnMut(&[u8]) -> bool) -> usize {
+        self.index.remove_others(self.block, is_removed)
     }
 
     /// No encoding of this head takes more bytes than this. Costs nothing to ask.

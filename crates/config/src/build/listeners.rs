@@ -10,10 +10,12 @@ use super::routes::Tables;
 use super::tls::Spoken;
 use super::{Context, Names, Once, http2, keepalive, or_none, tls};
 use crate::chain_names::ChainNames;
+use crate::cidr::Cidr;
 use crate::file::chain::Match;
 use crate::file::listener::{
-    ClientCertDetail, ForwardClientCert as FileForwardClientCert, Forwarded, Http,
-    Names as FileNames, OriginalDestination as FileOriginalDestination, Protocol, WeightedCluster,
+    ClientCertDetail, ForwardClientCert as FileForwardClientCert, Forwarded,
+    HeadersWithUnderscores, Http, Names as FileNames,
+    OriginalDestination as FileOriginalDestination, Protocol, ProxyProtocol, WeightedCluster,
 };
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
@@ -23,6 +25,7 @@ use crate::snapshot::{
     Address, Chain, ChainId, ChainMatch, ClientCertDetails, ClusterId, Detected,
     DownstreamTimeouts, FILTERS_MAX, ForwardClientCert, ForwardedFields, HttpOptions, ListenSocket,
     Listener, ListenerId, ListenerProtocol, ListenerTls, OriginalDestination, Relay, RouteTableId,
+    Underscores,
 };
 use crate::tree::Site;
 
@@ -196,7 +199,12 @@ fn listener<F>(
         filter_sources: ends.filter_sources,
         route_tables: ends.route_tables,
         hosts: ends.hosts,
-        http: http(&file.http, file.proxy_protocol, &site.key("http"), context.findings),
+        http: http(
+            &file.http,
+            proxy_protocol(file, site, context.findings),
+            &site.key("http"),
+            context.findings,
+        ),
         http2: http2(&file.http2, &site.key("http2"), context.findings),
         timeouts: DownstreamTimeouts {
             request_head: file.timeouts.request_head.into(),
@@ -624,9 +632,74 @@ fn half_of(connections_max: NonZeroU32) -> NonZeroU32 {
     NonZeroU32::new(half).unwrap_or(NonZeroU32::MIN)
 }
 
+/// Fields with an option of their own: what a client says there is never its own to say.
+const FORWARDED_OWN: [(&str, &str); 5] = [
+    ("x-forwarded-client-cert", "use `forward_client_cert`"),
+    ("x-forwarded-for", "use `trusted_hops`"),
+    ("x-forwarded-host", "use `trusted_hops`"),
+    ("x-forwarded-port", "use `trusted_hops`"),
+    ("x-forwarded-proto", "use `trusted_hops`"),
+];
+
+fn forwarded_allowed(
+    names: &[String],
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Arc<[Box<[u8]>]> {
+    let mut allowed: Vec<Box<[u8]>> = Vec::with_capacity(names.len());
+    for (name, site) in names.iter().zip(site.items()) {
+        let lower = name.to_ascii_lowercase();
+        let is_forwarded = lower.strip_prefix("x-forwarded-").is_some_and(super::http::is_token);
+        if let Some((_, hint)) = FORWARDED_OWN.iter().find(|(own, _)| *own == lower) {
+            let rule = "this field has an option of its own";
+            site.error(findings, Problem::new(rule, *hint));
+        } else if !is_forwarded || lower.contains('_') {
+            let rule = "these names begin with `x-forwarded-`; all others go through as it is";
+            site.error(findings, Problem::new(rule, "write x-forwarded-prefix, for instance"));
+        } else if allowed.iter().any(|known| **known == *lower.as_bytes()) {
+            let problem = Problem::new("this name stands twice", "remove one of the two");
+            site.error(findings, problem);
+        } else {
+            allowed.push(lower.into_bytes().into());
+        }
+    }
+    allowed.into()
+}
+
+/// Whose PROXY protocol headers are believed.
+fn proxy_protocol(
+    file: &file::Listener,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<Arc<[Cidr]>> {
+    let is_unix = matches!(file.address, Address::Unix(_));
+    match &file.proxy_protocol {
+        ProxyProtocol::Whoever(false) => None,
+        ProxyProtocol::Whoever(true) => {
+            let looks_at_sources =
+                file.chains.iter().any(|chain| !chain.matches.sources.is_empty());
+            if looks_at_sources && !is_unix {
+                let rule = "whoever connects can say where it comes from, and chains look at that";
+                let hint =
+                    "write { from: [10.0.0.0/8] }, with the addresses of the proxies in front";
+                site.key("proxy_protocol").warning(findings, Problem::new(rule, hint));
+            }
+            Some(Arc::new([]))
+        }
+        ProxyProtocol::Listed(sources) => {
+            if is_unix {
+                let rule = "connections of a unix socket come from no address";
+                let hint = "write true; the permissions of the socket say who may connect";
+                site.key("proxy_protocol").key("from").error(findings, Problem::new(rule, hint));
+            }
+            Some(sources.from.as_slice().into())
+        }
+    }
+}
+
 fn http(
     file: &Http,
-    proxy_protocol: bool,
+    proxy_protocol: Option<Arc<[Cidr]>>,
     site: &Site<'_>,
     findings: &mut Findings<'_>,
 ) -> HttpOptions {
@@ -665,6 +738,17 @@ fn http(
             Forwarded::XForwarded => ForwardedFields::XForwarded,
             Forwarded::Forwarded => ForwardedFields::Forwarded,
             Forwarded::Both => ForwardedFields::Both,
+        },
+        forwarded_allowed: forwarded_allowed(
+            &file.forwarded_allowed,
+            &site.key("forwarded_allowed"),
+            findings,
+        ),
+        underscores: match file.headers_with_underscores {
+            HeadersWithUnderscores::Refuse => Underscores::Refuse,
+            HeadersWithUnderscores::Drop => Underscores::Drop,
+            HeadersWithUnderscores::DropReserved => Underscores::DropReserved,
+            HeadersWithUnderscores::Pass => Underscores::Pass,
         },
         forward_client_cert: match file.forward_client_cert {
             FileForwardClientCert::Sanitize => ForwardClientCert::Sanitize,

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Chain, Http2, ListenerTls, OrNone, Timeout};
+use crate::cidr::Cidr;
 use crate::defaults;
 use crate::snapshot::Address;
 use crate::units::{Period, Size};
@@ -53,9 +54,10 @@ pub struct Listener {
     #[serde(default)]
     pub http2: Http2,
     /// Whether each connection begins with a PROXY protocol header, version 1 or 2. A connection
-    /// without it is closed.
+    /// without it is closed. The header says where the connection comes from, so `from` lists the
+    /// proxies that may send it; with `true`, every client may.
     #[serde(default)]
-    pub proxy_protocol: bool,
+    pub proxy_protocol: ProxyProtocol,
     /// How it is known where a connection was going before rules of this machine brought it here.
     /// That address, the original destination, stands for the listener's own in `x-forwarded-port`
     /// and in PROXY protocol headers, and is where clusters with `original_destination` connect.
@@ -91,6 +93,32 @@ pub struct Listener {
     /// TCP keepalive of accepted connections. Absent: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keepalive: Option<Keepalive>,
+}
+
+/// Whether connections begin with a PROXY protocol header, and whose may.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ProxyProtocol {
+    /// All of them, whoever connects, or none.
+    Whoever(bool),
+    /// All of them, and only these may connect.
+    Listed(ProxyProtocolSources),
+}
+
+impl Default for ProxyProtocol {
+    fn default() -> Self {
+        Self::Whoever(false)
+    }
+}
+
+/// The proxies that send PROXY protocol headers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProxyProtocolSources {
+    /// Their addresses, as ranges. A connection from elsewhere is closed at accept, and counted as
+    /// `proxy_protocol_source` in `proxy_downstream_connections_refused_total`.
+    #[schemars(length(min = 1))]
+    pub from: Vec<Cidr>,
 }
 
 /// What connections speak.
@@ -193,6 +221,12 @@ pub struct Http {
     pub trusted_hops: u8,
     /// Which fields tell the upstream about the client.
     pub forwarded: Forwarded,
+    /// Further fields whose names begin with `x-forwarded-`, such as `x-forwarded-prefix`, that go
+    /// through though no hop is trusted. All others that a client sends are dropped.
+    pub forwarded_allowed: Vec<String>,
+    /// What becomes of fields of requests with `_` in their names. Many services take `_` for `-`, and
+    /// read `x_forwarded_for` as `x-forwarded-for`.
+    pub headers_with_underscores: HeadersWithUnderscores,
     /// What becomes of `x-forwarded-client-cert`, which says whom certificates of clients are about.
     pub forward_client_cert: ForwardClientCert,
     /// What is said there of a client's certificate, beside the digest of it and the name of the
@@ -224,6 +258,8 @@ impl Default for Http {
             // Nobody is believed unless the operator says so.
             trusted_hops: 0,
             forwarded: Forwarded::XForwarded,
+            forwarded_allowed: Vec::new(),
+            headers_with_underscores: defaults::HEADERS_WITH_UNDERSCORES,
             // A client that nobody has checked says nothing of the kind.
             forward_client_cert: ForwardClientCert::Sanitize,
             client_cert_details: vec![
@@ -250,6 +286,21 @@ pub enum Forwarded {
     Forwarded,
     /// Both kinds.
     Both,
+}
+
+/// What becomes of fields with `_` in their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HeadersWithUnderscores {
+    /// The request gets 400.
+    Refuse,
+    /// They are dropped.
+    Drop,
+    /// Those are dropped whose name is, with `-`, one that Strait reads or sets itself, such as
+    /// `x-forwarded-for`, `content-length` or `authorization`, or that begins with `x-forwarded-`.
+    DropReserved,
+    /// They go through, but for those that begin as `x-forwarded-` does and come from a client.
+    Pass,
 }
 
 /// What becomes of `x-forwarded-client-cert`. All but the first and the last remove what comes from a client

@@ -1295,3 +1295,58 @@ fn a_program_without_filters_says_so() {
     assert_eq!(errors.errors.len(), 1, "{errors}");
     assert!(errors.errors[0].rule.contains("this filter is unknown"), "{errors}");
 }
+
+#[test]
+fn forwarded_names_that_have_an_option_or_are_none_are_refused() {
+    for (name, hint) in [
+        ("x-forwarded-for", "trusted_hops"),
+        ("X-Forwarded-Client-Cert", "forward_client_cert"),
+        ("x-forwarded-", "x-forwarded-prefix"),
+        ("x_forwarded_prefix", "x-forwarded-prefix"),
+        ("x-real-ip", "x-forwarded-prefix"),
+        ("x-forwarded-a b", "x-forwarded-prefix"),
+    ] {
+        let text = format!(
+            "listeners: [{{ name: a, address: '127.0.0.1:80', routes: r, http: \
+             {{ forwarded_allowed: ['{name}'] }} }}]\n\
+             routes: [{{ name: r, rules: [{{ match: {{ prefix: / }}, respond: {{}} }}] }}]\n"
+        );
+        let Err(errors) = loader().load("f", &text) else { panic!("{name} is refused") };
+        assert_eq!(errors.errors[0].path, "listeners[0].http.forwarded_allowed[0]");
+        assert!(errors.errors[0].hint.contains(hint), "{errors}");
+    }
+}
+
+#[test]
+fn headers_that_whoever_connects_may_send_are_warned_of_where_sources_count() {
+    let text = "
+listeners:
+  - name: edge
+    address: 127.0.0.1:80
+    proxy_protocol: true
+    chains: [{ name: office, match: { sources: [10.0.0.0/8] }, routes: r }]
+routes: [{ name: r, rules: [{ match: { prefix: / }, respond: {} }] }]
+";
+    let mut loader = loader();
+    loader.load("f", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let [warning] = loader.warnings() else { panic!("{:?}", loader.warnings()) };
+    assert_eq!(warning.path, "listeners[0].proxy_protocol");
+    assert!(warning.hint.contains("{ from: [10.0.0.0/8] }"), "{warning}");
+    for (from, to) in [
+        ("proxy_protocol: true", "proxy_protocol: { from: [10.0.0.0/8] }"),
+        ("proxy_protocol: true", "proxy_protocol: false"),
+        ("127.0.0.1:80", "unix:/run/edge.sock"),
+        ("sources: [10.0.0.0/8]", "protocols: [http1]"),
+    ] {
+        loader.load("f", &text.replace(from, to)).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(loader.warnings(), [], "{to}");
+    }
+    let unix = text.replace("127.0.0.1:80", "unix:/run/edge.sock");
+    let unix = unix.replace("proxy_protocol: true", "proxy_protocol: { from: [10.0.0.0/8] }");
+    let Err(errors) = loader.load("f", &unix) else { panic!("an error is expected") };
+    assert_eq!(errors.errors[0].path, "listeners[0].proxy_protocol.from");
+    let Err(errors) = loader.load("f", &text.replace(": true", ": { from: [] }")) else {
+        panic!("an error is expected")
+    };
+    assert_eq!(errors.errors[0].path, "listeners[0].proxy_protocol.from");
+}

@@ -151,6 +151,8 @@ listeners:
       response_rate_min: 1KiB
       trusted_hops: 2
       forwarded: both
+      forwarded_allowed: [x-forwarded-prefix]
+      headers_with_underscores: refuse
       forward_client_cert: append_forward
       client_cert_details: [cert, chain, uri]
       via: strait
@@ -166,7 +168,7 @@ listeners:
       work_per_second: 1000
       early_reset: 1s
       ping: { interval: 60s, timeout: 5s }
-    proxy_protocol: true
+    proxy_protocol: { from: [10.0.0.0/8, "2001:db8::1"] }
     timeouts:
       request_head: 5s
       detect: 1s

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ::config::filters::FilterError;
 use ::config::findings::Problem;
+use wire::head::lookalike::{are_twins, has_underscore};
 use wire::head::{Head, Known};
 use wire::host::Authority;
 
@@ -64,6 +65,13 @@ impl Edits {
 
     /// Edits a head. Allocates nothing once the head's index has had room for as much before.
     pub(super) fn apply<K>(&self, head: &mut Head<'_, K>) {
+        if head.has_unusual_names() {
+            // What is set or removed here is not for a client to say in another spelling.
+            let edited = || self.remove.iter().chain(self.set.iter().map(|field| &field.name));
+            head.remove_others(|name| {
+                has_underscore(name) && edited().any(|edited| are_twins(edited, name))
+            });
+        }
         for name in &self.remove {
             head.remove(name);
         }
@@ -267,6 +275,15 @@ mod tests {
             let edits = edits(Side::Request, set, append, remove).unwrap();
             assert_eq!(edited_request(&edits, request).0, want, "{edits:?}");
         }
+    }
+
+    #[test]
+    fn what_is_set_or_removed_has_no_other_spelling() {
+        let edits = edits(Side::Request, &[("x-user", "none")], &[], &["x-role"]).unwrap();
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\nx_user: root\r\nX-User: root\r\n\
+            X_Role: admin\r\nx-role: admin\r\na_b: 1\r\n\r\n";
+        let (fields, _) = edited_request(&edits, request);
+        assert_eq!(fields, ["Host: a", "x-user: none", "a_b: 1"]);
     }
 
     #[test]

@@ -46,10 +46,15 @@ pub(super) fn try_out(
     let elsewhere = SocketAddr::from(([192, 0, 2, 1], 1));
     let is_told = listener.socket.original_destination != OriginalDestination::Off;
     let original = is_told.then_some(elsewhere);
-    let Some(key) = proxy.on_accepted(listener.id, local.clone(), local, original, NOW) else {
+    let proxies = listener.http.proxy_protocol.as_deref();
+    let peer = match proxies.and_then(<[_]>::first) {
+        Some(range) => PeerAddress::from(Some(SocketAddr::from((range.network(), 1)))),
+        None => local.clone(),
+    };
+    let Some(key) = proxy.on_accepted(listener.id, peer, local, original, NOW) else {
         return Trial::Refused;
     };
-    if listener.http.proxy_protocol {
+    if proxies.is_some() {
         proxy.on_received(key, &mut b"PROXY UNKNOWN\r\n".to_vec(), NOW);
     }
     loop {

@@ -40,12 +40,12 @@ impl DetectedProtocol {
     pub const NAMES: [&'static str; 5] = ["http1", "http2", "tls", "other", "timeout"];
 }
 
-/// A downstream connection was closed at accept, because a bound was reached.
+/// A downstream connection was closed at accept.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionRefused {
     /// The listener.
     pub listener: LabelId,
-    /// Which bound.
+    /// Why.
     pub cause: Cause,
 }
 

@@ -168,3 +168,29 @@ impl Stages {
         ]
     }
 }
+
+/// Fields of a request were dropped, since a service could read them as said by somebody else.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadersDropped {
+    /// The listener.
+    pub listener: LabelId,
+    /// Why.
+    pub reason: HeaderDrop,
+    /// How many.
+    pub count: u64,
+}
+
+/// Why fields are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum HeaderDrop {
+    /// `x-forwarded-*` of a client that is not trusted to say it.
+    Forwarded,
+    /// A name with `_`.
+    Underscore,
+}
+
+impl HeaderDrop {
+    /// The words for them, in their order.
+    pub const NAMES: [&'static str; 2] = ["forwarded", "underscore"];
+}

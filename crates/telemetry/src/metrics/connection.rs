@@ -6,16 +6,19 @@ use crate::cell::{CauseCounters, CauseSet, Counter};
 use crate::events::{ConnectionClosed, ConnectionDetected, ConnectionRefused, DetectedProtocol};
 use crate::histogram::Histogram;
 
-/// Bounds at which a connection can be refused.
-static REFUSAL_CAUSES: CauseSet<3> =
-    CauseSet::new(&[Cause::ConnectionsOverflow, Cause::OutOfDescriptors]);
+/// Why a connection can be refused.
+static REFUSAL_CAUSES: CauseSet<4> = CauseSet::new(&[
+    Cause::ConnectionsOverflow,
+    Cause::OutOfDescriptors,
+    Cause::ProxyProtocolSource,
+]);
 
 /// Connections of one listener on one worker.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCounters {
     pub(crate) opened: Counter,
     pub(crate) closed: Counter,
-    refused: CauseCounters<3>,
+    refused: CauseCounters<4>,
     detected: [Counter; DetectedProtocol::NAMES.len()],
 }
 
@@ -105,7 +108,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "proxy_downstream_connections_refused_total",
         kind: Kind::Counter,
-        help: "Downstream connections closed at accept because a bound was reached.",
+        help: "Downstream connections closed at accept because a bound was reached, or because \
+               `proxy_protocol.from` does not have their address.",
         labels: &["listener", "cause"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {

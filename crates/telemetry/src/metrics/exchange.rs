@@ -3,7 +3,7 @@
 use super::status::{STATUSES, StatusCounters};
 use super::{BOUNDS_COARSE, BOUNDS_FINE, CauseTotals, Family, Kind, total};
 use crate::cell::Counter;
-use crate::events::{ExchangeFinished, GrpcCall, Stages};
+use crate::events::{ExchangeFinished, GrpcCall, HeaderDrop, HeadersDropped, Stages};
 use crate::histogram::Histogram;
 
 /// Rules of a route table that share a block, so that a table of thousands of which few are used
@@ -27,9 +27,16 @@ pub(crate) struct ExchangeCounters {
     grpc_calls: [Counter; GrpcCall::STATUSES.len() + 1],
     grpc_messages_up: Counter,
     grpc_messages_down: Counter,
+    headers_dropped: [Counter; HeaderDrop::NAMES.len()],
 }
 
 impl ExchangeCounters {
+    pub(crate) fn headers_dropped(&self, event: &HeadersDropped) {
+        if let Some(counter) = self.headers_dropped.get(event.reason as usize) {
+            counter.add(event.count);
+        }
+    }
+
     pub(crate) fn finished(&self, event: &ExchangeFinished<'_>) {
         self.finished.increment();
         self.statuses.increment(event.status);
@@ -110,6 +117,26 @@ pub(super) static FAMILIES: &[Family] = &[
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
                 out.number(&[listener], total(blocks, |block| &block.exchanges.started));
+            }
+        },
+    },
+    Family {
+        name: "proxy_downstream_headers_dropped_total",
+        kind: Kind::Counter,
+        help: "Header fields of requests that were dropped, since a service could read them as said \
+               by somebody else: `forwarded` are `x-forwarded-*` of clients, `underscore` are those \
+               that `http.headers_with_underscores` names.",
+        labels: &["listener", "reason"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                for (place, reason) in HeaderDrop::NAMES.iter().enumerate() {
+                    let counters =
+                        blocks.iter().filter_map(|b| b.exchanges.headers_dropped.get(place));
+                    let count = counters.map(Counter::value).sum();
+                    if count > 0 {
+                        out.number(&[listener, reason], count);
+                    }
+                }
             }
         },
     },

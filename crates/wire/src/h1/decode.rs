@@ -12,7 +12,7 @@ use super::meaning::{Summary, finish_request, finish_response};
 use super::parsing::{LineEnds, Parsing};
 use super::scan::Scan;
 use super::start_line::{request_line, status_line};
-use crate::head::{Head, HeadIndex, Known, Method, RequestHead, ResponseHead};
+use crate::head::{Head, HeadIndex, Known, Method, RequestHead, ResponseHead, lookalike};
 use crate::path::Slashes;
 
 /// Bounds on a head, and how its path is read.
@@ -176,6 +176,8 @@ fn response(
     let mut summary = Summary::default();
     let end = fields(block, fields_start, limits, index, &mut summary, ends)?;
     let block = block.get(..end).unwrap_or_default();
+    // Names are read as others' by services, and not by clients.
+    index.has_unusual_names = false;
     finish_response(block, index, &summary, to, parsing)?;
     Ok(Extent { start, end: start + end })
 }
@@ -232,6 +234,9 @@ fn fields(
                 summary.content_length = Some(field.value());
             }
             Known::Expect => summary.expect = Some(field.value()),
+            Known::Other => {
+                index.has_unusual_names |= lookalike::is_unusual(field.name().of(block));
+            }
             known if known.is_hop_by_hop() => {
                 index.hop_by_hop.push(field);
                 continue;

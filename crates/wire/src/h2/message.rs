@@ -16,7 +16,9 @@ use crate::h1::{
     HeadError, HeadLimits, Stop, TargetScan, content_length, finish_response_framing, is_continue,
     reason_phrase,
 };
-use crate::head::{FieldEntry, Framing, HeadIndex, Known, Method, Span, Spelling, Version};
+use crate::head::{
+    FieldEntry, Framing, HeadIndex, Known, Method, Span, Spelling, Version, lookalike,
+};
 use crate::host::{Authority, around_root_dot};
 use crate::octets;
 
@@ -283,7 +285,11 @@ impl HeadBuilder<'_> {
     #[inline]
     fn request_field(&mut self, known: Known, line: &Line<'_>) -> Result<(), Refusal> {
         match known {
-            Known::Other => self.copy(known, line).map(drop),
+            Known::Other => {
+                let field = self.copy(known, line)?;
+                self.index.has_unusual_names |= lookalike::is_unusual(field.name().of(self.block));
+                Ok(())
+            }
             Known::Cookie => self.crumb(line),
             Known::Host => self.host(line),
             Known::Expect => {

@@ -24,6 +24,8 @@ pub struct HeadIndex {
     /// The host in lower case.
     pub(crate) host: Span,
     pub(crate) upgrade: Option<Span>,
+    /// Whether a field came whose name is none of the table and may be read as another's.
+    pub(crate) has_unusual_names: bool,
 }
 
 /// A range of bytes in the block or in the arena.
@@ -119,6 +121,7 @@ impl HeadIndex {
         self.response = ResponseFacts::default();
         self.host = Span::default();
         self.upgrade = None;
+        self.has_unusual_names = false;
     }
 
     #[inline]
@@ -236,6 +239,20 @@ impl HeadIndex {
         let has_removed = kept < self.fields.len();
         self.fields.truncate(kept);
         has_removed
+    }
+
+    pub(crate) fn remove_others(
+        &mut self,
+        block: &[u8],
+        mut is_removed: impl FnMut(&[u8]) -> bool,
+    ) -> usize {
+        let before = self.fields.len();
+        let mut fields = std::mem::take(&mut self.fields);
+        fields.retain(|field| {
+            field.known != Known::Other || !is_removed(self.bytes(block, field.name()))
+        });
+        self.fields = fields;
+        before - self.fields.len()
     }
 
     /// An entry for a field that is not from the block, or `None` if it is the encoder's to write.
