@@ -177,8 +177,8 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
                 }
             },
             forwarded_allowed: {
-                let text = |name: &Box<[u8]>| String::from_utf8_lossy(name).into_owned();
-                http.forwarded_allowed.iter().map(text).collect()
+                let names = http.forwarded_allowed.iter();
+                names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
             },
             headers_with_underscores: match http.underscores {
                 Underscores::Refuse => file::listener::HeadersWithUnderscores::Refuse,

@@ -88,9 +88,9 @@ fn respelled(mut path: &[u8], seed: u8) -> Vec<u8> {
                 // An encoded reserved octet is another one.
                 let is_free = !b":@!$&'()*+,;=".contains(octet);
                 if is_free && way > 1 {
-                    encode(*octet)
+                    encode(*octet);
                 } else {
-                    out.push(*octet)
+                    out.push(*octet);
                 }
                 rest
             }
