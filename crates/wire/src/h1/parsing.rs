@@ -13,7 +13,7 @@ pub enum Parsing {
     /// Beside that, what can be read in one way only, and common servers and proxies read so:
     ///
     /// - LF in place of CRLF, at the end of every line of a head or of none;
-    /// - more than one space before the code of a status line, up to [`CODE_SPACES_MAX`];
+    /// - more than one space before the code of a status line, up to `CODE_SPACES_MAX`;
     /// - an empty line more behind an interim response;
     /// - a transfer coding in HTTP/1.0, if it is `chunked` and no length is beside it; the
     ///   connection is not used again;
