@@ -9,6 +9,9 @@ use std::net::IpAddr;
 
 use crate::slab::Chunks;
 
+/// Places of the table for each bucket: a look-up passes few, and a connection pays for little.
+const PLACES_OF_BUCKET: usize = 4;
+
 /// A client without an address, such as the peer of a unix socket. It is not counted.
 const NONE: u32 = u32::MAX;
 
@@ -52,7 +55,7 @@ struct Client {
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     table: Chunks<Client>,
-    /// The first client of each bucket; as many as there are places, at least.
+    /// The first client of each bucket.
     buckets: Vec<u32>,
     /// The first free place.
     free: Option<u32>,
@@ -159,15 +162,15 @@ impl Clients {
             last.next = NONE;
         }
         self.free = Some(number(first));
-        if self.table.len() > self.buckets.len() {
+        if self.table.len() > self.buckets.len() * PLACES_OF_BUCKET {
             self.spread();
         }
         number(first)
     }
 
-    /// Makes as many buckets as there are places, and more, and puts all clients into them anew.
+    /// Makes enough buckets for all places, and more, and puts all clients into them anew.
     fn spread(&mut self) {
-        self.buckets = vec![NONE; self.table.len().next_power_of_two()];
+        self.buckets = vec![NONE; (self.table.len() / PLACES_OF_BUCKET).next_power_of_two()];
         for place in 0..self.table.len() {
             let Some(entry) = self.table.get(place).copied() else { continue };
             if entry.parts == [0; 3] {
