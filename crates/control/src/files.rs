@@ -4,8 +4,9 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use config::Outside;
@@ -59,6 +60,7 @@ impl Outside for Files {
         let path = self.folder.join(path);
         let content = read(&path);
         self.seen.borrow_mut().0.insert(path, State::of(&content));
+        let content = content.map(|mut content| std::mem::take(&mut *content));
         content.map_err(|error| with_user(error, geteuid()))
     }
 
@@ -98,26 +100,20 @@ impl Seen {
 impl State {
     /// That of the file at `path`, of whose content nothing stays in memory.
     fn at(path: &Path) -> Self {
-        let content = read(path).map(Zeroizing::new);
-        match &content {
-            Ok(content) => Self::of_content(content),
-            Err(error) => Self::of_error(error),
-        }
+        Self::of(&read(path))
     }
 
     fn of_error(error: &io::Error) -> Self {
         if is_starved(error) { Self::Starved } else { Self::Unreadable(error.kind()) }
     }
 
-    fn of_content(content: &[u8]) -> Self {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(content);
-        Self::Digest(hasher.finish())
-    }
-
-    pub(crate) fn of(content: &io::Result<Vec<u8>>) -> Self {
+    pub(crate) fn of(content: &io::Result<impl AsRef<[u8]>>) -> Self {
         match content {
-            Ok(content) => Self::of_content(content),
+            Ok(content) => {
+                let mut hasher = DefaultHasher::new();
+                hasher.write(content.as_ref());
+                Self::Digest(hasher.finish())
+            }
             Err(error) => Self::of_error(error),
         }
     }
@@ -141,7 +137,9 @@ fn with_user(error: io::Error, user: Uid) -> io::Error {
 }
 
 /// Nothing but a regular file is read: a pipe could keep control waiting for ever.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+///
+/// What is read has one place in memory, which is wiped when it has to be larger.
+fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     let metadata = std::fs::metadata(path)?;
     if metadata.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
@@ -150,10 +148,38 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
     }
     if metadata.len() > NAMED_BYTES_MAX {
-        let text = format!("larger than {NAMED_BYTES_MAX} bytes");
-        return Err(io::Error::new(ErrorKind::FileTooLarge, text));
+        return Err(too_large());
     }
-    std::fs::read(path)
+    let mut file = File::open(path)?;
+    // With room for one octet more, in which the end is seen.
+    let expected = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    let mut content = Zeroizing::new(vec![0; expected.saturating_add(1)]);
+    let mut filled = 0;
+    loop {
+        let room = content.get_mut(filled..).unwrap_or_default();
+        if room.is_empty() {
+            // It is being written.
+            let mut larger = Zeroizing::new(vec![0; filled.saturating_mul(2)]);
+            larger.get_mut(..filled).unwrap_or_default().copy_from_slice(&content);
+            content = larger;
+            continue;
+        }
+        match file.read(room) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if filled as u64 > NAMED_BYTES_MAX {
+            return Err(too_large());
+        }
+    }
+    content.truncate(filled);
+    Ok(content)
+}
+
+fn too_large() -> io::Error {
+    io::Error::new(ErrorKind::FileTooLarge, format!("larger than {NAMED_BYTES_MAX} bytes"))
 }
 
 #[cfg(test)]
