@@ -622,8 +622,11 @@ impl Proxy {
             Retry::IfIdempotent => {
                 let is_replayable = is_whole && exchange.request.method.is_idempotent();
                 // On a fresh connection it was not the end of an idle one that we met: the endpoint
-                // fails, and only another one may do better.
-                let has_body = !exchange.request.is_complete || exchange.record.request_bytes > 0;
+                // fails, and only another one may do better. What asks for another protocol may have
+                // begun a session there.
+                let has_body = !exchange.request.is_complete
+                    || exchange.record.request_bytes > 0
+                    || exchange.request.asks_upgrade;
                 let has_others = exchange.cluster().is_some_and(|it| it.endpoints.len() > 1);
                 (is_reused && (is_replayable || is_untouched))
                     || (is_replayable && !has_body && has_others)

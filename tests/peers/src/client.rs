@@ -121,7 +121,7 @@ impl Client {
 /// One GET on a connection of its own.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Result<Response> {
     let mut client = Client::connect(address)?;
-    client.send(format!("GET {path} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n"))?;
+    client.send(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"))?;
     client.response()
 }
 
