@@ -25,7 +25,7 @@ pub(crate) fn all() -> Vec<&'static Claim> {
 
 /// Those that want the machine for themselves, as they look at how much is served and how fast.
 pub(crate) fn alone() -> Vec<&'static Claim> {
-    [load::CLAIMS, operations::CLAIMS].into_iter().flatten().collect()
+    [load::CLAIMS, operations::CLAIMS, slow::CLAIMS].into_iter().flatten().collect()
 }
 
 /// Those that do not mind others beside them. Many wait more than they work.
@@ -39,7 +39,6 @@ pub(crate) fn beside_another() -> Vec<&'static Claim> {
         go::CLAIMS,
         grpc::CLAIMS,
         websocket::CLAIMS,
-        slow::CLAIMS,
         relay::CLAIMS,
         tls::CLAIMS,
         interception::CLAIMS,

@@ -16,7 +16,8 @@ fn holds(lab: &Lab) -> Result<()> {
     let machine = Network::new()?;
     let _services = start_services(lab, &machine)?;
     let marked = from_the_guide("yaml", "original_destination: redirect")?;
-    let marked = marked.replace("cluster: onward }", "cluster: onward, connections_max: 20 }");
+    let bounds = "cluster: onward, connections_max: 20, connections_per_client_max: 20 }";
+    let marked = marked.replace("cluster: onward }", bounds);
     let _strait = start_strait(lab, &machine, &marked.replace(", mark: 1337", ""))?;
     machine.rules(lab, from_the_guide("nft", "redirect to")?)?;
 
