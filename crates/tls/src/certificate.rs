@@ -14,6 +14,7 @@ use crate::signing::{KeyHandle, ProviderId};
 use crate::x509;
 
 pub use error::{CertificateError, CertificatePart};
+pub(crate) use pem::{CERTIFICATE, only};
 pub(crate) use read::sha256;
 
 /// A certificate chain with its key, checked together.

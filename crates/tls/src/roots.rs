@@ -10,6 +10,8 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use thiserror::Error;
 use webpki::{CertRevocationList, OwnedCertRevocationList};
 
+use crate::certificate::{CERTIFICATE, only};
+
 /// Authorities that are trusted, and what they have taken back.
 pub struct Roots {
     store: Arc<RootCertStore>,
@@ -64,7 +66,8 @@ impl Roots {
     /// When there is none, or one cannot be read.
     pub fn from_pem(pem: &[u8]) -> Result<Self, RootsError> {
         let mut store = RootCertStore::empty();
-        for (certificate, position) in CertificateDer::pem_slice_iter(pem).zip(1..) {
+        let pem = only(CERTIFICATE, pem);
+        for (certificate, position) in CertificateDer::pem_slice_iter(&pem).zip(1..) {
             let certificate = certificate.map_err(|_| RootsError::Unreadable(position))?;
             store.add(certificate).map_err(|_| RootsError::Unreadable(position))?;
         }

@@ -15,6 +15,9 @@ pub(super) enum KeyPemError {
     Unreadable,
 }
 
+/// What begins a certificate.
+pub(crate) const CERTIFICATE: &str = "CERTIFICATE";
+
 /// What begins a private key, and what kind of one it is.
 const LABELS: [(&str, Form); 3] = [
     ("PRIVATE KEY", Form::Pkcs8),
@@ -64,6 +67,21 @@ pub(super) fn private_key(pem: &[u8]) -> Result<Zeroizing<PrivateKeyDer<'static>
         return Err(KeyPemError::Unreadable);
     }
     found.ok_or(KeyPemError::Missing)
+}
+
+/// The sections of `pem` with this label, for what reads other PEM: it would decode the key that may stand
+/// beside a chain, too, before it passes over it.
+pub(crate) fn only(label: &str, pem: &[u8]) -> Vec<u8> {
+    let mut found = Vec::with_capacity(pem.len());
+    let mut is_within = false;
+    for line in pem.split_inclusive(|octet| *octet == b'\n') {
+        is_within |= boundary(line.trim_ascii(), "BEGIN") == Some(label.as_bytes());
+        if is_within {
+            found.extend_from_slice(line);
+        }
+        is_within &= boundary(line.trim_ascii(), "END").is_none();
+    }
+    found
 }
 
 /// The label in `-----BEGIN label-----`, or `END`.
@@ -127,6 +145,16 @@ mod tests {
             let place = digits.iter().position(|digit| *digit == octet);
             assert_eq!(digit(octet), place.map_or(-1, |place| i32::try_from(place).unwrap()));
         }
+    }
+
+    #[test]
+    fn sections_of_other_labels_are_left_out() {
+        let pem = "x\n-----BEGIN A-----\n1\n-----END A-----\n-----BEGIN B-----\n2\n-----END B-----\r\n\
+                   y\n-----BEGIN A-----\r\n3\r\n-----END A-----\n-----BEGIN A-----\n4";
+        let expected = "-----BEGIN A-----\n1\n-----END A-----\n\
+                        -----BEGIN A-----\r\n3\r\n-----END A-----\n-----BEGIN A-----\n4";
+        assert_eq!(only("A", pem.as_bytes()), expected.as_bytes());
+        assert_eq!(only("C", pem.as_bytes()), b"");
     }
 
     #[test]

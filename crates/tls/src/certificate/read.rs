@@ -10,7 +10,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use zeroize::Zeroizing;
 
-use super::pem::{KeyPemError, private_key};
+use super::pem::{CERTIFICATE, KeyPemError, only, private_key};
 use super::{Certificate, CertificateError, KeyKind, KeySource};
 use crate::signing::{Deferred, Here, KeyHandle, ProviderId};
 use crate::x509::X509;
@@ -68,7 +68,8 @@ pub(crate) fn sha256(octets: &[u8]) -> [u8; 32] {
 
 fn read_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let mut chain = Vec::new();
-    for (certificate, position) in CertificateDer::pem_slice_iter(pem).zip(1..) {
+    let pem = only(CERTIFICATE, pem);
+    for (certificate, position) in CertificateDer::pem_slice_iter(&pem).zip(1..) {
         chain.push(certificate.map_err(|_| CertificateError::ChainUnreadable(position))?);
     }
     Ok(chain)

@@ -1,0 +1,107 @@
+//! No memory that is given back holds the text of a private key. An allocator looks at each block when it
+//! is freed: what a process has in memory later may have been overwritten by chance.
+#![expect(clippy::unwrap_used, reason = "a test that finds nothing has failed")]
+#![expect(unsafe_code, reason = "an allocator is an unsafe trait, and this one is in no product")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use config::{FilterKinds, Loader};
+
+const LINE_LEN: usize = 64;
+
+/// A line of a private key, outside of what is freed.
+static LINE: OnceLock<[u8; LINE_LEN]> = OnceLock::new();
+
+/// Blocks that had it when they were freed.
+static FOUND: AtomicUsize = AtomicUsize::new(0);
+
+struct Looking;
+
+/// Whether the line stands in a block.
+fn holds_line(pointer: *const u8, len: usize) -> bool {
+    let Some(line) = LINE.get() else { return false };
+    // SAFETY: the place is within the block, which is its caller's until it is freed. What was never
+    // written reads as whatever it is, since a volatile read is made as it stands.
+    let at = |place: usize| unsafe { pointer.wrapping_add(place).read_volatile() };
+    let places = (len + 1).saturating_sub(LINE_LEN);
+    (0..places).any(|begin| line.iter().zip(begin..).all(|(octet, place)| at(place) == *octet))
+}
+
+// SAFETY: every call goes to the system's allocator as it came, and its answer back. A block that
+// grows is one that is made, copied and freed, as the trait does it by itself.
+unsafe impl GlobalAlloc for Looking {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps to the contract of this same function.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        if holds_line(pointer, layout.size()) {
+            FOUND.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: as above; the pointer came from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Looking = Looking;
+
+/// A line of the key at `path` that only the key has: it is in its second half, behind the public one.
+fn private_line(path: &Path) -> [u8; LINE_LEN] {
+    let mut text = [0; 8192];
+    let len = File::open(path).unwrap().read(&mut text).unwrap();
+    let lines = text.get(..len).unwrap().split(|octet| *octet == b'\n');
+    let mut lines = lines.map(<[u8]>::trim_ascii).filter(|line| line.len() == LINE_LEN);
+    lines.nth(16).unwrap().try_into().unwrap()
+}
+
+fn text(chain: &str, key: &str) -> String {
+    format!(
+        "listeners:
+- name: edge
+  address: 127.0.0.1:8443
+  tls: {{ certificates: [{{ chain: {chain}, key: {key} }}] }}
+  routes: all
+routes: [{{ name: all, rules: [{{ match: {{ prefix: / }}, respond: {{ status: 204 }} }}] }}]
+"
+    )
+}
+
+#[test]
+fn what_held_the_text_of_a_key_is_wiped_before_it_is_freed() {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/tests/certificates");
+    let folder = std::env::temp_dir().join(format!("strait-wiped-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    for file in ["site.pem", "site.key", "site-rsa.pem", "site-rsa.key"] {
+        fs::copy(from.join(file), folder.join(file)).unwrap();
+    }
+    // Chain and key may share a file.
+    let both = ["site-rsa.pem", "site-rsa.key"].map(|file| fs::read(from.join(file)).unwrap());
+    fs::write(folder.join("both.pem"), both.concat()).unwrap();
+    drop(both);
+
+    LINE.set(private_line(&from.join("site-rsa.key"))).unwrap();
+    // What is freed is looked at.
+    drop(fs::read(folder.join("both.pem")).unwrap());
+    assert_eq!(FOUND.swap(0, Ordering::Relaxed), 1);
+
+    let path = folder.join("strait.yaml");
+    let mut loader = Loader::<()>::new(FilterKinds::new()).unwrap();
+    for (chain, key) in
+        [("site-rsa.pem", "site-rsa.key"), ("both.pem", "both.pem"), ("site.pem", "site.key")]
+    {
+        let files = control::Files::beside(&path);
+        let snapshot = loader.load_with("strait.yaml", &text(chain, key), &files).unwrap();
+        drop((snapshot, files));
+        assert_eq!(FOUND.load(Ordering::Relaxed), 0, "{chain} {key}");
+    }
+    drop(loader);
+    assert_eq!(FOUND.load(Ordering::Relaxed), 0);
+    fs::remove_dir_all(folder).unwrap();
+}
