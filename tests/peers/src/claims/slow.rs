@@ -23,8 +23,9 @@ pub(super) const CLAIMS: &[Claim] = &[
     one_host_cannot_take_a_cluster_away::CLAIM,
 ];
 
-/// Memory that an attack may cost: some KiB for each of its connections.
-const GATHERED_BYTES_MAX: u64 = 16 << 20;
+/// Memory that an attack may cost. The dearest is that of the hundred that do not read: up to 128 KiB
+/// of a response wait for each, which stand in up to three buffers of 64 KiB.
+const GATHERED_BYTES_MAX: u64 = 24 << 20;
 
 /// How long a well-behaved client may wait meanwhile.
 const PATIENCE: Duration = Duration::from_secs(2);
