@@ -7,7 +7,8 @@ use crate::events::{ConnectionClosed, ConnectionDetected, ConnectionRefused, Det
 use crate::histogram::Histogram;
 
 /// Why a connection can be refused.
-static REFUSAL_CAUSES: CauseSet<4> = CauseSet::new(&[
+static REFUSAL_CAUSES: CauseSet<5> = CauseSet::new(&[
+    Cause::ClientConnectionsOverflow,
     Cause::ConnectionsOverflow,
     Cause::OutOfDescriptors,
     Cause::ProxyProtocolSource,
@@ -18,7 +19,7 @@ static REFUSAL_CAUSES: CauseSet<4> = CauseSet::new(&[
 pub(crate) struct ConnectionCounters {
     pub(crate) opened: Counter,
     pub(crate) closed: Counter,
-    refused: CauseCounters<4>,
+    refused: CauseCounters<5>,
     detected: [Counter; DetectedProtocol::NAMES.len()],
 }
 
