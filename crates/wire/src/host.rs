@@ -8,8 +8,6 @@
 
 use std::net::Ipv6Addr;
 
-use crate::octets;
-
 /// A valid authority, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority<'a> {
@@ -27,12 +25,23 @@ impl<'a> Authority<'a> {
     /// host, which a request may have when its target has none.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        // What stands before the host ends a label, too.
+        let (mut seen, mut before, mut pairs) = (0, DOT, 0);
         let host_len = match bytes {
             [b'[', ..] => address_len(bytes)?,
-            _ => bytes.iter().position(|&octet| class_of(octet) == 0).unwrap_or(bytes.len()),
+            _ => {
+                let is_other = |&octet: &u8| {
+                    let class = class_of(octet);
+                    seen |= class;
+                    pairs |= class & before;
+                    before = class;
+                    class == 0
+                };
+                bytes.iter().position(is_other).unwrap_or(bytes.len())
+            }
         };
         let (host, rest) = bytes.split_at_checked(host_len)?;
-        if host.first() == Some(&b'.') || octets::has_pair(host, b'.') {
+        if pairs & DOT != 0 {
             return None;
         }
         let port = match rest {
@@ -40,8 +49,11 @@ impl<'a> Authority<'a> {
             [b':', port @ ..] if !host.is_empty() => parse_port(port)?,
             _ => return None,
         };
-        let classes = host.iter().fold(0, |all, &octet| all | class_of(octet));
-        let is_lower_case = classes & UPPER_CASE == 0;
+        let is_lower_case = if host.first() == Some(&b'[') {
+            !host.iter().any(u8::is_ascii_uppercase)
+        } else {
+            seen & UPPER_CASE == 0
+        };
         let host = host.strip_suffix(b".").unwrap_or(host);
         Some(Self { host, port, is_lower_case })
     }
@@ -87,6 +99,8 @@ fn parse_port(digits: &[u8]) -> Option<Option<u16>> {
 const NAME: u8 = 1;
 /// May stand in a name, and is an upper-case letter.
 const UPPER_CASE: u8 = 2;
+/// Ends a label.
+const DOT: u8 = 4;
 
 #[inline]
 fn class_of(octet: u8) -> u8 {
@@ -102,7 +116,9 @@ static CLASSES: [u8; 256] = {
         let byte = octet as u8;
         if byte.is_ascii_uppercase() {
             classes[octet] = NAME | UPPER_CASE;
-        } else if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+        } else if byte == b'.' {
+            classes[octet] = NAME | DOT;
+        } else if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~') {
             classes[octet] = NAME;
         }
         octet += 1;

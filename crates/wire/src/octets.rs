@@ -3,46 +3,78 @@
 //! Eight octets at a time in a plain 64-bit word: as fast as needed for heads of a few hundred
 //! bytes (`benches/h1.rs`), the same on every machine, and without unsafe code.
 
-/// Whether an octet may stand in a token (RFC 9110, section 5.6.2).
+/// May not stand in a token.
+const NO_TOKEN: u8 = 1;
+/// `_`
+const UNDERSCORE: u8 = 2;
+/// An upper-case letter.
+const UPPER_CASE: u8 = 4;
+
+/// What each octet is in a token (RFC 9110, section 5.6.2).
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
-pub(crate) static TOKEN: [bool; 256] = {
-    let mut table = [false; 256];
+static TOKEN: [u8; 256] = {
+    let mut table = [NO_TOKEN; 256];
     let mut octet = 0;
     while octet < 256 {
         #[expect(clippy::cast_possible_truncation, reason = "the loop ends at 255")]
         let byte = octet as u8;
-        table[octet] = byte.is_ascii_alphanumeric()
-            || matches!(
-                byte,
-                b'!' | b'#'
-                    | b'$'
-                    | b'%'
-                    | b'&'
-                    | b'\''
-                    | b'*'
-                    | b'+'
-                    | b'-'
-                    | b'.'
-                    | b'^'
-                    | b'_'
-                    | b'`'
-                    | b'|'
-                    | b'~'
-            );
+        table[octet] = match byte {
+            b'A'..=b'Z' => UPPER_CASE,
+            b'_' => UNDERSCORE,
+            b'a'..=b'z' | b'0'..=b'9' => 0,
+            b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' => 0,
+            b'+' | b'-' | b'.' | b'^' | b'`' | b'|' | b'~' => 0,
+            _ => NO_TOKEN,
+        };
         octet += 1;
     }
     table
 };
 
+#[inline]
+fn token_class(octet: u8) -> u8 {
+    TOKEN.get(usize::from(octet)).copied().unwrap_or(NO_TOKEN)
+}
+
 /// Whether an octet may stand in a token.
 #[inline]
 pub(crate) fn is_token_octet(octet: u8) -> bool {
-    TOKEN.get(usize::from(octet)).copied().unwrap_or_default()
+    token_class(octet) & NO_TOKEN == 0
+}
+
+/// What one look over a name found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NameScan(u8);
+
+impl NameScan {
+    #[inline]
+    pub(crate) fn new(name: &[u8]) -> Self {
+        let nothing = if name.is_empty() { NO_TOKEN } else { 0 };
+        Self(name.iter().fold(nothing, |seen, &octet| seen | token_class(octet)))
+    }
+
+    /// Whether the name is a token: at least one octet, and only such octets.
+    #[inline]
+    pub(crate) const fn is_token(self) -> bool {
+        self.0 & NO_TOKEN == 0
+    }
+
+    /// Whether the name is a token without upper-case letters (RFC 9113, section 8.2).
+    #[inline]
+    pub(crate) const fn is_lower_case_token(self) -> bool {
+        self.0 & (NO_TOKEN | UPPER_CASE) == 0
+    }
+
+    /// Whether the name holds `_`.
+    #[inline]
+    pub(crate) const fn has_underscore(self) -> bool {
+        self.0 & UNDERSCORE != 0
+    }
 }
 
 /// Whether `bytes` are a token: at least one octet, and only such octets.
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && bytes.iter().all(|&octet| is_token_octet(octet))
+    NameScan::new(bytes).is_token()
 }
 
 /// The place of the first octet at or after `from` that is not of a token, or `bytes.len()`.
@@ -71,20 +103,26 @@ pub(crate) fn find(bytes: &[u8], from: usize, octet: u8) -> Option<usize> {
 /// Whether `octet` stands twice in a row.
 #[inline]
 pub(crate) fn has_pair(bytes: &[u8], octet: u8) -> bool {
-    let word = |at: usize| {
-        let word = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>);
-        word.map(|word| u64::from_le_bytes(*word) ^ (ONES * u64::from(octet)))
+    let pairs_at = |at: usize| {
+        let word = |at: usize| {
+            let word = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>);
+            word.map(|word| u64::from_le_bytes(*word) ^ (ONES * u64::from(octet)))
+        };
+        let without = word(at)? | word(at + 1)?;
+        Some(without.wrapping_sub(ONES) & !without & TOPS != 0)
+    };
+    // Eight pairs at a time, of nine octets; the last eight once more with what came before them.
+    let Some(last) = bytes.len().checked_sub(9) else {
+        return bytes.windows(2).any(|pair| pair == [octet, octet]);
     };
     let mut at = 0;
-    while let Some((first, second)) = word(at).zip(word(at + 1)) {
-        let without = first | second;
-        if without.wrapping_sub(ONES) & !without & TOPS != 0 {
+    while at < last {
+        if pairs_at(at).unwrap_or_default() {
             return true;
         }
         at += 8;
     }
-    let tail = bytes.get(at..).unwrap_or_default();
-    tail.windows(2).any(|pair| pair == [octet, octet])
+    pairs_at(last).unwrap_or_default()
 }
 
 /// The place of the first octet at or after `from` that may not stand in a field value, or
@@ -218,6 +256,18 @@ mod tests {
         assert!(!is_token(b""));
         assert!(is_token(b"x-1"));
         assert!(!is_token(b"x 1"));
+        for (name, is_lower_case_token, has_underscore) in [
+            ("", false, false),
+            ("x-1", true, false),
+            ("x_1", true, true),
+            ("X_1", false, true),
+            ("x 1", false, false),
+            ("x\u{e9}", false, false),
+        ] {
+            let scan = NameScan::new(name.as_bytes());
+            assert_eq!(scan.is_lower_case_token(), is_lower_case_token, "{name}");
+            assert_eq!(scan.has_underscore(), has_underscore, "{name}");
+        }
     }
 
     #[test]

@@ -73,6 +73,12 @@ impl BodyDecoder {
         matches!(self.state, State::Complete)
     }
 
+    /// Whether what comes next is of the chunked coding.
+    #[must_use]
+    pub const fn is_chunked(&self) -> bool {
+        !matches!(self.state, State::Complete | State::UntilClose | State::Length { .. })
+    }
+
     /// Reads on: how many bytes of `input` are done with, and what they hold.
     ///
     /// The slices of an element lie in those bytes. Call again with what follows them until the

@@ -12,7 +12,7 @@ use super::meaning::{Summary, finish_request, finish_response};
 use super::parsing::{LineEnds, Parsing};
 use super::scan::Scan;
 use super::start_line::{request_line, status_line};
-use crate::head::{Head, HeadIndex, Known, Method, RequestHead, ResponseHead, lookalike};
+use crate::head::{Head, HeadIndex, Known, Method, RequestHead, ResponseHead};
 use crate::path::Slashes;
 
 /// Bounds on a head, and how its path is read.
@@ -171,8 +171,7 @@ fn response(
         Parsing::Strict | Parsing::Tolerant => 0,
     };
     let block = window.get(start..).unwrap_or_default();
-    let ends = LineEnds::of(block, parsing);
-    let fields_start = status_line(block, index, parsing, ends)?;
+    let (fields_start, ends) = status_line(block, index, parsing)?;
     let mut summary = Summary::default();
     let end = fields(block, fields_start, limits, index, &mut summary, ends)?;
     let block = block.get(..end).unwrap_or_default();
@@ -221,7 +220,7 @@ fn fields(
         if let Some(b'\r' | b'\n') = block.get(at) {
             return line_end(block, at, ends, HeadError::LineBreakInvalid);
         }
-        let (field, next) = field_in(block, at, ends)?;
+        let (field, next) = field_in(block, at, ends, &mut index.has_unusual_names)?;
         left = left.checked_sub(1).ok_or(HeadError::FieldsTooMany)?;
         at = next;
         match field.known {
@@ -234,9 +233,6 @@ fn fields(
                 summary.content_length = Some(field.value());
             }
             Known::Expect => summary.expect = Some(field.value()),
-            Known::Other => {
-                index.has_unusual_names |= lookalike::is_unusual(field.name().of(block));
-            }
             known if known.is_hop_by_hop() => {
                 index.hop_by_hop.push(field);
                 continue;

@@ -271,7 +271,15 @@ struct Options<'a> {
 }
 
 impl Options<'_> {
+    #[inline]
     fn push(&self, out: &mut Buffer) {
+        let is_default = self.connection == ConnectionField::Default;
+        if !is_default || self.accepts_trailers || self.offers_upgrade {
+            self.push_named(out);
+        }
+    }
+
+    fn push_named(&self, out: &mut Buffer) {
         let names_upgrade = self.connection == ConnectionField::Upgrade || self.offers_upgrade;
         // Fields for the next hop are nominated by who sends them (RFC 9110, section 7.6.1).
         let options = [

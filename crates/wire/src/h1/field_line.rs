@@ -2,8 +2,8 @@
 
 use super::error::{HeadError, Stop};
 use super::parsing::LineEnds;
-use crate::head::{FieldEntry, Known, Spelling};
-use crate::octets;
+use crate::head::{FieldEntry, Known, Spelling, lookalike};
+use crate::octets::{self, NameScan};
 
 /// The values of the fields of a valid section that have this name, in any case.
 pub fn field_values<'s>(section: &'s [u8], name: &'s [u8]) -> impl Iterator<Item = &'s [u8]> {
@@ -20,17 +20,19 @@ pub fn field_values<'s>(section: &'s [u8], name: &'s [u8]) -> impl Iterator<Item
 /// Reads the field line at `at` and says where the next line begins.
 #[inline]
 pub(crate) fn field(block: &[u8], at: usize) -> Result<(FieldEntry, usize), Stop> {
-    field_in(block, at, LineEnds::CrLf)
+    field_in(block, at, LineEnds::CrLf, &mut false)
 }
 
-/// As [`field`], of a line that ends so.
+/// As [`field`], of a line that ends so. `has_unusual` is set if a service may read the name as
+/// another's.
 #[inline]
 pub(super) fn field_in(
     block: &[u8],
     at: usize,
     ends: LineEnds,
+    has_unusual: &mut bool,
 ) -> Result<(FieldEntry, usize), Stop> {
-    let (known, name_end) = name(block, at)?;
+    let (known, name_end) = name(block, at, has_unusual)?;
     let mut value_start = name_end + 1;
     while let Some(b' ' | b'\t') = block.get(value_start) {
         value_start += 1;
@@ -49,7 +51,7 @@ pub(super) fn field_in(
             2 => block.get(name_end + 1) == Some(&b' '),
             _ => false,
         };
-    let field = FieldEntry {
+    let entry = FieldEntry {
         name_start: octets::narrow(at),
         value_start: octets::narrow(value_start),
         value_len: octets::narrow(value_end - value_start),
@@ -57,17 +59,22 @@ pub(super) fn field_in(
         known,
         spelling: if is_canonical { Spelling::Canonical } else { Spelling::Spaced },
     };
-    Ok((field, next))
+    Ok((entry, next))
 }
 
 /// Reads the name at `at` up to its colon.
 #[inline]
-fn name(block: &[u8], at: usize) -> Result<(Known, usize), Stop> {
+fn name(block: &[u8], at: usize, has_unusual: &mut bool) -> Result<(Known, usize), Stop> {
     // A name of the table is a token, whatever else may be wrong further on.
     if let Some(colon) = octets::find(block, at, b':') {
         let name = block.get(at..colon).unwrap_or_default();
         let known = Known::from_name(name);
-        if known != Known::Other || octets::is_token(name) {
+        if known != Known::Other {
+            return Ok((known, colon));
+        }
+        let scan = NameScan::new(name);
+        if scan.is_token() {
+            *has_unusual |= lookalike::is_unusual(name, scan);
             return Ok((known, colon));
         }
     }

@@ -36,15 +36,11 @@ pub(crate) enum LineEnds {
 }
 
 impl LineEnds {
-    /// What ends the first line of `head` ends all others.
-    pub(super) fn of(head: &[u8], parsing: Parsing) -> Self {
-        let lf = match parsing {
-            Parsing::Strict => None,
-            Parsing::Tolerant => memchr::memchr(b'\n', head),
-        };
-        match lf.map(|at| head.get(..at).unwrap_or_default()) {
-            None | Some([.., b'\r']) => Self::CrLf,
-            Some(_) => Self::Lf,
+    /// The line end that begins with `octet` and ends the first line of a head; it ends all others.
+    pub(super) fn of(octet: Option<&u8>, parsing: Parsing) -> Self {
+        match (octet, parsing) {
+            (Some(b'\n'), Parsing::Tolerant) => Self::Lf,
+            _ => Self::CrLf,
         }
     }
 }

@@ -63,7 +63,7 @@ fn other_version(rest: &[u8]) -> Stop {
     if rest.len() < 10 { Stop::More } else { HeadError::VersionUnsupported.into() }
 }
 
-/// Reads the status line and says where the fields begin.
+/// Reads the status line and says where the fields begin, and what ends their lines.
 ///
 /// The space behind the code may be missing along with the reason, as some servers have it: there
 /// is only one way to read that.
@@ -71,8 +71,7 @@ pub(super) fn status_line(
     block: &[u8],
     index: &mut HeadIndex,
     parsing: Parsing,
-    ends: LineEnds,
-) -> Result<usize, Stop> {
+) -> Result<(usize, LineEnds), Stop> {
     let (version, version_end) = match block.first_chunk::<9>() {
         Some(b"HTTP/1.1 ") => (Version::Http11, 9),
         Some(b"HTTP/1.0 ") => (Version::Http10, 9),
@@ -101,6 +100,7 @@ pub(super) fn status_line(
         Some(_) => return Err(HeadError::StatusLineInvalid.into()),
     };
     let reason_end = octets::value_end(block, reason_start);
+    let ends = LineEnds::of(block.get(reason_end), parsing);
     let fields_start = line_end(block, reason_end, ends, HeadError::StatusLineInvalid)?;
     let facts = &mut index.response;
     facts.status = status;
@@ -108,7 +108,7 @@ pub(super) fn status_line(
     facts.reason = Span::block(reason_start, reason_end);
     let is_plain = has_space && more == 0 && ends == LineEnds::CrLf;
     facts.line_end = is_plain.then(|| octets::narrow(fields_start));
-    Ok(fields_start)
+    Ok((fields_start, ends))
 }
 
 #[cold]

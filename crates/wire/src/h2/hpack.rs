@@ -118,7 +118,7 @@ impl Pseudo {
 }
 
 fn is_lower_case_token(name: &[u8]) -> bool {
-    octets::is_token(name) && !name.iter().any(u8::is_ascii_uppercase)
+    octets::NameScan::new(name).is_lower_case_token()
 }
 
 /// RFC 9113, section 8.2.1, and no other control either: heads go on in HTTP/1 too.

@@ -20,7 +20,7 @@ use crate::head::{
     FieldEntry, Framing, HeadIndex, Known, Method, Span, Spelling, Version, lookalike,
 };
 use crate::host::{Authority, around_root_dot};
-use crate::octets;
+use crate::octets::{self, NameScan};
 
 /// Room for what is decoded, of which a thread needs one.
 ///
@@ -287,7 +287,9 @@ impl HeadBuilder<'_> {
         match known {
             Known::Other => {
                 let field = self.copy(known, line)?;
-                self.index.has_unusual_names |= lookalike::is_unusual(field.name().of(self.block));
+                let name = field.name().of(self.block);
+                let scan = NameScan::new(name);
+                self.index.has_unusual_names |= lookalike::is_unusual(name, scan);
                 Ok(())
             }
             Known::Cookie => self.crumb(line),

@@ -5,7 +5,7 @@
 //! what a proxy says, whichever they are.
 
 use super::Known;
-use crate::octets;
+use crate::octets::{self, NameScan};
 
 const FORWARDED: &[u8] = b"x-forwarded-";
 
@@ -15,9 +15,9 @@ const KNOWN_BYTES_MAX: usize = 24;
 /// Whether a name that is none of the table asks for a second look: it holds `_`, or begins with
 /// `x-forwarded-`. Costs a few instructions for any other.
 #[inline]
-pub(crate) fn is_unusual(name: &[u8]) -> bool {
+pub(crate) fn is_unusual(name: &[u8], scan: NameScan) -> bool {
     let is_long_x = name.len() > FORWARDED.len() && matches!(name.first(), Some(b'x' | b'X'));
-    has_underscore(name) || (is_long_x && is_forwarded(name))
+    scan.has_underscore() || (is_long_x && is_forwarded(name))
 }
 
 /// Whether the name holds `_`.
@@ -83,7 +83,7 @@ mod tests {
             ("", false, false, Known::Other),
         ] {
             let bytes = name.as_bytes();
-            assert_eq!(is_unusual(bytes), is_unusual_, "{name}");
+            assert_eq!(is_unusual(bytes, NameScan::new(bytes)), is_unusual_, "{name}");
             assert_eq!(is_forwarded(bytes), is_forwarded_, "{name}");
             assert_eq!(known_twin(bytes), twin, "{name}");
         }
