@@ -19,7 +19,8 @@ pub(crate) const CHUNK: usize = 256;
 /// is used, give or take a chunk.
 #[derive(Debug)]
 pub struct Chunks<T> {
-    chunks: Vec<Box<[T]>>,
+    // Of a length that the compiler knows, so that a place in a chunk needs no check.
+    chunks: Vec<Box<[T; CHUNK]>>,
 }
 
 impl<T> Default for Chunks<T> {
@@ -58,7 +59,8 @@ impl<T> Chunks<T> {
     /// Adds a chunk of values, each made from its place.
     pub fn grow(&mut self, value: impl FnMut(usize) -> T) {
         let first = self.len();
-        self.chunks.push((first..first + CHUNK).map(value).collect());
+        let chunk: Box<[T]> = (first..first + CHUNK).map(value).collect();
+        self.chunks.extend(chunk.try_into().ok());
     }
 
     /// Whether there is a last chunk of which all values are so.
@@ -68,7 +70,7 @@ impl<T> Chunks<T> {
     }
 
     /// Takes the last chunk away, with what is in it.
-    pub fn shrink(&mut self) -> Option<Box<[T]>> {
+    pub fn shrink(&mut self) -> Option<Box<[T; CHUNK]>> {
         let last = self.chunks.pop();
         if self.chunks.capacity() > 4 * self.chunks.len().max(16) {
             self.chunks.shrink_to(2 * self.chunks.len());
@@ -78,12 +80,12 @@ impl<T> Chunks<T> {
 
     /// All values in order, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.chunks.iter_mut().flatten()
+        self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut())
     }
 
     /// All values in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.chunks.iter().flatten()
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 }
 
@@ -308,7 +310,8 @@ impl<T> Slab<T> {
                 break;
             }
             let gone = self.slots.shrink();
-            let latest = gone.iter().flatten().map(|slot| slot.generation).max();
+            let latest =
+                gone.iter().flat_map(|chunk| chunk.iter()).map(|slot| slot.generation).max();
             let next = latest.map_or(0, |latest| latest.wrapping_add(1) & GENERATION_MASK);
             self.first_generation = self.first_generation.max(next);
         }
