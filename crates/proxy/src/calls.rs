@@ -137,6 +137,7 @@ pub(crate) fn status_of(cause: Option<Cause>, http: u16) -> Status {
 
 impl Proxy {
     /// Looks whether a request is a call.
+    #[inline]
     pub(crate) fn begin_call(&mut self, key: ExchangeKey, head: &mut RequestHead<'_>) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let takes_web = exchange.listener().http.grpc_web;

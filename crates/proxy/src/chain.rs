@@ -166,6 +166,7 @@ impl Proxy {
     // Requests.
 
     /// Gives an exchange what its chain's filters want to have.
+    #[inline]
     pub(crate) fn begin_chain(&mut self, key: ExchangeKey) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let filters = &exchange.listener().filters;
@@ -261,7 +262,7 @@ impl Proxy {
         encoded: &Buffer,
         look: impl FnOnce(&mut Self, &mut RequestHead<'_>) -> T,
     ) -> Option<T> {
-        let mut index = std::mem::take(&mut self.request_index);
+        let mut index = self.request_index.take().unwrap_or_default();
         let bytes = encoded.filled();
         let seen = match decode_request(bytes, &mut Scan::default(), &OWN_HEAD, &mut index) {
             Ok(Some((mut head, n))) => {
@@ -270,7 +271,7 @@ impl Proxy {
             }
             Ok(None) | Err(_) => None,
         };
-        self.request_index = index;
+        self.request_index = Some(index);
         seen
     }
 
@@ -451,7 +452,7 @@ impl Proxy {
         let Some(held) = exchange.held.take() else { return true };
         let Held { head: encoded, body, .. } = *held;
         let method = exchange.request.method;
-        let mut index = std::mem::take(&mut self.response_index);
+        let mut index = self.response_index.take().unwrap_or_default();
         let bytes = encoded.filled();
         let decoded = decode_response(bytes, &mut Scan::default(), &OWN_HEAD, &mut index, method);
         let is_whole = matches!(decoded, Ok(Some(_)));
@@ -465,7 +466,7 @@ impl Proxy {
             // Another worker saved it, and it was damaged on its way.
             Ok(None) | Err(_) => self.fail(key, Cause::ResponseInvalid, now),
         }
-        self.response_index = index;
+        self.response_index = Some(index);
         self.buffers.give_back(encoded);
         self.buffers.give_back(body);
         is_whole

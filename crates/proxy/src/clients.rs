@@ -79,6 +79,7 @@ impl Clients {
     }
 
     /// Counts one more of something for this client; says how many it has now.
+    #[inline]
     pub(crate) fn add(&mut self, client: ClientPlace, part: Part) -> u32 {
         let Some(entry) = self.table.get_mut(client.0 as usize) else { return 0 };
         let Some(count) = entry.parts.get_mut(part as usize) else { return 0 };
@@ -87,6 +88,7 @@ impl Clients {
     }
 
     /// Counts one less.
+    #[inline]
     pub(crate) fn remove(&mut self, client: ClientPlace, part: Part) {
         let Some(entry) = self.table.get_mut(client.0 as usize) else { return };
         let Some(count) = entry.parts.get_mut(part as usize) else { return };
@@ -187,6 +189,7 @@ impl Clients {
     }
 
     /// Takes a client of which nothing is counted any more out of its bucket.
+    #[cold]
     fn forget(&mut self, place: u32) {
         let Some(gone) = self.table.get(place as usize).copied() else { return };
         let bucket = self.bucket_of(gone.network);

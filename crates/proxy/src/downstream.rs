@@ -1,8 +1,5 @@
 //! Hops 2 to 5 on the downstream side: bytes of a client become exchanges.
 
-use std::net::IpAddr;
-use std::num::NonZeroU32;
-
 use config::snapshot::ListenerProtocol;
 use telemetry::cause::Cause;
 use telemetry::events::{DetectedProtocol, ExchangeStarted, HeaderDrop, HeadersDropped};
@@ -148,7 +145,7 @@ impl Proxy {
         if is_first_byte {
             downstream.head_began = now;
         }
-        let mut index = std::mem::take(&mut self.request_index);
+        let mut index = self.request_index.take().unwrap_or_default();
         let step = match decode_request(input, &mut scan, &limits, &mut index) {
             Ok(None) => {
                 connection.receive = Receive::Head(scan);
@@ -191,7 +188,7 @@ impl Proxy {
                 Step::Took(input.len())
             }
         };
-        self.request_index = index;
+        self.request_index = Some(index);
         step
     }
 
@@ -290,6 +287,14 @@ impl Proxy {
         let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);
         let exchanges_max = listener.exchanges_per_client_max;
         exchange.record.client = client;
+        if client.is_some() {
+            // The one that a trusted hop named.
+            self.clients.remove(exchange.client, Part::Exchange);
+            (exchange.client, _) = self.clients.enter(client, Part::Exchange);
+        }
+        let has_too_many = exchanges_max.is_some_and(|max| {
+            self.clients.exchanges_of(exchange.client) > self.share.of(max.get())
+        });
         if snapshot.access_log.stage_times || snapshot.access_log.output.is_some() {
             exchange.record.words = Words::take(head, &mut self.buffers);
         }
@@ -305,7 +310,6 @@ impl Proxy {
                 self.emitter.headers_dropped(&event);
             }
         }
-        let has_too_many = self.count_client(key, client, exchanges_max);
         if let Err(cause) = dropped {
             self.fail(key, cause, now);
         } else if has_too_many {
@@ -325,23 +329,6 @@ impl Proxy {
             self.begin_chain(key);
             self.run_chain(key, head, ChainStep::Head(0), now);
         }
-    }
-
-    /// Counts an exchange for the client that a trusted hop named, if one did. Says whether the client
-    /// has more exchanges than it may.
-    fn count_client(
-        &mut self,
-        key: ExchangeKey,
-        named: Option<IpAddr>,
-        exchanges_max: Option<NonZeroU32>,
-    ) -> bool {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return false };
-        if named.is_some() {
-            self.clients.remove(exchange.client, Part::Exchange);
-            (exchange.client, _) = self.clients.enter(named, Part::Exchange);
-        }
-        let exchanges = self.clients.exchanges_of(exchange.client);
-        exchanges_max.is_some_and(|max| exchanges > self.share.of(max.get()))
     }
 
     fn on_request_body_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
@@ -646,10 +633,12 @@ impl Proxy {
 
 /// Whether `Max-Forwards` ends the request's way here (RFC 9110, section 7.6.2). Counts it down
 /// where it does not.
+#[inline]
 fn is_last_hop(head: &mut RequestHead<'_>) -> bool {
-    if !matches!(head.method(), Method::Options | Method::Trace) {
-        return false;
-    }
+    matches!(head.method(), Method::Options | Method::Trace) && is_counted_down(head)
+}
+
+fn is_counted_down(head: &mut RequestHead<'_>) -> bool {
     let value = head.field(Known::MaxForwards).and_then(|value| std::str::from_utf8(value).ok());
     let Some(left) = value.and_then(|value| value.parse::<u32>().ok()) else { return false };
     if let Some(left) = left.checked_sub(1) {

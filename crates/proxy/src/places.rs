@@ -28,7 +28,7 @@ impl Places {
         let (at, word) = words.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
         let place = chunk * CHUNK + at * 64 + word.trailing_zeros() as usize;
         *word &= *word - 1;
-        if words.iter().all(|word| *word == 0) {
+        if *word == 0 && words.iter().all(|word| *word == 0) {
             *open &= *open - 1;
         }
         u32::try_from(place).ok()

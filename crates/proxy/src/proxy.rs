@@ -115,9 +115,9 @@ pub struct Proxy {
     former: Vec<Pinned>,
     pub(crate) ops: VecDeque<Op>,
     pub(crate) emitter: Emitter,
-    /// Indexes of the heads that are being looked at, one for each direction.
-    pub(crate) request_index: HeadIndex,
-    pub(crate) response_index: HeadIndex,
+    /// Indexes for the next heads to be looked at, one for each direction. Taken while one is.
+    pub(crate) request_index: Option<Box<HeadIndex>>,
+    pub(crate) response_index: Option<Box<HeadIndex>>,
     /// Room for what HTTP/2 decodes.
     pub(crate) http2_scratch: wire::h2::Scratch,
     /// Room to put field values together in.
@@ -220,8 +220,8 @@ impl Proxy {
             former: Vec::new(),
             ops: VecDeque::new(),
             emitter,
-            request_index: HeadIndex::default(),
-            response_index: HeadIndex::default(),
+            request_index: None,
+            response_index: None,
             http2_scratch: wire::h2::Scratch::default(),
             scratch: Vec::new(),
             translated: Buffer::new(0),

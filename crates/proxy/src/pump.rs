@@ -479,10 +479,9 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.request.is_complete = true;
         exchange.deadlines.clear(Wait::RequestBody);
-        if exchange.stall.is_some() && !matches!(exchange.stage, Stage::Responding { .. }) {
-            self.end_stall(key);
+        if !matches!(exchange.stage, Stage::Responding { .. }) {
+            exchange.end_stall(&mut self.stalls);
         }
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let is_tunnel = exchange.record.is_tunnel;
         if !is_tunnel && !matches!(exchange.stage, Stage::Responding { .. }) {
             exchange.deadlines.clear(Wait::TunnelIdle);
@@ -641,8 +640,7 @@ impl Proxy {
         }
         let Some(request) = take_request(connection, upstream) else { return };
         exchange.stage = Stage::Finishing;
-        self.let_go(key);
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.let_go(&mut self.clients, &mut self.stalls);
         for wait in [Wait::RequestWrite, Wait::ResponseHead, Wait::TunnelIdle] {
             exchange.deadlines.clear(wait);
         }
@@ -679,8 +677,8 @@ impl Proxy {
 
     /// Takes the upstream connection, or the place in a queue, from an exchange.
     fn drop_upstream(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
-        self.let_go(key);
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.let_go(&mut self.clients, &mut self.stalls);
         match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
             Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => {
                 self.buffers.give_back(head);
@@ -713,8 +711,8 @@ impl Proxy {
         cause: Option<Cause>,
         now: Time,
     ) -> Option<StreamKey> {
-        self.let_go(key);
         let mut exchange = self.exchanges.remove(key)?;
+        exchange.let_go(&mut self.clients, &mut self.stalls);
         self.clients.remove(exchange.client, Part::Exchange);
         self.timers.remove(exchange.timer);
         // What happened first is why; the rest follows from it.

@@ -9,7 +9,9 @@ use wire::h1::{
 };
 use wire::head::{Framing, Method, ResponseHead, Version};
 
-use crate::connection::{ConnKey, Connection, ExchangeKey, Life, Receive, Send, StreamKey};
+use crate::connection::{
+    ConnKey, Connection, ExchangeKey, Life, OUTBOX_BYTES_MAX, Receive, Send, StreamKey,
+};
 use crate::downstream::{BODY_LIMITS, Step};
 use crate::exchange::{Exchange, Stage, Wait};
 use crate::proxy::Proxy;
@@ -83,7 +85,7 @@ impl Proxy {
         connection.outbox.forget(&mut self.buffers);
         let method = exchange.request.method;
         let how = (parsing_of(exchange), exchange.record.interim_responses > 0);
-        let mut index = std::mem::take(&mut self.response_index);
+        let mut index = self.response_index.take().unwrap_or_default();
         let decoded = decode_response_as(input, &mut scan, &RESPONSE_HEAD, &mut index, method, how);
         let step = match decoded {
             Ok(None) => {
@@ -113,7 +115,7 @@ impl Proxy {
                 Step::Took(input.len())
             }
         };
-        self.response_index = index;
+        self.response_index = Some(index);
         step
     }
 
@@ -156,7 +158,7 @@ impl Proxy {
         // From here on either side may be silent while the other speaks.
         exchange.deadlines.clear(Wait::RequestBody);
         exchange.stage = Stage::Responding { upstream };
-        self.end_stall(exchange_key);
+        exchange.end_stall(&mut self.stalls);
         match gather_bytes_max {
             Some(bytes_max) => self.hold_response(exchange_key, head, bytes_max),
             None => self.begin_response(exchange_key, head, received, (behind, is_end)),
@@ -305,9 +307,12 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
         let Receive::Body(body) = &mut connection.receive else { return Step::Wait(0) };
         let at = StreamKey::whole(key);
-        let Some(exchange) = self.exchanges.get(exchange_key) else { return Step::Wait(0) };
-        let limits = BodyLimits { parsing: parsing_of(exchange), ..BODY_LIMITS };
-        match body.decode(input, &limits) {
+        // Only what the chunked coding puts around data can be read in more than one way.
+        let parsing = match self.exchanges.get(exchange_key) {
+            Some(exchange) if body.is_chunked() => parsing_of(exchange),
+            _ => Parsing::Strict,
+        };
+        match body.decode(input, &BodyLimits { parsing, ..BODY_LIMITS }) {
             Ok((n, BodyElement::NeedMore)) => Step::Wait(n),
             Ok((n, BodyElement::Data(data))) => {
                 let is_complete = body.is_complete();
@@ -360,6 +365,7 @@ impl Proxy {
     }
 
     /// A piece of the response body as it goes on.
+    #[inline]
     fn pass_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
         self.await_response_data(key, now);
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
@@ -368,8 +374,7 @@ impl Proxy {
         if is_held {
             return self.gather_response_data(key, data, now);
         }
-        self.send_data(downstream, data);
-        if self.is_held_back(downstream) {
+        if self.send_data(downstream, data) >= OUTBOX_BYTES_MAX {
             self.on_response_stalled(key, now);
         }
     }
@@ -415,8 +420,8 @@ impl Proxy {
         } else {
             if let Some(exchange) = self.exchanges.get_mut(exchange_key) {
                 exchange.stage = Stage::Finishing;
+                exchange.let_go(&mut self.clients, &mut self.stalls);
             }
-            self.let_go(exchange_key);
             if !is_request_complete {
                 if let Some(exchange) = self.exchanges.get_mut(exchange_key) {
                     exchange.deadlines.clear(Wait::RequestBody);

@@ -7,7 +7,7 @@ use wire::h1::{self, BodyEncoder, ConnectionField, encode_reply, encode_response
 use wire::h2::{head_len_max, reply_len_max};
 use wire::head::{Framing, ResponseHead, Version};
 
-use crate::connection::{OUTBOX_BYTES_MAX, Send, StreamKey};
+use crate::connection::{Connection, OUTBOX_BYTES_MAX, Send, StreamKey};
 use crate::http2::Tail;
 use crate::proxy::Proxy;
 use crate::pump::TOGETHER_BYTES_MAX;
@@ -28,12 +28,7 @@ pub(crate) struct Answer<'h, 'b> {
 impl Proxy {
     /// Bytes that wait to be sent there.
     pub(crate) fn backlog(&self, to: StreamKey) -> usize {
-        let Some(connection) = self.connections.get(to.connection) else { return 0 };
-        if to.is_whole() {
-            return connection.unsent_len();
-        }
-        let stream = connection.multiplex.as_ref().and_then(|it| it.stream(to.stream));
-        stream.map_or(0, |stream| stream.outbox.len())
+        self.connections.get(to.connection).map_or(0, |connection| backlog_of(connection, to))
     }
 
     /// Whether what waits there has to be sent before more is taken from the other side.
@@ -169,10 +164,11 @@ impl Proxy {
         self.queue_send(to.connection);
     }
 
-    /// Sends a piece of a body, in the framing that its head announced.
-    pub(crate) fn send_data(&mut self, to: StreamKey, data: &[u8]) {
+    /// Sends a piece of a body, in the framing that its head announced. Returns how many bytes wait
+    /// to be sent there.
+    pub(crate) fn send_data(&mut self, to: StreamKey, data: &[u8]) -> usize {
         const SAME: &str = "both sides have the same framing, and the decoder keeps to it";
-        let Some(connection) = self.connections.get_mut(to.connection) else { return };
+        let Some(connection) = self.connections.get_mut(to.connection) else { return 0 };
         if to.is_whole() {
             connection.send_data(data, &mut self.buffers).expect(SAME);
         } else if let Some(multiplex) = connection.multiplex.as_deref_mut() {
@@ -181,7 +177,9 @@ impl Proxy {
             }
             multiplex.wake(to.stream);
         }
+        let backlog = backlog_of(connection, to);
         self.queue_send(to.connection);
+        backlog
     }
 
     /// Sends the end of a body, with its trailer section if it has one. Says whether nothing is
@@ -205,4 +203,14 @@ impl Proxy {
         self.queue_send(to.connection);
         false
     }
+}
+
+/// Bytes that wait to be sent on a connection, or on a stream of it.
+#[inline]
+fn backlog_of(connection: &Connection, to: StreamKey) -> usize {
+    if to.is_whole() {
+        return connection.unsent_len();
+    }
+    let stream = connection.multiplex.as_ref().and_then(|it| it.stream(to.stream));
+    stream.map_or(0, |stream| stream.outbox.len())
 }

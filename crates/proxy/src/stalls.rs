@@ -17,7 +17,7 @@ use std::time::Duration;
 use config::snapshot::{Cluster, ClusterId};
 use telemetry::cause::Cause;
 
-use crate::clients::{ClientPlace, Part};
+use crate::clients::{ClientPlace, Clients, Part};
 use crate::connection::ExchangeKey;
 use crate::exchange::{Exchange, Kind, Stage};
 use crate::proxy::Proxy;
@@ -154,30 +154,33 @@ impl Exchange {
     pub(crate) fn awaits_client(&self) -> bool {
         matches!(self.stage, Stage::Attempting { .. }) && !self.request.is_complete
     }
+
+    /// Its client is not the one waited for.
+    #[inline]
+    pub(crate) fn end_stall(&mut self, stalls: &mut Stalls) {
+        if let Some(stall) = self.stall.take() {
+            stalls.remove(stall);
+        }
+    }
+
+    /// It has an upstream connection, or a stream on one.
+    pub(crate) fn hold(&mut self, clients: &mut Clients) {
+        if !std::mem::replace(&mut self.is_holding, true) {
+            clients.add(self.client, Part::Held);
+        }
+    }
+
+    /// It has no upstream connection any more.
+    #[inline]
+    pub(crate) fn let_go(&mut self, clients: &mut Clients, stalls: &mut Stalls) {
+        if std::mem::take(&mut self.is_holding) {
+            clients.remove(self.client, Part::Held);
+        }
+        self.end_stall(stalls);
+    }
 }
 
 impl Proxy {
-    /// An exchange has an upstream connection, or a stream on one.
-    pub(crate) fn hold(&mut self, key: ExchangeKey, now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        if !exchange.is_holding {
-            exchange.is_holding = true;
-            self.clients.add(exchange.client, Part::Held);
-        }
-        if exchange.awaits_client() {
-            self.on_stalled(key, now);
-        }
-    }
-
-    /// An exchange has no upstream connection any more.
-    pub(crate) fn let_go(&mut self, key: ExchangeKey) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        if std::mem::take(&mut exchange.is_holding) {
-            self.clients.remove(exchange.client, Part::Held);
-        }
-        self.end_stall(key);
-    }
-
     /// An exchange's client is the one waited for from now on, if it was not already.
     pub(crate) fn on_stalled(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
@@ -192,16 +195,10 @@ impl Proxy {
 
     /// An exchange's client went on, and is waited for again.
     pub(crate) fn restart_stall(&mut self, key: ExchangeKey, now: Time) {
-        self.end_stall(key);
-        self.on_stalled(key, now);
-    }
-
-    /// An exchange's client is not the one waited for.
-    pub(crate) fn end_stall(&mut self, key: ExchangeKey) {
-        let stall = self.exchanges.get_mut(key).and_then(|exchange| exchange.stall.take());
-        if let Some(stall) = stall {
-            self.stalls.remove(stall);
+        if let Some(exchange) = self.exchanges.get_mut(key) {
+            exchange.end_stall(&mut self.stalls);
         }
+        self.on_stalled(key, now);
     }
 
     /// So much of a response waits for the client that no more of it is read.
@@ -213,8 +210,9 @@ impl Proxy {
 
     /// The client took some of a response.
     pub(crate) fn end_response_stall(&mut self, key: ExchangeKey) {
-        if self.exchanges.get(key).is_some_and(Exchange::is_responding) {
-            self.end_stall(key);
+        let exchange = self.exchanges.get_mut(key).filter(|exchange| exchange.is_responding());
+        if let Some(exchange) = exchange {
+            exchange.end_stall(&mut self.stalls);
         }
     }
 

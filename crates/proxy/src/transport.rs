@@ -244,6 +244,7 @@ impl Tls {
     }
 
     /// Bytes of data in records that the socket did not take; at least one while anything waits.
+    #[inline]
     fn unsent_len(&self, is_ending: bool) -> usize {
         if self.is_sent(is_ending) { 0 } else { self.sealed.max(1) }
     }
@@ -404,6 +405,7 @@ impl Connection {
     }
 
     /// Bytes of data that the socket did not take yet; none only if it took everything.
+    #[inline]
     pub(crate) fn unsent_len(&self) -> usize {
         let is_ending = matches!(self.send, Send::Ending);
         self.outbox.len() + self.tls.as_ref().map_or(0, |tls| tls.unsent_len(is_ending))
@@ -411,6 +413,7 @@ impl Connection {
 
     /// Whether the socket took everything: with TLS, the word that nothing follows too, where nothing
     /// does. Without it, the peer would take what it has for a part.
+    #[inline]
     pub(crate) fn is_sent(&self) -> bool {
         let is_ending = matches!(self.send, Send::Ending);
         self.outbox.is_empty() && self.tls.as_ref().is_none_or(|tls| tls.is_sent(is_ending))

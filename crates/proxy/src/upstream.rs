@@ -206,6 +206,7 @@ impl Proxy {
 
     /// All of the request was sent: how long the response's head may take. Of a call, the head may come
     /// with the first message, and that when the service has something to tell.
+    #[inline]
     fn await_response_head(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get(key) else { return };
         let Some(cluster) = exchange.cluster() else { return };
@@ -245,7 +246,10 @@ impl Proxy {
             route.endpoint = Some(place);
         }
         let awaits_body = !exchange.request.is_complete && exchange.kind == Kind::Http;
-        self.hold(key, now);
+        exchange.hold(&mut self.clients);
+        if exchange.awaits_client() {
+            self.on_stalled(key, now);
+        }
         if awaits_body {
             self.await_request_data(key, 0, now);
         }

@@ -120,8 +120,8 @@ impl Proxy {
         now: Time,
     ) -> Option<SavedExchange> {
         let stalled = self.exchanges.get(key).and_then(|it| self.stalled_for(it, now));
-        self.let_go(key);
         let mut exchange = self.exchanges.remove(key)?;
+        exchange.let_go(&mut self.clients, &mut self.stalls);
         let side = |side: StreamKey| {
             let place = connections.iter().position(|key| *key == side.connection);
             let connection = place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX);
@@ -327,10 +327,11 @@ impl Proxy {
             }
             (_, stage) => self.restore_stage(key, stage, upstream, now),
         }
-        if self.exchanges.get(key).is_some_and(|exchange| exchange.upstream().is_some()) {
-            let since = saved.stalled.map_or(now, |age| before(age, now));
-            self.hold(key, since);
-            if saved.stalled.is_some() {
+        let restored = self.exchanges.get_mut(key);
+        if let Some(exchange) = restored.filter(|exchange| exchange.upstream().is_some()) {
+            exchange.hold(&mut self.clients);
+            if saved.stalled.is_some() || exchange.awaits_client() {
+                let since = saved.stalled.map_or(now, |age| before(age, now));
                 self.on_stalled(key, since);
             }
         }
