@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Id};
 
+use self::reserve::{RESERVE_MAX, Reserve};
 use self::turns::Turns;
 use crate::Share;
 use crate::balance;
-use crate::clients::ClientPlace;
+use crate::clients::{ClientPlace, Clients};
 use crate::connection::{ConnKey, Connection, ExchangeKey, Links, UpstreamState};
 use crate::original::destination_of;
 use crate::slab::Slab;
@@ -24,7 +25,11 @@ use self::backoff::Backoff;
 
 mod backoff;
 mod original;
+mod reserve;
 mod turns;
+
+/// A client has more than its share when it holds more than this part of a cluster's connections.
+const SHARE_DIVISOR: u32 = 8;
 
 /// What a worker knows of clusters and endpoints at run time.
 #[derive(Debug)]
@@ -35,6 +40,8 @@ pub(crate) struct Pools {
     /// there is one: as bounded as those connections are.
     originals: BTreeMap<(EndpointId, SocketAddr), ConnKey>,
     share: Share,
+    /// From when on no cluster has connections reserved, whatever happened so far.
+    unreserved_from: Time,
     /// Connections open or being opened.
     pub(crate) open: u32,
     /// Connections in a pool.
@@ -55,8 +62,17 @@ struct ClusterState {
     idle: u32,
     /// The exchanges that wait for a connection.
     turns: Turns,
+    /// Connections that are kept for others than clients that had more than their share.
+    reserve: Reserve,
     /// Whether it is among the clusters that are looked at because exchanges wait.
     is_crowded: bool,
+}
+
+impl ClusterState {
+    /// Connections that are idle or may be opened.
+    const fn free(&self, connections_max: u32) -> u32 {
+        connections_max.saturating_sub(self.open) + self.idle
+    }
 }
 
 /// An endpoint at run time.
@@ -149,6 +165,7 @@ impl Pools {
             endpoints: Vec::new(),
             originals: BTreeMap::new(),
             share,
+            unreserved_from: Time::from_nanos(0),
             open: 0,
             idle: 0,
             waiting: 0,
@@ -268,26 +285,103 @@ impl Pools {
         }
     }
 
-    /// Takes the exchange whose turn it is out of the queue. `held`: how many connections a client
-    /// holds.
+    /// Takes the exchange whose turn it is out of the queue, if any may have a connection.
     pub(crate) fn next_waiting(
         &mut self,
-        cluster: ClusterId,
-        held: impl Fn(ClientPlace) -> u32,
+        cluster: &Cluster,
+        clients: &Clients,
         is_waiting: impl Fn(ExchangeKey) -> bool,
     ) -> Option<ExchangeKey> {
-        let exchange = self.cluster(cluster)?.turns.pop(held, is_waiting)?;
+        let may_hold = self.may_hold(cluster, clients);
+        let exchange = self.cluster(cluster.id)?.turns.pop(may_hold, is_waiting)?;
         self.waiting -= 1;
         Some(exchange)
     }
 
-    /// The client whose turn it is.
-    pub(crate) fn next_client(
+    /// Takes an exchange out of the queue of a cluster that is gone.
+    pub(crate) fn next_in_vain(
         &mut self,
         cluster: ClusterId,
-        held: impl Fn(ClientPlace) -> u32,
+        is_waiting: impl Fn(ExchangeKey) -> bool,
+    ) -> Option<ExchangeKey> {
+        let exchange = self.cluster(cluster)?.turns.pop(|_| Some(0), is_waiting)?;
+        self.waiting -= 1;
+        Some(exchange)
+    }
+
+    /// The client whose turn it is, if any may have a connection.
+    pub(crate) fn next_client(
+        &mut self,
+        cluster: &Cluster,
+        clients: &Clients,
     ) -> Option<ClientPlace> {
-        self.cluster(cluster)?.turns.next_client(held)
+        let may_hold = self.may_hold(cluster, clients);
+        self.cluster(cluster.id)?.turns.next_client(may_hold)
+    }
+
+    /// How many connections a client holds, if it may have another of this cluster.
+    fn may_hold<'c>(
+        &mut self,
+        cluster: &Cluster,
+        clients: &'c Clients,
+    ) -> impl Fn(ClientPlace) -> Option<u32> + use<'c> {
+        let (connections_max, share) = (self.connections_max(cluster), self.share_max(cluster));
+        let state = self.cluster(cluster.id);
+        let (reserve, free) =
+            state.map(|state| (state.reserve, state.free(connections_max))).unwrap_or_default();
+        move |client| {
+            let held = clients.held_by(client);
+            (held <= share || !reserve.keeps_from(client, free)).then_some(held)
+        }
+    }
+
+    /// Whether a client may have a connection of this cluster, as far as some are kept for others.
+    pub(crate) fn admits(
+        &mut self,
+        cluster: &Cluster,
+        client: ClientPlace,
+        clients: &Clients,
+        now: Time,
+    ) -> bool {
+        if now >= self.unreserved_from {
+            return true;
+        }
+        let (connections_max, share) = (self.connections_max(cluster), self.share_max(cluster));
+        let state = self.cluster(cluster.id).filter(|state| state.reserve.is_some());
+        let Some(state) = state else { return true };
+        let free = state.free(connections_max);
+        if clients.held_by(client) > share && state.reserve.keeps_from(client, free) {
+            return false;
+        }
+        state.reserve.on_needed(free.saturating_sub(1));
+        true
+    }
+
+    /// A stalled exchange of a client that has more than its share gives way: others have its
+    /// connection for a while.
+    pub(crate) fn on_gave_way(&mut self, cluster: ClusterId, client: ClientPlace, now: Time) {
+        if let Some(state) = self.cluster(cluster) {
+            state.reserve.on_gave_way(client, now);
+            self.unreserved_from = self.unreserved_from.max(now + RESERVE_MAX);
+        }
+    }
+
+    /// Ends the time for which connections were reserved, if it is over. Returns whether clients from
+    /// which they were kept may have some now.
+    pub(crate) fn end_reserve(&mut self, cluster: &Cluster, now: Time) -> bool {
+        let connections_max = self.connections_max(cluster);
+        let Some(state) = self.cluster(cluster.id) else { return false };
+        let free = state.free(connections_max);
+        let is_less = state.reserve.end_period(free, now);
+        if state.reserve.is_some() {
+            self.unreserved_from = self.unreserved_from.max(now + RESERVE_MAX);
+        }
+        is_less
+    }
+
+    /// Whether another exchange may wait for a connection.
+    pub(crate) fn has_room_to_wait(&mut self, cluster: &Cluster) -> bool {
+        self.waiting_for(cluster.id) < self.share.of(cluster.pending_max)
     }
 
     /// The exchange of a full queue that makes room for one of this client, if any does.
@@ -328,6 +422,11 @@ impl Pools {
     /// Connections that this worker may have to a cluster.
     pub(crate) fn connections_max(&self, cluster: &Cluster) -> u32 {
         self.share.of(cluster.connections_max.get())
+    }
+
+    /// Connections of a cluster that a client may hold before it has more than its share.
+    pub(crate) fn share_max(&self, cluster: &Cluster) -> u32 {
+        self.connections_max(cluster) / SHARE_DIVISOR
     }
 
     /// Connections of a cluster that carry as many exchanges as they can, and how many there may be.
@@ -535,6 +634,7 @@ impl Pools {
                 open: 0,
                 idle: 0,
                 turns: Turns::default(),
+                reserve: Reserve::default(),
                 is_crowded: false,
             });
         }

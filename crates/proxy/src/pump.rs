@@ -252,6 +252,13 @@ impl Proxy {
             Form::Whole { is_personal: false, .. } => Sharing::InTurn,
             Form::Stream { .. } => Sharing::Together,
         };
+        if !self.pools.admits(newest, exchange.client, &self.clients, now) {
+            return if self.pools.has_room_to_wait(newest) {
+                self.enqueue(key, request, now);
+            } else {
+                self.enqueue_over(key, request, id, now);
+            };
+        }
         let start = || random.next();
         let acquired = if cluster.original_destination.is_some() {
             match original::destination(connections, exchange.downstream.connection) {
@@ -342,18 +349,18 @@ impl Proxy {
             if !self.pools.can_serve(&cluster) {
                 return;
             }
-            let clients = &self.clients;
-            let held = |client| clients.held_by(client);
-            let Some(key) = self.pools.next_waiting(id, held, is_waiting) else { return };
+            let next = self.pools.next_waiting(&cluster, &self.clients, is_waiting);
+            let Some(key) = next else { return };
             self.leave_queue(key, now);
         }
     }
 
     /// Gives the first that waits for a connection another try.
     pub(crate) fn serve_next(&mut self, id: ClusterId, now: Time) {
-        let (exchanges, clients) = (&self.exchanges, &self.clients);
-        let held = |client| clients.held_by(client);
-        let next = self.pools.next_waiting(id, held, |key| is_waiting(exchanges.get(key)));
+        let exchanges = &self.exchanges;
+        let is_waiting = |key| is_waiting(exchanges.get(key));
+        let Some(cluster) = self.snapshot.cluster(id) else { return };
+        let next = self.pools.next_waiting(cluster, &self.clients, is_waiting);
         if let Some(key) = next {
             self.leave_queue(key, now);
         }
@@ -363,7 +370,7 @@ impl Proxy {
     fn fail_waiting(&mut self, id: ClusterId, now: Time) {
         loop {
             let exchanges = &self.exchanges;
-            let next = self.pools.next_waiting(id, |_| 0, |key| is_waiting(exchanges.get(key)));
+            let next = self.pools.next_in_vain(id, |key| is_waiting(exchanges.get(key)));
             let Some(key) = next else { return };
             if let Some(request) = self.take_waiting(key, now) {
                 self.fail_unbound(key, request, Cause::NoEndpoint, now);

@@ -11,6 +11,9 @@
 //!                                  ▲       share, or that is stalled for `timeouts.stall`, ends
 //!                                  └── every 100 ms, as long as some wait
 //! ```
+//!
+//! A client that had more than its share does not get the connection back at once: see
+//! `pool::reserve`.
 
 use std::time::Duration;
 
@@ -27,9 +30,6 @@ use crate::time::Time;
 /// How long an exchange of a client that has more than its share has to be stalled: longer than what
 /// a packet that was lost takes to come again on most paths.
 const STALL_OVER_SHARE: Duration = Duration::from_millis(100);
-
-/// A client has more than its share when it holds more than this part of a cluster's connections.
-const SHARE_DIVISOR: u32 = 8;
 
 /// Time between two looks at clusters in which exchanges wait.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -60,6 +60,13 @@ pub(crate) struct Stall {
 pub(crate) struct Stalls {
     entries: Slab<Stall>,
     lists: Vec<List>,
+}
+
+/// An exchange that gives way to one that waits.
+struct GivesWay {
+    exchange: ExchangeKey,
+    /// Its client, if that has more than its share.
+    over_share: Option<ClientPlace>,
 }
 
 /// The ends of a cluster's list.
@@ -260,17 +267,22 @@ impl Proxy {
 
     /// Ends stalled exchanges of a cluster for others that wait. Says whether some still do.
     fn relieve(&mut self, id: ClusterId, now: Time) -> bool {
+        let Some(cluster) = self.snapshot.cluster(id).cloned() else { return false };
+        if self.pools.end_reserve(&cluster, now) {
+            self.serve_waiting(id, now);
+        }
         for _ in 0..ENDED_TOGETHER_MAX {
-            let clients = &self.clients;
-            let Some(waiting) = self.pools.next_client(id, |client| clients.held_by(client)) else {
-                return false;
-            };
-            let Some(cluster) = self.snapshot.cluster(id).cloned() else { return false };
+            let waiting = self.pools.next_client(&cluster, &self.clients);
+            let Some(waiting) = waiting else { break };
             if self.pools.can_serve(&cluster) {
                 // They wait for something else, such as to know what a connection allows.
                 break;
             }
-            let Some(key) = self.find_stalled(&cluster, waiting, now) else { break };
+            let found = self.find_stalled(&cluster, waiting, now);
+            let Some(GivesWay { exchange: key, over_share }) = found else { break };
+            if let Some(client) = over_share {
+                self.pools.on_gave_way(id, client, now);
+            }
             let is_begun = self.exchanges.get(key).is_some_and(|it| it.record.status != 0);
             if is_begun {
                 // What waits for a client that takes nothing would only hold memory.
@@ -285,24 +297,20 @@ impl Proxy {
     /// The exchange that gives way to one of the client that waits, if any does: the longest stalled
     /// of a client that has more than its share and more than twice as much, or one that is stalled
     /// for long, unless its client has less.
-    fn find_stalled(
-        &self,
-        cluster: &Cluster,
-        waiting: ClientPlace,
-        now: Time,
-    ) -> Option<ExchangeKey> {
+    fn find_stalled(&self, cluster: &Cluster, waiting: ClientPlace, now: Time) -> Option<GivesWay> {
         let patience = cluster.timeouts.stall?;
-        let share = self.pools.connections_max(cluster) / SHARE_DIVISOR;
+        let share = self.pools.share_max(cluster);
         let held_there = self.clients.held_by(waiting);
         let mut stalls = self.stalls.of(cluster.id).take(LOOKED_AT_MAX);
-        let found = stalls.find(|stall| {
-            let stalled = Duration::from_nanos(now.nanos_since(stall.since));
+        stalls.find_map(|stall| {
+            let stalled = now - stall.since;
             let held = self.clients.held_by(stall.client);
             let is_over_share = held > share && held > held_there.saturating_mul(2);
             let is_long = stalled >= patience && held_there <= held;
-            (is_over_share && stalled >= STALL_OVER_SHARE.min(patience)) || is_long
-        });
-        found.map(|stall| stall.exchange)
+            let gives_way = (is_over_share && stalled >= STALL_OVER_SHARE.min(patience)) || is_long;
+            let over_share = is_over_share.then_some(stall.client);
+            gives_way.then_some(GivesWay { exchange: stall.exchange, over_share })
+        })
     }
 }
 

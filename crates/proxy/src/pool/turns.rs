@@ -3,8 +3,9 @@
 //!
 //! Each client has a lane. The lane that is served next is, of the first few whose turn it is, the
 //! one of the client that holds the fewest connections; it goes to the end then. So the thousandth
-//! request of one client waits behind the first of another. An exchange that gives up leaves its
-//! place, which is passed when it is met.
+//! request of one client waits behind the first of another. The lane of a client that may have no
+//! connection now is passed. An exchange that gives up leaves its place, which is passed when it is
+//! met.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +13,7 @@ use crate::clients::ClientPlace;
 use crate::connection::ExchangeKey;
 
 /// Lanes that are looked at for the client that holds the fewest connections.
-const LANES_LOOKED_AT_MAX: usize = 8;
+pub(super) const LANES_LOOKED_AT_MAX: usize = 8;
 
 /// Lanes without exchanges that are kept, with what they have allocated.
 const EMPTY_LANES_MAX: usize = 64;
@@ -75,8 +76,12 @@ impl Turns {
         }
     }
 
-    /// The client whose exchange is served next. `held`: how many connections each holds.
-    pub(crate) fn next_client(&mut self, held: impl Fn(ClientPlace) -> u32) -> Option<ClientPlace> {
+    /// The client whose exchange is served next. `held`: how many connections each holds; none if it
+    /// may not have another now.
+    pub(crate) fn next_client(
+        &mut self,
+        held: impl Fn(ClientPlace) -> Option<u32>,
+    ) -> Option<ClientPlace> {
         let place = self.next_place(held)?;
         self.order.get(place).copied()
     }
@@ -84,7 +89,7 @@ impl Turns {
     /// Takes the exchange that is served next out of the queue.
     pub(crate) fn pop(
         &mut self,
-        held: impl Fn(ClientPlace) -> u32,
+        held: impl Fn(ClientPlace) -> Option<u32>,
         is_waiting: impl Fn(ExchangeKey) -> bool,
     ) -> Option<ExchangeKey> {
         let place = self.next_place(held)?;
@@ -136,7 +141,7 @@ impl Turns {
     }
 
     /// Where in the order the client stands that is next.
-    fn next_place(&mut self, held: impl Fn(ClientPlace) -> u32) -> Option<usize> {
+    fn next_place(&mut self, held: impl Fn(ClientPlace) -> Option<u32>) -> Option<usize> {
         let mut best: Option<(u32, usize)> = None;
         let mut place = 0;
         while let Some(client) =
@@ -145,8 +150,9 @@ impl Turns {
             let lane = self.lanes.get_mut(&client);
             if let Some(lane) = lane.filter(|lane| lane.waiting > 0) {
                 debug_assert!(lane.is_in_order, "it stands there");
-                let held = held(client);
-                if best.is_none_or(|(fewest, _)| held < fewest) {
+                if let Some(held) = held(client)
+                    && best.is_none_or(|(fewest, _)| held < fewest)
+                {
                     best = Some((held, place));
                 }
                 place += 1;
@@ -181,7 +187,7 @@ mod tests {
         ExchangeKey::from_bits(n)
     }
 
-    fn numbers(turns: &mut Turns, held: impl Fn(ClientPlace) -> u32) -> Vec<u64> {
+    fn numbers(turns: &mut Turns, held: impl Fn(ClientPlace) -> Option<u32>) -> Vec<u64> {
         std::iter::from_fn(|| turns.pop(&held, |_| true)).map(ExchangeKey::to_bits).collect()
     }
 
@@ -192,7 +198,7 @@ mod tests {
             turns.push(client, key(n));
         }
         assert_eq!(turns.waiting(), 6);
-        assert_eq!(numbers(&mut turns, |_| 0), [1, 10, 20, 2, 11, 3]);
+        assert_eq!(numbers(&mut turns, |_| Some(0)), [1, 10, 20, 2, 11, 3]);
         assert_eq!(turns.waiting(), 0);
     }
 
@@ -202,9 +208,23 @@ mod tests {
         for (client, n) in [(A, 1), (A, 2), (B, 10), (C, 20)] {
             turns.push(client, key(n));
         }
-        let held = |client| if client == A { 9 } else { u32::from(client == B) };
+        let held = |client| Some(if client == A { 9 } else { u32::from(client == B) });
         assert_eq!(turns.next_client(held), Some(C));
         assert_eq!(numbers(&mut turns, held), [20, 10, 1, 2]);
+    }
+
+    #[test]
+    fn a_client_that_may_have_none_now_keeps_its_turn() {
+        let mut turns = Turns::default();
+        for (client, n) in [(A, 1), (B, 10), (A, 2), (B, 11)] {
+            turns.push(client, key(n));
+        }
+        let not_a = |client| (client != A).then_some(5);
+        assert_eq!(turns.next_client(not_a), Some(B));
+        assert_eq!(numbers(&mut turns, not_a), [10, 11]);
+        assert_eq!((turns.next_client(not_a), turns.waiting()), (None, 2));
+        turns.push(B, key(12));
+        assert_eq!(numbers(&mut turns, |_| Some(0)), [1, 12, 2]);
     }
 
     #[test]
@@ -216,11 +236,11 @@ mod tests {
         turns.give_up(A, |_| true);
         turns.give_up(B, |_| true);
         assert_eq!(turns.waiting(), 1);
-        assert_eq!(turns.next_client(|_| 0), Some(A));
-        assert_eq!(turns.pop(|_| 0, |exchange| exchange == key(2)), Some(key(2)));
-        assert_eq!(turns.pop(|_| 0, |_| true), None);
+        assert_eq!(turns.next_client(|_| Some(0)), Some(A));
+        assert_eq!(turns.pop(|_| Some(0), |exchange| exchange == key(2)), Some(key(2)));
+        assert_eq!(turns.pop(|_| Some(0), |_| true), None);
         turns.push(B, key(11));
-        assert_eq!(numbers(&mut turns, |_| 0), [11]);
+        assert_eq!(numbers(&mut turns, |_| Some(0)), [11]);
     }
 
     #[test]

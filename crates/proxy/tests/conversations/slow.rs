@@ -539,3 +539,124 @@ fn the_queue_is_shared_by_client() {
         }
     });
 }
+
+// What gave way is not had back at once.
+
+/// A client that holds all `connections` of a cluster, asks for one more, and gave way to another
+/// client, whose request was answered. Returns the attacker's further request and the connection
+/// that is free now.
+fn gave_way(talk: &mut Talk<'_>, connections: usize) -> (Peer, Peer) {
+    for _ in 0..connections {
+        stalls(talk);
+    }
+    let next = talk.client();
+    talk.says(next, "GET /next HTTP/1.1\r\nHost: x\r\n\r\n");
+    talk.passes(Duration::from_millis(200));
+    talk.comes_from("192.0.2.8");
+    let client = talk.client();
+    talk.says(client, GET);
+    let upstream = talk.upstream();
+    talk.hears(upstream, GET);
+    talk.says(upstream, OK);
+    talk.hears(client, OK);
+    (next, upstream)
+}
+
+#[test]
+fn a_client_that_gave_way_waits_for_the_connection_while_others_need_it() {
+    let config = format!("{}    timeouts: {{ pending: 10s }}\n", without_buffer(4));
+    hold(&config, |talk| {
+        if talk.manner() == Manner::Moving {
+            // What is reserved belongs to its worker.
+            return;
+        }
+        let (next, upstream) = gave_way(talk, 4);
+        talk.hears(upstream, "");
+        let client = talk.client();
+        // Once in 900 ms, for longer than a period.
+        for _ in 0..4 {
+            talk.passes(Duration::from_millis(900));
+            talk.says(client, GET);
+            talk.hears(upstream, GET);
+            talk.says(upstream, OK);
+            talk.hears(client, OK);
+        }
+        talk.hears(next, "");
+        // No other needs it any more: not in what is left of this period, and not in the next one.
+        talk.passes(Duration::from_millis(2_400));
+        talk.hears(upstream, "GET /next HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.says(upstream, OK);
+        talk.hears(next, OK);
+    });
+}
+
+#[test]
+fn a_new_request_of_a_client_that_gave_way_waits_too_and_times_out_as_others_do() {
+    let config = format!("{}    timeouts: {{ pending: 700ms }}\n", without_buffer(2));
+    hold(&config, |talk| {
+        if talk.manner() == Manner::Moving {
+            return;
+        }
+        let (_, upstream) = gave_way(talk, 2);
+        talk.comes_from("192.0.2.7");
+        let late = talk.client();
+        talk.says(late, GET);
+        talk.hears(upstream, "");
+        talk.passes(Duration::from_millis(800));
+        talk.hears_about(late, "HTTP/1.1 503 Service Unavailable\r\n", &[": pending_timeout\n"]);
+        talk.hears(upstream, "");
+    });
+}
+
+#[test]
+fn a_client_that_gave_way_gets_what_is_free_beside_what_it_gave() {
+    hold(&without_buffer(4), |talk| {
+        if talk.manner() == Manner::Moving {
+            return;
+        }
+        let (other, its) = holds_one(talk);
+        let (_, free) = gave_way(talk, 3);
+        // One more becomes free than one that gave way.
+        talk.says(its, OK);
+        talk.hears(other, OK);
+        let heard = [its, free].map(|upstream| talk.heard(upstream));
+        assert!(heard.iter().any(|heard| heard.starts_with("GET /next ")), "{heard:?}");
+        assert!(heard.iter().any(String::is_empty), "{heard:?}");
+    });
+}
+
+#[test]
+fn a_client_for_which_others_give_way_is_not_kept_waiting_by_it() {
+    hold(&without_buffer(16), |talk| {
+        if talk.manner() == Manner::Moving {
+            return;
+        }
+        let (_, upstream) = gave_way(talk, 16);
+        let client = talk.client();
+        talk.says(client, GET);
+        talk.hears(upstream, GET);
+        // Far more than an eighth of the cluster.
+        for _ in 0..5 {
+            holds_one(talk);
+        }
+    });
+}
+
+#[test]
+fn a_client_alone_never_waits_for_what_is_reserved() {
+    let config = format!("{}    timeouts: {{ stall: 2s }}\n", without_buffer(2));
+    hold(&config, |talk| {
+        // As behind a load balancer: its exchanges give way to its own.
+        let (_, its) = stalls(talk);
+        stalls(talk);
+        talk.passes(secs(3));
+        let (client, upstream) = holds_one(talk);
+        assert!(talk.is_closed(its));
+        for _ in 0..3 {
+            talk.says(upstream, OK);
+            talk.hears(client, OK);
+            talk.says(client, GET);
+            talk.hears(upstream, GET);
+        }
+    });
+}

@@ -30,6 +30,10 @@ const ATTACKERS: usize = 200;
 /// Requests of a well-behaved client.
 const REQUESTS: usize = 200;
 
+/// Exchanges of the attacker that may give way, half of [`REQUESTS`]: others keep a
+/// connection that they have got. All may be ended once for having stalled for long.
+const PUSHED_OUT_MAX: f64 = 100.0;
+
 /// A response that no socket buffers hold.
 const LARGE: &str = "/bytes/20000000";
 
@@ -106,6 +110,11 @@ fn try_one(lab: &Lab, attack: &Attack) -> Result<()> {
     ensure!(slowest < super::PATIENCE, "{}: a client waited {slowest:?}", attack.name);
     let stalled = super::cause(&strait, "stalled")?;
     ensure!((stalled > 0.0) == attack.is_pushed_out, "{}: {stalled} gave way", attack.name);
+    ensure!(
+        stalled < PUSHED_OUT_MAX,
+        "{}: {stalled} gave way for {REQUESTS} requests",
+        attack.name
+    );
     Ok(())
 }
 
