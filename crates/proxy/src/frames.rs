@@ -237,9 +237,11 @@ impl Proxy {
                 self.on_stream_end(StreamKey { connection: key, stream }, tail, now);
             }
             Element::Reset { stream, code } => {
+                self.count_cancelled(key);
                 self.on_stream_reset(StreamKey { connection: key, stream }, code, now);
             }
             Element::Failed { stream, error } => {
+                self.count_cancelled(key);
                 self.on_stream_failed(StreamKey { connection: key, stream }, error, now);
             }
             Element::WindowOpened { stream } => {

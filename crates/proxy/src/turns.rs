@@ -12,10 +12,11 @@ use crate::connection::{ConnKey, Connection, Receive};
 use crate::proxy::Proxy;
 use crate::time::Time;
 
-/// Requests that begin on a connection of HTTP/2 in a turn: under a millisecond of work. Of
-/// HTTP/1, where each waits for the end of the one before it, those that came together begin one a
-/// turn.
-pub(crate) const REQUESTS_PER_TURN_MAX: u16 = 64;
+/// Requests that begin on a connection of HTTP/2 in a turn, where one that is cancelled counts twice:
+/// a millisecond of work. As many as a client has streams at a time (`streams_max`), so that those
+/// that come together go on together. Of HTTP/1, where each waits for the end of the one before it,
+/// those that came together begin one a turn.
+pub(crate) const REQUESTS_PER_TURN_MAX: u16 = 128;
 
 /// Bytes of a head that count as one request more: what HPACK makes of a few bytes has to be copied.
 const HEAD_BYTES: usize = 4 << 10;
@@ -103,6 +104,11 @@ impl Proxy {
         }
     }
 
+    /// A stream of HTTP/2 ends before its time, which costs as much as another request.
+    pub(crate) fn count_cancelled(&mut self, key: ConnKey) {
+        self.count_request(key, 0);
+    }
+
     /// Whether a connection of HTTP/2 has to wait for the next turn; then it does.
     pub(crate) fn is_share_spent(&mut self, key: ConnKey) -> bool {
         let turn = self.held_back.turn;
@@ -122,7 +128,7 @@ mod tests {
 
     #[test]
     fn large_heads_count_as_several_requests() {
-        for (bytes, requests) in [(100, 64), (4095, 64), (4096, 32), (60 << 10, 4)] {
+        for (bytes, requests) in [(100, 128), (4095, 128), (4096, 64), (60 << 10, 8)] {
             let mut share = TurnShare::default();
             let begun = (1..).take_while(|_| {
                 let is_spent = share.is_spent(7);
