@@ -668,6 +668,8 @@ pub struct Cluster {
     pub endpoints: Vec<Endpoint>,
     /// Stands for every address, if it connects to where downstream connections were going.
     pub original_destination: Option<EndpointId>,
+    /// Their places in the order of their ids; empty if they stand in that order.
+    pub(crate) places_by_id: Box<[u32]>,
     /// In which order they take turns.
     pub schedule: Schedule,
     /// What its endpoints speak.
@@ -700,6 +702,17 @@ impl Cluster {
     /// The ids of its endpoints, that of its original destination among them.
     pub fn endpoint_ids(&self) -> impl Iterator<Item = EndpointId> {
         self.endpoints.iter().map(|endpoint| endpoint.id).chain(self.original_destination)
+    }
+
+    /// The place of the endpoint with this id among its endpoints, found by bisection.
+    #[must_use]
+    pub fn place_of(&self, id: EndpointId) -> Option<usize> {
+        if self.places_by_id.is_empty() {
+            return self.endpoints.binary_search_by_key(&id, |endpoint| endpoint.id).ok();
+        }
+        let id_at = |place: &u32| self.endpoints.get(*place as usize).map(|endpoint| endpoint.id);
+        let found = self.places_by_id.binary_search_by_key(&Some(id), id_at).ok()?;
+        self.places_by_id.get(found).map(|place| *place as usize)
     }
 }
 

@@ -3,7 +3,8 @@
 //! What changes at run time stands here, under the stable ids of clusters and endpoints; a cluster
 //! that nobody asked for yet takes no memory. Idle connections of an endpoint form a stack, linked
 //! through the connections themselves: the newest is used first, so that the ones a burst left
-//! over grow old and close.
+//! over grow old and close. A cluster has a list of the endpoints that may have some, so that where no
+//! more may be opened one is found at a cost that does not depend on the number of endpoints.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 
 use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Id};
 
+use self::backoff::Backoff;
+use self::candidates::{Candidates, Look};
 use self::reserve::{RESERVE_MAX, Reserve};
 use self::turns::Turns;
 use crate::Share;
@@ -21,9 +24,8 @@ use crate::original::destination_of;
 use crate::slab::Slab;
 use crate::time::Time;
 
-use self::backoff::Backoff;
-
 mod backoff;
+mod candidates;
 mod original;
 mod reserve;
 mod turns;
@@ -60,6 +62,8 @@ struct ClusterState {
     retry_cursor: u64,
     open: u32,
     idle: u32,
+    /// The endpoints that may have idle connections.
+    candidates: Candidates,
     /// The exchanges that wait for a connection.
     turns: Turns,
     /// Connections that are kept for others than clients that had more than their share.
@@ -80,13 +84,16 @@ impl ClusterState {
 struct EndpointState {
     id: EndpointId,
     newest: Option<ConnKey>,
+    /// Whether it is among the candidates of its cluster.
+    is_candidate: bool,
     wear: Wear,
     backoff: Backoff,
 }
 
 impl EndpointState {
     fn new(id: EndpointId) -> Self {
-        Self { id, newest: None, wear: Wear::default(), backoff: Backoff::default() }
+        let (wear, backoff) = (Wear::default(), Backoff::default());
+        Self { id, newest: None, is_candidate: false, wear, backoff }
     }
 }
 
@@ -125,6 +132,9 @@ impl Wear {
         }
     }
 }
+
+/// Endpoints that are asked, the one whose turn it is among them, for one that may be connected to.
+const OTHERS_MAX: usize = 16;
 
 /// What an exchange gets that asks for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,19 +206,8 @@ impl Pools {
         let has_room = state.open < share.of(newest.connections_max.get());
         let (idle, waiting) = (state.idle, state.turns.waiting());
         let opening = self.place_to_open(cluster, place, now);
-        let mut of_pool = |place: usize, endpoint: &Endpoint| match sharing {
-            Sharing::Personal => None,
-            Sharing::InTurn => {
-                let taken = self.take_idle(endpoint.id, connections);
-                taken.map(|connection| Acquired::Idle(connection, place))
-            }
-            Sharing::Together => {
-                let newest = self.newest_idle(endpoint.id);
-                newest.map(|connection| Acquired::Shared(connection, place))
-            }
-        };
         if idle > 0
-            && let Some(acquired) = of_pool(place, endpoint)
+            && let Some(acquired) = self.acquire_idle(endpoint.id, place, sharing, connections)
         {
             return acquired;
         }
@@ -219,21 +218,68 @@ impl Pools {
                 Err(_) => Acquired::Overflow,
             };
         }
-        if idle > 0 {
-            let mut endpoints = cluster.endpoints.iter().enumerate();
-            let acquired = endpoints.find_map(|(place, endpoint)| of_pool(place, endpoint));
-            if let Some(acquired) = acquired {
-                return acquired;
-            }
-            // What only a new connection will do for need not wait for idle ones to grow old.
-            let newest = cluster.endpoints.iter().filter_map(|other| self.newest_idle(other.id));
-            if sharing == Sharing::Personal
-                && let Some(idle) = newest.into_iter().find(|idle| is_unused(*idle, connections))
-            {
-                return Acquired::Replace(idle, place);
-            }
+        if idle > 0
+            && let Some(acquired) = self.acquire_of_others(cluster, place, sharing, connections)
+        {
+            return acquired;
         }
         if waiting < share.of(newest.pending_max) { Acquired::Wait } else { Acquired::Overflow }
+    }
+
+    /// The newest idle connection of an endpoint, which stands at `place`, if it will do.
+    fn acquire_idle(
+        &mut self,
+        endpoint: EndpointId,
+        place: usize,
+        sharing: Sharing,
+        connections: &mut Slab<Connection>,
+    ) -> Option<Acquired> {
+        match sharing {
+            Sharing::Personal => None,
+            Sharing::InTurn => {
+                let taken = self.take_idle(endpoint, connections)?;
+                Some(Acquired::Idle(taken, place))
+            }
+            Sharing::Together => {
+                let newest = self.newest_idle(endpoint)?;
+                Some(Acquired::Shared(newest, place))
+            }
+        }
+    }
+
+    /// An idle connection to any endpoint of the cluster; for an exchange that needs a new one, to the
+    /// endpoint at `place`, one that makes room for it. Candidates of which this snapshot of the cluster
+    /// knows nothing, or whose connections will not do, are passed over, up to a bound.
+    fn acquire_of_others(
+        &mut self,
+        cluster: &Cluster,
+        place: usize,
+        sharing: Sharing,
+        connections: &mut Slab<Connection>,
+    ) -> Option<Acquired> {
+        let mut candidates = std::mem::take(&mut self.cluster(cluster.id)?.candidates);
+        let found = candidates.find(|endpoint| {
+            let Some(state) = self.endpoint(endpoint) else { return Look::Empty };
+            let Some(newest) = state.newest else {
+                state.is_candidate = false;
+                return Look::Empty;
+            };
+            let Some(of_newest) = cluster.place_of(endpoint) else { return Look::Unfit };
+            let acquired = match sharing {
+                // What only a new connection will do for need not wait for idle ones to grow old.
+                Sharing::Personal => {
+                    is_unused(newest, connections).then_some(Acquired::Replace(newest, place))
+                }
+                Sharing::InTurn | Sharing::Together => {
+                    self.acquire_idle(endpoint, of_newest, sharing, connections)
+                }
+            };
+            acquired.map_or(Look::Unfit, Look::Found)
+        });
+        if let Some(state) = self.cluster(cluster.id) {
+            state.candidates = candidates;
+        }
+        found
     }
 
     /// A connection of this cluster begins to be opened.
@@ -469,7 +515,28 @@ impl Pools {
         if let Some(state) = self.cluster(cluster) {
             state.idle += 1;
         }
+        self.add_candidate(cluster, endpoint);
         true
+    }
+
+    /// Adds an endpoint to the candidates of its cluster, unless it is there. Those of an
+    /// original-destination cluster are looked up by their addresses.
+    fn add_candidate(&mut self, cluster: ClusterId, id: EndpointId) {
+        let Some(endpoint) = self.endpoint(id) else { return };
+        if endpoint.is_candidate || endpoint.newest.is_none() {
+            return;
+        }
+        let clusters = self.clusters.get_mut(cluster.0.slot as usize);
+        let state = clusters.and_then(Option::as_mut).filter(|state| state.id == cluster);
+        let Some(state) = state else { return };
+        let endpoints = &mut self.endpoints;
+        state.candidates.insert(id, |other| {
+            let place = endpoints.get(other.0.slot as usize).and_then(Option::as_ref);
+            place.is_some_and(|state| state.id == other)
+        });
+        if let Some(endpoint) = self.endpoint(id) {
+            endpoint.is_candidate = true;
+        }
     }
 
     /// Writes down where in a pool a connection stands, if it does.
@@ -552,13 +619,18 @@ impl Pools {
         }
     }
 
-    /// The place of the endpoint to open a connection to: this one, or another if it refused too often of
-    /// late. If all did, the time when this one may be asked again.
+    /// The place of the endpoint to open a connection to: this one, or one of the next if it refused too
+    /// often of late. If those did, too, the time when this one may be asked again.
     fn place_to_open(&mut self, cluster: &Cluster, place: usize, now: Time) -> Result<usize, Time> {
         let Some(endpoint) = cluster.endpoints.get(place) else { return Ok(place) };
         let Some(until) = self.pause_of(endpoint.id, now) else { return Ok(place) };
-        let mut others = cluster.endpoints.iter();
-        others.position(|other| self.pause_of(other.id, now).is_none()).ok_or(until)
+        let count = cluster.endpoints.len();
+        let mut others = (1..count.min(OTHERS_MAX)).map(|ahead| (place + ahead) % count);
+        let is_open = |other: &usize| {
+            let other = cluster.endpoints.get(*other);
+            other.is_some_and(|other| self.pause_of(other.id, now).is_none())
+        };
+        others.find(is_open).ok_or(until)
     }
 
     /// Until when no connection is opened to an endpoint, if it refused too often of late.
@@ -633,6 +705,7 @@ impl Pools {
                 retry_cursor,
                 open: 0,
                 idle: 0,
+                candidates: Candidates::default(),
                 turns: Turns::default(),
                 reserve: Reserve::default(),
                 is_crowded: false,

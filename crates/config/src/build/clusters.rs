@@ -89,6 +89,7 @@ fn cluster<F>(
         .unwrap_or_default();
     let weights: Vec<u16> = endpoints.iter().map(|endpoint| endpoint.weight.get()).collect();
     let schedule = Schedule::new(&weights);
+    let places_by_id = places_by_id(&endpoints);
     if file.protocol == Protocol::Http2 && file.proxy_protocol != ProxyProtocol::Off {
         let rule = "a PROXY header names the one client of a connection, and HTTP/2 has many";
         let hint = "write `protocol: http1`, or leave the client to `x-forwarded-for`";
@@ -99,6 +100,7 @@ fn cluster<F>(
         name: Arc::from(file.name.as_str()),
         endpoints,
         original_destination,
+        places_by_id,
         schedule,
         protocol,
         http2: http2(&file.http2, &site.key("http2"), context.findings),
@@ -131,6 +133,18 @@ fn cluster<F>(
         fast_open: file.fast_open,
         mark: file.mark,
     }
+}
+
+/// The places of endpoints in the order of their ids, or none if they stand in that order, as they do
+/// unless an endpoint took the id of one that is gone.
+fn places_by_id(endpoints: &[Endpoint]) -> Box<[u32]> {
+    if endpoints.is_sorted_by_key(|endpoint| endpoint.id) {
+        return Box::default();
+    }
+    let mut places: Vec<(EndpointId, u32)> =
+        endpoints.iter().map(|endpoint| endpoint.id).zip(0..).collect();
+    places.sort_unstable();
+    places.into_iter().map(|(_, place)| place).collect()
 }
 
 /// Stands for the addresses that an original-destination cluster connects to.

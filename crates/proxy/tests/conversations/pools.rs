@@ -202,6 +202,35 @@ fn the_newest_idle_connection_is_used_first() {
 }
 
 #[test]
+fn endpoints_with_idle_connections_take_turns_for_those_that_may_have_none() {
+    let endpoints = "['127.0.0.1:9000', '127.0.0.1:9001', '127.0.0.1:9002']";
+    let config = CONFIG.replace("['127.0.0.1:9000']", endpoints) + "    connections_max: 2\n";
+    hold(&config, |talk| {
+        if talk.manner() == Manner::Moving {
+            // Each worker has a pool and takes turns of its own.
+            return;
+        }
+        let client = talk.client();
+        let mut upstreams = Vec::new();
+        for _ in 0..2 {
+            talk.says(client, GET);
+            upstreams.push(talk.upstream());
+            talk.says(upstreams[upstreams.len() - 1], OK);
+        }
+        upstreams.iter().for_each(|upstream| drop(talk.heard(*upstream)));
+        let mut asked = [0; 2];
+        for _ in 0..12 {
+            talk.says(client, GET);
+            let place = upstreams.iter().position(|it| !talk.heard(*it).is_empty()).unwrap();
+            talk.says(upstreams[place], OK);
+            asked[place] += 1;
+        }
+        // A third are turns of the endpoint that may have no connection.
+        assert_eq!(asked, [6, 6]);
+    });
+}
+
+#[test]
 fn a_cluster_without_endpoints_is_unavailable() {
     let config = CONFIG.replace("['127.0.0.1:9000']", "[]");
     hold(&config, |talk| {
