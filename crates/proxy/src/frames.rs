@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use config::snapshot::Ping;
 use telemetry::cause::Cause;
+use telemetry::events::UpstreamPaused;
 use wire::h2::{ConnectionError, Element, ErrorCode, Http2};
 use wire::head::{RequestHead, Version};
 
@@ -18,6 +19,7 @@ use crate::drain::DRAIN_IDLE;
 use crate::exchange::{Request, Stage};
 use crate::http2::{Framed, Multiplex, Stream, Tail, Watch, downstream_limits};
 use crate::proxy::{Proxy, UNREAD_BYTES_MAX, is_unread};
+use crate::record::label;
 use crate::time::Time;
 
 /// What the PING behind the first GOAWAY holds; its answer says that the peer has seen both.
@@ -414,7 +416,11 @@ impl Proxy {
             let processed = connection.requests.saturating_sub(lost);
             self.pools.on_worn_out(upstream.endpoint, processed);
             if processed == 0 {
-                self.pools.on_refused(upstream.endpoint, self.random.next(), now);
+                let (cluster, endpoint) = (label(upstream.cluster.0), upstream.endpoint);
+                let (to, random) = (connection.peer.socket_address(), self.random.next());
+                if self.pools.on_refused(endpoint, to, random, now) {
+                    self.emitter.upstream_paused(&UpstreamPaused { cluster });
+                }
             }
         }
         for exchange in lost {

@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Id};
 
-use self::backoff::Backoff;
+use self::backoff::{Backoff, Refusing};
 use self::candidates::{Candidates, Look};
 use self::reserve::{RESERVE_MAX, Reserve};
 use self::turns::Turns;
 use crate::Share;
 use crate::balance;
 use crate::clients::{ClientPlace, Clients};
-use crate::connection::{ConnKey, Connection, ExchangeKey, Links, UpstreamState};
+use crate::connection::{ConnKey, Connection, ExchangeKey, Links, PeerAddress, UpstreamState};
 use crate::original::destination_of;
 use crate::slab::Slab;
 use crate::time::Time;
@@ -41,6 +41,8 @@ pub(crate) struct Pools {
     /// The newest idle connection to each destination of an original-destination cluster, where
     /// there is one: as bounded as those connections are.
     originals: BTreeMap<(EndpointId, SocketAddr), ConnKey>,
+    /// The destinations of such clusters that refused.
+    refusing: Refusing,
     share: Share,
     /// From when on no cluster has connections reserved, whatever happened so far.
     unreserved_from: Time,
@@ -169,11 +171,12 @@ pub(crate) enum Sharing {
 }
 
 impl Pools {
-    pub(crate) const fn new(share: Share) -> Self {
+    pub(crate) fn new(share: Share) -> Self {
         Self {
             clusters: Vec::new(),
             endpoints: Vec::new(),
             originals: BTreeMap::new(),
+            refusing: Refusing::default(),
             share,
             unreserved_from: Time::from_nanos(0),
             open: 0,
@@ -599,21 +602,30 @@ impl Pools {
         }
     }
 
-    /// An endpoint went away from a connection on which it had processed nothing.
-    pub(crate) fn on_refused(&mut self, endpoint: EndpointId, random: u64, now: Time) {
+    /// An endpoint, or the destination that it stands for, went away from a connection on which it had
+    /// processed nothing. Returns whether it is not connected to for a while.
+    pub(crate) fn on_refused(
+        &mut self,
+        endpoint: EndpointId,
+        destination: Option<SocketAddr>,
+        random: u64,
+        now: Time,
+    ) -> bool {
         // The id of an endpoint that this configuration does not have is beyond every table.
         if endpoint.0.slot == u32::MAX {
-            return;
+            return false;
+        }
+        if let Some(destination) = destination {
+            return self.refusing.on_refused((endpoint, destination), random, now);
         }
         let slot = slot(&mut self.endpoints, endpoint.0);
         let state = slot.get_or_insert(EndpointState::new(endpoint));
-        if state.id == endpoint {
-            state.backoff.on_refused(random, now);
-        }
+        state.id == endpoint && state.backoff.on_refused(random, now)
     }
 
-    /// An endpoint answered.
-    pub(crate) fn on_answered(&mut self, endpoint: EndpointId) {
+    /// An endpoint answered, or the destination `peer` that it stands for.
+    pub(crate) fn on_answered(&mut self, endpoint: EndpointId, peer: &PeerAddress) {
+        self.refusing.on_answered(endpoint, peer);
         if let Some(state) = self.endpoint(endpoint) {
             state.backoff.on_answered();
         }
@@ -652,6 +664,7 @@ impl Pools {
 
     /// Forgets an endpoint. Its idle connections must be gone.
     pub(crate) fn forget_endpoint(&mut self, endpoint: EndpointId) {
+        self.refusing.forget(endpoint);
         if let Some(place) = self.endpoints.get_mut(endpoint.0.slot as usize)
             && place.as_ref().is_some_and(|state| state.id == endpoint)
         {

@@ -259,14 +259,14 @@ impl Proxy {
                 self.enqueue_over(key, request, id, now);
             };
         }
-        let start = || random.next();
+        let at = (|| random.next(), now);
         let acquired = if cluster.original_destination.is_some() {
             match original::destination(connections, exchange.downstream.connection) {
-                Some(to) => self.pools.acquire_to(to, cluster, newest, sharing, start, connections),
+                Some(to) => self.pools.acquire_to(to, cluster, newest, sharing, at, connections),
                 None => return self.fail_unbound(key, request, Cause::NoOriginalDestination, now),
             }
         } else {
-            self.pools.acquire(cluster, newest, avoid, sharing, (start, now), connections)
+            self.pools.acquire(cluster, newest, avoid, sharing, at, connections)
         };
         match acquired {
             Acquired::Idle(connection, place) => self.give(key, connection, place, request, now),

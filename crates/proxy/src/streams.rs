@@ -260,7 +260,7 @@ impl Proxy {
             stream.forget_request(&mut self.buffers);
         }
         if let Some(role) = connection.upstream() {
-            self.pools.on_answered(role.endpoint);
+            self.pools.on_answered(role.endpoint, &connection.peer);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::events::{
     ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionOpened, ConnectionRefused,
     ExchangeFinished, ExchangeStarted, HeadersDropped, LabelId, SignaturesMade,
     TlsHandshakeFinished, TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected,
-    UpstreamRetried, WorkerGauges,
+    UpstreamPaused, UpstreamRetried, WorkerGauges,
 };
 use crate::metrics::exchange::{RULES_PER_BLOCK, RuleBlock};
 use crate::metrics::upstream::ClusterBlock;
@@ -203,6 +203,13 @@ impl Emitter {
     pub fn upstream_retried(&mut self, event: &UpstreamRetried) {
         if let Some(block) = self.cluster(event.cluster) {
             block.retried(event);
+        }
+    }
+
+    /// See [`UpstreamPaused`].
+    pub fn upstream_paused(&mut self, event: &UpstreamPaused) {
+        if let Some(block) = self.cluster(event.cluster) {
+            block.pauses.increment();
         }
     }
 

@@ -20,7 +20,9 @@ pub use exchange::{
     ExchangeFinished, ExchangeStarted, GrpcCall, HeaderDrop, HeadersDropped, Stages, TunnelStarted,
 };
 pub use tls::{SignaturesMade, TlsFailure, TlsHandshakeFinished, TlsHandshakeKind};
-pub use upstream::{UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried};
+pub use upstream::{
+    UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried,
+};
 pub use worker::{ClusterGauges, WorkerGauges};
 
 /// The slot of a configured thing's stable id, for labels: small, dense, used again.

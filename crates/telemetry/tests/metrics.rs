@@ -9,7 +9,7 @@ use telemetry::events::{
     AccessLogWriteFailed, CertificateInUse, ClusterGauges, ConfigAccepted, ConfigRejected,
     ConnectionClosed, ConnectionOpened, ConnectionRefused, ExchangeFinished, ExchangeStarted,
     LabelId, Stages, TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected,
-    UpstreamRetried, WorkerGauges,
+    UpstreamPaused, UpstreamRetried, WorkerGauges,
 };
 use telemetry::{
     ClusterTotals, Collector, Emitter, ListenerTotals, Names, ProcessFacts, RouteNames,
@@ -137,6 +137,7 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
         requests: 1,
     });
     emitter.upstream_retried(&UpstreamRetried { cluster: API, cause: Cause::UpstreamClosed });
+    emitter.upstream_paused(&UpstreamPaused { cluster: API });
     emitter.cluster_gauges(API, &ClusterGauges { idle: 1, pending: 2 });
     emitter.worker_gauges(&WorkerGauges {
         turns: 5,

@@ -2,7 +2,8 @@
 //!
 //! Such a cluster has no endpoints that could be counted beforehand. One id stands for all its
 //! addresses, and idle connections are looked up by that and the address. When no more may be open
-//! and none of the idle ones goes the right way, one of those makes room.
+//! and none of the idle ones goes the right way, one of those makes room. An address that goes away from
+//! connection after connection has pauses of its own, as an endpoint has.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -12,9 +13,10 @@ use config::snapshot::{Cluster, EndpointId};
 use super::{Acquired, Pools, Sharing, is_unused};
 use crate::connection::{ConnKey, Connection};
 use crate::slab::Slab;
+use crate::time::Time;
 
 /// No destination is before it.
-const LOWEST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+pub(super) const LOWEST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Pools {
     /// As [`Pools::acquire`], for a connection to `destination`.
@@ -24,7 +26,7 @@ impl Pools {
         cluster: &Cluster,
         newest: &Cluster,
         sharing: Sharing,
-        start: impl FnOnce() -> u64,
+        (start, now): (impl FnOnce() -> u64, Time),
         connections: &mut Slab<Connection>,
     ) -> Acquired {
         let share = self.share;
@@ -41,6 +43,10 @@ impl Pools {
             }
             (Some(connection), Sharing::Together) => return Acquired::Shared(connection, 0),
             (Some(_), Sharing::Personal) | (None, _) => {}
+        }
+        if let Some(until) = self.refusing.pause((endpoint, destination), now) {
+            let has_place = waiting < share.of(newest.pending_max);
+            return if has_place { Acquired::Pause(until) } else { Acquired::Overflow };
         }
         if has_room {
             return Acquired::Open(0);

@@ -791,6 +791,7 @@ fn a_service_that_processes_nothing_is_asked_with_pauses_and_not_for_ever() {
             // Another worker has not met the service yet.
             return;
         }
+        talk.keeps_counts();
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -819,6 +820,8 @@ fn a_service_that_processes_nothing_is_asked_with_pauses_and_not_for_ever() {
         let late = talk.client();
         talk.says(late, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(!talk.is_connecting(), "it has its pause");
+        let counted = talk.counted("proxy_upstream_pauses_total");
+        assert_eq!(counted.values().copied().collect::<Vec<_>>(), [15], "{counted:?}");
     });
 }
 

@@ -394,3 +394,48 @@ clusters:
         }
     });
 }
+
+#[test]
+fn an_address_that_processes_nothing_has_pauses_and_others_do_not_wait() {
+    let config = format!("{CONFIG}    protocol: http2\n");
+    hold(&config, |talk| {
+        if talk.manner() == Manner::Moving {
+            // Another worker has not met the address yet.
+            return;
+        }
+        talk.keeps_counts();
+        let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let client = talk.intercepted(A);
+        talk.says(client, GET);
+        for _ in 0..2 {
+            let mut upstream = Speaker::upstream(talk);
+            goes_to(talk, upstream.peer, A);
+            upstream.hears(talk);
+            talk.says(upstream.peer, goaway);
+        }
+        assert!(!talk.is_connecting(), "the second time costs a pause");
+        assert_eq!(talk.counted("proxy_upstream_pauses_total").get("onward"), Some(&1));
+        let other = talk.intercepted(B);
+        talk.says(other, GET);
+        let mut upstream = Speaker::upstream(talk);
+        goes_to(talk, upstream.peer, B);
+        upstream.hears(talk);
+        upstream.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        talk.hears(other, "HTTP/1.1 204 No Content\r\n\r\n");
+        assert!(!talk.is_connecting(), "another address ends no pause");
+        talk.passes(Duration::from_millis(30));
+        let mut upstream = Speaker::upstream(talk);
+        goes_to(talk, upstream.peer, A);
+        upstream.hears(talk);
+        upstream.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        // It answered: the next refusal is the first.
+        talk.says(upstream.peer, goaway);
+        talk.says(client, GET);
+        let mut upstream = Speaker::upstream(talk);
+        upstream.hears(talk);
+        talk.says(upstream.peer, goaway);
+        assert!(talk.is_connecting());
+        talk.breaks(client);
+    });
+}

@@ -42,3 +42,11 @@ pub struct UpstreamRetried {
     /// Why the former attempt ended.
     pub cause: Cause,
 }
+
+/// An upstream went away from connection after connection without having processed anything (GOAWAY with
+/// a last stream of 0), and is not connected to for a while.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamPaused {
+    /// The cluster.
+    pub cluster: LabelId,
+}

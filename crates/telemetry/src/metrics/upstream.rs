@@ -37,6 +37,7 @@ pub(crate) struct ClusterBlock {
     attempts: Counter,
     pub(crate) opened: Counter,
     pub(crate) closed: Counter,
+    pub(crate) pauses: Counter,
     idle: Counter,
     pending: Counter,
     connect_failures: CauseCounters<5>,
@@ -248,6 +249,19 @@ pub(super) static FAMILIES: &[Family] = &[
                         blocks.iter().map(|block| block.connect_failures.value(place)).sum();
                     out.number(&[cluster, cause], count);
                 }
+            }
+        },
+    },
+    Family {
+        name: "proxy_upstream_pauses_total",
+        kind: Kind::Counter,
+        help: "Pauses before an endpoint, or an original destination, is connected to again, because it \
+               went away from connection after connection without having processed anything (GOAWAY \
+               with a last stream of 0).",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                out.number(&[cluster], total(blocks, |block| &block.pauses));
             }
         },
     },
