@@ -2,7 +2,7 @@
 
 use config::snapshot::ListenerProtocol;
 use telemetry::cause::Cause;
-use telemetry::events::{DetectedProtocol, ExchangeStarted, HeaderDrop, HeadersDropped};
+use telemetry::events::{DetectedProtocol, ExchangeStarted};
 use wire::detect::resembles_http2;
 use wire::h1::{
     BodyDecoder, BodyElement, BodyLimits, HeadError, HeadErrorKind, HeadLimits, Parsing, Scan,
@@ -303,12 +303,7 @@ impl Proxy {
         let is_too_large = matches!(head.framing(), Framing::Length(n) if n > body_bytes_max);
         let counts = dropped.unwrap_or_default();
         if counts != lookalikes::Dropped::default() {
-            for (reason, count) in
-                [HeaderDrop::Forwarded, HeaderDrop::Underscore].into_iter().zip(counts)
-            {
-                let event = HeadersDropped { listener: listener_label, reason, count };
-                self.emitter.headers_dropped(&event);
-            }
+            self.count_dropped(listener_label, counts);
         }
         if let Err(cause) = dropped {
             self.fail(key, cause, now);

@@ -503,6 +503,11 @@ impl Proxy {
         if has_call && let Err(cause) = self.end_call_request(key) {
             return self.fail(key, cause, now);
         }
+        let mut room = Vec::new();
+        let trailers = match self.screen_trailers(key, trailers, &mut room) {
+            Ok(trailers) => trailers,
+            Err(cause) => return self.fail(key, cause, now),
+        };
         let Some(exchange) = self.exchanges.get(key) else { return };
         if matches!(exchange.stage, Stage::Gathering { .. }) {
             return self.on_request_gathered(key, trailers, now);

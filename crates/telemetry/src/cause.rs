@@ -37,7 +37,7 @@ causes! {
     RequestInvalid => "request_invalid",
     /// `Content-Length` and `Transfer-Encoding` contradict themselves or each other.
     RequestFramingInvalid => "request_framing_invalid",
-    /// A field's name holds `_`, and `http.headers_with_underscores` of the listener is `refuse`.
+    /// The name of a field or a trailer holds `_`, and `http.headers_with_underscores` of the listener is `refuse`.
     RequestHeaderUnderscore => "request_header_underscore",
     /// `Host` is missing, repeated or not a host.
     RequestHostInvalid => "request_host_invalid",

@@ -30,7 +30,10 @@ pub use field_line::field_values;
 pub(crate) use meaning::{content_length, finish_response_framing, is_continue};
 pub(crate) use target::{SCHEMES, TargetScan};
 
-pub use body::{BodyDecoder, BodyElement, BodyEncoder, BodyLimits, Framed, Tail, allowed_trailers};
+pub use body::{
+    BodyDecoder, BodyElement, BodyEncoder, BodyLimits, Framed, Tail, allowed_trailers,
+    kept_trailers,
+};
 pub use decode::{HeadLimits, decode_request, decode_response, decode_response_as};
 pub use encode::{
     ConnectionField, encode_reply, encode_request, encode_response, reason_phrase, reply_len_max,

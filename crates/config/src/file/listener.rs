@@ -224,8 +224,8 @@ pub struct Http {
     /// Further fields whose names begin with `x-forwarded-`, such as `x-forwarded-prefix`, that go
     /// through though no hop is trusted. All others that a client sends are dropped.
     pub forwarded_allowed: Vec<String>,
-    /// What becomes of fields of requests with `_` in their names. Many services take `_` for `-`, and
-    /// read `x_forwarded_for` as `x-forwarded-for`.
+    /// What becomes of fields of requests, trailers among them, with `_` in their names. Many services
+    /// take `_` for `-`, and read `x_forwarded_for` as `x-forwarded-for`.
     pub headers_with_underscores: HeadersWithUnderscores,
     /// What becomes of `x-forwarded-client-cert`, which says whom certificates of clients are about.
     pub forward_client_cert: ForwardClientCert,

@@ -1,5 +1,6 @@
 //! What a client says in the name of a proxy goes no further, in whatever spelling.
 
+use crate::frames::Speaker;
 use crate::kit::{Talk, hold};
 
 const CONFIG: &str = "
@@ -89,5 +90,59 @@ fn what_only_proxies_say_is_not_taken_from_clients() {
         let mut kept = FORWARDED.to_vec();
         kept.truncate(5);
         assert_eq!(passed(talk, &FORWARDED), kept);
+    });
+}
+
+/// The trailers that go on of those that a client sends behind a body in chunks.
+fn passed_trailers(talk: &mut Talk<'_>, lines: &[&str]) -> Vec<String> {
+    let client = talk.client();
+    talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n");
+    let trailers: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    talk.says(client, format!("{trailers}\r\n"));
+    let upstream = talk.upstream();
+    let heard = talk.heard(upstream);
+    talk.says(upstream, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    let (_, trailers) = heard.split_once("\r\n\r\n0\r\n").unwrap_or_else(|| panic!("{heard}"));
+    trailers.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn trailers_of_a_request_follow_the_same_rule_as_its_head() {
+    let lines = [&OURS[..], &FORWARDED, &OTHERS, &["x-request-id: mine"]].concat();
+    hold(CONFIG, |talk| {
+        talk.keeps_counts();
+        assert_eq!(passed_trailers(talk, &lines), OTHERS);
+        let counted = talk.counted("proxy_downstream_headers_dropped_total");
+        assert_eq!(counted.get("web forwarded"), Some(&9), "{counted:?}");
+        assert_eq!(counted.get("web underscore"), Some(&4), "{counted:?}");
+    });
+    hold(&with("headers_with_underscores: drop"), |talk| {
+        assert_eq!(passed_trailers(talk, &["my_field: 1", "my-field: 2"]), ["my-field: 2"]);
+    });
+    hold(&with("trusted_hops: 1, headers_with_underscores: pass"), |talk| {
+        assert_eq!(passed_trailers(talk, &lines), lines);
+    });
+    hold(&with("headers_with_underscores: refuse"), |talk| {
+        assert_eq!(passed_trailers(talk, &["my-field: 1"]), ["my-field: 1"]);
+        let client = talk.client();
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+        talk.says(client, format!("{head}0\r\nmy_field: 1\r\n\r\n"));
+        let heard = talk.heard(client);
+        assert!(heard.starts_with("HTTP/1.1 400 "), "{heard}");
+        assert!(heard.contains("request_header_underscore"), "{heard}");
+    });
+}
+
+#[test]
+fn trailers_of_http2_follow_it_as_well() {
+    hold(CONFIG, |talk| {
+        let mut client = Speaker::client(talk);
+        let stream = client.asks(talk, "POST / HTTP/1.1\r\nHost: x\r\n\r\n", false);
+        let trailers = "x_forwarded_for: 6.6.6.6\r\nx-forwarded-ssl: on\r\nmy_field: 1\r\n";
+        client.ends_with(talk, stream, trailers);
+        let upstream = talk.upstream();
+        let heard = talk.heard(upstream);
+        assert!(heard.ends_with("\r\n\r\n0\r\nmy_field: 1\r\n\r\n"), "{heard}");
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
     });
 }

@@ -10,7 +10,7 @@ use super::error::{BodyError, HeadError, Stop, Truncated};
 use super::field_line::field;
 use super::parsing::Parsing;
 use super::scan::Scan;
-use crate::head::Framing;
+use crate::head::{Framing, Known};
 
 /// Bounds on what the chunked coding puts around data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -371,18 +371,29 @@ fn trailers_len(window: &[u8], limits: &BodyLimits) -> Result<usize, Refusal> {
 /// Those lines of a valid trailer section that may stand in one (RFC 9110, section 6.5.1), in `room` if
 /// some may not. Others mean nothing there, and services send them: `date`, `content-length`.
 pub fn allowed_trailers<'s>(section: &'s [u8], room: &'s mut Vec<u8>) -> &'s [u8] {
-    let mut at = 0;
-    let mut dropped = 0;
-    room.clear();
+    kept_trailers(section, room, |_, known| known.is_allowed_in_trailers())
+}
+
+/// Those lines of a valid trailer section whose names `is_kept` lets through, in `room` if some are not
+/// kept.
+pub fn kept_trailers<'s>(
+    section: &'s [u8],
+    room: &'s mut Vec<u8>,
+    mut is_kept: impl FnMut(&[u8], Known) -> bool,
+) -> &'s [u8] {
+    let (mut at, mut is_whole) = (0, true);
     while let Ok((entry, next)) = field(section, at) {
-        if entry.known.is_allowed_in_trailers() {
+        let is_line_kept = is_kept(entry.name().of(section), entry.known);
+        if is_whole && !is_line_kept {
+            is_whole = false;
+            room.clear();
+            room.extend_from_slice(section.get(..at).unwrap_or_default());
+        } else if is_line_kept && !is_whole {
             room.extend_from_slice(section.get(at..next).unwrap_or_default());
-        } else {
-            dropped += 1;
         }
         at = next;
     }
-    if dropped == 0 { section } else { room }
+    if is_whole { section } else { room }
 }
 
 /// Puts a body together: says what to write around the caller's data.
