@@ -4,6 +4,7 @@
 //! there is one. Nothing is changed on disk. A rule that a check holds is written where people
 //! read it (ARCHITECTURE.md, DEPENDENCIES.md), and the check reads it from there.
 
+mod circles;
 mod dead_files;
 mod dependencies;
 mod documents;
@@ -30,6 +31,7 @@ pub(crate) fn run(at: &Surroundings) -> Result<()> {
         layers::check(&tree, &packages),
         dependencies::check(&tree, &packages),
         unsafe_code::check(&tree),
+        circles::check(&tree),
         documents::check(&tree),
         dead_files::check(&tree),
     ]
