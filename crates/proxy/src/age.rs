@@ -67,6 +67,7 @@ impl Proxy {
                 Due::Goaway => self.on_aged(key, now),
                 Due::Close => self.close_aged(key, now),
             }
+            self.settle(now);
         }
     }
 

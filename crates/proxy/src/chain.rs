@@ -15,6 +15,7 @@ use wire::h1::{
 };
 use wire::head::{Framing, Head, Known, RequestHead, ResponseHead, Version};
 
+use crate::agenda::Note;
 use crate::connection::ExchangeKey;
 use crate::exchange::{Exchange, Stage, Unbound, Wait};
 use crate::filter::{BodyNeed, Filter, Part, Question, Verdict};
@@ -218,6 +219,11 @@ impl Proxy {
 
     /// The answer that a suspended exchange waits for.
     pub fn on_answer(&mut self, key: ExchangeKey, answer: &[u8], now: Time) {
+        self.handle_answer(key, answer, now);
+        self.settle(now);
+    }
+
+    fn handle_answer(&mut self, key: ExchangeKey, answer: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         if !matches!(exchange.stage, Stage::Suspended { .. }) {
             return;
@@ -237,7 +243,7 @@ impl Proxy {
             }
         });
         if let Some(exchange) = self.exchanges.get(key) {
-            self.resume_source(exchange.downstream, now);
+            self.agenda.push(Note::Resume(exchange.downstream));
         }
     }
 

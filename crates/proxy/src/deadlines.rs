@@ -155,6 +155,7 @@ impl Stage {
             Self::Gathering { .. } => "gathering",
             Self::Buffering { .. } => "buffering",
             Self::Waiting { .. } => "waiting",
+            Self::Retrying { .. } => "retrying",
             Self::Attempting { .. } => "attempting",
             Self::Responding { .. } => "responding",
             Self::Finishing => "finishing",

@@ -12,6 +12,7 @@ use wire::h2::{ErrorCode, PREFACE};
 use wire::head::{Framing, Known, Method, RequestHead};
 use wire::proxy_protocol;
 
+use crate::agenda::Note;
 use crate::chain::{ChainStep, Onlookers};
 use crate::clients::Part;
 use crate::connection::{
@@ -413,7 +414,7 @@ impl Proxy {
         }
         if self.connections.get(key).is_some_and(has_request_waiting) {
             // It came before the end.
-            self.resume_inbox(key, now);
+            self.consume_left(key, now);
         }
         let Some(connection) = self.connections.get_mut(key) else { return };
         let (exchange, is_sent) = (connection.exchange(), connection.is_sent());
@@ -560,7 +561,7 @@ impl Proxy {
                 let state = self.listeners.get(downstream.listener);
                 let deadline = now + state.listener().timeouts.request_body;
                 self.timers.arm(connection.timer, deadline);
-                self.resume_inbox(key, now);
+                self.agenda.push(Note::Resume(at));
             }
             // What is still on its way would make closing a reset.
             Life::CloseWhenSent if !has_more && is_complete => {

@@ -37,6 +37,7 @@ impl Proxy {
         self.drain_deadline = Some(now + self.snapshot.limits.drain_timeout);
         self.hasten_idle(now, |_| true);
         self.end_if_drained(now);
+        self.settle(now);
     }
 
     /// Connections of a drain that are silent end soon.
@@ -110,7 +111,7 @@ impl Proxy {
         }
     }
 
-    fn close_upstreams(&mut self, now: Time) {
+    pub(crate) fn close_upstreams(&mut self, now: Time) {
         let all = self.connections.iter().filter(|(_, connection)| connection.upstream().is_some());
         let all: Vec<_> = all.map(|(key, _)| key).collect();
         for key in all {

@@ -116,6 +116,8 @@ pub(crate) enum Stage {
     Buffering { request: Unbound },
     /// No connection is free; the head, encoded, waits for one.
     Waiting { request: Unbound },
+    /// Its attempt failed; the next is on the agenda, and begins before the event is over.
+    Retrying { request: Unbound },
     /// Given to this connection; no byte of a response yet.
     Attempting { upstream: StreamKey },
     /// The response's head went to the downstream; its body follows.
@@ -279,6 +281,7 @@ impl Exchange {
             | Stage::Gathering { .. }
             | Stage::Buffering { .. }
             | Stage::Waiting { .. }
+            | Stage::Retrying { .. }
             | Stage::Finishing => None,
         }
     }

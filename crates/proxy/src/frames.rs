@@ -256,7 +256,7 @@ impl Proxy {
                     multiplex.on_window_opened(None);
                 }
                 if let Some(cluster) = self.offer(key) {
-                    self.serve_waiting(cluster, now);
+                    self.note_room(cluster);
                 }
             }
             Element::GoingAway { .. } => self.on_going_away(key, now),
@@ -329,7 +329,7 @@ impl Proxy {
         multiplex.watches.clear(watch);
         match watch {
             Watch::Opening if is_upstream => {
-                self.on_connected(key, Err(Cause::ConnectTimeout), now);
+                self.on_established(key, Err(Cause::ConnectTimeout), now);
             }
             Watch::Opening => {
                 self.end_streams(key, Cause::RequestHeadTimeout, now);

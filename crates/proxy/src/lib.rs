@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod age;
+mod agenda;
 mod balance;
 mod buffers;
 mod calls;

@@ -138,6 +138,7 @@ impl Proxy {
                 self.close_downstream(key, Some(Cause::ResponseUndelivered), now);
             }
         }
+        self.settle(now);
     }
 }
 

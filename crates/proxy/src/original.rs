@@ -11,14 +11,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use config::snapshot::{Address, Cluster, ClusterId, EndpointId};
+use config::snapshot::{Address, Cluster, EndpointId};
 
 use crate::connection::{ConnKey, Connection, ExchangeKey, PeerAddress};
 use crate::exchange::Exchange;
 use crate::pool::endpoint_at;
 use crate::proxy::Proxy;
 use crate::slab::Slab;
-use crate::time::Time;
 
 /// Where a downstream connection was going, if that is known.
 pub(crate) fn destination(
@@ -87,13 +86,5 @@ impl Proxy {
     pub(crate) fn went_to(&self, exchange: &Exchange) -> Option<Address> {
         exchange.cluster()?.original_destination.filter(|_| exchange.record.attempts > 0)?;
         destination(&self.connections, exchange.downstream.connection).map(Address::Tcp)
-    }
-
-    /// Closes an idle connection of a cluster for another to take its place.
-    pub(crate) fn make_room(&mut self, idle: ConnKey, cluster: ClusterId, now: Time) {
-        // Taken at once, so that nobody who waits takes it first.
-        self.pools.on_open(cluster);
-        self.close_upstream(idle, None, now);
-        self.pools.on_closed(cluster);
     }
 }

@@ -54,6 +54,15 @@ pub(crate) struct Pools {
     pub(crate) waiting: u32,
 }
 
+/// What was noted of a cluster since its queue was served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Noted {
+    /// Whether a connection may be free, or may be opened.
+    pub(crate) has_room: bool,
+    /// Connections that are being established and became spare.
+    pub(crate) spares: u32,
+}
+
 /// A cluster at run time.
 #[derive(Debug)]
 struct ClusterState {
@@ -72,6 +81,8 @@ struct ClusterState {
     reserve: Reserve,
     /// Whether it is among the clusters that are looked at because exchanges wait.
     is_crowded: bool,
+    /// What stands on the agenda for it.
+    noted: Noted,
 }
 
 impl ClusterState {
@@ -468,6 +479,32 @@ impl Pools {
             .is_some_and(|state| state.turns.waiting() > 0 && (state.open < room || state.idle > 0))
     }
 
+    /// There may be a connection for the exchanges that wait for this cluster. Says whether there are
+    /// any, and this is the first that is noted since they were served.
+    pub(crate) fn note_room(&mut self, cluster: ClusterId) -> bool {
+        self.note(cluster, |noted| noted.has_room = true)
+    }
+
+    /// As [`Pools::note_room`], where it is a connection that is being established.
+    pub(crate) fn note_spare(&mut self, cluster: ClusterId) -> bool {
+        self.note(cluster, |noted| noted.spares += 1)
+    }
+
+    fn note(&mut self, cluster: ClusterId, change: impl FnOnce(&mut Noted)) -> bool {
+        let Some(state) = self.cluster(cluster).filter(|state| state.turns.waiting() > 0) else {
+            return false;
+        };
+        let is_first = state.noted == Noted::default();
+        change(&mut state.noted);
+        is_first
+    }
+
+    /// Takes what was noted of a cluster, if anything was.
+    pub(crate) fn take_noted(&mut self, cluster: ClusterId) -> Option<Noted> {
+        let noted = std::mem::take(&mut self.cluster(cluster)?.noted);
+        (noted != Noted::default()).then_some(noted)
+    }
+
     /// Connections that this worker may have to a cluster.
     pub(crate) fn connections_max(&self, cluster: &Cluster) -> u32 {
         self.share.of(cluster.connections_max.get())
@@ -722,6 +759,7 @@ impl Pools {
                 turns: Turns::default(),
                 reserve: Reserve::default(),
                 is_crowded: false,
+                noted: Noted::default(),
             });
         }
         slot.as_mut()

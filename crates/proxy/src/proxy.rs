@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use config::cidr::Cidr;
-use config::snapshot::{ClusterId, ListenerId};
+use config::snapshot::ListenerId;
 use telemetry::Emitter;
 use telemetry::cause::Cause;
 use telemetry::events::{ConnectionClosed, ConnectionOpened, ConnectionRefused, UpstreamClosed};
@@ -17,6 +17,7 @@ use wire::buffer::Buffer;
 use wire::head::HeadIndex;
 
 use crate::Snapshot;
+use crate::agenda::{Agenda, Note};
 use crate::buffers::{BufferUse, Buffers};
 use crate::clients::{Clients, Part};
 use crate::connection::{
@@ -114,6 +115,8 @@ pub struct Proxy {
     /// Older ones that exchanges or draining listeners still use.
     former: Vec<Pinned>,
     pub(crate) ops: VecDeque<Op>,
+    /// What follows from the event that lasts.
+    pub(crate) agenda: Agenda,
     pub(crate) emitter: Emitter,
     /// Indexes for the next heads to be looked at, one for each direction. Taken while one is.
     pub(crate) request_index: Option<Box<HeadIndex>>,
@@ -219,6 +222,7 @@ impl Proxy {
             snapshot,
             former: Vec::new(),
             ops: VecDeque::new(),
+            agenda: Agenda::default(),
             emitter,
             request_index: None,
             response_index: None,
@@ -246,6 +250,7 @@ impl Proxy {
 
     /// The next thing to do, if any.
     pub fn poll_op(&mut self, now: Time) -> Option<Op> {
+        debug_assert!(self.agenda.is_empty(), "each event is settled");
         self.relieve_noted(now);
         let op = loop {
             let op = self.ops.pop_front()?;
@@ -264,8 +269,9 @@ impl Proxy {
                 self.seal(key, now);
             }
             Op::Read(key) => self.on_last_word(key, now),
-            _ => {}
+            _ => return Some(op),
         }
+        self.settle(now);
         Some(op)
     }
 
@@ -410,6 +416,7 @@ impl Proxy {
             self.pools.forget_cluster(*cluster);
         }
         self.retire_former();
+        self.settle(now);
     }
 
     /// A downstream connected; `original` is where it was going, if rules of the machine brought it
@@ -472,6 +479,7 @@ impl Proxy {
         }
         if !has_proxy_header {
             self.begin_connection(key, now);
+            self.settle(now);
         }
         Some(key)
     }
@@ -534,11 +542,17 @@ impl Proxy {
         };
         if self.connections.get(key).is_some_and(is_gone) {
             self.on_downstream_broken(key, now);
+            self.settle(now);
         }
     }
 
     /// The socket took `n` of the unsent bytes; the send began at `began`.
     pub fn on_sent(&mut self, key: ConnKey, n: usize, began: Time, now: Time) {
+        self.handle_sent(key, n, began, now);
+        self.settle(now);
+    }
+
+    fn handle_sent(&mut self, key: ConnKey, n: usize, began: Time, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let (before, n) = connection.on_bytes_sent(n, &mut self.buffers);
         let after = before - n;
@@ -580,6 +594,7 @@ impl Proxy {
             // What the upstream said before it closed may still be there to read.
             Role::Upstream(_) => self.on_upstream_send_failed(key, now),
         }
+        self.settle(now);
     }
 
     /// Time passed.
@@ -590,6 +605,7 @@ impl Proxy {
                 TimerOwner::Exchange(key) => self.on_exchange_deadline(key, now),
                 TimerOwner::Handshake(key) => self.on_early_deadline(key, now),
             }
+            self.settle(now);
         }
         let is_over = |(_, deadline): &(_, Time)| *deadline <= now;
         while let Some(place) = self.draining_listeners.iter().position(is_over) {
@@ -599,11 +615,13 @@ impl Proxy {
         if self.drain_deadline.is_some_and(|deadline| deadline <= now) {
             self.end_drain(now);
         }
+        self.settle(now);
         self.relieve_crowds(now);
     }
 
     /// Gives memory back that was not needed lately. Called every few seconds.
     pub fn on_quiet(&mut self) {
+        self.agenda.trim();
         self.buffers.trim();
         self.clients.trim();
         self.connections.shrink();
@@ -628,16 +646,21 @@ impl Proxy {
         }
     }
 
-    /// Feeds a connection what it could not consume before.
+    /// Reads on from a connection, beginning with what it could not consume before.
     pub(crate) fn resume_inbox(&mut self, key: ConnKey, now: Time) {
         if self.connections.get(key).is_some_and(Connection::is_handshaking) {
             return self.resume_handshake(key, now);
         }
+        self.consume_left(key, now);
+        self.ops.push_back(Op::Read(key));
+    }
+
+    /// Feeds a connection what it could not consume before.
+    pub(crate) fn consume_left(&mut self, key: ConnKey, now: Time) {
         let inbox = self.connections.get_mut(key).and_then(|connection| connection.inbox.take());
         if let Some(inbox) = inbox {
             self.consume_inbox(key, inbox, now);
         }
-        self.ops.push_back(Op::Read(key));
     }
 
     fn consume_inbox(&mut self, key: ConnKey, mut inbox: Buffer, now: Time) {
@@ -711,24 +734,20 @@ impl Proxy {
         self.listeners.on_closed(downstream.listener);
         self.clients.remove(downstream.client, Part::Connection);
         self.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
-        self.end_if_drained(now);
+        if self.is_drained() {
+            self.agenda.push(Note::CloseUpstreams);
+        }
         // A listener that is gone may have been the last to need its configuration.
         if self.has_former_snapshots() {
             self.retire_former();
         }
     }
 
-    /// Closes an upstream connection, established or not, idle or not. Who waits for one may have
-    /// another in its place.
+    /// Closes an upstream connection, established or not, idle or not. An exchange that waits for one
+    /// may have another in its place.
     pub(crate) fn close_upstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
-        if let Some(cluster) = self.end_upstream(key, cause, now) {
-            self.serve_waiting(cluster, now);
-        }
-    }
-
-    /// As [`Proxy::close_upstream`], and leaves it to the caller to serve those who wait.
-    fn end_upstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) -> Option<ClusterId> {
-        let cluster = self.connections.get(key)?.upstream()?.cluster;
+        let upstream = self.connections.get(key).and_then(Connection::upstream);
+        let Some(cluster) = upstream.map(|upstream| upstream.cluster) else { return };
         self.pools.remove_idle(key, &mut self.connections);
         let is_established =
             self.connections.get(key).is_some_and(|connection| !connection.is_connecting());
@@ -736,7 +755,7 @@ impl Proxy {
         if !would_end_early {
             self.say_farewell(key);
         }
-        let connection = self.remove_connection(key)?;
+        let Some(connection) = self.remove_connection(key) else { return };
         if is_established {
             self.emitter.upstream_closed(&UpstreamClosed {
                 cluster: label(cluster.0),
@@ -747,20 +766,19 @@ impl Proxy {
         }
         self.pools.on_closed(cluster);
         self.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
-        Some(cluster)
+        self.note_room(cluster);
     }
 
     fn would_end_early(&self, key: ConnKey) -> bool {
         self.connections.get(key).is_some_and(Connection::would_end_early)
     }
 
-    /// Ends an upstream connection that is in a pool, with the exchanges that it has. Nobody is
-    /// served: who began on an older configuration would call the same endpoint again.
+    /// Ends an upstream connection that is in a pool, with the exchanges that it has.
     fn dismiss(&mut self, key: ConnKey, now: Time) {
         if self.connections.get(key).is_some_and(Connection::is_busy) {
             self.retire(key);
         } else {
-            self.end_upstream(key, None, now);
+            self.close_upstream(key, None, now);
         }
     }
 

@@ -130,7 +130,7 @@ impl Proxy {
         if self.must_buffer(key) {
             return self.buffer_request(key, request, now);
         }
-        self.attempt(key, request, Some(head), now);
+        self.ask(key, request, Some(head), now);
     }
 
     /// A request for a stream: how its head is encoded depends on the connection.
@@ -226,7 +226,7 @@ impl Proxy {
     // The upstream side of an exchange.
 
     /// Finds a connection for a request and gives it to that, or queues it, or fails. `head` is the
-    /// request's, where it is at hand.
+    /// request's, where it is at hand. What is not from the queue goes through [`Proxy::ask`].
     pub(crate) fn attempt(
         &mut self,
         key: ExchangeKey,
@@ -282,7 +282,7 @@ impl Proxy {
             }
             Acquired::Replace(idle, place) => {
                 let cluster = Arc::clone(cluster);
-                self.make_room(idle, id, now);
+                self.close_upstream(idle, None, now);
                 self.open(key, &cluster, place, request, head, now);
             }
             Acquired::Wait => match self.find_spare(key, None, &request) {
@@ -382,7 +382,7 @@ impl Proxy {
     pub(crate) fn leave_queue(&mut self, key: ExchangeKey, now: Time) {
         if let Some(request) = self.take_waiting(key, now) {
             self.attempt(key, request, None, now);
-            self.resume_request(key, now);
+            self.note_request(key);
         }
     }
 
@@ -665,17 +665,7 @@ impl Proxy {
         } else {
             self.drop_stream(upstream, ErrorCode::CANCEL, now);
         }
-        self.attempt(key, request, None, now);
-        self.resume_request(key, now);
-    }
-
-    /// Reads on a request whose body waited for a connection.
-    fn resume_request(&mut self, key: ExchangeKey, now: Time) {
-        if let Some(exchange) = self.exchanges.get(key)
-            && !exchange.request.is_complete
-        {
-            self.resume_source(exchange.downstream, now);
-        }
+        self.note_attempt(key, request);
     }
 
     /// Reads on, on a connection or a stream.
@@ -695,7 +685,9 @@ impl Proxy {
             Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => {
                 self.buffers.give_back(head);
             }
-            Stage::Buffering { request } => request.clear(&mut self.buffers),
+            Stage::Buffering { request } | Stage::Retrying { request } => {
+                request.clear(&mut self.buffers);
+            }
             Stage::Waiting { request } => {
                 request.clear(&mut self.buffers);
                 let cluster = exchange.route.as_ref().and_then(|route| route.cluster);

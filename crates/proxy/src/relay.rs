@@ -16,6 +16,7 @@ use wire::h1::{BodyDecoder, BodyEncoder, Scan};
 use wire::head::Framing;
 use wire::tls::{ServerName, client_hello};
 
+use crate::agenda::Note;
 use crate::connection::{ConnKey, Connection, ExchangeKey, Life, Receive, Send, StreamKey};
 use crate::exchange::{Form, Kind, Request, Route, Stage, Unbound, Wait};
 use crate::matching::{Facts, choose};
@@ -288,7 +289,9 @@ impl Proxy {
 
     fn stop_detecting(&mut self, key: ConnKey, protocol: Detected, now: Time) {
         self.on_told(key, &FirstBytes { protocol: Some(protocol), ..FirstBytes::default() }, now);
-        self.resume_inbox(key, now);
+        // It came before an end that may be told next.
+        self.consume_left(key, now);
+        self.agenda.push(Note::Resume(StreamKey::whole(key)));
     }
 
     fn begin_http(&mut self, key: ConnKey, now: Time) {
@@ -365,7 +368,7 @@ impl Proxy {
         self.push_proxy_header(key, &mut outbox);
         let send = Send::Body(BodyEncoder::new(Framing::UntilClose));
         let request = Unbound { outbox, form: Form::Whole { send, is_personal: true } };
-        self.attempt(key, request, None, now);
+        self.ask(key, request, None, now);
     }
 
     /// The upstream connection of a relay stands.
@@ -390,7 +393,7 @@ impl Proxy {
         } else {
             self.queue_send(key);
         }
-        self.resume_source(downstream, now);
+        self.agenda.push(Note::Resume(downstream));
     }
 
     /// Tells the client that its tunnel stands.

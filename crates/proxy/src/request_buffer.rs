@@ -120,7 +120,7 @@ impl Proxy {
             Stage::Buffering { request } => {
                 exchange.deadlines.clear(Wait::Connection);
                 exchange.deadlines.clear(Wait::RequestBody);
-                return self.attempt(key, request, None, now);
+                return self.ask(key, request, None, now);
             }
             stage => stage,
         };

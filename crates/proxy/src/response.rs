@@ -9,6 +9,7 @@ use wire::h1::{
 };
 use wire::head::{Framing, Method, ResponseHead, Version};
 
+use crate::agenda::Note;
 use crate::connection::{
     ConnKey, Connection, ExchangeKey, Life, OUTBOX_BYTES_MAX, Receive, Send, StreamKey,
 };
@@ -294,7 +295,7 @@ impl Proxy {
         if !downstream.is_whole() && was_complete {
             return self.on_request_end(exchange_key, &[], now);
         }
-        self.resume_source(downstream, now);
+        self.agenda.push(Note::Resume(downstream));
     }
 
     fn on_response_body_bytes(

@@ -91,6 +91,7 @@ impl Proxy {
     ///
     /// Nothing of it is closed and nothing is counted: the sockets live on under [`Proxy::restore`].
     pub fn save(&mut self, key: ConnKey, now: Time) -> Option<Saved> {
+        debug_assert!(self.agenda.is_empty(), "each event is settled");
         let upstream = self.connections.get(key)?.upstream();
         if upstream.is_some_and(|upstream| upstream.exchange().is_some()) {
             return None;
@@ -125,6 +126,7 @@ impl Proxy {
         if self.has_former_snapshots() {
             self.retire_former();
         }
+        self.settle(now);
         let mut bytes = VERSION.to_be_bytes().to_vec();
         bytes.extend(postcard::to_stdvec(&group).expect("memory is the only thing it needs"));
         Some(Saved { bytes, connections, clusters })
@@ -136,6 +138,7 @@ impl Proxy {
         for cluster in &saved.clusters {
             self.serve_waiting(*cluster, now);
         }
+        self.settle(now);
     }
 
     fn has_known_listener(&self, key: ConnKey) -> bool {
@@ -199,6 +202,7 @@ impl Proxy {
             self.ops.push_back(Op::Send(*key));
             self.ops.push_back(Op::Read(*key));
         }
+        self.settle(now);
         Ok(keys)
     }
 
@@ -259,6 +263,7 @@ impl Proxy {
                 self.resume_stream(StreamKey { connection: *key, stream }, now);
             }
         }
+        self.settle(now);
     }
 }
 

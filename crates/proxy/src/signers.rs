@@ -72,6 +72,7 @@ impl Proxy {
         }
         while let Some(Signed { token, result }) = self.signers.poll(now) {
             self.on_signature(ConnKey::from_bits(token), result, now);
+            self.settle(now);
         }
         let mut tally = self.signers.batched.take_tally();
         if let Some(thread) = &mut self.signers.thread {

@@ -122,7 +122,7 @@ impl Proxy {
             *exchange = None;
         }
         let cluster = upstream.cluster;
-        self.serve_next(cluster, now);
+        self.note_spare(cluster);
     }
 
     /// A connection that was restored may be spare.
@@ -158,7 +158,7 @@ impl Proxy {
         match idle_timeout {
             Some(timeout) if self.pools.put_idle(key, ids, &mut self.connections) => {
                 self.timers.arm(timer, now + timeout);
-                self.serve_waiting(cluster, now);
+                self.note_room(cluster);
             }
             _ => self.close_upstream(key, None, now),
         }

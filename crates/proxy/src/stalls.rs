@@ -290,7 +290,9 @@ impl Proxy {
             } else {
                 self.fail(key, Cause::Stalled, now);
             }
+            self.settle(now);
         }
+        self.settle(now);
         self.pools.waiting_for(id) > 0
     }
 

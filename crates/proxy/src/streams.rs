@@ -214,7 +214,7 @@ impl Proxy {
     /// A stream is gone: there is room for another.
     pub(crate) fn after_stream(&mut self, key: ConnKey, now: Time) {
         if let Some(cluster) = self.offer(key) {
-            self.serve_waiting(cluster, now);
+            self.note_room(cluster);
         }
         let Some(multiplex) = self.multiplex_mut(key) else { return };
         if multiplex.has_work() {

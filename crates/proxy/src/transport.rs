@@ -463,6 +463,7 @@ impl Proxy {
             }
             None => {}
         }
+        self.settle(now);
     }
 
     fn is_downstream(&self, key: ConnKey) -> bool {
@@ -598,7 +599,7 @@ impl Proxy {
         if self.is_downstream(key) && !is_peers_word {
             self.break_downstream(key, Some(Cause::TlsInvalid), now);
         } else {
-            self.on_broken(key, now);
+            self.handle_broken(key, now);
         }
     }
 
@@ -610,14 +611,20 @@ impl Proxy {
         if connection.is_handshaking() {
             self.on_handshake_failed(key, TlsFailure::PeerGone, now);
         } else if connection.is_amid_record() || connection.is_cut_off() {
-            self.on_broken(key, now);
+            self.handle_broken(key, now);
         } else if !connection.is_read_closed {
             self.on_data_end(key, now);
         }
+        self.settle(now);
     }
 
     /// The connection is broken: reset, or an error while reading.
     pub fn on_broken(&mut self, key: ConnKey, now: Time) {
+        self.handle_broken(key, now);
+        self.settle(now);
+    }
+
+    fn handle_broken(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         if connection.is_handshaking() {
             return self.on_handshake_failed(key, TlsFailure::PeerGone, now);
@@ -657,7 +664,7 @@ impl Proxy {
                     Role::Upstream(_) => self.retire(key),
                 }
             }
-            KeyUsage::Exhausted => self.on_broken(key, now),
+            KeyUsage::Exhausted => self.handle_broken(key, now),
         }
     }
 

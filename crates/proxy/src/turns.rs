@@ -89,6 +89,7 @@ impl Proxy {
             multiplex.share.is_held = false;
         }
         self.resume_inbox(key, now);
+        self.settle(now);
     }
 
     /// Lets a connection wait for the next turn.

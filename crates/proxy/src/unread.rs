@@ -52,6 +52,17 @@ impl Proxy {
         rest: &[u8],
         (began, now): (Time, Time),
     ) {
+        self.handle_unread((key, to), sent, rest, (began, now));
+        self.settle(now);
+    }
+
+    fn handle_unread(
+        &mut self,
+        (key, to): (ConnKey, ConnKey),
+        sent: usize,
+        rest: &[u8],
+        (began, now): (Time, Time),
+    ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(exchange) = connection.exchange() else { return };
         let n = sent + rest.len();

@@ -167,7 +167,7 @@ impl Proxy {
             // Its slots are not what they seemed to be.
             self.withdraw(upstream);
             let request = Unbound { outbox, form: Form::Stream { head: parked, tail } };
-            return self.attempt(key, request, head, now);
+            return self.note_attempt(key, request);
         };
         let mut stream = Stream::new(stream, key);
         (stream.outbox, stream.tail, stream.is_ended) = (outbox, tail, is_end);
@@ -281,6 +281,7 @@ impl Proxy {
         if result.is_err() || !self.begin_upstream_tls(key, now) {
             self.on_established(key, result, now);
         }
+        self.settle(now);
     }
 
     /// A connection can carry data, or cannot be established.
@@ -408,7 +409,7 @@ impl Proxy {
             return self.close_upstream(key, None, now);
         }
         self.timers.arm(timer, now + cluster.timeouts.idle);
-        self.serve_waiting(ids.0, now);
+        self.note_room(ids.0);
     }
 
     // Ends and progress.

@@ -2,7 +2,8 @@
 //!
 //! Where methods form a circle, each may be entered again while it is amid its work, and none can be
 //! read, or given less than the whole value, by itself. The types in [`CIRCLES_MAX`] have none, or no
-//! larger ones than it says.
+//! larger ones than it says: `Proxy` has none, because what would close a circle is noted on its
+//! agenda (ARCHITECTURE.md).
 //!
 //! What is compared is words, not types. A method calls another if its body has `self.name(` or
 //! `Self::name`, or the same with the type's name: in full (`Proxy::name`), or in small letters for a
@@ -15,7 +16,7 @@ use super::{Finding, Tree};
 
 /// Sources, a type with methods there, and how many of these may be in one circle. A method that calls
 /// itself is a circle of one.
-const CIRCLES_MAX: [(&str, &str, usize); 1] = [("crates/proxy/src/", "Proxy", 130)];
+const CIRCLES_MAX: [(&str, &str, usize); 1] = [("crates/proxy/src/", "Proxy", 0)];
 
 /// Finds circles that are larger than they may be.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

@@ -194,6 +194,10 @@ impl Proxy {
             Stage::Buffering { request } => {
                 SavedStage::Buffering(save_request(request, &mut self.buffers))
             }
+            // On an agenda only, which is empty between two events.
+            Stage::Retrying { request } => {
+                SavedStage::Waiting(save_request(request, &mut self.buffers))
+            }
             Stage::Waiting { request } => {
                 if let Some(cluster) = cluster {
                     let exchanges = &self.exchanges;
@@ -385,7 +389,7 @@ impl Proxy {
             }
             (SavedStage::Waiting(saved), _) => {
                 let request = restore_request(saved, &mut self.buffers);
-                return self.attempt(key, request, None, now);
+                return self.ask(key, request, None, now);
             }
             (SavedStage::Finishing | SavedStage::Attempting | SavedStage::Responding, _) => {
                 Stage::Finishing

@@ -153,6 +153,49 @@ fn who_waits_for_a_connection_gets_the_one_under_way() {
     });
 }
 
+/// The end of this stream, and behind it in the same bytes a request for `/0`.
+fn reset_and_request(client: &mut Speaker, stream: u32) -> Vec<u8> {
+    let mut out = Buffer::new(1 << 10);
+    client.codec.reset(stream, ErrorCode::CANCEL);
+    client.codec.send_control(&mut out);
+    [out.filled(), &together(client, 1, false)].concat()
+}
+
+#[test]
+fn a_request_that_comes_with_a_cancellation_does_not_overtake_one_that_waits() {
+    let config = format!("{CONFIG}    connections_max: 1\n");
+    for is_established in [true, false] {
+        hold(&config, |talk| {
+            if talk.manner() == Manner::Moving {
+                // The order of a queue belongs to its worker.
+                return;
+            }
+            let mut client = Speaker::client(talk);
+            let cancelled = client.gets(talk, "/cancelled");
+            let mut upstream = talk.connecting();
+            if is_established {
+                talk.establish(upstream);
+                talk.heard(upstream);
+            }
+            let other = talk.client();
+            talk.says(other, "GET /waits HTTP/1.1\r\nHost: x\r\n\r\n");
+            let said = reset_and_request(&mut client, cancelled);
+            talk.says(client.peer, said);
+            assert_eq!(talk.is_closed(upstream), is_established);
+            if is_established {
+                upstream = talk.connecting();
+            }
+            talk.establish(upstream);
+            talk.hears_about(upstream, "GET /waits HTTP/1.1\r\n", &[]);
+            talk.says(upstream, OK);
+            talk.hears(other, OK);
+            talk.hears_about(upstream, "GET /0 HTTP/1.1\r\n", &[]);
+            talk.says(upstream, OK);
+            assert!(client.hears(talk).contains("data ok END"));
+        });
+    }
+}
+
 #[test]
 fn a_connection_that_begins_with_a_clients_address_is_for_nobody_else() {
     let config = format!("{CONFIG}    proxy_protocol: v1\n");

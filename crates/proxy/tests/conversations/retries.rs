@@ -226,3 +226,30 @@ fn an_idempotent_body_that_is_still_here_is_sent_again_whole() {
         talk.hears(client, OK);
     });
 }
+
+#[test]
+fn a_request_that_is_sent_again_does_not_overtake_one_that_waits() {
+    let config = format!("{CONFIG}    connections_max: 1\n");
+    hold(&config, |talk| {
+        if talk.manner() == Manner::Moving {
+            // The order of a queue belongs to its worker.
+            return;
+        }
+        let (client, other) = (talk.client(), talk.client());
+        talk.says(client, "GET /first HTTP/1.1\r\nHost: x\r\n\r\n");
+        let kept = talk.upstream();
+        talk.heard(kept);
+        talk.says(kept, OK);
+        talk.hears(client, OK);
+        talk.says(client, "GET /again HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.says(other, "GET /waits HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.heard(kept);
+        talk.ends(kept);
+        let upstream = talk.upstream();
+        for (peer, path) in [(other, "/waits"), (client, "/again")] {
+            talk.hears_about(upstream, &format!("GET {path} HTTP/1.1\r\n"), &[]);
+            talk.says(upstream, OK);
+            talk.hears(peer, OK);
+        }
+    });
+}

@@ -1,0 +1,180 @@
+//! What follows from the end of an exchange or a connection: noted while an event lasts, done when
+//! the event is over.
+//!
+//! Nothing that ends one exchange or connection goes on with another from within. It leaves a
+//! [`Note`] and returns. [`Proxy::settle`] does what is noted, as the last step of every public
+//! method that an event of the worker arrives by:
+//!
+//! ```text
+//! on_received, on_sent … ─► consume … ─► close_upstream, fail_attempt, after_exchange …
+//!            │                                             │ leave notes
+//!            ▼                                             ▼
+//!          settle ◄───────────────────────────────────── agenda
+//!            │                                             ▲ leave notes
+//!            └─► resume_source, serve_noted, attempt_again, close_upstreams
+//! ```
+//!
+//! So no method of [`Proxy`] is entered again while it is at work, and what a method has read of the
+//! tables before it ended something still holds behind that.
+//!
+//! *Order.* First in, first out: exchanges that wait are served before the exchange that left them
+//! room looks for another connection itself. A new request of the same event does not overtake
+//! exchanges that wait: [`Proxy::ask`] serves them first if a note says that there is room. An event
+//! that consists of many, such as deadlines that pass at the same time, is settled after each.
+//!
+//! *Stale notes.* A note holds a key. If its connection, stream, exchange or cluster is gone by then,
+//! or is in another state, the note finds nothing to do.
+//!
+//! *Termination.* Whatever a note causes is itself noted. A [`Note::Serve`] follows the end of a
+//! connection or stream, or one that becomes free; a [`Note::Attempt`] follows an attempt that failed,
+//! of which an exchange has [`ATTEMPTS_UNSEEN_MAX`](crate::exchange::ATTEMPTS_UNSEEN_MAX), or a
+//! connection that had to leave its pool because it opens no stream; a [`Note::Resume`] follows the
+//! end of an exchange, or its getting a connection. A worker has so many of each, and nothing begins
+//! anew but requests whose bytes wait in an inbox: these get fewer.
+//!
+//! *Bound.* A cluster is noted once (`Pools::note_room`), an exchange once (it is
+//! [`Stage::Retrying`] meanwhile), a connection or stream once for each exchange on it that ends or
+//! gets a connection. There are no more notes than a small multiple of the worker's exchanges and
+//! clusters, which have bounds. Their storage is used again from event to event; what a large event
+//! needs beyond [`NOTES_KEPT_MAX`] is given back.
+//!
+//! Between two events the agenda is empty, so that no note is ever saved.
+
+use std::collections::VecDeque;
+
+use config::snapshot::ClusterId;
+use wire::head::RequestHead;
+
+use crate::connection::{ExchangeKey, StreamKey};
+use crate::exchange::{Stage, Unbound};
+use crate::proxy::Proxy;
+use crate::time::Time;
+
+/// Notes for which room is kept when nothing is noted; a note has 24 bytes.
+const NOTES_KEPT_MAX: usize = 64;
+
+/// Something to do when the event is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// Read on from a connection or a stream, beginning with what was read and could not be taken.
+    Resume(StreamKey),
+    /// Serve the exchanges that wait for a connection of this cluster: there may be one.
+    Serve(ClusterId),
+    /// Look for another connection for this exchange.
+    Attempt(ExchangeKey),
+    /// The last downstream of a drain is gone: close the upstream connections.
+    CloseUpstreams,
+}
+
+/// The notes of one event, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Agenda(VecDeque<Note>);
+
+impl Agenda {
+    pub(crate) fn push(&mut self, note: Note) {
+        self.0.push_back(note);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Gives memory back that a large event took.
+    pub(crate) fn trim(&mut self) {
+        self.0.shrink_to(NOTES_KEPT_MAX);
+    }
+}
+
+impl Proxy {
+    /// Does what was noted during an event, and what is noted meanwhile.
+    #[inline]
+    pub(crate) fn settle(&mut self, now: Time) {
+        if !self.agenda.is_empty() {
+            self.settle_notes(now);
+        }
+    }
+
+    // Apart, so that the look at an empty agenda is all that most events pay.
+    #[inline(never)]
+    fn settle_notes(&mut self, now: Time) {
+        while let Some(note) = self.agenda.0.pop_front() {
+            match note {
+                Note::Resume(source) => self.resume_source(source, now),
+                Note::Serve(cluster) => self.serve_noted(cluster, now),
+                Note::Attempt(exchange) => self.attempt_again(exchange, now),
+                Note::CloseUpstreams => self.close_upstreams(now),
+            }
+        }
+    }
+
+    /// Connections of a cluster may be free, or may be opened, for exchanges that wait.
+    pub(crate) fn note_room(&mut self, cluster: ClusterId) {
+        if self.pools.note_room(cluster) {
+            self.agenda.push(Note::Serve(cluster));
+        }
+    }
+
+    /// A spare connection is there that an exchange of this cluster may be waiting for.
+    pub(crate) fn note_spare(&mut self, cluster: ClusterId) {
+        if self.pools.note_spare(cluster) {
+            self.agenda.push(Note::Serve(cluster));
+        }
+    }
+
+    /// Makes an exchange try again. Its request waits with it.
+    pub(crate) fn note_attempt(&mut self, key: ExchangeKey, request: Unbound) {
+        let Some(exchange) = self.exchanges.get_mut(key) else {
+            return request.clear(&mut self.buffers);
+        };
+        exchange.stage = Stage::Retrying { request };
+        self.agenda.push(Note::Attempt(key));
+    }
+
+    /// Serves a cluster's queue, if a note says that there may be connections for it.
+    fn serve_noted(&mut self, cluster: ClusterId, now: Time) {
+        let Some(noted) = self.pools.take_noted(cluster) else { return };
+        if noted.has_room {
+            self.serve_waiting(cluster, now);
+        }
+        for _ in 0..noted.spares {
+            self.serve_next(cluster, now);
+        }
+    }
+
+    /// Finds a connection for a request that is not from the queue. If there is room for exchanges that
+    /// wait already, they are served first. `head` is the request's, where it is at hand.
+    pub(crate) fn ask(
+        &mut self,
+        key: ExchangeKey,
+        request: Unbound,
+        head: Option<&RequestHead<'_>>,
+        now: Time,
+    ) {
+        if !self.agenda.is_empty()
+            && let Some(cluster) = self.exchanges.get(key).and_then(|it| it.route.as_ref()?.cluster)
+        {
+            self.serve_noted(cluster, now);
+        }
+        self.attempt(key, request, head, now);
+    }
+
+    fn attempt_again(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
+            Stage::Retrying { request } => {
+                self.ask(key, request, None, now);
+                self.note_request(key);
+            }
+            stage => exchange.stage = stage,
+        }
+    }
+
+    /// The body of a request may go on: its connection was waited for, or is another one.
+    pub(crate) fn note_request(&mut self, key: ExchangeKey) {
+        if let Some(exchange) = self.exchanges.get(key)
+            && !exchange.request.is_complete
+        {
+            self.agenda.push(Note::Resume(exchange.downstream));
+        }
+    }
+}
