@@ -7,7 +7,7 @@
 //! goes on. Nothing else is done about it, unless an exchange of that cluster waits for a connection:
 //!
 //! ```text
-//! no connection free ─► queue ─► agenda ─► the longest stalled of a client that has more than its
+//! no connection free ─► queue ─► noted ──► the longest stalled of a client that has more than its
 //!                                  ▲       share, or that is stalled for `timeouts.stall`, ends
 //!                                  └── every 100 ms, as long as some wait
 //! ```
@@ -130,7 +130,7 @@ impl Stalls {
 #[derive(Debug, Default)]
 pub(crate) struct Crowds {
     /// Exchanges began to wait there.
-    agenda: Vec<ClusterId>,
+    noted: Vec<ClusterId>,
     /// Exchanges still wait there.
     clusters: Vec<ClusterId>,
     due: Option<Time>,
@@ -233,14 +233,14 @@ impl Proxy {
 
     /// An exchange began to wait for a connection of this cluster.
     pub(crate) fn note_crowd(&mut self, cluster: ClusterId) {
-        if self.crowds.agenda.last() != Some(&cluster) {
-            self.crowds.agenda.push(cluster);
+        if self.crowds.noted.last() != Some(&cluster) {
+            self.crowds.noted.push(cluster);
         }
     }
 
     /// Looks at the clusters where exchanges began to wait, once the event that made them wait is over.
     pub(crate) fn relieve_noted(&mut self, now: Time) {
-        while let Some(cluster) = self.crowds.agenda.pop() {
+        while let Some(cluster) = self.crowds.noted.pop() {
             if self.relieve(cluster, now) && self.pools.set_crowded(cluster, true) {
                 self.crowds.clusters.push(cluster);
                 self.crowds.due = self.crowds.due.or(Some(now + LOOK_INTERVAL));
