@@ -55,6 +55,10 @@ pub const STALL_TIMEOUT: Period = Period::from_secs(5);
 /// balancer that is the only client still has many.
 pub const CONNECTIONS_PER_CLIENT_DIVISOR: u32 = 2;
 
+/// Bytes that clients of a listener may hold in buffers: 8,000 that take nothing of a response, with a full
+/// queue of 128 KiB each, and half of the memory of a small machine.
+pub const BUFFERED_MAX: Size = Size::from_kib(1 << 20);
+
 /// Bytes of a request body that wait here for the rest, where connections of the cluster are short: what
 /// stands behind its head in one buffer, and more than most forms and calls of APIs have.
 pub const REQUEST_BUFFER: Size = Size::from_kib(16);

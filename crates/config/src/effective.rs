@@ -218,6 +218,9 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
         connections_max: listener.connections_max,
         connections_per_client_max: Some(listener.connections_per_client_max),
         exchanges_per_client_max: listener.exchanges_per_client_max,
+        buffered_max: listener
+            .buffered_bytes_max
+            .map_or(OrNone::None, |bytes| OrNone::Some(Size(bytes))),
         backlog: listener.socket.backlog,
         fast_open: listener.socket.fast_open,
         keepalive: listener.socket.keepalive.map(keepalive),

@@ -246,6 +246,8 @@ pub struct Listener<F> {
     pub connections_per_client_max: NonZeroU32,
     /// Exchanges of one client at a time, in the process, or none for no bound.
     pub exchanges_per_client_max: Option<NonZeroU32>,
+    /// Bytes that its clients may hold in buffers, in the process, or none for no bound.
+    pub buffered_bytes_max: Option<u64>,
 }
 
 impl<F> Listener<F> {

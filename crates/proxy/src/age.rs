@@ -65,7 +65,7 @@ impl Proxy {
         for (key, what) in due {
             match what {
                 Due::Goaway => self.on_aged(key, now),
-                Due::Close => self.close_aged(key, now),
+                Due::Close => self.abort_downstream(key, Cause::ConnectionAge, now),
             }
             self.settle(now);
         }
@@ -102,15 +102,15 @@ impl Proxy {
         }
     }
 
-    /// The grace is over.
-    fn close_aged(&mut self, key: ConnKey, now: Time) {
+    /// Ends a downstream connection, with the exchanges that it has.
+    pub(crate) fn abort_downstream(&mut self, key: ConnKey, cause: Cause, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         let streams = connection.multiplex.as_ref().map(|all| all.exchanges()).unwrap_or_default();
         for exchange in connection.exchange().into_iter().chain(streams) {
-            self.abort(exchange, Cause::ConnectionAge, now);
+            self.abort(exchange, cause, now);
         }
         if self.connections.get(key).is_some() {
-            self.close_downstream(key, Some(Cause::ConnectionAge), now);
+            self.close_downstream(key, Some(cause), now);
         }
     }
 }

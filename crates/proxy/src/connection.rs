@@ -19,7 +19,7 @@ use wire::h1::{BodyDecoder, BodyEncoder, BodyError, Scan};
 use crate::buffers::Buffers;
 use crate::clients::ClientPlace;
 use crate::exchange::Exchange;
-use crate::http2::Multiplex;
+use crate::http2::{Multiplex, Stream};
 use crate::lingering::Delivery;
 use crate::listeners::ListenerKey;
 use crate::outbox::Outbox;
@@ -385,6 +385,15 @@ impl Connection {
             Send::Ending => !self.is_sent(),
             Send::Idle | Send::Shut => false,
         }
+    }
+
+    /// Bytes of the buffers that it has, those of its streams included.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        let inbox = self.inbox.as_ref().map_or(0, Buffer::capacity);
+        let tls = self.tls.as_deref().map_or(0, Tls::buffered_bytes);
+        let streams = self.multiplex.iter().flat_map(|all| all.iter());
+        let streams: usize = streams.map(Stream::buffered_bytes).sum();
+        inbox + self.outbox.buffered_bytes() + tls + streams
     }
 
     /// Bytes that may be read now: 0 while the other side has to catch up first.

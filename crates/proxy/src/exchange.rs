@@ -154,6 +154,15 @@ pub(crate) enum Form {
 }
 
 impl Unbound {
+    /// Bytes of its buffers.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        let head = match &self.form {
+            Form::Whole { .. } => 0,
+            Form::Stream { head, .. } => head.capacity(),
+        };
+        self.outbox.buffered_bytes() + head
+    }
+
     /// Gives back what it holds.
     pub(crate) fn clear(mut self, buffers: &mut Buffers) {
         self.outbox.clear(buffers);

@@ -83,6 +83,7 @@ pub const fn consequence(cause: Cause) -> Consequence {
         | FilterTimeout
         | ConnectionsOverflow
         | ClientConnectionsOverflow
+        | BufferedOverflow
         | HandshakesOverflow
         | OutOfDescriptors
         | AcceptFailed => (Side::Proxy, 503, Retry::Never),

@@ -146,8 +146,13 @@ impl Watches {
         self.set(watch, Time::NEVER);
     }
 
+    /// When a watch ends; `NEVER` if it is not set.
+    pub(crate) fn get(&self, watch: Watch) -> Time {
+        self.0.get(watch as usize).copied().unwrap_or(Time::NEVER)
+    }
+
     pub(crate) fn is_set(&self, watch: Watch) -> bool {
-        self.0.get(watch as usize).is_some_and(|deadline| deadline.is_set())
+        self.get(watch).is_set()
     }
 
     /// The watch that ends first, and when.
@@ -198,6 +203,13 @@ impl Stream {
 
     fn has_work(&self) -> bool {
         !self.outbox.is_empty() || (self.tail != Tail::Open && !self.is_ended)
+    }
+
+    /// Bytes of the buffers that it has.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        let inbox = self.inbox.as_ref().map_or(0, |inbox| inbox.body.capacity());
+        let head = self.head.as_ref().map_or(0, Buffer::capacity);
+        self.outbox.buffered_bytes() + inbox + head
     }
 
     /// Gives back what it holds.

@@ -8,6 +8,7 @@
 mod age;
 mod agenda;
 mod balance;
+mod buffered;
 mod buffers;
 mod calls;
 mod chain;

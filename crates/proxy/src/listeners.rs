@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use config::snapshot::{Chain, ChainId, Listener, ListenerId};
 
+use crate::Share;
 use crate::age;
 use crate::filter::Filter;
 use crate::pinned::Pinned;
@@ -22,13 +23,24 @@ pub(crate) struct ListenerState {
     pub(crate) place: usize,
     /// Connections open.
     pub(crate) open: u32,
+    /// Bytes that its clients held in buffers at the last look.
+    buffered: u64,
     /// It went with a newer snapshot: its connections end after their exchange.
     pub(crate) is_draining: bool,
 }
 
 impl ListenerState {
+    const fn new(id: ListenerId, snapshot: Pinned, place: usize) -> Self {
+        Self { id, snapshot, place, open: 0, buffered: 0, is_draining: false }
+    }
+
     pub(crate) fn listener(&self) -> &Listener<Box<dyn Filter>> {
         self.snapshot.listeners.get(self.place).expect("places are of this very snapshot")
+    }
+
+    fn buffered_over(&self, share: Share) -> u64 {
+        let bound = self.listener().buffered_bytes_max.map(|bound| share.of_bytes(bound));
+        bound.map_or(0, |bound| self.buffered.saturating_sub(bound))
     }
 }
 
@@ -59,6 +71,8 @@ pub(crate) struct Listeners {
     pub(crate) open: u32,
     /// Whether connections of any may be over their age.
     has_ages: bool,
+    /// The smallest bound on what the clients of one may hold in buffers, in the process.
+    buffered_least: u64,
 }
 
 impl Listeners {
@@ -88,7 +102,8 @@ impl Listeners {
             let default = old.has_default && !new.has_default;
             if state.open > 0 && (default || !chains.is_empty()) {
                 let (snapshot, place) = (state.snapshot.clone(), state.place);
-                let state = ListenerState { id: *id, snapshot, place, open: 0, is_draining: true };
+                let mut state = ListenerState::new(*id, snapshot, place);
+                state.is_draining = true;
                 lost.push(Lost { from, to: self.states.insert(state), chains, default });
             }
         }
@@ -121,14 +136,15 @@ impl Listeners {
             }
         }
         self.has_ages = snapshot.listeners.iter().any(|listener| age::has_ages(listener));
+        let bounds = snapshot.listeners.iter().filter_map(|listener| listener.buffered_bytes_max);
+        self.buffered_least = bounds.min().unwrap_or(u64::MAX);
         for (place, listener) in snapshot.listeners.iter().enumerate() {
             let snapshot = snapshot.clone();
             match self.by_id.get(&listener.id).and_then(|key| self.states.get_mut(*key)) {
                 Some(state) => (state.snapshot, state.place) = (snapshot, place),
                 None => {
-                    let id = listener.id;
-                    let state = ListenerState { id, snapshot, place, open: 0, is_draining: false };
-                    self.by_id.insert(id, self.states.insert(state));
+                    let state = ListenerState::new(listener.id, snapshot, place);
+                    self.by_id.insert(listener.id, self.states.insert(state));
                 }
             }
         }
@@ -149,6 +165,42 @@ impl Listeners {
             state.open -= 1;
             self.remove_if_done(key);
         }
+    }
+
+    // What their clients hold in buffers.
+
+    /// The smallest bound on it, in the process.
+    pub(crate) const fn buffered_least(&self) -> u64 {
+        self.buffered_least
+    }
+
+    /// Begins to add up anew.
+    pub(crate) fn forget_buffered(&mut self) {
+        self.states.iter_mut().for_each(|state| state.buffered = 0);
+    }
+
+    /// A client holds so many bytes.
+    pub(crate) fn add_buffered(&mut self, key: ListenerKey, bytes: u64) {
+        if let Some(state) = self.states.get_mut(key) {
+            state.buffered += bytes;
+        }
+    }
+
+    /// A client holds so many bytes no more.
+    pub(crate) fn remove_buffered(&mut self, key: ListenerKey, bytes: u64) {
+        if let Some(state) = self.states.get_mut(key) {
+            state.buffered = state.buffered.saturating_sub(bytes);
+        }
+    }
+
+    /// Bytes that the clients of a listener hold beyond its bound.
+    pub(crate) fn buffered_over(&self, key: ListenerKey, share: Share) -> u64 {
+        self.states.get(key).map_or(0, |state| state.buffered_over(share))
+    }
+
+    /// Whether the clients of any hold more than its bound.
+    pub(crate) fn is_over_buffered(&self, share: Share) -> bool {
+        self.states.iter().any(|(_, state)| state.buffered_over(share) > 0)
     }
 
     fn remove_if_done(&mut self, key: ListenerKey) {

@@ -48,6 +48,12 @@ impl Outbox {
         first + rest
     }
 
+    /// Bytes of its buffers, filled or not.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        let rest = self.rest.iter().flat_map(|rest| rest.iter());
+        self.first.iter().chain(rest).map(Buffer::capacity).sum()
+    }
+
     /// Keeps from now on what is sent, until it no longer fits or `forget` is called.
     pub(crate) fn keep(&mut self) {
         debug_assert!(self.first.is_none(), "keeping begins with an empty outbox");

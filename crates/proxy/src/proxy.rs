@@ -72,6 +72,12 @@ impl Share {
         let rest = u32::from(self.worker < limit % self.workers);
         if limit == 0 { 0 } else { (limit / self.workers + rest).max(1) }
     }
+
+    /// The same of a number of bytes, where a remainder does not matter.
+    #[must_use]
+    pub const fn of_bytes(self, limit: u64) -> u64 {
+        limit / self.workers as u64
+    }
 }
 
 /// How much a worker has of everything.
@@ -150,6 +156,8 @@ pub struct Proxy {
     pub(crate) cool_next: u32,
     /// Where [`Proxy::end_aged`] goes on.
     pub(crate) age_next: u32,
+    /// Not before this time, [`Proxy::bound_buffered`] looks again.
+    pub(crate) buffered_look: Time,
     /// Wall-clock time of the clock's zero, ns since the Unix epoch.
     pub(crate) wall_clock_zero: u64,
 }
@@ -242,6 +250,7 @@ impl Proxy {
             signers: Signers::default(),
             cool_next: 0,
             age_next: 0,
+            buffered_look: now + crate::buffered::LOOK_INTERVAL,
             wall_clock_zero: 0,
         }
     }
@@ -351,7 +360,8 @@ impl Proxy {
     pub fn next_deadline(&self) -> Option<Time> {
         let timers = self.timers.next_deadline();
         let drains = self.draining_listeners.iter().map(|(_, deadline)| *deadline);
-        let others = self.drain_deadline.into_iter().chain(self.crowds.due());
+        let looks = self.crowds.due().into_iter().chain(self.buffered_due());
+        let others = self.drain_deadline.into_iter().chain(looks);
         timers.into_iter().chain(others).chain(drains).min()
     }
 
@@ -617,6 +627,7 @@ impl Proxy {
         }
         self.settle(now);
         self.relieve_crowds(now);
+        self.bound_buffered(now);
     }
 
     /// Gives memory back that was not needed lately. Called every few seconds.

@@ -242,6 +242,14 @@ impl<T> Slab<T> {
         }
     }
 
+    /// All values in the order of their places, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| match &mut slot.content {
+            Content::Used(value) => Some(value),
+            Content::Free => None,
+        })
+    }
+
     /// All values with their keys, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
         self.slots.iter().zip(0u32..).filter_map(|(slot, index)| match &slot.content {

@@ -319,6 +319,11 @@ impl Tls {
         last_words(records)
     }
 
+    /// Bytes of the buffers that it has.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.outbox.buffered_bytes() + self.partial.as_ref().map_or(0, Buffer::capacity)
+    }
+
     /// Gives everything back.
     pub(crate) fn clear(&mut self, buffers: &mut Buffers) {
         self.outbox.clear(buffers);

@@ -135,6 +135,9 @@ causes! {
     ClientConnectionsOverflow => "client_connections_overflow",
     /// The client has `exchanges_per_client_max` of the listener.
     ClientExchangesOverflow => "client_exchanges_overflow",
+    /// The clients of the listener held more than its `buffered_max`, and this connection was among those
+    /// that held the most.
+    BufferedOverflow => "buffered_overflow",
     /// `limits.handshakes_max` was reached, and this handshake had made no progress for longest.
     HandshakesOverflow => "handshakes_overflow",
     /// The whole exchange took longer than its route's `timeout`.

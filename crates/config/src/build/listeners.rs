@@ -223,6 +223,10 @@ fn listener<F>(
             .connections_per_client_max
             .unwrap_or_else(|| half_of(file.connections_max)),
         exchanges_per_client_max: file.exchanges_per_client_max,
+        buffered_bytes_max: match file.buffered_max {
+            OrNone::None => None,
+            OrNone::Some(size) => Some(size.0),
+        },
     };
     let mut once = Once::default();
     for (entry, site) in file.chains.iter().zip(site.key("chains").items()) {
@@ -359,6 +363,7 @@ impl<F> BuiltEnds<F> {
             connections_max: listener.connections_max,
             connections_per_client_max: listener.connections_per_client_max,
             exchanges_per_client_max: listener.exchanges_per_client_max,
+            buffered_bytes_max: listener.buffered_bytes_max,
         }
     }
 }
@@ -464,6 +469,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         connections_max,
         connections_per_client_max,
         exchanges_per_client_max,
+        buffered_bytes_max,
     } = former;
     *id == new.id
         && *name == new.name
@@ -489,6 +495,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         && *connections_max == new.connections_max
         && *connections_per_client_max == new.connections_per_client_max
         && *exchanges_per_client_max == new.exchanges_per_client_max
+        && *buffered_bytes_max == new.buffered_bytes_max
 }
 
 /// The chain: the former one if it was made from the same text, since filters may hold caches.

@@ -81,6 +81,14 @@ pub struct Listener {
     /// client is the one that the trusted proxies name. Beyond it: 429. Absent: no bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exchanges_per_client_max: Option<NonZeroU32>,
+    /// Bytes that its clients may hold in buffers, in the process, split evenly among the workers: of heads
+    /// that are not here whole, bodies that wait, and responses that are not taken. Each worker compares
+    /// ten times a second, once its buffers are as large as that: while a listener is over it, the
+    /// connections that hold the most are closed, of those alike the one whose client stood still for
+    /// longest. `none`: no bound.
+    #[serde(default = "buffered_max")]
+    #[schemars(extend("x-minimum" = "64KiB"))]
+    pub buffered_max: OrNone<Size>,
     /// Queue of connections that are not yet accepted. The kernel lowers it to
     /// `net.core.somaxconn`.
     #[serde(default = "backlog")]
@@ -418,6 +426,10 @@ impl Default for Keepalive {
 #[derive(Debug, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoFilter {}
+
+const fn buffered_max() -> OrNone<Size> {
+    OrNone::Some(defaults::BUFFERED_MAX)
+}
 
 const fn connections_max() -> NonZeroU32 {
     defaults::DOWNSTREAM_CONNECTIONS_MAX

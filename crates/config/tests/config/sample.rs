@@ -183,6 +183,7 @@ listeners:
     connections_max: 1000
     connections_per_client_max: 100
     exchanges_per_client_max: 200
+    buffered_max: 256MiB
     backlog: 128
     fast_open: 256
     keepalive: { idle: 30s, interval: 5s, probes: 5 }
