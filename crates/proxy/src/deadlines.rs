@@ -78,7 +78,7 @@ impl Proxy {
     fn has_begun_preface(&self, key: ConnKey) -> bool {
         let Some(connection) = self.connections.get(key) else { return false };
         let inbox = connection.inbox.as_ref().map(|inbox| inbox.filled());
-        connection.requests == 0 && inbox.is_some_and(resembles_http2)
+        connection.requests == 0 && inbox.and_then(resembles_http2) == Some(true)
     }
 
     pub(crate) fn push_back_deadline(&mut self, key: ExchangeKey, wait: Wait, deadline: Time) {

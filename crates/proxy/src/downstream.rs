@@ -176,10 +176,18 @@ impl Proxy {
             }
             // A preface that is broken, or lost its beginning: an answer in HTTP/1 would be garbage
             // to this client, and GOAWAY says what is wrong.
-            Err(_) if is_first && speaks_both && resembles_http2(input) => {
+            Err(_) if is_first && speaks_both && resembles_http2(input) == Some(true) => {
                 self.count_detected(key, Some(DetectedProtocol::Http2));
                 self.begin_http2(key, now);
                 Step::Took(0)
+            }
+            Err(_) if is_first && speaks_both && resembles_http2(input).is_none() => {
+                connection.receive = Receive::Head(Scan::default());
+                if is_first_byte {
+                    let deadline = now + listener.timeouts.request_head;
+                    self.timers.arm(connection.timer, deadline);
+                }
+                Step::Wait(0)
             }
             Err(error) => {
                 if is_first && speaks_both {

@@ -93,23 +93,42 @@ fn http2(input: &[u8]) -> Verdict {
 }
 
 /// Whether `input`, which begins no message of HTTP/1, looks like HTTP/2 whose preface is broken or lost
-/// its beginning: it says the method of the preface, agrees with what stands further on in it, or
-/// begins as a frame does, whose length has a first octet of 0. What came of it has to be there as far
-/// as the decoder of HTTP/1 found fault with it; where that is a blank, there is nothing to tell by.
+/// its beginning: it goes on from the preface's method with what no method holds, has the preface's
+/// target and version behind another method, agrees with what stands further on in it, or begins as a
+/// frame does, whose length has a first octet of 0. `None` if that needs more bytes, which is so of two at
+/// most; none of them are of a request.
 #[must_use]
-pub fn resembles_http2(input: &[u8]) -> bool {
-    const METHOD: &[u8] = b"PRI ";
+pub fn resembles_http2(input: &[u8]) -> Option<bool> {
+    /// What stands in the preface behind its method.
+    const LINE: &[u8] = b" * HTTP/2";
     /// Octets of the preface in which it is not taken for something else.
     const AGREEMENT: usize = 3;
-    let is_end_of_preface = |start: &usize| {
-        let rest = PREFACE.get(*start..).unwrap_or_default();
-        let common = rest.len().min(input.len());
-        common >= AGREEMENT && input.get(..common) == rest.get(..common)
+    let line_ends = input.iter().take_while(|octet| matches!(octet, b'\r' | b'\n')).count();
+    if input.get(line_ends) == Some(&0) {
+        return Some(true);
+    }
+    let method_end = octets::token_end(input, 0);
+    let (method, behind) = input.split_at(method_end);
+    let is_method_of_preface = match (method, behind.first()) {
+        (b"PRI", _) => true,
+        // Other methods begin so, and a blank ends one.
+        (b"PR", Some(next)) => *next != b' ',
+        _ => behind.starts_with(LINE) && !METHODS.contains(&method),
     };
-    input.first() == Some(&0)
-        || (input.len() >= PREFACE_METHOD && METHOD.starts_with(input))
-        || input.starts_with(METHOD)
-        || (1..PREFACE.len()).any(|start| is_end_of_preface(&start))
+    if is_method_of_preface {
+        return Some(true);
+    }
+    let agreement = |start: usize| {
+        let rest = PREFACE.get(start..).unwrap_or_default();
+        let common = rest.len().min(input.len());
+        (input.get(..common) == rest.get(..common)).then_some(common)
+    };
+    let agreed = (1..PREFACE.len()).filter_map(agreement).max().unwrap_or_default();
+    match input.len() {
+        _ if agreed >= AGREEMENT => Some(true),
+        len if len < AGREEMENT && agreed == len && len > 0 => None,
+        _ => Some(false),
+    }
 }
 
 /// Bytes of HTTP/2's preface that nothing else begins with: up to its version.
@@ -321,26 +340,42 @@ mod tests {
 
     #[test]
     fn a_broken_preface_is_told_from_requests() {
-        for start in 1..PREFACE.len() - 3 {
-            // White space and line ends may stand in front of a request, and are too little to tell.
+        for start in 1..PREFACE.len() - 2 {
             let rest = &PREFACE[start..];
-            assert!(resembles_http2(rest), "{}", rest.escape_ascii());
+            assert_eq!(resembles_http2(rest), Some(true), "{}", rest.escape_ascii());
+            for len in 1..3 {
+                assert_ne!(resembles_http2(&rest[..len]), Some(false), "{}", rest.escape_ascii());
+            }
         }
         for (input, expected) in [
-            (&b""[..], false),
-            (b"\0", true),
-            (b"\0\0\x12\x04\0\0\0\0\0", true),
-            (b"PRI", true),
-            (b"PRI * HTTP/2.1\r\n", true),
-            (b"PRI * HT\0", true),
-            (b"SM\r\n\r\n", true),
-            (b"TP/2.0\r\n\r\nSM\r\n\r\n\0", true),
-            (b"PRIX / HTTP/1.1\r\n", false),
-            (b"GET / HTTP/2.0\r\n", false),
-            (b"GET /\0", false),
-            (b"SMTP", false),
-            (b"\x16\x03\x01", false),
-            (b"hello", false),
+            (&b""[..], Some(false)),
+            (b"\0", Some(true)),
+            (b"\0\0\x12\x04\0\0\0\0\0", Some(true)),
+            (b"\r\n\0", Some(true)),
+            (b"PRI", Some(true)),
+            (b"PRI * HTTP/2.1\r\n", Some(true)),
+            (b"PRI * HT\0", Some(true)),
+            (b"PRI\0", Some(true)),
+            (b"PRI\t* HTTP/2.0", Some(true)),
+            (b"PRI\r", Some(true)),
+            (b"PR\0", Some(true)),
+            (b"PSI * HTTP/2", Some(true)),
+            (b"SM\r\n\r\n", Some(true)),
+            (b"TP/2.0\r\n\r\nSM\r\n\r\n\0", Some(true)),
+            (b" ", None),
+            (b" *", None),
+            (b" * ", Some(true)),
+            (b"M\r", None),
+            (b" /", Some(false)),
+            (b"/a", Some(false)),
+            (b"PR ", Some(false)),
+            (b"PRIX / HTTP/1.1\r\n", Some(false)),
+            (b"OPTIONS * HTTP/2.0\r\n", Some(false)),
+            (b"GET / HTTP/2.0\r\n", Some(false)),
+            (b"GET /\0", Some(false)),
+            (b"SMTP", Some(false)),
+            (b"\x16\x03\x01", Some(false)),
+            (b"hello", Some(false)),
         ] {
             assert_eq!(resembles_http2(input), expected, "{}", input.escape_ascii());
         }

@@ -1118,6 +1118,19 @@ fn a_broken_preface_is_answered_with_goaway_and_not_in_http1() {
         // The frames behind it.
         &[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 1, 0, 0],
         b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+        // An octet more, or another one.
+        b"PRI\0 * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"PRI\t* HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"PRI  * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"PR\x01I * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"PSI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"PRI * HTTP/2.0 \r\n\r\nSM\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\n SM\r\n\r\n",
+        // A beginning that is lost up to a blank, a slash, or the last line ends.
+        &preface[3..],
+        &preface[5..],
+        &preface[10..],
+        b"\r\n\0\0\x12\x04\0\0\0\0\0",
     ] {
         hold(CONFIG, |talk| {
             let client = talk.client();
@@ -1131,6 +1144,12 @@ fn a_broken_preface_is_answered_with_goaway_and_not_in_http1() {
             assert!(talk.is_shut(client));
         });
     }
+    // What is too little to tell is a request that is malformed, once there is more.
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, " /x HTTP/1.1\r\n\r\n");
+        assert!(talk.heard(client).starts_with("HTTP/1.1 400 "));
+    });
     // One that stops in the middle is not answered in HTTP/1 either.
     hold(CONFIG, |talk| {
         let client = talk.client();
