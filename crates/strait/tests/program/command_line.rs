@@ -277,6 +277,46 @@ clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
 }
 
 #[test]
+fn explain_says_which_requests_get_421_on_a_connection_of_another_host() {
+    let scratch = Scratch::new();
+    let certificates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/tests/certificates");
+    let config = "
+listeners:
+- name: edge
+  address: 127.0.0.1:8443
+  tls: { certificates: [{ chain: DIR/site.pem, key: DIR/site.key }] }
+  routes: public
+  chains:
+  - name: members
+    match: { server_names: [members.example] }
+    tls: { certificates: [{ chain: DIR/site.pem, key: DIR/site.key }] }
+    routes: members
+routes:
+- { name: public, rules: [{ match: { prefix: / }, respond: { status: 201 } }] }
+- { name: members, rules: [{ match: { prefix: / }, respond: { status: 202 } }] }
+clusters: []
+";
+    let file = scratch.write("strait.yaml", &config.replace("DIR", certificates.to_str().unwrap()));
+    let line = |host: &str, other: &str| {
+        format!(
+            "request   for {other} belongs to another chain than a connection for {host}: a client \
+             that shares the connection gets 421, and asks again over its own\n"
+        )
+    };
+    for (host, other, is_misdirected) in [
+        ("shop.example", "members.example", true),
+        ("members.example", "shop.example", true),
+        ("shop.example", "other.example", false),
+        ("members.example", "members.example", false),
+    ] {
+        let (url, field) = (format!("https://{host}:8443/"), format!("host: {other}"));
+        let story = text(&strait(&["explain", "-c", &file, "GET", &url, "-H", &field]).stdout);
+        assert_eq!(story.contains(&line(host, other)), is_misdirected, "{story}");
+        assert_eq!(story.contains("421"), is_misdirected, "{story}");
+    }
+}
+
+#[test]
 fn explain_asks_for_the_listener_where_it_cannot_know() {
     let scratch = Scratch::new();
     let edge = "  - name: edge\n    address: 127.0.0.1:8080\n";
