@@ -42,6 +42,11 @@ enum Verdict {
 }
 
 impl Delivery {
+    /// Bytes that the peer had not acknowledged at the last look.
+    pub(crate) const fn undelivered(self) -> u64 {
+        self.undelivered as u64
+    }
+
     /// So many bytes are not acknowledged. `still_max` and `looks_max` count looks.
     fn look(&mut self, undelivered: usize, still_max: u64, looks_max: u64) -> Verdict {
         // What is left when all data is acknowledged is our FIN, which counts as one.

@@ -736,11 +736,18 @@ impl Proxy {
         let failure = connection.multiplex.and_then(|multiplex| multiplex.failure);
         let refusal = (downstream.life == Life::Refused).then_some(Cause::TlsHandshakeFailed);
         let cause = refusal.or(cause).or(failure);
+        let undelivered_bytes = match connection.receive {
+            Receive::Linger { delivery, .. } if cause == Some(Cause::ResponseUndelivered) => {
+                delivery.undelivered()
+            }
+            _ => 0,
+        };
         self.emitter.connection_closed(&ConnectionClosed {
             listener: label(self.listeners.get(downstream.listener).id.0),
             cause,
             lifetime: now.nanos_since(connection.opened),
             requests: connection.requests,
+            undelivered_bytes,
         });
         self.listeners.on_closed(downstream.listener);
         self.clients.remove(downstream.client, Part::Connection);

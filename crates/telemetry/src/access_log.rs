@@ -320,6 +320,11 @@ as `\u00XX` with that byte's value; decoding the string as Latin-1 gives the byt
 where blanks separate, so is a blank within a value. Long values are cut: the target at 1,024 bytes, the user agent at 256,
 the host at 264, the request id at 128, addresses at 112, the method at 32.
 
+A line is written when the last byte of the response was handed to the kernel, before the client has it: `status` and `response_bytes` say
+what was sent, not what arrived. What a client does not take before its connection is given up is lost without a sign in the line;
+`proxy_downstream_connections_ended_total{cause="response_undelivered"}` counts such connections, and
+`proxy_downstream_undelivered_bytes_total` the bytes.
+
 A stage that did not happen is absent; all but `duration_us` are when stage times are off.
 
 `/slow` on the admin address shows the 32 longest requests of the last five to ten minutes, tunnels apart, also when no access log

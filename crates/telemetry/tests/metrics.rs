@@ -103,6 +103,7 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
         cause: Some(Cause::IdleTimeout),
         lifetime: 3_000_000_000,
         requests: 2,
+        undelivered_bytes: 7,
     });
     for _ in 0..4 {
         emitter.exchange_started(&ExchangeStarted { listener: EDGE });
@@ -270,6 +271,7 @@ fn a_gauge_does_not_fall_below_zero_when_its_opening_was_not_counted() {
         cause: None,
         lifetime: 1,
         requests: 0,
+        undelivered_bytes: 0,
     });
     assert_stats(
         &mut collector,

@@ -271,6 +271,7 @@ fn a_client_that_does_not_take_what_the_kernel_has_is_given_up_and_counted() {
         assert!(talk.is_closed(client));
         let ended = talk.counted("proxy_downstream_connections_ended_total");
         assert_eq!(ended.get("response_undelivered"), Some(&1), "{ended:?}");
+        assert_eq!(talk.counted("proxy_downstream_undelivered_bytes_total").get(""), Some(&1000));
     });
 }
 
@@ -307,6 +308,7 @@ fn what_the_kernel_has_at_the_end_of_a_drain_is_cut_off_and_counted() {
         assert_eq!(talk.proxy().cut_off(), 1);
         let ended = talk.counted("proxy_downstream_connections_ended_total");
         assert_eq!(ended.get("response_undelivered"), Some(&1), "{ended:?}");
+        assert_eq!(talk.counted("proxy_downstream_undelivered_bytes_total").get(""), Some(&1000));
     });
 }
 

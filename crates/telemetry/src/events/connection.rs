@@ -60,4 +60,7 @@ pub struct ConnectionClosed {
     pub lifetime: u64,
     /// Requests it carried.
     pub requests: u32,
+    /// Bytes that were handed to the kernel and lost: those that the client had not acknowledged when the
+    /// connection was given up for [`Cause::ResponseUndelivered`].
+    pub undelivered_bytes: u64,
 }

@@ -39,6 +39,7 @@ impl ConnectionCounters {
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionEnds {
     causes: CauseTotals,
+    undelivered_bytes: Counter,
     lifetime: Histogram,
 }
 
@@ -46,6 +47,9 @@ impl ConnectionEnds {
     pub(crate) fn closed(&self, event: &ConnectionClosed) {
         if let Some(cause) = event.cause {
             self.causes.increment(cause);
+        }
+        if event.undelivered_bytes > 0 {
+            self.undelivered_bytes.add(event.undelivered_bytes);
         }
         self.lifetime.record(event.lifetime);
     }
@@ -130,6 +134,16 @@ pub(super) static FAMILIES: &[Family] = &[
         labels: &["cause"],
         samples: |view, out| {
             view.each_cause(out, |block| &block.connections.causes);
+        },
+    },
+    Family {
+        name: "proxy_downstream_undelivered_bytes_total",
+        kind: Kind::Counter,
+        help: "Bytes of responses that were handed to the kernel and lost with connections that ended for \
+               `response_undelivered`: their clients had not acknowledged them.",
+        labels: &[],
+        samples: |view, out| {
+            out.number(&[], view.worker_total(|block| &block.connections.undelivered_bytes));
         },
     },
     Family {
