@@ -19,6 +19,7 @@ use wire::head::{Framing, Head, Known, Method, RequestHead, Version};
 use wire::proxy_protocol;
 use wire::upgrade::{websocket_accept, websocket_key};
 
+use crate::buffers::Buffers;
 use crate::clients::{ClientPlace, Part};
 use crate::connection::{Connection, ExchangeKey, Life, PeerAddress, Receive, Send, StreamKey};
 use crate::exchange::{
@@ -475,8 +476,7 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         if connection.is_send_broken {
             // The upstream takes nothing more, but may have answered: the rest is dropped.
-            connection.outbox.forget(&mut self.buffers);
-            return;
+            return forget_request(connection, upstream, &mut self.buffers);
         }
         self.send_data(upstream, data);
     }
@@ -518,9 +518,7 @@ impl Proxy {
         let Some(upstream) = upstream else { return };
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         if connection.is_send_broken {
-            // Without its end, what is kept is not the request any more.
-            connection.outbox.forget(&mut self.buffers);
-            return;
+            return forget_request(connection, upstream, &mut self.buffers);
         }
         let is_connecting = connection.is_connecting();
         let is_sent = self.send_end(upstream, trailers);
@@ -819,6 +817,18 @@ fn take_request(connection: &mut Connection, upstream: StreamKey) -> Option<Unbo
     outbox.rewind();
     let tail = std::mem::take(&mut stream.tail);
     Some(Unbound { outbox, form: Form::Stream { head, tail } })
+}
+
+/// Some of a request was dropped: what is kept of it is not the request any more, and not to be sent
+/// again.
+fn forget_request(connection: &mut Connection, upstream: StreamKey, buffers: &mut Buffers) {
+    if upstream.is_whole() {
+        return connection.outbox.forget(buffers);
+    }
+    let multiplex = connection.multiplex.as_deref_mut();
+    if let Some(stream) = multiplex.and_then(|all| all.stream_mut(upstream.stream)) {
+        stream.outbox.forget(buffers);
+    }
 }
 
 /// Whether trailers come behind a body whose length is known, which HTTP/2 allows.

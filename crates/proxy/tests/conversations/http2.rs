@@ -930,6 +930,25 @@ fn a_long_body_that_was_framed_for_a_connection_that_failed_is_not_sent_again_in
 }
 
 #[test]
+fn a_request_of_which_some_was_dropped_is_not_sent_again() {
+    hold(&to_one(), |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut upstream = Speaker::upstream(talk);
+        upstream.hears(talk);
+        upstream.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.says(client, "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nab");
+        upstream.hears(talk);
+        talk.takes_no_more(upstream.peer);
+        talk.says(client, "cd");
+        talk.breaks(upstream.peer);
+        assert!(!talk.is_connecting(), "`cd` would be missing");
+        assert!(talk.heard(client).starts_with("HTTP/1.1 502 "));
+    });
+}
+
+#[test]
 fn an_upgrade_waits_for_settings_that_come_in_pieces() {
     hold(&to_one(), |talk| {
         let client = talk.client();

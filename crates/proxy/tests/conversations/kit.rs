@@ -364,6 +364,14 @@ impl<'s> Talk<'s> {
         self.settle();
     }
 
+    /// The kernel takes no more bytes for the peer. What it said before can still be read.
+    pub(crate) fn takes_no_more(&mut self, peer: Peer) {
+        if let Some(key) = self.peers[peer.0].key {
+            self.proxy.on_send_failed(key, self.now);
+        }
+        self.settle();
+    }
+
     /// The peer takes only so many bytes from now on, until it is given more room.
     pub(crate) fn takes(&mut self, peer: Peer, bytes: usize) {
         self.peers[peer.0].room = bytes;
