@@ -505,6 +505,10 @@ impl Client {
                     && !self.has_tunnel
                 {
                     self.has_half_closed = true;
+                    // With the answer to come, it is the end of a tunnel.
+                    if self.requests.last().is_some_and(|request| request.tunnel.is_some()) {
+                        network.be_careful(end);
+                    }
                     network.shutdown_write(end);
                 }
                 return;

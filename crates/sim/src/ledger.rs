@@ -32,7 +32,6 @@ struct Record {
 #[derive(Clone, Copy, Debug)]
 struct Sighting {
     end: EndId,
-    is_reused: bool,
     /// Bytes that had been sent on the connection before the answer to this request could be seen.
     answer_at: u64,
     /// The service has said that it did not do anything about it.
@@ -109,15 +108,15 @@ impl Ledger {
         self.requests.get(&id).is_some_and(|record| record.may_break_off)
     }
 
-    /// A service saw a request's head on `end`, which has carried requests before or not.
-    pub fn saw(&mut self, id: u64, end: EndId, is_reused: bool, network: &Network) {
-        self.see(id, end, is_reused, None, network);
+    /// A service saw a request's head on `end`.
+    pub fn saw(&mut self, id: u64, end: EndId, network: &Network) {
+        self.see(id, end, None, network);
     }
 
     /// A service saw a request's head on a stream of `end`. Whether others came on the connection
     /// before it is known to Strait only, and what is sent on it may be for others.
     pub(crate) fn saw_stream(&mut self, id: u64, end: EndId, network: &Network) {
-        self.see(id, end, true, Some(u64::MAX), network);
+        self.see(id, end, Some(u64::MAX), network);
     }
 
     /// The answer to what was seen last is there once so many bytes were read on its connection.
@@ -138,14 +137,7 @@ impl Ledger {
         self.requests.get_mut(&id)?.sightings.last_mut()
     }
 
-    fn see(
-        &mut self,
-        id: u64,
-        end: EndId,
-        is_reused: bool,
-        answer_at: Option<u64>,
-        network: &Network,
-    ) {
+    fn see(&mut self, id: u64, end: EndId, answer_at: Option<u64>, network: &Network) {
         let Some(record) = self.requests.get_mut(&id) else {
             return self.violate(format!("nobody asked for {id:016x}"));
         };
@@ -154,10 +146,9 @@ impl Ledger {
         let is_late = is_idempotent && network.is_spoiled(end);
         for earlier in record.sightings.iter().filter(|_| !is_late) {
             let was_answered = network.read_by_other(earlier.end) > earlier.answer_at;
-            // Without a body, it may be tried at another endpoint after a fresh connection, too.
-            let is_bodiless = record.plan.body.is_empty() && record.plan.tunnel.is_none();
-            let is_safe =
-                earlier.is_unprocessed || (is_idempotent && (earlier.is_reused || is_bodiless));
+            // RFC 9110, section 9.2.2. Strait sends those with a body again after kept connections
+            // only, but a service cannot tell one that waited unused in the pool from a fresh one.
+            let is_safe = earlier.is_unprocessed || is_idempotent;
             if !is_safe || was_answered {
                 self.violations.push(format!(
                     "{} {id:016x} was sent again, after {earlier:?} (answered: {was_answered})",
@@ -166,7 +157,7 @@ impl Ledger {
             }
         }
         let answer_at = answer_at.unwrap_or_else(|| network.written_total(end));
-        record.sightings.push(Sighting { end, is_reused, answer_at, is_unprocessed: false });
+        record.sightings.push(Sighting { end, answer_at, is_unprocessed: false });
         if record.sightings.len() > ATTEMPTS_MAX {
             self.violations.push(format!("{id:016x} was sent {} times", record.sightings.len()));
         }

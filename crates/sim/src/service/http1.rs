@@ -152,7 +152,7 @@ impl Host {
         if connection.is_personal && connection.requests > 0 {
             return Err(format!("{id:016x} came on a connection of another client's"));
         }
-        ledger.saw(id, end, connection.requests > 0, network);
+        ledger.saw(id, end, network);
         connection.requests += 1;
         let Some(request) = ledger.plan(id) else { return Ok(()) };
         if request.method != method || head.field("host")? != Some("sim.example") {

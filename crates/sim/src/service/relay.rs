@@ -99,7 +99,7 @@ impl Connection {
             };
             let id = u64::from_be_bytes(id);
             self.inbound.drain(..9);
-            ledger.saw(id, end, false, network);
+            ledger.saw(id, end, network);
             let mut body = vec![0; RelayPlan::of(id).length];
             fill_response(id, 0, &mut body);
             self.outbound.extend(body);
