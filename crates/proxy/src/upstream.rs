@@ -149,7 +149,10 @@ impl Proxy {
             // One may be sent with the preface. How many more it takes at a time, and whether it
             // takes an extended CONNECT, it will have said when it has said anything.
             let request = Unbound { outbox, form: Form::Stream { head: parked, tail } };
-            self.offer(upstream);
+            if self.offer(upstream).is_none() && is_upgrade && self.is_of_former(upstream) {
+                // No pool takes it, so that it would be opened again and again for this one.
+                return self.fail_unbound(key, request, Cause::NoEndpoint, now);
+            }
             return self.enqueue(key, request, now);
         }
         if is_upgrade && !multiplex.is_some_and(|it| it.codec.allows_extended_connect()) {
@@ -367,6 +370,15 @@ impl Proxy {
         }
         self.queue_send(key);
         self.await_streams(key, now);
+    }
+
+    /// Whether the configuration has no such endpoint any more as this connection leads to.
+    fn is_of_former(&self, key: ConnKey) -> bool {
+        let upstream = self.connections.get(key).and_then(Connection::upstream);
+        upstream.is_some_and(|upstream| {
+            let cluster = self.snapshot.cluster(upstream.cluster);
+            cluster.is_none_or(|cluster| cluster.place_of(upstream.endpoint).is_none())
+        })
     }
 
     /// A connection failed, and with it an attempt of those that wait to know what it allows: they

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::http2::TO_HTTP2;
 use crate::keep_alive::CONFIG;
 use crate::kit::{Manner, hold};
 
@@ -51,6 +52,36 @@ fn an_exchange_finishes_on_the_configuration_it_began_with() {
         talk.hears(client, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789");
         assert!(talk.is_closed(upstream), "its cluster is gone");
         assert_eq!(talk.retired(), 1);
+    });
+}
+
+#[test]
+fn an_upgrade_whose_endpoint_is_gone_does_not_connect_again_and_again() {
+    let config = |port| {
+        let all = "endpoints: ['127.0.0.1:9000', '127.0.0.1:9001']";
+        TO_HTTP2.replace(all, &format!("endpoints: ['127.0.0.1:{port}']"))
+    };
+    hold_in_place(&config(9000), |talk| {
+        let client = talk.client();
+        talk.says(
+            client,
+            "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        );
+        talk.connecting();
+        talk.reconfigures(&config(9001));
+        talk.reconfigures(&config(9002));
+        let other = talk.client();
+        talk.says(other, GET);
+        // To the former endpoint, whose place the other's has taken since.
+        let former = talk.connecting();
+        talk.refuse(former);
+        let mut connects = 0;
+        while talk.is_connecting() && connects < 10 {
+            talk.upstream();
+            connects += 1;
+        }
+        assert!(connects < 3, "{connects} connections");
+        talk.hears_about(client, "HTTP/1.1 503 ", &["no_endpoint"]);
     });
 }
 
