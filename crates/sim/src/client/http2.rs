@@ -218,7 +218,12 @@ impl Http2Client {
             self.wake_after(rest, network);
         }
         if let Err(what) = self.digest(ledger, network) {
-            ledger.violate(format!("{what}: {}", self.describe()));
+            // With its first record spoiled, its preface was never read: it is answered as others are
+            // that say nothing, in HTTP/1.
+            let is_unknown = network.is_spoiled(end) && !self.speaker.codec.has_peer_settings();
+            if !is_unknown {
+                ledger.violate(format!("{what}: {}", self.describe()));
+            }
             return self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
         }
         if !matches!(result, Ok(false)) {
