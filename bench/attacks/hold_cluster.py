@@ -46,7 +46,7 @@ def opening(manner, large):
 
 def attack(port, until, manner, count, large):
     first, poll, connections = opening(manner, large), select.epoll(), {}
-    # What is not read tells of its end only.
+    # A connection that reads nothing notices only its end.
     events = select.EPOLLRDHUP if manner == "unread" else select.EPOLLIN
 
     def connect():

@@ -21,7 +21,7 @@ pub const FIELDS_MAX: u16 = 100;
 pub const MERGE_SLASHES: bool = true;
 
 /// Services that take `_` for `-` must not read from a client what Strait says or has removed; names of
-/// a service's own are nobody else's business. (Envoy lets all pass, nginx drops all.)
+/// other names concern the service alone. (Envoy lets all pass, nginx drops all.)
 pub const HEADERS_WITH_UNDERSCORES: HeadersWithUnderscores = HeadersWithUnderscores::DropReserved;
 
 /// Time for a head: longer than a phone's bad minute needs, short enough against slow senders.

@@ -193,8 +193,8 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
         },
         http2: http2(&listener.http2),
         proxy_protocol: match http.proxy_protocol.as_deref() {
-            None => file::listener::ProxyProtocol::Whoever(false),
-            Some([]) => file::listener::ProxyProtocol::Whoever(true),
+            None => file::listener::ProxyProtocol::Any(false),
+            Some([]) => file::listener::ProxyProtocol::Any(true),
             Some(from) => {
                 let from = from.to_vec();
                 let sources = file::listener::ProxyProtocolSources { from };

@@ -1,7 +1,7 @@
 //! Connections that are over their age: their clients are asked to connect again, and what is left
 //! of them after a grace is closed.
 //!
-//! A connection remembers of this only whether its client was told. When it has to be is computed
+//! A connection stores only whether it announces its end. When it has to is computed
 //! from when it was opened, so that a configuration that changes holds for open connections too.
 //! They are looked at once a second, some at a time, which costs no timer; where there are so many
 //! that not all are looked at, one is noticed some seconds late.

@@ -214,7 +214,7 @@ impl Clients {
     }
 }
 
-/// The /64 of an IPv6 address. IPv4 addresses stand in one that is nobody's (0000::/8 is reserved,
+/// The /64 of an IPv6 address. IPv4 addresses stand in one that no client has (0000::/8 is reserved,
 /// RFC 4291, section 2.4).
 fn network_of(address: IpAddr) -> u64 {
     const IPV4: u64 = 1 << 32;

@@ -106,7 +106,7 @@ pub(crate) struct Downstream {
     pub(crate) life: Life,
     /// Whether it was counted what it speaks.
     pub(crate) is_detected: bool,
-    /// Whether it is over its age, and its client was told so or will be with its next response.
+    /// Whether it is over its age: it has announced its end, or does with its next response.
     pub(crate) is_aged: bool,
     /// When the first byte of the head that is being read came; `NEVER` before it.
     pub(crate) head_began: Time,

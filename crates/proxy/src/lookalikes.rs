@@ -1,4 +1,4 @@
-//! Fields of a request that a service could read as said by somebody else: `x-forwarded-*` of a client,
+//! Fields of a request that a service could take for a proxy's: `x-forwarded-*` of a client,
 //! and names with `_`, which many services take for `-`.
 //!
 //! Looked at before Strait sets fields of its own, and only where a head has such a name at all. Trailers

@@ -86,8 +86,8 @@ pub fn is_misdirected<F>(
         }
         match best {
             Some((_, place)) => return names.policy(Some(place)) != policy,
-            // As for a connection: those that are named leave nothing to the others. What nobody can
-            // reach as it should be reached is not given away elsewhere.
+            // As for a connection: those that are named leave nothing to the others. A host
+            // whose own chains do not match is not served by others.
             None if !is_empty && group.is_named => return true,
             None => {}
         }

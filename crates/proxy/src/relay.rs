@@ -289,7 +289,7 @@ impl Proxy {
 
     fn stop_detecting(&mut self, key: ConnKey, protocol: Detected, now: Time) {
         self.on_told(key, &FirstBytes { protocol: Some(protocol), ..FirstBytes::default() }, now);
-        // It came before an end that may be told next.
+        // These bytes came before an end that the next event may report.
         self.consume_left(key, now);
         self.agenda.push(Note::Resume(StreamKey::whole(key)));
     }

@@ -448,7 +448,7 @@ impl Connection {
         self.tls.as_ref().is_some_and(|tls| !tls.is_ended() && tls.partial.is_some())
     }
 
-    /// Whether an end now, without close_notify, may be somebody else's doing, and would pass for the
+    /// Whether an end now, without close_notify, may come from an attacker on the path, and would pass for the
     /// end of a message, or of what a tunnel carries.
     fn is_cut_off(&self) -> bool {
         let Some(tls) = &self.tls else { return false };

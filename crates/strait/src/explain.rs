@@ -259,7 +259,7 @@ fn tell_chain<'s>(
     Some((listener.seen_by(id), id))
 }
 
-/// Tells whether the request belongs to another chain than its connection has met.
+/// Says whether the request belongs to another filter chain than its connection matched.
 fn tell_misdirected(
     story: &mut Story,
     listener: &Listener,

@@ -1,9 +1,9 @@
 //! Keys of session tickets that several processes share.
 //!
 //! A ticket is `name (16) | nonce (12) | state, sealed with AES-256-GCM`. Name and key are derived from
-//! a file, and what a ticket may be used for is sealed with it, so that one that was given where nobody
-//! asked who a client is cannot be shown where somebody does. In front of the state stands when it was
-//! written (`dated`).
+//! a file, and what a ticket may be used for is sealed with it, so that one from a
+//! listener without client certificates is not accepted by a listener that requires them. In front of
+//! the state stands when it was written (`dated`).
 
 mod dated;
 

@@ -65,7 +65,7 @@ pub enum Alert {
     UserCanceled = 90,
     /// Keys are not agreed on anew (RFC 5246, section 7.2.2).
     NoRenegotiation = 100,
-    /// A certificate cannot be read, or is for somebody else.
+    /// A certificate cannot be read, or is not for the peer's name.
     BadCertificate = 42,
     /// A certificate was revoked.
     CertificateRevoked = 44,

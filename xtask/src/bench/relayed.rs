@@ -58,7 +58,7 @@ pub(crate) fn run(tools: &Tools, options: &Options) -> Result<Report> {
         report.system_calls.extend(lineup.system_calls(load, &mut report.commands)?);
         report.targets.extend(targets(&report, load));
         if let Some(rate) = half_rate(&report, load) {
-            // Enough places that the schedule is kept by whoever is slower.
+            // Enough places that slower proxies keep the schedule, too.
             let load = Load { rate: Some(rate), connections: 4 * load.connections, ..load };
             report.cells.push(lineup.rounds(load, options.rounds, &mut report.commands)?);
             report.targets.extend(half_idle_targets(&report, load));

@@ -681,12 +681,12 @@ fn proxy_protocol(
 ) -> Option<Arc<[Cidr]>> {
     let is_unix = matches!(file.address, Address::Unix(_));
     match &file.proxy_protocol {
-        ProxyProtocol::Whoever(false) => None,
-        ProxyProtocol::Whoever(true) => {
+        ProxyProtocol::Any(false) => None,
+        ProxyProtocol::Any(true) => {
             let looks_at_sources =
                 file.chains.iter().any(|chain| !chain.matches.sources.is_empty());
             if looks_at_sources && !is_unix {
-                let rule = "whoever connects can say where it comes from, and chains look at that";
+                let rule = "any peer can claim a source address, and chains match on it";
                 let hint =
                     "write { from: [10.0.0.0/8] }, with the addresses of the proxies in front";
                 site.key("proxy_protocol").warning(findings, Problem::new(rule, hint));

@@ -107,15 +107,15 @@ pub struct Listener {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ProxyProtocol {
-    /// All of them, whoever connects, or none.
-    Whoever(bool),
+    /// All of them, from any peer, or none.
+    Any(bool),
     /// All of them, and only these may connect.
     Listed(ProxyProtocolSources),
 }
 
 impl Default for ProxyProtocol {
     fn default() -> Self {
-        Self::Whoever(false)
+        Self::Any(false)
     }
 }
 

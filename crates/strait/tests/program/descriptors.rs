@@ -42,7 +42,7 @@ fn a_change_that_could_not_be_read_for_lack_of_descriptors_is_looked_at_again() 
     strait.rewrite(&format!("{config}access_log: {{ output: stdout }}\n"));
     let warning = strait.wait_for_log("no file descriptor was left to read");
     assert!(warning.contains("every second"), "{warning}");
-    // Nothing is written any more: it is looked at without being told.
+    // The file is not written again: Strait looks at it by itself.
     strait.limit_open_files(1024);
     strait.wait_for_version(2);
     assert_eq!(strait.times_logged("no file descriptor was left to read"), 1);

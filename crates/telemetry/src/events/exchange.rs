@@ -169,7 +169,7 @@ impl Stages {
     }
 }
 
-/// Fields of a request were dropped, since a service could read them as said by somebody else.
+/// Fields of a request were dropped, since a service could take them for a proxy's.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadersDropped {
     /// The listener.

@@ -123,8 +123,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "proxy_downstream_headers_dropped_total",
         kind: Kind::Counter,
-        help: "Header fields and trailers of requests that were dropped, since a service could read them as said \
-               by somebody else: `forwarded` are `x-forwarded-*` of clients, `underscore` are those \
+        help: "Header fields and trailers of requests that were dropped, since a service could take them for \
+               a proxy's: `forwarded` are `x-forwarded-*` of clients, `underscore` are those \
                that `http.headers_with_underscores` names.",
         labels: &["listener", "reason"],
         samples: |view, out| {

@@ -56,7 +56,7 @@ impl Accepting {
     }
 
     /// Why a client that goes on from an earlier connection is refused. rustls takes its certificate
-    /// from the ticket as it was, and asks nobody: that it, or its issuer, has expired since, was
+    /// from the ticket and does not verify it again: that it, or its issuer, has expired since, was
     /// revoked, or that the list which would say so has expired is only seen here.
     pub(super) fn rejection(&self) -> Option<HandshakeError> {
         let connection = self.connection()?;

@@ -1,6 +1,6 @@
-//! How long a client may go on from an earlier connection, whoever keeps what is known of it.
+//! How long a client may resume a session, from a ticket or from the server's cache.
 //!
-//! rustls tells clients how long a ticket is good and believes those that come later all the same: keys
+//! rustls announces a ticket's lifetime and accepts the ticket after it all the same: keys
 //! that processes share live as long as their files, and a process that was idle keeps its former key. So
 //! the time at which a session was written stands in front of it, sealed with it, and is looked at
 //! before rustls sees the rest.
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use rustls::server::{ProducesTickets, StoresServerSessions};
 use rustls_pki_types::UnixTime;
 
-/// Seconds after which a session is no longer taken: what clients are told, and as long as rustls takes
+/// Seconds after which a session is no longer taken: the announced lifetime, and as long as rustls takes
 /// tickets of keys that it makes itself. The files of shared keys have to be kept as long.
 pub const TICKET_SECONDS_MAX: u32 = 12 * 3600;
 
 /// Seconds by which the clock of the process that wrote a session may be ahead: some minutes, as for
-/// certificates. One from further ahead has no age that could be told.
+/// certificates. A session from further ahead has no valid age.
 pub const TICKET_SKEW_SECONDS_MAX: u32 = 300;
 
 /// Tickets of others, with the time.
@@ -116,7 +116,7 @@ mod tests {
         let tickets = DatedTickets(rustls::crypto::aws_lc_rs::Ticketer::new().unwrap());
         let ticket = tickets.encrypt(b"state").unwrap();
         assert_eq!(tickets.decrypt(&ticket).as_deref(), Some(&b"state"[..]));
-        // One that lacks it was made by somebody else, and its beginning is no time of today.
+        // A ticket without it comes from another program, and its first bytes are no time of today.
         let ticket = tickets.0.encrypt(&[0xff; 40]).unwrap();
         assert_eq!(tickets.decrypt(&ticket), None);
         let old = tickets.0.encrypt(&date(b"state", now() - 13 * 3600)).unwrap();
