@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::frames::Speaker;
-use crate::kit::{Talk, hold};
+use crate::kit::{Peer, Talk, hold};
 use crate::tls::{self, Secure, trusting_anybody};
 
 const CONFIG: &str = "
@@ -27,20 +27,29 @@ fn second() -> Duration {
     Duration::from_secs(1)
 }
 
+/// A client that was answered once, and the connection to the service.
+fn answered(talk: &mut Talk<'_>) -> (Peer, Peer) {
+    let client = talk.client();
+    talk.says(client, GET);
+    let upstream = talk.upstream();
+    is_answered(talk, client, upstream);
+    (client, upstream)
+}
+
+/// The service answers what the client asked for on a connection that stays.
+fn is_answered(talk: &mut Talk<'_>, client: Peer, upstream: Peer) {
+    talk.hears(upstream, GET);
+    talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+    talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+}
+
 #[test]
 fn a_client_of_http1_is_told_with_its_next_response() {
     hold(CONFIG, |talk| {
-        let client = talk.client();
-        talk.says(client, GET);
-        let upstream = talk.upstream();
-        talk.hears(upstream, GET);
-        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
-        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        let (client, upstream) = answered(talk);
         talk.passes(YOUNG);
         talk.says(client, GET);
-        talk.hears(upstream, GET);
-        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
-        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        is_answered(talk, client, upstream);
         talk.passes(OLD);
         talk.says(client, GET);
         talk.hears(upstream, GET);
@@ -54,12 +63,7 @@ fn a_client_of_http1_is_told_with_its_next_response() {
 #[test]
 fn a_silent_client_is_closed_soon() {
     hold(CONFIG, |talk| {
-        let client = talk.client();
-        talk.says(client, GET);
-        let upstream = talk.upstream();
-        talk.hears(upstream, GET);
-        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
-        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        let (client, _) = answered(talk);
         talk.passes(YOUNG);
         assert!(!talk.is_closed(client));
         talk.passes(OLD);
@@ -148,17 +152,10 @@ fn tunnels_and_what_is_relayed_have_the_age_and_its_grace() {
 fn without_an_age_connections_live_on() {
     let config = CONFIG.replace("connection_age: 100s, ", "");
     hold(&config, |talk| {
-        let client = talk.client();
-        talk.says(client, GET);
-        let upstream = talk.upstream();
-        talk.hears(upstream, GET);
-        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
-        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        let (client, upstream) = answered(talk);
         talk.passes(Duration::from_secs(3_000));
         talk.says(client, GET);
-        talk.hears(upstream, GET);
-        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
-        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        is_answered(talk, client, upstream);
     });
 }
 

@@ -31,6 +31,12 @@ fn holds_one(talk: &mut Talk<'_>) -> (Peer, Peer) {
     (client, upstream)
 }
 
+/// The service answers, and the client has its answer.
+fn serves(talk: &mut Talk<'_>, upstream: Peer, client: Peer) {
+    talk.says(upstream, OK);
+    talk.hears(client, OK);
+}
+
 // Bodies that wait here.
 
 #[test]
@@ -42,15 +48,12 @@ fn a_body_has_to_be_here_before_it_takes_one_of_the_last_connections() {
         assert!(!talk.is_connecting(), "half of the connections are in use");
         // Others need not wait for it.
         let (quick, upstream) = holds_one(talk);
-        talk.says(upstream, OK);
-        talk.hears(quick, OK);
+        serves(talk, upstream, quick);
         talk.says(client, "lo");
         let heard = talk.heard(upstream);
         assert_eq!(heard, format!("{}hello", post(5)));
-        talk.says(upstream, OK);
-        talk.hears(client, OK);
-        talk.says(busy, OK);
-        talk.hears(other, OK);
+        serves(talk, upstream, client);
+        serves(talk, busy, other);
     });
 }
 
@@ -64,10 +67,8 @@ fn a_body_goes_on_as_it_comes_while_more_than_half_of_the_connections_are_free()
         talk.hears(upstream, &format!("{}hel", post(5)));
         talk.says(client, "lo");
         talk.hears(upstream, "lo");
-        talk.says(upstream, OK);
-        talk.hears(client, OK);
-        talk.says(busy, OK);
-        talk.hears(other, OK);
+        serves(talk, upstream, client);
+        serves(talk, busy, other);
     });
 }
 
@@ -85,10 +86,8 @@ fn a_long_body_waits_for_as_much_of_it_as_the_listener_says() {
         assert_eq!(heard, format!("{}{}b", post(100), "a".repeat(63)));
         talk.says(client, "c".repeat(36));
         talk.hears(upstream, &"c".repeat(36));
-        talk.says(upstream, OK);
-        talk.hears(client, OK);
-        talk.says(busy, OK);
-        talk.hears(other, OK);
+        serves(talk, upstream, client);
+        serves(talk, busy, other);
     });
 }
 
@@ -106,10 +105,8 @@ fn chunks_and_trailers_that_waited_arrive_as_they_were() {
         let upstream = talk.upstream();
         let heard = talk.heard(upstream);
         assert!(heard.ends_with("0\r\nX-Sum: 1\r\n\r\n"), "{heard}");
-        talk.says(upstream, OK);
-        talk.hears(client, OK);
-        talk.says(busy, OK);
-        talk.hears(other, OK);
+        serves(talk, upstream, client);
+        serves(talk, busy, other);
     });
 }
 
@@ -121,8 +118,7 @@ fn a_body_on_a_stream_waits_too_and_goes_on_when_connections_are_free_again() {
         let stream = client.asks(talk, &post(11), false);
         client.sends(talk, stream, b"hello", false);
         assert!(!talk.is_connecting());
-        talk.says(busy, OK);
-        talk.hears(other, OK);
+        serves(talk, busy, other);
         // Nothing more comes of it: its service may have to speak first.
         talk.passes(secs(2));
         let heard = talk.heard(busy);
@@ -147,8 +143,7 @@ fn a_body_that_waits_and_stops_coming_is_a_timeout_that_costs_no_connection() {
         let start = "HTTP/1.1 408 Request Timeout\r\n";
         talk.hears_about(client, start, &["connection: close\r\n", ": request_body_timeout\n"]);
         assert!(!talk.is_connecting());
-        talk.says(busy, OK);
-        talk.hears(other, OK);
+        serves(talk, busy, other);
     });
 }
 
@@ -166,10 +161,8 @@ fn who_waits_for_leave_to_send_the_body_asks_the_upstream() {
         talk.says(upstream, "HTTP/1.1 100 Continue\r\n\r\n");
         talk.heard(client);
         talk.says(client, "hi");
-        talk.says(upstream, OK);
-        talk.hears(client, OK);
-        talk.says(busy, OK);
-        talk.hears(other, OK);
+        serves(talk, upstream, client);
+        serves(talk, busy, other);
     });
 }
 
@@ -314,10 +307,8 @@ fn a_client_has_no_more_exchanges_than_it_may() {
         talk.hears_about(second, start, &[": client_exchanges_overflow\n"]);
         talk.comes_from("192.0.2.8");
         let (other, its) = holds_one(talk);
-        talk.says(its, OK);
-        talk.hears(other, OK);
-        talk.says(upstream, OK);
-        talk.hears(client, OK);
+        serves(talk, its, other);
+        serves(talk, upstream, client);
         talk.says(second, GET);
         assert!(talk.heard(upstream) == GET || talk.heard(its) == GET, "there is room again");
     });
@@ -372,8 +363,7 @@ fn a_client_that_holds_more_than_its_share_and_stalls_gives_way_to_another_at_on
         talk.hears_about(one, start, &["connection: close\r\n", ": stalled\n"]);
         let upstream = talk.upstream();
         talk.hears(upstream, GET);
-        talk.says(upstream, OK);
-        talk.hears(client, OK);
+        serves(talk, upstream, client);
         talk.hears(two, "");
         assert!(talk.log().contains("stalled"));
     });
@@ -393,8 +383,7 @@ fn a_client_whose_body_comes_does_not_give_way() {
         assert!(!talk.is_closed(its) && talk.is_closed(other), "the first went on");
         talk.heard(two);
         let upstream = talk.upstream();
-        talk.says(upstream, OK);
-        talk.hears(client, OK);
+        serves(talk, upstream, client);
     });
 }
 
@@ -412,8 +401,7 @@ fn who_stalls_within_its_share_gives_way_after_the_timeout_only() {
         assert!(talk.is_closed(its));
         talk.hears_about(slow, "HTTP/1.1 408 Request Timeout\r\n", &[": stalled\n"]);
         let upstream = talk.upstream();
-        talk.says(upstream, OK);
-        talk.hears(client, OK);
+        serves(talk, upstream, client);
     });
 }
 
@@ -458,8 +446,7 @@ fn a_client_that_does_not_take_its_response_gives_way() {
         talk.says(client, GET);
         assert!(talk.is_closed(upstream) && talk.is_closed(slow));
         let upstream = talk.upstream();
-        talk.says(upstream, OK);
-        talk.hears(client, OK);
+        serves(talk, upstream, client);
         assert!(talk.log().contains("stalled"));
     });
 }
@@ -486,8 +473,7 @@ fn a_stream_with_a_shut_window_gives_way_and_its_connection_goes_on() {
         assert!(told.contains(&format!("{stream}: reset")), "{told}");
         assert!(!talk.is_closed(slow.peer));
         let upstream = talk.upstream();
-        talk.says(upstream, OK);
-        talk.hears(client, OK);
+        serves(talk, upstream, client);
     });
 }
 
@@ -501,11 +487,9 @@ fn a_service_that_is_slow_is_not_its_clients_fault() {
         talk.says(client, GET);
         talk.passes(secs(4));
         assert!(!talk.is_closed(its));
-        talk.says(its, OK);
-        talk.hears(slow, OK);
+        serves(talk, its, slow);
         talk.hears(its, GET);
-        talk.says(its, OK);
-        talk.hears(client, OK);
+        serves(talk, its, client);
     });
 }
 
@@ -528,14 +512,12 @@ fn the_queue_is_shared_by_client() {
         // The newest of the client that has the most makes room for it.
         let start = "HTTP/1.1 503 Service Unavailable\r\n";
         talk.hears_about(crowd[2], start, &[": pending_overflow\n"]);
-        talk.says(upstream, OK);
-        talk.hears(first, OK);
+        serves(talk, upstream, first);
         for (client, start) in
             [(crowd[0], "GET /crowd "), (other, "GET /other "), (crowd[1], "GET /crowd ")]
         {
             assert!(talk.heard(upstream).starts_with(start), "clients take turns");
-            talk.says(upstream, OK);
-            talk.hears(client, OK);
+            serves(talk, upstream, client);
         }
     });
 }
@@ -557,8 +539,7 @@ fn gave_way(talk: &mut Talk<'_>, connections: usize) -> (Peer, Peer) {
     talk.says(client, GET);
     let upstream = talk.upstream();
     talk.hears(upstream, GET);
-    talk.says(upstream, OK);
-    talk.hears(client, OK);
+    serves(talk, upstream, client);
     (next, upstream)
 }
 
@@ -578,15 +559,13 @@ fn a_client_that_gave_way_waits_for_the_connection_while_others_need_it() {
             talk.passes(Duration::from_millis(900));
             talk.says(client, GET);
             talk.hears(upstream, GET);
-            talk.says(upstream, OK);
-            talk.hears(client, OK);
+            serves(talk, upstream, client);
         }
         talk.hears(next, "");
         // No other needs it any more: not in what is left of this period, and not in the next one.
         talk.passes(Duration::from_millis(2_400));
         talk.hears(upstream, "GET /next HTTP/1.1\r\nHost: x\r\n\r\n");
-        talk.says(upstream, OK);
-        talk.hears(next, OK);
+        serves(talk, upstream, next);
     });
 }
 
@@ -617,8 +596,7 @@ fn a_client_that_gave_way_gets_what_is_free_beside_what_it_gave() {
         let (other, its) = holds_one(talk);
         let (_, free) = gave_way(talk, 3);
         // One more becomes free than one that gave way.
-        talk.says(its, OK);
-        talk.hears(other, OK);
+        serves(talk, its, other);
         let heard = [its, free].map(|upstream| talk.heard(upstream));
         assert!(heard.iter().any(|heard| heard.starts_with("GET /next ")), "{heard:?}");
         assert!(heard.iter().any(String::is_empty), "{heard:?}");
@@ -653,8 +631,7 @@ fn a_client_alone_never_waits_for_what_is_reserved() {
         let (client, upstream) = holds_one(talk);
         assert!(talk.is_closed(its));
         for _ in 0..3 {
-            talk.says(upstream, OK);
-            talk.hears(client, OK);
+            serves(talk, upstream, client);
             talk.says(client, GET);
             talk.hears(upstream, GET);
         }
@@ -703,8 +680,7 @@ fn the_client_that_holds_the_most_and_stood_still_for_longest_ends_beyond_the_bo
         talk.says(last, "\r\n\r\n");
         let upstream = talk.upstream();
         talk.heard(upstream);
-        talk.says(upstream, OK);
-        talk.hears(last, OK);
+        serves(talk, upstream, last);
     });
 }
 
