@@ -48,7 +48,7 @@ use wire::head::RequestHead;
 use crate::connection::{ExchangeKey, StreamKey};
 use crate::exchange::{Stage, Unbound};
 use crate::proxy::Proxy;
-use crate::time::Time;
+use crate::tools::time::Time;
 
 /// Notes for which room is kept when nothing is noted; a note has 24 bytes.
 const NOTES_KEPT_MAX: usize = 64;

@@ -9,6 +9,17 @@
 //! either       … ─► Body(until close), both ways                          (tunnel)
 //! ```
 
+pub(crate) mod describe;
+pub(crate) mod frames;
+pub(crate) mod http2;
+pub(crate) mod lingering;
+pub(crate) mod sending;
+pub(crate) mod signers;
+pub(crate) mod streams;
+pub(crate) mod transport;
+pub(crate) mod turns;
+pub(crate) mod unread;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
 use config::snapshot::{ChainId, ClusterId, EndpointId};
@@ -16,17 +27,17 @@ use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
 use wire::h1::{BodyDecoder, BodyEncoder, BodyError, Scan};
 
-use crate::buffers::Buffers;
-use crate::clients::ClientPlace;
+use crate::connection::http2::{Multiplex, Stream};
+use crate::connection::lingering::Delivery;
+use crate::connection::transport::Tls;
 use crate::exchange::Exchange;
-use crate::http2::{Multiplex, Stream};
-use crate::lingering::Delivery;
-use crate::listeners::ListenerKey;
-use crate::outbox::Outbox;
-use crate::slab::Key;
-use crate::time::Time;
-use crate::transport::Tls;
-use crate::wheel::TimerKey;
+use crate::listen::clients::ClientPlace;
+use crate::listen::listeners::ListenerKey;
+use crate::tools::buffers::Buffers;
+use crate::tools::outbox::Outbox;
+use crate::tools::slab::Key;
+use crate::tools::time::Time;
+use crate::tools::wheel::TimerKey;
 
 /// Names one connection of a worker.
 pub type ConnKey = Key<Connection>;

@@ -11,6 +11,21 @@
 //!            any of them ── reply made here ──────────────────────┘
 //! ```
 
+pub(crate) mod calls;
+pub(crate) mod client_cert;
+pub(crate) mod deadlines;
+pub(crate) mod downstream;
+pub mod fault;
+pub(crate) mod forwarded;
+pub(crate) mod lookalikes;
+pub(crate) mod pump;
+pub(crate) mod record;
+pub(crate) mod reply;
+pub(crate) mod request_buffer;
+pub(crate) mod response;
+pub mod route;
+pub(crate) mod stalls;
+
 use std::time::Duration;
 
 use config::snapshot::{Action, ChainId, ClusterId, Listener, RouteTableId};
@@ -20,20 +35,19 @@ use wire::buffer::Buffer;
 use wire::head::{Method, RequestHead, Version};
 use wire::upgrade::WEBSOCKET_ACCEPT_LEN;
 
-use crate::buffers::Buffers;
-use crate::calls::Call;
-use crate::chain::{ChainStep, Gathered, Held, Onlookers};
-use crate::clients::ClientPlace;
+use crate::connection::http2::Tail;
 use crate::connection::{Send, StreamKey};
+use crate::exchange::calls::Call;
+use crate::exchange::record::Record;
+use crate::exchange::stalls::StallKey;
+use crate::filter::chain::{ChainStep, Gathered, Held, Onlookers};
 use crate::filter::{Filter, Question};
-use crate::http2::Tail;
-use crate::outbox::Outbox;
-use crate::pinned::Pinned;
-use crate::record::Record;
-use crate::route;
-use crate::stalls::StallKey;
-use crate::time::Time;
-use crate::wheel::TimerKey;
+use crate::listen::clients::ClientPlace;
+use crate::tools::buffers::Buffers;
+use crate::tools::outbox::Outbox;
+use crate::tools::pinned::Pinned;
+use crate::tools::time::Time;
+use crate::tools::wheel::TimerKey;
 
 /// Attempts of one exchange, the first included.
 pub(crate) const ATTEMPTS_MAX: u8 = 3;

@@ -3,72 +3,46 @@
 //! [`Proxy`] is everything that one worker's connections are. It reads no socket and no clock: the
 //! worker tells it what happened (`on_*`), with the time, and then does what it asks for
 //! ([`Proxy::poll_op`]). The same value runs on the kernel and in the simulation.
+//!
+//! A folder each, in the order in which a request meets them:
+//!
+//! | folder | has |
+//! |---|---|
+//! | `listen` | listeners, which chain a connection meets, clients and what they may hold, drain |
+//! | `connection` | a connection, its codec, TLS and handshakes, what is sent on without being read |
+//! | `exchange` | an exchange's stages, deadlines, bodies, forwarded fields, calls, replies, faults, record |
+//! | [`filter`] | what a filter is, and how a chain of them runs |
+//! | `upstream` | clusters, the choice of an endpoint, pools, original destinations |
+//! | [`save`] | all of that as bytes, and back |
+//! | `tools` | tables, timers, buffers, time: they know of no connection |
+//!
+//! `proxy` is what all of them are part of, `agenda` what follows when an event is over.
 #![forbid(unsafe_code)]
 
-mod age;
 mod agenda;
-mod balance;
-mod buffered;
-mod buffers;
-mod calls;
-mod chain;
-mod client_cert;
-mod clients;
 mod connection;
-mod deadlines;
-mod describe;
-mod downstream;
-mod drain;
 mod exchange;
-pub mod fault;
 pub mod filter;
-mod forwarded;
-mod frames;
-mod handshake_slots;
-mod http2;
-mod lingering;
-mod listeners;
-mod lookalikes;
-pub mod matching;
+mod listen;
 mod ops;
-mod original;
-mod outbox;
-mod pinned;
-mod places;
-mod pool;
 mod proxy;
-mod pump;
-mod random;
-mod rate;
-mod record;
-mod relay;
-mod reply;
-mod request_buffer;
-mod response;
-pub mod route;
 pub mod save;
-mod sending;
-mod signers;
-pub mod slab;
-mod spare;
-mod stalls;
-mod streams;
-mod text;
-pub mod time;
-mod transport;
-mod turns;
-mod unread;
+mod tools;
 mod upstream;
-mod wheel;
 
 /// A configuration with the filters that run here.
 pub type Snapshot = config::snapshot::Snapshot<Box<dyn filter::Filter>>;
 
-pub use buffers::BufferUse;
+pub use connection::describe::{ConnectionSummary, SummarySide};
+pub use connection::unread::Unread;
 pub use connection::{ConnKey, Connection, ExchangeKey, PeerAddress, StreamKey};
-pub use describe::{ConnectionSummary, SummarySide};
 pub use exchange::Exchange;
+pub use exchange::fault;
+pub use exchange::route;
+pub use listen::matching;
 pub use ops::{ConnectOptions, Op};
-pub use outbox::SLICES_MAX;
 pub use proxy::{Load, Proxy, Settings, Share};
-pub use unread::Unread;
+pub use tools::buffers::BufferUse;
+pub use tools::outbox::SLICES_MAX;
+pub use tools::slab;
+pub use tools::time;

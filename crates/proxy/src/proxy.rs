@@ -18,29 +18,29 @@ use wire::head::HeadIndex;
 
 use crate::Snapshot;
 use crate::agenda::{Agenda, Note};
-use crate::buffers::{BufferUse, Buffers};
-use crate::clients::{Clients, Part};
+use crate::connection::signers::Signers;
+use crate::connection::transport::HANDSHAKES_TOGETHER;
+use crate::connection::turns::{HeldBack, has_request_waiting};
 use crate::connection::{
     ConnKey, Connection, Downstream, ExchangeKey, Life, OUTBOX_BYTES_MAX, PeerAddress, Receive,
     Role, Send, StreamKey, UpstreamState,
 };
+use crate::exchange::record::label;
+use crate::exchange::stalls::{Crowds, Stalls};
 use crate::exchange::{Exchange, Stage};
-use crate::handshake_slots::HandshakeSlots;
-use crate::listeners::{ListenerKey, Listeners};
+use crate::listen::clients::{Clients, Part};
+use crate::listen::handshake_slots::HandshakeSlots;
+use crate::listen::listeners::{ListenerKey, Listeners};
 use crate::ops::Op;
-use crate::outbox::SLICES_MAX;
-use crate::pinned::Pinned;
-use crate::pool::Pools;
-use crate::random::Random;
-use crate::record::label;
-use crate::signers::Signers;
-use crate::slab::Slab;
-use crate::spare::Spares;
-use crate::stalls::{Crowds, Stalls};
-use crate::time::Time;
-use crate::transport::HANDSHAKES_TOGETHER;
-use crate::turns::{HeldBack, has_request_waiting};
-use crate::wheel::Wheel;
+use crate::tools::buffers::{BufferUse, Buffers};
+use crate::tools::outbox::SLICES_MAX;
+use crate::tools::pinned::Pinned;
+use crate::tools::random::Random;
+use crate::tools::slab::Slab;
+use crate::tools::time::Time;
+use crate::tools::wheel::Wheel;
+use crate::upstream::pool::Pools;
+use crate::upstream::spare::Spares;
 
 /// Bytes that may wait for a peer of HTTP/2 before nothing more is read from it: what it asks for,
 /// and does not take, is bounded. Above what bodies fill, so that they alone never stop the reading.
@@ -250,7 +250,7 @@ impl Proxy {
             signers: Signers::default(),
             cool_next: 0,
             age_next: 0,
-            buffered_look: now + crate::buffered::LOOK_INTERVAL,
+            buffered_look: now + crate::listen::buffered::LOOK_INTERVAL,
             wall_clock_zero: 0,
         }
     }

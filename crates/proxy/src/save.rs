@@ -18,10 +18,10 @@ use telemetry::cause::Cause;
 use self::connections::{SavedDownstream, SavedUpstream};
 use self::exchanges::{SavedExchange, SavedStage};
 use crate::connection::{ConnKey, Connection, ExchangeKey, StreamKey};
-use crate::listeners::ListenerKey;
+use crate::listen::listeners::ListenerKey;
 use crate::ops::Op;
 use crate::proxy::Proxy;
-use crate::time::Time;
+use crate::tools::time::Time;
 
 /// Version of the form that is written, and the only one that is read.
 pub const VERSION: u16 = 7;

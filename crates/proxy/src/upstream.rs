@@ -2,6 +2,11 @@
 //!
 //! What they answer is in `response`.
 
+pub(crate) mod balance;
+pub(crate) mod original;
+pub(crate) mod pool;
+pub(crate) mod spare;
+
 use std::sync::Arc;
 
 use config::snapshot::{Cluster, ClusterId};
@@ -11,17 +16,17 @@ use wire::h1::{BodyDecoder, Scan};
 use wire::h2::{ErrorCode, Http2, RequestForm, Scheme, head_len_max};
 use wire::head::{Framing, RequestHead};
 
+use crate::connection::http2::{Multiplex, Stream, Tail, Watch};
+use crate::connection::transport::Tls;
 use crate::connection::{
     ConnKey, Connection, ExchangeKey, Receive, Role, Send, StreamKey, Upstream, UpstreamState,
 };
+use crate::exchange::record::label;
+use crate::exchange::response::RESPONSE_HEAD;
 use crate::exchange::{ATTEMPTS_MAX, Exchange, Form, Kind, Stage, Unbound, Wait};
-use crate::http2::{Multiplex, Stream, Tail, Watch};
 use crate::ops::{ConnectOptions, Op};
 use crate::proxy::Proxy;
-use crate::record::label;
-use crate::response::RESPONSE_HEAD;
-use crate::time::Time;
-use crate::transport::Tls;
+use crate::tools::time::Time;
 
 impl Proxy {
     // Opening, giving, taking back.
@@ -88,7 +93,7 @@ impl Proxy {
                 self.bind(key, StreamKey::whole(upstream), place, now);
             }
             Form::Stream { .. } => {
-                let limits = crate::http2::limits(RESPONSE_HEAD, &cluster.http2);
+                let limits = crate::connection::http2::limits(RESPONSE_HEAD, &cluster.http2);
                 let mut multiplex = Multiplex::new(Http2::client(&limits), limits, now);
                 multiplex.watches.set(Watch::Opening, deadline);
                 self.set_multiplex(upstream, multiplex);

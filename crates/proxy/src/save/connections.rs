@@ -9,19 +9,19 @@ use wire::buffer::Buffer;
 use wire::h2::{Http2, Limits};
 
 use super::{GONE, RestoreError, before, cause_named, since};
-use crate::buffers::Buffers;
-use crate::clients::Part;
+use crate::connection::http2::{Multiplex, Stream, StreamInbox, Tail, Watches};
+use crate::connection::transport::{SavedTls, Tls};
 use crate::connection::{
     ConnKey, Downstream, ExchangeKey, Life, PeerAddress, Receive, Role, Send, Upstream,
     UpstreamState,
 };
-use crate::http2::{Multiplex, Stream, StreamInbox, Tail, Watches};
-use crate::outbox::Outbox;
+use crate::exchange::response::RESPONSE_HEAD;
+use crate::listen::clients::Part;
 use crate::proxy::Proxy;
-use crate::response::RESPONSE_HEAD;
-use crate::text::Text;
-use crate::time::Time;
-use crate::transport::{SavedTls, Tls};
+use crate::tools::buffers::Buffers;
+use crate::tools::outbox::Outbox;
+use crate::tools::text::Text;
+use crate::tools::time::Time;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct SavedConnection {
@@ -227,10 +227,12 @@ impl Proxy {
         match self.connections.get(key).map(|connection| &connection.role) {
             Some(Role::Downstream(downstream)) => {
                 let listener = self.listeners.get(downstream.listener).listener();
-                crate::http2::downstream_limits(&listener.http, &listener.http2)
+                crate::connection::http2::downstream_limits(&listener.http, &listener.http2)
             }
             Some(Role::Upstream(upstream)) => of_cluster(upstream.cluster)
-                .map_or_else(Limits::default, |http2| crate::http2::limits(RESPONSE_HEAD, &http2)),
+                .map_or_else(Limits::default, |http2| {
+                    crate::connection::http2::limits(RESPONSE_HEAD, &http2)
+                }),
             None => Limits::default(),
         }
     }

@@ -9,22 +9,22 @@ use wire::buffer::Buffer;
 
 use super::connections::{SavedOutbox, restore_outbox, save_outbox};
 use super::{GONE, SavedSide, before, cause_named, since};
-use crate::buffers::Buffers;
-use crate::calls::Call;
-use crate::chain::{ChainStep, Gathered, Held, Onlookers};
-use crate::clients::{ClientPlace, Part};
+use crate::connection::http2::Tail;
 use crate::connection::{ConnKey, Connection, ExchangeKey, Role, Send, StreamKey, UpstreamState};
+use crate::exchange::calls::Call;
+use crate::exchange::record::{Record, Stamps, Words};
 use crate::exchange::{
     Deadlines, Exchange, Form, Handshake, Kind, Request, Route, Stage, Unbound, Wait,
 };
 use crate::filter::Question;
-use crate::http2::Tail;
+use crate::filter::chain::{ChainStep, Gathered, Held, Onlookers};
+use crate::listen::clients::{ClientPlace, Part};
 use crate::ops::Op;
-use crate::pinned::Pinned;
 use crate::proxy::{Proxy, TimerOwner};
-use crate::record::{Record, Stamps, Words};
-use crate::text::Text;
-use crate::time::Time;
+use crate::tools::buffers::Buffers;
+use crate::tools::pinned::Pinned;
+use crate::tools::text::Text;
+use crate::tools::time::Time;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct SavedExchange {

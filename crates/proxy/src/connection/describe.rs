@@ -1,0 +1,131 @@
+//! What the admin interface is told about connections, and the gauges about all of them.
+
+use telemetry::events::{ClusterGauges, LabelId, WorkerGauges};
+
+use crate::connection::{ConnKey, Connection, PeerAddress, Receive, Role, UpstreamState};
+use crate::exchange::record::{Word, label};
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+
+/// One connection, for people.
+#[derive(Clone, Debug)]
+pub struct ConnectionSummary {
+    /// Its key, for telling connections apart.
+    pub key: ConnKey,
+    /// Which way it faces, and what it belongs to.
+    pub side: SummarySide,
+    /// The peer.
+    pub peer: PeerAddress,
+    /// A word for where it stands.
+    pub state: &'static str,
+    /// ns since it was accepted or established.
+    pub age: u64,
+    /// Requests that it carried.
+    pub requests: u32,
+    /// Streams that are open on it, if it speaks HTTP/2.
+    pub streams: Option<usize>,
+    /// Bytes read and not consumed.
+    pub inbox_bytes: usize,
+    /// Bytes not sent.
+    pub outbox_bytes: usize,
+    /// What its exchange asked for, if it has one.
+    pub target: String,
+}
+
+/// Which way a described connection faces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SummarySide {
+    /// Of this listener.
+    Downstream(LabelId),
+    /// To this endpoint of this cluster.
+    Upstream {
+        /// The cluster.
+        cluster: LabelId,
+        /// The endpoint.
+        endpoint: LabelId,
+    },
+}
+
+impl Proxy {
+    /// The connections in `count` slots from `first` on, and the slot to go on with.
+    #[must_use]
+    pub fn describe(
+        &self,
+        first: u32,
+        count: u32,
+        now: Time,
+    ) -> (Vec<ConnectionSummary>, Option<u32>) {
+        let (slots, next) = self.connections.range(first, count);
+        (slots.map(|(key, connection)| self.summary(key, connection, now)).collect(), next)
+    }
+
+    fn summary(&self, key: ConnKey, connection: &Connection, now: Time) -> ConnectionSummary {
+        let exchange = connection.exchange().and_then(|exchange| self.exchanges.get(exchange));
+        let side = match &connection.role {
+            Role::Downstream(downstream) => {
+                SummarySide::Downstream(label(self.listeners.get(downstream.listener).id.0))
+            }
+            Role::Upstream(upstream) => SummarySide::Upstream {
+                cluster: label(upstream.cluster.0),
+                endpoint: label(upstream.endpoint.0),
+            },
+        };
+        let state = match (&connection.role, exchange) {
+            (_, Some(exchange)) if exchange.record.is_tunnel => "tunnel",
+            (Role::Upstream(upstream), _) => match upstream.state {
+                UpstreamState::Connecting { .. } => "connecting",
+                UpstreamState::Busy { .. } => "busy",
+                UpstreamState::Idle(_) => "idle",
+                UpstreamState::Shared { connecting_since: Some(_), .. } => "connecting",
+                UpstreamState::Shared { .. } if connection.is_busy() => "busy",
+                UpstreamState::Shared { .. } => "idle",
+            },
+            (Role::Downstream(_), Some(exchange)) => exchange.stage.as_str(),
+            (Role::Downstream(_), None) => match connection.receive {
+                Receive::ProxyHeader => "proxy_header",
+                Receive::Handshake => "handshaking",
+                Receive::Detect | Receive::Hello => "detecting",
+                Receive::Frames if connection.is_busy() => "streams",
+                Receive::Frames => "idle",
+                Receive::Head(_) if connection.inbox.is_some() => "reading_head",
+                Receive::Head(_) => "idle",
+                Receive::Discard { .. } => "discarding",
+                Receive::Body(_) | Receive::Complete | Receive::Linger { .. } => "closing",
+            },
+        };
+        let target = exchange.map(|exchange| exchange.record.words.word(Word::Target));
+        ConnectionSummary {
+            key,
+            side,
+            peer: connection.peer.clone(),
+            state,
+            age: now.nanos_since(connection.opened),
+            requests: connection.requests,
+            streams: connection.multiplex.as_ref().map(|multiplex| multiplex.len()),
+            inbox_bytes: connection.inbox.as_ref().map_or(0, wire::buffer::Buffer::len),
+            outbox_bytes: connection.unsent_len(),
+            target: String::from_utf8_lossy(target.unwrap_or_default()).into_owned(),
+        }
+    }
+
+    /// Tells the gauges of this worker.
+    pub fn tell_gauges(&mut self, turns: u64, events: u64) {
+        let buffers = self.buffers.usage();
+        self.emitter.worker_gauges(&WorkerGauges {
+            turns,
+            events,
+            buffers_leased: buffers.leased,
+            buffers_reused_total: buffers.reused_total,
+            buffers_allocated_total: buffers.allocated_total,
+            buffer_bytes: buffers.bytes,
+            connections_downstream: u64::from(self.listeners.open),
+            connections_upstream: u64::from(self.pools.open),
+            idle_upstream: u64::from(self.pools.idle),
+            pending: u64::from(self.pools.waiting),
+        });
+        for (cluster, idle, waiting) in self.pools.levels() {
+            let gauges = ClusterGauges { idle: u64::from(idle), pending: u64::from(waiting) };
+            self.emitter.cluster_gauges(label(cluster.0), &gauges);
+        }
+    }
+}

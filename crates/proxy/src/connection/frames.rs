@@ -1,0 +1,545 @@
+//! Hop 4 for connections of HTTP/2: frames become elements, what waits becomes frames, and what
+//! concerns the connection as a whole is decided: settings, pings, watches, goodbyes, failures.
+//!
+//! What an element means for its exchange is in `streams`.
+
+use std::time::Duration;
+
+use config::snapshot::Ping;
+use telemetry::cause::Cause;
+use telemetry::events::UpstreamPaused;
+use wire::h2::{ConnectionError, Element, ErrorCode, Http2};
+use wire::head::{RequestHead, Version};
+
+use crate::connection::http2::{Framed, Multiplex, Stream, Tail, Watch, downstream_limits};
+use crate::connection::{
+    ConnKey, Connection, Downstream, ExchangeKey, Life, OUTBOX_BYTES_MAX, Receive, Role, StreamKey,
+};
+use crate::exchange::downstream::cause_of_request;
+use crate::exchange::record::label;
+use crate::exchange::{Request, Stage};
+use crate::listen::drain::DRAIN_IDLE;
+use crate::proxy::{Proxy, UNREAD_BYTES_MAX, is_unread};
+use crate::tools::time::Time;
+
+/// What the PING behind the first GOAWAY holds; its answer says that the peer has seen both.
+const GOODBYE: [u8; 8] = *b"goodbye?";
+
+/// How long a connection without streams keeps the storage for them.
+const REST: Duration = Duration::from_secs(1);
+
+/// What other PINGs hold.
+const SIGN_OF_LIFE: [u8; 8] = *b"alive???";
+
+impl Proxy {
+    /// Goes on with a downstream connection as HTTP/2.
+    pub(crate) fn begin_http2(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let limits = downstream_limits(&listener.http, &listener.http2);
+        let opening = now + listener.timeouts.request_head;
+        let mut multiplex = Multiplex::new(Http2::server(&limits), limits, now);
+        multiplex.watches.set(Watch::Opening, opening);
+        self.set_multiplex(key, multiplex);
+        // What the peer may do is the first that it is told.
+        self.queue_send(key);
+    }
+
+    /// An HTTP/1 request that asked for `h2c` is stream 1 of the connection from here on.
+    pub(crate) fn upgrade_to_http2(
+        &mut self,
+        key: ExchangeKey,
+        head: &RequestHead<'_>,
+        now: Time,
+    ) -> bool {
+        const SWITCHING: &[u8] =
+            b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n";
+        let Some(exchange) = self.exchanges.get_mut(key) else { return false };
+        let Some(settings) = head.http2_settings() else { return false };
+        let (listener, connection) = (exchange.listener(), exchange.downstream.connection);
+        let limits = downstream_limits(&listener.http, &listener.http2);
+        let Ok(codec) = Http2::upgraded_server(settings, &limits) else { return false };
+        let opening = now + listener.timeouts.request_head;
+        let mut multiplex = Multiplex::new(codec, limits, now);
+        multiplex.watches.set(Watch::Opening, opening);
+        multiplex.insert(Stream::new(1, key));
+        exchange.downstream.stream = 1;
+        exchange.request.version = Version::Http2;
+        let Some(open) = self.connections.get_mut(connection) else { return false };
+        open.outbox.push(SWITCHING, &mut self.buffers);
+        if let Some(downstream) = open.downstream_mut() {
+            downstream.exchange = None;
+        }
+        self.set_multiplex(connection, multiplex);
+        self.queue_send(connection);
+        true
+    }
+
+    /// Makes a connection one of HTTP/2.
+    pub(crate) fn set_multiplex(&mut self, key: ConnKey, multiplex: Multiplex) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.receive = Receive::Frames;
+            connection.multiplex = Some(Box::new(multiplex));
+        }
+        self.arm_watches(key);
+    }
+
+    pub(crate) fn multiplex_mut(&mut self, key: ConnKey) -> Option<&mut Multiplex> {
+        self.connections.get_mut(key)?.multiplex.as_deref_mut()
+    }
+
+    /// Sets what a connection is watched for, and its timer accordingly.
+    fn watch(&mut self, key: ConnKey, watch: Watch, deadline: Time) {
+        if let Some(multiplex) = self.multiplex_mut(key) {
+            multiplex.watches.set(watch, deadline);
+            self.arm_watches(key);
+        }
+    }
+
+    pub(crate) fn arm_watches(&mut self, key: ConnKey) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let Some(multiplex) = &connection.multiplex else { return };
+        let (_, deadline) = multiplex.watches.first();
+        // A timer that fires early looks what is next, so only an earlier one is armed.
+        if deadline < self.timers.deadline(connection.timer) || !deadline.is_set() {
+            self.timers.arm(connection.timer, deadline);
+        }
+    }
+
+    /// Consumes frames as far as possible.
+    pub(crate) fn consume_frames(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
+        let silence = self.connections.get(key).and_then(|connection| self.silence(connection));
+        if let Some(multiplex) = self.multiplex_mut(key) {
+            multiplex.on_sign_of_life(now, silence);
+        }
+        let mut scratch = std::mem::take(&mut self.http2_scratch);
+        let mut at = 0;
+        loop {
+            let Some(connection) = self.connections.get_mut(key) else {
+                at = input.len();
+                break;
+            };
+            let is_behind = is_unread(connection);
+            let is_over = !matches!(connection.receive, Receive::Frames);
+            if is_behind || is_over || self.is_share_spent(key) {
+                break;
+            }
+            let Some(connection) = self.connections.get_mut(key) else { break };
+            let Some(multiplex) = connection.multiplex.as_deref_mut() else { break };
+            if multiplex.codec.owes_many_answers() {
+                multiplex.frame_control(&mut connection.outbox, &mut self.buffers);
+            }
+            let rest = input.get(at..).unwrap_or_default();
+            match multiplex.codec.decode(rest, &multiplex.limits, &mut scratch) {
+                Ok((n, Element::NeedMore)) => {
+                    at += n;
+                    break;
+                }
+                Ok((n, element)) => {
+                    at += n;
+                    self.on_element(key, element, now);
+                }
+                Err(error) => {
+                    at = input.len();
+                    self.on_http2_failed(key, error, now);
+                    break;
+                }
+            }
+        }
+        self.http2_scratch = scratch;
+        self.after_frames(key, now);
+        at
+    }
+
+    /// What was said is answered, if need be.
+    fn after_frames(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let listener = connection.downstream().map(|downstream| downstream.listener);
+        let Some(multiplex) = connection.multiplex.as_deref_mut() else { return };
+        let has_work = multiplex.has_work() || multiplex.codec.is_finished();
+        let is_amid_head = multiplex.codec.is_amid_head();
+        if !multiplex.watches.is_set(Watch::Opening) {
+            if let Some(listener) = listener.filter(|_| is_amid_head) {
+                // The rest of it holds up all streams.
+                let timeout = self.listeners.get(listener).listener().timeouts.request_head;
+                self.watch(key, Watch::Opening, now + timeout);
+            }
+        } else if multiplex.codec.has_peer_settings() && !is_amid_head {
+            multiplex.watches.clear(Watch::Opening);
+            self.await_streams(key, now);
+        }
+        if has_work {
+            self.queue_send(key);
+        }
+    }
+
+    /// The silence after which this connection's peer is asked for a sign of life, if it is.
+    pub(crate) fn silence(&self, connection: &Connection) -> Option<Duration> {
+        self.ping_of(connection).map(|ping| ping.interval)
+    }
+
+    fn ping_of(&self, connection: &Connection) -> Option<Ping> {
+        match &connection.role {
+            Role::Downstream(downstream) => {
+                self.listeners.get(downstream.listener).listener().http2.ping
+            }
+            Role::Upstream(upstream) => self.snapshot.cluster(upstream.cluster)?.http2.ping,
+        }
+    }
+
+    fn on_element(&mut self, key: ConnKey, element: Element<'_>, now: Time) {
+        match element {
+            Element::NeedMore | Element::AnswersDue => {}
+            Element::Request { stream, mut head, is_end } => {
+                let request = Request::of(&head, is_end);
+                self.count_request(key, head.block().len());
+                let exchange = self.begin_stream(key, stream, request, now);
+                if let Some(exchange) = exchange {
+                    self.on_request_head(exchange, &mut head, now);
+                }
+            }
+            Element::Unacceptable { stream, error, is_end } => {
+                let request = Request { is_complete: is_end, ..Request::NONE };
+                self.count_request(key, 0);
+                let exchange = self.begin_stream(key, stream, request, now);
+                if let Some(exchange) = exchange {
+                    self.fail(exchange, cause_of_request(&error), now);
+                }
+            }
+            Element::Malformed { stream, error, is_end } => {
+                let at = StreamKey { connection: key, stream };
+                self.on_malformed_request(at, error, is_end, now);
+            }
+            Element::Response { stream, mut head, is_end } => {
+                let upstream = StreamKey { connection: key, stream };
+                if let Some(exchange) = self.exchange_of(upstream) {
+                    self.on_stream_response(upstream, exchange, &mut head, is_end, now);
+                }
+            }
+            Element::Interim { stream, head } => {
+                let upstream = StreamKey { connection: key, stream };
+                if let Some(exchange) = self.exchange_of(upstream) {
+                    self.on_first_byte(upstream, exchange, now);
+                    self.on_interim_response(exchange, &head, now);
+                }
+            }
+            Element::Data { stream, bytes, is_end } => {
+                let from = StreamKey { connection: key, stream };
+                self.on_stream_data(from, bytes, now);
+                if is_end {
+                    self.on_stream_end(from, Tail::End, now);
+                }
+            }
+            Element::End { stream } => {
+                self.on_stream_end(StreamKey { connection: key, stream }, Tail::End, now);
+            }
+            Element::Trailers { stream, section } => {
+                let tail = Tail::of(section);
+                self.on_stream_end(StreamKey { connection: key, stream }, tail, now);
+            }
+            Element::Reset { stream, code } => {
+                self.count_cancelled(key);
+                self.on_stream_reset(StreamKey { connection: key, stream }, code, now);
+            }
+            Element::Failed { stream, error } => {
+                self.count_cancelled(key);
+                self.on_stream_failed(StreamKey { connection: key, stream }, error, now);
+            }
+            Element::WindowOpened { stream } => {
+                if let Some(multiplex) = self.multiplex_mut(key) {
+                    multiplex.on_window_opened(stream);
+                }
+            }
+            Element::SettingsChanged => {
+                if let Some(multiplex) = self.multiplex_mut(key) {
+                    multiplex.on_window_opened(None);
+                }
+                if let Some(cluster) = self.offer(key) {
+                    self.note_room(cluster);
+                }
+            }
+            Element::GoingAway { .. } => self.on_going_away(key, now),
+            Element::PingAnswered { opaque } => {
+                if opaque == GOODBYE {
+                    self.on_goodbye(key);
+                }
+            }
+        }
+    }
+
+    /// The peer broke a rule that the connection does not survive.
+    fn on_http2_failed(&mut self, key: ConnKey, error: ConnectionError, now: Time) {
+        let cause = match error {
+            ConnectionError::TooMuchWork(_) | ConnectionError::AnswersUnread => Cause::Http2Abuse,
+            _ => Cause::Http2Invalid,
+        };
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let left = self.snapshot.limits.discard_bytes_max;
+        connection.receive = Receive::linger(left);
+        if let Some(downstream) = connection.downstream_mut() {
+            downstream.life = Life::LingerWhenSent;
+        }
+        // What a service does wrong is nothing that its clients asked for.
+        let told = if connection.upstream().is_some() { Cause::ResponseInvalid } else { cause };
+        if let Some(multiplex) = connection.multiplex.as_deref_mut() {
+            multiplex.failure = Some(cause);
+        }
+        self.end_streams(key, told, now);
+        // GOAWAY says why.
+        self.queue_send(key);
+    }
+
+    /// All exchanges of a connection that is no more end, or go on elsewhere.
+    pub(crate) fn end_streams(&mut self, key: ConnKey, cause: Cause, now: Time) {
+        let is_downstream = self.connections.get(key).is_some_and(|c| c.downstream().is_some());
+        self.withdraw(key);
+        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        multiplex.is_gone = true;
+        for exchange in multiplex.exchanges() {
+            if is_downstream {
+                self.abort(exchange, cause, now);
+            } else {
+                self.lose_upstream(exchange, cause, now);
+            }
+        }
+    }
+
+    /// An exchange's upstream connection is gone before the end of the response.
+    pub(crate) fn lose_upstream(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        match (&exchange.stage, cause) {
+            (Stage::Responding { .. }, Cause::UpstreamClosed) => {
+                self.fail(key, Cause::ResponseTruncated, now);
+            }
+            (Stage::Responding { .. }, _) => self.fail(key, cause, now),
+            _ => self.fail_attempt(key, cause, now),
+        }
+    }
+
+    /// What a connection was watched for did not happen.
+    pub(crate) fn on_watch(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let is_upstream = connection.upstream().is_some();
+        let Some(multiplex) = connection.multiplex.as_deref_mut() else { return };
+        let (watch, deadline) = multiplex.watches.first();
+        if deadline > now {
+            return self.timers.arm(connection.timer, deadline);
+        }
+        multiplex.watches.clear(watch);
+        match watch {
+            Watch::Opening if is_upstream => {
+                self.on_established(key, Err(Cause::ConnectTimeout), now);
+            }
+            Watch::Opening => {
+                self.end_streams(key, Cause::RequestHeadTimeout, now);
+                self.close_downstream(key, Some(Cause::RequestHeadTimeout), now);
+            }
+            Watch::Idle => {
+                multiplex.codec.go_away(ErrorCode::NO_ERROR);
+                self.withdraw(key);
+                self.queue_send(key);
+                // Whoever does not take even that is left alone soon.
+                self.watch(key, Watch::Write, now + DRAIN_IDLE);
+            }
+            Watch::Silence => {
+                multiplex.codec.ping(SIGN_OF_LIFE);
+                let timeout = self.connections.get(key).and_then(|c| self.ping_of(c));
+                if let Some(ping) = timeout {
+                    self.watch(key, Watch::Answer, now + ping.timeout);
+                }
+                self.queue_send(key);
+            }
+            Watch::Answer | Watch::Write => {
+                let cause = match (watch, is_upstream) {
+                    (Watch::Answer, _) => Cause::Http2PingTimeout,
+                    (_, true) => Cause::RequestWriteTimeout,
+                    (_, false) => Cause::ResponseWriteTimeout,
+                };
+                self.end_streams(key, cause, now);
+                self.close(key, Some(cause), now);
+            }
+            Watch::Goodbye => self.on_goodbye(key),
+            Watch::Rest => {
+                if let Some(multiplex) = self.multiplex_mut(key).filter(|it| it.is_empty()) {
+                    multiplex.rest();
+                }
+            }
+        }
+        if self.connections.get(key).is_some() {
+            self.arm_watches(key);
+        }
+    }
+
+    fn close(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
+        match self.connections.get(key).map(|connection| &connection.role) {
+            Some(Role::Downstream(_)) => self.close_downstream(key, cause, now),
+            Some(Role::Upstream(_)) => self.close_upstream(key, cause, now),
+            None => {}
+        }
+    }
+
+    /// Tells a downstream that its connection will end. What it asks for before it knows is
+    /// answered (RFC 9113, section 6.8).
+    pub(crate) fn say_goodbye(&mut self, key: ConnKey, now: Time) {
+        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        multiplex.codec.drain();
+        multiplex.codec.ping(GOODBYE);
+        self.watch(key, Watch::Goodbye, now + DRAIN_IDLE);
+        self.queue_send(key);
+    }
+
+    /// It knows, or had time to: no further streams are taken.
+    fn on_goodbye(&mut self, key: ConnKey) {
+        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        multiplex.watches.clear(Watch::Goodbye);
+        multiplex.codec.go_away(ErrorCode::NO_ERROR);
+        self.queue_send(key);
+    }
+
+    /// An upstream takes no further streams; what it did not process goes elsewhere.
+    fn on_going_away(&mut self, key: ConnKey, now: Time) {
+        if self.connections.get(key).is_none_or(|connection| connection.upstream().is_none()) {
+            return;
+        }
+        self.withdraw(key);
+        let Some(connection) = self.connections.get(key) else { return };
+        let Some((multiplex, upstream)) = connection.multiplex.as_ref().zip(connection.upstream())
+        else {
+            return;
+        };
+        let codec = &multiplex.codec;
+        let is_lost = |stream: &&Stream| !codec.is_open(stream.id);
+        let lost: Vec<_> = multiplex.iter().filter(is_lost).map(|s| s.exchange).collect();
+        if !lost.is_empty() {
+            let lost = u32::try_from(lost.len()).unwrap_or(u32::MAX);
+            let processed = connection.requests.saturating_sub(lost);
+            self.pools.on_worn_out(upstream.endpoint, processed);
+            if processed == 0 {
+                let (cluster, endpoint) = (label(upstream.cluster.0), upstream.endpoint);
+                let (to, random) = (connection.peer.socket_address(), self.random.next());
+                if self.pools.on_refused(endpoint, to, random, now) {
+                    self.emitter.upstream_paused(&UpstreamPaused { cluster });
+                }
+            }
+        }
+        for exchange in lost {
+            self.fail_attempt(exchange, Cause::UpstreamGoingAway, now);
+        }
+    }
+
+    /// Lets streams fill a connection's queue.
+    pub(crate) fn frame(&mut self, key: ConnKey, now: Time) {
+        loop {
+            let Some(connection) = self.connections.get_mut(key) else { return };
+            let Some(multiplex) = connection.multiplex.as_deref_mut() else { return };
+            match multiplex.frame(&mut connection.outbox, &mut self.buffers) {
+                Some(framed) => self.on_framed(key, framed, now),
+                None => break,
+            }
+        }
+        let Some(connection) = self.connections.get(key) else { return };
+        let Some(multiplex) = &connection.multiplex else { return };
+        let is_over = multiplex.failure.is_some() || multiplex.codec.is_finished();
+        if is_over && connection.is_sent() {
+            return self.end_http2(key, now);
+        }
+        self.watch_writing(key, now, false);
+    }
+
+    /// A frame of a stream is in the queue.
+    fn on_framed(&mut self, key: ConnKey, framed: Framed, now: Time) {
+        let at = StreamKey { connection: key, stream: framed.id };
+        let Some(exchange) = self.exchange_of(at) else { return };
+        let waited = framed.left + framed.bytes;
+        if waited >= OUTBOX_BYTES_MAX
+            && framed.left < OUTBOX_BYTES_MAX
+            && let Some(source) = self.opposite_of(at)
+        {
+            self.on_caught_up(source);
+        }
+        let is_downstream = self.connections.get(key).is_some_and(|c| c.downstream().is_some());
+        let Framed { bytes, left, is_ended, .. } = framed;
+        if is_downstream {
+            self.on_response_sent(exchange, (left, bytes), is_ended, now);
+        } else {
+            self.on_request_sent(exchange, (left, bytes), is_ended, (now, now));
+        }
+    }
+
+    /// The socket took bytes of a connection, or none of what waits.
+    pub(crate) fn on_frames_sent(&mut self, key: ConnKey, before: usize, n: usize, now: Time) {
+        if n > 0 {
+            self.frame(key, now);
+        }
+        self.watch_writing(key, now, n > 0);
+        if before >= UNREAD_BYTES_MAX && before - n < UNREAD_BYTES_MAX {
+            self.resume_inbox(key, now);
+        }
+    }
+
+    /// Watches that the peer takes what waits for it.
+    fn watch_writing(&mut self, key: ConnKey, now: Time, has_moved: bool) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let timeout = match &connection.role {
+            Role::Downstream(downstream) => {
+                self.listeners.get(downstream.listener).listener().timeouts.response_write
+            }
+            Role::Upstream(upstream) => match self.snapshot.cluster(upstream.cluster) {
+                Some(cluster) => cluster.timeouts.request_write,
+                None => return,
+            },
+        };
+        let is_empty = connection.is_sent() || connection.is_connecting();
+        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        if is_empty {
+            multiplex.watches.clear(Watch::Write);
+        } else if has_moved || !multiplex.watches.is_set(Watch::Write) {
+            self.watch(key, Watch::Write, now + timeout);
+        }
+    }
+
+    /// Everything is said: the connection ends.
+    fn end_http2(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let cause = connection.multiplex.as_ref().and_then(|multiplex| multiplex.failure);
+        match connection.role {
+            Role::Downstream(Downstream { life: Life::Lingering, .. }) => {}
+            Role::Downstream(_) => self.linger(key, now),
+            Role::Upstream(_) => self.close_upstream(key, cause, now),
+        }
+    }
+
+    /// A connection has no stream: it waits for one, or ends if it is to.
+    pub(crate) fn await_streams(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let timeout = match &connection.role {
+            Role::Downstream(downstream) => {
+                Some(self.listeners.get(downstream.listener).listener().timeouts.idle)
+            }
+            Role::Upstream(upstream) => {
+                self.snapshot.cluster(upstream.cluster).map(|cluster| cluster.timeouts.idle)
+            }
+        };
+        let is_upstream = connection.upstream().is_some();
+        let is_connecting = connection.is_connecting();
+        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        if !multiplex.is_empty() || is_connecting {
+            return;
+        }
+        multiplex.watches.set(Watch::Rest, now + REST);
+        multiplex.watches.clear(Watch::Silence);
+        multiplex.watches.clear(Watch::Answer);
+        if is_upstream && timeout.is_none() {
+            multiplex.codec.go_away(ErrorCode::NO_ERROR);
+            self.withdraw(key);
+        }
+        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        if multiplex.codec.is_finished() || multiplex.has_work() {
+            self.queue_send(key);
+        }
+        if let Some(timeout) = timeout {
+            self.watch(key, Watch::Idle, now + timeout);
+        }
+    }
+}

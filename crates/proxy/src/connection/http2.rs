@@ -1,0 +1,448 @@
+//! A connection of HTTP/2 as the proxy has it: the codec, and what its streams carry.
+//!
+//! ```text
+//!   exchange ─► heads ───────────────────────────────────────┐
+//!            ─► data, ends ─► a stream's outbox ─► frames ───┴─► the connection's outbox
+//! ```
+//!
+//! Heads are encoded when they come, since the order of header blocks is the order of the
+//! compression tables. Bodies wait in their stream's outbox until the connection is about to be
+//! sent; then streams take turns, as far as their windows and the connection's queue allow. So an
+//! end that came with the last piece goes out in its frame, and nobody's body holds up another's.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use config::snapshot::{Http2Options, HttpOptions};
+use serde::{Deserialize, Serialize};
+use telemetry::cause::Cause;
+use wire::buffer::Buffer;
+use wire::h1::HeadLimits;
+use wire::h2::{ErrorCode, Http2, Limits, place_of, trailers_len_max};
+
+use crate::connection::turns::TurnShare;
+use crate::connection::{ExchangeKey, OUTBOX_BYTES_MAX};
+use crate::tools::buffers::Buffers;
+use crate::tools::outbox::Outbox;
+use crate::tools::time::Time;
+
+/// Room for the frames that say something about the connection, a few at a time.
+const CONTROL_BYTES: usize = 128;
+
+/// A connection of HTTP/2.
+#[derive(Debug)]
+pub(crate) struct Multiplex {
+    pub(crate) codec: Http2,
+    pub(crate) limits: Limits,
+    /// Those with an exchange, in the order of their numbers.
+    streams: VecDeque<Stream>,
+    /// Numbers of those that have something to send and may, each once; they take turns.
+    ready: VecDeque<u32>,
+    pub(crate) watches: Watches,
+    pub(crate) share: TurnShare,
+    /// Until when the codec's budget has been told of the time.
+    told_until: Time,
+    /// Why the connection cannot go on, if it cannot.
+    pub(crate) failure: Option<Cause>,
+    /// It is about to be closed: nobody gets a stream on it while its own go elsewhere.
+    pub(crate) is_gone: bool,
+}
+
+/// A stream with an exchange.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: u32,
+    pub(crate) exchange: ExchangeKey,
+    /// Bytes of a body that wait for their turn, or for a window.
+    pub(crate) outbox: Outbox,
+    /// What ends the body.
+    pub(crate) tail: Tail,
+    /// Whether the tail was sent.
+    pub(crate) is_ended: bool,
+    is_ready: bool,
+    /// What the peer sent and the exchange does not take yet.
+    pub(crate) inbox: Option<Box<StreamInbox>>,
+    /// Bytes that were passed on while the other side had to catch up: the peer gets its window
+    /// back when it did.
+    pub(crate) owed: u32,
+    /// The head of a request that went upstream, as plain bytes, while it may have to be sent again.
+    pub(crate) head: Option<Buffer>,
+}
+
+/// What ends a body.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Tail {
+    /// It goes on.
+    #[default]
+    Open,
+    /// Its last byte.
+    End,
+    /// A trailer section.
+    Trailers(Box<[u8]>),
+    /// It breaks off with this code.
+    Reset(u32),
+}
+
+impl Tail {
+    /// The end, with a trailer section unless that is empty.
+    pub(crate) fn of(trailers: &[u8]) -> Self {
+        if trailers.is_empty() { Self::End } else { Self::Trailers(trailers.into()) }
+    }
+}
+
+/// A body that waits until its exchange takes it.
+#[derive(Debug)]
+pub(crate) struct StreamInbox {
+    pub(crate) body: Buffer,
+    pub(crate) tail: Tail,
+}
+
+/// What a connection of HTTP/2 may be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Watch {
+    /// Being established; of a downstream, its preface, or the rest of a head that has begun.
+    Opening,
+    /// A stream.
+    Idle,
+    /// The peer to take what waits for it.
+    Write,
+    /// A sign of life, before the peer is asked for one.
+    Silence,
+    /// The answer.
+    Answer,
+    /// The peer to know that the connection will end.
+    Goodbye,
+    /// A stream again soon, before what holds them is given back.
+    Rest,
+}
+
+impl Watch {
+    const ALL: [Self; 7] = [
+        Self::Opening,
+        Self::Idle,
+        Self::Write,
+        Self::Silence,
+        Self::Answer,
+        Self::Goodbye,
+        Self::Rest,
+    ];
+}
+
+/// When each watch ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watches([Time; Watch::ALL.len()]);
+
+impl Watches {
+    pub(crate) const NONE: Self = Self([Time::NEVER; Watch::ALL.len()]);
+
+    pub(crate) fn set(&mut self, watch: Watch, deadline: Time) {
+        if let Some(place) = self.0.get_mut(watch as usize) {
+            *place = deadline;
+        }
+    }
+
+    pub(crate) fn clear(&mut self, watch: Watch) {
+        self.set(watch, Time::NEVER);
+    }
+
+    /// When a watch ends; `NEVER` if it is not set.
+    pub(crate) fn get(&self, watch: Watch) -> Time {
+        self.0.get(watch as usize).copied().unwrap_or(Time::NEVER)
+    }
+
+    pub(crate) fn is_set(&self, watch: Watch) -> bool {
+        self.get(watch).is_set()
+    }
+
+    /// The watch that ends first, and when.
+    pub(crate) fn first(&self) -> (Watch, Time) {
+        let all = Watch::ALL.into_iter().zip(self.0);
+        all.min_by_key(|(_, deadline)| *deadline).expect("there are watches")
+    }
+
+    /// What is left of each at `now`, for saving.
+    pub(crate) fn remaining(&self, now: Time) -> Vec<Option<Duration>> {
+        self.0.iter().map(|deadline| deadline.is_set().then(|| *deadline - now)).collect()
+    }
+
+    pub(crate) fn restored(saved: &[Option<Duration>], now: Time) -> Self {
+        let mut watches = Self::NONE;
+        for (place, left) in watches.0.iter_mut().zip(saved) {
+            *place = left.map_or(Time::NEVER, |left| now + left);
+        }
+        watches
+    }
+}
+
+/// What framing came to for one stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Framed {
+    pub(crate) id: u32,
+    /// Bytes of the body that went into frames.
+    pub(crate) bytes: usize,
+    /// Bytes that still wait.
+    pub(crate) left: usize,
+    pub(crate) is_ended: bool,
+}
+
+impl Stream {
+    pub(crate) const fn new(id: u32, exchange: ExchangeKey) -> Self {
+        Self {
+            id,
+            exchange,
+            outbox: Outbox::new(),
+            tail: Tail::Open,
+            is_ended: false,
+            is_ready: false,
+            inbox: None,
+            owed: 0,
+            head: None,
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        !self.outbox.is_empty() || (self.tail != Tail::Open && !self.is_ended)
+    }
+
+    /// Bytes of the buffers that it has.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        let inbox = self.inbox.as_ref().map_or(0, |inbox| inbox.body.capacity());
+        let head = self.head.as_ref().map_or(0, Buffer::capacity);
+        self.outbox.buffered_bytes() + inbox + head
+    }
+
+    /// Gives back what it holds.
+    pub(crate) fn clear(&mut self, buffers: &mut Buffers) {
+        self.outbox.clear(buffers);
+        if let Some(inbox) = self.inbox.take() {
+            buffers.give_back(inbox.body);
+        }
+        self.forget_request(buffers);
+    }
+
+    /// The peer has said something: what was asked is not asked again.
+    pub(crate) fn forget_request(&mut self, buffers: &mut Buffers) {
+        self.outbox.forget(buffers);
+        if let Some(head) = self.head.take() {
+            buffers.give_back(head);
+        }
+    }
+}
+
+impl Multiplex {
+    pub(crate) fn new(codec: Http2, limits: Limits, now: Time) -> Self {
+        Self {
+            codec,
+            limits,
+            streams: VecDeque::new(),
+            ready: VecDeque::new(),
+            watches: Watches::NONE,
+            share: TurnShare::default(),
+            told_until: now,
+            failure: None,
+            is_gone: false,
+        }
+    }
+
+    /// It has been without streams for a while: gives back the storage for them.
+    pub(crate) fn rest(&mut self) {
+        self.codec.on_idle();
+        self.streams = VecDeque::new();
+        self.ready = VecDeque::new();
+    }
+
+    // Streams.
+
+    pub(crate) fn stream(&self, id: u32) -> Option<&Stream> {
+        self.streams.get(self.place(id)?)
+    }
+
+    pub(crate) fn stream_mut(&mut self, id: u32) -> Option<&mut Stream> {
+        let place = self.place(id)?;
+        self.streams.get_mut(place)
+    }
+
+    /// Adds a stream whose number is above all others'.
+    pub(crate) fn insert(&mut self, stream: Stream) {
+        debug_assert!(self.streams.back().is_none_or(|last| last.id < stream.id));
+        let id = stream.id;
+        self.streams.push_back(stream);
+        self.wake(id);
+    }
+
+    pub(crate) fn remove(&mut self, id: u32) -> Option<Stream> {
+        self.streams.remove(self.place(id)?)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.streams.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.streams.iter_mut()
+    }
+
+    /// The numbers of all streams.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.streams.iter().map(|stream| stream.id).collect()
+    }
+
+    /// The exchanges of all streams.
+    pub(crate) fn exchanges(&self) -> Vec<ExchangeKey> {
+        self.streams.iter().map(|stream| stream.exchange).collect()
+    }
+
+    fn place(&self, id: u32) -> Option<usize> {
+        place_of(id, self.streams.len(), |place| self.streams.get(place).map(|stream| stream.id))
+    }
+
+    // What the peer gives leave for.
+
+    /// A stream may have something to send.
+    pub(crate) fn wake(&mut self, id: u32) {
+        let Some(stream) = self.stream_mut(id) else { return };
+        if !stream.is_ready && stream.has_work() {
+            stream.is_ready = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// A window opened, or all of them.
+    pub(crate) fn on_window_opened(&mut self, stream: Option<u32>) {
+        match stream {
+            Some(id) => self.wake(id),
+            None => {
+                for stream in &mut self.streams {
+                    if !stream.is_ready && stream.has_work() {
+                        stream.is_ready = true;
+                        self.ready.push_back(stream.id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The peer said something at `now`.
+    pub(crate) fn on_sign_of_life(&mut self, now: Time, silence: Option<Duration>) {
+        let millis = now.nanos_since(self.told_until) / 1_000_000;
+        if millis > 0 {
+            self.codec.on_time(u32::try_from(millis).unwrap_or(u32::MAX));
+            self.told_until = self.told_until + Duration::from_millis(millis);
+        }
+        self.watches.clear(Watch::Answer);
+        match silence.filter(|_| !self.streams.is_empty()) {
+            Some(silence) => self.watches.set(Watch::Silence, now + silence),
+            None => self.watches.clear(Watch::Silence),
+        }
+    }
+
+    // Framing.
+
+    /// Whether [`Multiplex::frame`] would write something, were there room.
+    pub(crate) fn has_work(&self) -> bool {
+        self.codec.has_control() || !self.ready.is_empty()
+    }
+
+    /// Writes what has to be said about the connection. It goes before all else.
+    pub(crate) fn frame_control(&mut self, outbox: &mut Outbox, buffers: &mut Buffers) {
+        while self.codec.has_control() {
+            outbox.push_with(CONTROL_BYTES, buffers, |buffer| self.codec.send_control(buffer));
+        }
+    }
+
+    /// Lets the stream whose turn it is put a frame into the connection's queue, unless that is
+    /// full. Says what came of it, or none if there is nothing to do.
+    pub(crate) fn frame(&mut self, outbox: &mut Outbox, buffers: &mut Buffers) -> Option<Framed> {
+        self.frame_control(outbox, buffers);
+        if outbox.len() >= OUTBOX_BYTES_MAX {
+            return None;
+        }
+        loop {
+            let id = self.ready.pop_front()?;
+            // A stream that is gone leaves its place here.
+            let Some(place) = self.place(id) else { continue };
+            let Some(stream) = self.streams.get_mut(place) else { continue };
+            stream.is_ready = false;
+            let framed = frame_stream(&mut self.codec, stream, outbox, buffers);
+            let goes_on = stream.has_work()
+                && (framed.left == 0 || (framed.bytes > 0 && self.codec.sendable(id) > 0));
+            if goes_on {
+                stream.is_ready = true;
+                self.ready.push_back(id);
+            }
+            return Some(framed);
+        }
+    }
+}
+
+/// Puts one frame of a stream's body into the connection's queue, and its end if it is there.
+fn frame_stream(
+    codec: &mut Http2,
+    stream: &mut Stream,
+    outbox: &mut Outbox,
+    buffers: &mut Buffers,
+) -> Framed {
+    let id = stream.id;
+    let waiting = stream.outbox.len();
+    let bytes = waiting.min(codec.sendable(id));
+    let is_all = bytes == waiting;
+    let is_last = is_all && stream.tail == Tail::End && !stream.is_ended;
+    if (bytes > 0 || is_last)
+        && let Some(header) = codec.begin_data(id, bytes, is_last)
+    {
+        outbox.push_together(&header, bytes, buffers);
+        outbox.take_from(&mut stream.outbox, bytes, buffers);
+        stream.is_ended |= is_last;
+    }
+    if is_all && !stream.is_ended {
+        match &stream.tail {
+            Tail::Trailers(section) => {
+                outbox.push_with(trailers_len_max(section), buffers, |buffer| {
+                    codec.send_trailers(id, section, buffer);
+                });
+                stream.is_ended = true;
+            }
+            Tail::Reset(code) => {
+                codec.reset(id, ErrorCode(*code));
+                stream.is_ended = true;
+            }
+            Tail::Open | Tail::End => {}
+        }
+    }
+    Framed { id, bytes, left: stream.outbox.len(), is_ended: stream.is_ended }
+}
+
+/// What a downstream connection of this listener may hold.
+pub(crate) fn downstream_limits(http: &HttpOptions, http2: &Http2Options) -> Limits {
+    let head = HeadLimits {
+        request_line_bytes_max: http.request_line_bytes_max,
+        head_bytes_max: http.head_bytes_max,
+        fields_max: http.fields_max,
+        slashes: http.slashes,
+    };
+    limits(head, http2)
+}
+
+/// What a connection with these options may hold.
+pub(crate) fn limits(head: HeadLimits, http2: &Http2Options) -> Limits {
+    Limits {
+        head,
+        header_table_bytes_max: http2.header_table_bytes_max,
+        streams_max: http2.streams_max.get(),
+        stream_window_bytes_max: http2.stream_window_bytes_max,
+        connection_window_bytes_max: http2.connection_window_bytes_max,
+        frame_bytes_max: http2.frame_bytes_max,
+        work_max: http2.work_max.get(),
+        work_per_second: http2.work_per_second,
+        early_reset_millis: u32::try_from(http2.early_reset.as_millis()).unwrap_or(u32::MAX),
+    }
+}

@@ -1,0 +1,754 @@
+//! Hop 3: what is between a socket's bytes and a connection's data.
+//!
+//! Without TLS, nothing. With it, the connection has a [`Tls`]: first a handshake (`handshakes`), which is
+//! finished where it began, then a record layer, which is data like everything else of a connection. What
+//! is read is opened in the buffer that it was read into, and goes on as if it had come like that;
+//! what is sent is sealed when the worker is about to send, into the buffer that is sent. Queues,
+//! windows and deadlines know data only.
+//!
+//! ```text
+//!   on_received ─► (partial) ─► handshake ─┐ ─► begin_protocol / on_established
+//!                       │                  ▼
+//!                       └────────► open ─► on_data
+//!   unsent ◄─ Tls::outbox ◄─ seal ◄─ Connection::outbox
+//! ```
+
+mod handshakes;
+
+use std::sync::Arc;
+
+use config::snapshot::{Address, ClusterTls, ListenerTls};
+use telemetry::cause::Cause;
+use telemetry::events::TlsFailure;
+use tls::{EarlyHandshake, Facts, Handshake, TicketKeeper};
+use wire::buffer::Buffer;
+use wire::tls::record::{Opened, RECORD_LEN_MAX, RecordError, RecordLayer, SealError};
+
+use crate::connection::{ConnKey, Connection, Receive, Role, Send};
+use crate::exchange::client_cert::ClientCert;
+use crate::listen::handshake_slots::SlotKey;
+use crate::ops::Op;
+use crate::proxy::Proxy;
+use crate::tools::buffers::{BUFFER_BYTES_MAX, Buffers};
+use crate::tools::outbox::{Outbox, SLICES_MAX};
+use crate::tools::time::Time;
+use crate::tools::wheel::TimerKey;
+
+pub(crate) use handshakes::HANDSHAKES_TOGETHER;
+
+/// Sealed bytes that may wait; more data is sealed when these are sent.
+const SEALED_BYTES_MAX: usize = BUFFER_BYTES_MAX;
+
+/// Connections that [`Proxy::cool_down`] looks at in one call: some hundred microseconds of work.
+const COOLED_AT_ONCE: u32 = 16_384;
+
+/// What a connection of TLS has in addition.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    state: State,
+    /// The beginning of a record, or of what a handshake waits for.
+    partial: Option<Buffer>,
+    /// Bytes that `partial` has to have before it is worth a look.
+    wanted: usize,
+    /// What keeps the tickets of an upstream, for connections to come.
+    tickets: Option<Box<TicketKeeper>>,
+    /// Its place among the handshakes of clients, while it is one of them.
+    slot: Option<SlotKey>,
+    /// What a client's handshake has found out.
+    facts: Option<Box<ClientFacts>>,
+    /// Records that wait to be sent.
+    outbox: Outbox,
+    /// Bytes of data in these records.
+    sealed: usize,
+    /// When the handshake began.
+    began: Time,
+    /// Whether anything came or went since [`Proxy::cool_down`] looked last.
+    is_warm: bool,
+    /// Whether [`KeyUsage::NearLimit`] was acted on.
+    is_key_limit_warned: bool,
+}
+
+/// How much of a sending key is used up: one of TLS 1.2 is good for so many records, and there is no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyUsage {
+    Good,
+    /// Nothing new should begin on the connection. Reported until that is seen to.
+    NearLimit,
+    /// What waits cannot be sent any more.
+    Exhausted,
+}
+
+#[derive(Debug)]
+enum State {
+    /// A client is to begin it, and has sent nothing yet.
+    Expected(Arc<ListenerTls>),
+    /// It begins when the connection stands.
+    Waiting {
+        settings: Arc<ClusterTls>,
+        /// Whether what is carried is not read here, so that no protocol is offered for it.
+        is_raw: bool,
+        /// Who the endpoint has to be, unless the settings say more; a host name or an address.
+        server_name: Arc<str>,
+    },
+    /// `None` only while it takes a step.
+    Handshake(Option<Box<Handshake>>),
+    /// The connection has begun, and the client's Finished is still to come.
+    Early(Box<Early>),
+    Records(Box<RecordLayer>),
+}
+
+#[derive(Debug)]
+struct Early {
+    records: Box<RecordLayer>,
+    rest: EarlyHandshake,
+    /// Armed for the deadline of the handshake: the connection's own timer is that of its requests.
+    timer: TimerKey,
+}
+
+/// What the access log says of a connection's TLS.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TlsWords<'a> {
+    pub(crate) server_name: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) cipher: &'a str,
+    pub(crate) peer_identity: &'a str,
+}
+
+/// What is known of a client since its handshake.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct ClientFacts {
+    handshake: Facts,
+    /// The URI of the certificate that it was shown, if it showed one itself.
+    shown_uri: Option<Box<str>>,
+}
+
+/// What of a connection's TLS is written down. Its handshake is over.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct SavedTls {
+    records: Box<RecordLayer>,
+    partial: Vec<u8>,
+    wanted: usize,
+    facts: Option<Box<ClientFacts>>,
+    outbox: Vec<u8>,
+    sealed: usize,
+    is_key_limit_warned: bool,
+}
+
+impl Tls {
+    fn new(state: State, now: Time) -> Self {
+        Self {
+            state,
+            partial: None,
+            wanted: 0,
+            tickets: None,
+            slot: None,
+            facts: None,
+            outbox: Outbox::new(),
+            sealed: 0,
+            began: now,
+            is_warm: true,
+            is_key_limit_warned: false,
+        }
+    }
+
+    /// Of a connection that is still to be established.
+    pub(crate) fn waiting(
+        settings: &Arc<ClusterTls>,
+        is_raw: bool,
+        address: &Address,
+        now: Time,
+    ) -> Self {
+        let server_name = match (&settings.server_name, address) {
+            (Some(name), _) => Arc::clone(name),
+            (None, Address::Tcp(address)) => Arc::from(address.ip().to_string()),
+            // An address is not asked for, and what its certificate has to have is in the context.
+            (None, Address::Unix(_)) => Arc::from("127.0.0.1"),
+        };
+        Self::new(State::Waiting { settings: Arc::clone(settings), is_raw, server_name }, now)
+    }
+
+    /// Whether the connection is still to begin.
+    pub(crate) const fn is_handshaking(&self) -> bool {
+        matches!(self.state, State::Expected(_) | State::Waiting { .. } | State::Handshake(_))
+    }
+
+    /// Whether the connection has begun before the end of its handshake, so that what comes may have
+    /// been said before, to somebody else.
+    pub(crate) const fn is_early(&self) -> bool {
+        matches!(self.state, State::Early(_))
+    }
+
+    const fn records(&self) -> Option<&RecordLayer> {
+        match &self.state {
+            State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => None,
+            State::Early(early) => Some(&early.records),
+            State::Records(records) => Some(records),
+        }
+    }
+
+    const fn records_mut(&mut self) -> Option<&mut RecordLayer> {
+        match &mut self.state {
+            State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => None,
+            State::Early(early) => Some(&mut early.records),
+            State::Records(records) => Some(records),
+        }
+    }
+
+    /// What goes to the socket before the handshake.
+    pub(crate) const fn preamble(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+
+    /// Bytes that wait to be sent, as the socket counts them.
+    pub(crate) const fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// The client's certificate, if it showed one.
+    pub(crate) fn client_cert(&self) -> Option<ClientCert<'_>> {
+        let facts = self.facts.as_deref()?;
+        let peer = facts.handshake.peer.as_deref()?;
+        Some(ClientCert { peer, shown_uri: facts.shown_uri.as_deref() })
+    }
+
+    /// What the access log says of it.
+    pub(crate) fn words(&self) -> TlsWords<'_> {
+        let Some(facts) = self.facts.as_deref() else { return TlsWords::default() };
+        let Facts { version, cipher_suite, server_name, peer, .. } = &facts.handshake;
+        let identity = peer.as_ref().map(|peer| {
+            peer.uris.first().or_else(|| peer.dns_names.first()).unwrap_or(&peer.subject)
+        });
+        TlsWords {
+            server_name: server_name.as_deref().unwrap_or_default(),
+            version: version.name(),
+            cipher: cipher_suite.name(),
+            peer_identity: identity.map_or("", |name| &**name),
+        }
+    }
+
+    /// Whether the peer has said that nothing more comes.
+    fn is_ended(&self) -> bool {
+        self.records().is_some_and(RecordLayer::is_ended)
+    }
+
+    /// Whether its key is good for what is on its way and no more (RFC 8446, section 5.5).
+    fn is_key_nearly_worn(&self) -> bool {
+        self.records().is_some_and(RecordLayer::is_key_nearly_worn)
+    }
+
+    /// Whether nothing waits to be sent: no record and, if this is the end of what is said, not the
+    /// word that it is.
+    fn is_sent(&self, is_ending: bool) -> bool {
+        let can_say = self.records().is_some_and(RecordLayer::is_open_for_data);
+        self.outbox.is_empty() && !(is_ending && can_say)
+    }
+
+    /// Bytes of data in records that the socket did not take; at least one while anything waits.
+    #[inline]
+    fn unsent_len(&self, is_ending: bool) -> usize {
+        if self.is_sent(is_ending) { 0 } else { self.sealed.max(1) }
+    }
+
+    /// Seals as much of `data` as may wait and, behind all of it, the last word if nothing follows.
+    /// Says how the key is after it.
+    fn seal(&mut self, data: &mut Outbox, is_ending: bool, buffers: &mut Buffers) -> KeyUsage {
+        self.is_warm = true;
+        let records = match &mut self.state {
+            State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => {
+                return KeyUsage::Good;
+            }
+            State::Early(early) => &mut early.records,
+            State::Records(records) => records,
+        };
+        while self.outbox.len() < SEALED_BYTES_MAX {
+            let mut slices = [std::io::IoSlice::new(&[]); SLICES_MAX];
+            let count = data.slices(&mut slices);
+            let mut pieces = [&[][..]; SLICES_MAX];
+            for (piece, slice) in pieces.iter_mut().zip(slices.iter().take(count)) {
+                *piece = slice;
+            }
+            let pieces = pieces.get(..count).unwrap_or_default();
+            let len = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+            if len == 0 && is_ending {
+                records.send_close();
+            }
+            if len == 0 && !records.has_control() {
+                break;
+            }
+            let room = records.sealed_len(len).min(BUFFER_BYTES_MAX);
+            let mut sealed = None;
+            self.outbox.push_with(room, buffers, |out| sealed = Some(records.seal(pieces, out)));
+            let taken = match sealed {
+                Some(Ok(sealed)) => sealed.taken,
+                Some(Err(SealError::KeyWorn)) => return KeyUsage::Exhausted,
+                // Once sending is over, what waits is for nobody.
+                Some(Err(SealError::Closed)) | None => len,
+            };
+            data.on_sent(taken, buffers);
+            self.sealed += taken;
+            if taken == 0 {
+                break;
+            }
+        }
+        match records.is_key_nearly_worn() && !self.is_key_limit_warned {
+            true => KeyUsage::NearLimit,
+            false => KeyUsage::Good,
+        }
+    }
+
+    /// The socket took `n` bytes; how many of data are counted as sent by that.
+    fn on_sent(&mut self, n: usize, buffers: &mut Buffers) -> usize {
+        self.outbox.on_sent(n, buffers);
+        // What is sealed may be longer than what it holds; the last byte of data is sent when
+        // everything is.
+        let sent = match self.outbox.is_empty() {
+            true => self.sealed,
+            false => n.min(self.sealed.saturating_sub(1)),
+        };
+        self.sealed -= sent;
+        sent
+    }
+
+    /// The bytes that say that nothing more will be sent.
+    fn farewell(&mut self) -> Option<Box<[u8]>> {
+        if !self.outbox.is_empty() {
+            return None;
+        }
+        let records = self.records_mut()?;
+        records.send_close();
+        last_words(records)
+    }
+
+    /// Bytes of the buffers that it has.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.outbox.buffered_bytes() + self.partial.as_ref().map_or(0, Buffer::capacity)
+    }
+
+    /// Gives everything back.
+    pub(crate) fn clear(&mut self, buffers: &mut Buffers) {
+        self.outbox.clear(buffers);
+        if let Some(partial) = self.partial.take() {
+            buffers.give_back(partial);
+        }
+    }
+
+    /// Nothing happened for a while.
+    fn on_quiet(&mut self) {
+        if let State::Records(records) = &mut self.state
+            && !std::mem::replace(&mut self.is_warm, false)
+            && records.has_contexts()
+        {
+            records.on_idle();
+        }
+    }
+
+    /// What is written down of it.
+    pub(crate) fn save(mut self, buffers: &mut Buffers) -> Option<SavedTls> {
+        let partial = self.partial.as_ref().map_or(&[][..], Buffer::filled).to_vec();
+        let outbox = self.outbox.to_vec();
+        self.clear(buffers);
+        let State::Records(records) = self.state else { return None };
+        let (wanted, facts, sealed) = (self.wanted, self.facts, self.sealed);
+        let is_key_limit_warned = self.is_key_limit_warned;
+        Some(SavedTls { records, partial, wanted, facts, outbox, sealed, is_key_limit_warned })
+    }
+
+    /// The same elsewhere.
+    pub(crate) fn restore(saved: SavedTls, buffers: &mut Buffers) -> Self {
+        let mut outbox = Outbox::new();
+        outbox.push(&saved.outbox, buffers);
+        let partial = (!saved.partial.is_empty()).then(|| buffers.lease_with(&saved.partial));
+        let (wanted, sealed) = (saved.wanted, saved.sealed);
+        let state = State::Records(saved.records);
+        let (facts, tickets, began) = (saved.facts, None, Time::NEVER);
+        let (is_warm, is_key_limit_warned) = (true, saved.is_key_limit_warned);
+        Self {
+            state,
+            partial,
+            wanted,
+            tickets,
+            slot: None,
+            facts,
+            outbox,
+            sealed,
+            began,
+            is_warm,
+            is_key_limit_warned,
+        }
+    }
+}
+
+fn last_words(records: &mut RecordLayer) -> Option<Box<[u8]>> {
+    if !records.has_control() {
+        return None;
+    }
+    let mut out = Buffer::new(records.sealed_len(0));
+    records.send_control(&mut out);
+    Some(out.filled().into())
+}
+
+impl Connection {
+    /// Whether its handshake is going on.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    /// Whether its handshake is not over, even if the connection has begun.
+    pub(crate) fn owes_handshake(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| !matches!(tls.state, State::Records(_)))
+    }
+
+    /// Whether its handshake waits for its own signature, and takes nothing until then.
+    pub(crate) fn awaits_signature(&self) -> bool {
+        let Some(tls) = self.tls.as_deref() else { return false };
+        matches!(&tls.state, State::Handshake(Some(handshake)) if handshake.is_waiting())
+    }
+
+    /// Whether nothing new should begin on it, for want of a fresh key.
+    pub(crate) fn is_key_nearly_worn(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_key_nearly_worn())
+    }
+
+    /// Bytes of data that the socket did not take yet; none only if it took everything.
+    #[inline]
+    pub(crate) fn unsent_len(&self) -> usize {
+        let is_ending = matches!(self.send, Send::Ending);
+        self.outbox.len() + self.tls.as_ref().map_or(0, |tls| tls.unsent_len(is_ending))
+    }
+
+    /// Whether the socket took everything: with TLS, the word that nothing follows too, where nothing
+    /// does. Without it, the peer would take what it has for a part.
+    #[inline]
+    pub(crate) fn is_sent(&self) -> bool {
+        let is_ending = matches!(self.send, Send::Ending);
+        self.outbox.is_empty() && self.tls.as_ref().is_none_or(|tls| tls.is_sent(is_ending))
+    }
+
+    /// Whether bytes may be there to read from somebody who has nothing more to ask: the records that
+    /// say just that, or those that no data comes in. To close without having read them is a reset,
+    /// and that may overtake what was sent.
+    pub(crate) fn may_have_spoken(&self) -> bool {
+        self.tls.is_some() && !self.is_read_closed
+    }
+
+    /// The socket took `n` bytes: how many bytes of data waited before, and how many of them are
+    /// sent by that.
+    pub(crate) fn on_bytes_sent(&mut self, n: usize, buffers: &mut Buffers) -> (usize, usize) {
+        let Some(tls) = &mut self.tls else {
+            let before = self.outbox.len();
+            self.outbox.on_sent(n, buffers);
+            return (before, n);
+        };
+        let sent = tls.on_sent(n, buffers);
+        (self.unsent_len() + sent, sent)
+    }
+
+    /// Whether a record has begun and is not there whole, so that an end now is nobody's intention.
+    fn is_amid_record(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| !tls.is_ended() && tls.partial.is_some())
+    }
+
+    /// Whether an end now, without close_notify, may come from an attacker on the path, and would pass for the
+    /// end of a message, or of what a tunnel carries.
+    fn is_cut_off(&self) -> bool {
+        let Some(tls) = &self.tls else { return false };
+        !tls.is_ended()
+            && matches!(&self.receive, Receive::Body(body) if body.ends_with_connection())
+    }
+}
+
+impl Proxy {
+    /// Bytes arrived; at most as many as [`Proxy::read_bytes_max`] said. They may be changed.
+    pub fn on_received(&mut self, key: ConnKey, bytes: &mut [u8], now: Time) {
+        match self.connections.get(key).map(|connection| connection.tls.is_some()) {
+            Some(true) => self.on_records(key, bytes, now),
+            Some(false) => {
+                self.on_data(key, bytes, now);
+                self.resume_handshake(key, now);
+            }
+            None => {}
+        }
+        self.settle(now);
+    }
+
+    fn is_downstream(&self, key: ConnKey) -> bool {
+        self.connections.get(key).is_some_and(|connection| connection.downstream().is_some())
+    }
+
+    fn tls_mut(&mut self, key: ConnKey) -> Option<&mut Tls> {
+        self.connections.get_mut(key)?.tls.as_deref_mut()
+    }
+
+    /// Bytes of records, in order. A record that is not there whole is put together apart, so that
+    /// those behind it are opened where they were read to.
+    fn on_records(&mut self, key: ConnKey, mut bytes: &mut [u8], now: Time) {
+        while !bytes.is_empty() {
+            let Some(tls) = self.tls_mut(key) else { return };
+            tls.is_warm = true;
+            let Some(partial) = tls.partial.take() else {
+                let (n, wanted) = self.open_records(key, bytes, now);
+                let rest = bytes.get(n..).unwrap_or_default();
+                if !rest.is_empty() {
+                    let partial = self.buffers.lease_with(rest);
+                    self.put_partial(key, partial, wanted);
+                }
+                return;
+            };
+            let missing = tls.wanted.saturating_sub(partial.len()).clamp(1, bytes.len());
+            let (front, behind) = std::mem::take(&mut bytes).split_at_mut(missing);
+            bytes = behind;
+            let mut partial = self.buffers.widen(partial, front.len());
+            partial.push(front);
+            let (n, wanted) = self.open_records(key, partial.filled_mut(), now);
+            partial.consume(n);
+            self.put_partial(key, partial, wanted);
+        }
+    }
+
+    fn put_partial(&mut self, key: ConnKey, partial: Buffer, wanted: usize) {
+        match self.connections.get_mut(key).and_then(|connection| connection.tls.as_deref_mut()) {
+            Some(tls) if !partial.is_empty() => {
+                tls.wanted = wanted;
+                tls.partial = Some(self.buffers.widen(partial, 0));
+            }
+            _ => self.buffers.give_back(partial),
+        }
+    }
+
+    /// Goes through what is there whole: how many bytes are done with, and how many the rest has to
+    /// have before it can be gone on with.
+    fn open_records(&mut self, key: ConnKey, input: &mut [u8], now: Time) -> (usize, usize) {
+        let mut at = 0;
+        loop {
+            let all = input.len();
+            let rest = input.get_mut(at..).unwrap_or_default();
+            let Some(tls) = self.tls_mut(key) else { return (all, 0) };
+            let records = match &mut tls.state {
+                State::Records(records) => records,
+                State::Expected(_) => {
+                    self.admit_handshake(key, now);
+                    continue;
+                }
+                State::Waiting { .. } | State::Handshake(_) | State::Early(_) => {
+                    let was_early = tls.is_early();
+                    let Some(n) = self.advance_handshake(key, rest, now) else { return (all, 0) };
+                    let Some(tls) = self.tls_mut(key) else { return (all, 0) };
+                    let waits = match tls.state {
+                        State::Records(_) => false,
+                        // What came along with the hello is there to be taken.
+                        State::Early(_) => was_early && n == 0,
+                        State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => n == 0,
+                    };
+                    if waits {
+                        return (at, usize::MAX);
+                    }
+                    at += n;
+                    continue;
+                }
+            };
+            match records.open(rest) {
+                Ok((n, opened)) => {
+                    at += n;
+                    match opened {
+                        Opened::NeedMore { record_len } => {
+                            if records.has_control() {
+                                self.queue_send(key);
+                            }
+                            return (at, record_len);
+                        }
+                        Opened::Data { bytes, .. } => self.on_data(key, bytes, now),
+                        Opened::Ticket(ticket) => {
+                            if let Some(tickets) = &mut tls.tickets {
+                                tickets.keep(&ticket);
+                            }
+                        }
+                        Opened::End => {
+                            self.on_last_word(key, now);
+                            return (all, 0);
+                        }
+                    }
+                }
+                Err(error) => {
+                    // Nobody could read it amid a record that the socket has a part of.
+                    let is_sent = tls.outbox.is_empty();
+                    let words = last_words(records).filter(|_| is_sent);
+                    self.on_record_error(key, words, error, now);
+                    return (all, 0);
+                }
+            }
+        }
+    }
+
+    /// Goes on behind the peer's last word if it has come: in its turn, as with FIN, which is not
+    /// read either while what was read before has to wait.
+    pub(crate) fn on_last_word(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let is_ended = connection.tls.as_ref().is_some_and(|tls| tls.is_ended());
+        if is_ended && !connection.is_read_closed && self.read_bytes_max(key) > 0 {
+            self.on_data_end(key, now);
+        }
+    }
+
+    /// A record that nobody can go on behind, or an alert.
+    fn on_record_error(
+        &mut self,
+        key: ConnKey,
+        words: Option<Box<[u8]>>,
+        error: RecordError,
+        now: Time,
+    ) {
+        if let Some(words) = words {
+            self.ops.push_back(Op::Say(key, words));
+        }
+        let is_peers_word = matches!(error, RecordError::AlertReceived(_));
+        if self.is_downstream(key) && !is_peers_word {
+            self.break_downstream(key, Some(Cause::TlsInvalid), now);
+        } else {
+            self.handle_broken(key, now);
+        }
+    }
+
+    // Ends.
+
+    /// The peer will send nothing more (FIN).
+    pub fn on_read_closed(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        if connection.is_handshaking() {
+            self.on_handshake_failed(key, TlsFailure::PeerGone, now);
+        } else if connection.is_amid_record() || connection.is_cut_off() {
+            self.handle_broken(key, now);
+        } else if !connection.is_read_closed {
+            self.on_data_end(key, now);
+        }
+        self.settle(now);
+    }
+
+    /// The connection is broken: reset, or an error while reading.
+    pub fn on_broken(&mut self, key: ConnKey, now: Time) {
+        self.handle_broken(key, now);
+        self.settle(now);
+    }
+
+    fn handle_broken(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        if connection.is_handshaking() {
+            return self.on_handshake_failed(key, TlsFailure::PeerGone, now);
+        }
+        match connection.role {
+            Role::Downstream(_) => self.on_downstream_broken(key, now),
+            Role::Upstream(_) => self.on_upstream_broken(key, now),
+        }
+    }
+
+    /// Says that nothing more will be sent, to a peer that waits for that to be said.
+    pub(crate) fn say_farewell(&mut self, key: ConnKey) {
+        if let Some(words) = self.tls_mut(key).and_then(Tls::farewell) {
+            self.ops.push_back(Op::Say(key, words));
+        }
+    }
+
+    // Sending.
+
+    /// Seals what waits on a connection of TLS, as far as it may wait sealed.
+    pub(crate) fn seal(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.is_connecting() {
+            // Somebody else may get what waits here yet.
+            return;
+        }
+        let Some(tls) = connection.tls.as_deref_mut() else { return };
+        let is_ending = matches!(connection.send, Send::Ending);
+        match tls.seal(&mut connection.outbox, is_ending, &mut self.buffers) {
+            KeyUsage::Good => {}
+            // The other version of HTTP sees to it with its next response.
+            KeyUsage::NearLimit if connection.multiplex.is_none() => {}
+            KeyUsage::NearLimit => {
+                tls.is_key_limit_warned = true;
+                match connection.role {
+                    Role::Downstream(_) => self.say_goodbye(key, now),
+                    Role::Upstream(_) => self.retire(key),
+                }
+            }
+            KeyUsage::Exhausted => self.handle_broken(key, now),
+        }
+    }
+
+    /// Lets go of what connections that were silent for a while do not need. Called every second; where there
+    /// are many connections, it looks at some of them.
+    pub fn cool_down(&mut self) {
+        let cool = |connection: &mut Connection| {
+            if let Some(tls) = connection.tls.as_deref_mut() {
+                tls.on_quiet();
+            }
+        };
+        let next = self.connections.change_range(self.cool_next, COOLED_AT_ONCE, cool);
+        self.cool_next = next.unwrap_or(0);
+    }
+}
+
+const _: () = assert!(RECORD_LEN_MAX <= BUFFER_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use wire::tls::record::{
+        Cipher, DirectionSecrets, KEY_RECORDS_MAX, Protocol, Role, Secrets, Sizing, Suite,
+    };
+
+    use super::*;
+
+    /// A connection of TLS 1.2 that has sealed so many records.
+    fn at(sequence: u64) -> Tls {
+        let direction =
+            || DirectionSecrets { key: &[7; 16], iv: &[7; 12], sequence, traffic_secret: &[] };
+        let suite = Suite { protocol: Protocol::Tls12, cipher: Cipher::Aes128Gcm };
+        let secrets = Secrets { suite, send: direction(), receive: direction() };
+        let records = RecordLayer::new(Role::Server, &secrets, Sizing::Full).unwrap();
+        Tls::new(State::Records(Box::new(records)), Time::from_nanos(0))
+    }
+
+    #[test]
+    fn a_key_near_its_limit_is_reported_once_and_what_it_cannot_seal_is_kept() {
+        let mut buffers = Buffers::default();
+        let mut data = Outbox::new();
+        for (sequence, wear, left) in [
+            (0, KeyUsage::Good, 0),
+            (KEY_RECORDS_MAX - (1 << 20), KeyUsage::NearLimit, 0),
+            (KEY_RECORDS_MAX - 1, KeyUsage::NearLimit, 0),
+            (KEY_RECORDS_MAX, KeyUsage::Exhausted, 4),
+        ] {
+            let mut tls = at(sequence);
+            data.push(b"data", &mut buffers);
+            assert_eq!(tls.seal(&mut data, false, &mut buffers), wear, "{sequence}");
+            assert_eq!((data.len(), tls.sealed), (left, 4 - left), "{sequence}");
+            if wear == KeyUsage::NearLimit {
+                tls.is_key_limit_warned = true;
+                assert_eq!(
+                    tls.seal(&mut data, false, &mut buffers),
+                    KeyUsage::Good,
+                    "it is reported once"
+                );
+            }
+            data.clear(&mut buffers);
+            tls.clear(&mut buffers);
+        }
+    }
+
+    #[test]
+    fn a_restored_connection_does_not_report_its_key_again() {
+        let mut buffers = Buffers::default();
+        let mut data = Outbox::new();
+        let mut tls = at(KEY_RECORDS_MAX - (1 << 20));
+        data.push(b"data", &mut buffers);
+        assert_eq!(tls.seal(&mut data, false, &mut buffers), KeyUsage::NearLimit);
+        tls.is_key_limit_warned = true;
+        let saved = tls.save(&mut buffers).unwrap();
+        let bytes = postcard::to_stdvec(&saved).unwrap();
+        let saved: SavedTls = postcard::from_bytes(&bytes).unwrap();
+        let mut tls = Tls::restore(saved, &mut buffers);
+        tls.clear(&mut buffers);
+        data.push(b"more", &mut buffers);
+        assert_eq!(tls.seal(&mut data, false, &mut buffers), KeyUsage::Good);
+        data.clear(&mut buffers);
+        tls.clear(&mut buffers);
+    }
+}

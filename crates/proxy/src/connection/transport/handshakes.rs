@@ -1,0 +1,467 @@
+//! Hop 3 while the handshake lasts: steps of `tls::Handshake`, what comes of them, and who is told.
+//!
+//! ```text
+//!   begin_tls, begin_upstream_tls ─► step_handshake ─► done ───► on_handshake_done ─► records
+//!                                      │    ▲   │                      ▲
+//!                              on_signature ┘   ├─► early ─► step_early┘ (data meanwhile)
+//!                                               └─► failed ─► told, counted, closed
+//! ```
+
+use std::sync::Arc;
+
+use config::snapshot::ListenerTls;
+use telemetry::cause::Cause;
+use telemetry::events::{TlsFailure, TlsHandshakeFinished, TlsHandshakeKind};
+use tls::signing::{SignError, Signature};
+use tls::{Facts, Handshake, HandshakeError};
+use wire::tls::record::RecordLayer;
+
+use super::{ClientFacts, Early, State, Tls, last_words};
+use crate::connection::{ConnKey, Connection, Life, Receive, Role};
+use crate::exchange::record::label;
+use crate::ops::Op;
+use crate::proxy::{Proxy, TimerOwner};
+use crate::tools::time::Time;
+
+/// Steps of handshakes that go on together, before requests have their turn again. With RSA of 2048
+/// bits, signed at once, they take some 12 ms; with ECDSA 3.
+pub(crate) const HANDSHAKES_TOGETHER: u32 = 16;
+
+impl Proxy {
+    /// Lets a few handshakes with clients go on, and no more until this is called again: once before
+    /// a turn's events, and once before what was left lying is gone on with.
+    pub const fn admit_handshakes(&mut self) {
+        self.handshakes_admitted = HANDSHAKES_TOGETHER;
+    }
+
+    /// Whether a client's handshake waits for others to have their turn. What it sends is not read.
+    #[must_use]
+    pub fn is_handshake_held(&self, key: ConnKey) -> bool {
+        let is_held = |connection: &Connection| {
+            connection.is_handshaking() && connection.downstream().is_some()
+        };
+        self.handshakes_admitted == 0 && self.connections.get(key).is_some_and(is_held)
+    }
+
+    /// Goes on with the record layer of a handshake that somebody else has done on a connection's
+    /// socket. Nothing was read of what came behind the handshake, and nothing sent; it may be one
+    /// that is still being connected. This is where the simulation begins, whose seeds no handshake
+    /// follows. No configuration leads here.
+    pub fn begin_records(&mut self, key: ConnKey, records: RecordLayer, now: Time) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            let state = State::Records(Box::new(records));
+            connection.tls = Some(Box::new(Tls::new(state, now)));
+        }
+    }
+
+    /// A client is to begin a handshake. Until it sends something, it costs as much as any other
+    /// silent connection.
+    pub(crate) fn begin_tls(&mut self, key: ConnKey, settings: &Arc<ListenerTls>, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let deadline = now + listener.timeouts.tls_handshake;
+        self.handshakes_expected += 1;
+        connection.tls = Some(Box::new(Tls::new(State::Expected(Arc::clone(settings)), now)));
+        // The time of a hello that came slowly is that of its handshake.
+        if !matches!(std::mem::replace(&mut connection.receive, Receive::Handshake), Receive::Hello)
+        {
+            self.timers.arm(connection.timer, deadline);
+        }
+    }
+
+    /// The first bytes of a client's handshake are there: it takes a slot, if need be that of the
+    /// handshake that is still for longest (`handshake_slots`).
+    pub(super) fn admit_handshake(&mut self, key: ConnKey, now: Time) {
+        let slots_max = self.share.of(self.snapshot.limits.handshakes_max.get());
+        let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
+            return;
+        };
+        let listener = self.listeners.get(downstream.listener).id;
+        // The bound may have become lower: it is reached again by and by.
+        for _ in 0..2 {
+            if self.handshakes.len() < slots_max {
+                break;
+            }
+            if let Some(stillest) = self.handshakes.stillest(listener) {
+                self.end_unfinished(stillest, TlsFailure::Overflow, Cause::HandshakesOverflow, now);
+            }
+        }
+        let Some(tls) = self.tls_mut(key) else { return };
+        let State::Expected(settings) = &tls.state else { return };
+        let handshake = Handshake::accept(&settings.context);
+        tls.state = State::Handshake(Some(Box::new(handshake)));
+        let slot = self.handshakes.insert(key, listener);
+        self.handshakes_expected -= 1;
+        if let Some(tls) = self.tls_mut(key) {
+            tls.slot = Some(slot);
+        }
+    }
+
+    /// A handshake made progress: it is not the next to give way.
+    fn touch_handshake(&mut self, key: ConnKey) {
+        if let Some(slot) = self.tls_mut(key).and_then(|tls| tls.slot) {
+            self.handshakes.touch(slot);
+        }
+    }
+
+    /// Gives back what a connection holds for its handshake, which is over or goes with it.
+    pub(crate) fn end_handshake(&mut self, connection: &mut Connection) {
+        let is_upstream = connection.upstream().is_some();
+        let Some(tls) = connection.tls.as_deref_mut() else { return };
+        if let Some(slot) = tls.slot.take() {
+            self.handshakes.remove(slot);
+        }
+        match &tls.state {
+            State::Expected(_) => self.handshakes_expected -= 1,
+            State::Waiting { .. } | State::Handshake(_) if is_upstream => {
+                self.upstream_handshakes -= 1;
+            }
+            State::Early(early) => self.timers.remove(early.timer),
+            State::Waiting { .. } | State::Handshake(_) | State::Records(_) => {}
+        }
+    }
+
+    /// Ends a connection with a client that has not finished its handshake, requests that came early
+    /// included.
+    fn end_unfinished(&mut self, key: ConnKey, failure: TlsFailure, cause: Cause, now: Time) {
+        self.tell_handshake(key, Some(failure), now);
+        match self.tls_mut(key).is_some_and(|tls| tls.is_early()) {
+            true => self.break_downstream(key, Some(cause), now),
+            false => self.close_downstream(key, Some(cause), now),
+        }
+    }
+
+    /// A client whose connection has begun early did not finish its handshake in time.
+    pub(crate) fn on_early_deadline(&mut self, key: ConnKey, now: Time) {
+        if self.tls_mut(key).is_some_and(|tls| tls.is_early()) {
+            self.end_unfinished(key, TlsFailure::Timeout, Cause::TlsHandshakeTimeout, now);
+        }
+    }
+
+    /// What came with the bytes that told that a handshake begins.
+    pub(crate) fn resume_handshake(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !connection.is_handshaking() {
+            return;
+        }
+        if let Some(mut inbox) = connection.inbox.take() {
+            self.on_records(key, inbox.filled_mut(), now);
+            self.buffers.give_back(inbox);
+        }
+    }
+
+    /// Begins the handshake with an upstream, once its connection stands. Says whether there is one.
+    pub(crate) fn begin_upstream_tls(&mut self, key: ConnKey, now: Time) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let Some(tls) = connection.tls.as_deref_mut() else { return false };
+        let State::Waiting { settings, is_raw, server_name } = &tls.state else { return false };
+        let of_relays = settings.relay_context.as_ref().filter(|_| *is_raw);
+        let context = of_relays.unwrap_or(&settings.context);
+        match Handshake::connect(context, server_name) {
+            Ok(mut handshake) => {
+                let mut out = Vec::new();
+                handshake.poll_output(&mut out);
+                tls.state = State::Handshake(Some(Box::new(handshake)));
+                if let Some(connection) = self.connections.get_mut(key)
+                    && let Some(tls) = connection.tls.as_deref_mut()
+                {
+                    tls.outbox.push(&out, &mut self.buffers);
+                }
+                self.queue_send(key);
+            }
+            Err(error) => self.on_handshake_failed(key, failure_of(&error), now),
+        }
+        true
+    }
+
+    /// Feeds a handshake: how many bytes it consumed. None if the connection is over.
+    pub(super) fn advance_handshake(
+        &mut self,
+        key: ConnKey,
+        input: &[u8],
+        now: Time,
+    ) -> Option<usize> {
+        if self.tls_mut(key)?.is_early() {
+            self.step_early(key, input, now)
+        } else {
+            self.step_handshake(key, |handshake| handshake.on_bytes(input), now)
+        }
+    }
+
+    /// The same where the connection has begun. Its early data is data like all other.
+    fn step_early(&mut self, key: ConnKey, input: &[u8], now: Time) -> Option<usize> {
+        let tls = self.tls_mut(key)?;
+        tls.is_warm = true;
+        let State::Early(early) = &mut tls.state else { return None };
+        let mut data = Vec::new();
+        match early.rest.on_bytes(input, &mut data) {
+            Ok(n) => {
+                let is_done = early.rest.is_done();
+                if n > 0 {
+                    self.touch_handshake(key);
+                }
+                if is_done {
+                    self.tell_handshake(key, None, now);
+                    self.end_early(key);
+                }
+                if !data.is_empty() {
+                    self.on_data(key, &data, now);
+                }
+                Some(n)
+            }
+            Err(error) => {
+                if let Some(alert) = error.alert() {
+                    early.records.send_failure(alert.of_record());
+                }
+                let is_sent = tls.outbox.is_empty();
+                let words = tls.records_mut().and_then(last_words).filter(|_| is_sent);
+                self.ops.extend(words.map(|words| Op::Say(key, words)));
+                self.tell_handshake(key, Some(failure_of(&error)), now);
+                self.break_downstream(key, Some(Cause::TlsHandshakeFailed), now);
+                None
+            }
+        }
+    }
+
+    /// The client has shown that it is there: it gets a ticket for the next time.
+    fn end_early(&mut self, key: ConnKey) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(tls) = connection.tls.as_deref_mut() else { return };
+        match std::mem::replace(&mut tls.state, State::Handshake(None)) {
+            State::Early(early) => {
+                let Early { mut records, rest, timer } = *early;
+                self.timers.remove(timer);
+                if let Some(slot) = tls.slot.take() {
+                    self.handshakes.remove(slot);
+                }
+                for ticket in rest.into_tickets() {
+                    let room = records.ticket_len(&ticket);
+                    tls.outbox.push_with(room, &mut self.buffers, |out| {
+                        records.send_ticket(&ticket, out);
+                    });
+                }
+                tls.state = State::Records(records);
+            }
+            state => tls.state = state,
+        }
+        self.queue_send(key);
+    }
+
+    /// A signature that a handshake waited for is there, or is not to be had.
+    pub(crate) fn on_signature(
+        &mut self,
+        key: ConnKey,
+        result: Result<Signature, SignError>,
+        now: Time,
+    ) {
+        if !self.connections.get(key).is_some_and(Connection::awaits_signature) {
+            return;
+        }
+        let step = |handshake: &mut Handshake| handshake.on_signature(result).map(|()| 0);
+        if self.step_handshake(key, step, now).is_none() {
+            return;
+        }
+        if let Some(mut partial) = self.tls_mut(key).and_then(|tls| tls.partial.take()) {
+            let (n, wanted) = self.open_records(key, partial.filled_mut(), now);
+            partial.consume(n);
+            self.put_partial(key, partial, wanted);
+        }
+        // What was left lying while the signature was made.
+        self.ops.push_back(Op::Read(key));
+    }
+
+    fn step_handshake(
+        &mut self,
+        key: ConnKey,
+        step: impl FnOnce(&mut Handshake) -> Result<usize, HandshakeError>,
+        now: Time,
+    ) -> Option<usize> {
+        let is_downstream = self.is_downstream(key);
+        let connection = self.connections.get_mut(key)?;
+        let deadline = self.timers.deadline(connection.timer);
+        let tls = connection.tls.as_deref_mut()?;
+        tls.is_warm = true;
+        let State::Handshake(handshake) = &mut tls.state else { return None };
+        let mut handshake = handshake.take().expect("it is put back after each step");
+        let result = step(&mut handshake);
+        let mut out = Vec::new();
+        handshake.poll_output(&mut out);
+        let mut job = None;
+        let mut early = None;
+        let done = match result {
+            Ok(n) if handshake.is_done() => handshake.finish().map(|done| (n, Some(done))),
+            Ok(n) if handshake.may_begin_early() => handshake.into_early().map(|(begun, rest)| {
+                early = Some(rest);
+                (n, Some(begun))
+            }),
+            Ok(n) => {
+                job = handshake.pending();
+                tls.state = State::Handshake(Some(handshake));
+                Ok((n, None))
+            }
+            Err(error) => Err(error),
+        };
+        match done {
+            Ok((n, done)) => {
+                if let Some(slot) = tls.slot
+                    && (n > 0 || job.is_some() || !out.is_empty())
+                {
+                    self.handshakes.touch(slot);
+                }
+                if is_downstream && (job.is_some() || !out.is_empty()) {
+                    // A step of work, and not a piece of a hello.
+                    self.handshakes_admitted = self.handshakes_admitted.saturating_sub(1);
+                }
+                if !out.is_empty() {
+                    tls.outbox.push(&out, &mut self.buffers);
+                }
+                let facts = done.map(|done| {
+                    let records = Box::new(done.records);
+                    tls.state = match early {
+                        Some(rest) => {
+                            let timer = self.timers.insert(TimerOwner::Handshake(key).into());
+                            self.timers.arm(timer, deadline);
+                            State::Early(Box::new(Early { records, rest, timer }))
+                        }
+                        None => State::Records(records),
+                    };
+                    tls.tickets = done.tickets.map(Box::new);
+                    done.facts
+                });
+                if !out.is_empty() {
+                    self.queue_send(key);
+                }
+                if let Some(job) = job {
+                    self.signers.submit(key, job, now);
+                }
+                if let Some(facts) = facts {
+                    self.on_handshake_done(key, facts, now);
+                }
+                Some(n)
+            }
+            Err(error) => {
+                let has_words = !out.is_empty();
+                if has_words {
+                    self.ops.push_back(Op::Say(key, out.into()));
+                }
+                match has_words && is_downstream {
+                    true => self.refuse_handshake(key, failure_of(&error), now),
+                    false => self.on_handshake_failed(key, failure_of(&error), now),
+                }
+                None
+            }
+        }
+    }
+
+    fn on_handshake_done(&mut self, key: ConnKey, mut facts: Facts, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        match &connection.role {
+            Role::Downstream(downstream) => {
+                let listener = self.listeners.get(downstream.listener).listener();
+                let settings = listener.seen_by(downstream.chain).tls.as_ref();
+                let shown = settings.filter(|_| facts.peer.is_some()).and_then(|settings| {
+                    let shown = settings.context.certificate_for(facts.server_name.as_deref());
+                    shown.uris().first().cloned()
+                });
+                // It is known from what is spoken.
+                let (alpn, server_name) = (facts.alpn.take(), facts.server_name.clone());
+                if let Some(tls) = connection.tls.as_deref_mut() {
+                    let facts = ClientFacts { handshake: facts, shown_uri: shown };
+                    tls.facts = Some(Box::new(facts));
+                }
+                if !connection.owes_handshake() {
+                    if let Some(slot) = connection.tls.as_deref_mut().and_then(|it| it.slot.take())
+                    {
+                        self.handshakes.remove(slot);
+                    }
+                    self.tell_handshake(key, None, now);
+                }
+                self.begin_inside_tls(key, alpn.as_deref(), server_name.as_deref(), now);
+            }
+            Role::Upstream(_) => {
+                self.upstream_handshakes -= 1;
+                // Without a word about it, it is what the configuration says.
+                let is_other = facts.alpn.as_deref().is_some_and(|alpn| alpn != b"h2");
+                let result = match connection.multiplex.is_some() && is_other {
+                    true => Err(Cause::UpstreamTlsFailed),
+                    false => Ok(()),
+                };
+                self.on_established(key, result, now);
+            }
+        }
+    }
+
+    pub(super) fn on_handshake_failed(&mut self, key: ConnKey, failure: TlsFailure, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        match connection.role {
+            Role::Downstream(_) => {
+                self.tell_handshake(key, Some(failure), now);
+                self.close_downstream(key, Some(Cause::TlsHandshakeFailed), now);
+            }
+            Role::Upstream(_) => {
+                self.on_established(key, Err(Cause::UpstreamTlsFailed), now);
+            }
+        }
+    }
+
+    /// A client's handshake failed, and it was told why. What it sends before it reads that would be
+    /// answered by a reset, which takes the words from it: so it is read for a while.
+    fn refuse_handshake(&mut self, key: ConnKey, failure: TlsFailure, now: Time) {
+        self.tell_handshake(key, Some(failure), now);
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if let Some(mut tls) = connection.tls.take() {
+            tls.clear(&mut self.buffers);
+            if let Some(slot) = tls.slot.take() {
+                self.handshakes.remove(slot);
+            }
+        }
+        self.linger(key, now);
+        if let Some(downstream) = self.connections.get_mut(key).and_then(Connection::downstream_mut)
+        {
+            downstream.life = Life::Refused;
+        }
+    }
+
+    /// Says how a client's handshake ended.
+    fn tell_handshake(&mut self, key: ConnKey, failure: Option<TlsFailure>, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let Some((downstream, tls)) = connection.downstream().zip(connection.tls.as_deref()) else {
+            return;
+        };
+        let listener = label(self.listeners.get(downstream.listener).id.0);
+        let duration = now.nanos_since(tls.began);
+        let is_resumed = tls.facts.as_ref().is_some_and(|facts| facts.handshake.is_resumed);
+        let kind = match is_resumed {
+            _ if tls.is_early() => TlsHandshakeKind::Early,
+            true => TlsHandshakeKind::Resumed,
+            false => TlsHandshakeKind::Full,
+        };
+        let event = TlsHandshakeFinished { listener, kind, duration, failure };
+        self.emitter.tls_handshake_finished(&event);
+    }
+
+    /// A handshake did not come to its end in time.
+    pub(crate) fn on_handshake_timeout(&mut self, key: ConnKey, now: Time) {
+        self.tell_handshake(key, Some(TlsFailure::Timeout), now);
+        self.close_downstream(key, Some(Cause::TlsHandshakeTimeout), now);
+    }
+}
+
+/// Which of few reasons it is that a handshake failed.
+const fn failure_of(error: &HandshakeError) -> TlsFailure {
+    use HandshakeError::*;
+    match error {
+        AlertReceived(_) => TlsFailure::AlertReceived,
+        NotTls => TlsFailure::NotTls,
+        Incompatible(_) | NoCipherSuite | NoGroup | NoSignatureScheme | NoVersion => {
+            TlsFailure::NothingInCommon
+        }
+        NoApplicationProtocol => TlsFailure::NoApplicationProtocol,
+        CertificateRequired => TlsFailure::CertificateMissing,
+        CertificateRejected(_) | NameMismatch(_) => TlsFailure::CertificateInvalid,
+        BadRecord | MessageInvalid(_) | MessageUnexpected | Misbehaved(_) | RecordTooLong
+        | TooManyBytes => TlsFailure::ProtocolViolation,
+        Internal(_) | ServerNameInvalid | SignatureMissing(_) | Unfinished => TlsFailure::Internal,
+    }
+}

@@ -1,0 +1,105 @@
+//! Data that goes from one connection to the other without being read.
+//!
+//! Where nothing here looks at a body or a tunnel, and nothing waits to be sent before it, the
+//! worker may move bytes from socket to socket in the kernel, or send them on from where it has read
+//! them to. It says afterwards how many there were, and everything that counts or waits learns of
+//! them as if they had been read, queued and sent.
+
+use crate::connection::{ConnKey, Connection, Receive, Send, StreamKey};
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+
+/// What may go on unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// The connection it goes to.
+    pub to: ConnKey,
+    /// No more bytes than these.
+    pub bytes_max: usize,
+}
+
+impl Proxy {
+    /// Whether what arrives on a connection may go on unread, and where.
+    #[must_use]
+    pub fn unread(&self, key: ConnKey) -> Option<Unread> {
+        let from = self.connections.get(key)?;
+        let Receive::Body(body) = &from.receive else { return None };
+        let bytes_max = usize::try_from(body.unread_max()).unwrap_or(usize::MAX);
+        if bytes_max == 0
+            || from.tls.is_some()
+            || from.inbox.is_some()
+            || from.is_read_closed
+            || from.is_connecting()
+        {
+            return None;
+        }
+        let to = self.opposite_of(StreamKey::whole(key)).filter(|to| to.is_whole())?.connection;
+        let exchange = self.exchanges.get(from.exchange()?)?;
+        let is_read = match from.downstream() {
+            Some(_) => exchange.reads_request_data(),
+            None => exchange.reads_response_data(),
+        };
+        let passes = !is_read && takes_as_it_comes(self.connections.get(to)?);
+        passes.then_some(Unread { to, bytes_max })
+    }
+
+    /// Bytes went on unread from one connection to the other: the latter's socket took `sent` of
+    /// them, and `rest` has to follow. All is as [`Proxy::unread`] said just before.
+    pub fn on_unread(
+        &mut self,
+        (key, to): (ConnKey, ConnKey),
+        sent: usize,
+        rest: &[u8],
+        (began, now): (Time, Time),
+    ) {
+        self.handle_unread((key, to), sent, rest, (began, now));
+        self.settle(now);
+    }
+
+    fn handle_unread(
+        &mut self,
+        (key, to): (ConnKey, ConnKey),
+        sent: usize,
+        rest: &[u8],
+        (began, now): (Time, Time),
+    ) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(exchange) = connection.exchange() else { return };
+        let n = sent + rest.len();
+        let is_request = connection.downstream().is_some();
+        if let Receive::Body(body) = &mut connection.receive {
+            body.on_passed(n as u64);
+        }
+        if is_request {
+            self.count_request_data(exchange, n);
+            self.await_request_data(exchange, n, now);
+        } else {
+            self.count_response_data(exchange, n);
+            self.await_response_data(exchange, now);
+        }
+        let Some(connection) = self.connections.get_mut(to) else { return };
+        if let Send::Body(body) = &mut connection.send {
+            body.begin(n).expect("both sides have the same framing, and no more than that passes");
+        }
+        connection.outbox.push(rest, &mut self.buffers);
+        if is_request {
+            self.on_upstream_sent(to, rest.len(), sent, (began, now));
+        } else {
+            self.on_downstream_sent(to, rest.len(), sent, now);
+        }
+        if !rest.is_empty() {
+            self.queue_send(to);
+        }
+    }
+}
+
+/// Whether a connection can take data as it comes.
+fn takes_as_it_comes(to: &Connection) -> bool {
+    let is_transparent = matches!(&to.send, Send::Body(body) if body.is_transparent());
+    is_transparent
+        && to.tls.is_none()
+        && to.outbox.is_empty()
+        && !to.outbox.is_keeping()
+        && !to.is_send_broken
+        && !to.is_connecting()
+}

@@ -1,0 +1,164 @@
+//! What happens when something takes too long.
+
+use telemetry::cause::Cause;
+use telemetry::events::UpstreamConnectFailed;
+use wire::detect::resembles_http2;
+
+use crate::connection::{ConnKey, ExchangeKey, Life, Receive, Role, Send, UpstreamState};
+use crate::exchange::record::label;
+use crate::exchange::{Stage, Wait};
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+
+impl Proxy {
+    /// Sets one of an exchange's deadlines.
+    pub(crate) fn set_deadline(&mut self, key: ExchangeKey, wait: Wait, deadline: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.deadlines.set(wait, deadline);
+        // A timer that fires early looks which deadline is next, so only an earlier one is armed.
+        if deadline < self.timers.deadline(exchange.timer) {
+            self.timers.arm(exchange.timer, deadline);
+        }
+    }
+
+    pub(crate) fn on_exchange_deadline(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let (wait, deadline) = exchange.deadlines.first();
+        if deadline > now {
+            self.timers.arm(exchange.timer, deadline);
+            return;
+        }
+        if wait == Wait::Connection && matches!(exchange.stage, Stage::Buffering { .. }) {
+            return self.look_at_buffered(key, now);
+        }
+        if wait == Wait::Pause {
+            return self.on_pause_over(key, now);
+        }
+        let (downstream, upstream) = (exchange.downstream, exchange.upstream());
+        let cause = exchange.cause_of(wait);
+        let cluster = exchange.cluster();
+        let is_held_back = match wait {
+            // Whoever does not take its bytes has a deadline of its own.
+            Wait::ResponseBody => self.is_held_back(downstream),
+            Wait::RequestBody => upstream.is_some_and(|upstream| self.is_held_back(upstream)),
+            Wait::Whole
+            | Wait::Filter
+            | Wait::Connection
+            | Wait::RequestWrite
+            | Wait::ResponseHead
+            | Wait::ResponseWrite
+            | Wait::TunnelIdle
+            | Wait::Pause => false,
+        };
+        if is_held_back {
+            let timeout = match wait {
+                Wait::ResponseBody => cluster.map(|cluster| cluster.timeouts.response_body),
+                _ => Some(exchange.listener().timeouts.request_body),
+            };
+            if let Some(timeout) = timeout {
+                return self.push_back_deadline(key, wait, now + timeout);
+            }
+        }
+        self.fail(key, cause, now);
+    }
+
+    /// An endpoint that refused may be connected to again: whoever waits first does.
+    fn on_pause_over(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.deadlines.clear(Wait::Pause);
+        let (_, first) = exchange.deadlines.first();
+        let cluster = exchange.cluster().map(|cluster| cluster.id);
+        self.timers.arm(exchange.timer, first);
+        if let Some(cluster) = cluster {
+            self.serve_waiting(cluster, now);
+        }
+    }
+
+    /// Whether what came of a first head, so far, is the beginning of HTTP/2's preface.
+    fn has_begun_preface(&self, key: ConnKey) -> bool {
+        let Some(connection) = self.connections.get(key) else { return false };
+        let inbox = connection.inbox.as_ref().map(|inbox| inbox.filled());
+        connection.requests == 0 && inbox.and_then(resembles_http2) == Some(true)
+    }
+
+    pub(crate) fn push_back_deadline(&mut self, key: ExchangeKey, wait: Wait, deadline: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.deadlines.set(wait, deadline);
+        let (_, first) = exchange.deadlines.first();
+        self.timers.arm(exchange.timer, first);
+    }
+
+    pub(crate) fn on_connection_deadline(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        if connection.multiplex.is_some() && matches!(connection.send, Send::Idle) {
+            return self.on_watch(key, now);
+        }
+        match &connection.role {
+            Role::Upstream(upstream) => match upstream.state {
+                UpstreamState::Connecting { exchange, .. } => {
+                    let (cluster, cause) = (label(upstream.cluster.0), Cause::ConnectTimeout);
+                    self.emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
+                    match exchange {
+                        Some(exchange) => self.fail_attempt(exchange, cause, now),
+                        None => self.on_spare_connected(key, Err(cause), now),
+                    }
+                }
+                UpstreamState::Idle(_) => {
+                    self.close_upstream(key, Some(Cause::IdleTimeout), now);
+                }
+                UpstreamState::Busy { .. } | UpstreamState::Shared { .. } => {}
+            },
+            Role::Downstream(downstream) if downstream.exchange.is_none() => {
+                let life = downstream.life;
+                let has_begun = connection.inbox.is_some() && downstream.head_began.is_set();
+                let requests = connection.requests;
+                match (&connection.receive, life) {
+                    (Receive::Handshake, _) => self.on_handshake_timeout(key, now),
+                    (Receive::Detect, _) => self.on_detect_timeout(key, now),
+                    (Receive::Hello, _) => {
+                        self.close_downstream(key, Some(Cause::TlsHandshakeTimeout), now);
+                    }
+                    (Receive::Head(_), Life::Open) if self.has_begun_preface(key) => {
+                        // It waits for frames: text of HTTP/1 would tell it nothing.
+                        self.close_downstream(key, Some(Cause::RequestHeadTimeout), now);
+                    }
+                    (Receive::Head(_), Life::Open) if has_begun => {
+                        self.refuse_head(key, Cause::RequestHeadTimeout, now);
+                    }
+                    (Receive::Head(_) | Receive::ProxyHeader, Life::Open) => {
+                        // Silence is not answered: there is no request that a reply could be to.
+                        let is_first = requests == 0;
+                        let cause =
+                            if is_first { Cause::RequestHeadTimeout } else { Cause::IdleTimeout };
+                        self.close_downstream(key, Some(cause), now);
+                    }
+                    (Receive::Discard { .. }, _) => {
+                        self.close_downstream(key, Some(Cause::RequestBodyTimeout), now);
+                    }
+                    (Receive::Linger { .. }, Life::Lingering | Life::Refused) => {
+                        self.on_lingered(key);
+                    }
+                    _ => self.close_downstream(key, None, now),
+                }
+            }
+            // The exchange has deadlines of its own.
+            Role::Downstream(_) => {}
+        }
+    }
+}
+
+impl Stage {
+    /// A word for the admin interface.
+    pub(crate) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Suspended { .. } => "suspended",
+            Self::Gathering { .. } => "gathering",
+            Self::Buffering { .. } => "buffering",
+            Self::Waiting { .. } => "waiting",
+            Self::Retrying { .. } => "retrying",
+            Self::Attempting { .. } => "attempting",
+            Self::Responding { .. } => "responding",
+            Self::Finishing => "finishing",
+        }
+    }
+}

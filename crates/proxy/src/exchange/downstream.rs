@@ -1,0 +1,679 @@
+//! Hops 2 to 5 on the downstream side: bytes of a client become exchanges.
+
+use config::snapshot::ListenerProtocol;
+use telemetry::cause::Cause;
+use telemetry::events::{DetectedProtocol, ExchangeStarted};
+use wire::detect::resembles_http2;
+use wire::h1::{
+    BodyDecoder, BodyElement, BodyLimits, HeadError, HeadErrorKind, HeadLimits, Parsing, Scan,
+    decode_request,
+};
+use wire::h2::{ErrorCode, PREFACE};
+use wire::head::{Framing, Known, Method, RequestHead};
+use wire::proxy_protocol;
+
+use crate::agenda::Note;
+use crate::connection::transport::Tls;
+use crate::connection::turns::has_request_waiting;
+use crate::connection::{
+    ConnKey, ExchangeKey, Life, OUTBOX_BYTES_MAX, PeerAddress, Receive, Send, StreamKey,
+};
+use crate::exchange::lookalikes;
+use crate::exchange::record::{Record, Stamps, Words, label};
+use crate::exchange::route;
+use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage, Wait};
+use crate::filter::chain::{ChainStep, Onlookers};
+use crate::listen::clients::Part;
+use crate::ops::Op;
+use crate::proxy::{Proxy, TimerOwner};
+use crate::tools::pinned::Pinned;
+use crate::tools::rate::Rate;
+use crate::tools::time::Time;
+
+/// Bounds on what the chunked coding may add to a body.
+pub(crate) const BODY_LIMITS: BodyLimits = BodyLimits {
+    chunk_line_bytes_max: 256,
+    trailers_bytes_max: 8 << 10,
+    fields_max: 100,
+    parsing: Parsing::Strict,
+};
+
+/// What consuming a piece came to.
+pub(crate) enum Step {
+    /// So many bytes were taken; go on behind them.
+    Took(usize),
+    /// So many bytes were taken; nothing more can be for now.
+    Wait(usize),
+}
+
+impl Proxy {
+    /// Consumes a downstream's bytes as far as possible.
+    pub(crate) fn consume_downstream(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
+        let mut at = 0;
+        while let Some(rest) = input.get(at..).filter(|rest| !rest.is_empty()) {
+            let Some(connection) = self.connections.get_mut(key) else { return input.len() };
+            let step = match &connection.receive {
+                Receive::Frames => match self.consume_frames(key, rest, now) {
+                    n if n == rest.len() => Step::Took(n),
+                    n => Step::Wait(n),
+                },
+                Receive::ProxyHeader => self.on_proxy_header(key, rest, now),
+                // The transport's, once this returns.
+                Receive::Handshake => Step::Wait(0),
+                Receive::Detect | Receive::Hello => match self.on_first_bytes(key, rest, now) {
+                    true => Step::Took(0),
+                    false => Step::Wait(0),
+                },
+                Receive::Head(_) => self.on_request_head_bytes(key, rest, now),
+                Receive::Body(_) => self.on_request_body_bytes(key, rest, now),
+                Receive::Complete => Step::Wait(0),
+                Receive::Discard { .. } => self.on_discarded_bytes(key, rest, now),
+                Receive::Linger { .. } => self.on_lingering_bytes(key, rest),
+            };
+            match step {
+                Step::Took(n) => at += n,
+                Step::Wait(n) => return at + n,
+            }
+        }
+        at
+    }
+
+    fn on_proxy_header(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
+        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
+        match proxy_protocol::decode(input) {
+            Ok(None) => Step::Wait(0),
+            Ok(Some((header, n))) => {
+                if let proxy_protocol::Header::Proxied { source, destination } = header {
+                    connection.peer = PeerAddress::from(source);
+                    connection.local = PeerAddress::from(destination);
+                }
+                if !self.count_proxied_client(key) {
+                    let cause = Some(Cause::ClientConnectionsOverflow);
+                    self.close_downstream(key, cause, now);
+                    return Step::Took(input.len());
+                }
+                self.begin_connection(key, now);
+                Step::Took(n)
+            }
+            Err(_) => {
+                // There is no telling what the peer speaks, so nothing is said to it.
+                self.close_downstream(key, Some(Cause::ProxyProtocolInvalid), now);
+                Step::Took(input.len())
+            }
+        }
+    }
+
+    /// Counts a connection for the client that its PROXY header named. Says whether that client may
+    /// have another.
+    fn count_proxied_client(&mut self, key: ConnKey) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let address = connection.peer.ip();
+        let Some(downstream) = connection.downstream_mut() else { return false };
+        let listener = self.listeners.get(downstream.listener).listener();
+        if listener.http.trusted_hops > 0 {
+            return true;
+        }
+        let count;
+        (downstream.client, count) = self.clients.enter(address, Part::Connection);
+        count <= self.share.of(listener.connections_per_client_max.get())
+    }
+
+    fn on_request_head_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
+        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
+        let Receive::Head(mut scan) = connection.receive else { return Step::Wait(0) };
+        let Some(downstream) = connection.downstream_mut() else { return Step::Wait(0) };
+        if downstream.exchange.is_some() {
+            return Step::Wait(0);
+        }
+        let (is_first, is_secure) = (connection.requests == 0, connection.tls.is_some());
+        let Some(downstream) = connection.downstream_mut() else { return Step::Wait(0) };
+        let state = self.listeners.get(downstream.listener);
+        let (snapshot, place) = (state.snapshot.clone(), state.place);
+        let listener = state.listener().seen_by(downstream.chain);
+        let speaks_both = listener.protocol == ListenerProtocol::Auto;
+        if is_first && speaks_both && is_preface(input) {
+            self.count_detected(key, Some(DetectedProtocol::Http2));
+            self.begin_http2(key, now);
+            return Step::Took(0);
+        }
+        let limits = HeadLimits {
+            request_line_bytes_max: listener.http.request_line_bytes_max,
+            head_bytes_max: listener.http.head_bytes_max,
+            fields_max: listener.http.fields_max,
+            slashes: listener.http.slashes,
+        };
+        let is_first_byte = !downstream.head_began.is_set();
+        if is_first_byte {
+            downstream.head_began = now;
+        }
+        let mut index = self.request_index.take().unwrap_or_default();
+        let step = match decode_request(input, &mut scan, &limits, &mut index) {
+            Ok(None) => {
+                connection.receive = Receive::Head(scan);
+                if is_first_byte {
+                    let deadline = now + listener.timeouts.request_head;
+                    self.timers.arm(connection.timer, deadline);
+                }
+                Step::Wait(0)
+            }
+            Ok(Some((mut head, n))) => {
+                let body = BodyDecoder::new(head.framing());
+                let is_complete = body.is_complete();
+                let request = Request::of(&head, is_complete);
+                connection.receive =
+                    if is_complete { Receive::Complete } else { Receive::Body(body) };
+                let at = StreamKey::whole(key);
+                let exchange = self.begin_exchange(at, snapshot, place, request, now);
+                if is_first && speaks_both {
+                    self.count_detected(key, Some(DetectedProtocol::Http1));
+                    // Inside TLS it is ALPN that offers HTTP/2.
+                    if is_complete && !is_secure && head.upgrade().is_some_and(offers_http2) {
+                        self.upgrade_to_http2(exchange, &head, now);
+                    }
+                }
+                self.on_request_head(exchange, &mut head, now);
+                Step::Took(n)
+            }
+            // A preface that is broken, or lost its beginning: an answer in HTTP/1 would be garbage
+            // to this client, and GOAWAY says what is wrong.
+            Err(_) if is_first && speaks_both && resembles_http2(input) == Some(true) => {
+                self.count_detected(key, Some(DetectedProtocol::Http2));
+                self.begin_http2(key, now);
+                Step::Took(0)
+            }
+            Err(_) if is_first && speaks_both && resembles_http2(input).is_none() => {
+                connection.receive = Receive::Head(Scan::default());
+                if is_first_byte {
+                    let deadline = now + listener.timeouts.request_head;
+                    self.timers.arm(connection.timer, deadline);
+                }
+                Step::Wait(0)
+            }
+            Err(error) => {
+                if is_first && speaks_both {
+                    self.count_refused(key, input);
+                }
+                self.refuse_head(key, cause_of_request(&error), now);
+                Step::Took(input.len())
+            }
+        };
+        self.request_index = Some(index);
+        step
+    }
+
+    /// Puts an exchange on the connection, or stream, whose head was just read, or refused.
+    pub(crate) fn begin_exchange(
+        &mut self,
+        at: StreamKey,
+        snapshot: Pinned,
+        place: usize,
+        request: Request,
+        now: Time,
+    ) -> ExchangeKey {
+        let connection = self.connections.get_mut(at.connection).expect("its head was just read");
+        let is_first = connection.requests == 0;
+        connection.requests += 1;
+        let opened = connection.opened;
+        let downstream = connection.downstream_mut().expect("requests come from downstream");
+        let client = downstream.client;
+        self.clients.add(client, Part::Exchange);
+        let began = std::mem::replace(&mut downstream.head_began, Time::NEVER).min(now);
+        let accepted = if is_first { opened } else { Time::NEVER };
+        let stamps = Stamps { accepted, began, head_read: now, ..Stamps::NONE };
+        let timer = self.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
+        let exchange = self.exchanges.insert(Exchange {
+            snapshot,
+            listener: place,
+            chain: downstream.chain,
+            downstream: at,
+            client,
+            is_holding: false,
+            stall: None,
+            kind: Kind::Http,
+            stage: Stage::Finishing,
+            request,
+            route: None,
+            timer,
+            deadlines: Deadlines::default(),
+            slots: None,
+            onlookers: Onlookers::default(),
+            gathered: None,
+            held: None,
+            record: Record::new(stamps),
+            call: None,
+            handshake: None,
+            is_response_complete: false,
+            is_request_slow: false,
+            is_response_slow: false,
+        });
+        self.timers.set_owner(timer, TimerOwner::Exchange(exchange).into());
+        if at.is_whole() {
+            downstream.exchange = Some(exchange);
+        }
+        let listener = label(self.listeners.get(downstream.listener).id.0);
+        self.emitter.exchange_started(&ExchangeStarted { listener });
+        exchange
+    }
+
+    /// Answers bytes that are no request head, or the lack of one, and ends the connection.
+    pub(crate) fn refuse_head(&mut self, key: ConnKey, cause: Cause, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        let state = self.listeners.get(downstream.listener);
+        let (snapshot, place) = (state.snapshot.clone(), state.place);
+        let at = StreamKey::whole(key);
+        let exchange = self.begin_exchange(at, snapshot, place, Request::NONE, now);
+        self.fail(exchange, cause, now);
+    }
+
+    /// Hop 5: a whole request head.
+    pub(crate) fn on_request_head(
+        &mut self,
+        key: ExchangeKey,
+        head: &mut RequestHead<'_>,
+        now: Time,
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Some(connection) = self.connections.get(exchange.downstream.connection) else {
+            return;
+        };
+        let snapshot = exchange.snapshot.clone();
+        let listener = exchange.listener();
+        let facts = crate::exchange::forwarded::Facts {
+            peer: &connection.peer,
+            local: &connection.local,
+            options: &listener.http,
+            is_secure: connection.tls.is_some(),
+            is_early: connection.tls.as_deref().is_some_and(Tls::is_early),
+            client_cert: connection.tls.as_deref().and_then(Tls::client_cert),
+        };
+        // RFC 8470, section 4. What follows a change of protocols is for nobody here to judge.
+        let is_too_early = facts.is_early && !(head.method().is_safe() && head.upgrade().is_none());
+        let is_misdirected = route::is_misdirected(exchange, connection, head);
+        let listener_label = label(listener.id.0);
+        let dropped = lookalikes::screen(head, &listener.http);
+        let client =
+            crate::exchange::forwarded::rewrite(head, &facts, &mut self.random, &mut self.scratch);
+        let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);
+        let exchanges_max = listener.exchanges_per_client_max;
+        exchange.record.client = client;
+        if client.is_some() {
+            // The one that a trusted hop named.
+            self.clients.remove(exchange.client, Part::Exchange);
+            (exchange.client, _) = self.clients.enter(client, Part::Exchange);
+        }
+        let has_too_many = exchanges_max.is_some_and(|max| {
+            self.clients.exchanges_of(exchange.client) > self.share.of(max.get())
+        });
+        if snapshot.access_log.stage_times || snapshot.access_log.output.is_some() {
+            exchange.record.words = Words::take(head, &mut self.buffers);
+        }
+        let has_unknown_expectation =
+            head.field(Known::Expect).is_some() && !head.expects_continue();
+        let is_too_large = matches!(head.framing(), Framing::Length(n) if n > body_bytes_max);
+        let counts = dropped.unwrap_or_default();
+        if counts != lookalikes::Dropped::default() {
+            self.count_dropped(listener_label, counts);
+        }
+        if let Err(cause) = dropped {
+            self.fail(key, cause, now);
+        } else if has_too_many {
+            self.fail(key, Cause::ClientExchangesOverflow, now);
+        } else if is_too_early {
+            self.fail(key, Cause::RequestTooEarly, now);
+        } else if is_misdirected {
+            self.fail(key, Cause::RequestMisdirected, now);
+        } else if has_unknown_expectation {
+            self.fail(key, Cause::RequestExpectationUnknown, now);
+        } else if is_too_large {
+            self.fail(key, Cause::RequestBodyTooLarge, now);
+        } else if is_last_hop(head) {
+            self.reply_as_last(key, head.method(), now);
+        } else {
+            self.begin_call(key, head);
+            self.begin_chain(key);
+            self.run_chain(key, head, ChainStep::Head(0), now);
+        }
+    }
+
+    fn on_request_body_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
+        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
+        let exchange = connection.exchange();
+        let Receive::Body(body) = &mut connection.receive else { return Step::Wait(0) };
+        let Some(exchange_key) = exchange else { return Step::Wait(0) };
+        let Some(exchange) = self.exchanges.get(exchange_key) else { return Step::Wait(0) };
+        if !exchange.takes_request_data() {
+            // The body waits in the socket, and what was read of it in the inbox, until there is
+            // a connection to send it on.
+            return Step::Wait(0);
+        }
+        match body.decode(input, &BODY_LIMITS) {
+            Ok((n, BodyElement::NeedMore)) => Step::Wait(n),
+            Ok((n, BodyElement::Data(data))) => {
+                let is_complete = body.is_complete();
+                self.on_request_data(exchange_key, data, now);
+                if is_complete {
+                    self.on_request_end(exchange_key, &[], now);
+                }
+                Step::Took(n)
+            }
+            Ok((n, BodyElement::End)) => {
+                self.on_request_end(exchange_key, &[], now);
+                Step::Took(n)
+            }
+            Ok((n, BodyElement::Trailers(trailers))) => {
+                self.on_request_end(exchange_key, trailers, now);
+                Step::Took(n)
+            }
+            Err(_) => {
+                self.fail(exchange_key, Cause::RequestBodyInvalid, now);
+                Step::Took(input.len())
+            }
+        }
+    }
+
+    /// A body that nobody wants: read within bounds, so that the connection can be kept.
+    fn on_discarded_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
+        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
+        let Receive::Discard { body, left } = &mut connection.receive else {
+            return Step::Wait(0);
+        };
+        let (n, is_complete) = match body.decode(input, &BODY_LIMITS) {
+            Ok((n, BodyElement::NeedMore)) if n < input.len() => return Step::Wait(n),
+            Ok((n, BodyElement::NeedMore)) => (n, false),
+            Ok((n, BodyElement::Data(_))) => (n, body.is_complete()),
+            Ok((n, BodyElement::End | BodyElement::Trailers(_))) => (n, true),
+            Err(_) => {
+                self.end_downstream(key, now);
+                return Step::Took(input.len());
+            }
+        };
+        *left = left.saturating_sub(n as u64);
+        let is_over = *left == 0;
+        if is_complete {
+            connection.receive = Receive::Complete;
+            if connection.exchange().is_none() {
+                self.await_request(key, now);
+            }
+        } else if is_over {
+            self.end_downstream(key, now);
+        }
+        Step::Took(n)
+    }
+
+    fn on_lingering_bytes(&mut self, key: ConnKey, input: &[u8]) -> Step {
+        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
+        if let Receive::Linger { left, .. } = &mut connection.receive {
+            // At the bound nothing more is read, and the peer stops; closing now would be a reset
+            // that could overtake our last bytes.
+            *left = left.saturating_sub(input.len() as u64);
+        }
+        Step::Took(input.len())
+    }
+
+    /// The downstream sent FIN.
+    pub(crate) fn on_downstream_end(&mut self, key: ConnKey, now: Time) {
+        match self.connections.get(key).map(|connection| &connection.receive) {
+            Some(Receive::Detect) => self.on_detect_end(key, now),
+            // A hello that is not whole names nothing, and nothing can come of it.
+            Some(Receive::Hello) => {
+                return self.close_downstream(key, Some(Cause::TlsHandshakeFailed), now);
+            }
+            _ => {}
+        }
+        if self.connections.get(key).is_some_and(has_request_waiting) {
+            // It came before the end.
+            self.consume_left(key, now);
+        }
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let (exchange, is_sent) = (connection.exchange(), connection.is_sent());
+        match (&mut connection.receive, exchange) {
+            // Whoever takes nothing more on any stream says so; this one is gone.
+            (Receive::Frames, _) => {
+                self.end_streams(key, Cause::DownstreamClosed, now);
+                self.close_downstream(key, None, now);
+            }
+            (Receive::Body(body), Some(exchange)) => {
+                if body.on_eof().is_ok() {
+                    self.on_request_end(exchange, &[], now);
+                } else {
+                    self.abort(exchange, Cause::DownstreamClosed, now);
+                }
+            }
+            // It asked and now waits for the rest of the answer; nothing more will be asked.
+            (_, Some(exchange)) => {
+                if let Some(exchange) = self.exchanges.get_mut(exchange) {
+                    exchange.request.is_persistent = false;
+                }
+                if let Some(downstream) = connection.downstream_mut()
+                    && downstream.life == Life::Open
+                {
+                    downstream.life = Life::CloseWhenSent;
+                }
+            }
+            (_, None) if is_sent => self.close_downstream(key, None, now),
+            (_, None) => {
+                if let Some(downstream) = connection.downstream_mut() {
+                    downstream.life = Life::CloseWhenSent;
+                }
+            }
+        }
+    }
+
+    /// The downstream is gone.
+    pub(crate) fn on_downstream_broken(&mut self, key: ConnKey, now: Time) {
+        self.break_downstream(key, None, now);
+    }
+
+    /// Nothing more can be heard from the downstream, nor said to it.
+    pub(crate) fn break_downstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let of_exchange = cause.unwrap_or(Cause::DownstreamClosed);
+        match connection.exchange() {
+            Some(exchange) => self.abort(exchange, of_exchange, now),
+            None => {
+                self.end_streams(key, of_exchange, now);
+                self.close_downstream(key, cause, now);
+            }
+        }
+    }
+
+    /// The downstream took bytes; `left` still wait.
+    pub(crate) fn on_downstream_sent(&mut self, key: ConnKey, left: usize, n: usize, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let is_ending = matches!(connection.send, Send::Ending);
+        let Some(exchange_key) = connection.exchange() else {
+            if left == 0 {
+                self.on_downstream_drained(key, now);
+            }
+            return;
+        };
+        self.on_response_sent(exchange_key, (left, n), is_ending, now);
+    }
+
+    /// The downstream took bytes of a response; `left` still wait. `is_ended`: nothing follows them.
+    pub(crate) fn on_response_sent(
+        &mut self,
+        exchange_key: ExchangeKey,
+        (left, n): (usize, usize),
+        is_ended: bool,
+        now: Time,
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        if left > 0 {
+            let former = exchange.deadlines.get(Wait::ResponseWrite);
+            if n > 0 || !former.is_set() {
+                let listener = exchange.listener();
+                let timeout = listener.timeouts.response_write;
+                let is_conversation = exchange.is_conversation();
+                let bytes_min =
+                    if is_conversation { 0 } else { listener.http.response_rate_bytes_min };
+                let (deadline, is_slow) = Rate { bytes_min, timeout }.extend(former, n, now);
+                exchange.is_response_slow = is_slow;
+                self.set_deadline(exchange_key, Wait::ResponseWrite, deadline);
+                if n > 0 && !is_slow {
+                    self.end_response_stall(exchange_key);
+                }
+            }
+            if left >= OUTBOX_BYTES_MAX {
+                self.on_response_stalled(exchange_key, now);
+            } else {
+                self.end_response_stall(exchange_key);
+            }
+            return;
+        }
+        exchange.deadlines.clear(Wait::ResponseWrite);
+        if exchange.stall.is_some() {
+            self.end_response_stall(exchange_key);
+        }
+        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        if matches!(exchange.stage, Stage::Finishing) {
+            self.finish(exchange_key, None, now);
+        } else if is_ended {
+            let downstream = exchange.downstream;
+            if downstream.is_whole() {
+                self.shut(downstream.connection);
+            }
+            self.finish_tunnel(exchange_key, now);
+        }
+    }
+
+    /// The outbox of a downstream without exchange is empty.
+    fn on_downstream_drained(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        match downstream.life {
+            Life::CloseWhenSent if !connection.may_have_spoken() => {
+                self.close_downstream(key, None, now);
+            }
+            Life::CloseWhenSent | Life::LingerWhenSent => self.linger(key, now),
+            Life::Open | Life::Lingering | Life::Refused => {}
+        }
+    }
+
+    /// Goes on with the connection after its exchange.
+    pub(crate) fn after_exchange(&mut self, at: StreamKey, now: Time) {
+        if !at.is_whole() {
+            // Whoever has its answer need not send the rest (RFC 9113, section 8.1).
+            return self.drop_stream(at, ErrorCode::NO_ERROR, now);
+        }
+        let key = at.connection;
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let is_complete = matches!(connection.receive, Receive::Complete);
+        let has_more = connection.inbox.is_some() || connection.may_have_spoken();
+        let Some(downstream) = connection.downstream_mut() else { return };
+        downstream.exchange = None;
+        match downstream.life {
+            Life::Open if is_complete => self.await_request(key, now),
+            Life::Open => {
+                // The rest of a body is on its way; the timer that waits for it is this one.
+                let state = self.listeners.get(downstream.listener);
+                let deadline = now + state.listener().timeouts.request_body;
+                self.timers.arm(connection.timer, deadline);
+                self.agenda.push(Note::Resume(at));
+            }
+            // What is still on its way would make closing a reset.
+            Life::CloseWhenSent if !has_more && is_complete => {
+                self.close_downstream(key, None, now);
+            }
+            Life::CloseWhenSent | Life::LingerWhenSent | Life::Lingering | Life::Refused => {
+                self.linger(key, now);
+            }
+        }
+    }
+
+    /// Waits for the next request, which may have come already.
+    fn await_request(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.receive = Receive::Head(Scan::default());
+        connection.send = Send::Idle;
+        let Some(downstream) = connection.downstream() else { return };
+        let deadline = now + self.listeners.get(downstream.listener).listener().timeouts.idle;
+        self.timers.arm(connection.timer, deadline);
+        if connection.is_read_closed && connection.inbox.is_none() {
+            self.close_downstream(key, None, now);
+        } else if connection.inbox.is_some() {
+            // It asked before it was answered: others have their turn first.
+            self.hold_back(key);
+        } else {
+            self.ops.push_back(Op::Read(key));
+        }
+    }
+
+    /// Ends a connection that has no exchange, once what it has to send is sent.
+    pub(crate) fn end_downstream(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let (is_empty, has_exchange) = (connection.is_sent(), connection.exchange());
+        let left = self.snapshot.limits.discard_bytes_max;
+        connection.receive = Receive::linger(left);
+        if let Some(downstream) = connection.downstream_mut() {
+            downstream.life = Life::LingerWhenSent;
+        }
+        if is_empty && has_exchange.is_none() {
+            self.linger(key, now);
+        }
+    }
+
+    /// Shuts our side of a connection whose outbox is empty.
+    pub(crate) fn shut(&mut self, key: ConnKey) {
+        if let Some(connection) = self.connections.get_mut(key)
+            && !matches!(connection.send, Send::Shut)
+        {
+            connection.send = Send::Shut;
+            self.say_farewell(key);
+            self.ops.push_back(Op::ShutdownWrite(key));
+        }
+    }
+
+    /// Turns what is still to come of a request's body into something to discard.
+    pub(crate) fn discard_request(&mut self, source: StreamKey) {
+        let left = self.snapshot.limits.discard_bytes_max;
+        if let Some(connection) = self.connections.get_mut(source.connection)
+            && let Receive::Body(body) = &connection.receive
+        {
+            connection.receive = Receive::Discard { body: body.clone(), left };
+        }
+    }
+}
+
+/// Whether `Max-Forwards` ends the request's way here (RFC 9110, section 7.6.2). Counts it down
+/// where it does not.
+#[inline]
+fn is_last_hop(head: &mut RequestHead<'_>) -> bool {
+    matches!(head.method(), Method::Options | Method::Trace) && is_counted_down(head)
+}
+
+fn is_counted_down(head: &mut RequestHead<'_>) -> bool {
+    let value = head.field(Known::MaxForwards).and_then(|value| std::str::from_utf8(value).ok());
+    let Some(left) = value.and_then(|value| value.parse::<u32>().ok()) else { return false };
+    if let Some(left) = left.checked_sub(1) {
+        head.set_known(Known::MaxForwards, left.to_string().as_bytes());
+    }
+    left == 0
+}
+
+/// Whether a connection's first bytes are HTTP/2's, as far as its version.
+fn is_preface(input: &[u8]) -> bool {
+    const TOLD_BY: usize = b"PRI * HTTP/2.0".len();
+    input.first() == Some(&b'P') && input.get(..TOLD_BY) == PREFACE.get(..TOLD_BY)
+}
+
+/// Whether `Upgrade` offers HTTP/2 without TLS (RFC 7540, section 3.2).
+fn offers_http2(protocols: &[u8]) -> bool {
+    let mut protocols = protocols.split(|octet| *octet == b',').map(<[u8]>::trim_ascii);
+    protocols.any(|protocol| protocol.eq_ignore_ascii_case(b"h2c"))
+}
+
+/// What a refused head is called.
+pub(crate) fn cause_of_request(error: &HeadError) -> Cause {
+    match error.kind() {
+        HeadErrorKind::Syntax => Cause::RequestInvalid,
+        HeadErrorKind::Framing => Cause::RequestFramingInvalid,
+        HeadErrorKind::Host => Cause::RequestHostInvalid,
+        HeadErrorKind::Target => Cause::RequestTargetInvalid,
+        HeadErrorKind::LineTooLong => Cause::RequestLineTooLong,
+        HeadErrorKind::TooLarge => Cause::RequestHeadTooLarge,
+        HeadErrorKind::NotImplemented => Cause::RequestNotImplemented,
+        HeadErrorKind::Version => Cause::RequestVersionUnsupported,
+    }
+}

@@ -1,0 +1,280 @@
+//! What is remembered of an exchange until it is over: when things happened, how many bytes went
+//! each way, and the words of the request that the access log wants.
+
+use std::net::IpAddr;
+
+use config::snapshot::Id;
+use telemetry::cause::Cause;
+use telemetry::events::{LabelId, Stages};
+use wire::buffer::Buffer;
+use wire::head::{Known, RequestHead};
+
+use crate::tools::buffers::Buffers;
+use crate::tools::time::Time;
+
+/// Bytes of one word that are remembered; what is longer is cut.
+const WORD_BYTES_MAX: usize = 1024;
+
+/// What is remembered of one exchange.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) stamps: Stamps,
+    pub(crate) status: u16,
+    /// Whether the proxy made the response itself.
+    pub(crate) is_reply: bool,
+    pub(crate) is_tunnel: bool,
+    pub(crate) attempts: u8,
+    pub(crate) interim_responses: u8,
+    pub(crate) request_bytes: u64,
+    pub(crate) response_bytes: u64,
+    /// Why it ended, or will end, other than well.
+    pub(crate) cause: Option<Cause>,
+    /// The client, if a trusted hop knows it better than the connection does.
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) words: Words,
+}
+
+impl Record {
+    pub(crate) fn new(stamps: Stamps) -> Self {
+        Self {
+            stamps,
+            status: 0,
+            is_reply: false,
+            is_tunnel: false,
+            attempts: 0,
+            interim_responses: 0,
+            request_bytes: 0,
+            response_bytes: 0,
+            cause: None,
+            client: None,
+            words: Words::default(),
+        }
+    }
+}
+
+/// When things happened; [`Time::NEVER`] for what did not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamps {
+    /// The connection was accepted; only for its first request.
+    pub(crate) accepted: Time,
+    /// First byte of the request's head.
+    pub(crate) began: Time,
+    /// Last byte of it.
+    pub(crate) head_read: Time,
+    /// The exchange began to wait for a connection.
+    pub(crate) wait_began: Time,
+    /// The wait was over.
+    pub(crate) wait_ended: Time,
+    /// A connection began to be established.
+    pub(crate) connect_began: Time,
+    /// It was established.
+    pub(crate) connected: Time,
+    /// First request byte handed to the upstream's socket.
+    pub(crate) write_began: Time,
+    /// Last request byte handed to it, so far.
+    pub(crate) written: Time,
+    /// First byte of the response.
+    pub(crate) first_byte: Time,
+    /// Last byte of it.
+    pub(crate) response_read: Time,
+}
+
+impl Stamps {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 11;
+
+    pub(crate) const NONE: Self = Self {
+        accepted: Time::NEVER,
+        began: Time::NEVER,
+        head_read: Time::NEVER,
+        wait_began: Time::NEVER,
+        wait_ended: Time::NEVER,
+        connect_began: Time::NEVER,
+        connected: Time::NEVER,
+        write_began: Time::NEVER,
+        written: Time::NEVER,
+        first_byte: Time::NEVER,
+        response_read: Time::NEVER,
+    };
+
+    /// Every stamp in one order, for saving.
+    pub(crate) const fn all_mut(&mut self) -> [&mut Time; Self::COUNT] {
+        [
+            &mut self.accepted,
+            &mut self.began,
+            &mut self.head_read,
+            &mut self.wait_began,
+            &mut self.wait_ended,
+            &mut self.connect_began,
+            &mut self.connected,
+            &mut self.write_began,
+            &mut self.written,
+            &mut self.first_byte,
+            &mut self.response_read,
+        ]
+    }
+
+    /// Only how long it took, for an exchange that ended at `now`.
+    pub(crate) fn total_only(&self, now: Time) -> Stages {
+        Stages { total: between(self.began, now), ..Stages::default() }
+    }
+
+    /// A connection begins to be established. One that failed before it counts with it: what a retry
+    /// costs is time in which there is no connection.
+    pub(crate) const fn on_connecting(&mut self, now: Time) {
+        if !self.connect_began.is_set() || self.connected.is_set() {
+            self.connect_began = now;
+            self.connected = Time::NEVER;
+        }
+    }
+
+    /// The stages between the stamps, for an exchange that ended at `now`. What was waited for in
+    /// vain lasted until then, or until something else was done.
+    pub(crate) fn stages(&self, now: Time) -> Stages {
+        let routed = [self.wait_began, self.connect_began, self.write_began].into_iter().min();
+        let connected = [self.connected, self.write_began, now];
+        let connected =
+            connected.into_iter().find(|end| end.is_set() && *end >= self.connect_began);
+        Stages {
+            accept: between(self.accepted, self.began),
+            read_head: between(self.began, self.head_read),
+            route: between(self.head_read, routed.unwrap_or(Time::NEVER)),
+            pool_wait: between(self.wait_began, self.wait_ended.min(now)),
+            connect: between(self.connect_began, connected.unwrap_or(now)),
+            upstream_write: between(self.write_began, self.written),
+            first_byte: between(self.written, self.first_byte.min(now)),
+            response: between(self.first_byte, self.response_read.min(now)),
+            downstream_write: between(self.response_read, now),
+            total: between(self.began, now),
+        }
+    }
+}
+
+/// Length of a stage that began and ended, 0 of one that did not.
+const fn between(from: Time, to: Time) -> u64 {
+    if from.is_set() && to.is_set() { to.nanos_since(from) } else { 0 }
+}
+
+/// A stable id as the label of what happens to the thing that it names.
+pub(crate) const fn label(id: Id) -> LabelId {
+    LabelId { slot: id.slot, generation: id.generation }
+}
+
+/// Words of the request head, one behind the other in one buffer.
+#[derive(Debug, Default)]
+pub(crate) struct Words {
+    pub(crate) text: Option<Buffer>,
+    pub(crate) lengths: [u16; Word::COUNT],
+}
+
+/// Which word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Word {
+    Method,
+    Target,
+    Host,
+    RequestId,
+    UserAgent,
+}
+
+impl Word {
+    const COUNT: usize = 5;
+}
+
+impl Words {
+    /// Copies the words of `head`.
+    pub(crate) fn take(head: &RequestHead<'_>, buffers: &mut Buffers) -> Self {
+        let field = |known| head.field(known).unwrap_or_default();
+        let query = head.query();
+        let (mark, query) = query.map_or((&b""[..], &b""[..]), |query| (&b"?"[..], query));
+        let target: [&[u8]; 3] = [head.path(), mark, query];
+        let words: [&[&[u8]]; Word::COUNT] = [
+            &[head.method_bytes()],
+            &target,
+            &[head.authority()],
+            &[field(Known::XRequestId)],
+            &[field(Known::UserAgent)],
+        ];
+        let room = words.iter().map(|parts| length(parts)).sum();
+        let mut text = buffers.lease(room);
+        let mut lengths = [0; Word::COUNT];
+        for (parts, place) in words.iter().zip(&mut lengths) {
+            let before = text.len();
+            for part in *parts {
+                let left = WORD_BYTES_MAX - (text.len() - before);
+                text.push(part.get(..part.len().min(left)).unwrap_or_default());
+            }
+            *place = u16::try_from(text.len() - before).expect("a word is cut at its bound");
+        }
+        Self { text: Some(text), lengths }
+    }
+
+    /// The host alone, of what has no head.
+    pub(crate) fn of_host(host: &str, buffers: &mut Buffers) -> Self {
+        let host = host.as_bytes();
+        let mut words = Self { text: Some(buffers.lease_with(host)), ..Self::default() };
+        if let Some(length) = words.lengths.get_mut(Word::Host as usize) {
+            *length = u16::try_from(host.len()).unwrap_or(u16::MAX);
+        }
+        words
+    }
+
+    /// One word; empty if none were taken.
+    pub(crate) fn word(&self, word: Word) -> &[u8] {
+        let before =
+            self.lengths.iter().take(word as usize).map(|n| usize::from(*n)).sum::<usize>();
+        let length = self.lengths.get(word as usize).map_or(0, |n| usize::from(*n));
+        let text = self.text.as_ref().map_or(&[][..], Buffer::filled);
+        text.get(before..before + length).unwrap_or_default()
+    }
+}
+
+fn length(parts: &[&[u8]]) -> usize {
+    parts.iter().map(|part| part.len()).sum::<usize>().min(WORD_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(micros: u64) -> Time {
+        Time::from_nanos(micros * 1_000)
+    }
+
+    fn began() -> Stamps {
+        Stamps { began: at(0), head_read: at(10), ..Stamps::NONE }
+    }
+
+    fn micros(nanos: u64) -> u64 {
+        nanos / 1_000
+    }
+
+    #[test]
+    fn what_was_waited_for_in_vain_is_told() {
+        let waited = Stamps { wait_began: at(20), ..began() };
+        assert_eq!(micros(waited.stages(at(5_020)).pool_wait), 5_000);
+        let mut asked = Stamps { write_began: at(30), written: at(40), ..began() };
+        assert_eq!(micros(asked.stages(at(1_040)).first_byte), 1_000);
+        asked.first_byte = at(100);
+        assert_eq!(micros(asked.stages(at(1_100)).response), 1_000);
+        assert_eq!(micros(began().stages(at(1_100)).connect), 0);
+    }
+
+    #[test]
+    fn connections_that_failed_count_with_the_one_that_came_about() {
+        let mut stamps = began();
+        stamps.on_connecting(at(20));
+        stamps.on_connecting(at(720));
+        let in_vain = stamps.stages(at(1_420));
+        assert_eq!((micros(in_vain.route), micros(in_vain.connect)), (10, 1_400));
+        // One of the pool.
+        let pooled = Stamps { write_began: at(725), written: at(726), ..stamps };
+        assert_eq!(micros(pooled.stages(at(800)).connect), 705);
+        stamps.connected = at(730);
+        assert_eq!(micros(stamps.stages(at(800)).connect), 710);
+        // It broke, and another was needed.
+        stamps.on_connecting(at(900));
+        stamps.connected = at(950);
+        assert_eq!(micros(stamps.stages(at(1_000)).connect), 50);
+    }
+}

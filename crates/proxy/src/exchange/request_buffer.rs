@@ -1,0 +1,136 @@
+//! Request bodies that wait here before they take one of the last connections.
+//!
+//! A connection that is one exchange's alone is lost to others while a client sends its body slowly.
+//! So, once half of a cluster's connections are in use, a request takes one only when its body is
+//! here, or as much of it as the listener's `http.request_buffer` says. Clients that send nothing
+//! then hold no more than half of a cluster, and cost a buffer each. While more than half are free,
+//! nothing waits: upstreams see a body as it comes, which some services answer before its end.
+
+use std::time::Duration;
+
+use config::snapshot::Cluster;
+
+use crate::connection::ExchangeKey;
+use crate::connection::http2::Tail;
+use crate::exchange::{Exchange, Form, Kind, Stage, Unbound, Wait};
+use crate::proxy::Proxy;
+use crate::tools::buffers::Buffers;
+use crate::tools::time::Time;
+use crate::upstream::pool::Pools;
+
+/// How often a request whose body waits looks whether connections are free again.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+const SAME: &str = "the head has the framing that the body was read with";
+
+impl Unbound {
+    /// Queues a piece of the body behind the head.
+    pub(crate) fn push_data(&mut self, data: &[u8], buffers: &mut Buffers) {
+        match &mut self.form {
+            Form::Whole { send, .. } => {
+                if !data.is_empty() {
+                    send.push_data(data, &mut self.outbox, buffers).expect(SAME);
+                }
+            }
+            Form::Stream { .. } => self.outbox.push(data, buffers),
+        }
+    }
+
+    /// Queues the end of the body, with its trailer section if it has one.
+    pub(crate) fn push_end(&mut self, trailers: &[u8], buffers: &mut Buffers) {
+        match &mut self.form {
+            Form::Whole { send, .. } => {
+                send.push_end(trailers, &mut self.outbox, buffers).expect(SAME);
+            }
+            Form::Stream { tail, .. } => *tail = Tail::of(trailers),
+        }
+    }
+}
+
+impl Exchange {
+    /// Whether its body may wait here for its rest. Not where the upstream may have to speak before
+    /// the client goes on.
+    fn may_buffer(&self) -> bool {
+        let request = &self.request;
+        !request.is_complete
+            && self.kind == Kind::Http
+            && self.call.is_none()
+            && !request.asks_upgrade
+            && !request.expects_continue
+            && self.record.request_bytes < self.request_buffer_bytes_max()
+    }
+
+    fn request_buffer_bytes_max(&self) -> u64 {
+        self.listener().http.request_buffer_bytes_max.into()
+    }
+}
+
+impl Proxy {
+    /// Whether this request has to wait until more of its body is here.
+    pub(crate) fn must_buffer(&self, key: ExchangeKey) -> bool {
+        let exchange = self.exchanges.get(key);
+        exchange.is_some_and(|exchange| exchange.may_buffer() && self.is_short(exchange))
+    }
+
+    /// Whether half of the connections that an exchange may get are in use.
+    fn is_short(&self, exchange: &Exchange) -> bool {
+        let Some(cluster) = exchange.cluster() else { return false };
+        self.pools.is_short(self.snapshot.cluster(cluster.id).unwrap_or(cluster))
+    }
+
+    /// Makes a request wait for its body.
+    pub(crate) fn buffer_request(&mut self, key: ExchangeKey, request: Unbound, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.stage = Stage::Buffering { request };
+        self.await_request_data(key, 0, now);
+        self.set_deadline(key, Wait::Connection, now + LOOK_INTERVAL);
+    }
+
+    /// A piece of a body that waits here.
+    pub(crate) fn buffer_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Stage::Buffering { request } = &mut exchange.stage else { return };
+        request.push_data(data, &mut self.buffers);
+        if exchange.record.request_bytes >= exchange.request_buffer_bytes_max() {
+            self.end_buffering(key, now);
+        }
+    }
+
+    /// The body is whole.
+    pub(crate) fn on_request_buffered(&mut self, key: ExchangeKey, trailers: &[u8], now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Stage::Buffering { request } = &mut exchange.stage else { return };
+        request.push_end(trailers, &mut self.buffers);
+        self.end_buffering(key, now);
+    }
+
+    /// A request has waited for a while: it goes on if connections are free again.
+    pub(crate) fn look_at_buffered(&mut self, key: ExchangeKey, now: Time) {
+        if self.exchanges.get(key).is_some_and(|exchange| self.is_short(exchange)) {
+            self.push_back_deadline(key, Wait::Connection, now + LOOK_INTERVAL);
+        } else {
+            self.end_buffering(key, now);
+        }
+    }
+
+    /// Asks for a connection for a request that waited for its body.
+    fn end_buffering(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.stage = match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
+            Stage::Buffering { request } => {
+                exchange.deadlines.clear(Wait::Connection);
+                exchange.deadlines.clear(Wait::RequestBody);
+                return self.ask(key, request, None, now);
+            }
+            stage => stage,
+        };
+    }
+}
+
+impl Pools {
+    /// Whether half of the cluster's connections are in use.
+    pub(crate) fn is_short(&self, cluster: &Cluster) -> bool {
+        let (in_use, connections_max) = self.use_of(cluster);
+        2 * u64::from(in_use) >= u64::from(connections_max)
+    }
+}

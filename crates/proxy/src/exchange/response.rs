@@ -1,0 +1,466 @@
+//! Hop 8, backwards: what an upstream answers, from the head to the end of the body.
+
+use config::snapshot::ResponseParsing;
+use telemetry::cause::Cause;
+use telemetry::events::TunnelStarted;
+use wire::h1::{
+    BodyDecoder, BodyElement, BodyEncoder, BodyLimits, ConnectionField, HeadError, HeadErrorKind,
+    HeadLimits, Parsing, Scan, allowed_trailers, decode_response_as,
+};
+use wire::head::{Framing, Method, ResponseHead, Version};
+
+use crate::agenda::Note;
+use crate::connection::sending::Answer;
+use crate::connection::{
+    ConnKey, Connection, ExchangeKey, Life, OUTBOX_BYTES_MAX, Receive, Send, StreamKey,
+};
+use crate::exchange::downstream::{BODY_LIMITS, Step};
+use crate::exchange::pump::announces_trailers;
+use crate::exchange::record::label;
+use crate::exchange::{Exchange, Stage, Wait};
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+use wire::path::Slashes;
+
+/// Bounds on a response head. They are not an option: a service that needs more is broken.
+pub(crate) const RESPONSE_HEAD: HeadLimits = HeadLimits {
+    request_line_bytes_max: 8 << 10,
+    head_bytes_max: 60 << 10,
+    fields_max: 200,
+    slashes: Slashes::Keep,
+};
+
+impl Proxy {
+    /// Consumes an upstream's bytes as far as possible.
+    pub(crate) fn consume_upstream(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
+        let mut at = 0;
+        while let Some(rest) = input.get(at..).filter(|rest| !rest.is_empty()) {
+            let Some(connection) = self.connections.get_mut(key) else { return input.len() };
+            if matches!(connection.receive, Receive::Frames) {
+                return at + self.consume_frames(key, rest, now);
+            }
+            let Some(exchange) = connection.exchange() else {
+                // Nobody asked: whatever this is, the connection is not used again.
+                self.close_upstream(key, Some(Cause::ResponseInvalid), now);
+                return input.len();
+            };
+            let step = match &connection.receive {
+                Receive::Head(_) => self.on_response_head_bytes(key, exchange, rest, now),
+                Receive::Body(_) => self.on_response_body_bytes(key, exchange, rest, now),
+                Receive::ProxyHeader
+                | Receive::Handshake
+                | Receive::Detect
+                | Receive::Hello
+                | Receive::Frames
+                | Receive::Complete
+                | Receive::Discard { .. }
+                | Receive::Linger { .. } => Step::Wait(0),
+            };
+            match step {
+                Step::Took(n) => at += n,
+                Step::Wait(n) => return at + n,
+            }
+        }
+        at
+    }
+
+    fn on_response_head_bytes(
+        &mut self,
+        key: ConnKey,
+        exchange_key: ExchangeKey,
+        input: &[u8],
+        now: Time,
+    ) -> Step {
+        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
+        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return Step::Wait(0) };
+        let Receive::Head(mut scan) = connection.receive else { return Step::Wait(0) };
+        if connection.outbox.is_untouched() {
+            // Nothing was asked yet, so this is no answer; the request goes elsewhere.
+            self.fail_attempt(exchange_key, Cause::ResponseUnasked, now);
+            return Step::Took(input.len());
+        }
+        if !exchange.record.stamps.first_byte.is_set() {
+            exchange.record.stamps.first_byte = now;
+        }
+        // From here on the upstream has said something, so it is not asked again.
+        connection.outbox.forget(&mut self.buffers);
+        let method = exchange.request.method;
+        let how = (parsing_of(exchange), exchange.record.interim_responses > 0);
+        let mut index = self.response_index.take().unwrap_or_default();
+        let decoded = decode_response_as(input, &mut scan, &RESPONSE_HEAD, &mut index, method, how);
+        let step = match decoded {
+            Ok(None) => {
+                connection.receive = Receive::Head(scan);
+                Step::Wait(0)
+            }
+            Ok(Some((mut head, n))) => {
+                connection.receive = Receive::Head(Scan::default());
+                match head.status() {
+                    101 => {
+                        let at = StreamKey::whole(key);
+                        self.on_switching_protocols(at, exchange_key, &mut head, now);
+                    }
+                    100..=199 => self.on_interim_response(exchange_key, &head, now),
+                    _ => {
+                        let behind = input.len() - n;
+                        let is_end = BodyDecoder::new(head.framing()).is_complete();
+                        let rest = (behind, is_end);
+                        let at = StreamKey::whole(key);
+                        self.on_response_head(at, exchange_key, &mut head, rest, now);
+                    }
+                }
+                Step::Took(n)
+            }
+            Err(error) => {
+                self.fail(exchange_key, cause_of_response(&error), now);
+                Step::Took(input.len())
+            }
+        };
+        self.response_index = Some(index);
+        step
+    }
+
+    /// A 1xx response other than 101: passed on to those who can understand it.
+    pub(crate) fn on_interim_response(
+        &mut self,
+        key: ExchangeKey,
+        head: &ResponseHead<'_>,
+        now: Time,
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let max = exchange.cluster().map_or(0, |cluster| cluster.interim_responses_max);
+        if exchange.record.interim_responses >= max {
+            return self.fail(key, Cause::ResponseInvalid, now);
+        }
+        exchange.record.interim_responses += 1;
+        if head.status() == 100 {
+            exchange.request.expects_continue = false;
+        }
+        if exchange.request.version == Version::Http10 {
+            return;
+        }
+        let downstream = exchange.downstream;
+        self.send_interim(downstream, head);
+    }
+
+    /// The final response's head; so many bytes came `behind` it, or it is the end.
+    pub(crate) fn on_response_head(
+        &mut self,
+        upstream: StreamKey,
+        exchange_key: ExchangeKey,
+        head: &mut ResponseHead<'_>,
+        (behind, is_end): (usize, bool),
+        now: Time,
+    ) {
+        let received = self.on_call_response(exchange_key, head, is_end);
+        let gather_bytes_max = self.run_response_chain(exchange_key, head);
+        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        exchange.deadlines.clear(Wait::ResponseHead);
+        // From here on either side may be silent while the other speaks.
+        exchange.deadlines.clear(Wait::RequestBody);
+        exchange.stage = Stage::Responding { upstream };
+        exchange.end_stall(&mut self.stalls);
+        match gather_bytes_max {
+            Some(bytes_max) => self.hold_response(exchange_key, head, bytes_max),
+            None => self.begin_response(exchange_key, head, received, (behind, is_end)),
+        }
+        let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
+        if upstream.is_whole() {
+            connection.receive = Receive::Body(BodyDecoder::new(head.framing()));
+            let is_worn = connection.is_key_nearly_worn();
+            if let Some(role) = connection.upstream_mut() {
+                role.is_reusable = head.persistent()
+                    && head.framing() != Framing::UntilClose
+                    && !role.is_personal
+                    && !is_worn;
+            }
+        }
+        if is_end {
+            self.on_response_end(upstream, exchange_key, &[], behind == 0, now);
+        } else {
+            self.await_response_data(exchange_key, now);
+        }
+    }
+
+    /// Sends a response's head to the downstream; so many bytes of its body are there `behind` it,
+    /// or it is the end.
+    pub(crate) fn begin_response(
+        &mut self,
+        key: ExchangeKey,
+        head: &ResponseHead<'_>,
+        received: Framing,
+        (behind, is_end): (usize, bool),
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let version = exchange.request.version;
+        let framing = match (received, version) {
+            (Framing::Chunked, Version::Http10) => Framing::UntilClose,
+            (Framing::UntilClose, Version::Http11) => Framing::Chunked,
+            // Only the chunked coding has a place for trailers.
+            (Framing::Length(_), Version::Http11) if !is_end && has_late_trailers(head) => {
+                Framing::Chunked
+            }
+            (framing, _) => framing,
+        };
+        exchange.record.status = head.status();
+        let downstream = exchange.downstream;
+        let field = self.settle_life(key, framing);
+        self.send_response(downstream, &Answer { head, version, framing, field, behind, is_end });
+    }
+
+    /// Decides what becomes of the downstream connection after a response, and how to say it.
+    pub(crate) fn settle_life(&mut self, key: ExchangeKey, framing: Framing) -> ConnectionField {
+        let Some(exchange) = self.exchanges.get(key) else { return ConnectionField::Close };
+        let (key, request) = (exchange.downstream.connection, &exchange.request);
+        if !exchange.downstream.is_whole() {
+            // Other streams live on.
+            return ConnectionField::Default;
+        }
+        let Some(connection) = self.connections.get(key) else { return ConnectionField::Close };
+        let Some(downstream) = connection.downstream() else { return ConnectionField::Close };
+        let is_draining =
+            self.is_draining(downstream) || downstream.is_aged || connection.is_key_nearly_worn();
+        // A client that waits for leave to send a body may send it or not: it cannot be told which
+        // of its bytes would begin the next request.
+        let is_ambiguous = request.expects_continue && !request.is_complete;
+        // What it sent behind its CONNECT was for the tunnel (RFC 9110, section 9.3.6).
+        let is_tunnel_refused = request.method == Method::Connect;
+        let Some(downstream) = self.connections.get_mut(key).and_then(Connection::downstream_mut)
+        else {
+            return ConnectionField::Close;
+        };
+        if downstream.life == Life::Open {
+            if !request.is_persistent {
+                downstream.life = Life::CloseWhenSent;
+            } else if is_draining
+                || is_ambiguous
+                || is_tunnel_refused
+                || framing == Framing::UntilClose
+            {
+                downstream.life = Life::LingerWhenSent;
+            }
+        }
+        match (downstream.life, request.version) {
+            (Life::Open, Version::Http11) => ConnectionField::Default,
+            (Life::Open, Version::Http10) => ConnectionField::KeepAlive,
+            _ => ConnectionField::Close,
+        }
+    }
+
+    /// 101: from here on both connections carry bytes that belong to neither head.
+    pub(crate) fn on_switching_protocols(
+        &mut self,
+        upstream: StreamKey,
+        exchange_key: ExchangeKey,
+        head: &mut ResponseHead<'_>,
+        now: Time,
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        // In HTTP/2 there is one protocol that was asked for, and none is named in the answer.
+        let is_allowed = !upstream.is_whole()
+            || head.upgrade().is_some_and(|protocols| exchange.allows_upgrade(protocols));
+        let is_asked = !exchange.downstream.is_whole() || exchange.request.is_complete;
+        if !exchange.request.asks_upgrade || !is_asked || !is_allowed {
+            return self.fail(exchange_key, Cause::ResponseInvalid, now);
+        }
+        if let Some(handshake) = &exchange.handshake {
+            head.set_status(101);
+            head.set_upgrade(&handshake.protocol);
+            if let Some(accept) = &handshake.accept {
+                head.append(b"sec-websocket-accept", accept);
+            }
+        }
+        self.run_response_chain(exchange_key, head);
+        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        exchange.record.status = head.status();
+        exchange.record.is_tunnel = true;
+        let listener = label(exchange.listener().id.0);
+        self.emitter.tunnel_started(&TunnelStarted { listener });
+        let was_complete = std::mem::take(&mut exchange.request.is_complete);
+        exchange.stage = Stage::Responding { upstream };
+        exchange.deadlines = crate::exchange::Deadlines::default();
+        let downstream = exchange.downstream;
+        let timeout = exchange.listener().timeouts.tunnel_idle;
+        self.set_deadline(exchange_key, Wait::TunnelIdle, now + timeout);
+        self.send_switching(downstream, head);
+        for side in [upstream, downstream].into_iter().filter(|side| side.is_whole()) {
+            if let Some(connection) = self.connections.get_mut(side.connection) {
+                connection.receive = Receive::Body(BodyDecoder::new(Framing::UntilClose));
+                connection.send = Send::Body(BodyEncoder::new(Framing::UntilClose));
+                if let Some(role) = connection.downstream_mut() {
+                    role.life = Life::CloseWhenSent;
+                }
+            }
+        }
+        if !downstream.is_whole() && was_complete {
+            return self.on_request_end(exchange_key, &[], now);
+        }
+        self.agenda.push(Note::Resume(downstream));
+    }
+
+    fn on_response_body_bytes(
+        &mut self,
+        key: ConnKey,
+        exchange_key: ExchangeKey,
+        input: &[u8],
+        now: Time,
+    ) -> Step {
+        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
+        let Receive::Body(body) = &mut connection.receive else { return Step::Wait(0) };
+        let at = StreamKey::whole(key);
+        // Only what the chunked coding puts around data can be read in more than one way.
+        let parsing = match self.exchanges.get(exchange_key) {
+            Some(exchange) if body.is_chunked() => parsing_of(exchange),
+            _ => Parsing::Strict,
+        };
+        match body.decode(input, &BodyLimits { parsing, ..BODY_LIMITS }) {
+            Ok((n, BodyElement::NeedMore)) => Step::Wait(n),
+            Ok((n, BodyElement::Data(data))) => {
+                let is_complete = body.is_complete();
+                self.on_response_data(exchange_key, data, now);
+                if is_complete {
+                    self.on_response_end(at, exchange_key, &[], n == input.len(), now);
+                }
+                Step::Took(n)
+            }
+            Ok((n, BodyElement::End)) => {
+                self.on_response_end(at, exchange_key, &[], n == input.len(), now);
+                Step::Took(n)
+            }
+            Ok((n, BodyElement::Trailers(trailers))) => {
+                let mut room = Vec::new();
+                let trailers = allowed_trailers(trailers, &mut room);
+                self.on_response_end(at, exchange_key, trailers, n == input.len(), now);
+                Step::Took(n)
+            }
+            Err(_) => {
+                self.fail(exchange_key, Cause::ResponseInvalid, now);
+                Step::Took(input.len())
+            }
+        }
+    }
+
+    pub(crate) fn on_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+        self.count_response_data(key, data.len());
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        if exchange.call.is_none() {
+            return self.pass_response_data(key, data, now);
+        }
+        self.translate_response(key, data, |proxy, data| {
+            proxy.pass_response_data(key, data, now);
+        });
+    }
+
+    /// So many bytes of the response body came.
+    pub(crate) fn count_response_data(&mut self, key: ExchangeKey, n: usize) {
+        if let Some(exchange) = self.exchanges.get_mut(key) {
+            exchange.record.response_bytes += n as u64;
+        }
+    }
+
+    /// Some of the response body came: how long the next piece may take.
+    pub(crate) fn await_response_data(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let (wait, timeout) = exchange.silence();
+        self.set_deadline(key, wait, now + timeout);
+    }
+
+    /// A piece of the response body as it goes on.
+    #[inline]
+    fn pass_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+        self.await_response_data(key, now);
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.show_response_data(data);
+        let (downstream, is_held) = (exchange.downstream, exchange.held.is_some());
+        if is_held {
+            return self.gather_response_data(key, data, now);
+        }
+        if self.send_data(downstream, data) >= OUTBOX_BYTES_MAX {
+            self.on_response_stalled(key, now);
+        }
+    }
+
+    /// The response is whole. `is_last`: no bytes came behind it.
+    pub(crate) fn on_response_end(
+        &mut self,
+        upstream: StreamKey,
+        exchange_key: ExchangeKey,
+        trailers: &[u8],
+        is_last: bool,
+        now: Time,
+    ) {
+        // The last piece of the body may have been one too many.
+        let is_over = |exchange: &Exchange| exchange.upstream() != Some(upstream);
+        if self.exchanges.get(exchange_key).is_none_or(is_over)
+            || !self.release_response(exchange_key, now)
+        {
+            return;
+        }
+        let is_said = self.end_call_response(exchange_key, trailers, |proxy, data| {
+            proxy.pass_response_data(exchange_key, data, now);
+        });
+        let trailers = if is_said { &[] } else { trailers };
+        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        exchange.record.stamps.response_read = now;
+        exchange.deadlines.clear(Wait::ResponseBody);
+        if !exchange.record.is_tunnel {
+            exchange.deadlines.clear(Wait::TunnelIdle);
+        }
+        let (downstream, is_tunnel) = (exchange.downstream, exchange.record.is_tunnel);
+        let is_request_complete = exchange.request.is_complete;
+        let is_sent = self.send_end(downstream, trailers);
+        if is_tunnel {
+            if let Some(connection) = self.connections.get_mut(upstream.connection)
+                && upstream.is_whole()
+            {
+                connection.receive = Receive::Complete;
+            }
+            if let Some(exchange) = self.exchanges.get_mut(exchange_key) {
+                exchange.is_response_complete = true;
+            }
+        } else {
+            if let Some(exchange) = self.exchanges.get_mut(exchange_key) {
+                exchange.stage = Stage::Finishing;
+                exchange.let_go(&mut self.clients, &mut self.stalls);
+            }
+            if !is_request_complete {
+                if let Some(exchange) = self.exchanges.get_mut(exchange_key) {
+                    exchange.deadlines.clear(Wait::RequestBody);
+                }
+                self.discard_request(downstream);
+            }
+            self.release(upstream, is_last && is_request_complete, now);
+        }
+        if is_sent && downstream.is_whole() {
+            self.on_downstream_sent(downstream.connection, 0, 0, now);
+        } else if is_sent {
+            self.on_response_sent(exchange_key, (0, 0), true, now);
+        }
+    }
+}
+
+/// How strictly an exchange's response is read.
+fn parsing_of(exchange: &Exchange) -> Parsing {
+    match exchange.cluster().map(|cluster| cluster.response_parsing) {
+        Some(ResponseParsing::Tolerant) => Parsing::Tolerant,
+        Some(ResponseParsing::Strict) | None => Parsing::Strict,
+    }
+}
+
+/// Whether trailers may come behind a body whose length is known.
+fn has_late_trailers(head: &ResponseHead<'_>) -> bool {
+    head.version() == Version::Http2 && announces_trailers(head)
+}
+
+/// What a refused response head is called.
+fn cause_of_response(error: &HeadError) -> Cause {
+    match error.kind() {
+        HeadErrorKind::LineTooLong | HeadErrorKind::TooLarge => Cause::ResponseHeadTooLarge,
+        HeadErrorKind::Syntax
+        | HeadErrorKind::Framing
+        | HeadErrorKind::Host
+        | HeadErrorKind::Target
+        | HeadErrorKind::NotImplemented
+        | HeadErrorKind::Version => Cause::ResponseInvalid,
+    }
+}

@@ -1,0 +1,164 @@
+//! Connections that are over their age: their clients are asked to connect again, and what is left
+//! of them after a grace is closed.
+//!
+//! A connection stores only whether it announces its end. When it has to is computed
+//! from when it was opened, so that a configuration that changes holds for open connections too.
+//! They are looked at once a second, some at a time, which costs no timer; where there are so many
+//! that not all are looked at, one is noticed some seconds late.
+
+use std::time::Duration;
+
+use config::snapshot::Listener;
+use telemetry::cause::Cause;
+
+use crate::connection::transport::Tls;
+use crate::connection::{ConnKey, Connection};
+use crate::filter::Filter;
+use crate::listen::drain::DRAIN_IDLE;
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+
+/// Connections that one call looks at: some hundred microseconds of work.
+const LOOKED_AT_ONCE: u32 = 16_384;
+
+/// Connections that one call does something about; the others are found by the next.
+const ENDED_AT_ONCE_MAX: usize = 1_024;
+
+/// What is due on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// Its client is asked to connect again.
+    Goaway,
+    /// It is closed.
+    Close,
+}
+
+/// Whether connections of a listener, or of one of its chains, may be over their age.
+pub(crate) fn has_ages(listener: &Listener<Box<dyn Filter>>) -> bool {
+    let asks = |listener: &Listener<Box<dyn Filter>>| {
+        let client = listener.tls.as_ref().and_then(|tls| tls.source.client.as_ref());
+        client.is_some_and(|client| client.connection_age_max.is_some())
+    };
+    listener.timeouts.connection_age.is_some()
+        || asks(listener)
+        || listener.chains.iter().any(|chain| asks(&chain.listener))
+}
+
+impl Proxy {
+    /// Looks for connections that are over their age. Called every second.
+    pub fn end_aged(&mut self, now: Time) {
+        if !self.listeners.has_ages() {
+            return;
+        }
+        let mut due = Vec::new();
+        let (range, next) = self.connections.range(self.age_next, LOOKED_AT_ONCE);
+        let mut first_left = None;
+        for (key, connection) in range {
+            let Some(what) = self.due(connection, now) else { continue };
+            if due.len() == ENDED_AT_ONCE_MAX {
+                first_left = Some(key.index());
+                break;
+            }
+            due.push((key, what));
+        }
+        self.age_next = first_left.or(next).unwrap_or(0);
+        for (key, what) in due {
+            match what {
+                Due::Goaway => self.on_aged(key, now),
+                Due::Close => self.abort_downstream(key, Cause::ConnectionAge, now),
+            }
+            self.settle(now);
+        }
+    }
+
+    fn due(&self, connection: &Connection, now: Time) -> Option<Due> {
+        let downstream = connection.downstream()?;
+        let listener = self.listeners.get(downstream.listener).listener();
+        let seen = listener.seen_by(downstream.chain);
+        let age_max = age_max(seen, connection)?;
+        let age = Duration::from_nanos(now.nanos_since(connection.opened));
+        if age >= age_max.saturating_add(seen.timeouts.connection_age_grace) {
+            Some(Due::Close)
+        } else {
+            (age >= age_max && !downstream.is_aged).then_some(Due::Goaway)
+        }
+    }
+
+    /// Asks the client of a connection to connect again: at once if that can be said, else with its next
+    /// response.
+    fn on_aged(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let timer = connection.timer;
+        let is_multiplexed = connection.multiplex.is_some();
+        let Some(downstream) = connection.downstream_mut() else { return };
+        downstream.is_aged = true;
+        let is_idle = downstream.exchange.is_none();
+        let deadline = now + DRAIN_IDLE;
+        if is_multiplexed {
+            self.say_goodbye(key, now);
+        } else if is_idle && deadline < self.timers.deadline(timer) {
+            // It may be about to ask, and is answered with `connection: close` then.
+            self.timers.arm(timer, deadline);
+        }
+    }
+
+    /// Ends a downstream connection, with the exchanges that it has.
+    pub(crate) fn abort_downstream(&mut self, key: ConnKey, cause: Cause, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let streams = connection.multiplex.as_ref().map(|all| all.exchanges()).unwrap_or_default();
+        for exchange in connection.exchange().into_iter().chain(streams) {
+            self.abort(exchange, cause, now);
+        }
+        if self.connections.get(key).is_some() {
+            self.close_downstream(key, Some(cause), now);
+        }
+    }
+}
+
+/// The age from which on a connection has to end, if it has to.
+fn age_max(listener: &Listener<Box<dyn Filter>>, connection: &Connection) -> Option<Duration> {
+    let client = listener.tls.as_ref().and_then(|tls| tls.source.client.as_ref());
+    let bound = client.and_then(|client| client.connection_age_max);
+    let bound = bound
+        .filter(|_| connection.tls.as_deref().is_some_and(|tls| Tls::client_cert(tls).is_some()));
+    let age = listener.timeouts.connection_age;
+    let lot = lot(connection.opened);
+    // A bound that is meant for certificates is never exceeded.
+    let age = age.map(|age| part(age, 900 + lot));
+    let bound = bound.map(|bound| part(bound, 800 + lot));
+    match (age, bound) {
+        (Some(age), Some(bound)) => Some(age.min(bound)),
+        (age, bound) => age.or(bound),
+    }
+}
+
+/// So many thousandths of a duration.
+fn part(of: Duration, thousandths: u32) -> Duration {
+    of.saturating_mul(thousandths) / 1_000
+}
+
+/// A number from 0 to 200 that differs among connections, from when each was opened. One that is
+/// restored elsewhere may draw another.
+fn lot(opened: Time) -> u32 {
+    // Fibonacci hashing: neighbours in time are far apart.
+    let mixed = opened.as_nanos().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    u32::try_from(mixed % 201).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_spread_by_a_tenth_either_way() {
+        let hour = Duration::from_secs(3_600);
+        let mut spread: Vec<_> = (0..10_000u64)
+            .map(|n| part(hour, 900 + lot(Time::from_nanos(1_000_000_000 + n * 1_000_000))))
+            .collect();
+        spread.sort_unstable();
+        let (first, last) = (spread[0], spread[spread.len() - 1]);
+        assert_eq!((first.as_secs(), last.as_secs()), (3_240, 3_960));
+        let middle = spread[spread.len() / 2].as_secs();
+        assert!((3_560..3_640).contains(&middle), "{middle}");
+    }
+}

@@ -1,0 +1,170 @@
+//! What the clients of a listener hold in buffers, and whose connections end when that is too much.
+//!
+//! Each connection is bounded by itself: the size of a head, a queue either way, the windows of
+//! HTTP/2. `buffered_max` of a listener bounds all of them together. Nothing is counted while bytes
+//! come and go: what a connection holds follows from its state, and is added up at a *look*, ten
+//! times a second at most, and only while all buffers of the worker together are larger than the
+//! smallest bound of a listener. So the sum cannot drift, a restored connection is in it, and an
+//! exchange pays nothing for it. Between two looks a listener may be over its bound by what comes
+//! in that time.
+//!
+//! ```text
+//! buffers of the worker > smallest bound ─► look ─► a listener over its own ─► its largest holders end
+//!                                            ▲ └── none ──┐
+//!                                            └── 100 ms ──┘
+//! ```
+//!
+//! Envoy resets the streams with the largest accounts when its overload manager, which samples, says
+//! that memory is short. The order here is the same: by powers of two of what is held, and of those
+//! alike the client that has been waited for longest.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use telemetry::cause::Cause;
+
+use crate::connection::http2::Watch;
+use crate::connection::{ConnKey, Connection};
+use crate::exchange::{Exchange, Stage, Wait};
+use crate::listen::listeners::ListenerKey;
+use crate::proxy::Proxy;
+use crate::tools::slab::Slab;
+use crate::tools::time::Time;
+
+/// Time between two looks, for each [`LOOKED_AT_ONCE`] connections of the worker.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Connections that one interval pays for: a look at so many takes about a millisecond.
+const LOOKED_AT_ONCE: usize = 16_384;
+
+/// A connection that may end.
+struct Holder {
+    connection: ConnKey,
+    listener: ListenerKey,
+    bytes: u64,
+    waited_for_since: Time,
+}
+
+impl Proxy {
+    /// When to look at what is held, if all buffers together are more than one listener's bound.
+    pub(crate) fn buffered_due(&self) -> Option<Time> {
+        let least = self.share.of_bytes(self.listeners.buffered_least());
+        (self.buffers.usage().bytes > least).then_some(self.buffered_look)
+    }
+
+    /// Ends connections of listeners whose clients hold too much.
+    pub(crate) fn bound_buffered(&mut self, now: Time) {
+        if self.buffered_due().is_none_or(|due| due > now) {
+            return;
+        }
+        let parts = 1 + self.connections.len() / LOOKED_AT_ONCE;
+        self.buffered_look = now + LOOK_INTERVAL * u32::try_from(parts).unwrap_or(u32::MAX);
+        self.add_up_buffered();
+        if !self.listeners.is_over_buffered(self.share) {
+            return;
+        }
+        for holder in self.holders(now) {
+            if self.listeners.buffered_over(holder.listener, self.share) > 0 {
+                self.listeners.remove_buffered(holder.listener, holder.bytes);
+                self.abort_downstream(holder.connection, Cause::BufferedOverflow, now);
+                self.settle(now);
+            }
+        }
+    }
+
+    /// Adds up what the connections of each listener hold.
+    fn add_up_buffered(&mut self) {
+        self.listeners.forget_buffered();
+        for (_, connection) in self.connections.iter() {
+            let Some(downstream) = connection.downstream() else { continue };
+            let bytes = held_by(connection, &self.connections, &self.exchanges);
+            self.listeners.add_buffered(downstream.listener, bytes);
+        }
+    }
+
+    /// The connections of listeners over their bounds that hold anything, in the order in which they end.
+    fn holders(&self, now: Time) -> Vec<Holder> {
+        let downstreams = self.connections.iter().filter_map(|(connection, state)| {
+            let listener = state.downstream()?.listener;
+            let is_over = self.listeners.buffered_over(listener, self.share) > 0;
+            let bytes =
+                if is_over { held_by(state, &self.connections, &self.exchanges) } else { 0 };
+            let waited_for_since = self.waited_for_since(state).unwrap_or(now);
+            (bytes > 0).then_some(Holder { connection, listener, bytes, waited_for_since })
+        });
+        let mut holders: Vec<_> = downstreams.collect();
+        holders.sort_by_key(|holder| (Reverse(holder.bytes.ilog2()), holder.waited_for_since));
+        holders
+    }
+
+    /// Since when the client of a connection is waited for, if it is.
+    fn waited_for_since(&self, connection: &Connection) -> Option<Time> {
+        let downstream = connection.downstream()?;
+        let listener = self.listeners.get(downstream.listener).listener();
+        let write_timeout = listener.timeouts.response_write;
+        let multiplex = connection.multiplex.as_deref();
+        let streams = multiplex.into_iter().flat_map(|all| all.iter()).map(|it| it.exchange);
+        let exchanges = downstream.exchange.into_iter().chain(streams);
+        let exchanges = exchanges.filter_map(|key| self.exchanges.get(key));
+        let of_exchanges = exchanges.filter_map(Exchange::waits_for_client_since);
+        let of_frames = multiplex.map(|all| all.watches.get(Watch::Write));
+        let of_frames = of_frames.and_then(|deadline| before(deadline, write_timeout));
+        let of_head = Some(downstream.head_began).filter(|began| began.is_set());
+        of_exchanges.chain(of_frames).chain(of_head).min()
+    }
+}
+
+impl Exchange {
+    /// Since when its client is to send its body, or to take its response, if it is.
+    fn waits_for_client_since(&self) -> Option<Time> {
+        let timeouts = &self.listener().timeouts;
+        let waits = [
+            (Wait::RequestBody, timeouts.request_body),
+            (Wait::ResponseWrite, timeouts.response_write),
+        ];
+        let waits = waits.into_iter();
+        waits.filter_map(|(wait, timeout)| before(self.deadlines.get(wait), timeout)).min()
+    }
+
+    /// Bytes of the buffers that it has beside those of its connections.
+    fn buffered_bytes(&self) -> usize {
+        let stage = match &self.stage {
+            Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => head.capacity(),
+            Stage::Buffering { request }
+            | Stage::Waiting { request }
+            | Stage::Retrying { request } => request.buffered_bytes(),
+            Stage::Attempting { .. } | Stage::Responding { .. } | Stage::Finishing => 0,
+        };
+        let gathered = self.gathered.as_ref().map_or(0, |gathered| gathered.body.capacity());
+        let held = self.held.as_ref();
+        stage + gathered + held.map_or(0, |held| held.head.capacity() + held.body.capacity())
+    }
+}
+
+/// Bytes of the buffers that stand for a downstream connection: its own, those of its exchanges, and
+/// those that wait for or came from upstreams on their behalf.
+fn held_by(
+    connection: &Connection,
+    connections: &Slab<Connection>,
+    exchanges: &Slab<Exchange>,
+) -> u64 {
+    let streams = connection.multiplex.as_deref().into_iter().flat_map(|all| all.iter());
+    let keys = connection.exchange().into_iter().chain(streams.map(|stream| stream.exchange));
+    let of_exchanges = keys.filter_map(|key| exchanges.get(key)).map(|exchange| {
+        let upstream = exchange.upstream().map_or(0, |at| {
+            let upstream = connections.get(at.connection);
+            upstream.map_or(0, |upstream| match upstream.multiplex.as_deref() {
+                None => upstream.buffered_bytes(),
+                Some(all) => all.stream(at.stream).map_or(0, |stream| stream.buffered_bytes()),
+            })
+        });
+        exchange.buffered_bytes() + upstream
+    });
+    (connection.buffered_bytes() + of_exchanges.sum::<usize>()) as u64
+}
+
+/// So long before a deadline, if that is set.
+fn before(deadline: Time, timeout: Duration) -> Option<Time> {
+    let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+    deadline.is_set().then(|| Time::from_nanos(deadline.as_nanos().saturating_sub(timeout)))
+}

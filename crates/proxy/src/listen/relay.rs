@@ -1,0 +1,432 @@
+//! Connections that are relayed as they come: listeners for TCP, and whatever an `auto` listener
+//! does not know.
+//!
+//! A relayed connection is an exchange whose head is the connection's facts. It begins before its
+//! client has said a word, has an upstream connection of its own, and is a tunnel from then on: the
+//! pump, its back-pressure, its half-closes and its idle timeout are those of every tunnel.
+
+use std::sync::Arc;
+
+use config::snapshot::{ClusterId, ClusterProtocol, Detected, ListenerProtocol, TlsMode};
+use telemetry::cause::Cause;
+use telemetry::events::{ConnectionDetected, DetectedProtocol, TunnelStarted};
+use wire::buffer::Buffer;
+use wire::detect::{self, detect, detect_late};
+use wire::h1::{BodyDecoder, BodyEncoder, Scan};
+use wire::head::Framing;
+use wire::tls::{ServerName, client_hello};
+
+use crate::agenda::Note;
+use crate::connection::{ConnKey, Connection, ExchangeKey, Life, Receive, Send, StreamKey};
+use crate::exchange::record::{Words, label};
+use crate::exchange::{Form, Kind, Request, Route, Stage, Unbound, Wait};
+use crate::listen::matching::{Facts, choose};
+use crate::proxy::Proxy;
+use crate::tools::outbox::Outbox;
+use crate::tools::time::Time;
+use crate::upstream::original::destination;
+
+/// What a connection's first bytes say.
+#[derive(Debug, Default)]
+pub(crate) struct FirstBytes {
+    protocol: Option<Detected>,
+    server_name: Option<ServerName>,
+    alpn: Vec<Box<[u8]>>,
+}
+
+impl FirstBytes {
+    /// Reads them, what a TLS client asks for included if that matters; none for more, please.
+    fn read(input: &[u8], has_chains: bool) -> Option<Self> {
+        let protocol = protocol_of(detect(input)?);
+        let mut this = Self { protocol: Some(protocol), ..Self::default() };
+        if protocol == Detected::Tls && has_chains {
+            // What is wrong with it is for those to say who read all of it.
+            if let Ok(hello) = client_hello::decode(input, &mut Vec::new()).transpose()? {
+                this.server_name = hello.server_name;
+                this.alpn = hello.alpn().map(Box::from).collect();
+            }
+        }
+        Some(this)
+    }
+}
+
+/// What a chain matches on, for what the bytes tell.
+const fn protocol_of(detected: detect::Detected) -> Detected {
+    match detected {
+        detect::Detected::Http1 => Detected::Http1,
+        detect::Detected::Http2 => Detected::Http2,
+        detect::Detected::Tls => Detected::Tls,
+        detect::Detected::Unknown => Detected::Other,
+    }
+}
+
+/// What it is counted as.
+const fn word_for(protocol: Detected) -> DetectedProtocol {
+    match protocol {
+        Detected::Http1 => DetectedProtocol::Http1,
+        Detected::Http2 => DetectedProtocol::Http2,
+        Detected::Tls => DetectedProtocol::Tls,
+        Detected::Other => DetectedProtocol::Other,
+    }
+}
+
+impl Proxy {
+    /// Begins with a connection's own bytes, once whatever precedes them is read.
+    pub(crate) fn begin_connection(&mut self, key: ConnKey, now: Time) {
+        let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
+            return;
+        };
+        let chains = &self.listeners.get(downstream.listener).listener().chains;
+        if chains.iter().any(|chain| chain.matches.needs_bytes()) {
+            self.await_first_bytes(key, now);
+        } else if chains.is_empty() || self.choose_chain(key, &FirstBytes::default(), now) {
+            self.begin_protocol(key, None, now);
+        }
+    }
+
+    /// Looks at the first bytes before anything else.
+    fn await_first_bytes(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let deadline = now + listener.timeouts.detect;
+        connection.receive = Receive::Detect;
+        self.timers.arm(connection.timer, deadline);
+    }
+
+    /// The first bytes are those of a ClientHello, and the others decide which filter chain it meets:
+    /// from here on the client has as long as for any handshake, instead of the time of those that
+    /// say nothing.
+    fn await_hello(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !matches!(connection.receive, Receive::Detect) || connection.tls.is_some() {
+            return;
+        }
+        let Some(downstream) = connection.downstream() else { return };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let deadline = now + listener.timeouts.tls_handshake;
+        connection.receive = Receive::Hello;
+        self.timers.arm(connection.timer, deadline);
+        self.count_detected(key, Some(DetectedProtocol::Tls));
+    }
+
+    /// Goes on as the connection's chain says, with what the first bytes are if that is known.
+    fn begin_protocol(&mut self, key: ConnKey, first: Option<&FirstBytes>, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        let is_inside_tls = connection.tls.is_some();
+        let listener = self.listeners.get(downstream.listener).listener();
+        let listener = listener.seen_by(downstream.chain);
+        let has_relay = listener.relay.is_some();
+        let told = first.and_then(|first| first.protocol);
+        if let Some(tls) = &listener.tls
+            && !is_inside_tls
+        {
+            match (tls.mode, told) {
+                (TlsMode::Strict, _) | (TlsMode::Permissive, Some(Detected::Tls)) => {
+                    let tls = Arc::clone(tls);
+                    return self.begin_tls(key, &tls, now);
+                }
+                (TlsMode::Permissive, None) => return self.await_first_bytes(key, now),
+                (TlsMode::Permissive, Some(_)) => {}
+            }
+        }
+        let protocol = listener.protocol;
+        if protocol == ListenerProtocol::Auto {
+            self.count_detected(key, told.map(word_for));
+        }
+        match (protocol, told) {
+            (ListenerProtocol::Tcp, _) => self.begin_relay(key, first, now),
+            (ListenerProtocol::Http1, _) => self.begin_http(key, now),
+            (ListenerProtocol::Http2, _) => self.begin_http2(key, now),
+            (ListenerProtocol::Auto, None) if has_relay => self.await_first_bytes(key, now),
+            (ListenerProtocol::Auto, Some(Detected::Http2)) => self.begin_http2(key, now),
+            (ListenerProtocol::Auto, Some(Detected::Tls | Detected::Other)) if has_relay => {
+                self.begin_relay(key, first, now);
+            }
+            // What is no HTTP either is told so.
+            (ListenerProtocol::Auto, _) => self.begin_http(key, now),
+        }
+    }
+
+    /// Begins with what is inside a connection of TLS, whose handshake may have told what that is.
+    pub(crate) fn begin_inside_tls(
+        &mut self,
+        key: ConnKey,
+        alpn: Option<&[u8]>,
+        server_name: Option<&str>,
+        now: Time,
+    ) {
+        let protocol = match alpn {
+            Some(b"h2") => Some(Detected::Http2),
+            Some(b"http/1.1" | b"http/1.0") => Some(Detected::Http1),
+            _ => None,
+        };
+        let server_name = server_name.and_then(|name| ServerName::parse(name.as_bytes()));
+        self.begin_protocol(
+            key,
+            Some(&FirstBytes { protocol, server_name, alpn: Vec::new() }),
+            now,
+        );
+    }
+
+    /// Chooses the chain that a connection meets. Says whether there is anything for it.
+    fn choose_chain(&mut self, key: ConnKey, first: &FirstBytes, now: Time) -> bool {
+        let original = destination(&self.connections, key);
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let alpn: Vec<&[u8]> = first.alpn.iter().map(|name| &**name).collect();
+        let facts = Facts {
+            source: connection.peer.ip(),
+            destination: original.or_else(|| connection.local.socket_address()),
+            protocol: first.protocol,
+            server_name: first.server_name.as_ref().map(ServerName::as_str),
+            alpn: &alpn,
+        };
+        let Some(downstream) = connection.downstream() else { return false };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let chain = choose(&listener.chains, &facts);
+        if chain.is_none() && !listener.has_default {
+            self.close_downstream(key, Some(Cause::NoChain), now);
+            return false;
+        }
+        if let Some(downstream) = connection.downstream_mut() {
+            downstream.chain = chain;
+        }
+        true
+    }
+
+    /// Looks at a connection's first bytes. Says whether they were told.
+    pub(crate) fn on_first_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> bool {
+        let has_chains = self.has_chains(key);
+        match FirstBytes::read(input, has_chains) {
+            None => {
+                if has_chains && detect_late(input) == detect::Detected::Tls {
+                    self.await_hello(key, now);
+                }
+                false
+            }
+            Some(first) => {
+                self.on_told(key, &first, now);
+                true
+            }
+        }
+    }
+
+    fn has_chains(&self, key: ConnKey) -> bool {
+        let downstream = self.connections.get(key).and_then(Connection::downstream);
+        downstream.is_some_and(|downstream| {
+            !self.listeners.get(downstream.listener).listener().chains.is_empty()
+        })
+    }
+
+    /// It is known what a connection's first bytes are.
+    fn on_told(&mut self, key: ConnKey, first: &FirstBytes, now: Time) {
+        self.count_detected(key, first.protocol.map(word_for));
+        let is_inside_tls = self.connections.get(key).is_some_and(|it| it.tls.is_some());
+        if is_inside_tls || !self.has_chains(key) || self.choose_chain(key, first, now) {
+            self.begin_protocol(key, Some(first), now);
+        }
+    }
+
+    /// Counts what a connection speaks, the first time that it is known.
+    pub(crate) fn count_detected(&mut self, key: ConnKey, protocol: Option<DetectedProtocol>) {
+        let connection = self.connections.get_mut(key);
+        let downstream = connection.and_then(Connection::downstream_mut);
+        if let (Some(downstream), Some(protocol)) = (downstream, protocol)
+            && !std::mem::replace(&mut downstream.is_detected, true)
+        {
+            let listener = label(self.listeners.get(downstream.listener).id.0);
+            self.emitter.connection_detected(&ConnectionDetected { listener, protocol });
+        }
+    }
+
+    /// Counts what first bytes belong to that are no head of a request.
+    pub(crate) fn count_refused(&mut self, key: ConnKey, input: &[u8]) {
+        self.count_detected(key, Some(word_for(protocol_of(detect_late(input)))));
+    }
+
+    /// The first bytes did not come, or not enough of them to be told.
+    pub(crate) fn on_detect_timeout(&mut self, key: ConnKey, now: Time) {
+        let may_relay = self.may_relay(key);
+        let protocol = match self.late(key) {
+            // Nobody else could make more of these, and whoever reads requests says what is wrong.
+            (Detected::Other, Some(b'A'..=b'Z' | b'a'..=b'z' | b'\r')) if !may_relay => {
+                Detected::Http1
+            }
+            (protocol, _) => protocol,
+        };
+        if protocol == Detected::Other {
+            self.count_detected(key, Some(DetectedProtocol::Timeout));
+        }
+        self.stop_detecting(key, protocol, now);
+    }
+
+    /// The client said no more than this; it may still want to hear something.
+    pub(crate) fn on_detect_end(&mut self, key: ConnKey, now: Time) {
+        let protocol = match self.late(key) {
+            (Detected::Tls, _) => Detected::Tls,
+            _ => Detected::Other,
+        };
+        self.stop_detecting(key, protocol, now);
+    }
+
+    /// What the first bytes are taken for if no more come, and the first of them.
+    fn late(&self, key: ConnKey) -> (Detected, Option<u8>) {
+        let inbox = self.connections.get(key).and_then(|connection| connection.inbox.as_ref());
+        let input = inbox.map(Buffer::filled).unwrap_or_default();
+        (protocol_of(detect_late(input)), input.first().copied())
+    }
+
+    /// Whether a connection may be relayed, by its listener or a chain of it.
+    fn may_relay(&self, key: ConnKey) -> bool {
+        let downstream = self.connections.get(key).and_then(Connection::downstream);
+        downstream.is_some_and(|downstream| {
+            let listener = self.listeners.get(downstream.listener).listener();
+            listener.relay.is_some()
+                || listener.chains.iter().any(|chain| chain.listener.relay.is_some())
+        })
+    }
+
+    fn stop_detecting(&mut self, key: ConnKey, protocol: Detected, now: Time) {
+        self.on_told(key, &FirstBytes { protocol: Some(protocol), ..FirstBytes::default() }, now);
+        // These bytes came before an end that the next event may report.
+        self.consume_left(key, now);
+        self.agenda.push(Note::Resume(StreamKey::whole(key)));
+    }
+
+    fn begin_http(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let deadline = now + listener.timeouts.request_head;
+        connection.receive = Receive::Head(Scan::default());
+        self.timers.arm(connection.timer, deadline);
+    }
+
+    /// Relays a connection from here on.
+    fn begin_relay(&mut self, key: ConnKey, first: Option<&FirstBytes>, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.receive = Receive::Body(BodyDecoder::new(Framing::UntilClose));
+        connection.send = Send::Body(BodyEncoder::new(Framing::UntilClose));
+        self.timers.arm(connection.timer, Time::NEVER);
+        let Some(downstream) = connection.downstream_mut() else { return };
+        downstream.life = Life::CloseWhenSent;
+        if !downstream.head_began.is_set() {
+            downstream.head_began = now;
+        }
+        let state = self.listeners.get(downstream.listener);
+        let (snapshot, place) = (state.snapshot.clone(), state.place);
+        let random = self.random.next();
+        let listener = state.listener().seen_by(downstream.chain);
+        let cluster = listener.relay.as_ref().and_then(|relay| relay.choose(random));
+        let at = StreamKey::whole(key);
+        let exchange = self.begin_exchange(at, snapshot, place, Request::NONE, now);
+        if let Some(exchange) = self.exchanges.get_mut(exchange) {
+            let is_tls = first.is_some_and(|first| first.protocol == Some(Detected::Tls));
+            exchange.kind = if is_tls { Kind::Tls } else { Kind::Tcp };
+            if let Some(name) = first.and_then(|first| first.server_name.as_ref()) {
+                exchange.record.words = Words::of_host(name.as_str(), &mut self.buffers);
+            }
+        }
+        self.start_relay(exchange, cluster, now);
+    }
+
+    fn start_relay(&mut self, key: ExchangeKey, cluster: Option<ClusterId>, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.route = Some(Route { rule: None, cluster, endpoint: None });
+        self.begin_tunnel(key, now);
+        self.attempt_raw(key, now);
+    }
+
+    /// What is said both ways belongs to no message from here on.
+    fn begin_tunnel(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.record.is_tunnel = true;
+        let timeout = exchange.listener().timeouts.tunnel_idle;
+        let listener = label(exchange.listener().id.0);
+        self.emitter.tunnel_started(&TunnelStarted { listener });
+        self.set_deadline(key, Wait::TunnelIdle, now + timeout);
+    }
+
+    /// Hop 8 of a `CONNECT` that its route allows: the client is answered when the tunnel stands.
+    pub(crate) fn open_tunnel(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let protocol = exchange.cluster().map(|cluster| cluster.protocol);
+        if protocol == Some(ClusterProtocol::Http2) {
+            return self.fail(key, Cause::RequestNotImplemented, now);
+        }
+        exchange.kind = Kind::Connect;
+        exchange.request.asks_upgrade = true;
+        self.attempt_raw(key, now);
+    }
+
+    /// Asks for an upstream connection that carries bytes as they come.
+    fn attempt_raw(&mut self, key: ExchangeKey, now: Time) {
+        let mut outbox = Outbox::new();
+        // Until the connection stands, another endpoint may be tried.
+        outbox.keep();
+        self.push_proxy_header(key, &mut outbox);
+        let send = Send::Body(BodyEncoder::new(Framing::UntilClose));
+        let request = Unbound { outbox, form: Form::Whole { send, is_personal: true } };
+        self.ask(key, request, None, now);
+    }
+
+    /// The upstream connection of a relay stands.
+    pub(crate) fn on_relay_connected(
+        &mut self,
+        key: ConnKey,
+        exchange_key: ExchangeKey,
+        now: Time,
+    ) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.outbox.forget(&mut self.buffers);
+        let (is_sent, is_ending) = (connection.is_sent(), matches!(connection.send, Send::Ending));
+        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        exchange.stage = Stage::Responding { upstream: StreamKey::whole(key) };
+        let downstream = exchange.downstream;
+        if exchange.kind == Kind::Connect {
+            self.grant_tunnel(exchange_key, now);
+        }
+        if is_sent && is_ending {
+            // The client had nothing to say, and said so.
+            self.on_upstream_sent(key, 0, 0, (now, now));
+        } else {
+            self.queue_send(key);
+        }
+        self.agenda.push(Note::Resume(downstream));
+    }
+
+    /// Tells the client that its tunnel stands.
+    fn grant_tunnel(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.record.status = 200;
+        let was_complete = std::mem::take(&mut exchange.request.is_complete);
+        let downstream = exchange.downstream;
+        self.begin_tunnel(key, now);
+        self.send_granted(downstream);
+        let Some(connection) = self.connections.get_mut(downstream.connection) else { return };
+        if downstream.is_whole() {
+            connection.receive = Receive::Body(BodyDecoder::new(Framing::UntilClose));
+            connection.send = Send::Body(BodyEncoder::new(Framing::UntilClose));
+            if let Some(role) = connection.downstream_mut() {
+                role.life = Life::CloseWhenSent;
+            }
+        } else if was_complete {
+            // The stream was ended by its head: its client has nothing to say.
+            self.on_request_end(key, &[], now);
+        }
+    }
+
+    /// Whether an exchange's upstream connection carries bytes that are not read here.
+    pub(crate) fn is_raw(&self, key: ExchangeKey) -> bool {
+        self.exchanges.get(key).is_some_and(|exchange| exchange.kind != Kind::Http)
+    }
+
+    /// Whether an exchange carries bytes of a protocol that is not read here, so that a reply would
+    /// mean nothing to its client.
+    pub(crate) fn is_relay(&self, key: ExchangeKey) -> bool {
+        self.exchanges
+            .get(key)
+            .is_some_and(|exchange| matches!(exchange.kind, Kind::Tcp | Kind::Tls))
+    }
+}

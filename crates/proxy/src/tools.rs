@@ -1,0 +1,12 @@
+//! Plain containers and values that know nothing of connections: tables, timers, buffers, time.
+
+pub(crate) mod buffers;
+pub(crate) mod outbox;
+pub(crate) mod pinned;
+pub(crate) mod places;
+pub(crate) mod random;
+pub(crate) mod rate;
+pub mod slab;
+pub(crate) mod text;
+pub mod time;
+pub(crate) mod wheel;

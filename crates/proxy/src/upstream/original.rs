@@ -1,0 +1,90 @@
+//! Where connections were going before rules of the machine brought them here, and clusters that
+//! connect there.
+//!
+//! A destination is the kernel's word, told when a connection is accepted; a PROXY protocol header
+//! changes who the peers are, and never this: whoever writes one would choose what the proxy
+//! connects to. An address of our own would come back to us, so it is forgotten at once.
+//!
+//! Upstream connections of such a cluster have the destination for their peer, and are pooled by
+//! it: `pool::original`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use config::snapshot::{Address, Cluster, EndpointId};
+
+use crate::connection::{ConnKey, Connection, ExchangeKey, PeerAddress};
+use crate::exchange::Exchange;
+use crate::proxy::Proxy;
+use crate::tools::slab::Slab;
+use crate::upstream::pool::endpoint_at;
+
+/// Where a downstream connection was going, if that is known.
+pub(crate) fn destination(
+    connections: &Slab<Connection>,
+    downstream: ConnKey,
+) -> Option<SocketAddr> {
+    connections.get(downstream)?.downstream()?.original.as_deref().copied()
+}
+
+/// Where an upstream connection goes that is not to an endpoint of its cluster's own.
+pub(crate) fn destination_of(
+    connections: &Slab<Connection>,
+    upstream: ConnKey,
+) -> Option<SocketAddr> {
+    connections.get(upstream)?.peer.socket_address()
+}
+
+/// Whether the admin interface has this address. On `[::]` it has those of IPv4 as well.
+fn is_admin(admin: Option<&Address>, address: &Address) -> bool {
+    match (admin, address) {
+        (Some(Address::Tcp(admin)), Address::Tcp(tcp)) if admin.ip().is_unspecified() => {
+            admin.port() == tcp.port()
+        }
+        (Some(admin), address) => admin.overlaps(address),
+        (None, _) => false,
+    }
+}
+
+impl Proxy {
+    /// What is kept of where a connection was going: nothing, if that is an address of this
+    /// process, where it would begin anew.
+    pub(crate) fn keep_original(&self, original: Option<SocketAddr>) -> Option<Box<SocketAddr>> {
+        let mut original = PeerAddress::from(original?).socket_address()?;
+        if let SocketAddr::V6(address) = &mut original {
+            // Of one connection only; the others to this address are not to be told apart from it.
+            address.set_flowinfo(0);
+        }
+        let address = Address::Tcp(original);
+        let is_ours = self.snapshot.listeners.iter().any(|ours| ours.address.overlaps(&address));
+        let startup = &self.snapshot.startup;
+        let is_ours = is_ours
+            || is_admin(startup.admin.as_ref(), &address)
+            || is_admin(startup.metrics.as_ref(), &address);
+        (!is_ours).then(|| Box::new(original))
+    }
+
+    /// Where to connect for an exchange, and what the connection has for its peer.
+    pub(crate) fn way(
+        &self,
+        key: ExchangeKey,
+        cluster: &Arc<Cluster>,
+        place: usize,
+    ) -> (EndpointId, Address, PeerAddress) {
+        if let Some(endpoint) = cluster.original_destination
+            && let Some(exchange) = self.exchanges.get(key)
+            && let Some(destination) =
+                destination(&self.connections, exchange.downstream.connection)
+        {
+            return (endpoint, Address::Tcp(destination), PeerAddress::from(destination));
+        }
+        let endpoint = endpoint_at(cluster, place);
+        (endpoint.id, endpoint.address.clone(), PeerAddress::Unix)
+    }
+
+    /// Where an exchange went, or tried to, that went to no endpoint of its cluster's own.
+    pub(crate) fn went_to(&self, exchange: &Exchange) -> Option<Address> {
+        exchange.cluster()?.original_destination.filter(|_| exchange.record.attempts > 0)?;
+        destination(&self.connections, exchange.downstream.connection).map(Address::Tcp)
+    }
+}

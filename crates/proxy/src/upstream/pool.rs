@@ -1,0 +1,830 @@
+//! Upstream connections by endpoint, and the exchanges that wait for one.
+//!
+//! What changes at run time stands here, under the stable ids of clusters and endpoints; a cluster
+//! that nobody asked for yet takes no memory. Idle connections of an endpoint form a stack, linked
+//! through the connections themselves: the newest is used first, so that the ones a burst left
+//! over grow old and close. A cluster has a list of the endpoints that may have some, so that where no
+//! more may be opened one is found at a cost that does not depend on the number of endpoints.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Id};
+
+use self::backoff::{Backoff, Refusing};
+use self::candidates::{Candidates, Look};
+use self::reserve::{RESERVE_MAX, Reserve};
+use self::turns::Turns;
+use crate::Share;
+use crate::connection::{ConnKey, Connection, ExchangeKey, Links, PeerAddress, UpstreamState};
+use crate::listen::clients::{ClientPlace, Clients};
+use crate::tools::slab::Slab;
+use crate::tools::time::Time;
+use crate::upstream::balance;
+use crate::upstream::original::destination_of;
+
+mod backoff;
+mod candidates;
+mod original;
+mod reserve;
+mod turns;
+
+/// A client has more than its share when it holds more than this part of a cluster's connections.
+const SHARE_DIVISOR: u32 = 8;
+
+/// What a worker knows of clusters and endpoints at run time.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    clusters: Vec<Option<ClusterState>>,
+    endpoints: Vec<Option<EndpointState>>,
+    /// The newest idle connection to each destination of an original-destination cluster, where
+    /// there is one: as bounded as those connections are.
+    originals: BTreeMap<(EndpointId, SocketAddr), ConnKey>,
+    /// The destinations of such clusters that refused.
+    refusing: Refusing,
+    share: Share,
+    /// From when on no cluster has connections reserved, whatever happened so far.
+    unreserved_from: Time,
+    /// Connections open or being opened.
+    pub(crate) open: u32,
+    /// Connections in a pool.
+    pub(crate) idle: u32,
+    /// Exchanges that wait for a connection.
+    pub(crate) waiting: u32,
+}
+
+/// What was noted of a cluster since its queue was served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Noted {
+    /// Whether a connection may be free, or may be opened.
+    pub(crate) has_room: bool,
+    /// Connections that are being established and became spare.
+    pub(crate) spares: u32,
+}
+
+/// A cluster at run time.
+#[derive(Debug)]
+struct ClusterState {
+    id: ClusterId,
+    /// Where the balancer stands.
+    cursor: u64,
+    /// The same of attempts that follow one that failed.
+    retry_cursor: u64,
+    open: u32,
+    idle: u32,
+    /// The endpoints that may have idle connections.
+    candidates: Candidates,
+    /// The exchanges that wait for a connection.
+    turns: Turns,
+    /// Connections that are kept for others than clients that had more than their share.
+    reserve: Reserve,
+    /// Whether it is among the clusters that are looked at because exchanges wait.
+    is_crowded: bool,
+    /// What stands on the agenda for it.
+    noted: Noted,
+}
+
+impl ClusterState {
+    /// Connections that are idle or may be opened.
+    const fn free(&self, connections_max: u32) -> u32 {
+        connections_max.saturating_sub(self.open) + self.idle
+    }
+}
+
+/// An endpoint at run time.
+#[derive(Debug)]
+struct EndpointState {
+    id: EndpointId,
+    newest: Option<ConnKey>,
+    /// Whether it is among the candidates of its cluster.
+    is_candidate: bool,
+    wear: Wear,
+    backoff: Backoff,
+}
+
+impl EndpointState {
+    fn new(id: EndpointId) -> Self {
+        let (wear, backoff) = (Wear::default(), Backoff::default());
+        Self { id, newest: None, is_candidate: false, wear, backoff }
+    }
+}
+
+/// How many streams an endpoint takes on a connection before it goes away from it, if that is a habit of
+/// its own: what is sent there beyond them comes back unprocessed.
+#[derive(Debug, Default)]
+struct Wear {
+    /// How many it took when it went away last.
+    last: u32,
+    /// How many it takes, since it took as many twice in a row.
+    streams_max: Option<u32>,
+    /// Connections that end after so many before that is forgotten, and has to show again.
+    uses_left: u8,
+}
+
+/// Connections for which the habit of an endpoint is believed before it is put to the test again.
+const WEAR_USES: u8 = 64;
+
+impl Wear {
+    /// The endpoint took so many and left others.
+    fn on_worn_out(&mut self, streams: u32) {
+        let is_habit = streams > 0 && self.last == streams;
+        *self =
+            Self { last: streams, streams_max: is_habit.then_some(streams), uses_left: WEAR_USES };
+    }
+
+    fn is_reached(&self, streams: u32) -> bool {
+        self.streams_max.is_some_and(|max| streams >= max)
+    }
+
+    /// A connection had as many as it takes, and gets no more.
+    fn on_used(&mut self) {
+        self.uses_left = self.uses_left.saturating_sub(1);
+        if self.uses_left == 0 {
+            *self = Self::default();
+        }
+    }
+}
+
+/// Endpoints that are asked, the one whose turn it is among them, for one that may be connected to.
+const OTHERS_MAX: usize = 16;
+
+/// What an exchange gets that asks for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    /// This connection, out of the pool.
+    Idle(ConnKey, usize),
+    /// A stream on this connection, which stays in the pool.
+    Shared(ConnKey, usize),
+    /// Leave to open one to the endpoint at this place.
+    Open(usize),
+    /// Leave to open one, in place of this idle one.
+    Replace(ConnKey, usize),
+    /// A place in the queue.
+    Wait,
+    /// The same, until an endpoint may be connected to again at this time.
+    Pause(Time),
+    /// Nothing: the queue is full.
+    Overflow,
+    /// Nothing: there is no endpoint.
+    NoEndpoint,
+}
+
+/// How an exchange uses a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// It is for this one only, and a new one.
+    Personal,
+    /// One at a time.
+    InTurn,
+    /// With others.
+    Together,
+}
+
+impl Pools {
+    pub(crate) fn new(share: Share) -> Self {
+        Self {
+            clusters: Vec::new(),
+            endpoints: Vec::new(),
+            originals: BTreeMap::new(),
+            refusing: Refusing::default(),
+            share,
+            unreserved_from: Time::from_nanos(0),
+            open: 0,
+            idle: 0,
+            waiting: 0,
+        }
+    }
+
+    /// Finds a connection for an exchange: an idle one to the endpoint whose turn it is, else a new
+    /// one, else an idle one to any endpoint of the cluster, else a place in the queue. `newest` is
+    /// the cluster as the newest snapshot has it: bounds are of now, not of when an exchange began.
+    /// What is personal gets a new connection only, and one that is shared stays where it is.
+    pub(crate) fn acquire(
+        &mut self,
+        cluster: &Cluster,
+        newest: &Cluster,
+        avoid: Option<EndpointId>,
+        sharing: Sharing,
+        (start, now): (impl FnOnce() -> u64, Time),
+        connections: &mut Slab<Connection>,
+    ) -> Acquired {
+        let share = self.share;
+        let Some(state) = self.cluster_or_new(cluster.id, start) else {
+            return Acquired::NoEndpoint;
+        };
+        // Were the turn of a retry taken from the others', they would all begin where one failed.
+        let cursor = if avoid.is_some() { &mut state.retry_cursor } else { &mut state.cursor };
+        let chosen = balance::pick(cluster, avoid, cursor);
+        let Some((place, endpoint)) = chosen else { return Acquired::NoEndpoint };
+        let has_room = state.open < share.of(newest.connections_max.get());
+        let (idle, waiting) = (state.idle, state.turns.waiting());
+        let opening = self.place_to_open(cluster, place, now);
+        if idle > 0
+            && let Some(acquired) = self.acquire_idle(endpoint.id, place, sharing, connections)
+        {
+            return acquired;
+        }
+        if has_room {
+            return match opening {
+                Ok(place) => Acquired::Open(place),
+                Err(until) if waiting < share.of(newest.pending_max) => Acquired::Pause(until),
+                Err(_) => Acquired::Overflow,
+            };
+        }
+        if idle > 0
+            && let Some(acquired) = self.acquire_of_others(cluster, place, sharing, connections)
+        {
+            return acquired;
+        }
+        if waiting < share.of(newest.pending_max) { Acquired::Wait } else { Acquired::Overflow }
+    }
+
+    /// The newest idle connection of an endpoint, which stands at `place`, if it will do.
+    fn acquire_idle(
+        &mut self,
+        endpoint: EndpointId,
+        place: usize,
+        sharing: Sharing,
+        connections: &mut Slab<Connection>,
+    ) -> Option<Acquired> {
+        match sharing {
+            Sharing::Personal => None,
+            Sharing::InTurn => {
+                let taken = self.take_idle(endpoint, connections)?;
+                Some(Acquired::Idle(taken, place))
+            }
+            Sharing::Together => {
+                let newest = self.newest_idle(endpoint)?;
+                Some(Acquired::Shared(newest, place))
+            }
+        }
+    }
+
+    /// An idle connection to any endpoint of the cluster; for an exchange that needs a new one, to the
+    /// endpoint at `place`, one that makes room for it. Candidates of which this snapshot of the cluster
+    /// knows nothing, or whose connections will not do, are passed over, up to a bound.
+    fn acquire_of_others(
+        &mut self,
+        cluster: &Cluster,
+        place: usize,
+        sharing: Sharing,
+        connections: &mut Slab<Connection>,
+    ) -> Option<Acquired> {
+        let mut candidates = std::mem::take(&mut self.cluster(cluster.id)?.candidates);
+        let found = candidates.find(|endpoint| {
+            let Some(state) = self.endpoint(endpoint) else { return Look::Empty };
+            let Some(newest) = state.newest else {
+                state.is_candidate = false;
+                return Look::Empty;
+            };
+            let Some(of_newest) = cluster.place_of(endpoint) else { return Look::Unfit };
+            let acquired = match sharing {
+                // What only a new connection will do for need not wait for idle ones to grow old.
+                Sharing::Personal => {
+                    is_unused(newest, connections).then_some(Acquired::Replace(newest, place))
+                }
+                Sharing::InTurn | Sharing::Together => {
+                    self.acquire_idle(endpoint, of_newest, sharing, connections)
+                }
+            };
+            acquired.map_or(Look::Unfit, Look::Found)
+        });
+        if let Some(state) = self.cluster(cluster.id) {
+            state.candidates = candidates;
+        }
+        found
+    }
+
+    /// A connection of this cluster begins to be opened.
+    pub(crate) fn on_open(&mut self, cluster: ClusterId) {
+        self.open += 1;
+        if let Some(state) = self.cluster(cluster) {
+            state.open += 1;
+        }
+    }
+
+    /// A connection of this cluster came from another worker.
+    pub(crate) fn on_restored(&mut self, cluster: ClusterId, start: impl FnOnce() -> u64) {
+        self.open += 1;
+        // The id of a cluster that is gone is beyond every table.
+        if cluster.0.slot != u32::MAX
+            && let Some(state) = self.cluster_or_new(cluster, start)
+        {
+            state.open += 1;
+        }
+    }
+
+    /// A connection of this cluster is gone; it was not idle any more.
+    pub(crate) fn on_closed(&mut self, cluster: ClusterId) {
+        self.open -= 1;
+        if let Some(state) = self.cluster(cluster) {
+            state.open -= 1;
+        }
+    }
+
+    /// Puts an exchange of this client into the queue.
+    pub(crate) fn wait(&mut self, cluster: ClusterId, client: ClientPlace, exchange: ExchangeKey) {
+        if let Some(state) = self.cluster(cluster) {
+            state.turns.push(client, exchange);
+            self.waiting += 1;
+        }
+    }
+
+    /// An exchange left the queue without having been taken from it. Its place there stays until it
+    /// is passed; `is_waiting` tells the places that still count.
+    pub(crate) fn give_up(
+        &mut self,
+        cluster: ClusterId,
+        client: ClientPlace,
+        is_waiting: impl Fn(ExchangeKey) -> bool,
+    ) {
+        self.waiting -= 1;
+        if let Some(state) = self.cluster(cluster) {
+            state.turns.give_up(client, is_waiting);
+        }
+    }
+
+    /// Takes the exchange whose turn it is out of the queue, if any may have a connection.
+    pub(crate) fn next_waiting(
+        &mut self,
+        cluster: &Cluster,
+        clients: &Clients,
+        is_waiting: impl Fn(ExchangeKey) -> bool,
+    ) -> Option<ExchangeKey> {
+        let may_hold = self.may_hold(cluster, clients);
+        let exchange = self.cluster(cluster.id)?.turns.pop(may_hold, is_waiting)?;
+        self.waiting -= 1;
+        Some(exchange)
+    }
+
+    /// Takes an exchange out of the queue of a cluster that is gone.
+    pub(crate) fn next_in_vain(
+        &mut self,
+        cluster: ClusterId,
+        is_waiting: impl Fn(ExchangeKey) -> bool,
+    ) -> Option<ExchangeKey> {
+        let exchange = self.cluster(cluster)?.turns.pop(|_| Some(0), is_waiting)?;
+        self.waiting -= 1;
+        Some(exchange)
+    }
+
+    /// The client whose turn it is, if any may have a connection.
+    pub(crate) fn next_client(
+        &mut self,
+        cluster: &Cluster,
+        clients: &Clients,
+    ) -> Option<ClientPlace> {
+        let may_hold = self.may_hold(cluster, clients);
+        self.cluster(cluster.id)?.turns.next_client(may_hold)
+    }
+
+    /// How many connections a client holds, if it may have another of this cluster.
+    fn may_hold<'c>(
+        &mut self,
+        cluster: &Cluster,
+        clients: &'c Clients,
+    ) -> impl Fn(ClientPlace) -> Option<u32> + use<'c> {
+        let (connections_max, share) = (self.connections_max(cluster), self.share_max(cluster));
+        let state = self.cluster(cluster.id);
+        let (reserve, free) =
+            state.map(|state| (state.reserve, state.free(connections_max))).unwrap_or_default();
+        move |client| {
+            let held = clients.held_by(client);
+            (held <= share || !reserve.keeps_from(client, free)).then_some(held)
+        }
+    }
+
+    /// Whether a client may have a connection of this cluster, as far as some are kept for others.
+    pub(crate) fn admits(
+        &mut self,
+        cluster: &Cluster,
+        client: ClientPlace,
+        clients: &Clients,
+        now: Time,
+    ) -> bool {
+        if now >= self.unreserved_from {
+            return true;
+        }
+        let (connections_max, share) = (self.connections_max(cluster), self.share_max(cluster));
+        let state = self.cluster(cluster.id).filter(|state| state.reserve.is_some());
+        let Some(state) = state else { return true };
+        let free = state.free(connections_max);
+        if clients.held_by(client) > share && state.reserve.keeps_from(client, free) {
+            return false;
+        }
+        state.reserve.on_needed(free.saturating_sub(1));
+        true
+    }
+
+    /// A stalled exchange of a client that has more than its share gives way: others have its
+    /// connection for a while.
+    pub(crate) fn on_gave_way(&mut self, cluster: ClusterId, client: ClientPlace, now: Time) {
+        if let Some(state) = self.cluster(cluster) {
+            state.reserve.on_gave_way(client, now);
+            self.unreserved_from = self.unreserved_from.max(now + RESERVE_MAX);
+        }
+    }
+
+    /// Ends the time for which connections were reserved, if it is over. Returns whether clients from
+    /// which they were kept may have some now.
+    pub(crate) fn end_reserve(&mut self, cluster: &Cluster, now: Time) -> bool {
+        let connections_max = self.connections_max(cluster);
+        let Some(state) = self.cluster(cluster.id) else { return false };
+        let free = state.free(connections_max);
+        let is_less = state.reserve.end_period(free, now);
+        if state.reserve.is_some() {
+            self.unreserved_from = self.unreserved_from.max(now + RESERVE_MAX);
+        }
+        is_less
+    }
+
+    /// Whether another exchange may wait for a connection.
+    pub(crate) fn has_room_to_wait(&mut self, cluster: &Cluster) -> bool {
+        self.waiting_for(cluster.id) < self.share.of(cluster.pending_max)
+    }
+
+    /// The exchange of a full queue that makes room for one of this client, if any does.
+    pub(crate) fn newest_of_longest(
+        &mut self,
+        cluster: ClusterId,
+        client: ClientPlace,
+        is_waiting: impl Fn(ExchangeKey) -> bool,
+    ) -> Option<ExchangeKey> {
+        self.cluster(cluster)?.turns.newest_of_longest(client, is_waiting)
+    }
+
+    /// Whether the cluster is one that is looked at because exchanges wait. Says whether that is new.
+    pub(crate) fn set_crowded(&mut self, cluster: ClusterId, is_crowded: bool) -> bool {
+        let state = self.cluster(cluster);
+        state
+            .is_some_and(|state| std::mem::replace(&mut state.is_crowded, is_crowded) != is_crowded)
+    }
+
+    /// The exchanges that wait for the cluster, and maybe some that do not any more.
+    pub(crate) fn queue(&self, cluster: ClusterId) -> impl Iterator<Item = &ExchangeKey> {
+        let state = self.clusters.iter().flatten().find(|state| state.id == cluster);
+        state.into_iter().flat_map(|state| state.turns.iter())
+    }
+
+    /// How many exchanges wait for a connection of this cluster.
+    pub(crate) fn waiting_for(&mut self, cluster: ClusterId) -> u32 {
+        self.cluster(cluster).map_or(0, |state| state.turns.waiting())
+    }
+
+    /// Whether somebody waits and a connection is idle or may be opened.
+    pub(crate) fn can_serve(&mut self, cluster: &Cluster) -> bool {
+        let room = self.share.of(cluster.connections_max.get());
+        self.cluster(cluster.id)
+            .is_some_and(|state| state.turns.waiting() > 0 && (state.open < room || state.idle > 0))
+    }
+
+    /// There may be a connection for the exchanges that wait for this cluster. Says whether there are
+    /// any, and this is the first that is noted since they were served.
+    pub(crate) fn note_room(&mut self, cluster: ClusterId) -> bool {
+        self.note(cluster, |noted| noted.has_room = true)
+    }
+
+    /// As [`Pools::note_room`], where it is a connection that is being established.
+    pub(crate) fn note_spare(&mut self, cluster: ClusterId) -> bool {
+        self.note(cluster, |noted| noted.spares += 1)
+    }
+
+    fn note(&mut self, cluster: ClusterId, change: impl FnOnce(&mut Noted)) -> bool {
+        let Some(state) = self.cluster(cluster).filter(|state| state.turns.waiting() > 0) else {
+            return false;
+        };
+        let is_first = state.noted == Noted::default();
+        change(&mut state.noted);
+        is_first
+    }
+
+    /// Takes what was noted of a cluster, if anything was.
+    pub(crate) fn take_noted(&mut self, cluster: ClusterId) -> Option<Noted> {
+        let noted = std::mem::take(&mut self.cluster(cluster)?.noted);
+        (noted != Noted::default()).then_some(noted)
+    }
+
+    /// Connections that this worker may have to a cluster.
+    pub(crate) fn connections_max(&self, cluster: &Cluster) -> u32 {
+        self.share.of(cluster.connections_max.get())
+    }
+
+    /// Connections of a cluster that a client may hold before it has more than its share.
+    pub(crate) fn share_max(&self, cluster: &Cluster) -> u32 {
+        self.connections_max(cluster) / SHARE_DIVISOR
+    }
+
+    /// Connections of a cluster that carry as many exchanges as they can, and how many there may be.
+    pub(crate) fn use_of(&self, cluster: &Cluster) -> (u32, u32) {
+        let state = self.clusters.get(cluster.id.0.slot as usize).and_then(Option::as_ref);
+        let state = state.filter(|state| state.id == cluster.id);
+        let in_use = state.map_or(0, |state| state.open.saturating_sub(state.idle));
+        (in_use, self.connections_max(cluster))
+    }
+
+    /// Puts a connection on top of its endpoint's stack. Says no if the endpoint is gone and its
+    /// place is another's.
+    pub(crate) fn put_idle(
+        &mut self,
+        key: ConnKey,
+        (cluster, endpoint): (ClusterId, EndpointId),
+        connections: &mut Slab<Connection>,
+    ) -> bool {
+        // The id of an endpoint that this configuration does not have is beyond every table.
+        if endpoint.0.slot == u32::MAX {
+            return false;
+        }
+        let slot = slot(&mut self.endpoints, endpoint.0);
+        if slot.as_ref().is_some_and(|state| state.id.0.generation > endpoint.0.generation) {
+            return false;
+        }
+        if slot.as_ref().is_none_or(|state| state.id != endpoint) {
+            *slot = None;
+        }
+        let state = slot.get_or_insert(EndpointState::new(endpoint));
+        let older = match destination_of(connections, key) {
+            None => state.newest.replace(key),
+            Some(destination) => self.originals.insert((endpoint, destination), key),
+        };
+        self.set_links(key, Some(Links { newer: None, older }), connections);
+        if let Some(older) = older {
+            link(connections, older, |links| links.newer = Some(key));
+        }
+        self.idle += 1;
+        if let Some(state) = self.cluster(cluster) {
+            state.idle += 1;
+        }
+        self.add_candidate(cluster, endpoint);
+        true
+    }
+
+    /// Adds an endpoint to the candidates of its cluster, unless it is there. Those of an
+    /// original-destination cluster are looked up by their addresses.
+    fn add_candidate(&mut self, cluster: ClusterId, id: EndpointId) {
+        let Some(endpoint) = self.endpoint(id) else { return };
+        if endpoint.is_candidate || endpoint.newest.is_none() {
+            return;
+        }
+        let clusters = self.clusters.get_mut(cluster.0.slot as usize);
+        let state = clusters.and_then(Option::as_mut).filter(|state| state.id == cluster);
+        let Some(state) = state else { return };
+        let endpoints = &mut self.endpoints;
+        state.candidates.insert(id, |other| {
+            let place = endpoints.get(other.0.slot as usize).and_then(Option::as_ref);
+            place.is_some_and(|state| state.id == other)
+        });
+        if let Some(endpoint) = self.endpoint(id) {
+            endpoint.is_candidate = true;
+        }
+    }
+
+    /// Writes down where in a pool a connection stands, if it does.
+    pub(crate) fn set_links(
+        &self,
+        key: ConnKey,
+        place: Option<Links>,
+        connections: &mut Slab<Connection>,
+    ) {
+        let Some(upstream) = connections.get_mut(key).and_then(Connection::upstream_mut) else {
+            return;
+        };
+        match (&mut upstream.state, place) {
+            (UpstreamState::Shared { links, .. }, _) => *links = place,
+            (state, Some(links)) => *state = UpstreamState::Idle(links),
+            (_, None) => {}
+        }
+    }
+
+    /// Takes a connection out of its pool, wherever in the stack it stands.
+    pub(crate) fn remove_idle(&mut self, key: ConnKey, connections: &mut Slab<Connection>) {
+        let Some(upstream) = connections.get(key).and_then(Connection::upstream) else { return };
+        let Some(Links { newer, older }) = upstream.links() else { return };
+        let (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
+        self.idle -= 1;
+        if let Some(state) = self.cluster(cluster) {
+            state.idle -= 1;
+        }
+        match newer {
+            Some(newer) => link(connections, newer, |links| links.older = older),
+            None => match destination_of(connections, key) {
+                None => {
+                    if let Some(state) = self.endpoint(endpoint) {
+                        state.newest = older;
+                    }
+                }
+                Some(destination) => self.set_newest_to(endpoint, destination, older),
+            },
+        }
+        if let Some(older) = older {
+            link(connections, older, |links| links.newer = newer);
+        }
+    }
+
+    /// The newest idle connection of an endpoint, still in its pool.
+    pub(crate) fn newest_idle(&mut self, endpoint: EndpointId) -> Option<ConnKey> {
+        let newest = self.endpoint(endpoint)?.newest;
+        newest.or_else(|| self.first_original(endpoint))
+    }
+
+    /// How many connections are idle and how many exchanges wait, by cluster.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = (ClusterId, u32, u32)> {
+        self.clusters.iter().flatten().map(|state| (state.id, state.idle, state.turns.waiting()))
+    }
+
+    /// An endpoint went away from a connection after it had taken so many streams, and left others.
+    pub(crate) fn on_worn_out(&mut self, endpoint: EndpointId, streams: u32) {
+        if let Some(state) = self.endpoint(endpoint) {
+            state.wear.on_worn_out(streams);
+        }
+    }
+
+    /// An endpoint, or the destination that it stands for, went away from a connection on which it had
+    /// processed nothing. Returns whether it is not connected to for a while.
+    pub(crate) fn on_refused(
+        &mut self,
+        endpoint: EndpointId,
+        destination: Option<SocketAddr>,
+        random: u64,
+        now: Time,
+    ) -> bool {
+        // The id of an endpoint that this configuration does not have is beyond every table.
+        if endpoint.0.slot == u32::MAX {
+            return false;
+        }
+        if let Some(destination) = destination {
+            return self.refusing.on_refused((endpoint, destination), random, now);
+        }
+        let slot = slot(&mut self.endpoints, endpoint.0);
+        let state = slot.get_or_insert(EndpointState::new(endpoint));
+        state.id == endpoint && state.backoff.on_refused(random, now)
+    }
+
+    /// An endpoint answered, or the destination `peer` that it stands for.
+    pub(crate) fn on_answered(&mut self, endpoint: EndpointId, peer: &PeerAddress) {
+        self.refusing.on_answered(endpoint, peer);
+        if let Some(state) = self.endpoint(endpoint) {
+            state.backoff.on_answered();
+        }
+    }
+
+    /// The place of the endpoint to open a connection to: this one, or one of the next if it refused too
+    /// often of late. If those did, too, the time when this one may be asked again.
+    fn place_to_open(&mut self, cluster: &Cluster, place: usize, now: Time) -> Result<usize, Time> {
+        let Some(endpoint) = cluster.endpoints.get(place) else { return Ok(place) };
+        let Some(until) = self.pause_of(endpoint.id, now) else { return Ok(place) };
+        let count = cluster.endpoints.len();
+        let mut others = (1..count.min(OTHERS_MAX)).map(|ahead| (place + ahead) % count);
+        let is_open = |other: &usize| {
+            let other = cluster.endpoints.get(*other);
+            other.is_some_and(|other| self.pause_of(other.id, now).is_none())
+        };
+        others.find(is_open).ok_or(until)
+    }
+
+    /// Until when no connection is opened to an endpoint, if it refused too often of late.
+    fn pause_of(&mut self, endpoint: EndpointId, now: Time) -> Option<Time> {
+        self.endpoint(endpoint)?.backoff.pause(now)
+    }
+
+    /// Whether a connection that had so many streams is one from which its endpoint is about to go away.
+    pub(crate) fn is_worn(&mut self, endpoint: EndpointId, streams: u32) -> bool {
+        self.endpoint(endpoint).is_some_and(|state| state.wear.is_reached(streams))
+    }
+
+    /// A connection ends because it is worn.
+    pub(crate) fn on_worn(&mut self, endpoint: EndpointId) {
+        if let Some(state) = self.endpoint(endpoint) {
+            state.wear.on_used();
+        }
+    }
+
+    /// Forgets an endpoint. Its idle connections must be gone.
+    pub(crate) fn forget_endpoint(&mut self, endpoint: EndpointId) {
+        self.refusing.forget(endpoint);
+        if let Some(place) = self.endpoints.get_mut(endpoint.0.slot as usize)
+            && place.as_ref().is_some_and(|state| state.id == endpoint)
+        {
+            *place = None;
+        }
+    }
+
+    /// Forgets a cluster. What is still open to it is not counted any more.
+    pub(crate) fn forget_cluster(&mut self, cluster: ClusterId) {
+        if let Some(place) = self.clusters.get_mut(cluster.0.slot as usize)
+            && place.as_ref().is_some_and(|state| state.id == cluster && state.turns.waiting() == 0)
+        {
+            *place = None;
+        }
+    }
+
+    fn take_idle(
+        &mut self,
+        endpoint: EndpointId,
+        connections: &mut Slab<Connection>,
+    ) -> Option<ConnKey> {
+        let key = self.endpoint(endpoint)?.newest?;
+        let state = &connections.get(key)?.upstream()?.state;
+        if !matches!(state, UpstreamState::Idle(_)) {
+            return None;
+        }
+        self.remove_idle(key, connections);
+        Some(key)
+    }
+
+    fn cluster(&mut self, id: ClusterId) -> Option<&mut ClusterState> {
+        self.clusters.get_mut(id.0.slot as usize)?.as_mut().filter(|state| state.id == id)
+    }
+
+    fn cluster_or_new(
+        &mut self,
+        id: ClusterId,
+        start: impl FnOnce() -> u64,
+    ) -> Option<&mut ClusterState> {
+        let slot = slot(&mut self.clusters, id.0);
+        // An exchange on an old configuration may ask for a cluster that is gone.
+        if slot.as_ref().is_some_and(|state| state.id.0.generation > id.0.generation) {
+            return None;
+        }
+        if slot.as_ref().is_none_or(|state| state.id != id) {
+            let cursor = start();
+            let retry_cursor = cursor;
+            *slot = Some(ClusterState {
+                id,
+                cursor,
+                retry_cursor,
+                open: 0,
+                idle: 0,
+                candidates: Candidates::default(),
+                turns: Turns::default(),
+                reserve: Reserve::default(),
+                is_crowded: false,
+                noted: Noted::default(),
+            });
+        }
+        slot.as_mut()
+    }
+
+    fn endpoint(&mut self, id: EndpointId) -> Option<&mut EndpointState> {
+        self.endpoints.get_mut(id.0.slot as usize)?.as_mut().filter(|state| state.id == id)
+    }
+}
+
+/// Whether no exchange has a connection that is in a pool.
+fn is_unused(key: ConnKey, connections: &Slab<Connection>) -> bool {
+    connections.get(key).is_some_and(|connection| !connection.is_busy())
+}
+
+/// The place for `id`, which the table grows to have.
+fn slot<T>(table: &mut Vec<Option<T>>, id: Id) -> &mut Option<T> {
+    let slot = id.slot as usize;
+    if table.len() <= slot {
+        table.resize_with(slot + 1, || None);
+    }
+    table.get_mut(slot).expect("grown above")
+}
+
+/// Changes the neighbours of a connection in a pool.
+fn link(connections: &mut Slab<Connection>, key: ConnKey, change: impl FnOnce(&mut Links)) {
+    let upstream = connections.get_mut(key).and_then(Connection::upstream_mut);
+    if let Some(UpstreamState::Idle(links) | UpstreamState::Shared { links: Some(links), .. }) =
+        upstream.map(|upstream| &mut upstream.state)
+    {
+        change(links);
+    }
+}
+
+/// The endpoint at `place` of a cluster.
+pub(crate) fn endpoint_at(cluster: &Arc<Cluster>, place: usize) -> &Endpoint {
+    cluster.endpoints.get(place).expect("the balancer picks places of this very cluster")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_habit_is_what_happened_twice_in_a_row_and_is_forgotten_after_a_while() {
+        for (seen, streams_max) in [
+            (&[][..], None),
+            (&[50], None),
+            (&[50, 50], Some(50)),
+            (&[50, 50, 50], Some(50)),
+            (&[50, 50, 49], None),
+            (&[0, 0], None),
+            (&[3, 50, 3, 50], None),
+        ] {
+            let mut wear = Wear::default();
+            seen.iter().for_each(|streams| wear.on_worn_out(*streams));
+            assert_eq!(wear.streams_max, streams_max, "{seen:?}");
+            assert_eq!(wear.is_reached(50), streams_max.is_some(), "{seen:?}");
+            assert!(!wear.is_reached(49), "{seen:?}");
+        }
+        let mut wear = Wear::default();
+        (0..2).for_each(|_| wear.on_worn_out(50));
+        (1..WEAR_USES).for_each(|_| wear.on_used());
+        assert!(wear.is_reached(50));
+        wear.on_used();
+        assert!(!wear.is_reached(50));
+    }
+}

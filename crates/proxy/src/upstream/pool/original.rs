@@ -1,0 +1,94 @@
+//! Pools of original-destination clusters: one for each address that connections go to.
+//!
+//! Such a cluster has no endpoints that could be counted beforehand. One id stands for all its
+//! addresses, and idle connections are looked up by that and the address. When no more may be open
+//! and none of the idle ones goes the right way, one of those makes room. An address that goes away from
+//! connection after connection has pauses of its own, as an endpoint has.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Bound::{Excluded, Unbounded};
+
+use config::snapshot::{Cluster, EndpointId};
+
+use super::{Acquired, Pools, Sharing, is_unused};
+use crate::connection::{ConnKey, Connection};
+use crate::tools::slab::Slab;
+use crate::tools::time::Time;
+
+/// No destination is before it.
+pub(super) const LOWEST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+impl Pools {
+    /// As [`Pools::acquire`], for a connection to `destination`.
+    pub(crate) fn acquire_to(
+        &mut self,
+        destination: SocketAddr,
+        cluster: &Cluster,
+        newest: &Cluster,
+        sharing: Sharing,
+        (start, now): (impl FnOnce() -> u64, Time),
+        connections: &mut Slab<Connection>,
+    ) -> Acquired {
+        let share = self.share;
+        let state = self.cluster_or_new(cluster.id, start);
+        let Some((state, endpoint)) = state.zip(cluster.original_destination) else {
+            return Acquired::NoEndpoint;
+        };
+        let has_room = state.open < share.of(newest.connections_max.get());
+        let waiting = state.turns.waiting();
+        match (self.originals.get(&(endpoint, destination)).copied(), sharing) {
+            (Some(connection), Sharing::InTurn) => {
+                self.remove_idle(connection, connections);
+                return Acquired::Idle(connection, 0);
+            }
+            (Some(connection), Sharing::Together) => return Acquired::Shared(connection, 0),
+            (Some(_), Sharing::Personal) | (None, _) => {}
+        }
+        if let Some(until) = self.refusing.pause((endpoint, destination), now) {
+            let has_place = waiting < share.of(newest.pending_max);
+            return if has_place { Acquired::Pause(until) } else { Acquired::Overflow };
+        }
+        if has_room {
+            return Acquired::Open(0);
+        }
+        if let Some(other) = self.next_unused(endpoint, destination, connections) {
+            return Acquired::Replace(other, 0);
+        }
+        if waiting < share.of(newest.pending_max) { Acquired::Wait } else { Acquired::Overflow }
+    }
+
+    /// Sets, or forgets, the newest idle connection to a destination.
+    pub(super) fn set_newest_to(
+        &mut self,
+        endpoint: EndpointId,
+        destination: SocketAddr,
+        newest: Option<ConnKey>,
+    ) {
+        match newest {
+            Some(newest) => self.originals.insert((endpoint, destination), newest),
+            None => self.originals.remove(&(endpoint, destination)),
+        };
+    }
+
+    /// Some idle connection of those that `endpoint` stands for.
+    pub(super) fn first_original(&self, endpoint: EndpointId) -> Option<ConnKey> {
+        let (key, newest) = self.originals.range((endpoint, LOWEST)..).next()?;
+        (key.0 == endpoint).then_some(*newest)
+    }
+
+    /// A connection that nobody uses to the next destination behind this one, so that not the same
+    /// one makes room for all. Of those that are shared, each destination's newest is looked at.
+    fn next_unused(
+        &self,
+        endpoint: EndpointId,
+        destination: SocketAddr,
+        connections: &Slab<Connection>,
+    ) -> Option<ConnKey> {
+        let here = (endpoint, destination);
+        let behind = self.originals.range((Excluded(here), Unbounded));
+        let behind = behind.take_while(|(key, _)| key.0 == endpoint);
+        let before = self.originals.range((endpoint, LOWEST)..=here);
+        let mut all = behind.chain(before).map(|(_, newest)| *newest);
+        all.find(|newest| is_unused(*newest, connections))
+    }
+}
