@@ -2,6 +2,7 @@
 
 mod a_client_that_does_not_know_the_authority_refuses;
 mod a_hello_of_many_records_is_understood;
+mod a_host_of_another_chain_takes_its_own_connection;
 mod a_key_that_does_not_fit_changes_nothing;
 mod a_ticket_is_no_certificate;
 mod aborted_handshakes_leave_nothing;
@@ -55,6 +56,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     the_name_picks_the_certificate::CLAIM,
     a_client_that_does_not_know_the_authority_refuses::CLAIM,
     clients_without_a_certificate_are_refused::CLAIM,
+    a_host_of_another_chain_takes_its_own_connection::CLAIM,
     the_whole_chain_is_shown::CLAIM,
     old_versions_are_refused::CLAIM,
     tickets_resume_sessions::CLAIM,
