@@ -12,6 +12,7 @@ mod chromium_is_a_client;
 mod clients_without_a_certificate_are_refused;
 mod curl_chooses_the_version_of_http;
 mod early_data_is_answered_once;
+mod early_data_of_any_size_is_taken_or_skipped;
 mod either_side_may_update_its_keys;
 mod go_is_a_client;
 mod go_is_an_upstream;
@@ -61,6 +62,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     old_versions_are_refused::CLAIM,
     tickets_resume_sessions::CLAIM,
     early_data_is_answered_once::CLAIM,
+    early_data_of_any_size_is_taken_or_skipped::CLAIM,
     a_ticket_is_no_certificate::CLAIM,
     renegotiation_is_refused::CLAIM,
     either_side_may_update_its_keys::CLAIM,
