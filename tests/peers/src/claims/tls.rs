@@ -27,6 +27,7 @@ mod nginx_is_an_upstream;
 mod nginx_stands_in_front;
 mod old_versions_are_refused;
 mod renegotiation_is_refused;
+mod silent_connections_leave_room_for_handshakes;
 mod slow_handshakes_are_cut_off;
 mod sslyze_finds_no_weakness;
 mod termination_under_load_loses_nothing;
@@ -83,6 +84,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     tunnels_end_in_good_order::CLAIM,
     handshakes_may_come_byte_by_byte::CLAIM,
     slow_handshakes_are_cut_off::CLAIM,
+    silent_connections_leave_room_for_handshakes::CLAIM,
     broken_records_end_their_own_connection::CLAIM,
     aborted_handshakes_leave_nothing::CLAIM,
     upstreams_that_leave_leave_nothing::CLAIM,
