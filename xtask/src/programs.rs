@@ -259,26 +259,26 @@ fn package_name(id: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
-    /// A program that says what the harness would.
+    /// The file that [`program`] writes, in the program's folder.
+    const SCRIPT: &str = "script";
+
+    /// A program that says what the harness would: a shell, which [`run`] gives the script to. Were the
+    /// script itself executed, a test that forks at the same time could still have it open for writing
+    /// (`ETXTBSY`).
     fn program(name: &str, script: &str) -> TestProgram {
         let folder = std::env::temp_dir().join(format!("xtask-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let executable = folder.join("program");
-        std::fs::write(&executable, format!("#!/bin/sh\n{script}\n")).unwrap();
-        let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&executable, mode).unwrap();
+        std::fs::write(folder.join(SCRIPT), script).unwrap();
         let [package, kind, name] = ["wire", "test", "h2"].map(str::to_owned);
-        TestProgram { package, kind, name, executable, folder }
+        TestProgram { package, kind, name, executable: PathBuf::from("/bin/sh"), folder }
     }
 
     fn run(program: &TestProgram, names: &[&str], limit: Duration) -> Outcome {
         let names = names.iter().map(|&name| name.to_owned()).collect();
         let mut output = Vec::new();
-        let outcome = program.run(None, names, limit, &mut output).unwrap();
+        let outcome = program.run(Some(SCRIPT), names, limit, &mut output).unwrap();
         assert_eq!(output.is_empty(), outcome.counts.passed == 0);
         std::fs::remove_dir_all(&program.folder).unwrap();
         outcome
