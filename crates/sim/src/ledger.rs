@@ -142,10 +142,13 @@ impl Ledger {
             return self.violate(format!("nobody asked for {id:016x}"));
         };
         let is_idempotent = !matches!(record.plan.method, "POST" | RELAY);
-        // Who spoils a record is given up at once, and sees then what was on its way to it.
-        let is_late = is_idempotent && network.is_spoiled(end);
-        for earlier in record.sightings.iter().filter(|_| !is_late) {
-            let was_answered = network.read_by_other(earlier.end) > earlier.answer_at;
+        for earlier in &record.sightings {
+            // The order in which services see attempts is not that in which Strait made them: what was
+            // on its way on a connection that Strait gave up (its record was spoiled, or its key worn)
+            // may arrive behind the answer to the attempt that followed it. No attempt is made on a
+            // connection after its end, so what Strait had read by then is what counts (seed
+            // 277767070553).
+            let was_answered = network.read_by_other(earlier.end, end) > earlier.answer_at;
             // RFC 9110, section 9.2.2. Strait sends those with a body again after kept connections
             // only, but a service cannot tell one that waited unused in the pool from a fresh one.
             let is_safe = earlier.is_unprocessed || is_idempotent;

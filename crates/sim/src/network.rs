@@ -59,6 +59,9 @@ impl EndId {
     }
 }
 
+/// Counts reads and closes: the clock may stand still between two of them.
+type Moment = u64;
+
 /// Names a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListenerSocket(usize);
@@ -192,8 +195,13 @@ pub struct Network {
     /// Descriptors that the workers have in use, and may have.
     descriptors: usize,
     descriptors_max: usize,
-    /// Bytes that came from an end and were read at the other; kept when both are gone.
-    read_by_other: BTreeMap<EndId, u64>,
+    /// Bytes that came from an end and were read at the other, after each read that brought some; kept
+    /// when both are gone.
+    read_by_other: BTreeMap<EndId, Vec<(Moment, u64)>>,
+    /// When a worker closed the other end of this one, if it did.
+    closed_by_worker: BTreeMap<EndId, Moment>,
+    /// The last moment of them all.
+    moment: Moment,
     security: Security,
     /// Bytes that a worker moved unread.
     pub spliced_total: u64,
@@ -221,6 +229,8 @@ impl Network {
             descriptors: 0,
             descriptors_max: usize::MAX,
             read_by_other: BTreeMap::new(),
+            closed_by_worker: BTreeMap::new(),
+            moment: 0,
             security,
             spliced_total: 0,
             trace: Trace::default(),
@@ -562,10 +572,15 @@ impl Network {
     /// The owner has nothing to do with it any more.
     fn leave(&mut self, id: EndId) {
         let Some(end) = self.get_mut(id) else { return };
-        end.is_closed = true;
+        let was_closed = std::mem::replace(&mut end.is_closed, true);
+        let other = end.other.filter(|_| !was_closed && matches!(end.owner, Owner::Worker(_)));
         end.key = None;
         let had_descriptor = std::mem::take(&mut end.has_descriptor);
         self.descriptors -= usize::from(had_descriptor);
+        if let Some(other) = other {
+            self.moment += 1;
+            self.closed_by_worker.insert(other, self.moment);
+        }
     }
 
     fn remove(&mut self, id: EndId) {

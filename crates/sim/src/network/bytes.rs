@@ -48,7 +48,7 @@ impl Network {
         let (room, other, read_total) = (end.room(), end.other, end.read_total);
         if let Some(other) = other {
             let seen_total = self.security.seen(other, read_total);
-            self.read_by_other.insert(other, seen_total);
+            self.note_read(other, seen_total);
         }
         let Some(end) = self.get(id) else { return Ok(length) };
         let is_open_again = room >= end.inbox_max.div_ceil(2);
@@ -250,10 +250,23 @@ impl Network {
         self.get(id).is_none_or(|end| end.phase == Phase::Broken)
     }
 
-    /// Bytes sent on this end that were read at the other, also after both are gone.
+    /// The other end of `id` has read so many bytes of it in all.
+    fn note_read(&mut self, id: EndId, total: u64) {
+        self.moment += 1;
+        let reads = self.read_by_other.entry(id).or_default();
+        if reads.last().is_none_or(|(_, before)| *before < total) {
+            reads.push((self.moment, total));
+        }
+    }
+
+    /// Bytes sent on this end that were read at the other, also after both are gone: until now or, if a
+    /// worker closed its end of the connection of `until`, until then.
     #[must_use]
-    pub fn read_by_other(&self, id: EndId) -> u64 {
-        self.read_by_other.get(&id).copied().unwrap_or(0)
+    pub fn read_by_other(&self, id: EndId, until: EndId) -> u64 {
+        let reads = self.read_by_other.get(&id).map_or(&[][..], Vec::as_slice);
+        let closed = self.closed_by_worker.get(&until).copied().unwrap_or(self.moment);
+        let count = reads.partition_point(|(moment, _)| *moment <= closed);
+        reads.iter().take(count).next_back().map_or(0, |(_, total)| *total)
     }
 
     /// Bytes that were written on this end so far.
