@@ -706,6 +706,12 @@ impl Cluster {
         self.endpoints.iter().map(|endpoint| endpoint.id).chain(self.original_destination)
     }
 
+    /// Whether this is one of its endpoints, or stands for its original destinations.
+    #[must_use]
+    pub fn has_endpoint(&self, id: EndpointId) -> bool {
+        self.place_of(id).is_some() || self.original_destination == Some(id)
+    }
+
     /// The place of the endpoint with this id among its endpoints, found by bisection.
     #[must_use]
     pub fn place_of(&self, id: EndpointId) -> Option<usize> {

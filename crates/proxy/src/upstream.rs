@@ -377,12 +377,12 @@ impl Proxy {
         self.await_streams(key, now);
     }
 
-    /// Whether the configuration has no such endpoint any more as this connection leads to.
-    fn is_of_former(&self, key: ConnKey) -> bool {
+    /// Whether the newest snapshot has removed the endpoint, or the cluster, of this upstream connection.
+    pub(crate) fn is_of_former(&self, key: ConnKey) -> bool {
         let upstream = self.connections.get(key).and_then(Connection::upstream);
         upstream.is_some_and(|upstream| {
             let cluster = self.snapshot.cluster(upstream.cluster);
-            cluster.is_none_or(|cluster| cluster.place_of(upstream.endpoint).is_none())
+            cluster.is_none_or(|cluster| !cluster.has_endpoint(upstream.endpoint))
         })
     }
 
@@ -406,6 +406,9 @@ impl Proxy {
             return self.drop_stream(upstream, ErrorCode::CANCEL, now);
         }
         let key = upstream.connection;
+        // Idle, a connection to an endpoint that is gone would take room from those to the others. One
+        // that outlived its endpoint is an exchange's that began on a former snapshot.
+        let is_of_former = self.has_former_snapshots() && self.is_of_former(key);
         let Some(connection) = self.connections.get_mut(key) else { return };
         let is_whole = connection.is_sent()
             && matches!(connection.send, Send::Idle)
@@ -418,7 +421,7 @@ impl Proxy {
         let Some(upstream) = connection.upstream() else { return };
         let ids = (upstream.cluster, upstream.endpoint);
         let cluster = self.snapshot.cluster(ids.0).map(Arc::clone);
-        let is_kept = is_clean && is_whole && upstream.is_reusable;
+        let is_kept = is_clean && is_whole && upstream.is_reusable && !is_of_former;
         let Some(cluster) = cluster.filter(|_| is_kept && self.drain_deadline.is_none()) else {
             return self.close_upstream(key, None, now);
         };

@@ -281,7 +281,7 @@ impl Proxy {
         }
         let has_slot = multiplex.codec.free_slots() > 0
             && !multiplex.is_gone
-            && self.snapshot.cluster(upstream.cluster).is_some();
+            && (links.is_some() || !self.is_of_former(key));
         let ids = (upstream.cluster, upstream.endpoint);
         match (has_slot, links) {
             (true, None) if self.pools.put_idle(key, ids, &mut self.connections) => Some(ids.0),

@@ -153,7 +153,7 @@ impl Proxy {
         let ids @ (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
         let known = self.snapshot.cluster(cluster).filter(|_| self.drain_deadline.is_none());
         let idle_timeout = known
-            .filter(|known| is_open && known.endpoints.iter().any(|known| known.id == endpoint))
+            .filter(|known| is_open && known.has_endpoint(endpoint))
             .map(|known| known.timeouts.idle);
         match idle_timeout {
             Some(timeout) if self.pools.put_idle(key, ids, &mut self.connections) => {

@@ -86,6 +86,25 @@ fn an_upgrade_whose_endpoint_is_gone_does_not_connect_again_and_again() {
 }
 
 #[test]
+fn a_connection_to_an_endpoint_that_is_gone_takes_no_room_from_those_that_wait() {
+    let config = |port| CONFIG.replace(":9000", port) + "    connections_max: 1\n";
+    hold_in_place(&config(":9000"), |talk| {
+        let (first, second) = (talk.client(), talk.client());
+        talk.says(first, GET);
+        let former = talk.upstream();
+        talk.reconfigures(&config(":9009"));
+        talk.says(second, GET);
+        assert!(!talk.is_connecting());
+        talk.says(former, OK);
+        talk.hears(first, OK);
+        assert!(talk.is_closed(former));
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.hears(second, OK);
+    });
+}
+
+#[test]
 fn connections_to_an_endpoint_that_is_gone_are_not_kept() {
     hold_in_place(CONFIG, |talk| {
         let (first, second) = (talk.client(), talk.client());
