@@ -26,6 +26,10 @@ pub enum Retry {
     /// If the method is idempotent and every byte is still here (RFC 9110, section 9.2.2), and
     /// either the connection had been used before (RFC 9112, section 9.3.1), or the request has no
     /// body and there is another endpoint to try.
+    ///
+    /// The first byte of a response ends that: the request is forgotten then, although the RFCs would allow
+    /// another attempt. With TLS, a byte counts when its record was opened: what came of a record that
+    /// is cut off, or is not authentic, is no response.
     IfIdempotent,
     /// If every byte is still here: the upstream said that it did not process the request.
     Unprocessed,
