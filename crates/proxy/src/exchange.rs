@@ -26,9 +26,10 @@ pub(crate) mod response;
 pub mod route;
 pub(crate) mod stalls;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use config::snapshot::{Action, ChainId, ClusterId, Listener, RouteTableId};
+use config::snapshot::{Action, ChainId, Cluster, ClusterId, Listener, RouteTableId};
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
@@ -59,7 +60,7 @@ pub(crate) const ATTEMPTS_UNSEEN_MAX: u8 = 16;
 /// One request and its response.
 #[derive(Debug)]
 pub struct Exchange {
-    /// The configuration it began with and ends with.
+    /// The configuration it began with and ends with, but for its cluster ([`Route::newer`]).
     pub(crate) snapshot: Pinned,
     /// The listener's place in that snapshot.
     pub(crate) listener: usize,
@@ -236,11 +237,46 @@ pub(crate) struct Route {
     /// The rule that says so, by its table and its place there; none for what is relayed.
     pub(crate) rule: Option<(RouteTableId, u32)>,
     pub(crate) cluster: Option<ClusterId>,
+    /// The snapshot that has the cluster as attempts follow it, once one that is newer than the
+    /// exchange's own has changed it.
+    pub(crate) newer: Option<Pinned>,
     /// Place of the endpoint in the cluster, once one was chosen.
     pub(crate) endpoint: Option<usize>,
 }
 
+impl Route {
+    /// Of a rule, or none for what is relayed, to a cluster.
+    pub(crate) const fn new(rule: Option<(RouteTableId, u32)>, cluster: Option<ClusterId>) -> Self {
+        Self { rule, cluster, newer: None, endpoint: None }
+    }
+}
+
 impl Exchange {
+    /// The cluster that it is forwarded to: as its snapshot has it or, once an attempt began after a
+    /// reload that changed it, as the newer one does.
+    pub(crate) fn cluster(&self) -> Option<&Arc<Cluster>> {
+        let route = self.route.as_ref()?;
+        route.newer.as_ref().unwrap_or(&self.snapshot).cluster(route.cluster?)
+    }
+
+    /// Lets the next attempt follow `newest`, the newest snapshot, where that has changed the cluster.
+    /// Endpoints change at run time, and one that was removed may be gone, or be somebody else's by now;
+    /// what else the cluster says (TLS, timeouts) goes with them. A request that is encoded for what the
+    /// cluster was, and would not do for what it is, stays with that.
+    pub(crate) fn follow_cluster(&mut self, newest: &Pinned) {
+        let Some(current) = self.cluster() else { return };
+        let Some(changed) = newest.cluster(current.id) else { return };
+        if Arc::ptr_eq(current, changed) || !is_encoded_alike(current, changed) {
+            return;
+        }
+        let Some(route) = &self.route else { return };
+        let endpoint = route.endpoint.and_then(|place| current.endpoints.get(place));
+        let endpoint = endpoint.and_then(|endpoint| changed.place_of(endpoint.id));
+        if let Some(route) = &mut self.route {
+            (route.newer, route.endpoint) = (Some(newest.clone()), endpoint);
+        }
+    }
+
     /// The listener as it was when the exchange began.
     pub(crate) fn listener(&self) -> &Listener<Box<dyn Filter>> {
         let listener = self.snapshot.listeners.get(self.listener);
@@ -308,6 +344,15 @@ impl Exchange {
             | Stage::Finishing => None,
         }
     }
+}
+
+/// Whether requests to both clusters are encoded in the same way: for a stream or a connection, and
+/// with a PROXY protocol header in front of them, of a handshake, or not at all.
+fn is_encoded_alike(one: &Cluster, other: &Cluster) -> bool {
+    let headers = (one.proxy_protocol, other.proxy_protocol);
+    one.protocol == other.protocol
+        && headers.0 == headers.1
+        && (headers.0.is_none() || one.tls.is_some() == other.tls.is_some())
 }
 
 /// What an exchange may wait for too long.

@@ -155,7 +155,8 @@ impl Proxy {
             // takes an extended CONNECT, it will have said when it has said anything.
             let request = Unbound { outbox, form: Form::Stream { head: parked, tail } };
             if self.offer(upstream).is_none() && is_upgrade && self.is_of_former(upstream) {
-                // No pool takes it, so that it would be opened again and again for this one.
+                // No pool takes it, so that it would be opened again and again for this one, which
+                // cannot follow the newest configuration of its cluster.
                 return self.fail_unbound(key, request, Cause::NoEndpoint, now);
             }
             return self.enqueue(key, request, now);

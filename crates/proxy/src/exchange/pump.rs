@@ -8,9 +8,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use config::snapshot::{
-    Action, Cluster, ClusterId, ClusterProtocol, Forward, ProxyProtocolVersion,
-};
+use config::snapshot::{Action, ClusterId, ClusterProtocol, Forward, ProxyProtocolVersion};
 use telemetry::cause::Cause;
 use telemetry::events::{ExchangeFinished, UpstreamRetried};
 use wire::h1::{BodyEncoder, ConnectionField};
@@ -67,7 +65,7 @@ impl Proxy {
         };
         // A file of the largest size has fewer rules than that by far.
         let rule_place = u32::try_from(place).ok().map(|place| (table.id, place));
-        let mut route = Route { rule: rule_place, cluster: None, endpoint: None };
+        let mut route = Route::new(rule_place, None);
         match &rule.action {
             Action::Forward(forward) => {
                 route.cluster = Some(forward.cluster);
@@ -235,7 +233,11 @@ impl Proxy {
         head: Option<&RequestHead<'_>>,
         now: Time,
     ) {
+        let has_former = self.has_former_snapshots();
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        if has_former {
+            exchange.follow_cluster(&self.snapshot);
+        }
         let Some(cluster) = exchange.cluster() else {
             return self.fail_unbound(key, request, Cause::NoEndpoint, now);
         };
@@ -339,8 +341,8 @@ impl Proxy {
 
     /// Gives connections to those that wait for one, as far as there are any.
     pub(crate) fn serve_waiting(&mut self, id: ClusterId, now: Time) {
-        // Each has one chance: an exchange of an older configuration may not know the endpoint
-        // whose connection is idle, and then waits on.
+        // Each has one chance: an exchange that cannot follow the newest configuration of the cluster
+        // may not know the endpoint whose connection is idle, and then waits on.
         for _ in 0..self.pools.waiting_for(id) {
             let exchanges = &self.exchanges;
             let is_waiting = |key| is_waiting(exchanges.get(key));
@@ -725,7 +727,7 @@ impl Proxy {
             self.buffers.give_back(text);
         }
         self.drop_bodies(&mut exchange);
-        drop(exchange.snapshot);
+        drop((exchange.snapshot, exchange.route));
         if self.has_former_snapshots() {
             self.retire_former();
         }
@@ -792,13 +794,6 @@ impl Proxy {
             started_at: self.wall_clock_zero.saturating_add(record.stamps.began.as_nanos()),
             stages,
         });
-    }
-}
-
-impl Exchange {
-    /// The cluster that its rule forwards to, as its snapshot has it.
-    pub(crate) fn cluster(&self) -> Option<&Arc<Cluster>> {
-        self.snapshot.cluster(self.route.as_ref()?.cluster?)
     }
 }
 

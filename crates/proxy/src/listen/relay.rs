@@ -333,7 +333,7 @@ impl Proxy {
 
     fn start_relay(&mut self, key: ExchangeKey, cluster: Option<ClusterId>, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.route = Some(Route { rule: None, cluster, endpoint: None });
+        exchange.route = Some(Route::new(None, cluster));
         self.begin_tunnel(key, now);
         self.attempt_raw(key, now);
     }

@@ -139,7 +139,7 @@ impl Proxy {
             bytes_max: held.bytes_max,
         });
         self.drop_bodies(&mut exchange);
-        let route = exchange.route.as_ref().map(|route| save_route(&exchange.snapshot, route));
+        let route = exchange.route.as_ref().map(|route| save_route(&exchange, route));
         let filters = exchange.listener().filter_sources.iter();
         let filters = filters.map(|source| source.name().to_owned()).collect();
         let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
@@ -442,12 +442,12 @@ fn restore_held(saved: &SavedHeld, buffers: &mut Buffers) -> Box<Held> {
     Box::new(Held { head, body, bytes_max: saved.bytes_max })
 }
 
-fn save_route(snapshot: &Pinned, route: &Route) -> SavedRoute {
+fn save_route(exchange: &Exchange, route: &Route) -> SavedRoute {
     let rule = route.rule.map(|(table, place)| {
-        let table = snapshot.route_table(table);
+        let table = exchange.snapshot.route_table(table);
         (table.map(|table| table.name.to_string()).unwrap_or_default(), place)
     });
-    let cluster = route.cluster.and_then(|id| snapshot.cluster(id));
+    let cluster = exchange.cluster();
     let endpoint = cluster
         .zip(route.endpoint)
         .and_then(|(cluster, place)| cluster.endpoints.get(place))
@@ -471,11 +471,8 @@ fn restore_route(snapshot: &Pinned, saved: &SavedRoute) -> Route {
         let is_same = |other: &Address| Text::of_address(Some(other)).as_bytes() == *address;
         cluster.endpoints.iter().position(|endpoint| is_same(&endpoint.address))
     });
-    Route {
-        rule,
-        cluster: cluster.map(|found| found.map_or(ClusterId(GONE), |cluster| cluster.id)),
-        endpoint,
-    }
+    let id = cluster.map(|found| found.map_or(ClusterId(GONE), |cluster| cluster.id));
+    Route { endpoint, ..Route::new(rule, id) }
 }
 
 fn restore_record(saved: &SavedRecord, words: Words, now: Time) -> Record {

@@ -198,7 +198,9 @@ impl Pools {
 
     /// Finds a connection for an exchange: an idle one to the endpoint whose turn it is, else a new
     /// one, else an idle one to any endpoint of the cluster, else a place in the queue. `newest` is
-    /// the cluster as the newest snapshot has it: bounds are of now, not of when an exchange began.
+    /// the cluster as the newest snapshot has it, where the exchange cannot follow that
+    /// ([`Exchange::follow_cluster`](crate::exchange::Exchange::follow_cluster)): bounds are of now, not of
+    /// when an exchange began.
     /// What is personal gets a new connection only, and one that is shared stays where it is.
     pub(crate) fn acquire(
         &mut self,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::frames::Speaker;
 use crate::http2::TO_HTTP2;
 use crate::keep_alive::CONFIG;
 use crate::kit::{Manner, hold};
@@ -55,26 +56,38 @@ fn an_exchange_finishes_on_the_configuration_it_began_with() {
     });
 }
 
+/// To services of HTTP/2 at this port.
+fn to_http2_at(port: u16) -> String {
+    let all = "endpoints: ['127.0.0.1:9000', '127.0.0.1:9001']";
+    TO_HTTP2.replace(all, &format!("endpoints: ['127.0.0.1:{port}']"))
+}
+
+const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
 #[test]
-fn an_upgrade_whose_endpoint_is_gone_does_not_connect_again_and_again() {
-    let config = |port| {
-        let all = "endpoints: ['127.0.0.1:9000', '127.0.0.1:9001']";
-        TO_HTTP2.replace(all, &format!("endpoints: ['127.0.0.1:{port}']"))
-    };
-    hold_in_place(&config(9000), |talk| {
+fn an_upgrade_whose_endpoint_is_gone_goes_to_one_that_its_cluster_has_now() {
+    hold_in_place(&to_http2_at(9000), |talk| {
         let client = talk.client();
-        talk.says(
-            client,
-            "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-        );
-        talk.connecting();
-        talk.reconfigures(&config(9001));
-        talk.reconfigures(&config(9002));
-        let other = talk.client();
-        talk.says(other, GET);
-        // To the former endpoint, whose place the other's has taken since.
+        talk.says(client, UPGRADE);
         let former = talk.connecting();
-        talk.refuse(former);
+        talk.reconfigures(&to_http2_at(9001));
+        let mut upstream = Speaker::upstream(talk);
+        assert!(talk.address(upstream.peer).to_string().ends_with(":9001"));
+        assert!(upstream.hears(talk).starts_with("1: CONNECT /chat"));
+        upstream.answers(talk, 1, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false);
+        talk.hears_about(client, "HTTP/1.1 101 Switching Protocols\r\n", &[]);
+        assert!(talk.is_closed(former) && !talk.is_connecting());
+    });
+}
+
+#[test]
+fn an_upgrade_that_cannot_follow_its_cluster_does_not_connect_again_and_again() {
+    hold_in_place(&to_http2_at(9000), |talk| {
+        let client = talk.client();
+        talk.says(client, UPGRADE);
+        let former = talk.connecting();
+        talk.reconfigures(&to_http2_at(9001).replace("http2", "http1"));
+        assert!(talk.is_closed(former));
         let mut connects = 0;
         while talk.is_connecting() && connects < 10 {
             talk.upstream();
@@ -99,6 +112,66 @@ fn a_connection_to_an_endpoint_that_is_gone_takes_no_room_from_those_that_wait()
         talk.hears(first, OK);
         assert!(talk.is_closed(former));
         let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.hears(second, OK);
+    });
+}
+
+#[test]
+fn an_exchange_that_waits_connects_to_the_endpoints_that_its_cluster_has_by_then() {
+    let config = |port| CONFIG.replace(":9000", port) + "    connections_max: 1\n";
+    hold_in_place(&config(":9000"), |talk| {
+        let (first, second) = (talk.client(), talk.client());
+        talk.says(first, GET);
+        let former = talk.upstream();
+        talk.says(second, GET);
+        assert!(!talk.is_connecting());
+        talk.reconfigures(&(config(":9009") + "access_log: { output: stdout }\n"));
+        talk.says(former, OK);
+        talk.hears(first, OK);
+        assert!(talk.is_closed(former));
+        let upstream = talk.upstream();
+        assert!(talk.address(upstream).to_string().ends_with(":9009"));
+        talk.says(upstream, OK);
+        talk.hears(second, OK);
+        assert_eq!(talk.retired(), 1);
+        assert!(talk.log().contains("127.0.0.1:9009"));
+    });
+}
+
+#[test]
+fn an_attempt_after_one_that_failed_goes_to_the_endpoints_that_its_cluster_has_by_then() {
+    hold_in_place(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let former = talk.upstream();
+        talk.says(former, OK);
+        talk.hears(client, OK);
+        talk.says(client, GET);
+        talk.heard(former);
+        talk.reconfigures(&CONFIG.replace("127.0.0.1:9000", "127.0.0.1:9009"));
+        talk.ends(former);
+        let upstream = talk.upstream();
+        assert!(talk.address(upstream).to_string().ends_with(":9009"));
+        talk.says(upstream, OK);
+        talk.hears(client, OK);
+        assert_eq!(talk.retired(), 1);
+    });
+}
+
+#[test]
+fn a_request_that_is_encoded_for_another_protocol_stays_with_the_former_cluster() {
+    let one = CONFIG.to_owned() + "    connections_max: 1\n";
+    hold_in_place(&one, |talk| {
+        let (first, second) = (talk.client(), talk.client());
+        talk.says(first, GET);
+        let former = talk.upstream();
+        talk.says(second, GET);
+        talk.reconfigures(&(one.replace(":9000", ":9009") + "    protocol: http2\n"));
+        talk.says(former, OK);
+        talk.hears(first, OK);
+        let upstream = talk.upstream();
+        assert_eq!(talk.address(upstream), talk.address(former));
         talk.says(upstream, OK);
         talk.hears(second, OK);
     });
