@@ -24,7 +24,7 @@ use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
 /// Version of the form that is written, and the only one that is read.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 
 /// The id of something that the new configuration does not have.
 const GONE: Id = Id { slot: u32::MAX, generation: u32::MAX };

@@ -24,7 +24,8 @@ pub struct Limits {
     #[schemars(extend("x-maximum" = "1GiB"))]
     pub discard_max: Size,
     /// How long a connection that is being closed is still read from, so that its peer gets the
-    /// last bytes and not a reset.
+    /// last bytes and not a reset; again and again while the peer speaks, up to the listener's
+    /// `timeouts.response_write`.
     #[schemars(extend("x-maximum" = "1m"))]
     pub linger_timeout: Period,
     /// How long such a connection may take in all to deliver what the kernel has for its client, as long

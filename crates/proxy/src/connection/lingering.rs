@@ -5,6 +5,11 @@
 //! slowly. So a connection lingers: what the peer says is read and dropped, within a bound, and the
 //! worker is asked every while how much the peer has not acknowledged ([`Op::Undelivered`]). As long as
 //! that gets less the connection stays, up to `limits.linger_max`; what is lost in the end is counted.
+//!
+//! What is acknowledged may still wait in the peer's kernel, behind which the peer has not seen our FIN. It
+//! shows by what it says (windows, PINGs), and to close then would be a reset again, on which some systems
+//! drop what their program has not read. So the connection stays while the peer speaks, for
+//! `timeouts.response_write` behind the last acknowledgement. A peer that is refused has no such time.
 
 use std::time::Duration;
 
@@ -29,6 +34,8 @@ pub(crate) struct Delivery {
     looks: u16,
     /// Looks since it took anything.
     still: u16,
+    /// Whether it said anything since the last look.
+    has_spoken: bool,
     /// It has no more time: a drain is over.
     is_urgent: bool,
 }
@@ -47,6 +54,11 @@ impl Delivery {
         self.undelivered as u64
     }
 
+    /// The peer said something.
+    pub(crate) const fn on_spoken(&mut self) {
+        self.has_spoken = true;
+    }
+
     /// So many bytes are not acknowledged. `still_max` and `looks_max` count looks.
     fn look(&mut self, undelivered: usize, still_max: u64, looks_max: u64) -> Verdict {
         // What is left when all data is acknowledged is our FIN, which counts as one.
@@ -57,14 +69,17 @@ impl Delivery {
         let is_first = self.looks == 0;
         let before = std::mem::replace(&mut self.undelivered, undelivered);
         self.looks = self.looks.saturating_add(1);
+        let has_spoken = std::mem::take(&mut self.has_spoken);
         let has_moved = is_first || undelivered < before;
         self.still = if has_moved { 0 } else { self.still.saturating_add(1) };
         let is_over = self.is_urgent || u64::from(self.looks) >= looks_max;
+        let is_still = u64::from(self.still) >= still_max;
         match undelivered {
             // The peer's kernel has it since the last look; the peer may still have to read it.
             0 if before > 0 && !is_over => Verdict::Wait,
+            0 if has_spoken && !is_still && !is_over => Verdict::Wait,
             0 => Verdict::Delivered,
-            _ if is_over || u64::from(self.still) >= still_max => Verdict::Lost,
+            _ if is_over || is_still => Verdict::Lost,
             _ => Verdict::Wait,
         }
     }
@@ -177,7 +192,13 @@ mod tests {
                 assert_eq!(delivery.look(*look, 3, 8), *verdict, "{what}: {look}");
             }
         }
+        let mut chatty = Delivery::default();
+        for verdict in [Wait, Wait, Wait, Delivered] {
+            chatty.on_spoken();
+            assert_eq!(chatty.look(1, 3, 8), verdict, "it speaks, and all was there");
+        }
         let mut urgent = Delivery { is_urgent: true, ..Delivery::default() };
+        urgent.on_spoken();
         assert_eq!(urgent.look(9, 3, 8), Lost);
         let mut urgent = Delivery { is_urgent: true, undelivered: 9, ..Delivery::default() };
         assert_eq!(urgent.look(1, 3, 8), Delivered);

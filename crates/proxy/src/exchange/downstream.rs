@@ -403,10 +403,14 @@ impl Proxy {
 
     fn on_lingering_bytes(&mut self, key: ConnKey, input: &[u8]) -> Step {
         let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
-        if let Receive::Linger { left, .. } = &mut connection.receive {
+        let is_refused = connection.downstream().is_some_and(|it| it.life == Life::Refused);
+        if let Receive::Linger { left, delivery } = &mut connection.receive {
             // At the bound nothing more is read, and the peer stops; closing now would be a reset
             // that could overtake our last bytes.
             *left = left.saturating_sub(input.len() as u64);
+            if !is_refused {
+                delivery.on_spoken();
+            }
         }
         Step::Took(input.len())
     }

@@ -231,7 +231,8 @@ fn a_connection_that_lingers_is_closed_in_the_end() {
         let client = talk.client();
         talk.says(client, "garbage\r\n\r\n");
         assert!(talk.is_shut(client) && !talk.is_closed(client));
-        talk.passes(secs(3));
+        // What of it came behind the refusal counts as said.
+        talk.passes(secs(5));
         assert!(talk.is_closed(client));
     });
 }
@@ -256,6 +257,31 @@ fn a_connection_lingers_while_its_client_takes_what_the_kernel_has() {
         let ended = talk.counted("proxy_downstream_connections_ended_total");
         assert_eq!(ended.get("response_undelivered").copied().unwrap_or(0), 0);
     });
+}
+
+#[test]
+fn a_connection_lingers_while_its_client_speaks_and_may_not_have_read_the_end() {
+    let config =
+        CONFIG.replace("routes: all", "timeouts: { response_write: 10s }\n    routes: all");
+    // How often it speaks, every two seconds, and how many of these the connection stays.
+    for (spoken, stays) in [(0, 0), (1, 1), (3, 3), (20, 5)] {
+        hold(&config, |talk| {
+            let client = talk.client();
+            talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            let upstream = talk.upstream();
+            talk.drains();
+            talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            assert!(talk.is_shut(client));
+            for look in 0..=stays {
+                assert!(!talk.is_closed(client), "{spoken}: {look}");
+                if look < spoken {
+                    talk.says(client, "windows and PINGs");
+                }
+                talk.passes(Duration::from_millis(2_050));
+            }
+            assert!(talk.is_closed(client), "{spoken}");
+        });
+    }
 }
 
 #[test]
@@ -322,7 +348,7 @@ fn a_connection_that_lingers_reads_a_bounded_number_of_bytes() {
         let unread = talk.unread(client);
         talk.says(client, "x".repeat(100));
         assert_eq!(talk.unread(client), unread + 100);
-        talk.passes(secs(3));
+        talk.passes(secs(5));
         assert!(talk.is_closed(client));
     });
 }
