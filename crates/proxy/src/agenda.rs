@@ -46,9 +46,12 @@ use config::snapshot::ClusterId;
 use wire::head::RequestHead;
 
 use crate::connection::{ExchangeKey, StreamKey};
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Stage, Unbound};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
+use crate::upstream::Upstreams;
 
 /// Notes for which room is kept when nothing is noted; a note has 24 bytes.
 const NOTES_KEPT_MAX: usize = 64;
@@ -85,11 +88,47 @@ impl Agenda {
     }
 }
 
+impl Upstreams {
+    /// Connections of a cluster may be free, or may be opened, for exchanges that wait.
+    pub(crate) fn note_room(&mut self, cluster: ClusterId, cx: &mut Cx) {
+        if self.pools.note_room(cluster) {
+            cx.agenda.push(Note::Serve(cluster));
+        }
+    }
+
+    /// A spare connection is there that an exchange of this cluster may be waiting for.
+    pub(crate) fn note_spare(&mut self, cluster: ClusterId, cx: &mut Cx) {
+        if self.pools.note_spare(cluster) {
+            cx.agenda.push(Note::Serve(cluster));
+        }
+    }
+}
+
+impl Exchanges {
+    /// Makes an exchange try again. Its request waits with it.
+    pub(crate) fn note_attempt(&mut self, key: ExchangeKey, request: Unbound, cx: &mut Cx) {
+        let Some(exchange) = self.get_mut(key) else {
+            return request.clear(&mut cx.buffers);
+        };
+        exchange.stage = Stage::Retrying { request };
+        cx.agenda.push(Note::Attempt(key));
+    }
+
+    /// The body of a request may go on: its connection was waited for, or is another one.
+    pub(crate) fn note_request(&self, key: ExchangeKey, cx: &mut Cx) {
+        if let Some(exchange) = self.get(key)
+            && !exchange.request.is_complete
+        {
+            cx.agenda.push(Note::Resume(exchange.downstream));
+        }
+    }
+}
+
 impl Proxy {
     /// Does what was noted during an event, and what is noted meanwhile.
     #[inline]
     pub(crate) fn settle(&mut self, now: Time) {
-        if !self.agenda.is_empty() {
+        if !self.cx.agenda.is_empty() {
             self.settle_notes(now);
         }
     }
@@ -97,42 +136,21 @@ impl Proxy {
     // Apart, so that the look at an empty agenda is all that most events pay.
     #[inline(never)]
     fn settle_notes(&mut self, now: Time) {
-        while let Some(note) = self.agenda.0.pop_front() {
+        while let Some(note) = self.cx.agenda.0.pop_front() {
             match note {
                 Note::Resume(source) => self.resume_source(source, now),
                 Note::Serve(cluster) => self.serve_noted(cluster, now),
                 Note::Attempt(exchange) => self.attempt_again(exchange, now),
-                Note::CloseUpstreams => self.close_upstreams(now),
+                Note::CloseUpstreams => {
+                    self.upstream.close_upstreams(now, &mut self.connections, &mut self.cx);
+                }
             }
         }
     }
 
-    /// Connections of a cluster may be free, or may be opened, for exchanges that wait.
-    pub(crate) fn note_room(&mut self, cluster: ClusterId) {
-        if self.pools.note_room(cluster) {
-            self.agenda.push(Note::Serve(cluster));
-        }
-    }
-
-    /// A spare connection is there that an exchange of this cluster may be waiting for.
-    pub(crate) fn note_spare(&mut self, cluster: ClusterId) {
-        if self.pools.note_spare(cluster) {
-            self.agenda.push(Note::Serve(cluster));
-        }
-    }
-
-    /// Makes an exchange try again. Its request waits with it.
-    pub(crate) fn note_attempt(&mut self, key: ExchangeKey, request: Unbound) {
-        let Some(exchange) = self.exchanges.get_mut(key) else {
-            return request.clear(&mut self.buffers);
-        };
-        exchange.stage = Stage::Retrying { request };
-        self.agenda.push(Note::Attempt(key));
-    }
-
     /// Serves a cluster's queue, if a note says that there may be connections for it.
     fn serve_noted(&mut self, cluster: ClusterId, now: Time) {
-        let Some(noted) = self.pools.take_noted(cluster) else { return };
+        let Some(noted) = self.upstream.pools.take_noted(cluster) else { return };
         if noted.has_room {
             self.serve_waiting(cluster, now);
         }
@@ -150,7 +168,7 @@ impl Proxy {
         head: Option<&RequestHead<'_>>,
         now: Time,
     ) {
-        if !self.agenda.is_empty()
+        if !self.cx.agenda.is_empty()
             && let Some(cluster) = self.exchanges.get(key).and_then(|it| it.route.as_ref()?.cluster)
         {
             self.serve_noted(cluster, now);
@@ -163,18 +181,9 @@ impl Proxy {
         match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
             Stage::Retrying { request } => {
                 self.ask(key, request, None, now);
-                self.note_request(key);
+                self.exchanges.note_request(key, &mut self.cx);
             }
             stage => exchange.stage = stage,
-        }
-    }
-
-    /// The body of a request may go on: its connection was waited for, or is another one.
-    pub(crate) fn note_request(&mut self, key: ExchangeKey) {
-        if let Some(exchange) = self.exchanges.get(key)
-            && !exchange.request.is_complete
-        {
-            self.agenda.push(Note::Resume(exchange.downstream));
         }
     }
 }

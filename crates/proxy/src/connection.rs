@@ -9,9 +9,12 @@
 //! either       … ─► Body(until close), both ways                          (tunnel)
 //! ```
 
+pub(crate) mod connections;
 pub(crate) mod describe;
 pub(crate) mod frames;
+pub(crate) mod handshake_slots;
 pub(crate) mod http2;
+pub(crate) mod keepalive;
 pub(crate) mod lingering;
 pub(crate) mod sending;
 pub(crate) mod signers;

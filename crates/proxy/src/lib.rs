@@ -16,11 +16,21 @@
 //! | [`save`] | all of that as bytes, and back |
 //! | `tools` | tables, timers, buffers, time: they know of no connection |
 //!
-//! `proxy` is what all of them are part of, `agenda` what follows when an event is over.
+//! Each has a value that owns its tables, and [`Proxy`] owns these values. A method takes the values
+//! that it needs, and may take only what stands to the right of its own:
+//!
+//! ```text
+//! Proxy ─► Exchanges ─► Upstreams ─► Connections ◄─► Listen ─► Cx
+//! ```
+//!
+//! `Cx` has what all need and no peer is part of: timers, buffers, operations, events, the configuration.
+//! What one event needs of all of them is a method of [`Proxy`]. Nothing on the right calls what stands
+//! on the left: it leaves a note on the `agenda`, which `Proxy` settles when the event is over.
 #![forbid(unsafe_code)]
 
 mod agenda;
 mod connection;
+mod cx;
 mod exchange;
 pub mod filter;
 mod listen;

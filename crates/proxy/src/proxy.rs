@@ -3,7 +3,6 @@
 //! Methods named `on_*` are told what happened; [`Proxy::poll_op`] says what to do next. A method
 //! that finds its key stale does nothing: what it is about is over.
 
-use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,35 +11,28 @@ use config::cidr::Cidr;
 use config::snapshot::ListenerId;
 use telemetry::Emitter;
 use telemetry::cause::Cause;
-use telemetry::events::{ConnectionClosed, ConnectionOpened, ConnectionRefused, UpstreamClosed};
+use telemetry::events::{ConnectionOpened, ConnectionRefused};
 use wire::buffer::Buffer;
-use wire::head::HeadIndex;
 
 use crate::Snapshot;
-use crate::agenda::{Agenda, Note};
-use crate::connection::signers::Signers;
-use crate::connection::transport::HANDSHAKES_TOGETHER;
-use crate::connection::turns::{HeldBack, has_request_waiting};
+use crate::connection::connections::Connections;
+use crate::connection::turns::has_request_waiting;
 use crate::connection::{
     ConnKey, Connection, Downstream, ExchangeKey, Life, OUTBOX_BYTES_MAX, PeerAddress, Receive,
     Role, Send, StreamKey, UpstreamState,
 };
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::label;
-use crate::exchange::stalls::{Crowds, Stalls};
-use crate::exchange::{Exchange, Stage};
-use crate::listen::clients::{Clients, Part};
-use crate::listen::handshake_slots::HandshakeSlots;
-use crate::listen::listeners::{ListenerKey, Listeners};
+use crate::listen::Listen;
+use crate::listen::clients::Part;
+use crate::listen::listeners::Listeners;
 use crate::ops::Op;
-use crate::tools::buffers::{BufferUse, Buffers};
+use crate::tools::buffers::BufferUse;
 use crate::tools::outbox::SLICES_MAX;
 use crate::tools::pinned::Pinned;
-use crate::tools::random::Random;
-use crate::tools::slab::Slab;
 use crate::tools::time::Time;
-use crate::tools::wheel::Wheel;
-use crate::upstream::pool::Pools;
-use crate::upstream::spare::Spares;
+use crate::upstream::Upstreams;
 
 /// Bytes that may wait for a peer of HTTP/2 before nothing more is read from it: what it asks for,
 /// and does not take, is bounded. Above what bodies fill, so that they alone never stop the reading.
@@ -104,62 +96,11 @@ pub struct Load {
 /// Everything that one worker's connections are.
 #[derive(Debug)]
 pub struct Proxy {
-    pub(crate) connections: Slab<Connection>,
-    pub(crate) exchanges: Slab<Exchange>,
-    pub(crate) listeners: Listeners,
-    pub(crate) pools: Pools,
-    pub(crate) spares: Spares,
-    /// Connections that had their share of this turn.
-    pub(crate) held_back: HeldBack,
-    pub(crate) clients: Clients,
-    pub(crate) stalls: Stalls,
-    pub(crate) crowds: Crowds,
-    pub(crate) timers: Wheel<PackedOwner>,
-    pub(crate) buffers: Buffers,
-    /// The newest configuration.
-    pub(crate) snapshot: Pinned,
-    /// Older ones that exchanges or draining listeners still use.
-    former: Vec<Pinned>,
-    pub(crate) ops: VecDeque<Op>,
-    /// What follows from the event that lasts.
-    pub(crate) agenda: Agenda,
-    pub(crate) emitter: Emitter,
-    /// Indexes for the next heads to be looked at, one for each direction. Taken while one is.
-    pub(crate) request_index: Option<Box<HeadIndex>>,
-    pub(crate) response_index: Option<Box<HeadIndex>>,
-    /// Room for what HTTP/2 decodes.
-    pub(crate) http2_scratch: wire::h2::Scratch,
-    /// Room to put field values together in.
-    pub(crate) scratch: Vec<u8>,
-    /// Room for a body that is translated; none until one is.
-    pub(crate) translated: Buffer,
-    pub(crate) random: Random,
-    pub(crate) share: Share,
-    /// Downstream connections that the process has descriptors for.
-    descriptors_max: u32,
-    /// When a drain ends, if one began.
-    pub(crate) drain_deadline: Option<Time>,
-    /// Listeners that are gone, and when their last connections end.
-    pub(crate) draining_listeners: Vec<(ListenerKey, Time)>,
-    /// Exchanges that the end of a drain cut off.
-    pub(crate) cut_off: u32,
-    /// Handshakes with downstreams that are going on.
-    pub(crate) handshakes: HandshakeSlots,
-    /// Downstreams that a handshake is expected of, and that were silent so far.
-    pub(crate) handshakes_expected: u32,
-    /// How many of them may still go on before others have their turn.
-    pub(crate) handshakes_admitted: u32,
-    /// Handshakes with upstreams that are going on, or to come when the connection stands.
-    pub(crate) upstream_handshakes: u32,
-    pub(crate) signers: Signers,
-    /// The slot of the next connection to look at for what it need not keep.
-    pub(crate) cool_next: u32,
-    /// Where [`Proxy::end_aged`] goes on.
-    pub(crate) age_next: u32,
-    /// Not before this time, [`Proxy::bound_buffered`] looks again.
-    pub(crate) buffered_look: Time,
-    /// Wall-clock time of the clock's zero, ns since the Unix epoch.
-    pub(crate) wall_clock_zero: u64,
+    pub(crate) connections: Connections,
+    pub(crate) exchanges: Exchanges,
+    pub(crate) upstream: Upstreams,
+    pub(crate) listen: Listen,
+    pub(crate) cx: Cx,
 }
 
 /// Whose deadline a timer is.
@@ -204,54 +145,17 @@ impl From<TimerOwner> for PackedOwner {
 impl Proxy {
     /// A worker's state before its first connection.
     #[must_use]
-    pub fn new(
-        settings: Settings,
-        snapshot: Arc<Snapshot>,
-        mut emitter: Emitter,
-        now: Time,
-    ) -> Self {
-        let snapshot = Pinned::new(snapshot);
+    pub fn new(settings: Settings, snapshot: Arc<Snapshot>, emitter: Emitter, now: Time) -> Self {
+        let cx = Cx::new(settings, snapshot, emitter, now);
         let mut listeners = Listeners::default();
-        let removed = listeners.update(&snapshot);
+        let removed = listeners.update(&cx.snapshot);
         debug_assert!(removed.is_empty(), "there were none");
-        emitter.set_access_log(snapshot.access_log.output.is_some());
         Self {
-            connections: Slab::default(),
-            exchanges: Slab::default(),
-            listeners,
-            pools: Pools::new(settings.share),
-            spares: Spares::default(),
-            held_back: HeldBack::default(),
-            clients: Clients::default(),
-            stalls: Stalls::default(),
-            crowds: Crowds::default(),
-            timers: Wheel::new(now),
-            buffers: Buffers::default(),
-            snapshot,
-            former: Vec::new(),
-            ops: VecDeque::new(),
-            agenda: Agenda::default(),
-            emitter,
-            request_index: None,
-            response_index: None,
-            http2_scratch: wire::h2::Scratch::default(),
-            scratch: Vec::new(),
-            translated: Buffer::new(0),
-            random: Random::new(settings.seed),
-            share: settings.share,
-            descriptors_max: u32::MAX,
-            drain_deadline: None,
-            draining_listeners: Vec::new(),
-            cut_off: 0,
-            handshakes: HandshakeSlots::default(),
-            handshakes_expected: 0,
-            handshakes_admitted: HANDSHAKES_TOGETHER,
-            upstream_handshakes: 0,
-            signers: Signers::default(),
-            cool_next: 0,
-            age_next: 0,
-            buffered_look: now + crate::listen::buffered::LOOK_INTERVAL,
-            wall_clock_zero: 0,
+            connections: Connections::default(),
+            exchanges: Exchanges::default(),
+            upstream: Upstreams::new(settings.share),
+            listen: Listen::new(listeners, now),
+            cx,
         }
     }
 
@@ -259,10 +163,10 @@ impl Proxy {
 
     /// The next thing to do, if any.
     pub fn poll_op(&mut self, now: Time) -> Option<Op> {
-        debug_assert!(self.agenda.is_empty(), "each event is settled");
+        debug_assert!(self.cx.agenda.is_empty(), "each event is settled");
         self.relieve_noted(now);
         let op = loop {
-            let op = self.ops.pop_front()?;
+            let op = self.cx.ops.pop_front()?;
             // Whoever asked for it may be gone: then there is nothing to connect for.
             let is_stale = matches!(&op, Op::Connect { connection, .. } if self.connections.get(*connection).is_none());
             if !is_stale {
@@ -326,11 +230,13 @@ impl Proxy {
                 0
             }
             (Role::Upstream(_), Receive::Head(_)) => room,
-            (_, Receive::Body(_)) => match self.opposite_of(StreamKey::whole(key)) {
-                Some(other) if !self.is_held_back(other) => room,
-                None if self.gathers(connection) => room,
-                _ => 0,
-            },
+            (_, Receive::Body(_)) => {
+                match self.exchanges.opposite_of(StreamKey::whole(key), &self.connections) {
+                    Some(other) if !self.connections.is_held_back(other) => room,
+                    None if self.exchanges.gathers(connection) => room,
+                    _ => 0,
+                }
+            }
         }
     }
 
@@ -358,33 +264,34 @@ impl Proxy {
     /// When to call [`Proxy::on_deadlines`] again, if ever.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let timers = self.timers.next_deadline();
-        let drains = self.draining_listeners.iter().map(|(_, deadline)| *deadline);
-        let looks = self.crowds.due().into_iter().chain(self.buffered_due());
-        let others = self.drain_deadline.into_iter().chain(looks);
+        let timers = self.cx.timers.next_deadline();
+        let drains = self.listen.draining_listeners.iter().map(|(_, deadline)| *deadline);
+        let looks =
+            self.upstream.crowds.due().into_iter().chain(self.listen.buffered_due(&self.cx));
+        let others = self.cx.drain_deadline.into_iter().chain(looks);
         timers.into_iter().chain(others).chain(drains).min()
     }
 
     /// The newest configuration.
     #[must_use]
     pub fn snapshot(&self) -> &Arc<Snapshot> {
-        self.snapshot.shared()
+        self.cx.snapshot.shared()
     }
 
     /// How much there is of everything.
     #[must_use]
     pub fn load(&self) -> Load {
         Load {
-            connections: self.connections.len(),
-            handshakes: (self.handshakes.len()
-                + self.handshakes_expected
-                + self.upstream_handshakes) as usize,
-            exchanges: self.exchanges.len(),
-            waiting: self.pools.waiting as usize,
-            stalled: self.stalls.len(),
-            clients: self.clients.len(),
-            idle: self.pools.idle as usize,
-            buffers: self.buffers.usage(),
+            connections: self.connections.table.len(),
+            handshakes: (self.connections.handshakes.len()
+                + self.connections.handshakes_expected
+                + self.connections.upstream_handshakes) as usize,
+            exchanges: self.exchanges.table.len(),
+            waiting: self.upstream.pools.waiting as usize,
+            stalled: self.exchanges.stalls.len(),
+            clients: self.listen.clients.len(),
+            idle: self.upstream.pools.idle as usize,
+            buffers: self.cx.buffers.usage(),
         }
     }
 
@@ -392,40 +299,50 @@ impl Proxy {
 
     /// The wall clock, as the time of the monotonic clock's zero: ns since the Unix epoch.
     pub const fn on_wall_clock(&mut self, zero: u64) {
-        self.wall_clock_zero = zero;
+        self.cx.wall_clock_zero = zero;
     }
 
     /// A newer configuration. Work follows what it changes, not its size.
     pub fn on_snapshot(&mut self, snapshot: Arc<Snapshot>, now: Time) {
         let snapshot = Pinned::new(snapshot);
-        let former = std::mem::replace(&mut self.snapshot, snapshot.clone());
-        self.former.push(former);
-        for lost in self.listeners.split(&snapshot) {
-            self.move_to_draining(&lost);
-            self.drain_listener(lost.to, &snapshot, now);
+        self.cx.set_snapshot(snapshot.clone());
+        for lost in self.listen.listeners.split(&snapshot) {
+            self.listen.move_to_draining(&lost, &mut self.connections);
+            self.listen.drain_listener(
+                lost.to,
+                &snapshot,
+                now,
+                &mut self.connections,
+                &mut self.cx,
+            );
         }
-        for listener in self.listeners.update(&snapshot) {
-            self.drain_listener(listener, &snapshot, now);
+        for listener in self.listen.listeners.update(&snapshot) {
+            self.listen.drain_listener(
+                listener,
+                &snapshot,
+                now,
+                &mut self.connections,
+                &mut self.cx,
+            );
         }
-        self.emitter.set_access_log(snapshot.access_log.output.is_some());
         let changes = &snapshot.changes;
         for listener in &changes.listeners_removed {
-            self.ops.push_back(Op::CloseListener(*listener));
+            self.cx.ops.push_back(Op::CloseListener(*listener));
         }
         for (cluster, endpoint) in &changes.endpoints_removed {
-            while let Some(key) = self.pools.newest_idle(*endpoint) {
-                self.dismiss(key, now);
+            while let Some(key) = self.upstream.pools.newest_idle(*endpoint) {
+                self.upstream.dismiss(key, now, &mut self.connections, &mut self.cx);
             }
-            self.pools.forget_endpoint(*endpoint);
+            self.upstream.pools.forget_endpoint(*endpoint);
             self.serve_waiting(*cluster, now);
         }
         for cluster in &changes.clusters_changed {
             self.serve_waiting(*cluster, now);
         }
         for cluster in &changes.clusters_removed {
-            self.pools.forget_cluster(*cluster);
+            self.upstream.pools.forget_cluster(*cluster);
         }
-        self.retire_former();
+        self.cx.retire_former();
         self.settle(now);
     }
 
@@ -439,37 +356,38 @@ impl Proxy {
         original: Option<SocketAddr>,
         now: Time,
     ) -> Option<ConnKey> {
-        let original = self.keep_original(original);
-        let listener = self.listeners.find(listener)?;
-        let state = self.listeners.get(listener);
+        let original = self.cx.keep_original(original);
+        let listener = self.listen.listeners.find(listener)?;
+        let state = self.listen.listeners.get(listener);
         let settings = state.listener();
-        let is_over = state.open >= self.share.of(settings.connections_max.get())
-            || self.listeners.open >= self.share.of(self.connections_max());
+        let is_over = state.open >= self.cx.share.of(settings.connections_max.get())
+            || self.listen.listeners.open
+                >= self.cx.share.of(self.listen.connections_max(&self.cx));
         if is_over {
             let (listener, cause) = (label(state.id.0), Cause::ConnectionsOverflow);
-            self.emitter.connection_refused(&ConnectionRefused { listener, cause });
+            self.cx.emitter.connection_refused(&ConnectionRefused { listener, cause });
             return None;
         }
         if !may_send_proxy_header(settings.http.proxy_protocol.as_deref(), &peer) {
             let (listener, cause) = (label(state.id.0), Cause::ProxyProtocolSource);
-            self.emitter.connection_refused(&ConnectionRefused { listener, cause });
+            self.cx.emitter.connection_refused(&ConnectionRefused { listener, cause });
             return None;
         }
         let has_proxy_header = settings.http.proxy_protocol.is_some();
         // Behind trusted proxies, and before a PROXY header, the peer is not the client.
         let is_client = !has_proxy_header && settings.http.trusted_hops == 0;
         let address = peer.ip().filter(|_| is_client);
-        let per_client_max = self.share.of(settings.connections_per_client_max.get());
-        let (client, count) = self.clients.enter(address, Part::Connection);
+        let per_client_max = self.cx.share.of(settings.connections_per_client_max.get());
+        let (client, count) = self.listen.clients.enter(address, Part::Connection);
         if count > per_client_max {
-            self.clients.remove(client, Part::Connection);
+            self.listen.clients.remove(client, Part::Connection);
             let (listener, cause) = (label(state.id.0), Cause::ClientConnectionsOverflow);
-            self.emitter.connection_refused(&ConnectionRefused { listener, cause });
+            self.cx.emitter.connection_refused(&ConnectionRefused { listener, cause });
             return None;
         }
         let deadline = now + settings.timeouts.request_head;
-        self.emitter.connection_opened(&ConnectionOpened { listener: label(state.id.0) });
-        self.listeners.on_opened(listener);
+        self.cx.emitter.connection_opened(&ConnectionOpened { listener: label(state.id.0) });
+        self.listen.listeners.on_opened(listener);
         let life = Life::Open;
         let role = Role::Downstream(Downstream {
             listener,
@@ -482,10 +400,10 @@ impl Proxy {
             head_began: Time::NEVER,
             original,
         });
-        let key = self.insert_connection(role, Receive::ProxyHeader, now);
+        let key = self.connections.insert_connection(role, Receive::ProxyHeader, now, &mut self.cx);
         if let Some(connection) = self.connections.get_mut(key) {
             (connection.peer, connection.local) = (peer, local);
-            self.timers.arm(connection.timer, deadline);
+            self.cx.timers.arm(connection.timer, deadline);
         }
         if !has_proxy_header {
             self.begin_connection(key, now);
@@ -497,18 +415,13 @@ impl Proxy {
     /// Bounds downstream connections of the process, whatever the configuration says, by what the
     /// system lets it open.
     pub const fn set_descriptors_max(&mut self, connections: u32) {
-        self.descriptors_max = connections;
-    }
-
-    /// Downstream connections open at a time, in the process.
-    fn connections_max(&self) -> u32 {
-        self.snapshot.limits.connections_max.get().min(self.descriptors_max)
+        self.listen.descriptors_max = connections;
     }
 
     /// A connection could not be accepted: [`Cause::OutOfDescriptors`] or [`Cause::AcceptFailed`].
     pub fn on_accept_failed(&mut self, listener: ListenerId, cause: Cause) {
         let listener = label(listener.0);
-        self.emitter.connection_refused(&ConnectionRefused { listener, cause });
+        self.cx.emitter.connection_refused(&ConnectionRefused { listener, cause });
     }
 
     /// Data of a connection.
@@ -519,13 +432,13 @@ impl Proxy {
                 let consumed = self.consume(key, bytes, now);
                 let rest = bytes.get(consumed..).unwrap_or_default();
                 if !rest.is_empty() && self.connections.get(key).is_some() {
-                    let mut inbox = self.buffers.lease(rest.len());
+                    let mut inbox = self.cx.buffers.lease(rest.len());
                     inbox.push(rest);
-                    self.put_inbox(key, inbox);
+                    self.connections.put_inbox(key, inbox, &mut self.cx);
                 }
             }
             Some(inbox) => {
-                let mut inbox = self.buffers.widen(inbox, bytes.len());
+                let mut inbox = self.cx.buffers.widen(inbox, bytes.len());
                 inbox.push(bytes);
                 self.consume_inbox(key, inbox, now);
             }
@@ -564,35 +477,25 @@ impl Proxy {
 
     fn handle_sent(&mut self, key: ConnKey, n: usize, began: Time, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let (before, n) = connection.on_bytes_sent(n, &mut self.buffers);
+        let (before, n) = connection.on_bytes_sent(n, &mut self.cx.buffers);
         let after = before - n;
         if connection.multiplex.is_some() {
             self.on_frames_sent(key, before, n, now);
             // These frames, too, nobody but us has sealed.
-            return self.seal_more(key);
+            return self.connections.seal_more(key, &mut self.cx);
         }
-        self.seal_more(key);
+        self.connections.seal_more(key, &mut self.cx);
         if before >= OUTBOX_BYTES_MAX
             && after < OUTBOX_BYTES_MAX
-            && let Some(source) = self.opposite_of(StreamKey::whole(key))
+            && let Some(source) =
+                self.exchanges.opposite_of(StreamKey::whole(key), &self.connections)
         {
-            self.on_caught_up(source);
+            self.connections.on_caught_up(source, &mut self.cx);
         }
         match self.connections.get(key).map(|connection| &connection.role) {
             Some(Role::Downstream(_)) => self.on_downstream_sent(key, after, n, now),
             Some(Role::Upstream(_)) => self.on_upstream_sent(key, after, n, (began, now)),
             None => {}
-        }
-    }
-
-    /// What waits behind the records that are sent has to be sealed.
-    fn seal_more(&mut self, key: ConnKey) {
-        let may_seal_more = |connection: &Connection| {
-            connection.tls.as_ref().is_some_and(|tls| tls.outbox().is_empty())
-                && !connection.is_sent()
-        };
-        if self.connections.get(key).is_some_and(may_seal_more) {
-            self.queue_send(key);
         }
     }
 
@@ -609,7 +512,7 @@ impl Proxy {
 
     /// Time passed.
     pub fn on_deadlines(&mut self, now: Time) {
-        while let Some(owner) = self.timers.pop_expired(now) {
+        while let Some(owner) = self.cx.timers.pop_expired(now) {
             match owner.unpack() {
                 TimerOwner::Connection(key) => self.on_connection_deadline(key, now),
                 TimerOwner::Exchange(key) => self.on_exchange_deadline(key, now),
@@ -618,11 +521,11 @@ impl Proxy {
             self.settle(now);
         }
         let is_over = |(_, deadline): &(_, Time)| *deadline <= now;
-        while let Some(place) = self.draining_listeners.iter().position(is_over) {
-            let (listener, _) = self.draining_listeners.swap_remove(place);
+        while let Some(place) = self.listen.draining_listeners.iter().position(is_over) {
+            let (listener, _) = self.listen.draining_listeners.swap_remove(place);
             self.end_downstreams(now, |downstream| downstream.listener == listener);
         }
-        if self.drain_deadline.is_some_and(|deadline| deadline <= now) {
+        if self.cx.drain_deadline.is_some_and(|deadline| deadline <= now) {
             self.end_drain(now);
         }
         self.settle(now);
@@ -632,18 +535,18 @@ impl Proxy {
 
     /// Gives memory back that was not needed lately. Called every few seconds.
     pub fn on_quiet(&mut self) {
-        self.agenda.trim();
-        self.buffers.trim();
-        self.clients.trim();
-        self.connections.shrink();
-        self.exchanges.shrink();
-        self.timers.shrink();
+        self.cx.agenda.trim();
+        self.cx.buffers.trim();
+        self.listen.clients.trim();
+        self.connections.table.shrink();
+        self.exchanges.table.shrink();
+        self.cx.timers.shrink();
     }
 
     /// Places for connections, used or not: beyond them no key leads anywhere.
     #[must_use]
     pub const fn connection_slots(&self) -> usize {
-        self.connections.slots()
+        self.connections.table.slots()
     }
 
     // What several parts share.
@@ -663,7 +566,7 @@ impl Proxy {
             return self.resume_handshake(key, now);
         }
         self.consume_left(key, now);
-        self.ops.push_back(Op::Read(key));
+        self.cx.ops.push_back(Op::Read(key));
     }
 
     /// Feeds a connection what it could not consume before.
@@ -677,165 +580,7 @@ impl Proxy {
     fn consume_inbox(&mut self, key: ConnKey, mut inbox: Buffer, now: Time) {
         let consumed = self.consume(key, inbox.filled(), now);
         inbox.consume(consumed);
-        self.put_inbox(key, inbox);
-    }
-
-    fn put_inbox(&mut self, key: ConnKey, inbox: Buffer) {
-        match self.connections.get_mut(key) {
-            Some(connection) if !inbox.is_empty() => connection.inbox = Some(inbox),
-            _ => self.buffers.give_back(inbox),
-        }
-    }
-
-    pub(crate) fn insert_connection(&mut self, role: Role, receive: Receive, now: Time) -> ConnKey {
-        // The timer wants its owner's key, the connection its timer's.
-        let placeholder = self.timers.insert(TimerOwner::Connection(ConnKey::from_bits(0)).into());
-        let key = self.connections.insert(Connection::new(role, receive, placeholder, now));
-        self.timers.set_owner(placeholder, TimerOwner::Connection(key).into());
-        key
-    }
-
-    /// Queues a send, once.
-    pub(crate) fn queue_send(&mut self, key: ConnKey) {
-        if let Some(connection) = self.connections.get_mut(key)
-            && !connection.is_flush_queued
-        {
-            connection.is_flush_queued = true;
-            self.ops.push_back(Op::Send(key));
-        }
-    }
-
-    /// Whether what this connection says of a body is kept here.
-    fn gathers(&self, connection: &Connection) -> bool {
-        let exchange = connection.exchange().and_then(|key| self.exchanges.get(key));
-        exchange.is_some_and(|exchange| {
-            matches!(exchange.stage, Stage::Gathering { .. } | Stage::Buffering { .. })
-        })
-    }
-
-    /// The other side of the exchange that is at this one.
-    pub(crate) fn opposite_of(&self, at: StreamKey) -> Option<StreamKey> {
-        let connection = self.connections.get(at.connection)?;
-        let exchange = self.exchanges.get(self.exchange_of(at)?)?;
-        match connection.role {
-            Role::Downstream(_) => exchange.upstream(),
-            Role::Upstream(_) => Some(exchange.downstream),
-        }
-    }
-
-    /// Closes a downstream connection that has no exchange any more.
-    pub(crate) fn close_downstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
-        let would_end_early = self.would_end_early(key);
-        if !would_end_early {
-            self.say_farewell(key);
-        }
-        let Some(connection) = self.remove_connection(key) else { return };
-        let Role::Downstream(downstream) = connection.role else {
-            unreachable!("only downstream connections are closed here");
-        };
-        let failure = connection.multiplex.and_then(|multiplex| multiplex.failure);
-        let refusal = (downstream.life == Life::Refused).then_some(Cause::TlsHandshakeFailed);
-        let cause = refusal.or(cause).or(failure);
-        let undelivered_bytes = match connection.receive {
-            Receive::Linger { delivery, .. } if cause == Some(Cause::ResponseUndelivered) => {
-                delivery.undelivered()
-            }
-            _ => 0,
-        };
-        self.emitter.connection_closed(&ConnectionClosed {
-            listener: label(self.listeners.get(downstream.listener).id.0),
-            cause,
-            lifetime: now.nanos_since(connection.opened),
-            requests: connection.requests,
-            undelivered_bytes,
-        });
-        self.listeners.on_closed(downstream.listener);
-        self.clients.remove(downstream.client, Part::Connection);
-        self.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
-        if self.is_drained() {
-            self.agenda.push(Note::CloseUpstreams);
-        }
-        // A listener that is gone may have been the last to need its configuration.
-        if self.has_former_snapshots() {
-            self.retire_former();
-        }
-    }
-
-    /// Closes an upstream connection, established or not, idle or not. An exchange that waits for one
-    /// may have another in its place.
-    pub(crate) fn close_upstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
-        let upstream = self.connections.get(key).and_then(Connection::upstream);
-        let Some(cluster) = upstream.map(|upstream| upstream.cluster) else { return };
-        self.pools.remove_idle(key, &mut self.connections);
-        let is_established =
-            self.connections.get(key).is_some_and(|connection| !connection.is_connecting());
-        let would_end_early = self.would_end_early(key);
-        if !would_end_early {
-            self.say_farewell(key);
-        }
-        let Some(connection) = self.remove_connection(key) else { return };
-        if is_established {
-            self.emitter.upstream_closed(&UpstreamClosed {
-                cluster: label(cluster.0),
-                cause,
-                lifetime: now.nanos_since(connection.opened),
-                requests: connection.requests,
-            });
-        }
-        self.pools.on_closed(cluster);
-        self.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
-        self.note_room(cluster);
-    }
-
-    fn would_end_early(&self, key: ConnKey) -> bool {
-        self.connections.get(key).is_some_and(Connection::would_end_early)
-    }
-
-    /// Ends an upstream connection that is in a pool, with the exchanges that it has.
-    fn dismiss(&mut self, key: ConnKey, now: Time) {
-        if self.connections.get(key).is_some_and(Connection::is_busy) {
-            self.retire(key);
-        } else {
-            self.close_upstream(key, None, now);
-        }
-    }
-
-    /// Takes a connection out, with its timer and its buffers.
-    fn remove_connection(&mut self, key: ConnKey) -> Option<Connection> {
-        let mut connection = self.connections.remove(key)?;
-        self.timers.remove(connection.timer);
-        self.end_handshake(&mut connection);
-        if connection.awaits_signature() {
-            self.signers.cancel(key);
-        }
-        if let Some(tls) = connection.tls.as_deref_mut() {
-            tls.clear(&mut self.buffers);
-        }
-        connection.outbox.clear(&mut self.buffers);
-        for stream in connection.multiplex.iter_mut().flat_map(|all| all.iter_mut()) {
-            stream.clear(&mut self.buffers);
-        }
-        if let Some(inbox) = connection.inbox.take() {
-            self.buffers.give_back(inbox);
-        }
-        Some(connection)
-    }
-
-    /// Tells control of snapshots that nobody here uses any more.
-    pub(crate) fn retire_former(&mut self) {
-        let mut index = 0;
-        while let Some(snapshot) = self.former.get(index) {
-            if !snapshot.is_last() {
-                index += 1;
-                continue;
-            }
-            let snapshot = self.former.swap_remove(index).into_shared();
-            self.ops.extend(snapshot.map(Op::Retire));
-        }
-    }
-
-    pub(crate) fn has_former_snapshots(&self) -> bool {
-        !self.former.is_empty()
+        self.connections.put_inbox(key, inbox, &mut self.cx);
     }
 }
 

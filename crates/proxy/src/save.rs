@@ -17,7 +17,10 @@ use telemetry::cause::Cause;
 
 use self::connections::{SavedDownstream, SavedUpstream};
 use self::exchanges::{SavedExchange, SavedStage};
+use crate::connection::connections::Connections;
 use crate::connection::{ConnKey, Connection, ExchangeKey, StreamKey};
+use crate::cx::Cx;
+use crate::listen::Listen;
 use crate::listen::listeners::ListenerKey;
 use crate::ops::Op;
 use crate::proxy::Proxy;
@@ -83,6 +86,54 @@ impl SavedEnd {
     }
 }
 
+impl Listen {
+    /// Whether everything is there that the group speaks of.
+    fn check(&self, group: &Group, cx: &Cx) -> Result<(), RestoreError> {
+        let end = |side: SavedSide| {
+            let end = group.connections.get(side.connection as usize);
+            end.filter(|end| side.stream == 0 || end.has_stream(side.stream))
+        };
+        for saved in &group.exchanges {
+            let needs_upstream =
+                matches!(saved.stage, SavedStage::Attempting | SavedStage::Responding);
+            let is_whole = matches!(end(saved.downstream), Some(SavedEnd::Downstream(_)))
+                && saved.upstream.is_some() == needs_upstream
+                && saved
+                    .upstream
+                    .is_none_or(|side| matches!(end(side), Some(SavedEnd::Upstream(_))));
+            if !is_whole {
+                return Err(RestoreError::Damaged);
+            }
+        }
+        if group.connections.is_empty() {
+            return Err(RestoreError::Damaged);
+        }
+        for end in &group.connections {
+            if let SavedEnd::Downstream(saved) = end {
+                self.listener_named(&saved.listener, cx)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn listener_named(&self, name: &str, cx: &Cx) -> Result<ListenerKey, RestoreError> {
+        let mut listeners = cx.snapshot.listeners.iter();
+        let id = listeners.find(|listener| *listener.name == *name);
+        let id = id.ok_or(RestoreError::NoListener)?.id;
+        self.listeners.find(id).ok_or(RestoreError::NoListener)
+    }
+}
+
+impl Connections {
+    fn has_known_listener(&self, key: ConnKey, listen: &Listen, cx: &Cx) -> bool {
+        let downstream = self.get(key).and_then(Connection::downstream);
+        downstream.is_none_or(|downstream| {
+            let listener = listen.listeners.get(downstream.listener).listener();
+            listen.listener_named(&listener.name, cx).is_ok()
+        })
+    }
+}
+
 impl Proxy {
     /// Takes a connection with all that belongs to it out of this worker. None for a stale key, and
     /// for an upstream connection whose exchange has it alone: it goes with its downstream. None, too,
@@ -91,7 +142,7 @@ impl Proxy {
     ///
     /// Nothing of it is closed and nothing is counted: the sockets live on under [`Proxy::restore`].
     pub fn save(&mut self, key: ConnKey, now: Time) -> Option<Saved> {
-        debug_assert!(self.agenda.is_empty(), "each event is settled");
+        debug_assert!(self.cx.agenda.is_empty(), "each event is settled");
         let upstream = self.connections.get(key)?.upstream();
         if upstream.is_some_and(|upstream| upstream.exchange().is_some()) {
             return None;
@@ -100,7 +151,8 @@ impl Proxy {
         let is_movable = |key: &ConnKey| {
             let connection = self.connections.get(*key);
             // A handshake is finished where it began.
-            self.has_known_listener(*key) && connection.is_some_and(|it| !it.owes_handshake())
+            self.connections.has_known_listener(*key, &self.listen, &self.cx)
+                && connection.is_some_and(|it| !it.owes_handshake())
         };
         if !connections.iter().all(is_movable) {
             return None;
@@ -116,15 +168,19 @@ impl Proxy {
             let is_downstream =
                 self.connections.get(*connection).is_some_and(|c| c.downstream().is_some());
             let saved = if is_downstream {
-                self.save_downstream(*connection, now).map(SavedEnd::Downstream)
+                self.connections
+                    .save_downstream(*connection, now, &mut self.listen, &mut self.cx)
+                    .map(SavedEnd::Downstream)
             } else {
-                self.save_upstream(*connection, now).map(SavedEnd::Upstream)
+                self.upstream
+                    .save_upstream(*connection, now, &mut self.connections, &mut self.cx)
+                    .map(SavedEnd::Upstream)
             };
             group.connections.extend(saved);
         }
         self.end_if_drained(now);
-        if self.has_former_snapshots() {
-            self.retire_former();
+        if self.cx.has_former_snapshots() {
+            self.cx.retire_former();
         }
         self.settle(now);
         let mut bytes = VERSION.to_be_bytes().to_vec();
@@ -141,14 +197,6 @@ impl Proxy {
         self.settle(now);
     }
 
-    fn has_known_listener(&self, key: ConnKey) -> bool {
-        let downstream = self.connections.get(key).and_then(Connection::downstream);
-        downstream.is_none_or(|downstream| {
-            let listener = self.listeners.get(downstream.listener).listener();
-            self.listener_named(&listener.name).is_ok()
-        })
-    }
-
     /// Every connection and exchange that this connection cannot be moved without.
     fn companions(&self, key: ConnKey) -> (Vec<ConnKey>, Vec<ExchangeKey>) {
         let mut connections = vec![key];
@@ -156,7 +204,7 @@ impl Proxy {
         let mut seen = 0;
         while let Some(key) = connections.get(seen).copied() {
             seen += 1;
-            for exchange in self.exchanges_on(key) {
+            for exchange in self.connections.exchanges_on(key) {
                 if exchanges.contains(&exchange) {
                     continue;
                 }
@@ -186,60 +234,35 @@ impl Proxy {
             return Err(RestoreError::Version(version));
         }
         let group: Group = postcard::from_bytes(rest).map_err(|_| RestoreError::Damaged)?;
-        self.check(&group)?;
+        self.listen.check(&group, &self.cx)?;
         let mut keys = Vec::new();
         for end in group.connections {
             keys.push(match end {
-                SavedEnd::Downstream(saved) => self.restore_downstream(saved, now)?,
-                SavedEnd::Upstream(saved) => self.restore_upstream(saved, now),
+                SavedEnd::Downstream(saved) => self.connections.restore_downstream(
+                    saved,
+                    now,
+                    &mut self.listen,
+                    &mut self.cx,
+                )?,
+                SavedEnd::Upstream(saved) => self.upstream.restore_upstream(
+                    saved,
+                    now,
+                    &mut self.connections,
+                    &self.listen,
+                    &mut self.cx,
+                ),
             });
         }
         for saved in group.exchanges {
             self.restore_exchange(saved, &keys, now);
         }
         for key in &keys {
-            self.on_spare_restored(*key);
-            self.ops.push_back(Op::Send(*key));
-            self.ops.push_back(Op::Read(*key));
+            self.upstream.on_spare_restored(*key, &self.connections);
+            self.cx.ops.push_back(Op::Send(*key));
+            self.cx.ops.push_back(Op::Read(*key));
         }
         self.settle(now);
         Ok(keys)
-    }
-
-    /// Whether everything is there that the group speaks of.
-    fn check(&self, group: &Group) -> Result<(), RestoreError> {
-        let end = |side: SavedSide| {
-            let end = group.connections.get(side.connection as usize);
-            end.filter(|end| side.stream == 0 || end.has_stream(side.stream))
-        };
-        for saved in &group.exchanges {
-            let needs_upstream =
-                matches!(saved.stage, SavedStage::Attempting | SavedStage::Responding);
-            let is_whole = matches!(end(saved.downstream), Some(SavedEnd::Downstream(_)))
-                && saved.upstream.is_some() == needs_upstream
-                && saved
-                    .upstream
-                    .is_none_or(|side| matches!(end(side), Some(SavedEnd::Upstream(_))));
-            if !is_whole {
-                return Err(RestoreError::Damaged);
-            }
-        }
-        if group.connections.is_empty() {
-            return Err(RestoreError::Damaged);
-        }
-        for end in &group.connections {
-            if let SavedEnd::Downstream(saved) = end {
-                self.listener_named(&saved.listener)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn listener_named(&self, name: &str) -> Result<ListenerKey, RestoreError> {
-        let mut listeners = self.snapshot.listeners.iter();
-        let id = listeners.find(|listener| *listener.name == *name);
-        let id = id.ok_or(RestoreError::NoListener)?.id;
-        self.listeners.find(id).ok_or(RestoreError::NoListener)
     }
 
     /// Whether the socket of a restored connection is still being connected.
@@ -257,7 +280,7 @@ impl Proxy {
                 self.serve_waiting(cluster, now);
             }
             self.resume_inbox(*key, now);
-            let streams = self.multiplex_mut(*key).map(|multiplex| multiplex.ids());
+            let streams = self.connections.multiplex_mut(*key).map(|multiplex| multiplex.ids());
             for stream in streams.unwrap_or_default() {
                 // Who waited for a connection may have got one on the way.
                 self.resume_stream(StreamKey { connection: *key, stream }, now);

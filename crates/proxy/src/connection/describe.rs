@@ -55,7 +55,7 @@ impl Proxy {
         count: u32,
         now: Time,
     ) -> (Vec<ConnectionSummary>, Option<u32>) {
-        let (slots, next) = self.connections.range(first, count);
+        let (slots, next) = self.connections.table.range(first, count);
         (slots.map(|(key, connection)| self.summary(key, connection, now)).collect(), next)
     }
 
@@ -63,7 +63,7 @@ impl Proxy {
         let exchange = connection.exchange().and_then(|exchange| self.exchanges.get(exchange));
         let side = match &connection.role {
             Role::Downstream(downstream) => {
-                SummarySide::Downstream(label(self.listeners.get(downstream.listener).id.0))
+                SummarySide::Downstream(label(self.listen.listeners.get(downstream.listener).id.0))
             }
             Role::Upstream(upstream) => SummarySide::Upstream {
                 cluster: label(upstream.cluster.0),
@@ -110,22 +110,22 @@ impl Proxy {
 
     /// Tells the gauges of this worker.
     pub fn tell_gauges(&mut self, turns: u64, events: u64) {
-        let buffers = self.buffers.usage();
-        self.emitter.worker_gauges(&WorkerGauges {
+        let buffers = self.cx.buffers.usage();
+        self.cx.emitter.worker_gauges(&WorkerGauges {
             turns,
             events,
             buffers_leased: buffers.leased,
             buffers_reused_total: buffers.reused_total,
             buffers_allocated_total: buffers.allocated_total,
             buffer_bytes: buffers.bytes,
-            connections_downstream: u64::from(self.listeners.open),
-            connections_upstream: u64::from(self.pools.open),
-            idle_upstream: u64::from(self.pools.idle),
-            pending: u64::from(self.pools.waiting),
+            connections_downstream: u64::from(self.listen.listeners.open),
+            connections_upstream: u64::from(self.upstream.pools.open),
+            idle_upstream: u64::from(self.upstream.pools.idle),
+            pending: u64::from(self.upstream.pools.waiting),
         });
-        for (cluster, idle, waiting) in self.pools.levels() {
+        for (cluster, idle, waiting) in self.upstream.pools.levels() {
             let gauges = ClusterGauges { idle: u64::from(idle), pending: u64::from(waiting) };
-            self.emitter.cluster_gauges(label(cluster.0), &gauges);
+            self.cx.emitter.cluster_gauges(label(cluster.0), &gauges);
         }
     }
 }

@@ -8,16 +8,21 @@ use std::time::Duration;
 use config::snapshot::Ping;
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamPaused;
+use wire::detect::resembles_http2;
 use wire::h2::{ConnectionError, Element, ErrorCode, Http2};
 use wire::head::{RequestHead, Version};
 
+use crate::connection::connections::Connections;
 use crate::connection::http2::{Framed, Multiplex, Stream, Tail, Watch, downstream_limits};
 use crate::connection::{
     ConnKey, Connection, Downstream, ExchangeKey, Life, OUTBOX_BYTES_MAX, Receive, Role, StreamKey,
 };
+use crate::cx::Cx;
 use crate::exchange::downstream::cause_of_request;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::label;
 use crate::exchange::{Request, Stage};
+use crate::listen::Listen;
 use crate::listen::drain::DRAIN_IDLE;
 use crate::proxy::{Proxy, UNREAD_BYTES_MAX, is_unread};
 use crate::tools::time::Time;
@@ -31,31 +36,137 @@ const REST: Duration = Duration::from_secs(1);
 /// What other PINGs hold.
 const SIGN_OF_LIFE: [u8; 8] = *b"alive???";
 
-impl Proxy {
+impl Connections {
+    /// Makes a connection one of HTTP/2.
+    pub(crate) fn set_multiplex(&mut self, key: ConnKey, multiplex: Multiplex, cx: &mut Cx) {
+        if let Some(connection) = self.get_mut(key) {
+            connection.receive = Receive::Frames;
+            connection.multiplex = Some(Box::new(multiplex));
+        }
+        self.arm_watches(key, cx);
+    }
+
+    pub(crate) fn multiplex_mut(&mut self, key: ConnKey) -> Option<&mut Multiplex> {
+        self.get_mut(key)?.multiplex.as_deref_mut()
+    }
+
+    /// Sets what a connection is watched for, and its timer accordingly.
+    fn watch(&mut self, key: ConnKey, watch: Watch, deadline: Time, cx: &mut Cx) {
+        if let Some(multiplex) = self.multiplex_mut(key) {
+            multiplex.watches.set(watch, deadline);
+            self.arm_watches(key, cx);
+        }
+    }
+
+    pub(crate) fn arm_watches(&self, key: ConnKey, cx: &mut Cx) {
+        let Some(connection) = self.get(key) else { return };
+        let Some(multiplex) = &connection.multiplex else { return };
+        let (_, deadline) = multiplex.watches.first();
+        // A timer that fires early looks what is next, so only an earlier one is armed.
+        if deadline < cx.timers.deadline(connection.timer) || !deadline.is_set() {
+            cx.timers.arm(connection.timer, deadline);
+        }
+    }
+
+    /// Tells a downstream that its connection will end. What it asks for before it knows is
+    /// answered (RFC 9113, section 6.8).
+    pub(crate) fn say_goodbye(&mut self, key: ConnKey, now: Time, cx: &mut Cx) {
+        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        multiplex.codec.drain();
+        multiplex.codec.ping(GOODBYE);
+        self.watch(key, Watch::Goodbye, now + DRAIN_IDLE, cx);
+        self.queue_send(key, cx);
+    }
+
+    /// It knows, or had time to: no further streams are taken.
+    fn on_goodbye(&mut self, key: ConnKey, cx: &mut Cx) {
+        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        multiplex.watches.clear(Watch::Goodbye);
+        multiplex.codec.go_away(ErrorCode::NO_ERROR);
+        self.queue_send(key, cx);
+    }
+}
+
+impl Listen {
+    /// The silence after which this connection's peer is asked for a sign of life, if it is.
+    pub(crate) fn silence(&self, connection: &Connection, cx: &Cx) -> Option<Duration> {
+        self.ping_of(connection, cx).map(|ping| ping.interval)
+    }
+
+    fn ping_of(&self, connection: &Connection, cx: &Cx) -> Option<Ping> {
+        match &connection.role {
+            Role::Downstream(downstream) => {
+                self.listeners.get(downstream.listener).listener().http2.ping
+            }
+            Role::Upstream(upstream) => cx.snapshot.cluster(upstream.cluster)?.http2.ping,
+        }
+    }
+}
+
+impl Connections {
     /// Goes on with a downstream connection as HTTP/2.
-    pub(crate) fn begin_http2(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get(key) else { return };
+    pub(crate) fn begin_http2(&mut self, key: ConnKey, now: Time, listen: &Listen, cx: &mut Cx) {
+        let Some(connection) = self.get(key) else { return };
         let Some(downstream) = connection.downstream() else { return };
-        let listener = self.listeners.get(downstream.listener).listener();
+        let listener = listen.listeners.get(downstream.listener).listener();
         let limits = downstream_limits(&listener.http, &listener.http2);
         let opening = now + listener.timeouts.request_head;
         let mut multiplex = Multiplex::new(Http2::server(&limits), limits, now);
         multiplex.watches.set(Watch::Opening, opening);
-        self.set_multiplex(key, multiplex);
+        self.set_multiplex(key, multiplex, cx);
         // What the peer may do is the first that it is told.
-        self.queue_send(key);
+        self.queue_send(key, cx);
     }
 
+    /// Watches that the peer takes what waits for it.
+    fn watch_writing(
+        &mut self,
+        key: ConnKey,
+        now: Time,
+        has_moved: bool,
+        listen: &Listen,
+        cx: &mut Cx,
+    ) {
+        let Some(connection) = self.get(key) else { return };
+        let timeout = match &connection.role {
+            Role::Downstream(downstream) => {
+                listen.listeners.get(downstream.listener).listener().timeouts.response_write
+            }
+            Role::Upstream(upstream) => match cx.snapshot.cluster(upstream.cluster) {
+                Some(cluster) => cluster.timeouts.request_write,
+                None => return,
+            },
+        };
+        let is_empty = connection.is_sent() || connection.is_connecting();
+        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        if is_empty {
+            multiplex.watches.clear(Watch::Write);
+        } else if has_moved || !multiplex.watches.is_set(Watch::Write) {
+            self.watch(key, Watch::Write, now + timeout, cx);
+        }
+    }
+
+    /// Whether what came of a first head, so far, is the beginning of HTTP/2's preface.
+    pub(crate) fn has_begun_preface(&self, key: ConnKey) -> bool {
+        let Some(connection) = self.get(key) else { return false };
+        let inbox = connection.inbox.as_ref().map(|inbox| inbox.filled());
+        connection.requests == 0 && inbox.and_then(resembles_http2) == Some(true)
+    }
+}
+
+impl Exchanges {
     /// An HTTP/1 request that asked for `h2c` is stream 1 of the connection from here on.
     pub(crate) fn upgrade_to_http2(
         &mut self,
         key: ExchangeKey,
         head: &RequestHead<'_>,
         now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
     ) -> bool {
         const SWITCHING: &[u8] =
             b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n";
-        let Some(exchange) = self.exchanges.get_mut(key) else { return false };
+        let Some(exchange) = self.get_mut(key) else { return false };
         let Some(settings) = head.http2_settings() else { return false };
         let (listener, connection) = (exchange.listener(), exchange.downstream.connection);
         let limits = downstream_limits(&listener.http, &listener.http2);
@@ -66,54 +177,28 @@ impl Proxy {
         multiplex.insert(Stream::new(1, key));
         exchange.downstream.stream = 1;
         exchange.request.version = Version::Http2;
-        let Some(open) = self.connections.get_mut(connection) else { return false };
-        open.outbox.push(SWITCHING, &mut self.buffers);
+        let Some(open) = connections.get_mut(connection) else { return false };
+        open.outbox.push(SWITCHING, &mut cx.buffers);
         if let Some(downstream) = open.downstream_mut() {
             downstream.exchange = None;
         }
-        self.set_multiplex(connection, multiplex);
-        self.queue_send(connection);
+        connections.set_multiplex(connection, multiplex, cx);
+        connections.queue_send(connection, cx);
         true
     }
+}
 
-    /// Makes a connection one of HTTP/2.
-    pub(crate) fn set_multiplex(&mut self, key: ConnKey, multiplex: Multiplex) {
-        if let Some(connection) = self.connections.get_mut(key) {
-            connection.receive = Receive::Frames;
-            connection.multiplex = Some(Box::new(multiplex));
-        }
-        self.arm_watches(key);
-    }
-
-    pub(crate) fn multiplex_mut(&mut self, key: ConnKey) -> Option<&mut Multiplex> {
-        self.connections.get_mut(key)?.multiplex.as_deref_mut()
-    }
-
-    /// Sets what a connection is watched for, and its timer accordingly.
-    fn watch(&mut self, key: ConnKey, watch: Watch, deadline: Time) {
-        if let Some(multiplex) = self.multiplex_mut(key) {
-            multiplex.watches.set(watch, deadline);
-            self.arm_watches(key);
-        }
-    }
-
-    pub(crate) fn arm_watches(&mut self, key: ConnKey) {
-        let Some(connection) = self.connections.get(key) else { return };
-        let Some(multiplex) = &connection.multiplex else { return };
-        let (_, deadline) = multiplex.watches.first();
-        // A timer that fires early looks what is next, so only an earlier one is armed.
-        if deadline < self.timers.deadline(connection.timer) || !deadline.is_set() {
-            self.timers.arm(connection.timer, deadline);
-        }
-    }
-
+impl Proxy {
     /// Consumes frames as far as possible.
     pub(crate) fn consume_frames(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
-        let silence = self.connections.get(key).and_then(|connection| self.silence(connection));
-        if let Some(multiplex) = self.multiplex_mut(key) {
+        let silence = self
+            .connections
+            .get(key)
+            .and_then(|connection| self.listen.silence(connection, &self.cx));
+        if let Some(multiplex) = self.connections.multiplex_mut(key) {
             multiplex.on_sign_of_life(now, silence);
         }
-        let mut scratch = std::mem::take(&mut self.http2_scratch);
+        let mut scratch = std::mem::take(&mut self.cx.http2_scratch);
         let mut at = 0;
         loop {
             let Some(connection) = self.connections.get_mut(key) else {
@@ -122,13 +207,13 @@ impl Proxy {
             };
             let is_behind = is_unread(connection);
             let is_over = !matches!(connection.receive, Receive::Frames);
-            if is_behind || is_over || self.is_share_spent(key) {
+            if is_behind || is_over || self.connections.is_share_spent(key) {
                 break;
             }
             let Some(connection) = self.connections.get_mut(key) else { break };
             let Some(multiplex) = connection.multiplex.as_deref_mut() else { break };
             if multiplex.codec.owes_many_answers() {
-                multiplex.frame_control(&mut connection.outbox, &mut self.buffers);
+                multiplex.frame_control(&mut connection.outbox, &mut self.cx.buffers);
             }
             let rest = input.get(at..).unwrap_or_default();
             match multiplex.codec.decode(rest, &multiplex.limits, &mut scratch) {
@@ -147,7 +232,7 @@ impl Proxy {
                 }
             }
         }
-        self.http2_scratch = scratch;
+        self.cx.http2_scratch = scratch;
         self.after_frames(key, now);
         at
     }
@@ -162,29 +247,15 @@ impl Proxy {
         if !multiplex.watches.is_set(Watch::Opening) {
             if let Some(listener) = listener.filter(|_| is_amid_head) {
                 // The rest of it holds up all streams.
-                let timeout = self.listeners.get(listener).listener().timeouts.request_head;
-                self.watch(key, Watch::Opening, now + timeout);
+                let timeout = self.listen.listeners.get(listener).listener().timeouts.request_head;
+                self.connections.watch(key, Watch::Opening, now + timeout, &mut self.cx);
             }
         } else if multiplex.codec.has_peer_settings() && !is_amid_head {
             multiplex.watches.clear(Watch::Opening);
             self.await_streams(key, now);
         }
         if has_work {
-            self.queue_send(key);
-        }
-    }
-
-    /// The silence after which this connection's peer is asked for a sign of life, if it is.
-    pub(crate) fn silence(&self, connection: &Connection) -> Option<Duration> {
-        self.ping_of(connection).map(|ping| ping.interval)
-    }
-
-    fn ping_of(&self, connection: &Connection) -> Option<Ping> {
-        match &connection.role {
-            Role::Downstream(downstream) => {
-                self.listeners.get(downstream.listener).listener().http2.ping
-            }
-            Role::Upstream(upstream) => self.snapshot.cluster(upstream.cluster)?.http2.ping,
+            self.connections.queue_send(key, &mut self.cx);
         }
     }
 
@@ -193,7 +264,7 @@ impl Proxy {
             Element::NeedMore | Element::AnswersDue => {}
             Element::Request { stream, mut head, is_end } => {
                 let request = Request::of(&head, is_end);
-                self.count_request(key, head.block().len());
+                self.connections.count_request(key, head.block().len());
                 let exchange = self.begin_stream(key, stream, request, now);
                 if let Some(exchange) = exchange {
                     self.on_request_head(exchange, &mut head, now);
@@ -201,7 +272,7 @@ impl Proxy {
             }
             Element::Unacceptable { stream, error, is_end } => {
                 let request = Request { is_complete: is_end, ..Request::NONE };
-                self.count_request(key, 0);
+                self.connections.count_request(key, 0);
                 let exchange = self.begin_stream(key, stream, request, now);
                 if let Some(exchange) = exchange {
                     self.fail(exchange, cause_of_request(&error), now);
@@ -213,13 +284,13 @@ impl Proxy {
             }
             Element::Response { stream, mut head, is_end } => {
                 let upstream = StreamKey { connection: key, stream };
-                if let Some(exchange) = self.exchange_of(upstream) {
+                if let Some(exchange) = self.connections.exchange_of(upstream) {
                     self.on_stream_response(upstream, exchange, &mut head, is_end, now);
                 }
             }
             Element::Interim { stream, head } => {
                 let upstream = StreamKey { connection: key, stream };
-                if let Some(exchange) = self.exchange_of(upstream) {
+                if let Some(exchange) = self.connections.exchange_of(upstream) {
                     self.on_first_byte(upstream, exchange, now);
                     self.on_interim_response(exchange, &head, now);
                 }
@@ -239,30 +310,31 @@ impl Proxy {
                 self.on_stream_end(StreamKey { connection: key, stream }, tail, now);
             }
             Element::Reset { stream, code } => {
-                self.count_cancelled(key);
+                self.connections.count_cancelled(key);
                 self.on_stream_reset(StreamKey { connection: key, stream }, code, now);
             }
             Element::Failed { stream, error } => {
-                self.count_cancelled(key);
+                self.connections.count_cancelled(key);
                 self.on_stream_failed(StreamKey { connection: key, stream }, error, now);
             }
             Element::WindowOpened { stream } => {
-                if let Some(multiplex) = self.multiplex_mut(key) {
+                if let Some(multiplex) = self.connections.multiplex_mut(key) {
                     multiplex.on_window_opened(stream);
                 }
             }
             Element::SettingsChanged => {
-                if let Some(multiplex) = self.multiplex_mut(key) {
+                if let Some(multiplex) = self.connections.multiplex_mut(key) {
                     multiplex.on_window_opened(None);
                 }
-                if let Some(cluster) = self.offer(key) {
-                    self.note_room(cluster);
+                if let Some(cluster) = self.upstream.offer(key, &mut self.connections, &mut self.cx)
+                {
+                    self.upstream.note_room(cluster, &mut self.cx);
                 }
             }
             Element::GoingAway { .. } => self.on_going_away(key, now),
             Element::PingAnswered { opaque } => {
                 if opaque == GOODBYE {
-                    self.on_goodbye(key);
+                    self.connections.on_goodbye(key, &mut self.cx);
                 }
             }
         }
@@ -275,7 +347,7 @@ impl Proxy {
             _ => Cause::Http2Invalid,
         };
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let left = self.snapshot.limits.discard_bytes_max;
+        let left = self.cx.snapshot.limits.discard_bytes_max;
         connection.receive = Receive::linger(left);
         if let Some(downstream) = connection.downstream_mut() {
             downstream.life = Life::LingerWhenSent;
@@ -287,14 +359,14 @@ impl Proxy {
         }
         self.end_streams(key, told, now);
         // GOAWAY says why.
-        self.queue_send(key);
+        self.connections.queue_send(key, &mut self.cx);
     }
 
     /// All exchanges of a connection that is no more end, or go on elsewhere.
     pub(crate) fn end_streams(&mut self, key: ConnKey, cause: Cause, now: Time) {
         let is_downstream = self.connections.get(key).is_some_and(|c| c.downstream().is_some());
-        self.withdraw(key);
-        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        self.upstream.withdraw(key, &mut self.connections);
+        let Some(multiplex) = self.connections.multiplex_mut(key) else { return };
         multiplex.is_gone = true;
         for exchange in multiplex.exchanges() {
             if is_downstream {
@@ -324,7 +396,7 @@ impl Proxy {
         let Some(multiplex) = connection.multiplex.as_deref_mut() else { return };
         let (watch, deadline) = multiplex.watches.first();
         if deadline > now {
-            return self.timers.arm(connection.timer, deadline);
+            return self.cx.timers.arm(connection.timer, deadline);
         }
         multiplex.watches.clear(watch);
         match watch {
@@ -333,22 +405,29 @@ impl Proxy {
             }
             Watch::Opening => {
                 self.end_streams(key, Cause::RequestHeadTimeout, now);
-                self.close_downstream(key, Some(Cause::RequestHeadTimeout), now);
+                self.connections.close_downstream(
+                    key,
+                    Some(Cause::RequestHeadTimeout),
+                    now,
+                    &mut self.listen,
+                    &mut self.cx,
+                );
             }
             Watch::Idle => {
                 multiplex.codec.go_away(ErrorCode::NO_ERROR);
-                self.withdraw(key);
-                self.queue_send(key);
+                self.upstream.withdraw(key, &mut self.connections);
+                self.connections.queue_send(key, &mut self.cx);
                 // Whoever does not take even that is left alone soon.
-                self.watch(key, Watch::Write, now + DRAIN_IDLE);
+                self.connections.watch(key, Watch::Write, now + DRAIN_IDLE, &mut self.cx);
             }
             Watch::Silence => {
                 multiplex.codec.ping(SIGN_OF_LIFE);
-                let timeout = self.connections.get(key).and_then(|c| self.ping_of(c));
+                let timeout =
+                    self.connections.get(key).and_then(|c| self.listen.ping_of(c, &self.cx));
                 if let Some(ping) = timeout {
-                    self.watch(key, Watch::Answer, now + ping.timeout);
+                    self.connections.watch(key, Watch::Answer, now + ping.timeout, &mut self.cx);
                 }
-                self.queue_send(key);
+                self.connections.queue_send(key, &mut self.cx);
             }
             Watch::Answer | Watch::Write => {
                 let cause = match (watch, is_upstream) {
@@ -359,42 +438,30 @@ impl Proxy {
                 self.end_streams(key, cause, now);
                 self.close(key, Some(cause), now);
             }
-            Watch::Goodbye => self.on_goodbye(key),
+            Watch::Goodbye => self.connections.on_goodbye(key, &mut self.cx),
             Watch::Rest => {
-                if let Some(multiplex) = self.multiplex_mut(key).filter(|it| it.is_empty()) {
+                if let Some(multiplex) =
+                    self.connections.multiplex_mut(key).filter(|it| it.is_empty())
+                {
                     multiplex.rest();
                 }
             }
         }
         if self.connections.get(key).is_some() {
-            self.arm_watches(key);
+            self.connections.arm_watches(key, &mut self.cx);
         }
     }
 
     fn close(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
         match self.connections.get(key).map(|connection| &connection.role) {
-            Some(Role::Downstream(_)) => self.close_downstream(key, cause, now),
-            Some(Role::Upstream(_)) => self.close_upstream(key, cause, now),
+            Some(Role::Downstream(_)) => {
+                self.connections.close_downstream(key, cause, now, &mut self.listen, &mut self.cx);
+            }
+            Some(Role::Upstream(_)) => {
+                self.upstream.close_upstream(key, cause, now, &mut self.connections, &mut self.cx);
+            }
             None => {}
         }
-    }
-
-    /// Tells a downstream that its connection will end. What it asks for before it knows is
-    /// answered (RFC 9113, section 6.8).
-    pub(crate) fn say_goodbye(&mut self, key: ConnKey, now: Time) {
-        let Some(multiplex) = self.multiplex_mut(key) else { return };
-        multiplex.codec.drain();
-        multiplex.codec.ping(GOODBYE);
-        self.watch(key, Watch::Goodbye, now + DRAIN_IDLE);
-        self.queue_send(key);
-    }
-
-    /// It knows, or had time to: no further streams are taken.
-    fn on_goodbye(&mut self, key: ConnKey) {
-        let Some(multiplex) = self.multiplex_mut(key) else { return };
-        multiplex.watches.clear(Watch::Goodbye);
-        multiplex.codec.go_away(ErrorCode::NO_ERROR);
-        self.queue_send(key);
     }
 
     /// An upstream takes no further streams; what it did not process goes elsewhere.
@@ -402,7 +469,7 @@ impl Proxy {
         if self.connections.get(key).is_none_or(|connection| connection.upstream().is_none()) {
             return;
         }
-        self.withdraw(key);
+        self.upstream.withdraw(key, &mut self.connections);
         let Some(connection) = self.connections.get(key) else { return };
         let Some((multiplex, upstream)) = connection.multiplex.as_ref().zip(connection.upstream())
         else {
@@ -414,12 +481,12 @@ impl Proxy {
         if !lost.is_empty() {
             let lost = u32::try_from(lost.len()).unwrap_or(u32::MAX);
             let processed = connection.requests.saturating_sub(lost);
-            self.pools.on_worn_out(upstream.endpoint, processed);
+            self.upstream.pools.on_worn_out(upstream.endpoint, processed);
             if processed == 0 {
                 let (cluster, endpoint) = (label(upstream.cluster.0), upstream.endpoint);
-                let (to, random) = (connection.peer.socket_address(), self.random.next());
-                if self.pools.on_refused(endpoint, to, random, now) {
-                    self.emitter.upstream_paused(&UpstreamPaused { cluster });
+                let (to, random) = (connection.peer.socket_address(), self.cx.random.next());
+                if self.upstream.pools.on_refused(endpoint, to, random, now) {
+                    self.cx.emitter.upstream_paused(&UpstreamPaused { cluster });
                 }
             }
         }
@@ -433,7 +500,7 @@ impl Proxy {
         loop {
             let Some(connection) = self.connections.get_mut(key) else { return };
             let Some(multiplex) = connection.multiplex.as_deref_mut() else { return };
-            match multiplex.frame(&mut connection.outbox, &mut self.buffers) {
+            match multiplex.frame(&mut connection.outbox, &mut self.cx.buffers) {
                 Some(framed) => self.on_framed(key, framed, now),
                 None => break,
             }
@@ -444,19 +511,19 @@ impl Proxy {
         if is_over && connection.is_sent() {
             return self.end_http2(key, now);
         }
-        self.watch_writing(key, now, false);
+        self.connections.watch_writing(key, now, false, &self.listen, &mut self.cx);
     }
 
     /// A frame of a stream is in the queue.
     fn on_framed(&mut self, key: ConnKey, framed: Framed, now: Time) {
         let at = StreamKey { connection: key, stream: framed.id };
-        let Some(exchange) = self.exchange_of(at) else { return };
+        let Some(exchange) = self.connections.exchange_of(at) else { return };
         let waited = framed.left + framed.bytes;
         if waited >= OUTBOX_BYTES_MAX
             && framed.left < OUTBOX_BYTES_MAX
-            && let Some(source) = self.opposite_of(at)
+            && let Some(source) = self.exchanges.opposite_of(at, &self.connections)
         {
-            self.on_caught_up(source);
+            self.connections.on_caught_up(source, &mut self.cx);
         }
         let is_downstream = self.connections.get(key).is_some_and(|c| c.downstream().is_some());
         let Framed { bytes, left, is_ended, .. } = framed;
@@ -472,30 +539,9 @@ impl Proxy {
         if n > 0 {
             self.frame(key, now);
         }
-        self.watch_writing(key, now, n > 0);
+        self.connections.watch_writing(key, now, n > 0, &self.listen, &mut self.cx);
         if before >= UNREAD_BYTES_MAX && before - n < UNREAD_BYTES_MAX {
             self.resume_inbox(key, now);
-        }
-    }
-
-    /// Watches that the peer takes what waits for it.
-    fn watch_writing(&mut self, key: ConnKey, now: Time, has_moved: bool) {
-        let Some(connection) = self.connections.get(key) else { return };
-        let timeout = match &connection.role {
-            Role::Downstream(downstream) => {
-                self.listeners.get(downstream.listener).listener().timeouts.response_write
-            }
-            Role::Upstream(upstream) => match self.snapshot.cluster(upstream.cluster) {
-                Some(cluster) => cluster.timeouts.request_write,
-                None => return,
-            },
-        };
-        let is_empty = connection.is_sent() || connection.is_connecting();
-        let Some(multiplex) = self.multiplex_mut(key) else { return };
-        if is_empty {
-            multiplex.watches.clear(Watch::Write);
-        } else if has_moved || !multiplex.watches.is_set(Watch::Write) {
-            self.watch(key, Watch::Write, now + timeout);
         }
     }
 
@@ -505,8 +551,12 @@ impl Proxy {
         let cause = connection.multiplex.as_ref().and_then(|multiplex| multiplex.failure);
         match connection.role {
             Role::Downstream(Downstream { life: Life::Lingering, .. }) => {}
-            Role::Downstream(_) => self.linger(key, now),
-            Role::Upstream(_) => self.close_upstream(key, cause, now),
+            Role::Downstream(_) => {
+                self.connections.linger(key, now, &mut self.listen, &mut self.cx);
+            }
+            Role::Upstream(_) => {
+                self.upstream.close_upstream(key, cause, now, &mut self.connections, &mut self.cx);
+            }
         }
     }
 
@@ -515,15 +565,15 @@ impl Proxy {
         let Some(connection) = self.connections.get(key) else { return };
         let timeout = match &connection.role {
             Role::Downstream(downstream) => {
-                Some(self.listeners.get(downstream.listener).listener().timeouts.idle)
+                Some(self.listen.listeners.get(downstream.listener).listener().timeouts.idle)
             }
             Role::Upstream(upstream) => {
-                self.snapshot.cluster(upstream.cluster).map(|cluster| cluster.timeouts.idle)
+                self.cx.snapshot.cluster(upstream.cluster).map(|cluster| cluster.timeouts.idle)
             }
         };
         let is_upstream = connection.upstream().is_some();
         let is_connecting = connection.is_connecting();
-        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        let Some(multiplex) = self.connections.multiplex_mut(key) else { return };
         if !multiplex.is_empty() || is_connecting {
             return;
         }
@@ -532,14 +582,14 @@ impl Proxy {
         multiplex.watches.clear(Watch::Answer);
         if is_upstream && timeout.is_none() {
             multiplex.codec.go_away(ErrorCode::NO_ERROR);
-            self.withdraw(key);
+            self.upstream.withdraw(key, &mut self.connections);
         }
-        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        let Some(multiplex) = self.connections.multiplex_mut(key) else { return };
         if multiplex.codec.is_finished() || multiplex.has_work() {
-            self.queue_send(key);
+            self.connections.queue_send(key, &mut self.cx);
         }
         if let Some(timeout) = timeout {
-            self.watch(key, Watch::Idle, now + timeout);
+            self.connections.watch(key, Watch::Idle, now + timeout, &mut self.cx);
         }
     }
 }

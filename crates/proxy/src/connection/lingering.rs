@@ -17,7 +17,11 @@ use config::snapshot::Limits;
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 
+use crate::connection::connections::Connections;
 use crate::connection::{ConnKey, Connection, Life, Receive};
+use crate::cx::Cx;
+use crate::exchange::downstream::Step;
+use crate::listen::Listen;
 use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -92,56 +96,76 @@ impl Receive {
     }
 }
 
-impl Proxy {
-    /// Shuts our side and reads on for a while.
-    pub(crate) fn linger(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.is_read_closed {
-            return self.close_downstream(key, None, now);
-        }
-        let Limits { discard_bytes_max, linger_timeout, .. } = self.snapshot.limits;
-        if !matches!(connection.receive, Receive::Linger { .. }) {
-            connection.receive = Receive::linger(discard_bytes_max);
-        }
-        if let Some(inbox) = connection.inbox.take() {
-            self.buffers.give_back(inbox);
-        }
-        if let Some(downstream) = connection.downstream_mut() {
-            downstream.life = Life::Lingering;
-        }
-        self.timers.arm(connection.timer, now + linger_timeout);
-        self.shut(key);
-        self.ops.push_back(Op::Read(key));
-    }
-
+impl Cx {
     /// A connection has lingered for a while.
     pub(crate) fn on_lingered(&mut self, key: ConnKey) {
         self.ops.push_back(Op::Undelivered(key));
     }
+}
 
+impl Connections {
     /// A connection that lingers has to end now; says whether it is one.
-    pub(crate) fn hasten_lingering(&mut self, key: ConnKey) -> bool {
-        let Some(connection) = self.connections.get_mut(key) else { return false };
+    pub(crate) fn hasten_lingering(&mut self, key: ConnKey, cx: &mut Cx) -> bool {
+        let Some(connection) = self.get_mut(key) else { return false };
         if !is_lingering(connection) {
             return false;
         }
         if let Receive::Linger { delivery, .. } = &mut connection.receive {
             delivery.is_urgent = true;
         }
-        self.ops.push_back(Op::Undelivered(key));
+        cx.ops.push_back(Op::Undelivered(key));
         true
     }
+}
 
+impl Connections {
+    /// Shuts our side and reads on for a while.
+    pub(crate) fn linger(&mut self, key: ConnKey, now: Time, listen: &mut Listen, cx: &mut Cx) {
+        let Some(connection) = self.get_mut(key) else { return };
+        if connection.is_read_closed {
+            return self.close_downstream(key, None, now, listen, cx);
+        }
+        let Limits { discard_bytes_max, linger_timeout, .. } = cx.snapshot.limits;
+        if !matches!(connection.receive, Receive::Linger { .. }) {
+            connection.receive = Receive::linger(discard_bytes_max);
+        }
+        if let Some(inbox) = connection.inbox.take() {
+            cx.buffers.give_back(inbox);
+        }
+        if let Some(downstream) = connection.downstream_mut() {
+            downstream.life = Life::Lingering;
+        }
+        cx.timers.arm(connection.timer, now + linger_timeout);
+        self.shut(key, cx);
+        cx.ops.push_back(Op::Read(key));
+    }
+
+    pub(crate) fn on_lingering_bytes(&mut self, key: ConnKey, input: &[u8]) -> Step {
+        let Some(connection) = self.get_mut(key) else { return Step::Wait(0) };
+        let is_refused = connection.downstream().is_some_and(|it| it.life == Life::Refused);
+        if let Receive::Linger { left, delivery } = &mut connection.receive {
+            // At the bound nothing more is read, and the peer stops; closing now would be a reset
+            // that could overtake our last bytes.
+            *left = left.saturating_sub(input.len() as u64);
+            if !is_refused {
+                delivery.on_spoken();
+            }
+        }
+        Step::Took(input.len())
+    }
+}
+
+impl Proxy {
     /// So many bytes that were sent on a connection, our FIN among them, are not acknowledged: the answer
     /// to [`Op::Undelivered`].
     pub fn on_undelivered(&mut self, key: ConnKey, bytes: usize, now: Time) {
-        let Limits { linger_timeout, linger_max, .. } = self.snapshot.limits;
+        let Limits { linger_timeout, linger_max, .. } = self.cx.snapshot.limits;
         let Some(connection) = self.connections.get_mut(key).filter(|it| is_lingering(it)) else {
             return;
         };
         let timer = connection.timer;
         let Some(downstream) = connection.downstream() else { return };
-        let listener = self.listeners.get(downstream.listener).listener();
+        let listener = self.listen.listeners.get(downstream.listener).listener();
         let interval = linger_timeout.max(LOOK_INTERVAL_MIN);
         let looks = |span: Duration| {
             let looks = span.as_nanos().div_ceil(interval.as_nanos());
@@ -151,11 +175,19 @@ impl Proxy {
         let Receive::Linger { delivery, .. } = &mut connection.receive else { return };
         let is_urgent = delivery.is_urgent;
         match delivery.look(bytes, bounds.0, bounds.1) {
-            Verdict::Wait => self.timers.arm(timer, now + interval),
-            Verdict::Delivered => self.close_downstream(key, None, now),
+            Verdict::Wait => self.cx.timers.arm(timer, now + interval),
+            Verdict::Delivered => {
+                self.connections.close_downstream(key, None, now, &mut self.listen, &mut self.cx);
+            }
             Verdict::Lost => {
-                self.cut_off += u32::from(is_urgent);
-                self.close_downstream(key, Some(Cause::ResponseUndelivered), now);
+                self.listen.cut_off += u32::from(is_urgent);
+                self.connections.close_downstream(
+                    key,
+                    Some(Cause::ResponseUndelivered),
+                    now,
+                    &mut self.listen,
+                    &mut self.cx,
+                );
             }
         }
         self.settle(now);

@@ -1,23 +1,25 @@
 //! Hop 4 for streams of HTTP/2: what comes on one goes to its exchange, and upstream connections
 //! are offered while they have free slots.
 
-use config::snapshot::ClusterId;
 use telemetry::cause::Cause;
-use wire::h2::{ErrorCode, MessageError, StreamError};
-use wire::head::ResponseHead;
+use wire::h2::{ErrorCode, MessageError, RequestForm, Scheme, StreamError, head_len_max};
+use wire::head::{RequestHead, ResponseHead};
 
+use crate::connection::connections::Connections;
 use crate::connection::http2::{Stream, StreamInbox, Tail, Watch};
-use crate::connection::{ConnKey, Connection, ExchangeKey, StreamKey, UpstreamState};
+use crate::connection::{ConnKey, ExchangeKey, StreamKey};
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Exchange, Request, Stage};
 use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
 /// Streams.
-impl Proxy {
+impl Connections {
     /// The exchange of a stream.
     pub(crate) fn exchange_of(&self, at: StreamKey) -> Option<ExchangeKey> {
-        let connection = self.connections.get(at.connection)?;
+        let connection = self.get(at.connection)?;
         if at.is_whole() {
             return connection.exchange();
         }
@@ -28,6 +30,66 @@ impl Proxy {
         self.multiplex_mut(at.connection)?.stream_mut(at.stream)
     }
 
+    /// The peer gets back what it sent of its window.
+    pub(crate) fn take(&mut self, from: StreamKey, n: usize) {
+        if let Some(multiplex) = self.multiplex_mut(from.connection) {
+            multiplex.codec.on_taken(from.stream, n);
+        }
+    }
+
+    /// The other side has room again for what comes from here.
+    pub(crate) fn on_caught_up(&mut self, source: StreamKey, cx: &mut Cx) {
+        if source.is_whole() {
+            return cx.ops.push_back(Op::Read(source.connection));
+        }
+        let Some(stream) = self.stream_mut(source) else { return };
+        let owed = std::mem::take(&mut stream.owed);
+        self.take(source, owed as usize);
+        self.queue_send(source.connection, cx);
+    }
+
+    pub(crate) fn exchanges_on(&self, key: ConnKey) -> Vec<ExchangeKey> {
+        let Some(connection) = self.get(key) else { return Vec::new() };
+        match &connection.multiplex {
+            Some(multiplex) => multiplex.exchanges(),
+            None => connection.exchange().into_iter().collect(),
+        }
+    }
+
+    pub(crate) fn open_stream(
+        &mut self,
+        upstream: ConnKey,
+        head: &RequestHead<'_>,
+        form: RequestForm,
+        is_end: bool,
+        cx: &mut Cx,
+    ) -> Option<u32> {
+        let connection = self.get_mut(upstream)?;
+        // Of this hop: what the client used stands in the forwarded fields.
+        let scheme = if connection.tls.is_some() { Scheme::Https } else { Scheme::Http };
+        let multiplex = connection.multiplex.as_deref_mut()?;
+        multiplex.frame_control(&mut connection.outbox, &mut cx.buffers);
+        let mut opened = None;
+        connection.outbox.push_with(head_len_max(head), &mut cx.buffers, |buffer| {
+            opened = multiplex.codec.send_request(head, scheme, form, is_end, buffer);
+        });
+        opened
+    }
+}
+
+impl Exchanges {
+    /// As [`Connections::take`], once the other side has room again.
+    fn pass_on(&self, from: StreamKey, n: usize, connections: &mut Connections) {
+        let is_behind =
+            self.opposite_of(from, connections).is_some_and(|to| connections.is_held_back(to));
+        match connections.stream_mut(from).filter(|_| is_behind) {
+            Some(stream) => stream.owed += u32::try_from(n).unwrap_or(u32::MAX),
+            None => connections.take(from, n),
+        }
+    }
+}
+
+impl Proxy {
     /// Puts an exchange on a stream that was just opened.
     pub(crate) fn begin_stream(
         &mut self,
@@ -37,11 +99,20 @@ impl Proxy {
         now: Time,
     ) -> Option<ExchangeKey> {
         let downstream = self.connections.get(key)?.downstream()?;
-        let state = self.listeners.get(downstream.listener);
+        let state = self.listen.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
         let at = StreamKey { connection: key, stream };
-        let exchange = self.begin_exchange(at, snapshot, place, request, now);
-        let multiplex = self.multiplex_mut(key)?;
+        let exchange = self.exchanges.begin_exchange(
+            at,
+            snapshot,
+            place,
+            request,
+            now,
+            &mut self.connections,
+            &mut self.listen,
+            &mut self.cx,
+        );
+        let multiplex = self.connections.multiplex_mut(key)?;
         multiplex.insert(Stream::new(stream, exchange));
         multiplex.watches.clear(Watch::Idle);
         Some(exchange)
@@ -50,36 +121,36 @@ impl Proxy {
     pub(crate) fn on_stream_data(&mut self, from: StreamKey, bytes: &[u8], now: Time) {
         let is_downstream =
             self.connections.get(from.connection).is_some_and(|c| c.downstream().is_some());
-        let Some(key) = self.exchange_of(from) else {
-            return self.take(from, bytes.len());
+        let Some(key) = self.connections.exchange_of(from) else {
+            return self.connections.take(from, bytes.len());
         };
         if !is_downstream {
             self.on_response_data(key, bytes, now);
-            return self.pass_on(from, bytes.len());
+            return self.exchanges.pass_on(from, bytes.len(), &mut self.connections);
         }
         let Some(exchange) = self.exchanges.get(key) else { return };
         if matches!(exchange.stage, Stage::Finishing) {
             // Nobody wants it any more.
-            return self.take(from, bytes.len());
+            return self.connections.take(from, bytes.len());
         }
         let takes = exchange.takes_request_data();
-        let Some(stream) = self.stream_mut(from) else { return };
+        let Some(stream) = self.connections.stream_mut(from) else { return };
         if takes && stream.inbox.is_none() {
             self.on_request_data(key, bytes, now);
-            return self.pass_on(from, bytes.len());
+            return self.exchanges.pass_on(from, bytes.len(), &mut self.connections);
         }
         let mut body = match stream.inbox.take() {
-            Some(inbox) => self.buffers.widen(inbox.body, bytes.len()),
-            None => self.buffers.lease(bytes.len()),
+            Some(inbox) => self.cx.buffers.widen(inbox.body, bytes.len()),
+            None => self.cx.buffers.lease(bytes.len()),
         };
         body.push(bytes);
-        if let Some(stream) = self.stream_mut(from) {
+        if let Some(stream) = self.connections.stream_mut(from) {
             stream.inbox = Some(Box::new(StreamInbox { body, tail: Tail::Open }));
         }
     }
 
     pub(crate) fn on_stream_end(&mut self, from: StreamKey, tail: Tail, now: Time) {
-        let Some(key) = self.exchange_of(from) else { return };
+        let Some(key) = self.connections.exchange_of(from) else { return };
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let takes = exchange.takes_request_data();
         let is_finishing = matches!(exchange.stage, Stage::Finishing);
@@ -91,13 +162,13 @@ impl Proxy {
             exchange.request.is_complete = true;
             return;
         }
-        let Some(stream) = self.stream_mut(from) else { return };
+        let Some(stream) = self.connections.stream_mut(from) else { return };
         match &mut stream.inbox {
             Some(inbox) => inbox.tail = tail,
             None if takes => self.on_request_end(key, trailers_of(&tail), now),
             None => {
-                let body = self.buffers.lease(0);
-                if let Some(stream) = self.stream_mut(from) {
+                let body = self.cx.buffers.lease(0);
+                if let Some(stream) = self.connections.stream_mut(from) {
                     stream.inbox = Some(Box::new(StreamInbox { body, tail }));
                 }
             }
@@ -106,56 +177,30 @@ impl Proxy {
 
     /// Hands an exchange what came while it could not take it.
     pub(crate) fn resume_stream(&mut self, from: StreamKey, now: Time) {
-        let Some(key) = self.exchange_of(from) else { return };
+        let Some(key) = self.connections.exchange_of(from) else { return };
         let takes = |exchange: &Exchange| exchange.takes_request_data();
         if !self.exchanges.get(key).is_some_and(takes) {
             return;
         }
-        let Some(inbox) = self.stream_mut(from).and_then(|stream| stream.inbox.take()) else {
+        let Some(inbox) = self.connections.stream_mut(from).and_then(|stream| stream.inbox.take())
+        else {
             return;
         };
         let StreamInbox { body, tail } = *inbox;
         if !body.is_empty() {
             self.on_request_data(key, body.filled(), now);
-            self.pass_on(from, body.len());
+            self.exchanges.pass_on(from, body.len(), &mut self.connections);
             // Nobody else may be about to tell the peer that its window is open again.
-            self.queue_send(from.connection);
+            self.connections.queue_send(from.connection, &mut self.cx);
         }
-        self.buffers.give_back(body);
+        self.cx.buffers.give_back(body);
         if tail != Tail::Open {
             self.on_request_end(key, trailers_of(&tail), now);
         }
     }
 
-    /// The peer gets back what it sent of its window.
-    fn take(&mut self, from: StreamKey, n: usize) {
-        if let Some(multiplex) = self.multiplex_mut(from.connection) {
-            multiplex.codec.on_taken(from.stream, n);
-        }
-    }
-
-    /// As [`Proxy::take`], once the other side has room again.
-    fn pass_on(&mut self, from: StreamKey, n: usize) {
-        let is_behind = self.opposite_of(from).is_some_and(|to| self.is_held_back(to));
-        match self.stream_mut(from).filter(|_| is_behind) {
-            Some(stream) => stream.owed += u32::try_from(n).unwrap_or(u32::MAX),
-            None => self.take(from, n),
-        }
-    }
-
-    /// The other side has room again for what comes from here.
-    pub(crate) fn on_caught_up(&mut self, source: StreamKey) {
-        if source.is_whole() {
-            return self.ops.push_back(Op::Read(source.connection));
-        }
-        let Some(stream) = self.stream_mut(source) else { return };
-        let owed = std::mem::take(&mut stream.owed);
-        self.take(source, owed as usize);
-        self.queue_send(source.connection);
-    }
-
     pub(crate) fn on_stream_reset(&mut self, at: StreamKey, code: ErrorCode, now: Time) {
-        let Some(key) = self.exchange_of(at) else { return };
+        let Some(key) = self.connections.exchange_of(at) else { return };
         let is_downstream =
             self.connections.get(at.connection).is_some_and(|c| c.downstream().is_some());
         if is_downstream {
@@ -170,7 +215,7 @@ impl Proxy {
     pub(crate) fn on_stream_failed(&mut self, at: StreamKey, error: StreamError, now: Time) {
         let is_downstream =
             self.connections.get(at.connection).is_some_and(|c| c.downstream().is_some());
-        match (self.exchange_of(at), is_downstream) {
+        match (self.connections.exchange_of(at), is_downstream) {
             (Some(key), true) => self.abort(key, Cause::RequestInvalid, now),
             (Some(key), false) => {
                 let cause = match error {
@@ -192,11 +237,11 @@ impl Proxy {
         is_complete: bool,
         now: Time,
     ) {
-        if let Some(key) = self.exchange_of(at) {
+        if let Some(key) = self.connections.exchange_of(at) {
             return self.fail(key, Cause::RequestBodyInvalid, now);
         }
         let request = Request { is_complete, ..Request::NONE };
-        self.count_request(at.connection, 0);
+        self.connections.count_request(at.connection, 0);
         if let Some(key) = self.begin_stream(at.connection, at.stream, request, now) {
             self.fail(key, cause_of_malformed(error), now);
         }
@@ -204,21 +249,21 @@ impl Proxy {
 
     /// Takes a stream from its exchange, and resets it if it is open with this code.
     pub(crate) fn drop_stream(&mut self, at: StreamKey, code: ErrorCode, now: Time) {
-        let Some(multiplex) = self.multiplex_mut(at.connection) else { return };
+        let Some(multiplex) = self.connections.multiplex_mut(at.connection) else { return };
         multiplex.codec.reset(at.stream, code);
         let Some(mut stream) = multiplex.remove(at.stream) else { return };
-        stream.clear(&mut self.buffers);
+        stream.clear(&mut self.cx.buffers);
         self.after_stream(at.connection, now);
     }
 
     /// A stream is gone: there is room for another.
     pub(crate) fn after_stream(&mut self, key: ConnKey, now: Time) {
-        if let Some(cluster) = self.offer(key) {
-            self.note_room(cluster);
+        if let Some(cluster) = self.upstream.offer(key, &mut self.connections, &mut self.cx) {
+            self.upstream.note_room(cluster, &mut self.cx);
         }
-        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        let Some(multiplex) = self.connections.multiplex_mut(key) else { return };
         if multiplex.has_work() {
-            self.queue_send(key);
+            self.connections.queue_send(key, &mut self.cx);
         }
         self.await_streams(key, now);
     }
@@ -257,64 +302,10 @@ impl Proxy {
         if let Some(multiplex) = connection.multiplex.as_deref_mut()
             && let Some(stream) = multiplex.stream_mut(upstream.stream)
         {
-            stream.forget_request(&mut self.buffers);
+            stream.forget_request(&mut self.cx.buffers);
         }
         if let Some(role) = connection.upstream() {
-            self.pools.on_answered(role.endpoint, &connection.peer);
-        }
-    }
-
-    /// Puts an upstream connection into its pool if it has a free slot and is not there, and takes
-    /// it out if it has none. Gives the cluster whose exchanges may have the slot.
-    pub(crate) fn offer(&mut self, key: ConnKey) -> Option<ClusterId> {
-        let connection = self.connections.get(key)?;
-        let upstream = connection.upstream()?;
-        let multiplex = connection.multiplex.as_ref()?;
-        let UpstreamState::Shared { links, .. } = upstream.state else { return None };
-        let endpoint = upstream.endpoint;
-        if self.pools.is_worn(endpoint, connection.requests) {
-            if links.is_some() {
-                self.pools.on_worn(endpoint);
-            }
-            self.retire(key);
-            return None;
-        }
-        let has_slot = multiplex.codec.free_slots() > 0
-            && !multiplex.is_gone
-            && (links.is_some() || !self.is_of_former(key));
-        let ids = (upstream.cluster, upstream.endpoint);
-        match (has_slot, links) {
-            (true, None) if self.pools.put_idle(key, ids, &mut self.connections) => Some(ids.0),
-            (true, None) => {
-                self.retire(key);
-                None
-            }
-            (false, Some(_)) => {
-                self.withdraw(key);
-                None
-            }
-            (true, Some(_)) => Some(ids.0),
-            (false, None) => None,
-        }
-    }
-
-    /// Takes an upstream connection out of its pool.
-    pub(crate) fn withdraw(&mut self, key: ConnKey) {
-        let Some(upstream) = self.connections.get(key).and_then(Connection::upstream) else {
-            return;
-        };
-        if matches!(upstream.state, UpstreamState::Shared { links: Some(_), .. }) {
-            self.pools.remove_idle(key, &mut self.connections);
-            self.pools.set_links(key, None, &mut self.connections);
-        }
-    }
-
-    /// An upstream connection takes no more exchanges, and ends with those it has.
-    pub(crate) fn retire(&mut self, key: ConnKey) {
-        self.withdraw(key);
-        if let Some(multiplex) = self.multiplex_mut(key) {
-            multiplex.codec.go_away(ErrorCode::NO_ERROR);
-            self.queue_send(key);
+            self.upstream.pools.on_answered(role.endpoint, &connection.peer);
         }
     }
 }

@@ -24,9 +24,11 @@ use tls::{EarlyHandshake, Facts, Handshake, TicketKeeper};
 use wire::buffer::Buffer;
 use wire::tls::record::{Opened, RECORD_LEN_MAX, RecordError, RecordLayer, SealError};
 
+use crate::connection::connections::Connections;
+use crate::connection::handshake_slots::SlotKey;
 use crate::connection::{ConnKey, Connection, Receive, Role, Send};
+use crate::cx::Cx;
 use crate::exchange::client_cert::ClientCert;
-use crate::listen::handshake_slots::SlotKey;
 use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::tools::buffers::{BUFFER_BYTES_MAX, Buffers};
@@ -457,6 +459,39 @@ impl Connection {
     }
 }
 
+impl Connections {
+    pub(crate) fn is_downstream(&self, key: ConnKey) -> bool {
+        self.get(key).is_some_and(|connection| connection.downstream().is_some())
+    }
+
+    pub(crate) fn tls_mut(&mut self, key: ConnKey) -> Option<&mut Tls> {
+        self.get_mut(key)?.tls.as_deref_mut()
+    }
+
+    pub(crate) fn put_partial(
+        &mut self,
+        key: ConnKey,
+        partial: Buffer,
+        wanted: usize,
+        cx: &mut Cx,
+    ) {
+        match self.get_mut(key).and_then(|connection| connection.tls.as_deref_mut()) {
+            Some(tls) if !partial.is_empty() => {
+                tls.wanted = wanted;
+                tls.partial = Some(cx.buffers.widen(partial, 0));
+            }
+            _ => cx.buffers.give_back(partial),
+        }
+    }
+
+    /// Says that nothing more will be sent, to a peer that waits for that to be said.
+    pub(crate) fn say_farewell(&mut self, key: ConnKey, cx: &mut Cx) {
+        if let Some(words) = self.tls_mut(key).and_then(Tls::farewell) {
+            cx.ops.push_back(Op::Say(key, words));
+        }
+    }
+}
+
 impl Proxy {
     /// Bytes arrived; at most as many as [`Proxy::read_bytes_max`] said. They may be changed.
     pub fn on_received(&mut self, key: ConnKey, bytes: &mut [u8], now: Time) {
@@ -471,47 +506,29 @@ impl Proxy {
         self.settle(now);
     }
 
-    fn is_downstream(&self, key: ConnKey) -> bool {
-        self.connections.get(key).is_some_and(|connection| connection.downstream().is_some())
-    }
-
-    fn tls_mut(&mut self, key: ConnKey) -> Option<&mut Tls> {
-        self.connections.get_mut(key)?.tls.as_deref_mut()
-    }
-
     /// Bytes of records, in order. A record that is not there whole is put together apart, so that
     /// those behind it are opened where they were read to.
     fn on_records(&mut self, key: ConnKey, mut bytes: &mut [u8], now: Time) {
         while !bytes.is_empty() {
-            let Some(tls) = self.tls_mut(key) else { return };
+            let Some(tls) = self.connections.tls_mut(key) else { return };
             tls.is_warm = true;
             let Some(partial) = tls.partial.take() else {
                 let (n, wanted) = self.open_records(key, bytes, now);
                 let rest = bytes.get(n..).unwrap_or_default();
                 if !rest.is_empty() {
-                    let partial = self.buffers.lease_with(rest);
-                    self.put_partial(key, partial, wanted);
+                    let partial = self.cx.buffers.lease_with(rest);
+                    self.connections.put_partial(key, partial, wanted, &mut self.cx);
                 }
                 return;
             };
             let missing = tls.wanted.saturating_sub(partial.len()).clamp(1, bytes.len());
             let (front, behind) = std::mem::take(&mut bytes).split_at_mut(missing);
             bytes = behind;
-            let mut partial = self.buffers.widen(partial, front.len());
+            let mut partial = self.cx.buffers.widen(partial, front.len());
             partial.push(front);
             let (n, wanted) = self.open_records(key, partial.filled_mut(), now);
             partial.consume(n);
-            self.put_partial(key, partial, wanted);
-        }
-    }
-
-    fn put_partial(&mut self, key: ConnKey, partial: Buffer, wanted: usize) {
-        match self.connections.get_mut(key).and_then(|connection| connection.tls.as_deref_mut()) {
-            Some(tls) if !partial.is_empty() => {
-                tls.wanted = wanted;
-                tls.partial = Some(self.buffers.widen(partial, 0));
-            }
-            _ => self.buffers.give_back(partial),
+            self.connections.put_partial(key, partial, wanted, &mut self.cx);
         }
     }
 
@@ -522,7 +539,7 @@ impl Proxy {
         loop {
             let all = input.len();
             let rest = input.get_mut(at..).unwrap_or_default();
-            let Some(tls) = self.tls_mut(key) else { return (all, 0) };
+            let Some(tls) = self.connections.tls_mut(key) else { return (all, 0) };
             let records = match &mut tls.state {
                 State::Records(records) => records,
                 State::Expected(_) => {
@@ -532,7 +549,7 @@ impl Proxy {
                 State::Waiting { .. } | State::Handshake(_) | State::Early(_) => {
                     let was_early = tls.is_early();
                     let Some(n) = self.advance_handshake(key, rest, now) else { return (all, 0) };
-                    let Some(tls) = self.tls_mut(key) else { return (all, 0) };
+                    let Some(tls) = self.connections.tls_mut(key) else { return (all, 0) };
                     let waits = match tls.state {
                         State::Records(_) => false,
                         // What came along with the hello is there to be taken.
@@ -552,7 +569,7 @@ impl Proxy {
                     match opened {
                         Opened::NeedMore { record_len } => {
                             if records.has_control() {
-                                self.queue_send(key);
+                                self.connections.queue_send(key, &mut self.cx);
                             }
                             return (at, record_len);
                         }
@@ -598,10 +615,10 @@ impl Proxy {
         now: Time,
     ) {
         if let Some(words) = words {
-            self.ops.push_back(Op::Say(key, words));
+            self.cx.ops.push_back(Op::Say(key, words));
         }
         let is_peers_word = matches!(error, RecordError::AlertReceived(_));
-        if self.is_downstream(key) && !is_peers_word {
+        if self.connections.is_downstream(key) && !is_peers_word {
             self.break_downstream(key, Some(Cause::TlsInvalid), now);
         } else {
             self.handle_broken(key, now);
@@ -640,13 +657,6 @@ impl Proxy {
         }
     }
 
-    /// Says that nothing more will be sent, to a peer that waits for that to be said.
-    pub(crate) fn say_farewell(&mut self, key: ConnKey) {
-        if let Some(words) = self.tls_mut(key).and_then(Tls::farewell) {
-            self.ops.push_back(Op::Say(key, words));
-        }
-    }
-
     // Sending.
 
     /// Seals what waits on a connection of TLS, as far as it may wait sealed.
@@ -658,15 +668,17 @@ impl Proxy {
         }
         let Some(tls) = connection.tls.as_deref_mut() else { return };
         let is_ending = matches!(connection.send, Send::Ending);
-        match tls.seal(&mut connection.outbox, is_ending, &mut self.buffers) {
+        match tls.seal(&mut connection.outbox, is_ending, &mut self.cx.buffers) {
             KeyUsage::Good => {}
             // The other version of HTTP sees to it with its next response.
             KeyUsage::NearLimit if connection.multiplex.is_none() => {}
             KeyUsage::NearLimit => {
                 tls.is_key_limit_warned = true;
                 match connection.role {
-                    Role::Downstream(_) => self.say_goodbye(key, now),
-                    Role::Upstream(_) => self.retire(key),
+                    Role::Downstream(_) => self.connections.say_goodbye(key, now, &mut self.cx),
+                    Role::Upstream(_) => {
+                        self.upstream.retire(key, &mut self.connections, &mut self.cx);
+                    }
                 }
             }
             KeyUsage::Exhausted => self.handle_broken(key, now),
@@ -681,8 +693,9 @@ impl Proxy {
                 tls.on_quiet();
             }
         };
-        let next = self.connections.change_range(self.cool_next, COOLED_AT_ONCE, cool);
-        self.cool_next = next.unwrap_or(0);
+        let next =
+            self.connections.table.change_range(self.connections.cool_next, COOLED_AT_ONCE, cool);
+        self.connections.cool_next = next.unwrap_or(0);
     }
 }
 

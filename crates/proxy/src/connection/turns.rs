@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 
+use crate::connection::connections::Connections;
 use crate::connection::{ConnKey, Connection, Receive};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -69,29 +70,7 @@ impl TurnShare {
     }
 }
 
-impl Proxy {
-    /// A turn of the worker begins. Gives how often to call [`Proxy::resume_held`] at its end.
-    pub fn begin_turn(&mut self) -> usize {
-        self.held_back.turn = self.held_back.turn.wrapping_add(1);
-        self.held_back.keys.len()
-    }
-
-    /// Whether some connection waits for the next turn.
-    #[must_use]
-    pub fn has_held(&self) -> bool {
-        !self.held_back.keys.is_empty()
-    }
-
-    /// Goes on with the connection that has waited longest.
-    pub fn resume_held(&mut self, now: Time) {
-        let Some(key) = self.held_back.keys.pop_front() else { return };
-        if let Some(multiplex) = self.multiplex_mut(key) {
-            multiplex.share.is_held = false;
-        }
-        self.resume_inbox(key, now);
-        self.settle(now);
-    }
-
+impl Connections {
     /// Lets a connection wait for the next turn.
     pub(crate) fn hold_back(&mut self, key: ConnKey) {
         self.held_back.keys.push_back(key);
@@ -120,6 +99,30 @@ impl Proxy {
             return true;
         }
         multiplex.share.is_held
+    }
+}
+
+impl Proxy {
+    /// A turn of the worker begins. Gives how often to call [`Proxy::resume_held`] at its end.
+    pub fn begin_turn(&mut self) -> usize {
+        self.connections.held_back.turn = self.connections.held_back.turn.wrapping_add(1);
+        self.connections.held_back.keys.len()
+    }
+
+    /// Whether some connection waits for the next turn.
+    #[must_use]
+    pub fn has_held(&self) -> bool {
+        !self.connections.held_back.keys.is_empty()
+    }
+
+    /// Goes on with the connection that has waited longest.
+    pub fn resume_held(&mut self, now: Time) {
+        let Some(key) = self.connections.held_back.keys.pop_front() else { return };
+        if let Some(multiplex) = self.connections.multiplex_mut(key) {
+            multiplex.share.is_held = false;
+        }
+        self.resume_inbox(key, now);
+        self.settle(now);
     }
 }
 

@@ -33,7 +33,11 @@ impl Proxy {
         {
             return None;
         }
-        let to = self.opposite_of(StreamKey::whole(key)).filter(|to| to.is_whole())?.connection;
+        let to = self
+            .exchanges
+            .opposite_of(StreamKey::whole(key), &self.connections)
+            .filter(|to| to.is_whole())?
+            .connection;
         let exchange = self.exchanges.get(from.exchange()?)?;
         let is_read = match from.downstream() {
             Some(_) => exchange.reads_request_data(),
@@ -71,24 +75,24 @@ impl Proxy {
             body.on_passed(n as u64);
         }
         if is_request {
-            self.count_request_data(exchange, n);
-            self.await_request_data(exchange, n, now);
+            self.exchanges.count_request_data(exchange, n);
+            self.exchanges.await_request_data(exchange, n, now, &mut self.cx);
         } else {
-            self.count_response_data(exchange, n);
-            self.await_response_data(exchange, now);
+            self.exchanges.count_response_data(exchange, n);
+            self.exchanges.await_response_data(exchange, now, &mut self.cx);
         }
         let Some(connection) = self.connections.get_mut(to) else { return };
         if let Send::Body(body) = &mut connection.send {
             body.begin(n).expect("both sides have the same framing, and no more than that passes");
         }
-        connection.outbox.push(rest, &mut self.buffers);
+        connection.outbox.push(rest, &mut self.cx.buffers);
         if is_request {
             self.on_upstream_sent(to, rest.len(), sent, (began, now));
         } else {
             self.on_downstream_sent(to, rest.len(), sent, now);
         }
         if !rest.is_empty() {
-            self.queue_send(to);
+            self.connections.queue_send(to, &mut self.cx);
         }
     }
 }

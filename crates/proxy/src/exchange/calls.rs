@@ -19,6 +19,8 @@ use wire::h1::field_values;
 use wire::head::{Framing, Known, RequestHead, ResponseHead};
 
 use crate::connection::ExchangeKey;
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::consequence;
 use crate::proxy::Proxy;
 
@@ -135,11 +137,19 @@ pub(crate) fn status_of(cause: Option<Cause>, http: u16) -> Status {
     }
 }
 
-impl Proxy {
+impl Cx {
+    /// The room for what is translated, with so many bytes at least.
+    fn take_room(&mut self, bytes: usize) -> Buffer {
+        let room = std::mem::replace(&mut self.translated, Buffer::new(0));
+        if room.capacity() < bytes { Buffer::new(bytes) } else { room }
+    }
+}
+
+impl Exchanges {
     /// Looks whether a request is a call.
     #[inline]
     pub(crate) fn begin_call(&mut self, key: ExchangeKey, head: &mut RequestHead<'_>) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Some(exchange) = self.get_mut(key) else { return };
         let takes_web = exchange.listener().http.grpc_web;
         exchange.call = Call::begin(head, takes_web).map(Box::new);
     }
@@ -151,7 +161,7 @@ impl Proxy {
         head: &mut RequestHead<'_>,
         timeout: Option<Duration>,
     ) -> Option<Duration> {
-        let call = self.exchanges.get(key).and_then(|exchange| exchange.call.as_ref());
+        let call = self.get(key).and_then(|exchange| exchange.call.as_ref());
         let Some(call) = call else { return timeout };
         match (call.timeout, timeout) {
             (Some(asked), Some(allowed)) if allowed < asked => {
@@ -163,6 +173,43 @@ impl Proxy {
         }
     }
 
+    /// The end of a call's request body. An error is one of its encoding.
+    pub(crate) fn end_call_request(&self, key: ExchangeKey) -> Result<(), Cause> {
+        let call = self.get(key).and_then(|exchange| exchange.call.as_deref());
+        let web = call.and_then(|call| call.web.as_ref());
+        let result = web.map_or(Ok(()), |web| web.request.on_eof());
+        result.map_err(|_| Cause::RequestBodyInvalid)
+    }
+
+    /// A response's head, of an exchange that may be a call; says how its body is delimited then.
+    pub(crate) fn on_call_response(
+        &mut self,
+        key: ExchangeKey,
+        head: &mut ResponseHead<'_>,
+        is_end: bool,
+    ) -> Framing {
+        let received = head.framing();
+        let call = self.get_mut(key).and_then(|it| it.call.as_deref_mut());
+        let Some(call) = call else { return received };
+        // Without a body, the trailers are in the head.
+        call.on_status(head.find_all(b"grpc-status"));
+        let has_status = call.status.is_some();
+        let Some(web) = &mut call.web else { return received };
+        web.is_head_all = is_end;
+        let given = head.field(Known::ContentType).unwrap_or_default();
+        let mut content_type = Vec::new();
+        if convert_content_type(given, web.kind, &mut content_type) {
+            head.set_known(Known::ContentType, &content_type);
+        } else if !has_status {
+            // The client tells from its status what it means, as one of gRPC does.
+            web.is_foreign = true;
+            return received;
+        }
+        if is_end { received } else { Framing::Chunked }
+    }
+}
+
+impl Proxy {
     /// A piece of a call's request body: counted, and given to `pass` as it goes upstream. An
     /// error is one of its encoding.
     pub(crate) fn translate_request(
@@ -180,7 +227,7 @@ impl Proxy {
             return Ok(());
         }
         for piece in data.chunks(PIECE_BYTES) {
-            let mut room = self.take_room(piece.len());
+            let mut room = self.cx.take_room(piece.len());
             let call = self.exchanges.get_mut(key).and_then(|it| it.call.as_deref_mut());
             let result = call.map_or(Ok(()), |call| {
                 let Call { web, asked, .. } = call;
@@ -192,45 +239,10 @@ impl Proxy {
                 pass(self, room.filled());
             }
             room.clear();
-            self.translated = room;
+            self.cx.translated = room;
             result.map_err(|_| Cause::RequestBodyInvalid)?;
         }
         Ok(())
-    }
-
-    /// The end of a call's request body. An error is one of its encoding.
-    pub(crate) fn end_call_request(&self, key: ExchangeKey) -> Result<(), Cause> {
-        let call = self.exchanges.get(key).and_then(|exchange| exchange.call.as_deref());
-        let web = call.and_then(|call| call.web.as_ref());
-        let result = web.map_or(Ok(()), |web| web.request.on_eof());
-        result.map_err(|_| Cause::RequestBodyInvalid)
-    }
-
-    /// A response's head, of an exchange that may be a call; says how its body is delimited then.
-    pub(crate) fn on_call_response(
-        &mut self,
-        key: ExchangeKey,
-        head: &mut ResponseHead<'_>,
-        is_end: bool,
-    ) -> Framing {
-        let received = head.framing();
-        let call = self.exchanges.get_mut(key).and_then(|it| it.call.as_deref_mut());
-        let Some(call) = call else { return received };
-        // Without a body, the trailers are in the head.
-        call.on_status(head.find_all(b"grpc-status"));
-        let has_status = call.status.is_some();
-        let Some(web) = &mut call.web else { return received };
-        web.is_head_all = is_end;
-        let given = head.field(Known::ContentType).unwrap_or_default();
-        let mut content_type = Vec::new();
-        if convert_content_type(given, web.kind, &mut content_type) {
-            head.set_known(Known::ContentType, &content_type);
-        } else if !has_status {
-            // The client tells from its status what it means, as one of gRPC does.
-            web.is_foreign = true;
-            return received;
-        }
-        if is_end { received } else { Framing::Chunked }
     }
 
     /// A piece of a call's response body: counted, and given to `pass` as it goes downstream.
@@ -279,12 +291,6 @@ impl Proxy {
         true
     }
 
-    /// The room for what is translated, with so many bytes at least.
-    fn take_room(&mut self, bytes: usize) -> Buffer {
-        let room = std::mem::replace(&mut self.translated, Buffer::new(0));
-        if room.capacity() < bytes { Buffer::new(bytes) } else { room }
-    }
-
     fn encode_for_web(
         &mut self,
         key: ExchangeKey,
@@ -292,13 +298,13 @@ impl Proxy {
         pass: &mut impl FnMut(&mut Self, &[u8]),
         encode: impl FnOnce(&mut web::ResponseEncoder, &mut Buffer),
     ) {
-        let mut room = self.take_room(bytes);
+        let mut room = self.cx.take_room(bytes);
         let call = self.exchanges.get_mut(key).and_then(|it| it.call.as_deref_mut());
         if let Some(web) = call.and_then(|call| call.web.as_mut()) {
             encode(&mut web.response, &mut room);
         }
         pass(self, room.filled());
         room.clear();
-        self.translated = room;
+        self.cx.translated = room;
     }
 }

@@ -2,30 +2,73 @@
 
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamConnectFailed;
-use wire::detect::resembles_http2;
 
 use crate::connection::{ConnKey, ExchangeKey, Life, Receive, Role, Send, UpstreamState};
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::label;
 use crate::exchange::{Stage, Wait};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
-impl Proxy {
+impl Exchanges {
     /// Sets one of an exchange's deadlines.
-    pub(crate) fn set_deadline(&mut self, key: ExchangeKey, wait: Wait, deadline: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+    pub(crate) fn set_deadline(
+        &mut self,
+        key: ExchangeKey,
+        wait: Wait,
+        deadline: Time,
+        cx: &mut Cx,
+    ) {
+        let Some(exchange) = self.get_mut(key) else { return };
         exchange.deadlines.set(wait, deadline);
         // A timer that fires early looks which deadline is next, so only an earlier one is armed.
-        if deadline < self.timers.deadline(exchange.timer) {
-            self.timers.arm(exchange.timer, deadline);
+        if deadline < cx.timers.deadline(exchange.timer) {
+            cx.timers.arm(exchange.timer, deadline);
         }
     }
 
+    pub(crate) fn push_back_deadline(
+        &mut self,
+        key: ExchangeKey,
+        wait: Wait,
+        deadline: Time,
+        cx: &mut Cx,
+    ) {
+        let Some(exchange) = self.get_mut(key) else { return };
+        exchange.deadlines.set(wait, deadline);
+        let (_, first) = exchange.deadlines.first();
+        cx.timers.arm(exchange.timer, first);
+    }
+
+    /// A request without a body went to its stream.
+    pub(crate) fn on_whole_request_sent(&mut self, key: ExchangeKey, now: Time, cx: &mut Cx) {
+        let Some(exchange) = self.get_mut(key) else { return };
+        exchange.record.stamps.write_began = now;
+        exchange.record.stamps.written = now;
+        self.await_response_head(key, now, cx);
+    }
+
+    /// All of the request was sent: how long the response's head may take. Of a call, the head may come
+    /// with the first message, and that when the service has something to tell.
+    #[inline]
+    pub(crate) fn await_response_head(&mut self, key: ExchangeKey, now: Time, cx: &mut Cx) {
+        let Some(exchange) = self.get(key) else { return };
+        let Some(cluster) = exchange.cluster() else { return };
+        let (wait, timeout) = match exchange.call {
+            None => (Wait::ResponseHead, cluster.timeouts.response_head),
+            Some(_) => (Wait::TunnelIdle, exchange.listener().timeouts.tunnel_idle),
+        };
+        self.set_deadline(key, wait, now + timeout, cx);
+    }
+}
+
+impl Proxy {
     pub(crate) fn on_exchange_deadline(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get(key) else { return };
         let (wait, deadline) = exchange.deadlines.first();
         if deadline > now {
-            self.timers.arm(exchange.timer, deadline);
+            self.cx.timers.arm(exchange.timer, deadline);
             return;
         }
         if wait == Wait::Connection && matches!(exchange.stage, Stage::Buffering { .. }) {
@@ -39,8 +82,10 @@ impl Proxy {
         let cluster = exchange.cluster();
         let is_held_back = match wait {
             // Whoever does not take its bytes has a deadline of its own.
-            Wait::ResponseBody => self.is_held_back(downstream),
-            Wait::RequestBody => upstream.is_some_and(|upstream| self.is_held_back(upstream)),
+            Wait::ResponseBody => self.connections.is_held_back(downstream),
+            Wait::RequestBody => {
+                upstream.is_some_and(|upstream| self.connections.is_held_back(upstream))
+            }
             Wait::Whole
             | Wait::Filter
             | Wait::Connection
@@ -56,7 +101,7 @@ impl Proxy {
                 _ => Some(exchange.listener().timeouts.request_body),
             };
             if let Some(timeout) = timeout {
-                return self.push_back_deadline(key, wait, now + timeout);
+                return self.exchanges.push_back_deadline(key, wait, now + timeout, &mut self.cx);
             }
         }
         self.fail(key, cause, now);
@@ -68,24 +113,10 @@ impl Proxy {
         exchange.deadlines.clear(Wait::Pause);
         let (_, first) = exchange.deadlines.first();
         let cluster = exchange.cluster().map(|cluster| cluster.id);
-        self.timers.arm(exchange.timer, first);
+        self.cx.timers.arm(exchange.timer, first);
         if let Some(cluster) = cluster {
             self.serve_waiting(cluster, now);
         }
-    }
-
-    /// Whether what came of a first head, so far, is the beginning of HTTP/2's preface.
-    fn has_begun_preface(&self, key: ConnKey) -> bool {
-        let Some(connection) = self.connections.get(key) else { return false };
-        let inbox = connection.inbox.as_ref().map(|inbox| inbox.filled());
-        connection.requests == 0 && inbox.and_then(resembles_http2) == Some(true)
-    }
-
-    pub(crate) fn push_back_deadline(&mut self, key: ExchangeKey, wait: Wait, deadline: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.deadlines.set(wait, deadline);
-        let (_, first) = exchange.deadlines.first();
-        self.timers.arm(exchange.timer, first);
     }
 
     pub(crate) fn on_connection_deadline(&mut self, key: ConnKey, now: Time) {
@@ -97,14 +128,28 @@ impl Proxy {
             Role::Upstream(upstream) => match upstream.state {
                 UpstreamState::Connecting { exchange, .. } => {
                     let (cluster, cause) = (label(upstream.cluster.0), Cause::ConnectTimeout);
-                    self.emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
+                    self.cx
+                        .emitter
+                        .upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
                     match exchange {
                         Some(exchange) => self.fail_attempt(exchange, cause, now),
-                        None => self.on_spare_connected(key, Err(cause), now),
+                        None => self.upstream.on_spare_connected(
+                            key,
+                            Err(cause),
+                            now,
+                            &mut self.connections,
+                            &mut self.cx,
+                        ),
                     }
                 }
                 UpstreamState::Idle(_) => {
-                    self.close_upstream(key, Some(Cause::IdleTimeout), now);
+                    self.upstream.close_upstream(
+                        key,
+                        Some(Cause::IdleTimeout),
+                        now,
+                        &mut self.connections,
+                        &mut self.cx,
+                    );
                 }
                 UpstreamState::Busy { .. } | UpstreamState::Shared { .. } => {}
             },
@@ -113,14 +158,31 @@ impl Proxy {
                 let has_begun = connection.inbox.is_some() && downstream.head_began.is_set();
                 let requests = connection.requests;
                 match (&connection.receive, life) {
-                    (Receive::Handshake, _) => self.on_handshake_timeout(key, now),
+                    (Receive::Handshake, _) => self.connections.on_handshake_timeout(
+                        key,
+                        now,
+                        &mut self.listen,
+                        &mut self.cx,
+                    ),
                     (Receive::Detect, _) => self.on_detect_timeout(key, now),
                     (Receive::Hello, _) => {
-                        self.close_downstream(key, Some(Cause::TlsHandshakeTimeout), now);
+                        self.connections.close_downstream(
+                            key,
+                            Some(Cause::TlsHandshakeTimeout),
+                            now,
+                            &mut self.listen,
+                            &mut self.cx,
+                        );
                     }
-                    (Receive::Head(_), Life::Open) if self.has_begun_preface(key) => {
+                    (Receive::Head(_), Life::Open) if self.connections.has_begun_preface(key) => {
                         // It waits for frames: text of HTTP/1 would tell it nothing.
-                        self.close_downstream(key, Some(Cause::RequestHeadTimeout), now);
+                        self.connections.close_downstream(
+                            key,
+                            Some(Cause::RequestHeadTimeout),
+                            now,
+                            &mut self.listen,
+                            &mut self.cx,
+                        );
                     }
                     (Receive::Head(_), Life::Open) if has_begun => {
                         self.refuse_head(key, Cause::RequestHeadTimeout, now);
@@ -130,15 +192,33 @@ impl Proxy {
                         let is_first = requests == 0;
                         let cause =
                             if is_first { Cause::RequestHeadTimeout } else { Cause::IdleTimeout };
-                        self.close_downstream(key, Some(cause), now);
+                        self.connections.close_downstream(
+                            key,
+                            Some(cause),
+                            now,
+                            &mut self.listen,
+                            &mut self.cx,
+                        );
                     }
                     (Receive::Discard { .. }, _) => {
-                        self.close_downstream(key, Some(Cause::RequestBodyTimeout), now);
+                        self.connections.close_downstream(
+                            key,
+                            Some(Cause::RequestBodyTimeout),
+                            now,
+                            &mut self.listen,
+                            &mut self.cx,
+                        );
                     }
                     (Receive::Linger { .. }, Life::Lingering | Life::Refused) => {
-                        self.on_lingered(key);
+                        self.cx.on_lingered(key);
                     }
-                    _ => self.close_downstream(key, None, now),
+                    _ => self.connections.close_downstream(
+                        key,
+                        None,
+                        now,
+                        &mut self.listen,
+                        &mut self.cx,
+                    ),
                 }
             }
             // The exchange has deadlines of its own.

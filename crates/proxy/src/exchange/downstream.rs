@@ -13,18 +13,19 @@ use wire::head::{Framing, Known, Method, RequestHead};
 use wire::proxy_protocol;
 
 use crate::agenda::Note;
+use crate::connection::connections::Connections;
 use crate::connection::transport::Tls;
 use crate::connection::turns::has_request_waiting;
 use crate::connection::{
     ConnKey, ExchangeKey, Life, OUTBOX_BYTES_MAX, PeerAddress, Receive, Send, StreamKey,
 };
-use crate::exchange::lookalikes;
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::{Record, Stamps, Words, label};
-use crate::exchange::route;
-use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage, Wait};
+use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage, Wait, lookalikes, route};
 use crate::filter::chain::{ChainStep, Onlookers};
+use crate::listen::Listen;
 use crate::listen::clients::Part;
-use crate::ops::Op;
 use crate::proxy::{Proxy, TimerOwner};
 use crate::tools::pinned::Pinned;
 use crate::tools::rate::Rate;
@@ -46,161 +47,24 @@ pub(crate) enum Step {
     Wait(usize),
 }
 
-impl Proxy {
-    /// Consumes a downstream's bytes as far as possible.
-    pub(crate) fn consume_downstream(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
-        let mut at = 0;
-        while let Some(rest) = input.get(at..).filter(|rest| !rest.is_empty()) {
-            let Some(connection) = self.connections.get_mut(key) else { return input.len() };
-            let step = match &connection.receive {
-                Receive::Frames => match self.consume_frames(key, rest, now) {
-                    n if n == rest.len() => Step::Took(n),
-                    n => Step::Wait(n),
-                },
-                Receive::ProxyHeader => self.on_proxy_header(key, rest, now),
-                // The transport's, once this returns.
-                Receive::Handshake => Step::Wait(0),
-                Receive::Detect | Receive::Hello => match self.on_first_bytes(key, rest, now) {
-                    true => Step::Took(0),
-                    false => Step::Wait(0),
-                },
-                Receive::Head(_) => self.on_request_head_bytes(key, rest, now),
-                Receive::Body(_) => self.on_request_body_bytes(key, rest, now),
-                Receive::Complete => Step::Wait(0),
-                Receive::Discard { .. } => self.on_discarded_bytes(key, rest, now),
-                Receive::Linger { .. } => self.on_lingering_bytes(key, rest),
-            };
-            match step {
-                Step::Took(n) => at += n,
-                Step::Wait(n) => return at + n,
-            }
-        }
-        at
-    }
-
-    fn on_proxy_header(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
-        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
-        match proxy_protocol::decode(input) {
-            Ok(None) => Step::Wait(0),
-            Ok(Some((header, n))) => {
-                if let proxy_protocol::Header::Proxied { source, destination } = header {
-                    connection.peer = PeerAddress::from(source);
-                    connection.local = PeerAddress::from(destination);
-                }
-                if !self.count_proxied_client(key) {
-                    let cause = Some(Cause::ClientConnectionsOverflow);
-                    self.close_downstream(key, cause, now);
-                    return Step::Took(input.len());
-                }
-                self.begin_connection(key, now);
-                Step::Took(n)
-            }
-            Err(_) => {
-                // There is no telling what the peer speaks, so nothing is said to it.
-                self.close_downstream(key, Some(Cause::ProxyProtocolInvalid), now);
-                Step::Took(input.len())
-            }
-        }
-    }
-
+impl Connections {
     /// Counts a connection for the client that its PROXY header named. Says whether that client may
     /// have another.
-    fn count_proxied_client(&mut self, key: ConnKey) -> bool {
-        let Some(connection) = self.connections.get_mut(key) else { return false };
+    fn count_proxied_client(&mut self, key: ConnKey, listen: &mut Listen, cx: &Cx) -> bool {
+        let Some(connection) = self.get_mut(key) else { return false };
         let address = connection.peer.ip();
         let Some(downstream) = connection.downstream_mut() else { return false };
-        let listener = self.listeners.get(downstream.listener).listener();
+        let listener = listen.listeners.get(downstream.listener).listener();
         if listener.http.trusted_hops > 0 {
             return true;
         }
         let count;
-        (downstream.client, count) = self.clients.enter(address, Part::Connection);
-        count <= self.share.of(listener.connections_per_client_max.get())
+        (downstream.client, count) = listen.clients.enter(address, Part::Connection);
+        count <= cx.share.of(listener.connections_per_client_max.get())
     }
+}
 
-    fn on_request_head_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
-        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
-        let Receive::Head(mut scan) = connection.receive else { return Step::Wait(0) };
-        let Some(downstream) = connection.downstream_mut() else { return Step::Wait(0) };
-        if downstream.exchange.is_some() {
-            return Step::Wait(0);
-        }
-        let (is_first, is_secure) = (connection.requests == 0, connection.tls.is_some());
-        let Some(downstream) = connection.downstream_mut() else { return Step::Wait(0) };
-        let state = self.listeners.get(downstream.listener);
-        let (snapshot, place) = (state.snapshot.clone(), state.place);
-        let listener = state.listener().seen_by(downstream.chain);
-        let speaks_both = listener.protocol == ListenerProtocol::Auto;
-        if is_first && speaks_both && is_preface(input) {
-            self.count_detected(key, Some(DetectedProtocol::Http2));
-            self.begin_http2(key, now);
-            return Step::Took(0);
-        }
-        let limits = HeadLimits {
-            request_line_bytes_max: listener.http.request_line_bytes_max,
-            head_bytes_max: listener.http.head_bytes_max,
-            fields_max: listener.http.fields_max,
-            slashes: listener.http.slashes,
-        };
-        let is_first_byte = !downstream.head_began.is_set();
-        if is_first_byte {
-            downstream.head_began = now;
-        }
-        let mut index = self.request_index.take().unwrap_or_default();
-        let step = match decode_request(input, &mut scan, &limits, &mut index) {
-            Ok(None) => {
-                connection.receive = Receive::Head(scan);
-                if is_first_byte {
-                    let deadline = now + listener.timeouts.request_head;
-                    self.timers.arm(connection.timer, deadline);
-                }
-                Step::Wait(0)
-            }
-            Ok(Some((mut head, n))) => {
-                let body = BodyDecoder::new(head.framing());
-                let is_complete = body.is_complete();
-                let request = Request::of(&head, is_complete);
-                connection.receive =
-                    if is_complete { Receive::Complete } else { Receive::Body(body) };
-                let at = StreamKey::whole(key);
-                let exchange = self.begin_exchange(at, snapshot, place, request, now);
-                if is_first && speaks_both {
-                    self.count_detected(key, Some(DetectedProtocol::Http1));
-                    // Inside TLS it is ALPN that offers HTTP/2.
-                    if is_complete && !is_secure && head.upgrade().is_some_and(offers_http2) {
-                        self.upgrade_to_http2(exchange, &head, now);
-                    }
-                }
-                self.on_request_head(exchange, &mut head, now);
-                Step::Took(n)
-            }
-            // A preface that is broken, or lost its beginning: an answer in HTTP/1 would be garbage
-            // to this client, and GOAWAY says what is wrong.
-            Err(_) if is_first && speaks_both && resembles_http2(input) == Some(true) => {
-                self.count_detected(key, Some(DetectedProtocol::Http2));
-                self.begin_http2(key, now);
-                Step::Took(0)
-            }
-            Err(_) if is_first && speaks_both && resembles_http2(input).is_none() => {
-                connection.receive = Receive::Head(Scan::default());
-                if is_first_byte {
-                    let deadline = now + listener.timeouts.request_head;
-                    self.timers.arm(connection.timer, deadline);
-                }
-                Step::Wait(0)
-            }
-            Err(error) => {
-                if is_first && speaks_both {
-                    self.count_refused(key, input);
-                }
-                self.refuse_head(key, cause_of_request(&error), now);
-                Step::Took(input.len())
-            }
-        };
-        self.request_index = Some(index);
-        step
-    }
-
+impl Exchanges {
     /// Puts an exchange on the connection, or stream, whose head was just read, or refused.
     pub(crate) fn begin_exchange(
         &mut self,
@@ -209,19 +73,22 @@ impl Proxy {
         place: usize,
         request: Request,
         now: Time,
+        connections: &mut Connections,
+        listen: &mut Listen,
+        cx: &mut Cx,
     ) -> ExchangeKey {
-        let connection = self.connections.get_mut(at.connection).expect("its head was just read");
+        let connection = connections.get_mut(at.connection).expect("its head was just read");
         let is_first = connection.requests == 0;
         connection.requests += 1;
         let opened = connection.opened;
         let downstream = connection.downstream_mut().expect("requests come from downstream");
         let client = downstream.client;
-        self.clients.add(client, Part::Exchange);
+        listen.clients.add(client, Part::Exchange);
         let began = std::mem::replace(&mut downstream.head_began, Time::NEVER).min(now);
         let accepted = if is_first { opened } else { Time::NEVER };
         let stamps = Stamps { accepted, began, head_read: now, ..Stamps::NONE };
-        let timer = self.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
-        let exchange = self.exchanges.insert(Exchange {
+        let timer = cx.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
+        let exchange = self.table.insert(Exchange {
             snapshot,
             listener: place,
             chain: downstream.chain,
@@ -246,23 +113,221 @@ impl Proxy {
             is_request_slow: false,
             is_response_slow: false,
         });
-        self.timers.set_owner(timer, TimerOwner::Exchange(exchange).into());
+        cx.timers.set_owner(timer, TimerOwner::Exchange(exchange).into());
         if at.is_whole() {
             downstream.exchange = Some(exchange);
         }
-        let listener = label(self.listeners.get(downstream.listener).id.0);
-        self.emitter.exchange_started(&ExchangeStarted { listener });
+        let listener = label(listen.listeners.get(downstream.listener).id.0);
+        cx.emitter.exchange_started(&ExchangeStarted { listener });
         exchange
+    }
+}
+
+impl Proxy {
+    /// Consumes a downstream's bytes as far as possible.
+    pub(crate) fn consume_downstream(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
+        let mut at = 0;
+        while let Some(rest) = input.get(at..).filter(|rest| !rest.is_empty()) {
+            let Some(connection) = self.connections.get_mut(key) else { return input.len() };
+            let step = match &connection.receive {
+                Receive::Frames => match self.consume_frames(key, rest, now) {
+                    n if n == rest.len() => Step::Took(n),
+                    n => Step::Wait(n),
+                },
+                Receive::ProxyHeader => self.on_proxy_header(key, rest, now),
+                // The transport's, once this returns.
+                Receive::Handshake => Step::Wait(0),
+                Receive::Detect | Receive::Hello => match self.on_first_bytes(key, rest, now) {
+                    true => Step::Took(0),
+                    false => Step::Wait(0),
+                },
+                Receive::Head(_) => self.on_request_head_bytes(key, rest, now),
+                Receive::Body(_) => self.on_request_body_bytes(key, rest, now),
+                Receive::Complete => Step::Wait(0),
+                Receive::Discard { .. } => self.connections.on_discarded_bytes(
+                    key,
+                    rest,
+                    now,
+                    &mut self.listen,
+                    &mut self.cx,
+                ),
+                Receive::Linger { .. } => self.connections.on_lingering_bytes(key, rest),
+            };
+            match step {
+                Step::Took(n) => at += n,
+                Step::Wait(n) => return at + n,
+            }
+        }
+        at
+    }
+
+    fn on_proxy_header(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
+        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
+        match proxy_protocol::decode(input) {
+            Ok(None) => Step::Wait(0),
+            Ok(Some((header, n))) => {
+                if let proxy_protocol::Header::Proxied { source, destination } = header {
+                    connection.peer = PeerAddress::from(source);
+                    connection.local = PeerAddress::from(destination);
+                }
+                if !self.connections.count_proxied_client(key, &mut self.listen, &self.cx) {
+                    let cause = Some(Cause::ClientConnectionsOverflow);
+                    self.connections.close_downstream(
+                        key,
+                        cause,
+                        now,
+                        &mut self.listen,
+                        &mut self.cx,
+                    );
+                    return Step::Took(input.len());
+                }
+                self.begin_connection(key, now);
+                Step::Took(n)
+            }
+            Err(_) => {
+                // There is no telling what the peer speaks, so nothing is said to it.
+                self.connections.close_downstream(
+                    key,
+                    Some(Cause::ProxyProtocolInvalid),
+                    now,
+                    &mut self.listen,
+                    &mut self.cx,
+                );
+                Step::Took(input.len())
+            }
+        }
+    }
+
+    fn on_request_head_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
+        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
+        let Receive::Head(mut scan) = connection.receive else { return Step::Wait(0) };
+        let Some(downstream) = connection.downstream_mut() else { return Step::Wait(0) };
+        if downstream.exchange.is_some() {
+            return Step::Wait(0);
+        }
+        let (is_first, is_secure) = (connection.requests == 0, connection.tls.is_some());
+        let Some(downstream) = connection.downstream_mut() else { return Step::Wait(0) };
+        let state = self.listen.listeners.get(downstream.listener);
+        let (snapshot, place) = (state.snapshot.clone(), state.place);
+        let listener = state.listener().seen_by(downstream.chain);
+        let speaks_both = listener.protocol == ListenerProtocol::Auto;
+        if is_first && speaks_both && is_preface(input) {
+            self.listen.count_detected(
+                key,
+                Some(DetectedProtocol::Http2),
+                &mut self.connections,
+                &mut self.cx,
+            );
+            self.connections.begin_http2(key, now, &self.listen, &mut self.cx);
+            return Step::Took(0);
+        }
+        let limits = HeadLimits {
+            request_line_bytes_max: listener.http.request_line_bytes_max,
+            head_bytes_max: listener.http.head_bytes_max,
+            fields_max: listener.http.fields_max,
+            slashes: listener.http.slashes,
+        };
+        let is_first_byte = !downstream.head_began.is_set();
+        if is_first_byte {
+            downstream.head_began = now;
+        }
+        let mut index = self.cx.request_index.take().unwrap_or_default();
+        let step = match decode_request(input, &mut scan, &limits, &mut index) {
+            Ok(None) => {
+                connection.receive = Receive::Head(scan);
+                if is_first_byte {
+                    let deadline = now + listener.timeouts.request_head;
+                    self.cx.timers.arm(connection.timer, deadline);
+                }
+                Step::Wait(0)
+            }
+            Ok(Some((mut head, n))) => {
+                let body = BodyDecoder::new(head.framing());
+                let is_complete = body.is_complete();
+                let request = Request::of(&head, is_complete);
+                connection.receive =
+                    if is_complete { Receive::Complete } else { Receive::Body(body) };
+                let at = StreamKey::whole(key);
+                let exchange = self.exchanges.begin_exchange(
+                    at,
+                    snapshot,
+                    place,
+                    request,
+                    now,
+                    &mut self.connections,
+                    &mut self.listen,
+                    &mut self.cx,
+                );
+                if is_first && speaks_both {
+                    self.listen.count_detected(
+                        key,
+                        Some(DetectedProtocol::Http1),
+                        &mut self.connections,
+                        &mut self.cx,
+                    );
+                    // Inside TLS it is ALPN that offers HTTP/2.
+                    if is_complete && !is_secure && head.upgrade().is_some_and(offers_http2) {
+                        self.exchanges.upgrade_to_http2(
+                            exchange,
+                            &head,
+                            now,
+                            &mut self.connections,
+                            &mut self.cx,
+                        );
+                    }
+                }
+                self.on_request_head(exchange, &mut head, now);
+                Step::Took(n)
+            }
+            // A preface that is broken, or lost its beginning: an answer in HTTP/1 would be garbage
+            // to this client, and GOAWAY says what is wrong.
+            Err(_) if is_first && speaks_both && resembles_http2(input) == Some(true) => {
+                self.listen.count_detected(
+                    key,
+                    Some(DetectedProtocol::Http2),
+                    &mut self.connections,
+                    &mut self.cx,
+                );
+                self.connections.begin_http2(key, now, &self.listen, &mut self.cx);
+                Step::Took(0)
+            }
+            Err(_) if is_first && speaks_both && resembles_http2(input).is_none() => {
+                connection.receive = Receive::Head(Scan::default());
+                if is_first_byte {
+                    let deadline = now + listener.timeouts.request_head;
+                    self.cx.timers.arm(connection.timer, deadline);
+                }
+                Step::Wait(0)
+            }
+            Err(error) => {
+                if is_first && speaks_both {
+                    self.listen.count_refused(key, input, &mut self.connections, &mut self.cx);
+                }
+                self.refuse_head(key, cause_of_request(&error), now);
+                Step::Took(input.len())
+            }
+        };
+        self.cx.request_index = Some(index);
+        step
     }
 
     /// Answers bytes that are no request head, or the lack of one, and ends the connection.
     pub(crate) fn refuse_head(&mut self, key: ConnKey, cause: Cause, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(downstream) = connection.downstream() else { return };
-        let state = self.listeners.get(downstream.listener);
+        let state = self.listen.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
         let at = StreamKey::whole(key);
-        let exchange = self.begin_exchange(at, snapshot, place, Request::NONE, now);
+        let exchange = self.exchanges.begin_exchange(
+            at,
+            snapshot,
+            place,
+            Request::NONE,
+            now,
+            &mut self.connections,
+            &mut self.listen,
+            &mut self.cx,
+        );
         self.fail(exchange, cause, now);
     }
 
@@ -292,28 +357,32 @@ impl Proxy {
         let is_misdirected = route::is_misdirected(exchange, connection, head);
         let listener_label = label(listener.id.0);
         let dropped = lookalikes::screen(head, &listener.http);
-        let client =
-            crate::exchange::forwarded::rewrite(head, &facts, &mut self.random, &mut self.scratch);
+        let client = crate::exchange::forwarded::rewrite(
+            head,
+            &facts,
+            &mut self.cx.random,
+            &mut self.cx.scratch,
+        );
         let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);
         let exchanges_max = listener.exchanges_per_client_max;
         exchange.record.client = client;
         if client.is_some() {
             // The one that a trusted hop named.
-            self.clients.remove(exchange.client, Part::Exchange);
-            (exchange.client, _) = self.clients.enter(client, Part::Exchange);
+            self.listen.clients.remove(exchange.client, Part::Exchange);
+            (exchange.client, _) = self.listen.clients.enter(client, Part::Exchange);
         }
         let has_too_many = exchanges_max.is_some_and(|max| {
-            self.clients.exchanges_of(exchange.client) > self.share.of(max.get())
+            self.listen.clients.exchanges_of(exchange.client) > self.cx.share.of(max.get())
         });
         if snapshot.access_log.stage_times || snapshot.access_log.output.is_some() {
-            exchange.record.words = Words::take(head, &mut self.buffers);
+            exchange.record.words = Words::take(head, &mut self.cx.buffers);
         }
         let has_unknown_expectation =
             head.field(Known::Expect).is_some() && !head.expects_continue();
         let is_too_large = matches!(head.framing(), Framing::Length(n) if n > body_bytes_max);
         let counts = dropped.unwrap_or_default();
         if counts != lookalikes::Dropped::default() {
-            self.count_dropped(listener_label, counts);
+            self.cx.count_dropped(listener_label, counts);
         }
         if let Err(cause) = dropped {
             self.fail(key, cause, now);
@@ -330,8 +399,8 @@ impl Proxy {
         } else if is_last_hop(head) {
             self.reply_as_last(key, head.method(), now);
         } else {
-            self.begin_call(key, head);
-            self.begin_chain(key);
+            self.exchanges.begin_call(key, head);
+            self.exchanges.begin_chain(key);
             self.run_chain(key, head, ChainStep::Head(0), now);
         }
     }
@@ -372,56 +441,19 @@ impl Proxy {
         }
     }
 
-    /// A body that nobody wants: read within bounds, so that the connection can be kept.
-    fn on_discarded_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
-        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
-        let Receive::Discard { body, left } = &mut connection.receive else {
-            return Step::Wait(0);
-        };
-        let (n, is_complete) = match body.decode(input, &BODY_LIMITS) {
-            Ok((n, BodyElement::NeedMore)) if n < input.len() => return Step::Wait(n),
-            Ok((n, BodyElement::NeedMore)) => (n, false),
-            Ok((n, BodyElement::Data(_))) => (n, body.is_complete()),
-            Ok((n, BodyElement::End | BodyElement::Trailers(_))) => (n, true),
-            Err(_) => {
-                self.end_downstream(key, now);
-                return Step::Took(input.len());
-            }
-        };
-        *left = left.saturating_sub(n as u64);
-        let is_over = *left == 0;
-        if is_complete {
-            connection.receive = Receive::Complete;
-            if connection.exchange().is_none() {
-                self.await_request(key, now);
-            }
-        } else if is_over {
-            self.end_downstream(key, now);
-        }
-        Step::Took(n)
-    }
-
-    fn on_lingering_bytes(&mut self, key: ConnKey, input: &[u8]) -> Step {
-        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
-        let is_refused = connection.downstream().is_some_and(|it| it.life == Life::Refused);
-        if let Receive::Linger { left, delivery } = &mut connection.receive {
-            // At the bound nothing more is read, and the peer stops; closing now would be a reset
-            // that could overtake our last bytes.
-            *left = left.saturating_sub(input.len() as u64);
-            if !is_refused {
-                delivery.on_spoken();
-            }
-        }
-        Step::Took(input.len())
-    }
-
     /// The downstream sent FIN.
     pub(crate) fn on_downstream_end(&mut self, key: ConnKey, now: Time) {
         match self.connections.get(key).map(|connection| &connection.receive) {
             Some(Receive::Detect) => self.on_detect_end(key, now),
             // A hello that is not whole names nothing, and nothing can come of it.
             Some(Receive::Hello) => {
-                return self.close_downstream(key, Some(Cause::TlsHandshakeFailed), now);
+                return self.connections.close_downstream(
+                    key,
+                    Some(Cause::TlsHandshakeFailed),
+                    now,
+                    &mut self.listen,
+                    &mut self.cx,
+                );
             }
             _ => {}
         }
@@ -435,7 +467,7 @@ impl Proxy {
             // Whoever takes nothing more on any stream says so; this one is gone.
             (Receive::Frames, _) => {
                 self.end_streams(key, Cause::DownstreamClosed, now);
-                self.close_downstream(key, None, now);
+                self.connections.close_downstream(key, None, now, &mut self.listen, &mut self.cx);
             }
             (Receive::Body(body), Some(exchange)) => {
                 if body.on_eof().is_ok() {
@@ -455,7 +487,9 @@ impl Proxy {
                     downstream.life = Life::CloseWhenSent;
                 }
             }
-            (_, None) if is_sent => self.close_downstream(key, None, now),
+            (_, None) if is_sent => {
+                self.connections.close_downstream(key, None, now, &mut self.listen, &mut self.cx);
+            }
             (_, None) => {
                 if let Some(downstream) = connection.downstream_mut() {
                     downstream.life = Life::CloseWhenSent;
@@ -477,7 +511,7 @@ impl Proxy {
             Some(exchange) => self.abort(exchange, of_exchange, now),
             None => {
                 self.end_streams(key, of_exchange, now);
-                self.close_downstream(key, cause, now);
+                self.connections.close_downstream(key, cause, now, &mut self.listen, &mut self.cx);
             }
         }
     }
@@ -488,7 +522,7 @@ impl Proxy {
         let is_ending = matches!(connection.send, Send::Ending);
         let Some(exchange_key) = connection.exchange() else {
             if left == 0 {
-                self.on_downstream_drained(key, now);
+                self.connections.on_downstream_drained(key, now, &mut self.listen, &mut self.cx);
             }
             return;
         };
@@ -514,21 +548,26 @@ impl Proxy {
                     if is_conversation { 0 } else { listener.http.response_rate_bytes_min };
                 let (deadline, is_slow) = Rate { bytes_min, timeout }.extend(former, n, now);
                 exchange.is_response_slow = is_slow;
-                self.set_deadline(exchange_key, Wait::ResponseWrite, deadline);
+                self.exchanges.set_deadline(
+                    exchange_key,
+                    Wait::ResponseWrite,
+                    deadline,
+                    &mut self.cx,
+                );
                 if n > 0 && !is_slow {
-                    self.end_response_stall(exchange_key);
+                    self.exchanges.end_response_stall(exchange_key);
                 }
             }
             if left >= OUTBOX_BYTES_MAX {
-                self.on_response_stalled(exchange_key, now);
+                self.exchanges.on_response_stalled(exchange_key, now);
             } else {
-                self.end_response_stall(exchange_key);
+                self.exchanges.end_response_stall(exchange_key);
             }
             return;
         }
         exchange.deadlines.clear(Wait::ResponseWrite);
         if exchange.stall.is_some() {
-            self.end_response_stall(exchange_key);
+            self.exchanges.end_response_stall(exchange_key);
         }
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         if matches!(exchange.stage, Stage::Finishing) {
@@ -536,22 +575,9 @@ impl Proxy {
         } else if is_ended {
             let downstream = exchange.downstream;
             if downstream.is_whole() {
-                self.shut(downstream.connection);
+                self.connections.shut(downstream.connection, &mut self.cx);
             }
             self.finish_tunnel(exchange_key, now);
-        }
-    }
-
-    /// The outbox of a downstream without exchange is empty.
-    fn on_downstream_drained(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let Some(downstream) = connection.downstream() else { return };
-        match downstream.life {
-            Life::CloseWhenSent if !connection.may_have_spoken() => {
-                self.close_downstream(key, None, now);
-            }
-            Life::CloseWhenSent | Life::LingerWhenSent => self.linger(key, now),
-            Life::Open | Life::Lingering | Life::Refused => {}
         }
     }
 
@@ -568,74 +594,23 @@ impl Proxy {
         let Some(downstream) = connection.downstream_mut() else { return };
         downstream.exchange = None;
         match downstream.life {
-            Life::Open if is_complete => self.await_request(key, now),
+            Life::Open if is_complete => {
+                self.connections.await_request(key, now, &mut self.listen, &mut self.cx);
+            }
             Life::Open => {
                 // The rest of a body is on its way; the timer that waits for it is this one.
-                let state = self.listeners.get(downstream.listener);
+                let state = self.listen.listeners.get(downstream.listener);
                 let deadline = now + state.listener().timeouts.request_body;
-                self.timers.arm(connection.timer, deadline);
-                self.agenda.push(Note::Resume(at));
+                self.cx.timers.arm(connection.timer, deadline);
+                self.cx.agenda.push(Note::Resume(at));
             }
             // What is still on its way would make closing a reset.
             Life::CloseWhenSent if !has_more && is_complete => {
-                self.close_downstream(key, None, now);
+                self.connections.close_downstream(key, None, now, &mut self.listen, &mut self.cx);
             }
             Life::CloseWhenSent | Life::LingerWhenSent | Life::Lingering | Life::Refused => {
-                self.linger(key, now);
+                self.connections.linger(key, now, &mut self.listen, &mut self.cx);
             }
-        }
-    }
-
-    /// Waits for the next request, which may have come already.
-    fn await_request(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.receive = Receive::Head(Scan::default());
-        connection.send = Send::Idle;
-        let Some(downstream) = connection.downstream() else { return };
-        let deadline = now + self.listeners.get(downstream.listener).listener().timeouts.idle;
-        self.timers.arm(connection.timer, deadline);
-        if connection.is_read_closed && connection.inbox.is_none() {
-            self.close_downstream(key, None, now);
-        } else if connection.inbox.is_some() {
-            // It asked before it was answered: others have their turn first.
-            self.hold_back(key);
-        } else {
-            self.ops.push_back(Op::Read(key));
-        }
-    }
-
-    /// Ends a connection that has no exchange, once what it has to send is sent.
-    pub(crate) fn end_downstream(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let (is_empty, has_exchange) = (connection.is_sent(), connection.exchange());
-        let left = self.snapshot.limits.discard_bytes_max;
-        connection.receive = Receive::linger(left);
-        if let Some(downstream) = connection.downstream_mut() {
-            downstream.life = Life::LingerWhenSent;
-        }
-        if is_empty && has_exchange.is_none() {
-            self.linger(key, now);
-        }
-    }
-
-    /// Shuts our side of a connection whose outbox is empty.
-    pub(crate) fn shut(&mut self, key: ConnKey) {
-        if let Some(connection) = self.connections.get_mut(key)
-            && !matches!(connection.send, Send::Shut)
-        {
-            connection.send = Send::Shut;
-            self.say_farewell(key);
-            self.ops.push_back(Op::ShutdownWrite(key));
-        }
-    }
-
-    /// Turns what is still to come of a request's body into something to discard.
-    pub(crate) fn discard_request(&mut self, source: StreamKey) {
-        let left = self.snapshot.limits.discard_bytes_max;
-        if let Some(connection) = self.connections.get_mut(source.connection)
-            && let Receive::Body(body) = &connection.receive
-        {
-            connection.receive = Receive::Discard { body: body.clone(), left };
         }
     }
 }

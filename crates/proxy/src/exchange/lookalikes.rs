@@ -12,8 +12,9 @@ use wire::head::lookalike::{has_underscore, is_forwarded, known_twin};
 use wire::head::{Known, RequestHead};
 
 use crate::connection::ExchangeKey;
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::label;
-use crate::proxy::Proxy;
 
 /// How many fields were dropped, by [`HeaderDrop`].
 pub(crate) type Dropped = [u64; HeaderDrop::NAMES.len()];
@@ -61,35 +62,38 @@ fn screen_trailers<'s>(
     (kept, if is_refused { Err(Cause::RequestHeaderUnderscore) } else { Ok(dropped) })
 }
 
-impl Proxy {
-    /// The trailers of a request that the listener lets through, in `room` if it drops some.
-    ///
-    /// # Errors
-    ///
-    /// [`Cause::RequestHeaderUnderscore`], if it refuses such requests.
-    pub(crate) fn screen_trailers<'s>(
-        &mut self,
-        key: ExchangeKey,
-        section: &'s [u8],
-        room: &'s mut Vec<u8>,
-    ) -> Result<&'s [u8], Cause> {
-        if section.is_empty() {
-            return Ok(section);
-        }
-        let Some(exchange) = self.exchanges.get(key) else { return Ok(section) };
-        let listener = exchange.listener();
-        let (kept, dropped) = screen_trailers(section, room, &listener.http);
-        let listener = label(listener.id.0);
-        self.count_dropped(listener, dropped?);
-        Ok(kept)
-    }
-
+impl Cx {
     /// Counts the fields that were dropped of a request to this listener.
     pub(crate) fn count_dropped(&mut self, listener: LabelId, dropped: Dropped) {
         let reasons = [HeaderDrop::Forwarded, HeaderDrop::Underscore];
         for (reason, count) in reasons.into_iter().zip(dropped).filter(|(_, count)| *count > 0) {
             self.emitter.headers_dropped(&HeadersDropped { listener, reason, count });
         }
+    }
+}
+
+impl Exchanges {
+    /// The trailers of a request that the listener lets through, in `room` if it drops some.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::RequestHeaderUnderscore`], if it refuses such requests.
+    pub(crate) fn screen_trailers<'s>(
+        &self,
+        key: ExchangeKey,
+        section: &'s [u8],
+        room: &'s mut Vec<u8>,
+        cx: &mut Cx,
+    ) -> Result<&'s [u8], Cause> {
+        if section.is_empty() {
+            return Ok(section);
+        }
+        let Some(exchange) = self.get(key) else { return Ok(section) };
+        let listener = exchange.listener();
+        let (kept, dropped) = screen_trailers(section, room, &listener.http);
+        let listener = label(listener.id.0);
+        cx.count_dropped(listener, dropped?);
+        Ok(kept)
     }
 }
 

@@ -17,16 +17,19 @@ use wire::head::{Framing, Head, Known, Method, RequestHead, Version};
 use wire::proxy_protocol;
 use wire::upgrade::{websocket_accept, websocket_key};
 
+use crate::connection::connections::Connections;
 use crate::connection::http2::Tail;
 use crate::connection::transport::Tls;
 use crate::connection::{Connection, ExchangeKey, Life, PeerAddress, Receive, Send, StreamKey};
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::{Retry, Side, consequence};
 use crate::exchange::record::{Word, label};
-use crate::exchange::route;
 use crate::exchange::{
     ATTEMPTS_MAX, ATTEMPTS_UNSEEN_MAX, Deadlines, Exchange, Form, Handshake, Kind, Route, Stage,
-    Unbound, Wait,
+    Unbound, Wait, route,
 };
+use crate::listen::Listen;
 use crate::listen::clients::{ClientPlace, Part};
 use crate::proxy::Proxy;
 use crate::tools::buffers::Buffers;
@@ -34,14 +37,289 @@ use crate::tools::outbox::Outbox;
 use crate::tools::rate::Rate;
 use crate::tools::text::Text;
 use crate::tools::time::Time;
-use crate::upstream::original;
 use crate::upstream::pool::{Acquired, Sharing};
+use crate::upstream::{Upstreams, original};
 
 /// A body of up to so many bytes gets room behind its head in the head's buffer.
 pub(crate) const TOGETHER_BYTES_MAX: usize = 16 << 10;
 
 /// Bytes of the longest PROXY protocol header that is sent: a line of version 1.
 const PROXY_HEADER_BYTES_MAX: usize = 107;
+
+impl Cx {
+    /// A request for a stream: how its head is encoded depends on the connection.
+    fn encode_for_stream(&mut self, head: &RequestHead<'_>, is_complete: bool) -> Unbound {
+        let mut outbox = Outbox::new();
+        outbox.keep();
+        let tail = if is_complete { Tail::End } else { Tail::Open };
+        Unbound { outbox, form: Form::Stream { head: self.park(head), tail } }
+    }
+}
+
+impl Connections {
+    fn tell(&self, exchange: &Exchange, cause: Option<Cause>, now: Time, cx: &mut Cx) {
+        let record = &exchange.record;
+        let route = exchange.route.as_ref();
+        let cluster = exchange.cluster();
+        let endpoint = cluster
+            .zip(route.and_then(|route| route.endpoint))
+            .and_then(|(cluster, place)| cluster.endpoints.get(place));
+        let connection = self.get(exchange.downstream.connection);
+        let peer = connection.map(|connection| &connection.peer);
+        let stages = if exchange.snapshot.access_log.stage_times {
+            record.stamps.stages(now)
+        } else {
+            record.stamps.total_only(now)
+        };
+        // Most exchanges are only counted; their addresses need not become text.
+        let is_recorded = cx.emitter.is_recorded(stages.total, record.is_tunnel);
+        let (endpoint, peer) = if is_recorded { (endpoint, peer) } else { (None, None) };
+        let onward = if is_recorded { self.went_to(exchange) } else { None };
+        let endpoint = endpoint.map(|endpoint| &endpoint.address).or(onward.as_ref());
+        let endpoint = Text::of_address(endpoint);
+        let client = match record.client.filter(|_| is_recorded) {
+            Some(ip) => Text::of_ip(&PeerAddress::from(SocketAddr::new(ip, 0))),
+            None => peer.map_or(Text::EMPTY, Text::of_ip),
+        };
+        let words = &record.words;
+        let tls = connection.and_then(|connection| connection.tls.as_deref());
+        let tls = tls.filter(|_| is_recorded).map(Tls::words).unwrap_or_default();
+        cx.emitter.exchange_finished(&ExchangeFinished {
+            listener: label(exchange.listener().id.0),
+            rule: route.and_then(|route| route.rule).map(|(table, rule)| (label(table.0), rule)),
+            cluster: route.and_then(|route| route.cluster).map(|id| label(id.0)),
+            endpoint: endpoint.as_bytes(),
+            client: client.as_bytes(),
+            method: words.word(Word::Method),
+            target: words.word(Word::Target),
+            host: words.word(Word::Host),
+            request_id: words.word(Word::RequestId),
+            user_agent: words.word(Word::UserAgent),
+            server_name: tls.server_name.as_bytes(),
+            tls_version: tls.version.as_bytes(),
+            tls_cipher: tls.cipher.as_bytes(),
+            peer_identity: tls.peer_identity.as_bytes(),
+            version: match (exchange.kind, exchange.request.version) {
+                (Kind::Tcp, _) => 1,
+                (Kind::Tls, _) => 2,
+                (Kind::Http | Kind::Connect, Version::Http10) => 10,
+                (Kind::Http | Kind::Connect, Version::Http11) => 11,
+                (Kind::Http | Kind::Connect, Version::Http2) => 20,
+            },
+            status: record.status,
+            cause,
+            is_reply: record.is_reply,
+            request_bytes: record.request_bytes,
+            response_bytes: record.response_bytes,
+            grpc: exchange.call.as_ref().map(|call| call.told()),
+            attempts: record.attempts,
+            is_tunnel: record.is_tunnel,
+            started_at: cx.wall_clock_zero.saturating_add(record.stamps.began.as_nanos()),
+            stages,
+        });
+    }
+}
+
+impl Exchanges {
+    fn take_waiting(&mut self, key: ExchangeKey, now: Time) -> Option<Unbound> {
+        let exchange = self.get_mut(key)?;
+        exchange.record.stamps.wait_ended = now;
+        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
+            Stage::Waiting { request } => Some(request),
+            stage => {
+                exchange.stage = stage;
+                None
+            }
+        }
+    }
+
+    /// So many bytes of the request body came.
+    pub(crate) fn count_request_data(&mut self, key: ExchangeKey, n: usize) {
+        let Some(exchange) = self.get_mut(key) else { return };
+        exchange.record.request_bytes += n as u64;
+        // Whoever sends the body does not wait for leave to do so any more.
+        exchange.request.expects_continue = false;
+    }
+
+    /// So many bytes of the request body came: how long the next piece may take.
+    pub(crate) fn await_request_data(
+        &mut self,
+        key: ExchangeKey,
+        n: usize,
+        now: Time,
+        cx: &mut Cx,
+    ) {
+        let Some(exchange) = self.get_mut(key) else { return };
+        let (wait, timeout) = match exchange.stage {
+            Stage::Responding { .. } => exchange.silence(),
+            Stage::Gathering { .. } | Stage::Buffering { .. } => exchange.silence_of_client(),
+            _ if exchange.is_conversation() => exchange.silence(),
+            _ => exchange.silence_of_client(),
+        };
+        let deadline = match wait {
+            Wait::RequestBody => {
+                let rate_min = exchange.listener().http.request_rate_bytes_min;
+                let (deadline, is_slow) = Rate { bytes_min: rate_min, timeout }.extend(
+                    exchange.deadlines.get(wait),
+                    n,
+                    now,
+                );
+                exchange.is_request_slow = is_slow;
+                deadline
+            }
+            _ => now + timeout,
+        };
+        self.set_deadline(key, wait, deadline, cx);
+    }
+}
+
+impl Exchanges {
+    /// A request for a connection that is its own.
+    fn encode_whole(
+        &self,
+        key: ExchangeKey,
+        head: &mut RequestHead<'_>,
+        asks_upgrade: bool,
+        connections: &Connections,
+        cx: &mut Cx,
+    ) -> Unbound {
+        // One that was parked reads as the request of HTTP/1 that it stands for.
+        let comes_on_stream = self.get(key).is_some_and(|exchange| !exchange.downstream.is_whole());
+        if asks_upgrade && comes_on_stream && is_websocket(head) {
+            // The client of HTTP/2 has no key to send, and no use for the answer to one.
+            head.set(b"sec-websocket-key", &websocket_key(cx.random.octets()));
+        }
+        if head.version() == Version::Http2
+            && announces_trailers(head)
+            && matches!(head.framing(), Framing::Length(_))
+        {
+            // Only the chunked coding has a place for them.
+            head.set_framing(Framing::Chunked);
+        }
+        let encoder = BodyEncoder::new(head.framing());
+        let send = if encoder.is_complete() { Send::Idle } else { Send::Body(encoder) };
+        let mut outbox = Outbox::new();
+        outbox.keep();
+        let is_personal = self.push_proxy_header(key, &mut outbox, connections, cx);
+        // Room for the body of a usual request too, so that all of it is in one buffer: one send,
+        // and all of it there to be sent again.
+        let body = match head.framing() {
+            Framing::Length(n) => usize::try_from(n).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        let bytes = head.encoded_len_max();
+        let room = bytes.saturating_add(if body <= TOGETHER_BYTES_MAX { body } else { 0 });
+        outbox.push_with(room, &mut cx.buffers, |buffer| {
+            wire::h1::encode_request(head, connection_field(asks_upgrade), buffer);
+        });
+        Unbound { outbox, form: Form::Whole { send, is_personal } }
+    }
+
+    /// The PROXY protocol header, for clusters that want one in front of each connection. Says
+    /// whether there is one.
+    pub(crate) fn push_proxy_header(
+        &self,
+        key: ExchangeKey,
+        outbox: &mut Outbox,
+        connections: &Connections,
+        cx: &mut Cx,
+    ) -> bool {
+        let Some(exchange) = self.get(key) else { return false };
+        let cluster = exchange.cluster();
+        let Some(version) = cluster.and_then(|cluster| cluster.proxy_protocol) else {
+            return false;
+        };
+        // In front of a handshake it is written where that begins.
+        if cluster.is_some_and(|cluster| cluster.tls.is_none()) {
+            self.write_proxy_header(key, version, outbox, connections, cx);
+        }
+        true
+    }
+
+    /// Writes the header of this version.
+    pub(crate) fn write_proxy_header(
+        &self,
+        key: ExchangeKey,
+        version: ProxyProtocolVersion,
+        outbox: &mut Outbox,
+        connections: &Connections,
+        cx: &mut Cx,
+    ) {
+        let Some(exchange) = self.get(key) else { return };
+        let Some(connection) = connections.get(exchange.downstream.connection) else { return };
+        // A client that a trusted hop named has no port that is known here.
+        let client = exchange.record.client.map(|ip| SocketAddr::new(ip, 0));
+        let source = client.or_else(|| connection.peer.socket_address());
+        let addresses = source.zip(connection.local.socket_address());
+        outbox.push_with(PROXY_HEADER_BYTES_MAX, &mut cx.buffers, |buffer| {
+            match (version, addresses) {
+                (ProxyProtocolVersion::V1, Some((source, destination))) => {
+                    proxy_protocol::encode_v1(source, destination, buffer);
+                }
+                (ProxyProtocolVersion::V1, None) => proxy_protocol::encode_unknown_v1(buffer),
+                (ProxyProtocolVersion::V2, Some((source, destination))) => {
+                    proxy_protocol::encode_v2(source, destination, buffer);
+                }
+                (ProxyProtocolVersion::V2, None) => proxy_protocol::encode_local_v2(buffer),
+            }
+        });
+    }
+}
+
+impl Exchanges {
+    /// Makes an exchange wait for a connection.
+    pub(crate) fn enqueue(
+        &mut self,
+        key: ExchangeKey,
+        request: Unbound,
+        now: Time,
+        upstream: &mut Upstreams,
+        cx: &mut Cx,
+    ) {
+        let Some(exchange) = self.get_mut(key) else { return };
+        let Some(cluster) = exchange.cluster() else { return };
+        let (id, timeout) = (cluster.id, cluster.timeouts.pending);
+        exchange.stage = Stage::Waiting { request };
+        upstream.pools.wait(id, exchange.client, key);
+        // Who left the queue in vain goes on waiting, not once more.
+        if !exchange.deadlines.is_set(Wait::Connection) {
+            exchange.record.stamps.wait_began = now;
+            self.set_deadline(key, Wait::Connection, now + timeout, cx);
+        }
+        upstream.note_crowd(id);
+    }
+}
+
+impl Exchanges {
+    /// Takes an exchange out and tells what it was; returns its downstream connection.
+    fn remove_exchange(
+        &mut self,
+        key: ExchangeKey,
+        cause: Option<Cause>,
+        now: Time,
+        connections: &Connections,
+        listen: &mut Listen,
+        cx: &mut Cx,
+    ) -> Option<StreamKey> {
+        let mut exchange = self.table.remove(key)?;
+        exchange.let_go(&mut listen.clients, &mut self.stalls);
+        listen.clients.remove(exchange.client, Part::Exchange);
+        cx.timers.remove(exchange.timer);
+        // What happened first is why; the rest follows from it.
+        let cause = exchange.record.cause.or(cause);
+        connections.tell(&exchange, cause, now, cx);
+        let downstream = exchange.downstream;
+        if let Some(text) = exchange.record.words.text.take() {
+            cx.buffers.give_back(text);
+        }
+        cx.drop_bodies(&mut exchange);
+        drop((exchange.snapshot, exchange.route));
+        if cx.has_former_snapshots() {
+            cx.retire_former();
+        }
+        Some(downstream)
+    }
+}
 
 impl Proxy {
     // Routing.
@@ -101,7 +379,7 @@ impl Proxy {
         if exchange.request.is_extended_connect && !asks_upgrade {
             return self.fail(key, Cause::RequestNotImplemented, now);
         }
-        let timeout = self.bound_call(key, head, forward.timeout);
+        let timeout = self.exchanges.bound_call(key, head, forward.timeout);
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let gathered = exchange.gathered.take();
         let is_complete = exchange.request.is_complete;
@@ -116,110 +394,20 @@ impl Proxy {
         }
         let mut request = if is_shared {
             // What follows a change of protocols belongs to the new one.
-            self.encode_for_stream(head, is_complete && !asks_upgrade)
+            self.cx.encode_for_stream(head, is_complete && !asks_upgrade)
         } else {
-            self.encode_whole(key, head, asks_upgrade)
+            self.exchanges.encode_whole(key, head, asks_upgrade, &self.connections, &mut self.cx)
         };
         if let Some(gathered) = gathered {
-            self.push_gathered(*gathered, is_complete, &mut request);
+            self.cx.push_gathered(*gathered, is_complete, &mut request);
         }
         if let Some(timeout) = timeout {
-            self.set_deadline(key, Wait::Whole, now + timeout);
+            self.exchanges.set_deadline(key, Wait::Whole, now + timeout, &mut self.cx);
         }
-        if self.must_buffer(key) {
-            return self.buffer_request(key, request, now);
+        if self.exchanges.must_buffer(key, &self.upstream, &self.cx) {
+            return self.exchanges.buffer_request(key, request, now, &mut self.cx);
         }
         self.ask(key, request, Some(head), now);
-    }
-
-    /// A request for a stream: how its head is encoded depends on the connection.
-    fn encode_for_stream(&mut self, head: &RequestHead<'_>, is_complete: bool) -> Unbound {
-        let mut outbox = Outbox::new();
-        outbox.keep();
-        let tail = if is_complete { Tail::End } else { Tail::Open };
-        Unbound { outbox, form: Form::Stream { head: self.park(head), tail } }
-    }
-
-    /// A request for a connection that is its own.
-    fn encode_whole(
-        &mut self,
-        key: ExchangeKey,
-        head: &mut RequestHead<'_>,
-        asks_upgrade: bool,
-    ) -> Unbound {
-        // One that was parked reads as the request of HTTP/1 that it stands for.
-        let comes_on_stream =
-            self.exchanges.get(key).is_some_and(|exchange| !exchange.downstream.is_whole());
-        if asks_upgrade && comes_on_stream && is_websocket(head) {
-            // The client of HTTP/2 has no key to send, and no use for the answer to one.
-            head.set(b"sec-websocket-key", &websocket_key(self.random.octets()));
-        }
-        if head.version() == Version::Http2
-            && announces_trailers(head)
-            && matches!(head.framing(), Framing::Length(_))
-        {
-            // Only the chunked coding has a place for them.
-            head.set_framing(Framing::Chunked);
-        }
-        let encoder = BodyEncoder::new(head.framing());
-        let send = if encoder.is_complete() { Send::Idle } else { Send::Body(encoder) };
-        let mut outbox = Outbox::new();
-        outbox.keep();
-        let is_personal = self.push_proxy_header(key, &mut outbox);
-        // Room for the body of a usual request too, so that all of it is in one buffer: one send,
-        // and all of it there to be sent again.
-        let body = match head.framing() {
-            Framing::Length(n) => usize::try_from(n).unwrap_or(usize::MAX),
-            _ => 0,
-        };
-        let bytes = head.encoded_len_max();
-        let room = bytes.saturating_add(if body <= TOGETHER_BYTES_MAX { body } else { 0 });
-        outbox.push_with(room, &mut self.buffers, |buffer| {
-            wire::h1::encode_request(head, connection_field(asks_upgrade), buffer);
-        });
-        Unbound { outbox, form: Form::Whole { send, is_personal } }
-    }
-
-    /// The PROXY protocol header, for clusters that want one in front of each connection. Says
-    /// whether there is one.
-    pub(crate) fn push_proxy_header(&mut self, key: ExchangeKey, outbox: &mut Outbox) -> bool {
-        let Some(exchange) = self.exchanges.get(key) else { return false };
-        let cluster = exchange.cluster();
-        let Some(version) = cluster.and_then(|cluster| cluster.proxy_protocol) else {
-            return false;
-        };
-        // In front of a handshake it is written where that begins.
-        if cluster.is_some_and(|cluster| cluster.tls.is_none()) {
-            self.write_proxy_header(key, version, outbox);
-        }
-        true
-    }
-
-    /// Writes the header of this version.
-    pub(crate) fn write_proxy_header(
-        &mut self,
-        key: ExchangeKey,
-        version: ProxyProtocolVersion,
-        outbox: &mut Outbox,
-    ) {
-        let Some(exchange) = self.exchanges.get(key) else { return };
-        let Some(connection) = self.connections.get(exchange.downstream.connection) else { return };
-        // A client that a trusted hop named has no port that is known here.
-        let client = exchange.record.client.map(|ip| SocketAddr::new(ip, 0));
-        let source = client.or_else(|| connection.peer.socket_address());
-        let addresses = source.zip(connection.local.socket_address());
-        outbox.push_with(PROXY_HEADER_BYTES_MAX, &mut self.buffers, |buffer| {
-            match (version, addresses) {
-                (ProxyProtocolVersion::V1, Some((source, destination))) => {
-                    proxy_protocol::encode_v1(source, destination, buffer);
-                }
-                (ProxyProtocolVersion::V1, None) => proxy_protocol::encode_unknown_v1(buffer),
-                (ProxyProtocolVersion::V2, Some((source, destination))) => {
-                    proxy_protocol::encode_v2(source, destination, buffer);
-                }
-                (ProxyProtocolVersion::V2, None) => proxy_protocol::encode_local_v2(buffer),
-            }
-        });
     }
 
     // The upstream side of an exchange.
@@ -233,10 +421,10 @@ impl Proxy {
         head: Option<&RequestHead<'_>>,
         now: Time,
     ) {
-        let has_former = self.has_former_snapshots();
+        let has_former = self.cx.has_former_snapshots();
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         if has_former {
-            exchange.follow_cluster(&self.snapshot);
+            exchange.follow_cluster(&self.cx.snapshot);
         }
         let Some(cluster) = exchange.cluster() else {
             return self.fail_unbound(key, request, Cause::NoEndpoint, now);
@@ -246,18 +434,18 @@ impl Proxy {
             .and_then(|route| route.endpoint)
             .and_then(|place| cluster.endpoints.get(place))
             .map(|endpoint| endpoint.id);
-        let random = &mut self.random;
+        let random = &mut self.cx.random;
         let connections = &mut self.connections;
         let id = cluster.id;
-        let newest = self.snapshot.cluster(id).unwrap_or(cluster);
+        let newest = self.cx.snapshot.cluster(id).unwrap_or(cluster);
         let sharing = match request.form {
             Form::Whole { is_personal: true, .. } => Sharing::Personal,
             Form::Whole { is_personal: false, .. } => Sharing::InTurn,
             Form::Stream { .. } => Sharing::Together,
         };
-        if !self.pools.admits(newest, exchange.client, &self.clients, now) {
-            return if self.pools.has_room_to_wait(newest) {
-                self.enqueue(key, request, now);
+        if !self.upstream.pools.admits(newest, exchange.client, &self.listen.clients, now) {
+            return if self.upstream.pools.has_room_to_wait(newest) {
+                self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
             } else {
                 self.enqueue_over(key, request, id, now);
             };
@@ -265,55 +453,67 @@ impl Proxy {
         let at = (|| random.next(), now);
         let acquired = if cluster.original_destination.is_some() {
             match original::destination(connections, exchange.downstream.connection) {
-                Some(to) => self.pools.acquire_to(to, cluster, newest, sharing, at, connections),
+                Some(to) => {
+                    self.upstream.pools.acquire_to(to, cluster, newest, sharing, at, connections)
+                }
                 None => return self.fail_unbound(key, request, Cause::NoOriginalDestination, now),
             }
         } else {
-            self.pools.acquire(cluster, newest, avoid, sharing, at, connections)
+            self.upstream.pools.acquire(cluster, newest, avoid, sharing, at, connections)
         };
         match acquired {
-            Acquired::Idle(connection, place) => self.give(key, connection, place, request, now),
+            Acquired::Idle(connection, place) => self.exchanges.give(
+                key,
+                connection,
+                place,
+                request,
+                now,
+                &mut self.connections,
+                &mut self.listen,
+                &mut self.cx,
+            ),
             Acquired::Shared(connection, place) => {
                 self.give_stream(key, connection, place, request, head, now);
             }
             Acquired::Open(place) => {
                 let cluster = Arc::clone(cluster);
                 match self.find_spare(key, Some(place), &request) {
-                    Some(spare) => self.give_spare(key, spare, request, now),
+                    Some(spare) => self.exchanges.give_spare(
+                        key,
+                        spare,
+                        request,
+                        now,
+                        &mut self.connections,
+                        &mut self.listen,
+                        &mut self.cx,
+                    ),
                     None => self.open(key, &cluster, place, request, head, now),
                 }
             }
             Acquired::Replace(idle, place) => {
                 let cluster = Arc::clone(cluster);
-                self.close_upstream(idle, None, now);
+                self.upstream.close_upstream(idle, None, now, &mut self.connections, &mut self.cx);
                 self.open(key, &cluster, place, request, head, now);
             }
             Acquired::Wait => match self.find_spare(key, None, &request) {
-                Some(spare) => self.give_spare(key, spare, request, now),
-                None => self.enqueue(key, request, now),
+                Some(spare) => self.exchanges.give_spare(
+                    key,
+                    spare,
+                    request,
+                    now,
+                    &mut self.connections,
+                    &mut self.listen,
+                    &mut self.cx,
+                ),
+                None => self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx),
             },
             Acquired::Pause(until) => {
-                self.enqueue(key, request, now);
-                self.set_deadline(key, Wait::Pause, until);
+                self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+                self.exchanges.set_deadline(key, Wait::Pause, until, &mut self.cx);
             }
             Acquired::Overflow => self.enqueue_over(key, request, id, now),
             Acquired::NoEndpoint => self.fail_unbound(key, request, Cause::NoEndpoint, now),
         }
-    }
-
-    /// Makes an exchange wait for a connection.
-    pub(crate) fn enqueue(&mut self, key: ExchangeKey, request: Unbound, now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let Some(cluster) = exchange.cluster() else { return };
-        let (id, timeout) = (cluster.id, cluster.timeouts.pending);
-        exchange.stage = Stage::Waiting { request };
-        self.pools.wait(id, exchange.client, key);
-        // Who left the queue in vain goes on waiting, not once more.
-        if !exchange.deadlines.is_set(Wait::Connection) {
-            exchange.record.stamps.wait_began = now;
-            self.set_deadline(key, Wait::Connection, now + timeout);
-        }
-        self.note_crowd(id);
     }
 
     /// The queue is full: an exchange takes the place of the newest of a client that has more there.
@@ -321,11 +521,11 @@ impl Proxy {
         let client = self.exchanges.get(key).map_or(ClientPlace::UNKNOWN, |it| it.client);
         let exchanges = &self.exchanges;
         let is_waiting = |key| is_waiting(exchanges.get(key));
-        let Some(other) = self.pools.newest_of_longest(id, client, is_waiting) else {
+        let Some(other) = self.upstream.pools.newest_of_longest(id, client, is_waiting) else {
             return self.fail_unbound(key, request, Cause::PendingOverflow, now);
         };
         self.fail(other, Cause::PendingOverflow, now);
-        self.enqueue(key, request, now);
+        self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
     }
 
     pub(crate) fn fail_unbound(
@@ -335,7 +535,7 @@ impl Proxy {
         cause: Cause,
         now: Time,
     ) {
-        request.clear(&mut self.buffers);
+        request.clear(&mut self.cx.buffers);
         self.fail(key, cause, now);
     }
 
@@ -343,16 +543,16 @@ impl Proxy {
     pub(crate) fn serve_waiting(&mut self, id: ClusterId, now: Time) {
         // Each has one chance: an exchange that cannot follow the newest configuration of the cluster
         // may not know the endpoint whose connection is idle, and then waits on.
-        for _ in 0..self.pools.waiting_for(id) {
+        for _ in 0..self.upstream.pools.waiting_for(id) {
             let exchanges = &self.exchanges;
             let is_waiting = |key| is_waiting(exchanges.get(key));
-            let Some(cluster) = self.snapshot.cluster(id).map(Arc::clone) else {
+            let Some(cluster) = self.cx.snapshot.cluster(id).map(Arc::clone) else {
                 return self.fail_waiting(id, now);
             };
-            if !self.pools.can_serve(&cluster) {
+            if !self.upstream.pools.can_serve(&cluster) {
                 return;
             }
-            let next = self.pools.next_waiting(&cluster, &self.clients, is_waiting);
+            let next = self.upstream.pools.next_waiting(&cluster, &self.listen.clients, is_waiting);
             let Some(key) = next else { return };
             self.leave_queue(key, now);
         }
@@ -362,8 +562,8 @@ impl Proxy {
     pub(crate) fn serve_next(&mut self, id: ClusterId, now: Time) {
         let exchanges = &self.exchanges;
         let is_waiting = |key| is_waiting(exchanges.get(key));
-        let Some(cluster) = self.snapshot.cluster(id) else { return };
-        let next = self.pools.next_waiting(cluster, &self.clients, is_waiting);
+        let Some(cluster) = self.cx.snapshot.cluster(id) else { return };
+        let next = self.upstream.pools.next_waiting(cluster, &self.listen.clients, is_waiting);
         if let Some(key) = next {
             self.leave_queue(key, now);
         }
@@ -373,9 +573,9 @@ impl Proxy {
     fn fail_waiting(&mut self, id: ClusterId, now: Time) {
         loop {
             let exchanges = &self.exchanges;
-            let next = self.pools.next_in_vain(id, |key| is_waiting(exchanges.get(key)));
+            let next = self.upstream.pools.next_in_vain(id, |key| is_waiting(exchanges.get(key)));
             let Some(key) = next else { return };
-            if let Some(request) = self.take_waiting(key, now) {
+            if let Some(request) = self.exchanges.take_waiting(key, now) {
                 self.fail_unbound(key, request, Cause::NoEndpoint, now);
             }
         }
@@ -383,21 +583,9 @@ impl Proxy {
 
     /// An exchange that was taken out of the queue tries again.
     pub(crate) fn leave_queue(&mut self, key: ExchangeKey, now: Time) {
-        if let Some(request) = self.take_waiting(key, now) {
+        if let Some(request) = self.exchanges.take_waiting(key, now) {
             self.attempt(key, request, None, now);
-            self.note_request(key);
-        }
-    }
-
-    fn take_waiting(&mut self, key: ExchangeKey, now: Time) -> Option<Unbound> {
-        let exchange = self.exchanges.get_mut(key)?;
-        exchange.record.stamps.wait_ended = now;
-        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
-            Stage::Waiting { request } => Some(request),
-            stage => {
-                exchange.stage = stage;
-                None
-            }
+            self.exchanges.note_request(key, &mut self.cx);
         }
     }
 
@@ -405,7 +593,7 @@ impl Proxy {
 
     /// A piece of the request body.
     pub(crate) fn on_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
-        self.count_request_data(key, data.len());
+        self.exchanges.count_request_data(key, data.len());
         let Some(exchange) = self.exchanges.get(key) else { return };
         let bytes_max = exchange.listener().http.body_bytes_max;
         if !exchange.record.is_tunnel
@@ -422,39 +610,6 @@ impl Proxy {
         }
     }
 
-    /// So many bytes of the request body came.
-    pub(crate) fn count_request_data(&mut self, key: ExchangeKey, n: usize) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.record.request_bytes += n as u64;
-        // Whoever sends the body does not wait for leave to do so any more.
-        exchange.request.expects_continue = false;
-    }
-
-    /// So many bytes of the request body came: how long the next piece may take.
-    pub(crate) fn await_request_data(&mut self, key: ExchangeKey, n: usize, now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let (wait, timeout) = match exchange.stage {
-            Stage::Responding { .. } => exchange.silence(),
-            Stage::Gathering { .. } | Stage::Buffering { .. } => exchange.silence_of_client(),
-            _ if exchange.is_conversation() => exchange.silence(),
-            _ => exchange.silence_of_client(),
-        };
-        let deadline = match wait {
-            Wait::RequestBody => {
-                let rate_min = exchange.listener().http.request_rate_bytes_min;
-                let (deadline, is_slow) = Rate { bytes_min: rate_min, timeout }.extend(
-                    exchange.deadlines.get(wait),
-                    n,
-                    now,
-                );
-                exchange.is_request_slow = is_slow;
-                deadline
-            }
-            _ => now + timeout,
-        };
-        self.set_deadline(key, wait, deadline);
-    }
-
     /// A piece of the request body as it goes on.
     fn pass_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
@@ -463,7 +618,7 @@ impl Proxy {
         let is_buffering = matches!(exchange.stage, Stage::Buffering { .. });
         let upstream = exchange.upstream();
         if is_gathering || is_buffering || upstream.is_some() {
-            self.await_request_data(key, data.len(), now);
+            self.exchanges.await_request_data(key, data.len(), now, &mut self.cx);
         }
         if is_buffering {
             return self.buffer_request_data(key, data, now);
@@ -473,23 +628,23 @@ impl Proxy {
         }
         let Some(upstream) = upstream else { return };
         if self.exchanges.get(key).is_some_and(Exchange::moves_on) {
-            self.restart_stall(key, now);
+            self.exchanges.restart_stall(key, now);
         }
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         if connection.is_send_broken {
             // The upstream takes nothing more, but may have answered: the rest is dropped.
-            return forget_request(connection, upstream, &mut self.buffers);
+            return forget_request(connection, upstream, &mut self.cx.buffers);
         }
-        self.send_data(upstream, data);
+        self.connections.send_data(upstream, data, &mut self.cx);
     }
 
     /// The end of the request, with its trailer section.
     pub(crate) fn on_request_end(&mut self, key: ExchangeKey, trailers: &[u8], now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
         exchange.request.is_complete = true;
         exchange.deadlines.clear(Wait::RequestBody);
         if !matches!(exchange.stage, Stage::Responding { .. }) {
-            exchange.end_stall(&mut self.stalls);
+            exchange.end_stall(&mut self.exchanges.stalls);
         }
         let is_tunnel = exchange.record.is_tunnel;
         if !is_tunnel && !matches!(exchange.stage, Stage::Responding { .. }) {
@@ -502,11 +657,12 @@ impl Proxy {
         {
             downstream.receive = Receive::Complete;
         }
-        if has_call && let Err(cause) = self.end_call_request(key) {
+        if has_call && let Err(cause) = self.exchanges.end_call_request(key) {
             return self.fail(key, cause, now);
         }
         let mut room = Vec::new();
-        let trailers = match self.screen_trailers(key, trailers, &mut room) {
+        let trailers = match self.exchanges.screen_trailers(key, trailers, &mut room, &mut self.cx)
+        {
             Ok(trailers) => trailers,
             Err(cause) => return self.fail(key, cause, now),
         };
@@ -520,10 +676,10 @@ impl Proxy {
         let Some(upstream) = upstream else { return };
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         if connection.is_send_broken {
-            return forget_request(connection, upstream, &mut self.buffers);
+            return forget_request(connection, upstream, &mut self.cx.buffers);
         }
         let is_connecting = connection.is_connecting();
-        let is_sent = self.send_end(upstream, trailers);
+        let is_sent = self.connections.send_end(upstream, trailers, &mut self.cx);
         if is_sent && !is_connecting && upstream.is_whole() {
             self.on_upstream_sent(upstream.connection, 0, 0, (now, now));
         }
@@ -536,7 +692,16 @@ impl Proxy {
 
     /// The response is sent, or the reply is: the exchange is over.
     pub(crate) fn finish(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
-        let Some(downstream) = self.remove_exchange(key, cause, now) else { return };
+        let Some(downstream) = self.exchanges.remove_exchange(
+            key,
+            cause,
+            now,
+            &self.connections,
+            &mut self.listen,
+            &mut self.cx,
+        ) else {
+            return;
+        };
         self.after_exchange(downstream, now);
     }
 
@@ -544,7 +709,16 @@ impl Proxy {
     /// connections end here.
     pub(crate) fn abort(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         self.drop_upstream(key, Some(cause), now);
-        let Some(downstream) = self.remove_exchange(key, Some(cause), now) else { return };
+        let Some(downstream) = self.exchanges.remove_exchange(
+            key,
+            Some(cause),
+            now,
+            &self.connections,
+            &mut self.listen,
+            &mut self.cx,
+        ) else {
+            return;
+        };
         if !downstream.is_whole() {
             return self.drop_stream(downstream, code_of(cause), now);
         }
@@ -554,14 +728,20 @@ impl Proxy {
         {
             role.exchange = None;
         }
-        self.close_downstream(downstream, Some(cause), now);
+        self.connections.close_downstream(
+            downstream,
+            Some(cause),
+            now,
+            &mut self.listen,
+            &mut self.cx,
+        );
     }
 
     /// The exchange cannot go on. If no response was begun, a reply says so; else the response
     /// breaks off where it is.
     pub(crate) fn fail(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         self.drop_upstream(key, Some(cause), now);
-        if self.is_relay(key) {
+        if self.exchanges.is_relay(key) {
             return self.abort(key, cause, now);
         }
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
@@ -599,15 +779,15 @@ impl Proxy {
         // All that is waited for now is that the downstream takes what there is.
         exchange.deadlines = Deadlines::default();
         let timeout = exchange.listener().timeouts.response_write;
-        self.set_deadline(key, Wait::ResponseWrite, now + timeout);
-        self.discard_request(at);
-        self.queue_send(downstream);
+        self.exchanges.set_deadline(key, Wait::ResponseWrite, now + timeout, &mut self.cx);
+        self.connections.discard_request(at, &self.cx);
+        self.connections.queue_send(downstream, &mut self.cx);
     }
 
     /// The attempt on this exchange's connection failed before a byte of the response. Tries again
     /// where that is safe, else fails.
     pub(crate) fn fail_attempt(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
         let Some(upstream) = exchange.upstream() else { return self.fail(key, cause, now) };
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         let is_reused = connection.requests > 1;
@@ -652,20 +832,26 @@ impl Proxy {
         }
         let Some(request) = take_request(connection, upstream) else { return };
         exchange.stage = Stage::Finishing;
-        exchange.let_go(&mut self.clients, &mut self.stalls);
+        exchange.let_go(&mut self.listen.clients, &mut self.exchanges.stalls);
         for wait in [Wait::RequestWrite, Wait::ResponseHead, Wait::TunnelIdle] {
             exchange.deadlines.clear(wait);
         }
         let label = exchange.route.as_ref().and_then(|route| route.cluster).map(|id| label(id.0));
         if let Some(cluster) = label {
-            self.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
+            self.cx.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
         }
         if upstream.is_whole() {
-            self.close_upstream(upstream.connection, Some(cause), now);
+            self.upstream.close_upstream(
+                upstream.connection,
+                Some(cause),
+                now,
+                &mut self.connections,
+                &mut self.cx,
+            );
         } else {
             self.drop_stream(upstream, ErrorCode::CANCEL, now);
         }
-        self.note_attempt(key, request);
+        self.exchanges.note_attempt(key, request, &mut self.cx);
     }
 
     /// Reads on, on a connection or a stream.
@@ -679,121 +865,41 @@ impl Proxy {
 
     /// Takes the upstream connection, or the place in a queue, from an exchange.
     fn drop_upstream(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.let_go(&mut self.clients, &mut self.stalls);
+        let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
+        exchange.let_go(&mut self.listen.clients, &mut self.exchanges.stalls);
         match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
             Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => {
-                self.buffers.give_back(head);
+                self.cx.buffers.give_back(head);
             }
             Stage::Buffering { request } | Stage::Retrying { request } => {
-                request.clear(&mut self.buffers);
+                request.clear(&mut self.cx.buffers);
             }
             Stage::Waiting { request } => {
-                request.clear(&mut self.buffers);
+                request.clear(&mut self.cx.buffers);
                 let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
                 if let Some(cluster) = cluster {
                     let client = exchange.client;
                     let exchanges = &self.exchanges;
-                    self.pools.give_up(cluster, client, |key| is_waiting(exchanges.get(key)));
+                    self.upstream
+                        .pools
+                        .give_up(cluster, client, |key| is_waiting(exchanges.get(key)));
                 }
             }
             Stage::Attempting { upstream } | Stage::Responding { upstream } => {
                 if upstream.is_whole() {
-                    self.leave_upstream(upstream.connection, cause, now);
+                    self.upstream.leave_upstream(
+                        upstream.connection,
+                        cause,
+                        now,
+                        &mut self.connections,
+                        &mut self.cx,
+                    );
                 } else {
                     self.drop_stream(upstream, ErrorCode::CANCEL, now);
                 }
             }
             Stage::Finishing => {}
         }
-    }
-
-    /// Takes an exchange out and tells what it was; returns its downstream connection.
-    fn remove_exchange(
-        &mut self,
-        key: ExchangeKey,
-        cause: Option<Cause>,
-        now: Time,
-    ) -> Option<StreamKey> {
-        let mut exchange = self.exchanges.remove(key)?;
-        exchange.let_go(&mut self.clients, &mut self.stalls);
-        self.clients.remove(exchange.client, Part::Exchange);
-        self.timers.remove(exchange.timer);
-        // What happened first is why; the rest follows from it.
-        let cause = exchange.record.cause.or(cause);
-        self.tell(&exchange, cause, now);
-        let downstream = exchange.downstream;
-        if let Some(text) = exchange.record.words.text.take() {
-            self.buffers.give_back(text);
-        }
-        self.drop_bodies(&mut exchange);
-        drop((exchange.snapshot, exchange.route));
-        if self.has_former_snapshots() {
-            self.retire_former();
-        }
-        Some(downstream)
-    }
-
-    fn tell(&mut self, exchange: &Exchange, cause: Option<Cause>, now: Time) {
-        let record = &exchange.record;
-        let route = exchange.route.as_ref();
-        let cluster = exchange.cluster();
-        let endpoint = cluster
-            .zip(route.and_then(|route| route.endpoint))
-            .and_then(|(cluster, place)| cluster.endpoints.get(place));
-        let connection = self.connections.get(exchange.downstream.connection);
-        let peer = connection.map(|connection| &connection.peer);
-        let stages = if exchange.snapshot.access_log.stage_times {
-            record.stamps.stages(now)
-        } else {
-            record.stamps.total_only(now)
-        };
-        // Most exchanges are only counted; their addresses need not become text.
-        let is_recorded = self.emitter.is_recorded(stages.total, record.is_tunnel);
-        let (endpoint, peer) = if is_recorded { (endpoint, peer) } else { (None, None) };
-        let onward = if is_recorded { self.went_to(exchange) } else { None };
-        let endpoint = endpoint.map(|endpoint| &endpoint.address).or(onward.as_ref());
-        let endpoint = Text::of_address(endpoint);
-        let client = match record.client.filter(|_| is_recorded) {
-            Some(ip) => Text::of_ip(&PeerAddress::from(SocketAddr::new(ip, 0))),
-            None => peer.map_or(Text::EMPTY, Text::of_ip),
-        };
-        let words = &record.words;
-        let tls = connection.and_then(|connection| connection.tls.as_deref());
-        let tls = tls.filter(|_| is_recorded).map(Tls::words).unwrap_or_default();
-        self.emitter.exchange_finished(&ExchangeFinished {
-            listener: label(exchange.listener().id.0),
-            rule: route.and_then(|route| route.rule).map(|(table, rule)| (label(table.0), rule)),
-            cluster: route.and_then(|route| route.cluster).map(|id| label(id.0)),
-            endpoint: endpoint.as_bytes(),
-            client: client.as_bytes(),
-            method: words.word(Word::Method),
-            target: words.word(Word::Target),
-            host: words.word(Word::Host),
-            request_id: words.word(Word::RequestId),
-            user_agent: words.word(Word::UserAgent),
-            server_name: tls.server_name.as_bytes(),
-            tls_version: tls.version.as_bytes(),
-            tls_cipher: tls.cipher.as_bytes(),
-            peer_identity: tls.peer_identity.as_bytes(),
-            version: match (exchange.kind, exchange.request.version) {
-                (Kind::Tcp, _) => 1,
-                (Kind::Tls, _) => 2,
-                (Kind::Http | Kind::Connect, Version::Http10) => 10,
-                (Kind::Http | Kind::Connect, Version::Http11) => 11,
-                (Kind::Http | Kind::Connect, Version::Http2) => 20,
-            },
-            status: record.status,
-            cause,
-            is_reply: record.is_reply,
-            request_bytes: record.request_bytes,
-            response_bytes: record.response_bytes,
-            grpc: exchange.call.as_ref().map(|call| call.told()),
-            attempts: record.attempts,
-            is_tunnel: record.is_tunnel,
-            started_at: self.wall_clock_zero.saturating_add(record.stamps.began.as_nanos()),
-            stages,
-        });
     }
 }
 

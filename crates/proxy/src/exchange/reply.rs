@@ -10,10 +10,12 @@ use telemetry::cause::Cause;
 use wire::h1::reason_phrase;
 use wire::head::{Framing, Method, RequestHead};
 
+use crate::connection::connections::Connections;
 use crate::connection::{ExchangeKey, Life, Receive};
-use crate::exchange::calls;
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::{Side, consequence};
-use crate::exchange::{Deadlines, Stage};
+use crate::exchange::{Deadlines, Stage, calls};
 use crate::filter;
 use crate::proxy::Proxy;
 use crate::tools::text::Text;
@@ -30,6 +32,34 @@ struct Content<'a> {
 /// What says that a reply is the proxy's own.
 const SERVER: (&[u8], &[u8]) = (b"server", b"strait");
 const TEXT_PLAIN: (&[u8], &[u8]) = (b"content-type", b"text/plain; charset=utf-8");
+
+impl Cx {
+    /// The date of what is said now (RFC 9110, section 6.6.1).
+    fn date(&self, now: Time) -> Text {
+        let since_1970 = self.wall_clock_zero.saturating_add(now.as_nanos());
+        let date = SystemTime::UNIX_EPOCH + Duration::from_nanos(since_1970);
+        Text::of_date(date)
+    }
+}
+
+impl Exchanges {
+    /// There is no telling where the next request would begin: the connection ends with the reply.
+    fn stop_reading(&self, key: ExchangeKey, connections: &mut Connections, cx: &Cx) {
+        let left = cx.snapshot.limits.discard_bytes_max;
+        let Some(exchange) = self.get(key) else { return };
+        if !exchange.downstream.is_whole() {
+            return;
+        }
+        let downstream = exchange.downstream.connection;
+        let Some(connection) = connections.get_mut(downstream) else { return };
+        if !exchange.request.is_complete {
+            connection.receive = Receive::linger(left);
+        }
+        if let Some(downstream) = connection.downstream_mut() {
+            downstream.life = Life::LingerWhenSent;
+        }
+    }
+}
 
 impl Proxy {
     /// A route's direct response.
@@ -83,35 +113,11 @@ impl Proxy {
         now: Time,
     ) {
         if consequence(cause).side == Side::Downstream {
-            self.stop_reading(key);
+            self.exchanges.stop_reading(key, &mut self.connections, &self.cx);
         }
         let body = plain_reason(status, cause.as_str());
         let (body, cause) = (&body[..], Some(cause));
         self.reply(key, &Content { status, fields: &[SERVER, TEXT_PLAIN], body, cause }, now);
-    }
-
-    /// The date of what is said now (RFC 9110, section 6.6.1).
-    fn date(&self, now: Time) -> Text {
-        let since_1970 = self.wall_clock_zero.saturating_add(now.as_nanos());
-        let date = SystemTime::UNIX_EPOCH + Duration::from_nanos(since_1970);
-        Text::of_date(date)
-    }
-
-    /// There is no telling where the next request would begin: the connection ends with the reply.
-    fn stop_reading(&mut self, key: ExchangeKey) {
-        let left = self.snapshot.limits.discard_bytes_max;
-        let Some(exchange) = self.exchanges.get(key) else { return };
-        if !exchange.downstream.is_whole() {
-            return;
-        }
-        let downstream = exchange.downstream.connection;
-        let Some(connection) = self.connections.get_mut(downstream) else { return };
-        if !exchange.request.is_complete {
-            connection.receive = Receive::linger(left);
-        }
-        if let Some(downstream) = connection.downstream_mut() {
-            downstream.life = Life::LingerWhenSent;
-        }
     }
 
     fn reply(&mut self, key: ExchangeKey, content: &Content<'_>, now: Time) {
@@ -134,7 +140,7 @@ impl Proxy {
     }
 
     fn reply_plain(&mut self, key: ExchangeKey, content: &Content<'_>, now: Time) {
-        let date = self.date(now);
+        let date = self.cx.date(now);
         let fields = [(&b"date"[..], date.as_bytes())];
         let fields: Vec<_> = fields.into_iter().chain(content.fields.iter().copied()).collect();
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
@@ -150,7 +156,7 @@ impl Proxy {
         if has_body {
             exchange.record.response_bytes = content.body.len() as u64;
         }
-        self.discard_request(downstream);
+        self.connections.discard_request(downstream, &self.cx);
         let framing = Framing::Length(content.body.len() as u64);
         let field = self.settle_life(key, framing);
         // Frames say where a reply without a body ends.
@@ -158,7 +164,14 @@ impl Proxy {
         let length =
             (is_told && !matches!(content.status, 204 | 304)).then_some(content.body.len() as u64);
         let body = if has_body { content.body } else { &[] };
-        let is_sent = self.send_reply(downstream, content.status, &fields, (length, body), field);
+        let is_sent = self.connections.send_reply(
+            downstream,
+            content.status,
+            &fields,
+            (length, body),
+            field,
+            &mut self.cx,
+        );
         if is_sent {
             self.on_response_sent(key, (0, 0), true, now);
         }

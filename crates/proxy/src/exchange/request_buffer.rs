@@ -12,10 +12,13 @@ use config::snapshot::Cluster;
 
 use crate::connection::ExchangeKey;
 use crate::connection::http2::Tail;
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Exchange, Form, Kind, Stage, Unbound, Wait};
 use crate::proxy::Proxy;
 use crate::tools::buffers::Buffers;
 use crate::tools::time::Time;
+use crate::upstream::Upstreams;
 use crate::upstream::pool::Pools;
 
 /// How often a request whose body waits looks whether connections are free again.
@@ -65,32 +68,44 @@ impl Exchange {
     }
 }
 
-impl Proxy {
-    /// Whether this request has to wait until more of its body is here.
-    pub(crate) fn must_buffer(&self, key: ExchangeKey) -> bool {
-        let exchange = self.exchanges.get(key);
-        exchange.is_some_and(|exchange| exchange.may_buffer() && self.is_short(exchange))
-    }
-
+impl Upstreams {
     /// Whether half of the connections that an exchange may get are in use.
-    fn is_short(&self, exchange: &Exchange) -> bool {
+    fn is_short(&self, exchange: &Exchange, cx: &Cx) -> bool {
         let Some(cluster) = exchange.cluster() else { return false };
-        self.pools.is_short(self.snapshot.cluster(cluster.id).unwrap_or(cluster))
+        self.pools.is_short(cx.snapshot.cluster(cluster.id).unwrap_or(cluster))
     }
+}
 
+impl Exchanges {
     /// Makes a request wait for its body.
-    pub(crate) fn buffer_request(&mut self, key: ExchangeKey, request: Unbound, now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+    pub(crate) fn buffer_request(
+        &mut self,
+        key: ExchangeKey,
+        request: Unbound,
+        now: Time,
+        cx: &mut Cx,
+    ) {
+        let Some(exchange) = self.get_mut(key) else { return };
         exchange.stage = Stage::Buffering { request };
-        self.await_request_data(key, 0, now);
-        self.set_deadline(key, Wait::Connection, now + LOOK_INTERVAL);
+        self.await_request_data(key, 0, now, cx);
+        self.set_deadline(key, Wait::Connection, now + LOOK_INTERVAL, cx);
     }
+}
 
+impl Exchanges {
+    /// Whether this request has to wait until more of its body is here.
+    pub(crate) fn must_buffer(&self, key: ExchangeKey, upstream: &Upstreams, cx: &Cx) -> bool {
+        let exchange = self.get(key);
+        exchange.is_some_and(|exchange| exchange.may_buffer() && upstream.is_short(exchange, cx))
+    }
+}
+
+impl Proxy {
     /// A piece of a body that waits here.
     pub(crate) fn buffer_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let Stage::Buffering { request } = &mut exchange.stage else { return };
-        request.push_data(data, &mut self.buffers);
+        request.push_data(data, &mut self.cx.buffers);
         if exchange.record.request_bytes >= exchange.request_buffer_bytes_max() {
             self.end_buffering(key, now);
         }
@@ -100,14 +115,23 @@ impl Proxy {
     pub(crate) fn on_request_buffered(&mut self, key: ExchangeKey, trailers: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let Stage::Buffering { request } = &mut exchange.stage else { return };
-        request.push_end(trailers, &mut self.buffers);
+        request.push_end(trailers, &mut self.cx.buffers);
         self.end_buffering(key, now);
     }
 
     /// A request has waited for a while: it goes on if connections are free again.
     pub(crate) fn look_at_buffered(&mut self, key: ExchangeKey, now: Time) {
-        if self.exchanges.get(key).is_some_and(|exchange| self.is_short(exchange)) {
-            self.push_back_deadline(key, Wait::Connection, now + LOOK_INTERVAL);
+        if self
+            .exchanges
+            .get(key)
+            .is_some_and(|exchange| self.upstream.is_short(exchange, &self.cx))
+        {
+            self.exchanges.push_back_deadline(
+                key,
+                Wait::Connection,
+                now + LOOK_INTERVAL,
+                &mut self.cx,
+            );
         } else {
             self.end_buffering(key, now);
         }

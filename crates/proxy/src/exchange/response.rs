@@ -8,19 +8,21 @@ use wire::h1::{
     HeadLimits, Parsing, Scan, allowed_trailers, decode_response_as,
 };
 use wire::head::{Framing, Method, ResponseHead, Version};
+use wire::path::Slashes;
 
 use crate::agenda::Note;
 use crate::connection::sending::Answer;
 use crate::connection::{
     ConnKey, Connection, ExchangeKey, Life, OUTBOX_BYTES_MAX, Receive, Send, StreamKey,
 };
+use crate::cx::Cx;
 use crate::exchange::downstream::{BODY_LIMITS, Step};
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::pump::announces_trailers;
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, Stage, Wait};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
-use wire::path::Slashes;
 
 /// Bounds on a response head. They are not an option: a service that needs more is broken.
 pub(crate) const RESPONSE_HEAD: HeadLimits = HeadLimits {
@@ -29,6 +31,22 @@ pub(crate) const RESPONSE_HEAD: HeadLimits = HeadLimits {
     fields_max: 200,
     slashes: Slashes::Keep,
 };
+
+impl Exchanges {
+    /// So many bytes of the response body came.
+    pub(crate) fn count_response_data(&mut self, key: ExchangeKey, n: usize) {
+        if let Some(exchange) = self.get_mut(key) {
+            exchange.record.response_bytes += n as u64;
+        }
+    }
+
+    /// Some of the response body came: how long the next piece may take.
+    pub(crate) fn await_response_data(&mut self, key: ExchangeKey, now: Time, cx: &mut Cx) {
+        let Some(exchange) = self.get(key) else { return };
+        let (wait, timeout) = exchange.silence();
+        self.set_deadline(key, wait, now + timeout, cx);
+    }
+}
 
 impl Proxy {
     /// Consumes an upstream's bytes as far as possible.
@@ -41,7 +59,13 @@ impl Proxy {
             }
             let Some(exchange) = connection.exchange() else {
                 // Nobody asked: whatever this is, the connection is not used again.
-                self.close_upstream(key, Some(Cause::ResponseInvalid), now);
+                self.upstream.close_upstream(
+                    key,
+                    Some(Cause::ResponseInvalid),
+                    now,
+                    &mut self.connections,
+                    &mut self.cx,
+                );
                 return input.len();
             };
             let step = match &connection.receive {
@@ -83,10 +107,10 @@ impl Proxy {
             exchange.record.stamps.first_byte = now;
         }
         // From here on the upstream has said something, so it is not asked again.
-        connection.outbox.forget(&mut self.buffers);
+        connection.outbox.forget(&mut self.cx.buffers);
         let method = exchange.request.method;
         let how = (parsing_of(exchange), exchange.record.interim_responses > 0);
-        let mut index = self.response_index.take().unwrap_or_default();
+        let mut index = self.cx.response_index.take().unwrap_or_default();
         let decoded = decode_response_as(input, &mut scan, &RESPONSE_HEAD, &mut index, method, how);
         let step = match decoded {
             Ok(None) => {
@@ -116,7 +140,7 @@ impl Proxy {
                 Step::Took(input.len())
             }
         };
-        self.response_index = Some(index);
+        self.cx.response_index = Some(index);
         step
     }
 
@@ -140,7 +164,7 @@ impl Proxy {
             return;
         }
         let downstream = exchange.downstream;
-        self.send_interim(downstream, head);
+        self.connections.send_interim(downstream, head, &mut self.cx);
     }
 
     /// The final response's head; so many bytes came `behind` it, or it is the end.
@@ -152,16 +176,18 @@ impl Proxy {
         (behind, is_end): (usize, bool),
         now: Time,
     ) {
-        let received = self.on_call_response(exchange_key, head, is_end);
-        let gather_bytes_max = self.run_response_chain(exchange_key, head);
-        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        let received = self.exchanges.on_call_response(exchange_key, head, is_end);
+        let gather_bytes_max = self.exchanges.run_response_chain(exchange_key, head, &mut self.cx);
+        let Some(exchange) = self.exchanges.table.get_mut(exchange_key) else { return };
         exchange.deadlines.clear(Wait::ResponseHead);
         // From here on either side may be silent while the other speaks.
         exchange.deadlines.clear(Wait::RequestBody);
         exchange.stage = Stage::Responding { upstream };
-        exchange.end_stall(&mut self.stalls);
+        exchange.end_stall(&mut self.exchanges.stalls);
         match gather_bytes_max {
-            Some(bytes_max) => self.hold_response(exchange_key, head, bytes_max),
+            Some(bytes_max) => {
+                self.exchanges.hold_response(exchange_key, head, bytes_max, &mut self.cx);
+            }
             None => self.begin_response(exchange_key, head, received, (behind, is_end)),
         }
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
@@ -178,7 +204,7 @@ impl Proxy {
         if is_end {
             self.on_response_end(upstream, exchange_key, &[], behind == 0, now);
         } else {
-            self.await_response_data(exchange_key, now);
+            self.exchanges.await_response_data(exchange_key, now, &mut self.cx);
         }
     }
 
@@ -205,7 +231,11 @@ impl Proxy {
         exchange.record.status = head.status();
         let downstream = exchange.downstream;
         let field = self.settle_life(key, framing);
-        self.send_response(downstream, &Answer { head, version, framing, field, behind, is_end });
+        self.connections.send_response(
+            downstream,
+            &Answer { head, version, framing, field, behind, is_end },
+            &mut self.cx,
+        );
     }
 
     /// Decides what becomes of the downstream connection after a response, and how to say it.
@@ -218,8 +248,9 @@ impl Proxy {
         }
         let Some(connection) = self.connections.get(key) else { return ConnectionField::Close };
         let Some(downstream) = connection.downstream() else { return ConnectionField::Close };
-        let is_draining =
-            self.is_draining(downstream) || downstream.is_aged || connection.is_key_nearly_worn();
+        let is_draining = self.listen.is_draining(downstream, &self.cx)
+            || downstream.is_aged
+            || connection.is_key_nearly_worn();
         // A client that waits for leave to send a body may send it or not: it cannot be told which
         // of its bytes would begin the next request.
         let is_ambiguous = request.expects_continue && !request.is_complete;
@@ -270,19 +301,19 @@ impl Proxy {
                 head.append(b"sec-websocket-accept", accept);
             }
         }
-        self.run_response_chain(exchange_key, head);
+        self.exchanges.run_response_chain(exchange_key, head, &mut self.cx);
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.record.status = head.status();
         exchange.record.is_tunnel = true;
         let listener = label(exchange.listener().id.0);
-        self.emitter.tunnel_started(&TunnelStarted { listener });
+        self.cx.emitter.tunnel_started(&TunnelStarted { listener });
         let was_complete = std::mem::take(&mut exchange.request.is_complete);
         exchange.stage = Stage::Responding { upstream };
         exchange.deadlines = crate::exchange::Deadlines::default();
         let downstream = exchange.downstream;
         let timeout = exchange.listener().timeouts.tunnel_idle;
-        self.set_deadline(exchange_key, Wait::TunnelIdle, now + timeout);
-        self.send_switching(downstream, head);
+        self.exchanges.set_deadline(exchange_key, Wait::TunnelIdle, now + timeout, &mut self.cx);
+        self.connections.send_switching(downstream, head, &mut self.cx);
         for side in [upstream, downstream].into_iter().filter(|side| side.is_whole()) {
             if let Some(connection) = self.connections.get_mut(side.connection) {
                 connection.receive = Receive::Body(BodyDecoder::new(Framing::UntilClose));
@@ -295,7 +326,7 @@ impl Proxy {
         if !downstream.is_whole() && was_complete {
             return self.on_request_end(exchange_key, &[], now);
         }
-        self.agenda.push(Note::Resume(downstream));
+        self.cx.agenda.push(Note::Resume(downstream));
     }
 
     fn on_response_body_bytes(
@@ -341,7 +372,7 @@ impl Proxy {
     }
 
     pub(crate) fn on_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
-        self.count_response_data(key, data.len());
+        self.exchanges.count_response_data(key, data.len());
         let Some(exchange) = self.exchanges.get(key) else { return };
         if exchange.call.is_none() {
             return self.pass_response_data(key, data, now);
@@ -351,32 +382,18 @@ impl Proxy {
         });
     }
 
-    /// So many bytes of the response body came.
-    pub(crate) fn count_response_data(&mut self, key: ExchangeKey, n: usize) {
-        if let Some(exchange) = self.exchanges.get_mut(key) {
-            exchange.record.response_bytes += n as u64;
-        }
-    }
-
-    /// Some of the response body came: how long the next piece may take.
-    pub(crate) fn await_response_data(&mut self, key: ExchangeKey, now: Time) {
-        let Some(exchange) = self.exchanges.get(key) else { return };
-        let (wait, timeout) = exchange.silence();
-        self.set_deadline(key, wait, now + timeout);
-    }
-
     /// A piece of the response body as it goes on.
     #[inline]
     fn pass_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
-        self.await_response_data(key, now);
+        self.exchanges.await_response_data(key, now, &mut self.cx);
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.show_response_data(data);
         let (downstream, is_held) = (exchange.downstream, exchange.held.is_some());
         if is_held {
             return self.gather_response_data(key, data, now);
         }
-        if self.send_data(downstream, data) >= OUTBOX_BYTES_MAX {
-            self.on_response_stalled(key, now);
+        if self.connections.send_data(downstream, data, &mut self.cx) >= OUTBOX_BYTES_MAX {
+            self.exchanges.on_response_stalled(key, now);
         }
     }
 
@@ -408,7 +425,7 @@ impl Proxy {
         }
         let (downstream, is_tunnel) = (exchange.downstream, exchange.record.is_tunnel);
         let is_request_complete = exchange.request.is_complete;
-        let is_sent = self.send_end(downstream, trailers);
+        let is_sent = self.connections.send_end(downstream, trailers, &mut self.cx);
         if is_tunnel {
             if let Some(connection) = self.connections.get_mut(upstream.connection)
                 && upstream.is_whole()
@@ -419,15 +436,15 @@ impl Proxy {
                 exchange.is_response_complete = true;
             }
         } else {
-            if let Some(exchange) = self.exchanges.get_mut(exchange_key) {
+            if let Some(exchange) = self.exchanges.table.get_mut(exchange_key) {
                 exchange.stage = Stage::Finishing;
-                exchange.let_go(&mut self.clients, &mut self.stalls);
+                exchange.let_go(&mut self.listen.clients, &mut self.exchanges.stalls);
             }
             if !is_request_complete {
                 if let Some(exchange) = self.exchanges.get_mut(exchange_key) {
                     exchange.deadlines.clear(Wait::RequestBody);
                 }
-                self.discard_request(downstream);
+                self.connections.discard_request(downstream, &self.cx);
             }
             self.release(upstream, is_last && is_request_complete, now);
         }

@@ -21,11 +21,13 @@ use config::snapshot::{Cluster, ClusterId};
 use telemetry::cause::Cause;
 
 use crate::connection::ExchangeKey;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Exchange, Kind, Stage};
 use crate::listen::clients::{ClientPlace, Clients, Part};
 use crate::proxy::Proxy;
 use crate::tools::slab::{Key, Slab};
 use crate::tools::time::Time;
+use crate::upstream::Upstreams;
 
 /// How long an exchange of a client that has more than its share has to be stalled: longer than what
 /// a packet that was lost takes to come again on most paths.
@@ -187,10 +189,21 @@ impl Exchange {
     }
 }
 
-impl Proxy {
+impl Upstreams {
+    // Where others wait.
+
+    /// An exchange began to wait for a connection of this cluster.
+    pub(crate) fn note_crowd(&mut self, cluster: ClusterId) {
+        if self.crowds.noted.last() != Some(&cluster) {
+            self.crowds.noted.push(cluster);
+        }
+    }
+}
+
+impl Exchanges {
     /// An exchange's client is the one waited for from now on, if it was not already.
     pub(crate) fn on_stalled(&mut self, key: ExchangeKey, now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Some(exchange) = self.table.get_mut(key) else { return };
         if exchange.stall.is_some() || !exchange.is_holding || !exchange.can_stall() {
             return;
         }
@@ -202,7 +215,7 @@ impl Proxy {
 
     /// An exchange's client went on, and is waited for again.
     pub(crate) fn restart_stall(&mut self, key: ExchangeKey, now: Time) {
-        if let Some(exchange) = self.exchanges.get_mut(key) {
+        if let Some(exchange) = self.table.get_mut(key) {
             exchange.end_stall(&mut self.stalls);
         }
         self.on_stalled(key, now);
@@ -210,14 +223,14 @@ impl Proxy {
 
     /// So much of a response waits for the client that no more of it is read.
     pub(crate) fn on_response_stalled(&mut self, key: ExchangeKey, now: Time) {
-        if self.exchanges.get(key).is_some_and(Exchange::is_responding) {
+        if self.get(key).is_some_and(Exchange::is_responding) {
             self.on_stalled(key, now);
         }
     }
 
     /// The client took some of a response.
     pub(crate) fn end_response_stall(&mut self, key: ExchangeKey) {
-        let exchange = self.exchanges.get_mut(key).filter(|exchange| exchange.is_responding());
+        let exchange = self.table.get_mut(key).filter(|exchange| exchange.is_responding());
         if let Some(exchange) = exchange {
             exchange.end_stall(&mut self.stalls);
         }
@@ -228,60 +241,53 @@ impl Proxy {
         let stall = self.stalls.entries.get(exchange.stall?)?;
         Some(now.nanos_since(stall.since))
     }
+}
 
-    // Where others wait.
-
-    /// An exchange began to wait for a connection of this cluster.
-    pub(crate) fn note_crowd(&mut self, cluster: ClusterId) {
-        if self.crowds.noted.last() != Some(&cluster) {
-            self.crowds.noted.push(cluster);
-        }
-    }
-
+impl Proxy {
     /// Looks at the clusters where exchanges began to wait, once the event that made them wait is over.
     pub(crate) fn relieve_noted(&mut self, now: Time) {
-        while let Some(cluster) = self.crowds.noted.pop() {
-            if self.relieve(cluster, now) && self.pools.set_crowded(cluster, true) {
-                self.crowds.clusters.push(cluster);
-                self.crowds.due = self.crowds.due.or(Some(now + LOOK_INTERVAL));
+        while let Some(cluster) = self.upstream.crowds.noted.pop() {
+            if self.relieve(cluster, now) && self.upstream.pools.set_crowded(cluster, true) {
+                self.upstream.crowds.clusters.push(cluster);
+                self.upstream.crowds.due = self.upstream.crowds.due.or(Some(now + LOOK_INTERVAL));
             }
         }
     }
 
     /// Looks again at the clusters in which exchanges still wait.
     pub(crate) fn relieve_crowds(&mut self, now: Time) {
-        if self.crowds.due.is_none_or(|due| due > now) {
+        if self.upstream.crowds.due.is_none_or(|due| due > now) {
             return;
         }
-        let mut clusters = std::mem::take(&mut self.crowds.clusters);
+        let mut clusters = std::mem::take(&mut self.upstream.crowds.clusters);
         clusters.retain(|cluster| {
             let is_crowded = self.relieve(*cluster, now);
             if !is_crowded {
-                self.pools.set_crowded(*cluster, false);
+                self.upstream.pools.set_crowded(*cluster, false);
             }
             is_crowded
         });
-        self.crowds.due = (!clusters.is_empty()).then(|| now + LOOK_INTERVAL);
-        self.crowds.clusters = clusters;
+        self.upstream.crowds.due = (!clusters.is_empty()).then(|| now + LOOK_INTERVAL);
+        self.upstream.crowds.clusters = clusters;
     }
 
     /// Ends stalled exchanges of a cluster for others that wait. Says whether some still do.
     fn relieve(&mut self, id: ClusterId, now: Time) -> bool {
-        let Some(cluster) = self.snapshot.cluster(id).cloned() else { return false };
-        if self.pools.end_reserve(&cluster, now) {
+        let Some(cluster) = self.cx.snapshot.cluster(id).cloned() else { return false };
+        if self.upstream.pools.end_reserve(&cluster, now) {
             self.serve_waiting(id, now);
         }
         for _ in 0..ENDED_TOGETHER_MAX {
-            let waiting = self.pools.next_client(&cluster, &self.clients);
+            let waiting = self.upstream.pools.next_client(&cluster, &self.listen.clients);
             let Some(waiting) = waiting else { break };
-            if self.pools.can_serve(&cluster) {
+            if self.upstream.pools.can_serve(&cluster) {
                 // They wait for something else, such as to know what a connection allows.
                 break;
             }
             let found = self.find_stalled(&cluster, waiting, now);
             let Some(GivesWay { exchange: key, over_share }) = found else { break };
             if let Some(client) = over_share {
-                self.pools.on_gave_way(id, client, now);
+                self.upstream.pools.on_gave_way(id, client, now);
             }
             let is_begun = self.exchanges.get(key).is_some_and(|it| it.record.status != 0);
             if is_begun {
@@ -293,7 +299,7 @@ impl Proxy {
             self.settle(now);
         }
         self.settle(now);
-        self.pools.waiting_for(id) > 0
+        self.upstream.pools.waiting_for(id) > 0
     }
 
     /// The exchange that gives way to one of the client that waits, if any does: the longest stalled
@@ -301,12 +307,12 @@ impl Proxy {
     /// for long, unless its client has less.
     fn find_stalled(&self, cluster: &Cluster, waiting: ClientPlace, now: Time) -> Option<GivesWay> {
         let patience = cluster.timeouts.stall?;
-        let share = self.pools.share_max(cluster);
-        let held_there = self.clients.held_by(waiting);
-        let mut stalls = self.stalls.of(cluster.id).take(LOOKED_AT_MAX);
+        let share = self.upstream.pools.share_max(cluster);
+        let held_there = self.listen.clients.held_by(waiting);
+        let mut stalls = self.exchanges.stalls.of(cluster.id).take(LOOKED_AT_MAX);
         stalls.find_map(|stall| {
             let stalled = now - stall.since;
-            let held = self.clients.held_by(stall.client);
+            let held = self.listen.clients.held_by(stall.client);
             let is_over_share = held > share && held > held_there.saturating_mul(2);
             let is_long = stalled >= patience && held_there <= held;
             let gives_way = (is_over_share && stalled >= STALL_OVER_SHARE.min(patience)) || is_long;

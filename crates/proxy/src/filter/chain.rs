@@ -14,16 +14,18 @@ use wire::h1::{
     encode_response,
 };
 use wire::head::{Framing, Head, Known, RequestHead, ResponseHead, Version};
+use wire::path::Slashes;
 
 use crate::agenda::Note;
 use crate::connection::ExchangeKey;
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::pump::connection_field;
 use crate::exchange::{Exchange, Stage, Unbound, Wait};
 use crate::filter::{BodyNeed, Filter, Part, Question, Verdict};
 use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
-use wire::path::Slashes;
 
 /// Bounds on a head that this proxy encoded itself: none but what it was read with.
 const OWN_HEAD: HeadLimits = HeadLimits {
@@ -163,13 +165,48 @@ impl Exchange {
     }
 }
 
-impl Proxy {
+impl Cx {
+    pub(crate) fn park(&mut self, head: &RequestHead<'_>) -> Buffer {
+        let mut encoded = self.buffers.lease(head.encoded_len_max() + never_indexed_len(head));
+        encode_request(head, connection_field(head.upgrade().is_some()), &mut encoded);
+        push_never_indexed(head, &mut encoded);
+        encoded
+    }
+
+    /// Queues a gathered body behind its request's head.
+    pub(crate) fn push_gathered(
+        &mut self,
+        gathered: Gathered,
+        is_complete: bool,
+        request: &mut Unbound,
+    ) {
+        let Gathered { body, trailers } = gathered;
+        request.push_data(body.filled(), &mut self.buffers);
+        if is_complete {
+            request.push_end(&trailers, &mut self.buffers);
+        }
+        self.buffers.give_back(body);
+    }
+
+    /// Gives back what an exchange that is over had gathered.
+    pub(crate) fn drop_bodies(&mut self, exchange: &mut Exchange) {
+        if let Some(gathered) = exchange.gathered.take() {
+            self.buffers.give_back(gathered.body);
+        }
+        if let Some(held) = exchange.held.take() {
+            self.buffers.give_back(held.head);
+            self.buffers.give_back(held.body);
+        }
+    }
+}
+
+impl Exchanges {
     // Requests.
 
     /// Gives an exchange what its chain's filters want to have.
     #[inline]
     pub(crate) fn begin_chain(&mut self, key: ExchangeKey) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Some(exchange) = self.get_mut(key) else { return };
         let filters = &exchange.listener().filters;
         let bytes = filters.iter().map(|filter| filter.slot_bytes()).sum::<usize>();
         exchange.onlookers = Onlookers::at_requests(filters);
@@ -178,6 +215,91 @@ impl Proxy {
         }
     }
 
+    fn suspend(
+        &mut self,
+        key: ExchangeKey,
+        step: ChainStep,
+        question: Question,
+        head: &RequestHead<'_>,
+        now: Time,
+        cx: &mut Cx,
+    ) {
+        let head = cx.park(head);
+        let Some(exchange) = self.get_mut(key) else { return };
+        exchange.stage = Stage::Suspended { step, question: question.clone(), head };
+        let timeout = exchange.listener().timeouts.filter;
+        self.set_deadline(key, Wait::Filter, now + timeout, cx);
+        cx.ops.push_back(Op::Ask { exchange: key, question });
+    }
+
+    // Responses.
+
+    /// Shows the response's head to the chain, in the reverse order of the request. Says how many
+    /// bytes the body may have if a filter wants all of it.
+    pub(crate) fn run_response_chain(
+        &mut self,
+        key: ExchangeKey,
+        head: &mut ResponseHead<'_>,
+        cx: &mut Cx,
+    ) -> Option<usize> {
+        let exchange = self.get_mut(key)?;
+        let snapshot = exchange.snapshot.clone();
+        let listener = snapshot.listeners.get(exchange.listener)?.seen_by(exchange.chain);
+        let mut gather_bytes_max = None;
+        let mut part_takers = Places::default();
+        for (place, filter) in listener.filters.iter().enumerate().rev() {
+            let slot = slot_of(&listener.filters, exchange.slots.as_deref_mut(), place);
+            if filter.on_response(head, slot) == Part::Done {
+                continue;
+            }
+            part_takers.insert(place);
+            if let BodyNeed::Gather { bytes_max } = filter.bodies().response {
+                gather_bytes_max =
+                    Some(gather_bytes_max.map_or(bytes_max, |max: usize| max.min(bytes_max)));
+            }
+        }
+        exchange.onlookers.response = part_takers;
+        if let Some(pseudonym) = &listener.http.via {
+            crate::exchange::forwarded::append_via(head, pseudonym, &mut cx.scratch);
+        }
+        gather_bytes_max
+    }
+
+    /// Parks a response until its body is whole.
+    pub(crate) fn hold_response(
+        &mut self,
+        key: ExchangeKey,
+        head: &ResponseHead<'_>,
+        bytes_max: usize,
+        cx: &mut Cx,
+    ) {
+        let mut encoded = cx.buffers.lease(head.encoded_len_max() + never_indexed_len(head));
+        let framing = head.framing();
+        encode_response(head, Version::Http11, framing, ConnectionField::Default, &mut encoded);
+        push_never_indexed(head, &mut encoded);
+        let bytes = match framing {
+            Framing::Length(n) => usize::try_from(n).unwrap_or(usize::MAX),
+            _ => GATHER_BYTES_FIRST,
+        };
+        let body = cx.buffers.lease(bytes.min(bytes_max));
+        let Some(exchange) = self.get_mut(key) else { return };
+        exchange.held = Some(Box::new(Held { head: encoded, body, bytes_max }));
+    }
+
+    fn show_response_body(&mut self, key: ExchangeKey, head: &mut ResponseHead<'_>, body: &[u8]) {
+        let Some(exchange) = self.get_mut(key) else { return };
+        let filters = Arc::clone(&exchange.listener().filters);
+        for (place, filter) in filters.iter().enumerate().rev() {
+            let is_gathering = matches!(filter.bodies().response, BodyNeed::Gather { .. });
+            if is_gathering && exchange.onlookers.response.contains(place) {
+                let slot = slot_of(&filters, exchange.slots.as_deref_mut(), place);
+                filter.on_response_body(head, body, slot);
+            }
+        }
+    }
+}
+
+impl Proxy {
     /// Runs the chain from a step on, then routes.
     pub(crate) fn run_chain(
         &mut self,
@@ -211,7 +333,9 @@ impl Proxy {
             match verdict {
                 Verdict::Continue => step = step.next(),
                 Verdict::Reply(reply) => return self.reply_from_filter(key, &reply, now),
-                Verdict::Suspend(question) => return self.suspend(key, step, question, head, now),
+                Verdict::Suspend(question) => {
+                    return self.exchanges.suspend(key, step, question, head, now, &mut self.cx);
+                }
             }
         }
         self.route(key, head, now);
@@ -239,11 +363,13 @@ impl Proxy {
             match filter.on_answer(answer, head, slot) {
                 Verdict::Continue => proxy.run_chain(key, head, step.next(), now),
                 Verdict::Reply(reply) => proxy.reply_from_filter(key, &reply, now),
-                Verdict::Suspend(question) => proxy.suspend(key, step, question, head, now),
+                Verdict::Suspend(question) => {
+                    proxy.exchanges.suspend(key, step, question, head, now, &mut proxy.cx);
+                }
             }
         });
         if let Some(exchange) = self.exchanges.get(key) {
-            self.agenda.push(Note::Resume(exchange.downstream));
+            self.cx.agenda.push(Note::Resume(exchange.downstream));
         }
     }
 
@@ -259,7 +385,7 @@ impl Proxy {
             // Another worker saved it, and it was damaged on its way.
             self.fail(key, Cause::RequestInvalid, now);
         }
-        self.buffers.give_back(encoded);
+        self.cx.buffers.give_back(encoded);
     }
 
     /// Looks at a head that was parked; none if it is damaged.
@@ -268,7 +394,7 @@ impl Proxy {
         encoded: &Buffer,
         look: impl FnOnce(&mut Self, &mut RequestHead<'_>) -> T,
     ) -> Option<T> {
-        let mut index = self.request_index.take().unwrap_or_default();
+        let mut index = self.cx.request_index.take().unwrap_or_default();
         let bytes = encoded.filled();
         let seen = match decode_request(bytes, &mut Scan::default(), &OWN_HEAD, &mut index) {
             Ok(Some((mut head, n))) => {
@@ -277,31 +403,8 @@ impl Proxy {
             }
             Ok(None) | Err(_) => None,
         };
-        self.request_index = Some(index);
+        self.cx.request_index = Some(index);
         seen
-    }
-
-    fn suspend(
-        &mut self,
-        key: ExchangeKey,
-        step: ChainStep,
-        question: Question,
-        head: &RequestHead<'_>,
-        now: Time,
-    ) {
-        let head = self.park(head);
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.stage = Stage::Suspended { step, question: question.clone(), head };
-        let timeout = exchange.listener().timeouts.filter;
-        self.set_deadline(key, Wait::Filter, now + timeout);
-        self.ops.push_back(Op::Ask { exchange: key, question });
-    }
-
-    pub(crate) fn park(&mut self, head: &RequestHead<'_>) -> Buffer {
-        let mut encoded = self.buffers.lease(head.encoded_len_max() + never_indexed_len(head));
-        encode_request(head, connection_field(head.upgrade().is_some()), &mut encoded);
-        push_never_indexed(head, &mut encoded);
-        encoded
     }
 
     /// Waits for the rest of the body, for the filter at this place.
@@ -322,19 +425,19 @@ impl Proxy {
         }
         // Whoever waits for leave to send the body gets it here; there is nothing left to expect.
         head.remove_known(Known::Expect);
-        let head = self.park(head);
+        let head = self.cx.park(head);
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.stage = Stage::Gathering { filter, head };
         if exchange.gathered.is_none() {
-            let body = self.buffers.lease(bytes);
+            let body = self.cx.buffers.lease(bytes);
             exchange.gathered = Some(Box::new(Gathered { body, trailers: Vec::new() }));
         }
         let (downstream, timeout) =
             (exchange.downstream, exchange.listener().timeouts.request_body);
         if std::mem::take(&mut exchange.request.expects_continue) {
-            self.send_continue(downstream);
+            self.connections.send_continue(downstream, &mut self.cx);
         }
-        self.set_deadline(key, Wait::RequestBody, now + timeout);
+        self.exchanges.set_deadline(key, Wait::RequestBody, now + timeout, &mut self.cx);
     }
 
     /// A piece of a body that a filter waits for.
@@ -347,7 +450,7 @@ impl Proxy {
         if matches!(need, Some(BodyNeed::Gather { bytes_max }) if bytes > bytes_max) {
             return self.fail(key, Cause::RequestBodyTooLarge, now);
         }
-        gather(&mut gathered.body, data, &mut self.buffers);
+        gather(&mut gathered.body, data, &mut self.cx.buffers);
     }
 
     /// The body that a filter waited for is whole.
@@ -363,84 +466,6 @@ impl Proxy {
         });
     }
 
-    /// Queues a gathered body behind its request's head.
-    pub(crate) fn push_gathered(
-        &mut self,
-        gathered: Gathered,
-        is_complete: bool,
-        request: &mut Unbound,
-    ) {
-        let Gathered { body, trailers } = gathered;
-        request.push_data(body.filled(), &mut self.buffers);
-        if is_complete {
-            request.push_end(&trailers, &mut self.buffers);
-        }
-        self.buffers.give_back(body);
-    }
-
-    /// Gives back what an exchange that is over had gathered.
-    pub(crate) fn drop_bodies(&mut self, exchange: &mut Exchange) {
-        if let Some(gathered) = exchange.gathered.take() {
-            self.buffers.give_back(gathered.body);
-        }
-        if let Some(held) = exchange.held.take() {
-            self.buffers.give_back(held.head);
-            self.buffers.give_back(held.body);
-        }
-    }
-
-    // Responses.
-
-    /// Shows the response's head to the chain, in the reverse order of the request. Says how many
-    /// bytes the body may have if a filter wants all of it.
-    pub(crate) fn run_response_chain(
-        &mut self,
-        key: ExchangeKey,
-        head: &mut ResponseHead<'_>,
-    ) -> Option<usize> {
-        let exchange = self.exchanges.get_mut(key)?;
-        let snapshot = exchange.snapshot.clone();
-        let listener = snapshot.listeners.get(exchange.listener)?.seen_by(exchange.chain);
-        let mut gather_bytes_max = None;
-        let mut part_takers = Places::default();
-        for (place, filter) in listener.filters.iter().enumerate().rev() {
-            let slot = slot_of(&listener.filters, exchange.slots.as_deref_mut(), place);
-            if filter.on_response(head, slot) == Part::Done {
-                continue;
-            }
-            part_takers.insert(place);
-            if let BodyNeed::Gather { bytes_max } = filter.bodies().response {
-                gather_bytes_max =
-                    Some(gather_bytes_max.map_or(bytes_max, |max: usize| max.min(bytes_max)));
-            }
-        }
-        exchange.onlookers.response = part_takers;
-        if let Some(pseudonym) = &listener.http.via {
-            crate::exchange::forwarded::append_via(head, pseudonym, &mut self.scratch);
-        }
-        gather_bytes_max
-    }
-
-    /// Parks a response until its body is whole.
-    pub(crate) fn hold_response(
-        &mut self,
-        key: ExchangeKey,
-        head: &ResponseHead<'_>,
-        bytes_max: usize,
-    ) {
-        let mut encoded = self.buffers.lease(head.encoded_len_max() + never_indexed_len(head));
-        let framing = head.framing();
-        encode_response(head, Version::Http11, framing, ConnectionField::Default, &mut encoded);
-        push_never_indexed(head, &mut encoded);
-        let bytes = match framing {
-            Framing::Length(n) => usize::try_from(n).unwrap_or(usize::MAX),
-            _ => GATHER_BYTES_FIRST,
-        };
-        let body = self.buffers.lease(bytes.min(bytes_max));
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.held = Some(Box::new(Held { head: encoded, body, bytes_max }));
-    }
-
     /// A piece of a response that waits for its body.
     pub(crate) fn gather_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
@@ -448,7 +473,7 @@ impl Proxy {
         if held.body.len() + data.len() > held.bytes_max {
             return self.fail(key, Cause::ResponseBodyTooLarge, now);
         }
-        gather(&mut held.body, data, &mut self.buffers);
+        gather(&mut held.body, data, &mut self.cx.buffers);
     }
 
     /// The response is whole: if it was held, shows it to the filters that waited for it and begins
@@ -458,43 +483,31 @@ impl Proxy {
         let Some(held) = exchange.held.take() else { return true };
         let Held { head: encoded, body, .. } = *held;
         let method = exchange.request.method;
-        let mut index = self.response_index.take().unwrap_or_default();
+        let mut index = self.cx.response_index.take().unwrap_or_default();
         let bytes = encoded.filled();
         let decoded = decode_response(bytes, &mut Scan::default(), &OWN_HEAD, &mut index, method);
         let is_whole = matches!(decoded, Ok(Some(_)));
         match decoded {
             Ok(Some((mut head, n))) => {
                 read_never_indexed(&mut head, bytes.get(n..).unwrap_or_default());
-                self.show_response_body(key, &mut head, body.filled());
+                self.exchanges.show_response_body(key, &mut head, body.filled());
                 self.begin_response(key, &head, head.framing(), (body.len(), false));
                 self.send_held_body(key, body.filled());
             }
             // Another worker saved it, and it was damaged on its way.
             Ok(None) | Err(_) => self.fail(key, Cause::ResponseInvalid, now),
         }
-        self.response_index = Some(index);
-        self.buffers.give_back(encoded);
-        self.buffers.give_back(body);
+        self.cx.response_index = Some(index);
+        self.cx.buffers.give_back(encoded);
+        self.cx.buffers.give_back(body);
         is_whole
-    }
-
-    fn show_response_body(&mut self, key: ExchangeKey, head: &mut ResponseHead<'_>, body: &[u8]) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let filters = Arc::clone(&exchange.listener().filters);
-        for (place, filter) in filters.iter().enumerate().rev() {
-            let is_gathering = matches!(filter.bodies().response, BodyNeed::Gather { .. });
-            if is_gathering && exchange.onlookers.response.contains(place) {
-                let slot = slot_of(&filters, exchange.slots.as_deref_mut(), place);
-                filter.on_response_body(head, body, slot);
-            }
-        }
     }
 
     fn send_held_body(&mut self, key: ExchangeKey, body: &[u8]) {
         if let Some(exchange) = self.exchanges.get(key)
             && !body.is_empty()
         {
-            self.send_data(exchange.downstream, body);
+            self.connections.send_data(exchange.downstream, body, &mut self.cx);
         }
     }
 }

@@ -11,9 +11,12 @@ use std::time::Duration;
 use config::snapshot::Listener;
 use telemetry::cause::Cause;
 
+use crate::connection::connections::Connections;
 use crate::connection::transport::Tls;
 use crate::connection::{ConnKey, Connection};
+use crate::cx::Cx;
 use crate::filter::Filter;
+use crate::listen::Listen;
 use crate::listen::drain::DRAIN_IDLE;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -26,7 +29,7 @@ const ENDED_AT_ONCE_MAX: usize = 1_024;
 
 /// What is due on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
+pub(crate) enum Due {
     /// Its client is asked to connect again.
     Goaway,
     /// It is closed.
@@ -44,34 +47,28 @@ pub(crate) fn has_ages(listener: &Listener<Box<dyn Filter>>) -> bool {
         || listener.chains.iter().any(|chain| asks(&chain.listener))
 }
 
-impl Proxy {
-    /// Looks for connections that are over their age. Called every second.
-    pub fn end_aged(&mut self, now: Time) {
-        if !self.listeners.has_ages() {
-            return;
-        }
-        let mut due = Vec::new();
-        let (range, next) = self.connections.range(self.age_next, LOOKED_AT_ONCE);
-        let mut first_left = None;
-        for (key, connection) in range {
-            let Some(what) = self.due(connection, now) else { continue };
-            if due.len() == ENDED_AT_ONCE_MAX {
-                first_left = Some(key.index());
-                break;
-            }
-            due.push((key, what));
-        }
-        self.age_next = first_left.or(next).unwrap_or(0);
-        for (key, what) in due {
-            match what {
-                Due::Goaway => self.on_aged(key, now),
-                Due::Close => self.abort_downstream(key, Cause::ConnectionAge, now),
-            }
-            self.settle(now);
+impl Connections {
+    /// Asks the client of a connection to connect again: at once if that can be said, else with its next
+    /// response.
+    fn on_aged(&mut self, key: ConnKey, now: Time, cx: &mut Cx) {
+        let Some(connection) = self.get_mut(key) else { return };
+        let timer = connection.timer;
+        let is_multiplexed = connection.multiplex.is_some();
+        let Some(downstream) = connection.downstream_mut() else { return };
+        downstream.is_aged = true;
+        let is_idle = downstream.exchange.is_none();
+        let deadline = now + DRAIN_IDLE;
+        if is_multiplexed {
+            self.say_goodbye(key, now, cx);
+        } else if is_idle && deadline < cx.timers.deadline(timer) {
+            // It may be about to ask, and is answered with `connection: close` then.
+            cx.timers.arm(timer, deadline);
         }
     }
+}
 
-    fn due(&self, connection: &Connection, now: Time) -> Option<Due> {
+impl Listen {
+    pub(crate) fn due(&self, connection: &Connection, now: Time) -> Option<Due> {
         let downstream = connection.downstream()?;
         let listener = self.listeners.get(downstream.listener).listener();
         let seen = listener.seen_by(downstream.chain);
@@ -83,22 +80,32 @@ impl Proxy {
             (age >= age_max && !downstream.is_aged).then_some(Due::Goaway)
         }
     }
+}
 
-    /// Asks the client of a connection to connect again: at once if that can be said, else with its next
-    /// response.
-    fn on_aged(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let timer = connection.timer;
-        let is_multiplexed = connection.multiplex.is_some();
-        let Some(downstream) = connection.downstream_mut() else { return };
-        downstream.is_aged = true;
-        let is_idle = downstream.exchange.is_none();
-        let deadline = now + DRAIN_IDLE;
-        if is_multiplexed {
-            self.say_goodbye(key, now);
-        } else if is_idle && deadline < self.timers.deadline(timer) {
-            // It may be about to ask, and is answered with `connection: close` then.
-            self.timers.arm(timer, deadline);
+impl Proxy {
+    /// Looks for connections that are over their age. Called every second.
+    pub fn end_aged(&mut self, now: Time) {
+        if !self.listen.listeners.has_ages() {
+            return;
+        }
+        let mut due = Vec::new();
+        let (range, next) = self.connections.table.range(self.listen.age_next, LOOKED_AT_ONCE);
+        let mut first_left = None;
+        for (key, connection) in range {
+            let Some(what) = self.listen.due(connection, now) else { continue };
+            if due.len() == ENDED_AT_ONCE_MAX {
+                first_left = Some(key.index());
+                break;
+            }
+            due.push((key, what));
+        }
+        self.listen.age_next = first_left.or(next).unwrap_or(0);
+        for (key, what) in due {
+            match what {
+                Due::Goaway => self.connections.on_aged(key, now, &mut self.cx),
+                Due::Close => self.abort_downstream(key, Cause::ConnectionAge, now),
+            }
+            self.settle(now);
         }
     }
 
@@ -110,7 +117,13 @@ impl Proxy {
             self.abort(exchange, cause, now);
         }
         if self.connections.get(key).is_some() {
-            self.close_downstream(key, Some(cause), now);
+            self.connections.close_downstream(
+                key,
+                Some(cause),
+                now,
+                &mut self.listen,
+                &mut self.cx,
+            );
         }
     }
 }

@@ -23,12 +23,15 @@ use std::time::Duration;
 
 use telemetry::cause::Cause;
 
+use crate::connection::connections::Connections;
 use crate::connection::http2::Watch;
 use crate::connection::{ConnKey, Connection};
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Exchange, Stage, Wait};
+use crate::listen::Listen;
 use crate::listen::listeners::ListenerKey;
 use crate::proxy::Proxy;
-use crate::tools::slab::Slab;
 use crate::tools::time::Time;
 
 /// Time between two looks, for each [`LOOKED_AT_ONCE`] connections of the worker.
@@ -45,27 +48,29 @@ struct Holder {
     waited_for_since: Time,
 }
 
-impl Proxy {
+impl Listen {
     /// When to look at what is held, if all buffers together are more than one listener's bound.
-    pub(crate) fn buffered_due(&self) -> Option<Time> {
-        let least = self.share.of_bytes(self.listeners.buffered_least());
-        (self.buffers.usage().bytes > least).then_some(self.buffered_look)
+    pub(crate) fn buffered_due(&self, cx: &Cx) -> Option<Time> {
+        let least = cx.share.of_bytes(self.listeners.buffered_least());
+        (cx.buffers.usage().bytes > least).then_some(self.buffered_look)
     }
+}
 
+impl Proxy {
     /// Ends connections of listeners whose clients hold too much.
     pub(crate) fn bound_buffered(&mut self, now: Time) {
-        if self.buffered_due().is_none_or(|due| due > now) {
+        if self.listen.buffered_due(&self.cx).is_none_or(|due| due > now) {
             return;
         }
-        let parts = 1 + self.connections.len() / LOOKED_AT_ONCE;
-        self.buffered_look = now + LOOK_INTERVAL * u32::try_from(parts).unwrap_or(u32::MAX);
+        let parts = 1 + self.connections.table.len() / LOOKED_AT_ONCE;
+        self.listen.buffered_look = now + LOOK_INTERVAL * u32::try_from(parts).unwrap_or(u32::MAX);
         self.add_up_buffered();
-        if !self.listeners.is_over_buffered(self.share) {
+        if !self.listen.listeners.is_over_buffered(self.cx.share) {
             return;
         }
         for holder in self.holders(now) {
-            if self.listeners.buffered_over(holder.listener, self.share) > 0 {
-                self.listeners.remove_buffered(holder.listener, holder.bytes);
+            if self.listen.listeners.buffered_over(holder.listener, self.cx.share) > 0 {
+                self.listen.listeners.remove_buffered(holder.listener, holder.bytes);
                 self.abort_downstream(holder.connection, Cause::BufferedOverflow, now);
                 self.settle(now);
             }
@@ -74,19 +79,19 @@ impl Proxy {
 
     /// Adds up what the connections of each listener hold.
     fn add_up_buffered(&mut self) {
-        self.listeners.forget_buffered();
-        for (_, connection) in self.connections.iter() {
+        self.listen.listeners.forget_buffered();
+        for (_, connection) in self.connections.table.iter() {
             let Some(downstream) = connection.downstream() else { continue };
             let bytes = held_by(connection, &self.connections, &self.exchanges);
-            self.listeners.add_buffered(downstream.listener, bytes);
+            self.listen.listeners.add_buffered(downstream.listener, bytes);
         }
     }
 
     /// The connections of listeners over their bounds that hold anything, in the order in which they end.
     fn holders(&self, now: Time) -> Vec<Holder> {
-        let downstreams = self.connections.iter().filter_map(|(connection, state)| {
+        let downstreams = self.connections.table.iter().filter_map(|(connection, state)| {
             let listener = state.downstream()?.listener;
-            let is_over = self.listeners.buffered_over(listener, self.share) > 0;
+            let is_over = self.listen.listeners.buffered_over(listener, self.cx.share) > 0;
             let bytes =
                 if is_over { held_by(state, &self.connections, &self.exchanges) } else { 0 };
             let waited_for_since = self.waited_for_since(state).unwrap_or(now);
@@ -100,7 +105,7 @@ impl Proxy {
     /// Since when the client of a connection is waited for, if it is.
     fn waited_for_since(&self, connection: &Connection) -> Option<Time> {
         let downstream = connection.downstream()?;
-        let listener = self.listeners.get(downstream.listener).listener();
+        let listener = self.listen.listeners.get(downstream.listener).listener();
         let write_timeout = listener.timeouts.response_write;
         let multiplex = connection.multiplex.as_deref();
         let streams = multiplex.into_iter().flat_map(|all| all.iter()).map(|it| it.exchange);
@@ -143,11 +148,7 @@ impl Exchange {
 
 /// Bytes of the buffers that stand for a downstream connection: its own, those of its exchanges, and
 /// those that wait for or came from upstreams on their behalf.
-fn held_by(
-    connection: &Connection,
-    connections: &Slab<Connection>,
-    exchanges: &Slab<Exchange>,
-) -> u64 {
+fn held_by(connection: &Connection, connections: &Connections, exchanges: &Exchanges) -> u64 {
     let streams = connection.multiplex.as_deref().into_iter().flat_map(|all| all.iter());
     let keys = connection.exchange().into_iter().chain(streams.map(|stream| stream.exchange));
     let of_exchanges = keys.filter_map(|key| exchanges.get(key)).map(|exchange| {

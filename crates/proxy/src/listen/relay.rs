@@ -9,17 +9,21 @@ use std::sync::Arc;
 
 use config::snapshot::{ClusterId, ClusterProtocol, Detected, ListenerProtocol, TlsMode};
 use telemetry::cause::Cause;
-use telemetry::events::{ConnectionDetected, DetectedProtocol, TunnelStarted};
+use telemetry::events::{ConnectionDetected, DetectedProtocol};
 use wire::buffer::Buffer;
-use wire::detect::{self, detect, detect_late};
+use wire::detect;
+use wire::detect::{detect, detect_late};
 use wire::h1::{BodyDecoder, BodyEncoder, Scan};
 use wire::head::Framing;
 use wire::tls::{ServerName, client_hello};
 
 use crate::agenda::Note;
+use crate::connection::connections::Connections;
 use crate::connection::{ConnKey, Connection, ExchangeKey, Life, Receive, Send, StreamKey};
+use crate::cx::Cx;
 use crate::exchange::record::{Words, label};
-use crate::exchange::{Form, Kind, Request, Route, Stage, Unbound, Wait};
+use crate::exchange::{Form, Kind, Request, Route, Stage, Unbound};
+use crate::listen::Listen;
 use crate::listen::matching::{Facts, choose};
 use crate::proxy::Proxy;
 use crate::tools::outbox::Outbox;
@@ -70,35 +74,37 @@ const fn word_for(protocol: Detected) -> DetectedProtocol {
     }
 }
 
-impl Proxy {
-    /// Begins with a connection's own bytes, once whatever precedes them is read.
-    pub(crate) fn begin_connection(&mut self, key: ConnKey, now: Time) {
-        let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
-            return;
-        };
-        let chains = &self.listeners.get(downstream.listener).listener().chains;
-        if chains.iter().any(|chain| chain.matches.needs_bytes()) {
-            self.await_first_bytes(key, now);
-        } else if chains.is_empty() || self.choose_chain(key, &FirstBytes::default(), now) {
-            self.begin_protocol(key, None, now);
-        }
+impl Connections {
+    /// What the first bytes are taken for if no more come, and the first of them.
+    fn late(&self, key: ConnKey) -> (Detected, Option<u8>) {
+        let inbox = self.get(key).and_then(|connection| connection.inbox.as_ref());
+        let input = inbox.map(Buffer::filled).unwrap_or_default();
+        (protocol_of(detect_late(input)), input.first().copied())
     }
+}
 
+impl Listen {
     /// Looks at the first bytes before anything else.
-    fn await_first_bytes(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+    fn await_first_bytes(
+        &self,
+        key: ConnKey,
+        now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) {
+        let Some(connection) = connections.get_mut(key) else { return };
         let Some(downstream) = connection.downstream() else { return };
         let listener = self.listeners.get(downstream.listener).listener();
         let deadline = now + listener.timeouts.detect;
         connection.receive = Receive::Detect;
-        self.timers.arm(connection.timer, deadline);
+        cx.timers.arm(connection.timer, deadline);
     }
 
     /// The first bytes are those of a ClientHello, and the others decide which filter chain it meets:
     /// from here on the client has as long as for any handshake, instead of the time of those that
     /// say nothing.
-    fn await_hello(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+    fn await_hello(&self, key: ConnKey, now: Time, connections: &mut Connections, cx: &mut Cx) {
+        let Some(connection) = connections.get_mut(key) else { return };
         if !matches!(connection.receive, Receive::Detect) || connection.tls.is_some() {
             return;
         }
@@ -106,8 +112,120 @@ impl Proxy {
         let listener = self.listeners.get(downstream.listener).listener();
         let deadline = now + listener.timeouts.tls_handshake;
         connection.receive = Receive::Hello;
-        self.timers.arm(connection.timer, deadline);
-        self.count_detected(key, Some(DetectedProtocol::Tls));
+        cx.timers.arm(connection.timer, deadline);
+        self.count_detected(key, Some(DetectedProtocol::Tls), connections, cx);
+    }
+
+    fn has_chains(&self, key: ConnKey, connections: &Connections) -> bool {
+        let downstream = connections.get(key).and_then(Connection::downstream);
+        downstream.is_some_and(|downstream| {
+            !self.listeners.get(downstream.listener).listener().chains.is_empty()
+        })
+    }
+
+    /// Counts what a connection speaks, the first time that it is known.
+    pub(crate) fn count_detected(
+        &self,
+        key: ConnKey,
+        protocol: Option<DetectedProtocol>,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) {
+        let connection = connections.get_mut(key);
+        let downstream = connection.and_then(Connection::downstream_mut);
+        if let (Some(downstream), Some(protocol)) = (downstream, protocol)
+            && !std::mem::replace(&mut downstream.is_detected, true)
+        {
+            let listener = label(self.listeners.get(downstream.listener).id.0);
+            cx.emitter.connection_detected(&ConnectionDetected { listener, protocol });
+        }
+    }
+
+    /// Counts what first bytes belong to that are no head of a request.
+    pub(crate) fn count_refused(
+        &self,
+        key: ConnKey,
+        input: &[u8],
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) {
+        self.count_detected(key, Some(word_for(protocol_of(detect_late(input)))), connections, cx);
+    }
+
+    /// Whether a connection may be relayed, by its listener or a chain of it.
+    fn may_relay(&self, key: ConnKey, connections: &Connections) -> bool {
+        let downstream = connections.get(key).and_then(Connection::downstream);
+        downstream.is_some_and(|downstream| {
+            let listener = self.listeners.get(downstream.listener).listener();
+            listener.relay.is_some()
+                || listener.chains.iter().any(|chain| chain.listener.relay.is_some())
+        })
+    }
+
+    fn begin_http(&self, key: ConnKey, now: Time, connections: &mut Connections, cx: &mut Cx) {
+        let Some(connection) = connections.get_mut(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let deadline = now + listener.timeouts.request_head;
+        connection.receive = Receive::Head(Scan::default());
+        cx.timers.arm(connection.timer, deadline);
+    }
+}
+
+impl Listen {
+    /// Chooses the chain that a connection meets. Says whether there is anything for it.
+    fn choose_chain(
+        &mut self,
+        key: ConnKey,
+        first: &FirstBytes,
+        now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) -> bool {
+        let original = destination(connections, key);
+        let Some(connection) = connections.get_mut(key) else { return false };
+        let alpn: Vec<&[u8]> = first.alpn.iter().map(|name| &**name).collect();
+        let facts = Facts {
+            source: connection.peer.ip(),
+            destination: original.or_else(|| connection.local.socket_address()),
+            protocol: first.protocol,
+            server_name: first.server_name.as_ref().map(ServerName::as_str),
+            alpn: &alpn,
+        };
+        let Some(downstream) = connection.downstream() else { return false };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let chain = choose(&listener.chains, &facts);
+        if chain.is_none() && !listener.has_default {
+            connections.close_downstream(key, Some(Cause::NoChain), now, self, cx);
+            return false;
+        }
+        if let Some(downstream) = connection.downstream_mut() {
+            downstream.chain = chain;
+        }
+        true
+    }
+}
+
+impl Proxy {
+    /// Begins with a connection's own bytes, once whatever precedes them is read.
+    pub(crate) fn begin_connection(&mut self, key: ConnKey, now: Time) {
+        let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
+            return;
+        };
+        let chains = &self.listen.listeners.get(downstream.listener).listener().chains;
+        if chains.iter().any(|chain| chain.matches.needs_bytes()) {
+            self.listen.await_first_bytes(key, now, &mut self.connections, &mut self.cx);
+        } else if chains.is_empty()
+            || self.listen.choose_chain(
+                key,
+                &FirstBytes::default(),
+                now,
+                &mut self.connections,
+                &mut self.cx,
+            )
+        {
+            self.begin_protocol(key, None, now);
+        }
     }
 
     /// Goes on as the connection's chain says, with what the first bytes are if that is known.
@@ -115,7 +233,7 @@ impl Proxy {
         let Some(connection) = self.connections.get(key) else { return };
         let Some(downstream) = connection.downstream() else { return };
         let is_inside_tls = connection.tls.is_some();
-        let listener = self.listeners.get(downstream.listener).listener();
+        let listener = self.listen.listeners.get(downstream.listener).listener();
         let listener = listener.seen_by(downstream.chain);
         let has_relay = listener.relay.is_some();
         let told = first.and_then(|first| first.protocol);
@@ -125,27 +243,49 @@ impl Proxy {
             match (tls.mode, told) {
                 (TlsMode::Strict, _) | (TlsMode::Permissive, Some(Detected::Tls)) => {
                     let tls = Arc::clone(tls);
-                    return self.begin_tls(key, &tls, now);
+                    return self.connections.begin_tls(key, &tls, now, &self.listen, &mut self.cx);
                 }
-                (TlsMode::Permissive, None) => return self.await_first_bytes(key, now),
+                (TlsMode::Permissive, None) => {
+                    return self.listen.await_first_bytes(
+                        key,
+                        now,
+                        &mut self.connections,
+                        &mut self.cx,
+                    );
+                }
                 (TlsMode::Permissive, Some(_)) => {}
             }
         }
         let protocol = listener.protocol;
         if protocol == ListenerProtocol::Auto {
-            self.count_detected(key, told.map(word_for));
+            self.listen.count_detected(
+                key,
+                told.map(word_for),
+                &mut self.connections,
+                &mut self.cx,
+            );
         }
         match (protocol, told) {
             (ListenerProtocol::Tcp, _) => self.begin_relay(key, first, now),
-            (ListenerProtocol::Http1, _) => self.begin_http(key, now),
-            (ListenerProtocol::Http2, _) => self.begin_http2(key, now),
-            (ListenerProtocol::Auto, None) if has_relay => self.await_first_bytes(key, now),
-            (ListenerProtocol::Auto, Some(Detected::Http2)) => self.begin_http2(key, now),
+            (ListenerProtocol::Http1, _) => {
+                self.listen.begin_http(key, now, &mut self.connections, &mut self.cx);
+            }
+            (ListenerProtocol::Http2, _) => {
+                self.connections.begin_http2(key, now, &self.listen, &mut self.cx);
+            }
+            (ListenerProtocol::Auto, None) if has_relay => {
+                self.listen.await_first_bytes(key, now, &mut self.connections, &mut self.cx);
+            }
+            (ListenerProtocol::Auto, Some(Detected::Http2)) => {
+                self.connections.begin_http2(key, now, &self.listen, &mut self.cx);
+            }
             (ListenerProtocol::Auto, Some(Detected::Tls | Detected::Other)) if has_relay => {
                 self.begin_relay(key, first, now);
             }
             // What is no HTTP either is told so.
-            (ListenerProtocol::Auto, _) => self.begin_http(key, now),
+            (ListenerProtocol::Auto, _) => {
+                self.listen.begin_http(key, now, &mut self.connections, &mut self.cx);
+            }
         }
     }
 
@@ -170,38 +310,13 @@ impl Proxy {
         );
     }
 
-    /// Chooses the chain that a connection meets. Says whether there is anything for it.
-    fn choose_chain(&mut self, key: ConnKey, first: &FirstBytes, now: Time) -> bool {
-        let original = destination(&self.connections, key);
-        let Some(connection) = self.connections.get_mut(key) else { return false };
-        let alpn: Vec<&[u8]> = first.alpn.iter().map(|name| &**name).collect();
-        let facts = Facts {
-            source: connection.peer.ip(),
-            destination: original.or_else(|| connection.local.socket_address()),
-            protocol: first.protocol,
-            server_name: first.server_name.as_ref().map(ServerName::as_str),
-            alpn: &alpn,
-        };
-        let Some(downstream) = connection.downstream() else { return false };
-        let listener = self.listeners.get(downstream.listener).listener();
-        let chain = choose(&listener.chains, &facts);
-        if chain.is_none() && !listener.has_default {
-            self.close_downstream(key, Some(Cause::NoChain), now);
-            return false;
-        }
-        if let Some(downstream) = connection.downstream_mut() {
-            downstream.chain = chain;
-        }
-        true
-    }
-
     /// Looks at a connection's first bytes. Says whether they were told.
     pub(crate) fn on_first_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> bool {
-        let has_chains = self.has_chains(key);
+        let has_chains = self.listen.has_chains(key, &self.connections);
         match FirstBytes::read(input, has_chains) {
             None => {
                 if has_chains && detect_late(input) == detect::Detected::Tls {
-                    self.await_hello(key, now);
+                    self.listen.await_hello(key, now, &mut self.connections, &mut self.cx);
                 }
                 false
             }
@@ -212,43 +327,27 @@ impl Proxy {
         }
     }
 
-    fn has_chains(&self, key: ConnKey) -> bool {
-        let downstream = self.connections.get(key).and_then(Connection::downstream);
-        downstream.is_some_and(|downstream| {
-            !self.listeners.get(downstream.listener).listener().chains.is_empty()
-        })
-    }
-
     /// It is known what a connection's first bytes are.
     fn on_told(&mut self, key: ConnKey, first: &FirstBytes, now: Time) {
-        self.count_detected(key, first.protocol.map(word_for));
+        self.listen.count_detected(
+            key,
+            first.protocol.map(word_for),
+            &mut self.connections,
+            &mut self.cx,
+        );
         let is_inside_tls = self.connections.get(key).is_some_and(|it| it.tls.is_some());
-        if is_inside_tls || !self.has_chains(key) || self.choose_chain(key, first, now) {
+        if is_inside_tls
+            || !self.listen.has_chains(key, &self.connections)
+            || self.listen.choose_chain(key, first, now, &mut self.connections, &mut self.cx)
+        {
             self.begin_protocol(key, Some(first), now);
         }
     }
 
-    /// Counts what a connection speaks, the first time that it is known.
-    pub(crate) fn count_detected(&mut self, key: ConnKey, protocol: Option<DetectedProtocol>) {
-        let connection = self.connections.get_mut(key);
-        let downstream = connection.and_then(Connection::downstream_mut);
-        if let (Some(downstream), Some(protocol)) = (downstream, protocol)
-            && !std::mem::replace(&mut downstream.is_detected, true)
-        {
-            let listener = label(self.listeners.get(downstream.listener).id.0);
-            self.emitter.connection_detected(&ConnectionDetected { listener, protocol });
-        }
-    }
-
-    /// Counts what first bytes belong to that are no head of a request.
-    pub(crate) fn count_refused(&mut self, key: ConnKey, input: &[u8]) {
-        self.count_detected(key, Some(word_for(protocol_of(detect_late(input)))));
-    }
-
     /// The first bytes did not come, or not enough of them to be told.
     pub(crate) fn on_detect_timeout(&mut self, key: ConnKey, now: Time) {
-        let may_relay = self.may_relay(key);
-        let protocol = match self.late(key) {
+        let may_relay = self.listen.may_relay(key, &self.connections);
+        let protocol = match self.connections.late(key) {
             // Nobody else could make more of these, and whoever reads requests says what is wrong.
             (Detected::Other, Some(b'A'..=b'Z' | b'a'..=b'z' | b'\r')) if !may_relay => {
                 Detected::Http1
@@ -256,51 +355,30 @@ impl Proxy {
             (protocol, _) => protocol,
         };
         if protocol == Detected::Other {
-            self.count_detected(key, Some(DetectedProtocol::Timeout));
+            self.listen.count_detected(
+                key,
+                Some(DetectedProtocol::Timeout),
+                &mut self.connections,
+                &mut self.cx,
+            );
         }
         self.stop_detecting(key, protocol, now);
     }
 
     /// The client said no more than this; it may still want to hear something.
     pub(crate) fn on_detect_end(&mut self, key: ConnKey, now: Time) {
-        let protocol = match self.late(key) {
+        let protocol = match self.connections.late(key) {
             (Detected::Tls, _) => Detected::Tls,
             _ => Detected::Other,
         };
         self.stop_detecting(key, protocol, now);
     }
 
-    /// What the first bytes are taken for if no more come, and the first of them.
-    fn late(&self, key: ConnKey) -> (Detected, Option<u8>) {
-        let inbox = self.connections.get(key).and_then(|connection| connection.inbox.as_ref());
-        let input = inbox.map(Buffer::filled).unwrap_or_default();
-        (protocol_of(detect_late(input)), input.first().copied())
-    }
-
-    /// Whether a connection may be relayed, by its listener or a chain of it.
-    fn may_relay(&self, key: ConnKey) -> bool {
-        let downstream = self.connections.get(key).and_then(Connection::downstream);
-        downstream.is_some_and(|downstream| {
-            let listener = self.listeners.get(downstream.listener).listener();
-            listener.relay.is_some()
-                || listener.chains.iter().any(|chain| chain.listener.relay.is_some())
-        })
-    }
-
     fn stop_detecting(&mut self, key: ConnKey, protocol: Detected, now: Time) {
         self.on_told(key, &FirstBytes { protocol: Some(protocol), ..FirstBytes::default() }, now);
         // These bytes came before an end that the next event may report.
         self.consume_left(key, now);
-        self.agenda.push(Note::Resume(StreamKey::whole(key)));
-    }
-
-    fn begin_http(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let Some(downstream) = connection.downstream() else { return };
-        let listener = self.listeners.get(downstream.listener).listener();
-        let deadline = now + listener.timeouts.request_head;
-        connection.receive = Receive::Head(Scan::default());
-        self.timers.arm(connection.timer, deadline);
+        self.cx.agenda.push(Note::Resume(StreamKey::whole(key)));
     }
 
     /// Relays a connection from here on.
@@ -308,24 +386,33 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.receive = Receive::Body(BodyDecoder::new(Framing::UntilClose));
         connection.send = Send::Body(BodyEncoder::new(Framing::UntilClose));
-        self.timers.arm(connection.timer, Time::NEVER);
+        self.cx.timers.arm(connection.timer, Time::NEVER);
         let Some(downstream) = connection.downstream_mut() else { return };
         downstream.life = Life::CloseWhenSent;
         if !downstream.head_began.is_set() {
             downstream.head_began = now;
         }
-        let state = self.listeners.get(downstream.listener);
+        let state = self.listen.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
-        let random = self.random.next();
+        let random = self.cx.random.next();
         let listener = state.listener().seen_by(downstream.chain);
         let cluster = listener.relay.as_ref().and_then(|relay| relay.choose(random));
         let at = StreamKey::whole(key);
-        let exchange = self.begin_exchange(at, snapshot, place, Request::NONE, now);
+        let exchange = self.exchanges.begin_exchange(
+            at,
+            snapshot,
+            place,
+            Request::NONE,
+            now,
+            &mut self.connections,
+            &mut self.listen,
+            &mut self.cx,
+        );
         if let Some(exchange) = self.exchanges.get_mut(exchange) {
             let is_tls = first.is_some_and(|first| first.protocol == Some(Detected::Tls));
             exchange.kind = if is_tls { Kind::Tls } else { Kind::Tcp };
             if let Some(name) = first.and_then(|first| first.server_name.as_ref()) {
-                exchange.record.words = Words::of_host(name.as_str(), &mut self.buffers);
+                exchange.record.words = Words::of_host(name.as_str(), &mut self.cx.buffers);
             }
         }
         self.start_relay(exchange, cluster, now);
@@ -334,18 +421,8 @@ impl Proxy {
     fn start_relay(&mut self, key: ExchangeKey, cluster: Option<ClusterId>, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.route = Some(Route::new(None, cluster));
-        self.begin_tunnel(key, now);
+        self.exchanges.begin_tunnel(key, now, &mut self.cx);
         self.attempt_raw(key, now);
-    }
-
-    /// What is said both ways belongs to no message from here on.
-    fn begin_tunnel(&mut self, key: ExchangeKey, now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.record.is_tunnel = true;
-        let timeout = exchange.listener().timeouts.tunnel_idle;
-        let listener = label(exchange.listener().id.0);
-        self.emitter.tunnel_started(&TunnelStarted { listener });
-        self.set_deadline(key, Wait::TunnelIdle, now + timeout);
     }
 
     /// Hop 8 of a `CONNECT` that its route allows: the client is answered when the tunnel stands.
@@ -365,7 +442,7 @@ impl Proxy {
         let mut outbox = Outbox::new();
         // Until the connection stands, another endpoint may be tried.
         outbox.keep();
-        self.push_proxy_header(key, &mut outbox);
+        self.exchanges.push_proxy_header(key, &mut outbox, &self.connections, &mut self.cx);
         let send = Send::Body(BodyEncoder::new(Framing::UntilClose));
         let request = Unbound { outbox, form: Form::Whole { send, is_personal: true } };
         self.ask(key, request, None, now);
@@ -379,7 +456,7 @@ impl Proxy {
         now: Time,
     ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.outbox.forget(&mut self.buffers);
+        connection.outbox.forget(&mut self.cx.buffers);
         let (is_sent, is_ending) = (connection.is_sent(), matches!(connection.send, Send::Ending));
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.stage = Stage::Responding { upstream: StreamKey::whole(key) };
@@ -391,9 +468,9 @@ impl Proxy {
             // The client had nothing to say, and said so.
             self.on_upstream_sent(key, 0, 0, (now, now));
         } else {
-            self.queue_send(key);
+            self.connections.queue_send(key, &mut self.cx);
         }
-        self.agenda.push(Note::Resume(downstream));
+        self.cx.agenda.push(Note::Resume(downstream));
     }
 
     /// Tells the client that its tunnel stands.
@@ -402,8 +479,8 @@ impl Proxy {
         exchange.record.status = 200;
         let was_complete = std::mem::take(&mut exchange.request.is_complete);
         let downstream = exchange.downstream;
-        self.begin_tunnel(key, now);
-        self.send_granted(downstream);
+        self.exchanges.begin_tunnel(key, now, &mut self.cx);
+        self.connections.send_granted(downstream, &mut self.cx);
         let Some(connection) = self.connections.get_mut(downstream.connection) else { return };
         if downstream.is_whole() {
             connection.receive = Receive::Body(BodyDecoder::new(Framing::UntilClose));
@@ -415,18 +492,5 @@ impl Proxy {
             // The stream was ended by its head: its client has nothing to say.
             self.on_request_end(key, &[], now);
         }
-    }
-
-    /// Whether an exchange's upstream connection carries bytes that are not read here.
-    pub(crate) fn is_raw(&self, key: ExchangeKey) -> bool {
-        self.exchanges.get(key).is_some_and(|exchange| exchange.kind != Kind::Http)
-    }
-
-    /// Whether an exchange carries bytes of a protocol that is not read here, so that a reply would
-    /// mean nothing to its client.
-    pub(crate) fn is_relay(&self, key: ExchangeKey) -> bool {
-        self.exchanges
-            .get(key)
-            .is_some_and(|exchange| matches!(exchange.kind, Kind::Tcp | Kind::Tls))
     }
 }

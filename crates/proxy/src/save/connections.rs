@@ -9,19 +9,22 @@ use wire::buffer::Buffer;
 use wire::h2::{Http2, Limits};
 
 use super::{GONE, RestoreError, before, cause_named, since};
+use crate::connection::connections::Connections;
 use crate::connection::http2::{Multiplex, Stream, StreamInbox, Tail, Watches};
 use crate::connection::transport::{SavedTls, Tls};
 use crate::connection::{
     ConnKey, Downstream, ExchangeKey, Life, PeerAddress, Receive, Role, Send, Upstream,
     UpstreamState,
 };
+use crate::cx::Cx;
 use crate::exchange::response::RESPONSE_HEAD;
+use crate::listen::Listen;
 use crate::listen::clients::Part;
-use crate::proxy::Proxy;
 use crate::tools::buffers::Buffers;
 use crate::tools::outbox::Outbox;
 use crate::tools::text::Text;
 use crate::tools::time::Time;
+use crate::upstream::Upstreams;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct SavedConnection {
@@ -105,21 +108,49 @@ impl SavedConnection {
     }
 }
 
-impl Proxy {
-    fn save_connection(&mut self, key: ConnKey, now: Time) -> Option<(SavedConnection, Role)> {
-        let mut connection = self.connections.remove(key)?;
-        let deadline = self.timers.deadline(connection.timer);
-        self.timers.remove(connection.timer);
+impl Cx {
+    /// Names by which another configuration may know a cluster and an endpoint; empty if this one
+    /// has them no more.
+    fn names_of(&self, cluster: ClusterId, endpoint: EndpointId) -> (String, Vec<u8>) {
+        let Some(cluster) = self.snapshot.cluster(cluster) else { return Default::default() };
+        let found = cluster.endpoints.iter().find(|candidate| candidate.id == endpoint);
+        let address = Text::of_address(found.map(|endpoint| &endpoint.address));
+        (cluster.name.to_string(), address.as_bytes().to_vec())
+    }
+
+    /// The cluster and endpoint of these names. An endpoint that is spoken to in another way now is
+    /// another one.
+    fn ids_of(&self, cluster: &str, endpoint: &[u8], is_shared: bool) -> (ClusterId, EndpointId) {
+        let found = self.snapshot.clusters.iter().find(|(_, found)| *found.name == *cluster);
+        let Some((_, found)) = found else { return (ClusterId(GONE), EndpointId(GONE)) };
+        let is_same = |address: &Address| Text::of_address(Some(address)).as_bytes() == endpoint;
+        let place = found.endpoints.iter().find(|candidate| is_same(&candidate.address));
+        let endpoint = place.map(|endpoint| endpoint.id).or(found.original_destination);
+        let endpoint = endpoint.filter(|_| (found.protocol == ClusterProtocol::Http2) == is_shared);
+        (found.id, endpoint.unwrap_or(EndpointId(GONE)))
+    }
+}
+
+impl Connections {
+    fn save_connection(
+        &mut self,
+        key: ConnKey,
+        now: Time,
+        cx: &mut Cx,
+    ) -> Option<(SavedConnection, Role)> {
+        let mut connection = self.remove(key)?;
+        let deadline = cx.timers.deadline(connection.timer);
+        cx.timers.remove(connection.timer);
         let inbox = connection.inbox.take();
         let saved = SavedConnection {
             receive: connection.receive,
             send: connection.send,
             inbox: inbox.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
-            outbox: save_outbox(&mut connection.outbox, &mut self.buffers),
-            tls: connection.tls.and_then(|tls| tls.save(&mut self.buffers)).map(Box::new),
+            outbox: save_outbox(&mut connection.outbox, &mut cx.buffers),
+            tls: connection.tls.and_then(|tls| tls.save(&mut cx.buffers)).map(Box::new),
             multiplex: connection
                 .multiplex
-                .map(|multiplex| Box::new(save_multiplex(*multiplex, &mut self.buffers, now))),
+                .map(|multiplex| Box::new(save_multiplex(*multiplex, &mut cx.buffers, now))),
             peer: connection.peer,
             local: connection.local,
             age: now.nanos_since(connection.opened),
@@ -129,20 +160,28 @@ impl Proxy {
             deadline: deadline.is_set().then(|| deadline - now),
         };
         if let Some(inbox) = inbox {
-            self.buffers.give_back(inbox);
+            cx.buffers.give_back(inbox);
         }
         Some((saved, connection.role))
     }
+}
 
-    pub(super) fn save_downstream(&mut self, key: ConnKey, now: Time) -> Option<SavedDownstream> {
-        let (connection, role) = self.save_connection(key, now)?;
+impl Connections {
+    pub(super) fn save_downstream(
+        &mut self,
+        key: ConnKey,
+        now: Time,
+        listen: &mut Listen,
+        cx: &mut Cx,
+    ) -> Option<SavedDownstream> {
+        let (connection, role) = self.save_connection(key, now, cx)?;
         let Role::Downstream(downstream) = role else { return None };
-        let listener = self.listeners.get(downstream.listener).listener();
+        let listener = listen.listeners.get(downstream.listener).listener();
         let chain = listener.chains.iter().find(|chain| Some(chain.id) == downstream.chain);
         let chain = chain.map(|chain| chain.name.to_string());
         let listener = listener.name.to_string();
-        self.listeners.on_closed(downstream.listener);
-        self.clients.remove(downstream.client, Part::Connection);
+        listen.listeners.on_closed(downstream.listener);
+        listen.clients.remove(downstream.client, Part::Connection);
         let head_began = since(downstream.head_began, now);
         let Downstream { life, is_detected, is_aged, original, .. } = downstream;
         Some(SavedDownstream {
@@ -157,48 +196,18 @@ impl Proxy {
         })
     }
 
-    pub(super) fn save_upstream(&mut self, key: ConnKey, now: Time) -> Option<SavedUpstream> {
-        let upstream = self.connections.get(key)?.upstream()?;
-        let (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
-        let state = match upstream.state {
-            UpstreamState::Connecting { since, .. } => {
-                SavedUpstreamState::Connecting { age: now.nanos_since(since) }
-            }
-            UpstreamState::Busy { .. } => SavedUpstreamState::Busy,
-            UpstreamState::Idle(_) => {
-                self.pools.remove_idle(key, &mut self.connections);
-                SavedUpstreamState::Idle
-            }
-            UpstreamState::Shared { connecting_since, links } => {
-                if links.is_some() {
-                    self.pools.remove_idle(key, &mut self.connections);
-                }
-                let connecting_age = connecting_since.map(|since| now.nanos_since(since));
-                SavedUpstreamState::Shared { connecting_age }
-            }
-        };
-        let (connection, role) = self.save_connection(key, now)?;
-        let Role::Upstream(upstream) = role else { return None };
-        self.pools.on_closed(cluster);
-        let (cluster, endpoint) = self.names_of(cluster, endpoint);
-        let Upstream { is_personal, is_reusable, .. } = upstream;
-        Some(SavedUpstream { connection, cluster, endpoint, is_personal, is_reusable, state })
-    }
-
-    /// Names by which another configuration may know a cluster and an endpoint; empty if this one
-    /// has them no more.
-    fn names_of(&self, cluster: ClusterId, endpoint: EndpointId) -> (String, Vec<u8>) {
-        let Some(cluster) = self.snapshot.cluster(cluster) else { return Default::default() };
-        let found = cluster.endpoints.iter().find(|candidate| candidate.id == endpoint);
-        let address = Text::of_address(found.map(|endpoint| &endpoint.address));
-        (cluster.name.to_string(), address.as_bytes().to_vec())
-    }
-
-    fn restore_connection(&mut self, key: ConnKey, saved: SavedConnection, now: Time) {
-        let outbox = restore_outbox(&saved.outbox, &mut self.buffers);
-        let tls = saved.tls.map(|saved| Box::new(Tls::restore(*saved, &mut self.buffers)));
-        let inbox = (!saved.inbox.is_empty()).then(|| self.buffers.lease_with(&saved.inbox));
-        let Some(connection) = self.connections.get_mut(key) else { return };
+    fn restore_connection(
+        &mut self,
+        key: ConnKey,
+        saved: SavedConnection,
+        now: Time,
+        listen: &Listen,
+        cx: &mut Cx,
+    ) {
+        let outbox = restore_outbox(&saved.outbox, &mut cx.buffers);
+        let tls = saved.tls.map(|saved| Box::new(Tls::restore(*saved, &mut cx.buffers)));
+        let inbox = (!saved.inbox.is_empty()).then(|| cx.buffers.lease_with(&saved.inbox));
+        let Some(connection) = self.get_mut(key) else { return };
         connection.receive = saved.receive;
         connection.send = saved.send;
         connection.inbox = inbox;
@@ -211,22 +220,22 @@ impl Proxy {
         connection.is_read_closed = saved.is_read_closed;
         connection.is_send_broken = saved.is_send_broken;
         let deadline = saved.deadline.map_or(Time::NEVER, |left| now + left);
-        self.timers.arm(connection.timer, deadline);
+        cx.timers.arm(connection.timer, deadline);
         if let Some(saved) = saved.multiplex {
-            let limits = self.http2_limits(key);
-            let multiplex = restore_multiplex(*saved, limits, &mut self.buffers, now);
-            if let Some(connection) = self.connections.get_mut(key) {
+            let limits = self.http2_limits(key, listen, cx);
+            let multiplex = restore_multiplex(*saved, limits, &mut cx.buffers, now);
+            if let Some(connection) = self.get_mut(key) {
                 connection.multiplex = Some(Box::new(multiplex));
             }
         }
     }
 
     /// What the configuration allows a connection to hold now.
-    fn http2_limits(&self, key: ConnKey) -> Limits {
-        let of_cluster = |id| self.snapshot.cluster(id).map(|cluster| cluster.http2);
-        match self.connections.get(key).map(|connection| &connection.role) {
+    fn http2_limits(&self, key: ConnKey, listen: &Listen, cx: &Cx) -> Limits {
+        let of_cluster = |id| cx.snapshot.cluster(id).map(|cluster| cluster.http2);
+        match self.get(key).map(|connection| &connection.role) {
             Some(Role::Downstream(downstream)) => {
-                let listener = self.listeners.get(downstream.listener).listener();
+                let listener = listen.listeners.get(downstream.listener).listener();
                 crate::connection::http2::downstream_limits(&listener.http, &listener.http2)
             }
             Some(Role::Upstream(upstream)) => of_cluster(upstream.cluster)
@@ -241,17 +250,19 @@ impl Proxy {
         &mut self,
         saved: SavedDownstream,
         now: Time,
+        listen: &mut Listen,
+        cx: &mut Cx,
     ) -> Result<ConnKey, RestoreError> {
-        let listener = self.listener_named(&saved.listener)?;
-        self.listeners.on_opened(listener);
+        let listener = listen.listener_named(&saved.listener, cx)?;
+        listen.listeners.on_opened(listener);
         let head_began = saved.head_began.map_or(Time::NEVER, |age| before(age, now));
-        let found = self.listeners.get(listener).listener();
+        let found = listen.listeners.get(listener).listener();
         let chain = saved.chain.and_then(|name| found.chain_named(&name).map(|chain| chain.id));
         let is_known = !matches!(saved.connection.receive, Receive::ProxyHeader)
             && found.http.trusted_hops == 0;
         let address = saved.connection.peer.ip().filter(|_| is_known);
         // What was let in stays, whatever the bounds are here.
-        let (client, _) = self.clients.enter(address, Part::Connection);
+        let (client, _) = listen.clients.enter(address, Part::Connection);
         let downstream = Downstream {
             listener,
             client,
@@ -263,14 +274,59 @@ impl Proxy {
             head_began,
             original: saved.original,
         };
-        let key = self.insert_connection(Role::Downstream(downstream), Receive::Complete, now);
-        self.restore_connection(key, saved.connection, now);
+        let key = self.insert_connection(Role::Downstream(downstream), Receive::Complete, now, cx);
+        self.restore_connection(key, saved.connection, now, listen, cx);
         Ok(key)
     }
+}
 
-    pub(super) fn restore_upstream(&mut self, saved: SavedUpstream, now: Time) -> ConnKey {
+impl Upstreams {
+    pub(super) fn save_upstream(
+        &mut self,
+        key: ConnKey,
+        now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) -> Option<SavedUpstream> {
+        let upstream = connections.get(key)?.upstream()?;
+        let (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
+        let state = match upstream.state {
+            UpstreamState::Connecting { since, .. } => {
+                SavedUpstreamState::Connecting { age: now.nanos_since(since) }
+            }
+            UpstreamState::Busy { .. } => SavedUpstreamState::Busy,
+            UpstreamState::Idle(_) => {
+                self.pools.remove_idle(key, connections);
+                SavedUpstreamState::Idle
+            }
+            UpstreamState::Shared { connecting_since, links } => {
+                if links.is_some() {
+                    self.pools.remove_idle(key, connections);
+                }
+                let connecting_age = connecting_since.map(|since| now.nanos_since(since));
+                SavedUpstreamState::Shared { connecting_age }
+            }
+        };
+        let (connection, role) = connections.save_connection(key, now, cx)?;
+        let Role::Upstream(upstream) = role else { return None };
+        self.pools.on_closed(cluster);
+        let (cluster, endpoint) = cx.names_of(cluster, endpoint);
+        let Upstream { is_personal, is_reusable, .. } = upstream;
+        Some(SavedUpstream { connection, cluster, endpoint, is_personal, is_reusable, state })
+    }
+}
+
+impl Upstreams {
+    pub(super) fn restore_upstream(
+        &mut self,
+        saved: SavedUpstream,
+        now: Time,
+        connections: &mut Connections,
+        listen: &Listen,
+        cx: &mut Cx,
+    ) -> ConnKey {
         let is_shared = matches!(saved.state, SavedUpstreamState::Shared { .. });
-        let (cluster, endpoint) = self.ids_of(&saved.cluster, &saved.endpoint, is_shared);
+        let (cluster, endpoint) = cx.ids_of(&saved.cluster, &saved.endpoint, is_shared);
         let nobody = ExchangeKey::from_bits(u64::MAX >> 1);
         let state = match saved.state {
             SavedUpstreamState::Connecting { age } => UpstreamState::Connecting {
@@ -288,32 +344,20 @@ impl Proxy {
         };
         let SavedUpstream { is_personal, is_reusable, .. } = saved;
         let upstream = Upstream { cluster, endpoint, state, is_personal, is_reusable };
-        let key = self.insert_connection(Role::Upstream(upstream), Receive::Complete, now);
-        let random = &mut self.random;
+        let key =
+            connections.insert_connection(Role::Upstream(upstream), Receive::Complete, now, cx);
+        let random = &mut cx.random;
         self.pools.on_restored(cluster, || random.next());
-        self.restore_connection(key, saved.connection, now);
+        connections.restore_connection(key, saved.connection, now, listen, cx);
         if matches!(saved.state, SavedUpstreamState::Idle)
-            && (cluster.0 == GONE
-                || !self.pools.put_idle(key, (cluster, endpoint), &mut self.connections))
+            && (cluster.0 == GONE || !self.pools.put_idle(key, (cluster, endpoint), connections))
         {
-            self.close_upstream(key, None, now);
+            self.close_upstream(key, None, now, connections, cx);
         }
         if matches!(saved.state, SavedUpstreamState::Shared { .. }) {
-            self.offer(key);
+            self.offer(key, connections, cx);
         }
         key
-    }
-
-    /// The cluster and endpoint of these names. An endpoint that is spoken to in another way now is
-    /// another one.
-    fn ids_of(&self, cluster: &str, endpoint: &[u8], is_shared: bool) -> (ClusterId, EndpointId) {
-        let found = self.snapshot.clusters.iter().find(|(_, found)| *found.name == *cluster);
-        let Some((_, found)) = found else { return (ClusterId(GONE), EndpointId(GONE)) };
-        let is_same = |address: &Address| Text::of_address(Some(address)).as_bytes() == endpoint;
-        let place = found.endpoints.iter().find(|candidate| is_same(&candidate.address));
-        let endpoint = place.map(|endpoint| endpoint.id).or(found.original_destination);
-        let endpoint = endpoint.filter(|_| (found.protocol == ClusterProtocol::Http2) == is_shared);
-        (found.id, endpoint.unwrap_or(EndpointId(GONE)))
     }
 }
 

@@ -9,9 +9,12 @@ use wire::buffer::Buffer;
 
 use super::connections::{SavedOutbox, restore_outbox, save_outbox};
 use super::{GONE, SavedSide, before, cause_named, since};
+use crate::connection::connections::Connections;
 use crate::connection::http2::Tail;
 use crate::connection::{ConnKey, Connection, ExchangeKey, Role, Send, StreamKey, UpstreamState};
+use crate::cx::Cx;
 use crate::exchange::calls::Call;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::{Record, Stamps, Words};
 use crate::exchange::{
     Deadlines, Exchange, Form, Handshake, Kind, Request, Route, Stage, Unbound, Wait,
@@ -25,6 +28,7 @@ use crate::tools::buffers::Buffers;
 use crate::tools::pinned::Pinned;
 use crate::tools::text::Text;
 use crate::tools::time::Time;
+use crate::upstream::Upstreams;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct SavedExchange {
@@ -112,105 +116,7 @@ struct SavedRecord {
     lengths: [u16; 5],
 }
 
-impl Proxy {
-    pub(super) fn save_exchange(
-        &mut self,
-        key: ExchangeKey,
-        connections: &[ConnKey],
-        now: Time,
-    ) -> Option<SavedExchange> {
-        let stalled = self.exchanges.get(key).and_then(|it| self.stalled_for(it, now));
-        let mut exchange = self.exchanges.remove(key)?;
-        exchange.let_go(&mut self.clients, &mut self.stalls);
-        let side = |side: StreamKey| {
-            let place = connections.iter().position(|key| *key == side.connection);
-            let connection = place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX);
-            SavedSide { connection, stream: side.stream }
-        };
-        let (downstream, upstream) = (side(exchange.downstream), exchange.upstream().map(side));
-        self.timers.remove(exchange.timer);
-        let gathered = exchange.gathered.as_ref().map(|gathered| SavedGathered {
-            body: gathered.body.filled().to_vec(),
-            trailers: gathered.trailers.clone(),
-        });
-        let held = exchange.held.as_ref().map(|held| SavedHeld {
-            head: held.head.filled().to_vec(),
-            body: held.body.filled().to_vec(),
-            bytes_max: held.bytes_max,
-        });
-        self.drop_bodies(&mut exchange);
-        let route = exchange.route.as_ref().map(|route| save_route(&exchange, route));
-        let filters = exchange.listener().filter_sources.iter();
-        let filters = filters.map(|source| source.name().to_owned()).collect();
-        let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
-        let stage = self.save_stage(exchange.stage, cluster, exchange.client);
-        self.clients.remove(exchange.client, Part::Exchange);
-        Some(SavedExchange {
-            downstream,
-            upstream,
-            filters,
-            kind: exchange.kind,
-            stage,
-            request: exchange.request,
-            route,
-            deadlines: exchange.deadlines.remaining(now),
-            slots: exchange.slots.map(Vec::from),
-            onlookers: exchange.onlookers,
-            gathered,
-            held,
-            record: self.save_record(exchange.record, now),
-            call: exchange.call,
-            handshake: exchange.handshake,
-            is_response_complete: exchange.is_response_complete,
-            is_request_slow: exchange.is_request_slow,
-            is_response_slow: exchange.is_response_slow,
-            stalled,
-        })
-    }
-
-    /// `cluster`: whose connection it may be waiting for.
-    fn save_stage(
-        &mut self,
-        stage: Stage,
-        cluster: Option<ClusterId>,
-        client: ClientPlace,
-    ) -> SavedStage {
-        match stage {
-            Stage::Suspended { step, question, head } => {
-                let saved = SavedStage::Suspended {
-                    step,
-                    topic: question.topic.to_string(),
-                    payload: question.payload.to_vec(),
-                    head: head.filled().to_vec(),
-                };
-                self.buffers.give_back(head);
-                saved
-            }
-            Stage::Gathering { filter, head } => {
-                let saved = SavedStage::Gathering { filter, head: head.filled().to_vec() };
-                self.buffers.give_back(head);
-                saved
-            }
-            Stage::Buffering { request } => {
-                SavedStage::Buffering(save_request(request, &mut self.buffers))
-            }
-            // On an agenda only, which is empty between two events.
-            Stage::Retrying { request } => {
-                SavedStage::Waiting(save_request(request, &mut self.buffers))
-            }
-            Stage::Waiting { request } => {
-                if let Some(cluster) = cluster {
-                    let exchanges = &self.exchanges;
-                    self.pools.give_up(cluster, client, |key| exchanges.get(key).is_some());
-                }
-                SavedStage::Waiting(save_request(request, &mut self.buffers))
-            }
-            Stage::Attempting { .. } => SavedStage::Attempting,
-            Stage::Responding { .. } => SavedStage::Responding,
-            Stage::Finishing => SavedStage::Finishing,
-        }
-    }
-
+impl Cx {
     fn save_record(&mut self, mut record: Record, now: Time) -> SavedRecord {
         let text = record.words.text.take();
         let saved = SavedRecord {
@@ -232,6 +138,142 @@ impl Proxy {
         }
         saved
     }
+}
+
+impl Connections {
+    /// Makes the connections of a restored exchange know it.
+    fn join_exchange(
+        &mut self,
+        key: ExchangeKey,
+        downstream: StreamKey,
+        upstream: Option<StreamKey>,
+    ) {
+        for side in [Some(downstream), upstream].into_iter().flatten() {
+            if let Some(stream) = self.stream_mut(side) {
+                stream.exchange = key;
+                continue;
+            }
+            match self.get_mut(side.connection).map(|connection| &mut connection.role) {
+                Some(Role::Downstream(role)) => role.exchange = Some(key),
+                Some(Role::Upstream(role)) => match &mut role.state {
+                    UpstreamState::Connecting { exchange, .. } => *exchange = Some(key),
+                    UpstreamState::Busy { exchange } => *exchange = key,
+                    UpstreamState::Idle(_) | UpstreamState::Shared { .. } => {}
+                },
+                None => {}
+            }
+        }
+    }
+}
+
+impl Exchanges {
+    /// `cluster`: whose connection it may be waiting for.
+    fn save_stage(
+        &self,
+        stage: Stage,
+        cluster: Option<ClusterId>,
+        client: ClientPlace,
+        upstream: &mut Upstreams,
+        cx: &mut Cx,
+    ) -> SavedStage {
+        match stage {
+            Stage::Suspended { step, question, head } => {
+                let saved = SavedStage::Suspended {
+                    step,
+                    topic: question.topic.to_string(),
+                    payload: question.payload.to_vec(),
+                    head: head.filled().to_vec(),
+                };
+                cx.buffers.give_back(head);
+                saved
+            }
+            Stage::Gathering { filter, head } => {
+                let saved = SavedStage::Gathering { filter, head: head.filled().to_vec() };
+                cx.buffers.give_back(head);
+                saved
+            }
+            Stage::Buffering { request } => {
+                SavedStage::Buffering(save_request(request, &mut cx.buffers))
+            }
+            // On an agenda only, which is empty between two events.
+            Stage::Retrying { request } => {
+                SavedStage::Waiting(save_request(request, &mut cx.buffers))
+            }
+            Stage::Waiting { request } => {
+                if let Some(cluster) = cluster {
+                    let exchanges = self;
+                    upstream.pools.give_up(cluster, client, |key| exchanges.get(key).is_some());
+                }
+                SavedStage::Waiting(save_request(request, &mut cx.buffers))
+            }
+            Stage::Attempting { .. } => SavedStage::Attempting,
+            Stage::Responding { .. } => SavedStage::Responding,
+            Stage::Finishing => SavedStage::Finishing,
+        }
+    }
+}
+
+impl Proxy {
+    pub(super) fn save_exchange(
+        &mut self,
+        key: ExchangeKey,
+        connections: &[ConnKey],
+        now: Time,
+    ) -> Option<SavedExchange> {
+        let stalled = self.exchanges.get(key).and_then(|it| self.exchanges.stalled_for(it, now));
+        let mut exchange = self.exchanges.table.remove(key)?;
+        exchange.let_go(&mut self.listen.clients, &mut self.exchanges.stalls);
+        let side = |side: StreamKey| {
+            let place = connections.iter().position(|key| *key == side.connection);
+            let connection = place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX);
+            SavedSide { connection, stream: side.stream }
+        };
+        let (downstream, upstream) = (side(exchange.downstream), exchange.upstream().map(side));
+        self.cx.timers.remove(exchange.timer);
+        let gathered = exchange.gathered.as_ref().map(|gathered| SavedGathered {
+            body: gathered.body.filled().to_vec(),
+            trailers: gathered.trailers.clone(),
+        });
+        let held = exchange.held.as_ref().map(|held| SavedHeld {
+            head: held.head.filled().to_vec(),
+            body: held.body.filled().to_vec(),
+            bytes_max: held.bytes_max,
+        });
+        self.cx.drop_bodies(&mut exchange);
+        let route = exchange.route.as_ref().map(|route| save_route(&exchange, route));
+        let filters = exchange.listener().filter_sources.iter();
+        let filters = filters.map(|source| source.name().to_owned()).collect();
+        let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
+        let stage = self.exchanges.save_stage(
+            exchange.stage,
+            cluster,
+            exchange.client,
+            &mut self.upstream,
+            &mut self.cx,
+        );
+        self.listen.clients.remove(exchange.client, Part::Exchange);
+        Some(SavedExchange {
+            downstream,
+            upstream,
+            filters,
+            kind: exchange.kind,
+            stage,
+            request: exchange.request,
+            route,
+            deadlines: exchange.deadlines.remaining(now),
+            slots: exchange.slots.map(Vec::from),
+            onlookers: exchange.onlookers,
+            gathered,
+            held,
+            record: self.cx.save_record(exchange.record, now),
+            call: exchange.call,
+            handshake: exchange.handshake,
+            is_response_complete: exchange.is_response_complete,
+            is_request_slow: exchange.is_request_slow,
+            is_response_slow: exchange.is_response_slow,
+            stalled,
+        })
+    }
 
     pub(super) fn restore_exchange(
         &mut self,
@@ -252,22 +294,22 @@ impl Proxy {
             return;
         };
         let client = match saved.record.client {
-            Some(named) => self.clients.enter(Some(named), Part::Exchange).0,
+            Some(named) => self.listen.clients.enter(Some(named), Part::Exchange).0,
             None => {
-                self.clients.add(client, Part::Exchange);
+                self.listen.clients.add(client, Part::Exchange);
                 client
             }
         };
-        let state = self.listeners.get(listener);
+        let state = self.listen.listeners.get(listener);
         let listener = state.listener().seen_by(chain);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
         let route = saved.route.map(|route| restore_route(&snapshot, &route));
-        let timer = self.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
+        let timer = self.cx.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
         let deadlines = restore_deadlines(&saved.deadlines, now);
         let (_, first) = deadlines.first();
         let mut words = Words { text: None, lengths: saved.record.lengths };
         if !saved.record.words.is_empty() {
-            words.text = Some(self.buffers.lease_with(&saved.record.words));
+            words.text = Some(self.cx.buffers.lease_with(&saved.record.words));
         }
         let slot_bytes = listener.filters.iter().map(|f| f.slot_bytes()).sum::<usize>();
         let names = listener.filter_sources.iter().map(|source| source.name());
@@ -284,9 +326,9 @@ impl Proxy {
         });
         let onlookers =
             if is_same_chain { saved.onlookers } else { Onlookers::at_requests(&listener.filters) };
-        let gathered = saved.gathered.map(|saved| restore_gathered(saved, &mut self.buffers));
-        let held = saved.held.map(|saved| restore_held(&saved, &mut self.buffers));
-        let key = self.exchanges.insert(Exchange {
+        let gathered = saved.gathered.map(|saved| restore_gathered(saved, &mut self.cx.buffers));
+        let held = saved.held.map(|saved| restore_held(&saved, &mut self.cx.buffers));
+        let key = self.exchanges.table.insert(Exchange {
             snapshot,
             listener: place,
             chain,
@@ -316,15 +358,15 @@ impl Proxy {
             is_request_slow: saved.is_request_slow,
             is_response_slow: saved.is_response_slow,
         });
-        self.timers.set_owner(timer, TimerOwner::Exchange(key).into());
-        self.timers.arm(timer, first);
-        self.join_exchange(key, downstream, upstream);
+        self.cx.timers.set_owner(timer, TimerOwner::Exchange(key).into());
+        self.cx.timers.arm(timer, first);
+        self.connections.join_exchange(key, downstream, upstream);
         match (again, saved.stage) {
             (
                 Some(first),
                 SavedStage::Suspended { head, .. } | SavedStage::Gathering { head, .. },
             ) => {
-                let head = self.buffers.lease_with(&head);
+                let head = self.cx.buffers.lease_with(&head);
                 self.with_parked(key, head, now, |proxy, head| {
                     proxy.run_chain(key, head, ChainStep::Head(first), now);
                 });
@@ -333,34 +375,10 @@ impl Proxy {
         }
         let restored = self.exchanges.get_mut(key);
         if let Some(exchange) = restored.filter(|exchange| exchange.upstream().is_some()) {
-            exchange.hold(&mut self.clients);
+            exchange.hold(&mut self.listen.clients);
             if saved.stalled.is_some() || exchange.awaits_client() {
                 let since = saved.stalled.map_or(now, |age| before(age, now));
-                self.on_stalled(key, since);
-            }
-        }
-    }
-
-    /// Makes the connections of a restored exchange know it.
-    fn join_exchange(
-        &mut self,
-        key: ExchangeKey,
-        downstream: StreamKey,
-        upstream: Option<StreamKey>,
-    ) {
-        for side in [Some(downstream), upstream].into_iter().flatten() {
-            if let Some(stream) = self.stream_mut(side) {
-                stream.exchange = key;
-                continue;
-            }
-            match self.connections.get_mut(side.connection).map(|connection| &mut connection.role) {
-                Some(Role::Downstream(role)) => role.exchange = Some(key),
-                Some(Role::Upstream(role)) => match &mut role.state {
-                    UpstreamState::Connecting { exchange, .. } => *exchange = Some(key),
-                    UpstreamState::Busy { exchange } => *exchange = key,
-                    UpstreamState::Idle(_) | UpstreamState::Shared { .. } => {}
-                },
-                None => {}
+                self.exchanges.on_stalled(key, since);
             }
         }
     }
@@ -376,19 +394,19 @@ impl Proxy {
             (SavedStage::Attempting, Some(upstream)) => Stage::Attempting { upstream },
             (SavedStage::Responding, Some(upstream)) => Stage::Responding { upstream },
             (SavedStage::Suspended { step, topic, payload, head }, _) => {
-                let head = self.buffers.lease_with(&head);
+                let head = self.cx.buffers.lease_with(&head);
                 let question = Question { topic: topic.into(), payload: payload.into() };
-                self.ops.push_back(Op::Ask { exchange: key, question: question.clone() });
+                self.cx.ops.push_back(Op::Ask { exchange: key, question: question.clone() });
                 Stage::Suspended { step, question, head }
             }
             (SavedStage::Gathering { filter, head }, _) => {
-                Stage::Gathering { filter, head: self.buffers.lease_with(&head) }
+                Stage::Gathering { filter, head: self.cx.buffers.lease_with(&head) }
             }
             (SavedStage::Buffering(saved), _) => {
-                Stage::Buffering { request: restore_request(saved, &mut self.buffers) }
+                Stage::Buffering { request: restore_request(saved, &mut self.cx.buffers) }
             }
             (SavedStage::Waiting(saved), _) => {
-                let request = restore_request(saved, &mut self.buffers);
+                let request = restore_request(saved, &mut self.cx.buffers);
                 return self.ask(key, request, None, now);
             }
             (SavedStage::Finishing | SavedStage::Attempting | SavedStage::Responding, _) => {

@@ -13,25 +13,20 @@ use std::sync::Arc;
 
 use config::snapshot::{Address, Cluster, EndpointId};
 
-use crate::connection::{ConnKey, Connection, ExchangeKey, PeerAddress};
+use crate::connection::connections::Connections;
+use crate::connection::{ConnKey, ExchangeKey, PeerAddress};
+use crate::cx::Cx;
 use crate::exchange::Exchange;
-use crate::proxy::Proxy;
-use crate::tools::slab::Slab;
+use crate::exchange::exchanges::Exchanges;
 use crate::upstream::pool::endpoint_at;
 
 /// Where a downstream connection was going, if that is known.
-pub(crate) fn destination(
-    connections: &Slab<Connection>,
-    downstream: ConnKey,
-) -> Option<SocketAddr> {
+pub(crate) fn destination(connections: &Connections, downstream: ConnKey) -> Option<SocketAddr> {
     connections.get(downstream)?.downstream()?.original.as_deref().copied()
 }
 
 /// Where an upstream connection goes that is not to an endpoint of its cluster's own.
-pub(crate) fn destination_of(
-    connections: &Slab<Connection>,
-    upstream: ConnKey,
-) -> Option<SocketAddr> {
+pub(crate) fn destination_of(connections: &Connections, upstream: ConnKey) -> Option<SocketAddr> {
     connections.get(upstream)?.peer.socket_address()
 }
 
@@ -46,7 +41,7 @@ fn is_admin(admin: Option<&Address>, address: &Address) -> bool {
     }
 }
 
-impl Proxy {
+impl Cx {
     /// What is kept of where a connection was going: nothing, if that is an address of this
     /// process, where it would begin anew.
     pub(crate) fn keep_original(&self, original: Option<SocketAddr>) -> Option<Box<SocketAddr>> {
@@ -63,28 +58,32 @@ impl Proxy {
             || is_admin(startup.metrics.as_ref(), &address);
         (!is_ours).then(|| Box::new(original))
     }
+}
 
+impl Connections {
+    /// Where an exchange went, or tried to, that went to no endpoint of its cluster's own.
+    pub(crate) fn went_to(&self, exchange: &Exchange) -> Option<Address> {
+        exchange.cluster()?.original_destination.filter(|_| exchange.record.attempts > 0)?;
+        destination(self, exchange.downstream.connection).map(Address::Tcp)
+    }
+}
+
+impl Exchanges {
     /// Where to connect for an exchange, and what the connection has for its peer.
     pub(crate) fn way(
         &self,
         key: ExchangeKey,
         cluster: &Arc<Cluster>,
         place: usize,
+        connections: &Connections,
     ) -> (EndpointId, Address, PeerAddress) {
         if let Some(endpoint) = cluster.original_destination
-            && let Some(exchange) = self.exchanges.get(key)
-            && let Some(destination) =
-                destination(&self.connections, exchange.downstream.connection)
+            && let Some(exchange) = self.get(key)
+            && let Some(destination) = destination(connections, exchange.downstream.connection)
         {
             return (endpoint, Address::Tcp(destination), PeerAddress::from(destination));
         }
         let endpoint = endpoint_at(cluster, place);
         (endpoint.id, endpoint.address.clone(), PeerAddress::Unix)
-    }
-
-    /// Where an exchange went, or tried to, that went to no endpoint of its cluster's own.
-    pub(crate) fn went_to(&self, exchange: &Exchange) -> Option<Address> {
-        exchange.cluster()?.original_destination.filter(|_| exchange.record.attempts > 0)?;
-        destination(&self.connections, exchange.downstream.connection).map(Address::Tcp)
     }
 }

@@ -17,9 +17,9 @@ use self::candidates::{Candidates, Look};
 use self::reserve::{RESERVE_MAX, Reserve};
 use self::turns::Turns;
 use crate::Share;
+use crate::connection::connections::Connections;
 use crate::connection::{ConnKey, Connection, ExchangeKey, Links, PeerAddress, UpstreamState};
 use crate::listen::clients::{ClientPlace, Clients};
-use crate::tools::slab::Slab;
 use crate::tools::time::Time;
 use crate::upstream::balance;
 use crate::upstream::original::destination_of;
@@ -209,7 +209,7 @@ impl Pools {
         avoid: Option<EndpointId>,
         sharing: Sharing,
         (start, now): (impl FnOnce() -> u64, Time),
-        connections: &mut Slab<Connection>,
+        connections: &mut Connections,
     ) -> Acquired {
         let share = self.share;
         let Some(state) = self.cluster_or_new(cluster.id, start) else {
@@ -248,7 +248,7 @@ impl Pools {
         endpoint: EndpointId,
         place: usize,
         sharing: Sharing,
-        connections: &mut Slab<Connection>,
+        connections: &mut Connections,
     ) -> Option<Acquired> {
         match sharing {
             Sharing::Personal => None,
@@ -271,7 +271,7 @@ impl Pools {
         cluster: &Cluster,
         place: usize,
         sharing: Sharing,
-        connections: &mut Slab<Connection>,
+        connections: &mut Connections,
     ) -> Option<Acquired> {
         let mut candidates = std::mem::take(&mut self.cluster(cluster.id)?.candidates);
         let found = candidates.find(|endpoint| {
@@ -531,7 +531,7 @@ impl Pools {
         &mut self,
         key: ConnKey,
         (cluster, endpoint): (ClusterId, EndpointId),
-        connections: &mut Slab<Connection>,
+        connections: &mut Connections,
     ) -> bool {
         // The id of an endpoint that this configuration does not have is beyond every table.
         if endpoint.0.slot == u32::MAX {
@@ -586,7 +586,7 @@ impl Pools {
         &self,
         key: ConnKey,
         place: Option<Links>,
-        connections: &mut Slab<Connection>,
+        connections: &mut Connections,
     ) {
         let Some(upstream) = connections.get_mut(key).and_then(Connection::upstream_mut) else {
             return;
@@ -599,7 +599,7 @@ impl Pools {
     }
 
     /// Takes a connection out of its pool, wherever in the stack it stands.
-    pub(crate) fn remove_idle(&mut self, key: ConnKey, connections: &mut Slab<Connection>) {
+    pub(crate) fn remove_idle(&mut self, key: ConnKey, connections: &mut Connections) {
         let Some(upstream) = connections.get(key).and_then(Connection::upstream) else { return };
         let Some(Links { newer, older }) = upstream.links() else { return };
         let (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
@@ -723,7 +723,7 @@ impl Pools {
     fn take_idle(
         &mut self,
         endpoint: EndpointId,
-        connections: &mut Slab<Connection>,
+        connections: &mut Connections,
     ) -> Option<ConnKey> {
         let key = self.endpoint(endpoint)?.newest?;
         let state = &connections.get(key)?.upstream()?.state;
@@ -773,7 +773,7 @@ impl Pools {
 }
 
 /// Whether no exchange has a connection that is in a pool.
-fn is_unused(key: ConnKey, connections: &Slab<Connection>) -> bool {
+fn is_unused(key: ConnKey, connections: &Connections) -> bool {
     connections.get(key).is_some_and(|connection| !connection.is_busy())
 }
 
@@ -787,7 +787,7 @@ fn slot<T>(table: &mut Vec<Option<T>>, id: Id) -> &mut Option<T> {
 }
 
 /// Changes the neighbours of a connection in a pool.
-fn link(connections: &mut Slab<Connection>, key: ConnKey, change: impl FnOnce(&mut Links)) {
+fn link(connections: &mut Connections, key: ConnKey, change: impl FnOnce(&mut Links)) {
     let upstream = connections.get_mut(key).and_then(Connection::upstream_mut);
     if let Some(UpstreamState::Idle(links) | UpstreamState::Shared { links: Some(links), .. }) =
         upstream.map(|upstream| &mut upstream.state)

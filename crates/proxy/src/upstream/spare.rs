@@ -9,14 +9,18 @@
 use telemetry::cause::Cause;
 use wire::h1::Scan;
 
+use crate::connection::connections::Connections;
 use crate::connection::{
     ConnKey, Connection, ExchangeKey, Receive, Role, Send, StreamKey, Upstream, UpstreamState,
 };
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::{Side, consequence};
 use crate::exchange::{Form, Unbound};
+use crate::listen::Listen;
 use crate::proxy::Proxy;
-use crate::tools::slab::Slab;
 use crate::tools::time::Time;
+use crate::upstream::Upstreams;
 
 /// Connections of a worker that are being established for no exchange; further ones are closed. As
 /// many as a client of HTTP/2 may have streams, and a few more.
@@ -32,7 +36,7 @@ impl Spares {
     }
 
     /// Remembers one; returns false if there are too many.
-    fn insert(&mut self, key: ConnKey, connections: &Slab<Connection>) -> bool {
+    fn insert(&mut self, key: ConnKey, connections: &Connections) -> bool {
         if self.0.len() >= SPARES_MAX {
             self.0.retain(|key| connections.get(*key).is_some_and(is_spare));
         }
@@ -44,9 +48,9 @@ impl Spares {
     }
 
     /// Takes out the oldest that an exchange may use.
-    fn take(
+    pub(crate) fn take(
         &mut self,
-        connections: &Slab<Connection>,
+        connections: &Connections,
         is_wanted: impl Fn(&Upstream) -> bool,
     ) -> Option<ConnKey> {
         self.0.retain(|key| connections.get(*key).is_some_and(is_spare));
@@ -63,24 +67,9 @@ enum Fate {
     Spare,
 }
 
-impl Proxy {
-    /// The exchange of an upstream connection is over for this cause before the end of its response.
-    pub(crate) fn leave_upstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
-        match self.fate_of(key, cause) {
-            Fate::Close => self.close_upstream(key, cause, now),
-            Fate::Pool => {
-                self.strip(key);
-                self.put_unused(key, now);
-            }
-            Fate::Spare => {
-                self.strip(key);
-                self.become_spare(key, now);
-            }
-        }
-    }
-
-    fn fate_of(&self, key: ConnKey, cause: Option<Cause>) -> Fate {
-        let Some(connection) = self.connections.get(key) else { return Fate::Close };
+impl Connections {
+    fn fate_of(&self, key: ConnKey, cause: Option<Cause>, cx: &Cx) -> Fate {
+        let Some(connection) = self.get(key) else { return Fate::Close };
         let Some(upstream) = connection.upstream() else { return Fate::Close };
         let is_upstreams_fault =
             cause.is_none_or(|cause| consequence(cause).side == Side::Upstream);
@@ -89,9 +78,9 @@ impl Proxy {
             && matches!(connection.receive, Receive::Head(_))
             && !connection.is_read_closed
             && !connection.is_send_broken;
-        let cluster = self.snapshot.cluster(upstream.cluster);
+        let cluster = cx.snapshot.cluster(upstream.cluster);
         let is_wanted = cluster.is_some_and(|cluster| cluster.original_destination.is_none())
-            && self.drain_deadline.is_none();
+            && cx.drain_deadline.is_none();
         if is_upstreams_fault || !is_unused || !is_wanted || upstream.is_personal {
             return Fate::Close;
         }
@@ -105,30 +94,60 @@ impl Proxy {
     }
 
     /// Takes the request from a connection that has sent nothing of it.
-    fn strip(&mut self, key: ConnKey) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.outbox.clear(&mut self.buffers);
+    fn strip(&mut self, key: ConnKey, cx: &mut Cx) {
+        let Some(connection) = self.get_mut(key) else { return };
+        connection.outbox.clear(&mut cx.buffers);
         connection.send = Send::Idle;
         connection.receive = Receive::Head(Scan::default());
     }
+}
 
-    fn become_spare(&mut self, key: ConnKey, now: Time) {
-        if !self.spares.insert(key, &self.connections) {
-            return self.close_upstream(key, None, now);
+impl Upstreams {
+    /// The exchange of an upstream connection is over for this cause before the end of its response.
+    pub(crate) fn leave_upstream(
+        &mut self,
+        key: ConnKey,
+        cause: Option<Cause>,
+        now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) {
+        match connections.fate_of(key, cause, cx) {
+            Fate::Close => self.close_upstream(key, cause, now, connections, cx),
+            Fate::Pool => {
+                connections.strip(key, cx);
+                self.put_unused(key, now, connections, cx);
+            }
+            Fate::Spare => {
+                connections.strip(key, cx);
+                self.become_spare(key, now, connections, cx);
+            }
         }
-        let upstream = self.connections.get_mut(key).and_then(Connection::upstream_mut);
+    }
+
+    fn become_spare(
+        &mut self,
+        key: ConnKey,
+        now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) {
+        if !self.spares.insert(key, connections) {
+            return self.close_upstream(key, None, now, connections, cx);
+        }
+        let upstream = connections.get_mut(key).and_then(Connection::upstream_mut);
         let Some(upstream) = upstream else { return };
         if let UpstreamState::Connecting { exchange, .. } = &mut upstream.state {
             *exchange = None;
         }
         let cluster = upstream.cluster;
-        self.note_spare(cluster);
+        self.note_spare(cluster, cx);
     }
 
     /// A connection that was restored may be spare.
-    pub(crate) fn on_spare_restored(&mut self, key: ConnKey) {
-        if self.connections.get(key).is_some_and(is_spare) {
-            self.spares.insert(key, &self.connections);
+    pub(crate) fn on_spare_restored(&mut self, key: ConnKey, connections: &Connections) {
+        if connections.get(key).is_some_and(is_spare) {
+            self.spares.insert(key, connections);
         }
     }
 
@@ -138,58 +157,36 @@ impl Proxy {
         key: ConnKey,
         result: Result<(), Cause>,
         now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
     ) {
         match result {
-            Ok(()) => self.put_unused(key, now),
-            Err(cause) => self.close_upstream(key, Some(cause), now),
+            Ok(()) => self.put_unused(key, now, connections, cx),
+            Err(cause) => self.close_upstream(key, Some(cause), now, connections, cx),
         }
     }
 
     /// Puts a connection that nothing was sent on into its pool.
-    fn put_unused(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get(key) else { return };
+    fn put_unused(&mut self, key: ConnKey, now: Time, connections: &mut Connections, cx: &mut Cx) {
+        let Some(connection) = connections.get(key) else { return };
         let (timer, is_open) = (connection.timer, !connection.is_read_closed);
         let Some(upstream) = connection.upstream() else { return };
         let ids @ (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
-        let known = self.snapshot.cluster(cluster).filter(|_| self.drain_deadline.is_none());
+        let known = cx.snapshot.cluster(cluster).filter(|_| cx.drain_deadline.is_none());
         let idle_timeout = known
             .filter(|known| is_open && known.has_endpoint(endpoint))
             .map(|known| known.timeouts.idle);
         match idle_timeout {
-            Some(timeout) if self.pools.put_idle(key, ids, &mut self.connections) => {
-                self.timers.arm(timer, now + timeout);
-                self.note_room(cluster);
+            Some(timeout) if self.pools.put_idle(key, ids, connections) => {
+                cx.timers.arm(timer, now + timeout);
+                self.note_room(cluster, cx);
             }
-            _ => self.close_upstream(key, None, now),
+            _ => self.close_upstream(key, None, now, connections, cx),
         }
     }
+}
 
-    /// A spare connection for a request: to `endpoint`, or to any of the exchange's cluster.
-    pub(crate) fn find_spare(
-        &mut self,
-        key: ExchangeKey,
-        place: Option<usize>,
-        request: &Unbound,
-    ) -> Option<(ConnKey, usize)> {
-        if self.spares.is_empty() || !matches!(request.form, Form::Whole { is_personal: false, .. })
-        {
-            return None;
-        }
-        let exchange = self.exchanges.get(key)?;
-        if self.is_raw(key) {
-            return None;
-        }
-        let cluster = exchange.cluster()?;
-        let wanted = place.and_then(|place| cluster.endpoints.get(place)).map(|it| it.id);
-        let spare = self.spares.take(&self.connections, |upstream| {
-            upstream.cluster == cluster.id && wanted.is_none_or(|id| id == upstream.endpoint)
-        })?;
-        let endpoint = self.connections.get(spare)?.upstream()?.endpoint;
-        let place = place.or_else(|| cluster.endpoints.iter().position(|it| it.id == endpoint));
-        // An exchange of another configuration may not know the endpoint.
-        place.map(|place| (spare, place))
-    }
-
+impl Exchanges {
     /// Gives a request to a connection that is being established.
     pub(crate) fn give_spare(
         &mut self,
@@ -197,21 +194,53 @@ impl Proxy {
         (spare, place): (ConnKey, usize),
         request: Unbound,
         now: Time,
+        connections: &mut Connections,
+        listen: &mut Listen,
+        cx: &mut Cx,
     ) {
         let Unbound { outbox, form: Form::Whole { send, .. } } = request else {
             unreachable!("a spare connection is found for whole requests only");
         };
-        let Some(connection) = self.connections.get_mut(spare) else { return };
+        let Some(connection) = connections.get_mut(spare) else { return };
         (connection.outbox, connection.send) = (outbox, send);
         if let Some(upstream) = connection.upstream_mut()
             && let UpstreamState::Connecting { exchange, .. } = &mut upstream.state
         {
             *exchange = Some(key);
         }
-        if let Some(exchange) = self.exchanges.get_mut(key) {
+        if let Some(exchange) = self.get_mut(key) {
             exchange.record.stamps.on_connecting(now);
         }
-        self.bind(key, StreamKey::whole(spare), place, now);
+        self.bind(key, StreamKey::whole(spare), place, now, listen, cx);
+    }
+}
+
+impl Proxy {
+    /// A spare connection for a request: to `endpoint`, or to any of the exchange's cluster.
+    pub(crate) fn find_spare(
+        &mut self,
+        key: ExchangeKey,
+        place: Option<usize>,
+        request: &Unbound,
+    ) -> Option<(ConnKey, usize)> {
+        if self.upstream.spares.is_empty()
+            || !matches!(request.form, Form::Whole { is_personal: false, .. })
+        {
+            return None;
+        }
+        let exchange = self.exchanges.get(key)?;
+        if self.exchanges.is_raw(key) {
+            return None;
+        }
+        let cluster = exchange.cluster()?;
+        let wanted = place.and_then(|place| cluster.endpoints.get(place)).map(|it| it.id);
+        let spare = self.upstream.spares.take(&self.connections, |upstream| {
+            upstream.cluster == cluster.id && wanted.is_none_or(|id| id == upstream.endpoint)
+        })?;
+        let endpoint = self.connections.get(spare)?.upstream()?.endpoint;
+        let place = place.or_else(|| cluster.endpoints.iter().position(|it| it.id == endpoint));
+        // An exchange of another configuration may not know the endpoint.
+        place.map(|place| (spare, place))
     }
 }
 

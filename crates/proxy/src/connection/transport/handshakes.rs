@@ -17,8 +17,11 @@ use tls::{Facts, Handshake, HandshakeError};
 use wire::tls::record::RecordLayer;
 
 use super::{ClientFacts, Early, State, Tls, last_words};
+use crate::connection::connections::Connections;
 use crate::connection::{ConnKey, Connection, Life, Receive, Role};
+use crate::cx::Cx;
 use crate::exchange::record::label;
+use crate::listen::Listen;
 use crate::ops::Op;
 use crate::proxy::{Proxy, TimerOwner};
 use crate::tools::time::Time;
@@ -27,11 +30,149 @@ use crate::tools::time::Time;
 /// bits, signed at once, they take some 12 ms; with ECDSA 3.
 pub(crate) const HANDSHAKES_TOGETHER: u32 = 16;
 
+impl Connections {
+    /// A handshake made progress: it is not the next to give way.
+    fn touch_handshake(&mut self, key: ConnKey) {
+        if let Some(slot) = self.tls_mut(key).and_then(|tls| tls.slot) {
+            self.handshakes.touch(slot);
+        }
+    }
+
+    /// Gives back what a connection holds for its handshake, which is over or goes with it.
+    pub(crate) fn end_handshake(&mut self, connection: &mut Connection, cx: &mut Cx) {
+        let is_upstream = connection.upstream().is_some();
+        let Some(tls) = connection.tls.as_deref_mut() else { return };
+        if let Some(slot) = tls.slot.take() {
+            self.handshakes.remove(slot);
+        }
+        match &tls.state {
+            State::Expected(_) => self.handshakes_expected -= 1,
+            State::Waiting { .. } | State::Handshake(_) if is_upstream => {
+                self.upstream_handshakes -= 1;
+            }
+            State::Early(early) => cx.timers.remove(early.timer),
+            State::Waiting { .. } | State::Handshake(_) | State::Records(_) => {}
+        }
+    }
+
+    /// The client has shown that it is there: it gets a ticket for the next time.
+    fn end_early(&mut self, key: ConnKey, cx: &mut Cx) {
+        let Some(connection) = self.table.get_mut(key) else { return };
+        let Some(tls) = connection.tls.as_deref_mut() else { return };
+        match std::mem::replace(&mut tls.state, State::Handshake(None)) {
+            State::Early(early) => {
+                let Early { mut records, rest, timer } = *early;
+                cx.timers.remove(timer);
+                if let Some(slot) = tls.slot.take() {
+                    self.handshakes.remove(slot);
+                }
+                for ticket in rest.into_tickets() {
+                    let room = records.ticket_len(&ticket);
+                    tls.outbox.push_with(room, &mut cx.buffers, |out| {
+                        records.send_ticket(&ticket, out);
+                    });
+                }
+                tls.state = State::Records(records);
+            }
+            state => tls.state = state,
+        }
+        self.queue_send(key, cx);
+    }
+}
+
+impl Connections {
+    /// A client is to begin a handshake. Until it sends something, it costs as much as any other
+    /// silent connection.
+    pub(crate) fn begin_tls(
+        &mut self,
+        key: ConnKey,
+        settings: &Arc<ListenerTls>,
+        now: Time,
+        listen: &Listen,
+        cx: &mut Cx,
+    ) {
+        let Some(connection) = self.table.get_mut(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        let listener = listen.listeners.get(downstream.listener).listener();
+        let deadline = now + listener.timeouts.tls_handshake;
+        self.handshakes_expected += 1;
+        connection.tls = Some(Box::new(Tls::new(State::Expected(Arc::clone(settings)), now)));
+        // The time of a hello that came slowly is that of its handshake.
+        if !matches!(std::mem::replace(&mut connection.receive, Receive::Handshake), Receive::Hello)
+        {
+            cx.timers.arm(connection.timer, deadline);
+        }
+    }
+
+    /// Says how a client's handshake ended.
+    fn tell_handshake(
+        &self,
+        key: ConnKey,
+        failure: Option<TlsFailure>,
+        now: Time,
+        listen: &Listen,
+        cx: &mut Cx,
+    ) {
+        let Some(connection) = self.get(key) else { return };
+        let Some((downstream, tls)) = connection.downstream().zip(connection.tls.as_deref()) else {
+            return;
+        };
+        let listener = label(listen.listeners.get(downstream.listener).id.0);
+        let duration = now.nanos_since(tls.began);
+        let is_resumed = tls.facts.as_ref().is_some_and(|facts| facts.handshake.is_resumed);
+        let kind = match is_resumed {
+            _ if tls.is_early() => TlsHandshakeKind::Early,
+            true => TlsHandshakeKind::Resumed,
+            false => TlsHandshakeKind::Full,
+        };
+        let event = TlsHandshakeFinished { listener, kind, duration, failure };
+        cx.emitter.tls_handshake_finished(&event);
+    }
+}
+
+impl Connections {
+    /// A client's handshake failed, and it was told why. What it sends before it reads that would be
+    /// answered by a reset, which takes the words from it: so it is read for a while.
+    fn refuse_handshake(
+        &mut self,
+        key: ConnKey,
+        failure: TlsFailure,
+        now: Time,
+        listen: &mut Listen,
+        cx: &mut Cx,
+    ) {
+        self.tell_handshake(key, Some(failure), now, listen, cx);
+        let Some(connection) = self.get_mut(key) else { return };
+        if let Some(mut tls) = connection.tls.take() {
+            tls.clear(&mut cx.buffers);
+            if let Some(slot) = tls.slot.take() {
+                self.handshakes.remove(slot);
+            }
+        }
+        self.linger(key, now, listen, cx);
+        if let Some(downstream) = self.get_mut(key).and_then(Connection::downstream_mut) {
+            downstream.life = Life::Refused;
+        }
+    }
+
+    /// A handshake did not come to its end in time.
+    pub(crate) fn on_handshake_timeout(
+        &mut self,
+        key: ConnKey,
+        now: Time,
+        listen: &mut Listen,
+        cx: &mut Cx,
+    ) {
+        self.tell_handshake(key, Some(TlsFailure::Timeout), now, listen, cx);
+        self.close_downstream(key, Some(Cause::TlsHandshakeTimeout), now, listen, cx);
+    }
+}
+
 impl Proxy {
     /// Lets a few handshakes with clients go on, and no more until this is called again: once before
     /// a turn's events, and once before what was left lying is gone on with.
     pub const fn admit_handshakes(&mut self) {
-        self.handshakes_admitted = HANDSHAKES_TOGETHER;
+        self.connections.handshakes_admitted = HANDSHAKES_TOGETHER;
     }
 
     /// Whether a client's handshake waits for others to have their turn. What it sends is not read.
@@ -40,7 +181,7 @@ impl Proxy {
         let is_held = |connection: &Connection| {
             connection.is_handshaking() && connection.downstream().is_some()
         };
-        self.handshakes_admitted == 0 && self.connections.get(key).is_some_and(is_held)
+        self.connections.handshakes_admitted == 0 && self.connections.get(key).is_some_and(is_held)
     }
 
     /// Goes on with the record layer of a handshake that somebody else has done on a connection's
@@ -54,87 +195,53 @@ impl Proxy {
         }
     }
 
-    /// A client is to begin a handshake. Until it sends something, it costs as much as any other
-    /// silent connection.
-    pub(crate) fn begin_tls(&mut self, key: ConnKey, settings: &Arc<ListenerTls>, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let Some(downstream) = connection.downstream() else { return };
-        let listener = self.listeners.get(downstream.listener).listener();
-        let deadline = now + listener.timeouts.tls_handshake;
-        self.handshakes_expected += 1;
-        connection.tls = Some(Box::new(Tls::new(State::Expected(Arc::clone(settings)), now)));
-        // The time of a hello that came slowly is that of its handshake.
-        if !matches!(std::mem::replace(&mut connection.receive, Receive::Handshake), Receive::Hello)
-        {
-            self.timers.arm(connection.timer, deadline);
-        }
-    }
-
     /// The first bytes of a client's handshake are there: it takes a slot, if need be that of the
     /// handshake that is still for longest (`handshake_slots`).
     pub(super) fn admit_handshake(&mut self, key: ConnKey, now: Time) {
-        let slots_max = self.share.of(self.snapshot.limits.handshakes_max.get());
+        let slots_max = self.cx.share.of(self.cx.snapshot.limits.handshakes_max.get());
         let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
             return;
         };
-        let listener = self.listeners.get(downstream.listener).id;
+        let listener = self.listen.listeners.get(downstream.listener).id;
         // The bound may have become lower: it is reached again by and by.
         for _ in 0..2 {
-            if self.handshakes.len() < slots_max {
+            if self.connections.handshakes.len() < slots_max {
                 break;
             }
-            if let Some(stillest) = self.handshakes.stillest(listener) {
+            if let Some(stillest) = self.connections.handshakes.stillest(listener) {
                 self.end_unfinished(stillest, TlsFailure::Overflow, Cause::HandshakesOverflow, now);
             }
         }
-        let Some(tls) = self.tls_mut(key) else { return };
+        let Some(tls) = self.connections.tls_mut(key) else { return };
         let State::Expected(settings) = &tls.state else { return };
         let handshake = Handshake::accept(&settings.context);
         tls.state = State::Handshake(Some(Box::new(handshake)));
-        let slot = self.handshakes.insert(key, listener);
-        self.handshakes_expected -= 1;
-        if let Some(tls) = self.tls_mut(key) {
+        let slot = self.connections.handshakes.insert(key, listener);
+        self.connections.handshakes_expected -= 1;
+        if let Some(tls) = self.connections.tls_mut(key) {
             tls.slot = Some(slot);
-        }
-    }
-
-    /// A handshake made progress: it is not the next to give way.
-    fn touch_handshake(&mut self, key: ConnKey) {
-        if let Some(slot) = self.tls_mut(key).and_then(|tls| tls.slot) {
-            self.handshakes.touch(slot);
-        }
-    }
-
-    /// Gives back what a connection holds for its handshake, which is over or goes with it.
-    pub(crate) fn end_handshake(&mut self, connection: &mut Connection) {
-        let is_upstream = connection.upstream().is_some();
-        let Some(tls) = connection.tls.as_deref_mut() else { return };
-        if let Some(slot) = tls.slot.take() {
-            self.handshakes.remove(slot);
-        }
-        match &tls.state {
-            State::Expected(_) => self.handshakes_expected -= 1,
-            State::Waiting { .. } | State::Handshake(_) if is_upstream => {
-                self.upstream_handshakes -= 1;
-            }
-            State::Early(early) => self.timers.remove(early.timer),
-            State::Waiting { .. } | State::Handshake(_) | State::Records(_) => {}
         }
     }
 
     /// Ends a connection with a client that has not finished its handshake, requests that came early
     /// included.
     fn end_unfinished(&mut self, key: ConnKey, failure: TlsFailure, cause: Cause, now: Time) {
-        self.tell_handshake(key, Some(failure), now);
-        match self.tls_mut(key).is_some_and(|tls| tls.is_early()) {
+        self.connections.tell_handshake(key, Some(failure), now, &self.listen, &mut self.cx);
+        match self.connections.tls_mut(key).is_some_and(|tls| tls.is_early()) {
             true => self.break_downstream(key, Some(cause), now),
-            false => self.close_downstream(key, Some(cause), now),
+            false => self.connections.close_downstream(
+                key,
+                Some(cause),
+                now,
+                &mut self.listen,
+                &mut self.cx,
+            ),
         }
     }
 
     /// A client whose connection has begun early did not finish its handshake in time.
     pub(crate) fn on_early_deadline(&mut self, key: ConnKey, now: Time) {
-        if self.tls_mut(key).is_some_and(|tls| tls.is_early()) {
+        if self.connections.tls_mut(key).is_some_and(|tls| tls.is_early()) {
             self.end_unfinished(key, TlsFailure::Timeout, Cause::TlsHandshakeTimeout, now);
         }
     }
@@ -147,7 +254,7 @@ impl Proxy {
         }
         if let Some(mut inbox) = connection.inbox.take() {
             self.on_records(key, inbox.filled_mut(), now);
-            self.buffers.give_back(inbox);
+            self.cx.buffers.give_back(inbox);
         }
     }
 
@@ -166,9 +273,9 @@ impl Proxy {
                 if let Some(connection) = self.connections.get_mut(key)
                     && let Some(tls) = connection.tls.as_deref_mut()
                 {
-                    tls.outbox.push(&out, &mut self.buffers);
+                    tls.outbox.push(&out, &mut self.cx.buffers);
                 }
-                self.queue_send(key);
+                self.connections.queue_send(key, &mut self.cx);
             }
             Err(error) => self.on_handshake_failed(key, failure_of(&error), now),
         }
@@ -182,7 +289,7 @@ impl Proxy {
         input: &[u8],
         now: Time,
     ) -> Option<usize> {
-        if self.tls_mut(key)?.is_early() {
+        if self.connections.tls_mut(key)?.is_early() {
             self.step_early(key, input, now)
         } else {
             self.step_handshake(key, |handshake| handshake.on_bytes(input), now)
@@ -191,7 +298,7 @@ impl Proxy {
 
     /// The same where the connection has begun. Its early data is data like all other.
     fn step_early(&mut self, key: ConnKey, input: &[u8], now: Time) -> Option<usize> {
-        let tls = self.tls_mut(key)?;
+        let tls = self.connections.tls_mut(key)?;
         tls.is_warm = true;
         let State::Early(early) = &mut tls.state else { return None };
         let mut data = Vec::new();
@@ -199,11 +306,11 @@ impl Proxy {
             Ok(n) => {
                 let is_done = early.rest.is_done();
                 if n > 0 {
-                    self.touch_handshake(key);
+                    self.connections.touch_handshake(key);
                 }
                 if is_done {
-                    self.tell_handshake(key, None, now);
-                    self.end_early(key);
+                    self.connections.tell_handshake(key, None, now, &self.listen, &mut self.cx);
+                    self.connections.end_early(key, &mut self.cx);
                 }
                 if !data.is_empty() {
                     self.on_data(key, &data, now);
@@ -216,36 +323,18 @@ impl Proxy {
                 }
                 let is_sent = tls.outbox.is_empty();
                 let words = tls.records_mut().and_then(last_words).filter(|_| is_sent);
-                self.ops.extend(words.map(|words| Op::Say(key, words)));
-                self.tell_handshake(key, Some(failure_of(&error)), now);
+                self.cx.ops.extend(words.map(|words| Op::Say(key, words)));
+                self.connections.tell_handshake(
+                    key,
+                    Some(failure_of(&error)),
+                    now,
+                    &self.listen,
+                    &mut self.cx,
+                );
                 self.break_downstream(key, Some(Cause::TlsHandshakeFailed), now);
                 None
             }
         }
-    }
-
-    /// The client has shown that it is there: it gets a ticket for the next time.
-    fn end_early(&mut self, key: ConnKey) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let Some(tls) = connection.tls.as_deref_mut() else { return };
-        match std::mem::replace(&mut tls.state, State::Handshake(None)) {
-            State::Early(early) => {
-                let Early { mut records, rest, timer } = *early;
-                self.timers.remove(timer);
-                if let Some(slot) = tls.slot.take() {
-                    self.handshakes.remove(slot);
-                }
-                for ticket in rest.into_tickets() {
-                    let room = records.ticket_len(&ticket);
-                    tls.outbox.push_with(room, &mut self.buffers, |out| {
-                        records.send_ticket(&ticket, out);
-                    });
-                }
-                tls.state = State::Records(records);
-            }
-            state => tls.state = state,
-        }
-        self.queue_send(key);
     }
 
     /// A signature that a handshake waited for is there, or is not to be had.
@@ -262,13 +351,14 @@ impl Proxy {
         if self.step_handshake(key, step, now).is_none() {
             return;
         }
-        if let Some(mut partial) = self.tls_mut(key).and_then(|tls| tls.partial.take()) {
+        if let Some(mut partial) = self.connections.tls_mut(key).and_then(|tls| tls.partial.take())
+        {
             let (n, wanted) = self.open_records(key, partial.filled_mut(), now);
             partial.consume(n);
-            self.put_partial(key, partial, wanted);
+            self.connections.put_partial(key, partial, wanted, &mut self.cx);
         }
         // What was left lying while the signature was made.
-        self.ops.push_back(Op::Read(key));
+        self.cx.ops.push_back(Op::Read(key));
     }
 
     fn step_handshake(
@@ -277,9 +367,9 @@ impl Proxy {
         step: impl FnOnce(&mut Handshake) -> Result<usize, HandshakeError>,
         now: Time,
     ) -> Option<usize> {
-        let is_downstream = self.is_downstream(key);
-        let connection = self.connections.get_mut(key)?;
-        let deadline = self.timers.deadline(connection.timer);
+        let is_downstream = self.connections.is_downstream(key);
+        let connection = self.connections.table.get_mut(key)?;
+        let deadline = self.cx.timers.deadline(connection.timer);
         let tls = connection.tls.as_deref_mut()?;
         tls.is_warm = true;
         let State::Handshake(handshake) = &mut tls.state else { return None };
@@ -307,21 +397,22 @@ impl Proxy {
                 if let Some(slot) = tls.slot
                     && (n > 0 || job.is_some() || !out.is_empty())
                 {
-                    self.handshakes.touch(slot);
+                    self.connections.handshakes.touch(slot);
                 }
                 if is_downstream && (job.is_some() || !out.is_empty()) {
                     // A step of work, and not a piece of a hello.
-                    self.handshakes_admitted = self.handshakes_admitted.saturating_sub(1);
+                    self.connections.handshakes_admitted =
+                        self.connections.handshakes_admitted.saturating_sub(1);
                 }
                 if !out.is_empty() {
-                    tls.outbox.push(&out, &mut self.buffers);
+                    tls.outbox.push(&out, &mut self.cx.buffers);
                 }
                 let facts = done.map(|done| {
                     let records = Box::new(done.records);
                     tls.state = match early {
                         Some(rest) => {
-                            let timer = self.timers.insert(TimerOwner::Handshake(key).into());
-                            self.timers.arm(timer, deadline);
+                            let timer = self.cx.timers.insert(TimerOwner::Handshake(key).into());
+                            self.cx.timers.arm(timer, deadline);
                             State::Early(Box::new(Early { records, rest, timer }))
                         }
                         None => State::Records(records),
@@ -330,10 +421,10 @@ impl Proxy {
                     done.facts
                 });
                 if !out.is_empty() {
-                    self.queue_send(key);
+                    self.connections.queue_send(key, &mut self.cx);
                 }
                 if let Some(job) = job {
-                    self.signers.submit(key, job, now);
+                    self.connections.signers.submit(key, job, now);
                 }
                 if let Some(facts) = facts {
                     self.on_handshake_done(key, facts, now);
@@ -343,10 +434,16 @@ impl Proxy {
             Err(error) => {
                 let has_words = !out.is_empty();
                 if has_words {
-                    self.ops.push_back(Op::Say(key, out.into()));
+                    self.cx.ops.push_back(Op::Say(key, out.into()));
                 }
                 match has_words && is_downstream {
-                    true => self.refuse_handshake(key, failure_of(&error), now),
+                    true => self.connections.refuse_handshake(
+                        key,
+                        failure_of(&error),
+                        now,
+                        &mut self.listen,
+                        &mut self.cx,
+                    ),
                     false => self.on_handshake_failed(key, failure_of(&error), now),
                 }
                 None
@@ -355,10 +452,10 @@ impl Proxy {
     }
 
     fn on_handshake_done(&mut self, key: ConnKey, mut facts: Facts, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(connection) = self.connections.table.get_mut(key) else { return };
         match &connection.role {
             Role::Downstream(downstream) => {
-                let listener = self.listeners.get(downstream.listener).listener();
+                let listener = self.listen.listeners.get(downstream.listener).listener();
                 let settings = listener.seen_by(downstream.chain).tls.as_ref();
                 let shown = settings.filter(|_| facts.peer.is_some()).and_then(|settings| {
                     let shown = settings.context.certificate_for(facts.server_name.as_deref());
@@ -373,14 +470,14 @@ impl Proxy {
                 if !connection.owes_handshake() {
                     if let Some(slot) = connection.tls.as_deref_mut().and_then(|it| it.slot.take())
                     {
-                        self.handshakes.remove(slot);
+                        self.connections.handshakes.remove(slot);
                     }
-                    self.tell_handshake(key, None, now);
+                    self.connections.tell_handshake(key, None, now, &self.listen, &mut self.cx);
                 }
                 self.begin_inside_tls(key, alpn.as_deref(), server_name.as_deref(), now);
             }
             Role::Upstream(_) => {
-                self.upstream_handshakes -= 1;
+                self.connections.upstream_handshakes -= 1;
                 // Without a word about it, it is what the configuration says.
                 let is_other = facts.alpn.as_deref().is_some_and(|alpn| alpn != b"h2");
                 let result = match connection.multiplex.is_some() && is_other {
@@ -396,55 +493,25 @@ impl Proxy {
         let Some(connection) = self.connections.get(key) else { return };
         match connection.role {
             Role::Downstream(_) => {
-                self.tell_handshake(key, Some(failure), now);
-                self.close_downstream(key, Some(Cause::TlsHandshakeFailed), now);
+                self.connections.tell_handshake(
+                    key,
+                    Some(failure),
+                    now,
+                    &self.listen,
+                    &mut self.cx,
+                );
+                self.connections.close_downstream(
+                    key,
+                    Some(Cause::TlsHandshakeFailed),
+                    now,
+                    &mut self.listen,
+                    &mut self.cx,
+                );
             }
             Role::Upstream(_) => {
                 self.on_established(key, Err(Cause::UpstreamTlsFailed), now);
             }
         }
-    }
-
-    /// A client's handshake failed, and it was told why. What it sends before it reads that would be
-    /// answered by a reset, which takes the words from it: so it is read for a while.
-    fn refuse_handshake(&mut self, key: ConnKey, failure: TlsFailure, now: Time) {
-        self.tell_handshake(key, Some(failure), now);
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        if let Some(mut tls) = connection.tls.take() {
-            tls.clear(&mut self.buffers);
-            if let Some(slot) = tls.slot.take() {
-                self.handshakes.remove(slot);
-            }
-        }
-        self.linger(key, now);
-        if let Some(downstream) = self.connections.get_mut(key).and_then(Connection::downstream_mut)
-        {
-            downstream.life = Life::Refused;
-        }
-    }
-
-    /// Says how a client's handshake ended.
-    fn tell_handshake(&mut self, key: ConnKey, failure: Option<TlsFailure>, now: Time) {
-        let Some(connection) = self.connections.get(key) else { return };
-        let Some((downstream, tls)) = connection.downstream().zip(connection.tls.as_deref()) else {
-            return;
-        };
-        let listener = label(self.listeners.get(downstream.listener).id.0);
-        let duration = now.nanos_since(tls.began);
-        let is_resumed = tls.facts.as_ref().is_some_and(|facts| facts.handshake.is_resumed);
-        let kind = match is_resumed {
-            _ if tls.is_early() => TlsHandshakeKind::Early,
-            true => TlsHandshakeKind::Resumed,
-            false => TlsHandshakeKind::Full,
-        };
-        let event = TlsHandshakeFinished { listener, kind, duration, failure };
-        self.emitter.tls_handshake_finished(&event);
-    }
-
-    /// A handshake did not come to its end in time.
-    pub(crate) fn on_handshake_timeout(&mut self, key: ConnKey, now: Time) {
-        self.tell_handshake(key, Some(TlsFailure::Timeout), now);
-        self.close_downstream(key, Some(Cause::TlsHandshakeTimeout), now);
     }
 }
 

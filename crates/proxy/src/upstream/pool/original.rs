@@ -11,8 +11,8 @@ use std::ops::Bound::{Excluded, Unbounded};
 use config::snapshot::{Cluster, EndpointId};
 
 use super::{Acquired, Pools, Sharing, is_unused};
-use crate::connection::{ConnKey, Connection};
-use crate::tools::slab::Slab;
+use crate::connection::ConnKey;
+use crate::connection::connections::Connections;
 use crate::tools::time::Time;
 
 /// No destination is before it.
@@ -27,7 +27,7 @@ impl Pools {
         newest: &Cluster,
         sharing: Sharing,
         (start, now): (impl FnOnce() -> u64, Time),
-        connections: &mut Slab<Connection>,
+        connections: &mut Connections,
     ) -> Acquired {
         let share = self.share;
         let state = self.cluster_or_new(cluster.id, start);
@@ -82,7 +82,7 @@ impl Pools {
         &self,
         endpoint: EndpointId,
         destination: SocketAddr,
-        connections: &Slab<Connection>,
+        connections: &Connections,
     ) -> Option<ConnKey> {
         let here = (endpoint, destination);
         let behind = self.originals.range((Excluded(here), Unbounded));

@@ -1,0 +1,188 @@
+//! The connections of a worker: their table, and what is counted over all of them.
+
+use telemetry::cause::Cause;
+use telemetry::events::ConnectionClosed;
+use wire::buffer::Buffer;
+
+use crate::agenda::Note;
+use crate::connection::handshake_slots::HandshakeSlots;
+use crate::connection::signers::Signers;
+use crate::connection::transport::HANDSHAKES_TOGETHER;
+use crate::connection::turns::HeldBack;
+use crate::connection::{ConnKey, Connection, Life, Receive, Role};
+use crate::cx::Cx;
+use crate::exchange::record::label;
+use crate::listen::Listen;
+use crate::listen::clients::Part;
+use crate::ops::Op;
+use crate::proxy::TimerOwner;
+use crate::tools::slab::Slab;
+use crate::tools::time::Time;
+
+/// The connections of a worker, either way.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    pub(crate) table: Slab<Connection>,
+    /// Connections that had their share of this turn.
+    pub(crate) held_back: HeldBack,
+    /// Handshakes with downstreams that are going on.
+    pub(crate) handshakes: HandshakeSlots,
+    /// Downstreams that a handshake is expected of, and that were silent so far.
+    pub(crate) handshakes_expected: u32,
+    /// How many of them may still go on before others have their turn.
+    pub(crate) handshakes_admitted: u32,
+    /// Handshakes with upstreams that are going on, or to come when the connection stands.
+    pub(crate) upstream_handshakes: u32,
+    pub(crate) signers: Signers,
+    /// The slot of the next connection to look at for what it need not keep.
+    pub(crate) cool_next: u32,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self {
+            table: Slab::default(),
+            held_back: HeldBack::default(),
+            handshakes: HandshakeSlots::default(),
+            handshakes_expected: 0,
+            handshakes_admitted: HANDSHAKES_TOGETHER,
+            upstream_handshakes: 0,
+            signers: Signers::default(),
+            cool_next: 0,
+        }
+    }
+}
+
+impl Connections {
+    #[inline]
+    pub(crate) fn get(&self, key: ConnKey) -> Option<&Connection> {
+        self.table.get(key)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: ConnKey) -> Option<&mut Connection> {
+        self.table.get_mut(key)
+    }
+
+    pub(crate) fn insert(&mut self, connection: Connection) -> ConnKey {
+        self.table.insert(connection)
+    }
+
+    pub(crate) fn remove(&mut self, key: ConnKey) -> Option<Connection> {
+        self.table.remove(key)
+    }
+
+    pub(crate) fn insert_connection(
+        &mut self,
+        role: Role,
+        receive: Receive,
+        now: Time,
+        cx: &mut Cx,
+    ) -> ConnKey {
+        // The timer wants its owner's key, the connection its timer's.
+        let placeholder = cx.timers.insert(TimerOwner::Connection(ConnKey::from_bits(0)).into());
+        let key = self.insert(Connection::new(role, receive, placeholder, now));
+        cx.timers.set_owner(placeholder, TimerOwner::Connection(key).into());
+        key
+    }
+
+    /// Takes a connection out, with its timer and its buffers.
+    pub(crate) fn remove_connection(&mut self, key: ConnKey, cx: &mut Cx) -> Option<Connection> {
+        let mut connection = self.remove(key)?;
+        cx.timers.remove(connection.timer);
+        self.end_handshake(&mut connection, cx);
+        if connection.awaits_signature() {
+            self.signers.cancel(key);
+        }
+        if let Some(tls) = connection.tls.as_deref_mut() {
+            tls.clear(&mut cx.buffers);
+        }
+        connection.outbox.clear(&mut cx.buffers);
+        for stream in connection.multiplex.iter_mut().flat_map(|all| all.iter_mut()) {
+            stream.clear(&mut cx.buffers);
+        }
+        if let Some(inbox) = connection.inbox.take() {
+            cx.buffers.give_back(inbox);
+        }
+        Some(connection)
+    }
+
+    /// Closes a downstream connection that has no exchange any more.
+    pub(crate) fn close_downstream(
+        &mut self,
+        key: ConnKey,
+        cause: Option<Cause>,
+        now: Time,
+        listen: &mut Listen,
+        cx: &mut Cx,
+    ) {
+        let would_end_early = self.would_end_early(key);
+        if !would_end_early {
+            self.say_farewell(key, cx);
+        }
+        let Some(connection) = self.remove_connection(key, cx) else {
+            return;
+        };
+        let Role::Downstream(downstream) = connection.role else {
+            unreachable!("only downstream connections are closed here");
+        };
+        let failure = connection.multiplex.and_then(|multiplex| multiplex.failure);
+        let refusal = (downstream.life == Life::Refused).then_some(Cause::TlsHandshakeFailed);
+        let cause = refusal.or(cause).or(failure);
+        let undelivered_bytes = match connection.receive {
+            Receive::Linger { delivery, .. } if cause == Some(Cause::ResponseUndelivered) => {
+                delivery.undelivered()
+            }
+            _ => 0,
+        };
+        cx.emitter.connection_closed(&ConnectionClosed {
+            listener: label(listen.listeners.get(downstream.listener).id.0),
+            cause,
+            lifetime: now.nanos_since(connection.opened),
+            requests: connection.requests,
+            undelivered_bytes,
+        });
+        listen.listeners.on_closed(downstream.listener);
+        listen.clients.remove(downstream.client, Part::Connection);
+        cx.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
+        if listen.has_drained(cx) {
+            cx.agenda.push(Note::CloseUpstreams);
+        }
+        // A listener that is gone may have been the last to need its configuration.
+        if cx.has_former_snapshots() {
+            cx.retire_former();
+        }
+    }
+
+    pub(crate) fn would_end_early(&self, key: ConnKey) -> bool {
+        self.get(key).is_some_and(Connection::would_end_early)
+    }
+
+    /// Queues a send, once.
+    pub(crate) fn queue_send(&mut self, key: ConnKey, cx: &mut Cx) {
+        if let Some(connection) = self.get_mut(key)
+            && !connection.is_flush_queued
+        {
+            connection.is_flush_queued = true;
+            cx.ops.push_back(Op::Send(key));
+        }
+    }
+
+    /// What waits behind the records that are sent has to be sealed.
+    pub(crate) fn seal_more(&mut self, key: ConnKey, cx: &mut Cx) {
+        let may_seal_more = |connection: &Connection| {
+            connection.tls.as_ref().is_some_and(|tls| tls.outbox().is_empty())
+                && !connection.is_sent()
+        };
+        if self.get(key).is_some_and(may_seal_more) {
+            self.queue_send(key, cx);
+        }
+    }
+
+    pub(crate) fn put_inbox(&mut self, key: ConnKey, inbox: Buffer, cx: &mut Cx) {
+        match self.get_mut(key) {
+            Some(connection) if !inbox.is_empty() => connection.inbox = Some(inbox),
+            _ => cx.buffers.give_back(inbox),
+        }
+    }
+}

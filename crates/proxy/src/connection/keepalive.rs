@@ -1,0 +1,134 @@
+//! A downstream connection of HTTP/1 between two exchanges: what is left of one request, the wait for
+//! the next, and the end.
+
+use wire::h1::{BodyElement, Scan};
+
+use crate::connection::connections::Connections;
+use crate::connection::{ConnKey, Life, Receive, Send, StreamKey};
+use crate::cx::Cx;
+use crate::exchange::downstream::{BODY_LIMITS, Step};
+use crate::listen::Listen;
+use crate::ops::Op;
+use crate::tools::time::Time;
+
+impl Connections {
+    /// Waits for the next request, which may have come already.
+    pub(crate) fn await_request(
+        &mut self,
+        key: ConnKey,
+        now: Time,
+        listen: &mut Listen,
+        cx: &mut Cx,
+    ) {
+        let Some(connection) = self.get_mut(key) else { return };
+        connection.receive = Receive::Head(Scan::default());
+        connection.send = Send::Idle;
+        let Some(downstream) = connection.downstream() else { return };
+        let deadline = now + listen.listeners.get(downstream.listener).listener().timeouts.idle;
+        cx.timers.arm(connection.timer, deadline);
+        if connection.is_read_closed && connection.inbox.is_none() {
+            self.close_downstream(key, None, now, listen, cx);
+        } else if connection.inbox.is_some() {
+            // It asked before it was answered: others have their turn first.
+            self.hold_back(key);
+        } else {
+            cx.ops.push_back(Op::Read(key));
+        }
+    }
+
+    /// Turns what is still to come of a request's body into something to discard.
+    pub(crate) fn discard_request(&mut self, source: StreamKey, cx: &Cx) {
+        let left = cx.snapshot.limits.discard_bytes_max;
+        if let Some(connection) = self.get_mut(source.connection)
+            && let Receive::Body(body) = &connection.receive
+        {
+            connection.receive = Receive::Discard { body: body.clone(), left };
+        }
+    }
+
+    /// A body that nobody wants: read within bounds, so that the connection can be kept.
+    pub(crate) fn on_discarded_bytes(
+        &mut self,
+        key: ConnKey,
+        input: &[u8],
+        now: Time,
+        listen: &mut Listen,
+        cx: &mut Cx,
+    ) -> Step {
+        let Some(connection) = self.get_mut(key) else { return Step::Wait(0) };
+        let Receive::Discard { body, left } = &mut connection.receive else {
+            return Step::Wait(0);
+        };
+        let (n, is_complete) = match body.decode(input, &BODY_LIMITS) {
+            Ok((n, BodyElement::NeedMore)) if n < input.len() => return Step::Wait(n),
+            Ok((n, BodyElement::NeedMore)) => (n, false),
+            Ok((n, BodyElement::Data(_))) => (n, body.is_complete()),
+            Ok((n, BodyElement::End | BodyElement::Trailers(_))) => (n, true),
+            Err(_) => {
+                self.end_downstream(key, now, listen, cx);
+                return Step::Took(input.len());
+            }
+        };
+        *left = left.saturating_sub(n as u64);
+        let is_over = *left == 0;
+        if is_complete {
+            connection.receive = Receive::Complete;
+            if connection.exchange().is_none() {
+                self.await_request(key, now, listen, cx);
+            }
+        } else if is_over {
+            self.end_downstream(key, now, listen, cx);
+        }
+        Step::Took(n)
+    }
+
+    /// The outbox of a downstream without exchange is empty.
+    pub(crate) fn on_downstream_drained(
+        &mut self,
+        key: ConnKey,
+        now: Time,
+        listen: &mut Listen,
+        cx: &mut Cx,
+    ) {
+        let Some(connection) = self.get_mut(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        match downstream.life {
+            Life::CloseWhenSent if !connection.may_have_spoken() => {
+                self.close_downstream(key, None, now, listen, cx);
+            }
+            Life::CloseWhenSent | Life::LingerWhenSent => self.linger(key, now, listen, cx),
+            Life::Open | Life::Lingering | Life::Refused => {}
+        }
+    }
+
+    /// Ends a connection that has no exchange, once what it has to send is sent.
+    pub(crate) fn end_downstream(
+        &mut self,
+        key: ConnKey,
+        now: Time,
+        listen: &mut Listen,
+        cx: &mut Cx,
+    ) {
+        let Some(connection) = self.get_mut(key) else { return };
+        let (is_empty, has_exchange) = (connection.is_sent(), connection.exchange());
+        let left = cx.snapshot.limits.discard_bytes_max;
+        connection.receive = Receive::linger(left);
+        if let Some(downstream) = connection.downstream_mut() {
+            downstream.life = Life::LingerWhenSent;
+        }
+        if is_empty && has_exchange.is_none() {
+            self.linger(key, now, listen, cx);
+        }
+    }
+
+    /// Shuts our side of a connection whose outbox is empty.
+    pub(crate) fn shut(&mut self, key: ConnKey, cx: &mut Cx) {
+        if let Some(connection) = self.get_mut(key)
+            && !matches!(connection.send, Send::Shut)
+        {
+            connection.send = Send::Shut;
+            self.say_farewell(key, cx);
+            cx.ops.push_back(Op::ShutdownWrite(key));
+        }
+    }
+}

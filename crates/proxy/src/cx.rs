@@ -1,0 +1,104 @@
+//! What every part needs beside its own table: time's wheel, buffers, operations, events, randomness,
+//! the configuration. No peer is in it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use telemetry::Emitter;
+use wire::buffer::Buffer;
+use wire::head::HeadIndex;
+
+use crate::Snapshot;
+use crate::agenda::Agenda;
+use crate::ops::Op;
+use crate::proxy::{PackedOwner, Settings, Share};
+use crate::tools::buffers::Buffers;
+use crate::tools::pinned::Pinned;
+use crate::tools::random::Random;
+use crate::tools::time::Time;
+use crate::tools::wheel::Wheel;
+
+/// What every part needs beside its own table.
+#[derive(Debug)]
+pub(crate) struct Cx {
+    pub(crate) timers: Wheel<PackedOwner>,
+    pub(crate) buffers: Buffers,
+    /// What the worker is asked for.
+    pub(crate) ops: VecDeque<Op>,
+    /// What follows from the event that lasts.
+    pub(crate) agenda: Agenda,
+    pub(crate) emitter: Emitter,
+    pub(crate) random: Random,
+    /// The newest configuration.
+    pub(crate) snapshot: Pinned,
+    /// Older ones that exchanges or draining listeners still use.
+    pub(crate) former: Vec<Pinned>,
+    /// Indexes for the next heads to be looked at, one for each direction. Taken while one is.
+    pub(crate) request_index: Option<Box<HeadIndex>>,
+    pub(crate) response_index: Option<Box<HeadIndex>>,
+    /// Room for what HTTP/2 decodes.
+    pub(crate) http2_scratch: wire::h2::Scratch,
+    /// Room to put field values together in.
+    pub(crate) scratch: Vec<u8>,
+    /// Room for a body that is translated; none until one is.
+    pub(crate) translated: Buffer,
+    /// This worker's part of the limits of the process.
+    pub(crate) share: Share,
+    /// When a drain ends, if one began.
+    pub(crate) drain_deadline: Option<Time>,
+    /// Wall-clock time of the clock's zero, ns since the Unix epoch.
+    pub(crate) wall_clock_zero: u64,
+}
+
+impl Cx {
+    /// For a worker before its first connection.
+    pub(crate) fn new(
+        settings: Settings,
+        snapshot: Arc<Snapshot>,
+        mut emitter: Emitter,
+        now: Time,
+    ) -> Self {
+        emitter.set_access_log(snapshot.access_log.output.is_some());
+        Self {
+            timers: Wheel::new(now),
+            buffers: Buffers::default(),
+            ops: VecDeque::new(),
+            agenda: Agenda::default(),
+            emitter,
+            random: Random::new(settings.seed),
+            snapshot: Pinned::new(snapshot),
+            former: Vec::new(),
+            request_index: None,
+            response_index: None,
+            http2_scratch: wire::h2::Scratch::default(),
+            scratch: Vec::new(),
+            translated: Buffer::new(0),
+            share: settings.share,
+            drain_deadline: None,
+            wall_clock_zero: 0,
+        }
+    }
+
+    /// Takes a newer configuration.
+    pub(crate) fn set_snapshot(&mut self, snapshot: Pinned) {
+        self.emitter.set_access_log(snapshot.access_log.output.is_some());
+        self.former.push(std::mem::replace(&mut self.snapshot, snapshot));
+    }
+
+    /// Tells control of snapshots that no exchange and no listener uses any more.
+    pub(crate) fn retire_former(&mut self) {
+        let mut index = 0;
+        while let Some(snapshot) = self.former.get(index) {
+            if !snapshot.is_last() {
+                index += 1;
+                continue;
+            }
+            let snapshot = self.former.swap_remove(index).into_shared();
+            self.ops.extend(snapshot.map(Op::Retire));
+        }
+    }
+
+    pub(crate) fn has_former_snapshots(&self) -> bool {
+        !self.former.is_empty()
+    }
+}

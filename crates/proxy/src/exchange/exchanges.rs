@@ -1,0 +1,102 @@
+//! The exchanges of a worker: their table, and which of them stand still.
+
+use telemetry::events::TunnelStarted;
+
+use crate::connection::connections::Connections;
+use crate::connection::{Connection, ExchangeKey, Role, StreamKey};
+use crate::cx::Cx;
+use crate::exchange::record::label;
+use crate::exchange::stalls::Stalls;
+use crate::exchange::{Exchange, Kind, Stage, Wait};
+use crate::listen::Listen;
+use crate::tools::slab::Slab;
+use crate::tools::time::Time;
+
+/// The exchanges of a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Exchanges {
+    pub(crate) table: Slab<Exchange>,
+    pub(crate) stalls: Stalls,
+}
+
+impl Exchanges {
+    #[inline]
+    pub(crate) fn get(&self, key: ExchangeKey) -> Option<&Exchange> {
+        self.table.get(key)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: ExchangeKey) -> Option<&mut Exchange> {
+        self.table.get_mut(key)
+    }
+
+    /// Whether an exchange's upstream connection carries bytes that are not read here.
+    pub(crate) fn is_raw(&self, key: ExchangeKey) -> bool {
+        self.get(key).is_some_and(|exchange| exchange.kind != Kind::Http)
+    }
+
+    /// Whether an exchange carries bytes of a protocol that is not read here, so that a reply would
+    /// mean nothing to its client.
+    pub(crate) fn is_relay(&self, key: ExchangeKey) -> bool {
+        self.get(key).is_some_and(|exchange| matches!(exchange.kind, Kind::Tcp | Kind::Tls))
+    }
+
+    /// What is said both ways belongs to no message from here on.
+    pub(crate) fn begin_tunnel(&mut self, key: ExchangeKey, now: Time, cx: &mut Cx) {
+        let Some(exchange) = self.get_mut(key) else { return };
+        exchange.record.is_tunnel = true;
+        let timeout = exchange.listener().timeouts.tunnel_idle;
+        let listener = label(exchange.listener().id.0);
+        cx.emitter.tunnel_started(&TunnelStarted { listener });
+        self.set_deadline(key, Wait::TunnelIdle, now + timeout, cx);
+    }
+
+    /// Whether what this connection says of a body is kept here.
+    pub(crate) fn gathers(&self, connection: &Connection) -> bool {
+        let exchange = connection.exchange().and_then(|key| self.get(key));
+        exchange.is_some_and(|exchange| {
+            matches!(exchange.stage, Stage::Gathering { .. } | Stage::Buffering { .. })
+        })
+    }
+
+    /// The other side of the exchange that is at this one.
+    pub(crate) fn opposite_of(
+        &self,
+        at: StreamKey,
+        connections: &Connections,
+    ) -> Option<StreamKey> {
+        let connection = connections.get(at.connection)?;
+        let exchange = self.get(connections.exchange_of(at)?)?;
+        match connection.role {
+            Role::Downstream(_) => exchange.upstream(),
+            Role::Upstream(_) => Some(exchange.downstream),
+        }
+    }
+
+    pub(crate) fn bind(
+        &mut self,
+        key: ExchangeKey,
+        upstream: StreamKey,
+        place: usize,
+        now: Time,
+        listen: &mut Listen,
+        cx: &mut Cx,
+    ) {
+        let Some(exchange) = self.get_mut(key) else { return };
+        exchange.stage = Stage::Attempting { upstream };
+        exchange.deadlines.clear(Wait::Connection);
+        exchange.deadlines.clear(Wait::Pause);
+        exchange.record.attempts += 1;
+        if let Some(route) = &mut exchange.route {
+            route.endpoint = Some(place);
+        }
+        let awaits_body = !exchange.request.is_complete && exchange.kind == Kind::Http;
+        exchange.hold(&mut listen.clients);
+        if exchange.awaits_client() {
+            self.on_stalled(key, now);
+        }
+        if awaits_body {
+            self.await_request_data(key, 0, now, cx);
+        }
+    }
+}

@@ -1,0 +1,571 @@
+//! Hop 8: upstream connections, from their opening to their return to the pool.
+//!
+//! What they answer is in `exchange::response`.
+
+use std::sync::Arc;
+
+use config::snapshot::{Cluster, ClusterId};
+use telemetry::cause::Cause;
+use telemetry::events::{UpstreamConnectFailed, UpstreamConnected};
+use wire::h1::{BodyDecoder, Scan};
+use wire::h2::{ErrorCode, Http2, RequestForm};
+use wire::head::{Framing, RequestHead};
+
+use crate::connection::connections::Connections;
+use crate::connection::http2::{Multiplex, Stream, Tail, Watch};
+use crate::connection::transport::Tls;
+use crate::connection::{
+    ConnKey, Connection, ExchangeKey, Receive, Role, Send, StreamKey, Upstream, UpstreamState,
+};
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
+use crate::exchange::record::label;
+use crate::exchange::response::RESPONSE_HEAD;
+use crate::exchange::{ATTEMPTS_MAX, Exchange, Form, Stage, Unbound, Wait};
+use crate::listen::Listen;
+use crate::ops::{ConnectOptions, Op};
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+use crate::upstream::Upstreams;
+
+impl Connections {
+    /// Whether the newest snapshot has removed the endpoint, or the cluster, of this upstream connection.
+    pub(crate) fn is_of_former(&self, key: ConnKey, cx: &Cx) -> bool {
+        let upstream = self.get(key).and_then(Connection::upstream);
+        upstream.is_some_and(|upstream| {
+            let cluster = cx.snapshot.cluster(upstream.cluster);
+            cluster.is_none_or(|cluster| !cluster.has_endpoint(upstream.endpoint))
+        })
+    }
+}
+
+impl Exchanges {
+    /// A connection failed, and with it an attempt of those that wait to know what it allows: they
+    /// have no stream on it, and would have it opened again and again.
+    fn count_attempts(&mut self, id: ClusterId, upstream: &Upstreams) {
+        for key in upstream.pools.queue(id) {
+            if let Some(exchange) = self.get_mut(*key)
+                && exchange.request.asks_upgrade
+                && matches!(exchange.stage, Stage::Waiting { .. })
+            {
+                exchange.record.attempts = exchange.record.attempts.saturating_add(1);
+            }
+        }
+    }
+}
+
+impl Exchanges {
+    /// Gives a request to a connection that was idle.
+    pub(crate) fn give(
+        &mut self,
+        key: ExchangeKey,
+        upstream: ConnKey,
+        place: usize,
+        request: Unbound,
+        now: Time,
+        connections: &mut Connections,
+        listen: &mut Listen,
+        cx: &mut Cx,
+    ) {
+        let Some(connection) = connections.get_mut(upstream) else { return };
+        let Form::Whole { send, .. } = request.form else {
+            unreachable!("streams are given by the connections that have them");
+        };
+        connection.outbox = request.outbox;
+        connection.send = send;
+        connection.receive = Receive::Head(Scan::default());
+        connection.requests += 1;
+        cx.timers.arm(connection.timer, Time::NEVER);
+        if let Some(role) = connection.upstream_mut() {
+            role.state = UpstreamState::Busy { exchange: key };
+            role.is_reusable = false;
+        }
+        self.bind(key, StreamKey::whole(upstream), place, now, listen, cx);
+        connections.queue_send(upstream, cx);
+    }
+}
+
+impl Proxy {
+    // Opening, giving, taking back.
+
+    /// Opens a connection to the endpoint at `place` for an exchange.
+    pub(crate) fn open(
+        &mut self,
+        key: ExchangeKey,
+        cluster: &Arc<Cluster>,
+        place: usize,
+        request: Unbound,
+        head: Option<&RequestHead<'_>>,
+        now: Time,
+    ) {
+        let has_tried_enough = |exchange: &Exchange| {
+            exchange.request.asks_upgrade && exchange.record.attempts >= ATTEMPTS_MAX
+        };
+        if self.exchanges.get(key).is_some_and(has_tried_enough) {
+            return self.fail_unbound(key, request, Cause::ConnectFailed, now);
+        }
+        let (endpoint, address, peer) = self.exchanges.way(key, cluster, place, &self.connections);
+        let (state, is_personal) = match request.form {
+            Form::Whole { is_personal, .. } => {
+                let exchange = Some(key);
+                (UpstreamState::Connecting { exchange, since: now, is_begun: false }, is_personal)
+            }
+            Form::Stream { .. } => {
+                (UpstreamState::Shared { connecting_since: Some(now), links: None }, false)
+            }
+        };
+        let role = Role::Upstream(Upstream {
+            cluster: cluster.id,
+            endpoint,
+            state,
+            is_personal,
+            is_reusable: false,
+        });
+        let receive = if self.exchanges.is_raw(key) {
+            Receive::Body(BodyDecoder::new(Framing::UntilClose))
+        } else {
+            Receive::Head(Scan::default())
+        };
+        let upstream = self.connections.insert_connection(role, receive, now, &mut self.cx);
+        self.upstream.pools.on_open(cluster.id);
+        if let Some(settings) = &cluster.tls {
+            let mut tls = Tls::waiting(settings, self.exchanges.is_raw(key), &address, now);
+            if let Some(version) = cluster.proxy_protocol {
+                self.exchanges.write_proxy_header(
+                    key,
+                    version,
+                    tls.preamble(),
+                    &self.connections,
+                    &mut self.cx,
+                );
+            }
+            if let Some(connection) = self.connections.get_mut(upstream) {
+                connection.tls = Some(Box::new(tls));
+                self.connections.upstream_handshakes += 1;
+            }
+        }
+        let deadline = now + cluster.timeouts.connect;
+        let Some(connection) = self.connections.get_mut(upstream) else { return };
+        connection.peer = peer;
+        match request.form {
+            Form::Whole { send, .. } => {
+                connection.outbox = request.outbox;
+                connection.send = send;
+                connection.requests = 1;
+                self.cx.timers.arm(connection.timer, deadline);
+                self.exchanges.bind(
+                    key,
+                    StreamKey::whole(upstream),
+                    place,
+                    now,
+                    &mut self.listen,
+                    &mut self.cx,
+                );
+            }
+            Form::Stream { .. } => {
+                let limits = crate::connection::http2::limits(RESPONSE_HEAD, &cluster.http2);
+                let mut multiplex = Multiplex::new(Http2::client(&limits), limits, now);
+                multiplex.watches.set(Watch::Opening, deadline);
+                self.connections.set_multiplex(upstream, multiplex, &mut self.cx);
+                self.give_stream(key, upstream, place, request, head, now);
+            }
+        }
+        let Cluster { keepalive, fast_open, mark, .. } = **cluster;
+        let options = ConnectOptions { keepalive, fast_open, mark };
+        self.cx.ops.push_back(Op::Connect { connection: upstream, address, options });
+    }
+
+    /// Opens a stream for a request on a connection that has room for one.
+    pub(crate) fn give_stream(
+        &mut self,
+        key: ExchangeKey,
+        upstream: ConnKey,
+        place: usize,
+        request: Unbound,
+        head: Option<&RequestHead<'_>>,
+        now: Time,
+    ) {
+        let Unbound { outbox, form: Form::Stream { head: parked, tail } } = request else {
+            unreachable!("connections that are one exchange's are given whole");
+        };
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let form =
+            if exchange.request.asks_upgrade { RequestForm::Upgrade } else { RequestForm::Same };
+        let multiplex = self.connections.get(upstream).and_then(|open| open.multiplex.as_ref());
+        let is_known = multiplex.is_some_and(|multiplex| multiplex.codec.has_peer_settings());
+        let is_upgrade = form == RequestForm::Upgrade;
+        if !is_known && (is_upgrade || multiplex.is_some_and(|multiplex| !multiplex.is_empty())) {
+            // One may be sent with the preface. How many more it takes at a time, and whether it
+            // takes an extended CONNECT, it will have said when it has said anything.
+            let request = Unbound { outbox, form: Form::Stream { head: parked, tail } };
+            if self.upstream.offer(upstream, &mut self.connections, &mut self.cx).is_none()
+                && is_upgrade
+                && self.connections.is_of_former(upstream, &self.cx)
+            {
+                // No pool takes it, so that it would be opened again and again for this one, which
+                // cannot follow the newest configuration of its cluster.
+                return self.fail_unbound(key, request, Cause::NoEndpoint, now);
+            }
+            return self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+        }
+        if is_upgrade && !multiplex.is_some_and(|it| it.codec.allows_extended_connect()) {
+            let request = Unbound { outbox, form: Form::Stream { head: parked, tail } };
+            return self.fail_unbound(key, request, Cause::RequestNotImplemented, now);
+        }
+        let is_end = outbox.is_empty() && tail == Tail::End;
+        let opened = match head {
+            Some(head) => self.connections.open_stream(upstream, head, form, is_end, &mut self.cx),
+            None => self
+                .read_parked(&parked, |proxy, head| {
+                    proxy.connections.open_stream(upstream, head, form, is_end, &mut proxy.cx)
+                })
+                .flatten(),
+        };
+        let Some(stream) = opened else {
+            // Its slots are not what they seemed to be.
+            self.upstream.withdraw(upstream, &mut self.connections);
+            let request = Unbound { outbox, form: Form::Stream { head: parked, tail } };
+            return self.exchanges.note_attempt(key, request, &mut self.cx);
+        };
+        let mut stream = Stream::new(stream, key);
+        (stream.outbox, stream.tail, stream.is_ended) = (outbox, tail, is_end);
+        stream.head = Some(parked);
+        let at = StreamKey { connection: upstream, stream: stream.id };
+        let silence =
+            self.connections.get(upstream).and_then(|open| self.listen.silence(open, &self.cx));
+        let mut is_connecting = false;
+        if let Some(connection) = self.connections.get_mut(upstream) {
+            connection.requests += 1;
+            is_connecting = connection.is_connecting();
+            if let Some(multiplex) = connection.multiplex.as_deref_mut() {
+                multiplex.insert(stream);
+                multiplex.watches.clear(Watch::Idle);
+                if let Some(silence) = silence.filter(|_| !multiplex.watches.is_set(Watch::Silence))
+                {
+                    multiplex.watches.set(Watch::Silence, now + silence);
+                }
+            }
+        }
+        self.connections.arm_watches(upstream, &mut self.cx);
+        self.exchanges.bind(key, at, place, now, &mut self.listen, &mut self.cx);
+        if is_end && !is_connecting {
+            self.exchanges.on_whole_request_sent(key, now, &mut self.cx);
+        }
+        self.upstream.offer(upstream, &mut self.connections, &mut self.cx);
+        self.connections.queue_send(upstream, &mut self.cx);
+    }
+
+    /// The worker begins to connect.
+    pub fn on_connecting(&mut self, key: ConnKey, now: Time) {
+        let upstream = self.connections.get_mut(key).and_then(Connection::upstream_mut);
+        if let Some(UpstreamState::Connecting { is_begun, .. }) = upstream.map(|it| &mut it.state) {
+            *is_begun = true;
+        }
+        for exchange in self.connections.exchanges_on(key) {
+            if let Some(exchange) = self.exchanges.get_mut(exchange) {
+                exchange.record.stamps.on_connecting(now);
+            }
+        }
+    }
+
+    /// How connecting went; an error is [`Cause::ConnectFailed`] or [`Cause::OutOfDescriptors`].
+    pub fn on_connected(&mut self, key: ConnKey, result: Result<(), Cause>, now: Time) {
+        if result.is_err() || !self.begin_upstream_tls(key, now) {
+            self.on_established(key, result, now);
+        }
+        self.settle(now);
+    }
+
+    /// A connection can carry data, or cannot be established.
+    pub(crate) fn on_established(&mut self, key: ConnKey, result: Result<(), Cause>, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let timer = connection.timer;
+        let Some(upstream) = connection.upstream_mut() else { return };
+        let cluster = label(upstream.cluster.0);
+        let (exchange, since) = match &mut upstream.state {
+            UpstreamState::Connecting { exchange, since, .. } => (*exchange, *since),
+            UpstreamState::Shared { connecting_since: Some(since), .. } => {
+                let since = *since;
+                return self.on_shared_connected(key, since, result, now);
+            }
+            _ => return,
+        };
+        match result {
+            Ok(()) => {
+                connection.opened = now;
+                let duration = now.nanos_since(since);
+                self.cx.emitter.upstream_connected(&UpstreamConnected { cluster, duration });
+                let Some(exchange) = exchange else {
+                    return self.upstream.on_spare_connected(
+                        key,
+                        Ok(()),
+                        now,
+                        &mut self.connections,
+                        &mut self.cx,
+                    );
+                };
+                self.cx.timers.arm(timer, Time::NEVER);
+                let upstream = self.connections.get_mut(key).and_then(Connection::upstream_mut);
+                if let Some(upstream) = upstream {
+                    upstream.state = UpstreamState::Busy { exchange };
+                }
+                if let Some(exchange) = self.exchanges.get_mut(exchange) {
+                    exchange.record.stamps.connected = now;
+                }
+                if self.exchanges.is_raw(exchange) {
+                    return self.on_relay_connected(key, exchange, now);
+                }
+                self.connections.queue_send(key, &mut self.cx);
+            }
+            Err(cause) => {
+                self.cx.emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
+                match exchange {
+                    Some(exchange) => self.fail_attempt(exchange, cause, now),
+                    None => self.upstream.on_spare_connected(
+                        key,
+                        Err(cause),
+                        now,
+                        &mut self.connections,
+                        &mut self.cx,
+                    ),
+                }
+            }
+        }
+    }
+
+    /// As [`Proxy::on_established`], of a connection that exchanges have streams on already.
+    fn on_shared_connected(
+        &mut self,
+        key: ConnKey,
+        since: Time,
+        result: Result<(), Cause>,
+        now: Time,
+    ) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(upstream) = connection.upstream_mut() else { return };
+        let cluster = label(upstream.cluster.0);
+        if let Err(cause) = result {
+            let id = upstream.cluster;
+            self.cx.emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
+            self.exchanges.count_attempts(id, &self.upstream);
+            self.end_streams(key, cause, now);
+            return self.upstream.close_upstream(
+                key,
+                Some(cause),
+                now,
+                &mut self.connections,
+                &mut self.cx,
+            );
+        }
+        if let UpstreamState::Shared { connecting_since, .. } = &mut upstream.state {
+            *connecting_since = None;
+        }
+        connection.opened = now;
+        if let Some(multiplex) = connection.multiplex.as_deref_mut() {
+            multiplex.watches.clear(Watch::Opening);
+        }
+        let duration = now.nanos_since(since);
+        self.cx.emitter.upstream_connected(&UpstreamConnected { cluster, duration });
+        for key in self.connections.exchanges_on(key) {
+            let Some(exchange) = self.exchanges.get_mut(key) else { continue };
+            exchange.record.stamps.connected = now;
+            let Some(at) = exchange.upstream() else { continue };
+            // One with a body goes when there is a connection to take it.
+            if self.connections.stream_mut(at).is_some_and(|stream| stream.is_ended) {
+                self.exchanges.on_whole_request_sent(key, now, &mut self.cx);
+            }
+        }
+        self.connections.queue_send(key, &mut self.cx);
+        self.await_streams(key, now);
+    }
+
+    /// The exchange is done with its connection: back to the pool with it, or away.
+    pub(crate) fn release(&mut self, upstream: StreamKey, is_clean: bool, now: Time) {
+        if !upstream.is_whole() {
+            // What is left of the request is of no use to anybody.
+            return self.drop_stream(upstream, ErrorCode::CANCEL, now);
+        }
+        let key = upstream.connection;
+        // Idle, a connection to an endpoint that is gone would take room from those to the others. One
+        // that outlived its endpoint is an exchange's that began on a former snapshot.
+        let is_of_former =
+            self.cx.has_former_snapshots() && self.connections.is_of_former(key, &self.cx);
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let is_whole = connection.is_sent()
+            && matches!(connection.send, Send::Idle)
+            && !connection.is_read_closed
+            && !connection.is_send_broken;
+        let timer = connection.timer;
+        connection.outbox.forget(&mut self.cx.buffers);
+        // What comes from now on belongs to no exchange; it is read to be noticed.
+        connection.receive = Receive::Head(Scan::default());
+        let Some(upstream) = connection.upstream() else { return };
+        let ids = (upstream.cluster, upstream.endpoint);
+        let cluster = self.cx.snapshot.cluster(ids.0).map(Arc::clone);
+        let is_kept = is_clean && is_whole && upstream.is_reusable && !is_of_former;
+        let Some(cluster) = cluster.filter(|_| is_kept && self.cx.drain_deadline.is_none()) else {
+            return self.upstream.close_upstream(
+                key,
+                None,
+                now,
+                &mut self.connections,
+                &mut self.cx,
+            );
+        };
+        if !self.upstream.pools.put_idle(key, ids, &mut self.connections) {
+            return self.upstream.close_upstream(
+                key,
+                None,
+                now,
+                &mut self.connections,
+                &mut self.cx,
+            );
+        }
+        self.cx.timers.arm(timer, now + cluster.timeouts.idle);
+        self.upstream.note_room(ids.0, &mut self.cx);
+    }
+
+    // Ends and progress.
+
+    /// The upstream sent FIN.
+    pub(crate) fn on_upstream_end(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(exchange) = connection.exchange() else {
+            self.end_streams(key, Cause::UpstreamClosed, now);
+            return self.upstream.close_upstream(
+                key,
+                None,
+                now,
+                &mut self.connections,
+                &mut self.cx,
+            );
+        };
+        // A write that failed took the reset's error with it, and what is read then is 0.
+        let was_reset = connection.is_send_broken;
+        match &mut connection.receive {
+            Receive::Body(body) => {
+                if !was_reset && body.on_eof().is_ok() {
+                    self.on_response_end(StreamKey::whole(key), exchange, &[], true, now);
+                } else {
+                    self.fail(exchange, Cause::ResponseTruncated, now);
+                }
+            }
+            _ => self.fail_attempt(exchange, Cause::UpstreamClosed, now),
+        }
+    }
+
+    /// The upstream reset the connection.
+    pub(crate) fn on_upstream_broken(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let Some(exchange) = connection.exchange() else {
+            self.end_streams(key, Cause::UpstreamClosed, now);
+            return self.upstream.close_upstream(
+                key,
+                None,
+                now,
+                &mut self.connections,
+                &mut self.cx,
+            );
+        };
+        match &connection.receive {
+            Receive::Body(_) => self.fail(exchange, Cause::ResponseTruncated, now),
+            _ => self.fail_attempt(exchange, Cause::UpstreamClosed, now),
+        }
+    }
+
+    /// Nothing more can be sent. The response, or the end, is read before anything is decided: an
+    /// upstream may answer early and close.
+    pub(crate) fn on_upstream_send_failed(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.is_send_broken = true;
+        if connection.is_read_closed {
+            self.on_upstream_broken(key, now);
+        } else {
+            self.cx.ops.push_back(Op::Read(key));
+        }
+    }
+
+    /// The upstream took bytes between `began` and `now`; `left` still wait.
+    pub(crate) fn on_upstream_sent(
+        &mut self,
+        key: ConnKey,
+        left: usize,
+        n: usize,
+        (began, now): (Time, Time),
+    ) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let is_ending = matches!(connection.send, Send::Ending);
+        let Some(exchange_key) = connection.exchange() else { return };
+        self.on_request_sent(exchange_key, (left, n), is_ending, (began, now));
+    }
+
+    /// The upstream took bytes of a request; `left` still wait. `is_ended`: nothing follows them.
+    pub(crate) fn on_request_sent(
+        &mut self,
+        exchange_key: ExchangeKey,
+        (left, n): (usize, usize),
+        is_ended: bool,
+        (began, now): (Time, Time),
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        let stamps = &mut exchange.record.stamps;
+        if n > 0 {
+            stamps.write_began = stamps.write_began.min(began);
+            stamps.written = now;
+        }
+        if left > 0 {
+            if (n > 0 || !exchange.deadlines.is_set(Wait::RequestWrite))
+                && let Some(timeouts) = exchange.cluster().map(|cluster| cluster.timeouts)
+            {
+                self.exchanges.set_deadline(
+                    exchange_key,
+                    Wait::RequestWrite,
+                    now + timeouts.request_write,
+                    &mut self.cx,
+                );
+            }
+            return;
+        }
+        exchange.deadlines.clear(Wait::RequestWrite);
+        let is_tunnel = exchange.record.is_tunnel;
+        if is_ended && is_tunnel {
+            if let Some(upstream) = exchange.upstream().filter(|upstream| upstream.is_whole()) {
+                self.connections.shut(upstream.connection, &mut self.cx);
+            }
+            self.finish_tunnel(exchange_key, now);
+        } else if exchange.request.is_complete && matches!(exchange.stage, Stage::Attempting { .. })
+        {
+            self.exchanges.await_response_head(exchange_key, now, &mut self.cx);
+        }
+    }
+
+    /// Ends a tunnel both of whose sides have said all and been told all.
+    pub(crate) fn finish_tunnel(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let Some(upstream) = exchange.upstream() else { return };
+        let sides = [exchange.downstream, upstream];
+        let is_quiet = |side: &StreamKey| {
+            self.connections.backlog(*side) == 0 && !self.connections.has_open_end(*side)
+        };
+        if exchange.request.is_complete
+            && exchange.is_response_complete
+            && sides.iter().all(is_quiet)
+        {
+            if let Some(exchange) = self.exchanges.get_mut(key) {
+                exchange.stage = Stage::Finishing;
+            }
+            if upstream.is_whole() {
+                self.upstream.close_upstream(
+                    upstream.connection,
+                    None,
+                    now,
+                    &mut self.connections,
+                    &mut self.cx,
+                );
+            } else {
+                self.drop_stream(upstream, ErrorCode::NO_ERROR, now);
+            }
+            self.finish(key, None, now);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What becomes of an upstream connection whose exchange is over, and of one that nothing wants any
+//! more: into its pool, out of it, or closed.
+
+use config::snapshot::ClusterId;
+use telemetry::cause::Cause;
+use telemetry::events::UpstreamClosed;
+use wire::h2::ErrorCode;
+
+use crate::connection::connections::Connections;
+use crate::connection::{ConnKey, Connection, UpstreamState};
+use crate::cx::Cx;
+use crate::exchange::record::label;
+use crate::ops::Op;
+use crate::tools::time::Time;
+use crate::upstream::Upstreams;
+
+impl Upstreams {
+    /// Puts an upstream connection into its pool if it has a free slot and is not there, and takes
+    /// it out if it has none. Gives the cluster whose exchanges may have the slot.
+    pub(crate) fn offer(
+        &mut self,
+        key: ConnKey,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) -> Option<ClusterId> {
+        let connection = connections.get(key)?;
+        let upstream = connection.upstream()?;
+        let multiplex = connection.multiplex.as_ref()?;
+        let UpstreamState::Shared { links, .. } = upstream.state else { return None };
+        let endpoint = upstream.endpoint;
+        if self.pools.is_worn(endpoint, connection.requests) {
+            if links.is_some() {
+                self.pools.on_worn(endpoint);
+            }
+            self.retire(key, connections, cx);
+            return None;
+        }
+        let has_slot = multiplex.codec.free_slots() > 0
+            && !multiplex.is_gone
+            && (links.is_some() || !connections.is_of_former(key, cx));
+        let ids = (upstream.cluster, upstream.endpoint);
+        match (has_slot, links) {
+            (true, None) if self.pools.put_idle(key, ids, connections) => Some(ids.0),
+            (true, None) => {
+                self.retire(key, connections, cx);
+                None
+            }
+            (false, Some(_)) => {
+                self.withdraw(key, connections);
+                None
+            }
+            (true, Some(_)) => Some(ids.0),
+            (false, None) => None,
+        }
+    }
+
+    /// Takes an upstream connection out of its pool.
+    pub(crate) fn withdraw(&mut self, key: ConnKey, connections: &mut Connections) {
+        let Some(upstream) = connections.get(key).and_then(Connection::upstream) else {
+            return;
+        };
+        if matches!(upstream.state, UpstreamState::Shared { links: Some(_), .. }) {
+            self.pools.remove_idle(key, connections);
+            self.pools.set_links(key, None, connections);
+        }
+    }
+
+    /// An upstream connection takes no more exchanges, and ends with those it has.
+    pub(crate) fn retire(&mut self, key: ConnKey, connections: &mut Connections, cx: &mut Cx) {
+        self.withdraw(key, connections);
+        if let Some(multiplex) = connections.multiplex_mut(key) {
+            multiplex.codec.go_away(ErrorCode::NO_ERROR);
+            connections.queue_send(key, cx);
+        }
+    }
+
+    /// Closes an upstream connection, established or not, idle or not. An exchange that waits for one
+    /// may have another in its place.
+    pub(crate) fn close_upstream(
+        &mut self,
+        key: ConnKey,
+        cause: Option<Cause>,
+        now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) {
+        let upstream = connections.get(key).and_then(Connection::upstream);
+        let Some(cluster) = upstream.map(|upstream| upstream.cluster) else { return };
+        self.pools.remove_idle(key, connections);
+        let is_established =
+            connections.get(key).is_some_and(|connection| !connection.is_connecting());
+        let would_end_early = connections.would_end_early(key);
+        if !would_end_early {
+            connections.say_farewell(key, cx);
+        }
+        let Some(connection) = connections.remove_connection(key, cx) else {
+            return;
+        };
+        if is_established {
+            cx.emitter.upstream_closed(&UpstreamClosed {
+                cluster: label(cluster.0),
+                cause,
+                lifetime: now.nanos_since(connection.opened),
+                requests: connection.requests,
+            });
+        }
+        self.pools.on_closed(cluster);
+        cx.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
+        self.note_room(cluster, cx);
+    }
+
+    /// Ends an upstream connection that is in a pool, with the exchanges that it has.
+    pub(crate) fn dismiss(
+        &mut self,
+        key: ConnKey,
+        now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) {
+        if connections.get(key).is_some_and(Connection::is_busy) {
+            self.retire(key, connections, cx);
+        } else {
+            self.close_upstream(key, None, now, connections, cx);
+        }
+    }
+
+    pub(crate) fn close_upstreams(
+        &mut self,
+        now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) {
+        let all =
+            connections.table.iter().filter(|(_, connection)| connection.upstream().is_some());
+        let all: Vec<_> = all.map(|(key, _)| key).collect();
+        for key in all {
+            self.close_upstream(key, None, now, connections, cx);
+        }
+    }
+}
