@@ -8,7 +8,9 @@ mod circles;
 mod dead_files;
 mod dependencies;
 mod documents;
+mod imports;
 mod layers;
+mod parts;
 mod unsafe_code;
 
 use std::fmt;
@@ -32,6 +34,8 @@ pub(crate) fn run(at: &Surroundings) -> Result<()> {
         dependencies::check(&tree, &packages),
         unsafe_code::check(&tree),
         circles::check(&tree),
+        parts::check(&tree),
+        imports::check(&tree),
         documents::check(&tree),
         dead_files::check(&tree),
     ]
