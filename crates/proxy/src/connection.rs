@@ -392,12 +392,14 @@ impl Connection {
     }
 
     /// Whether a FIN now would make the peer take what it has for the whole message: its end is the
-    /// connection's end, and it has not been sent.
+    /// connection's end, and it has not been sent. So is that of a connection which may be relayed, and
+    /// whose first bytes were cut off: an orderly end would be its service's, of which nothing is known.
     pub(crate) fn would_end_early(&self) -> bool {
         match &self.send {
             Send::Body(encoder) => encoder.ends_with_connection(),
             Send::Ending => !self.is_sent(),
-            Send::Idle | Send::Shut => false,
+            Send::Idle => matches!(self.receive, Receive::Detect) && self.is_amid_record(),
+            Send::Shut => false,
         }
     }
 

@@ -446,7 +446,7 @@ impl Connection {
     }
 
     /// Whether a record has begun and is not there whole, so that an end now is nobody's intention.
-    fn is_amid_record(&self) -> bool {
+    pub(crate) fn is_amid_record(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| !tls.is_ended() && tls.partial.is_some())
     }
 

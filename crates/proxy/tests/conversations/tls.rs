@@ -433,6 +433,26 @@ fn what_is_cut_off_on_one_side_of_a_tunnel_is_reset_on_the_other() {
 }
 
 #[test]
+fn a_client_that_is_cut_off_before_its_protocol_is_known_is_not_told_that_its_service_ended() {
+    let config = CONFIG
+        .replace("  routes: all\nroutes", "  protocol: auto\n  cluster: web\n  routes: all\nroutes")
+        .replace("address: 127.0.0.1:8443", "address: 127.0.0.1:8443\n  timeouts: { detect: 10s }");
+    hold(&config, |talk, pki| {
+        let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
+        client.turn(talk);
+        client.connection.writer().write_all(b"\0something").unwrap();
+        let mut records = Vec::new();
+        while client.connection.wants_write() {
+            client.connection.write_tls(&mut records).unwrap();
+        }
+        talk.says(client.peer, &records[..records.len() - 1]);
+        talk.ends(client.peer);
+        assert!(talk.is_reset(client.peer));
+        assert!(!talk.is_connecting());
+    });
+}
+
+#[test]
 fn a_client_that_is_cut_off_is_gone_and_one_that_ends_is_answered() {
     hold(CONFIG, |talk, pki| {
         let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
