@@ -11,7 +11,10 @@ pub(crate) struct Options {
     /// Replays this seed and stops.
     #[arg(long)]
     seed: Option<u64>,
-    /// Goes through new seeds for this long (half a minute unless said).
+    /// Goes through the seeds from this one on, instead of new ones.
+    #[arg(long, conflicts_with = "seed")]
+    from: Option<u64>,
+    /// Goes through seeds for this long (half a minute unless said).
     #[arg(long, conflicts_with = "seed")]
     hours: Option<f64>,
 }
@@ -23,11 +26,13 @@ pub(crate) struct Options {
 /// If an invariant broke; the simulation printed which, and the seed.
 pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
     let plain = Plain::cargo(&at.root, &["run", "--quiet", "--release", "--package", "sim", "--"]);
-    match (options.seed, options.hours) {
-        (Some(seed), _) => plain.arg("--seed").arg(seed.to_string()).run(),
-        (None, hours) => {
-            let seconds = hours.map_or(30.0, |hours| hours * 3600.0);
-            plain.arg("--seconds").arg(format!("{seconds:.0}")).run()
-        }
+    if let Some(seed) = options.seed {
+        return plain.arg("--seed").arg(seed.to_string()).run();
+    }
+    let seconds = options.hours.map_or(30.0, |hours| hours * 3600.0);
+    let plain = plain.arg("--seconds").arg(format!("{seconds:.0}"));
+    match options.from {
+        Some(from) => plain.arg("--from").arg(from.to_string()).run(),
+        None => plain.run(),
     }
 }

@@ -11,11 +11,13 @@ use sim::{Outcome, Random, Scenario, SeedLimit, Simulation, Summary};
 #[derive(Debug, Default)]
 struct Arguments {
     seed: Option<u64>,
+    /// The first of seeds in a row; new ones if there is none.
+    from: Option<u64>,
     seconds: Option<u64>,
     is_loud: bool,
 }
 
-const USAGE: &str = "usage: sim [--seed N [--trace] | --seconds S]";
+const USAGE: &str = "usage: sim [--seed N [--trace] | [--from N] [--seconds S]]";
 
 #[expect(clippy::print_stderr, clippy::print_stdout, reason = "this is a command for people")]
 fn main() -> ExitCode {
@@ -45,8 +47,11 @@ fn main() -> ExitCode {
     let mut totals = Totals::default();
     let mut seeds = Random::new(first);
     while now() - began < span {
-        // Small numbers are easier to type, and no worse.
-        let seed = seeds.below(1 << 40);
+        let seed = match arguments.from {
+            Some(from) => from.wrapping_add(totals.seeds),
+            // Small numbers are easier to type, and no worse.
+            None => seeds.below(1 << 40),
+        };
         limit.begin(seed);
         // Printed before, because a panic ends the process.
         std::panic::set_hook(Box::new(move |panic| {
@@ -110,6 +115,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
         };
         match word.as_str() {
             "--seed" => arguments.seed = Some(number()?),
+            "--from" => arguments.from = Some(number()?),
             "--seconds" => arguments.seconds = Some(number()?),
             "--trace" => arguments.is_loud = true,
             _ => return Err(format!("what is {word}?")),
