@@ -286,6 +286,8 @@ impl Proxy {
                 self.resume_stream(StreamKey { connection: *key, stream }, now);
             }
         }
+        // An upstream connection that came alone to a worker that has drained is of no use there.
+        self.end_if_drained(now);
         self.settle(now);
     }
 }

@@ -431,6 +431,20 @@ impl<'s> Talk<'s> {
         self.settle();
     }
 
+    /// The peer's connection leaves, and comes back when the worker has drained. For manners in which the
+    /// proxy stays.
+    pub(crate) fn comes_back_drained(&mut self, peer: Peer) {
+        let key = self.peers[peer.0].key.take().expect("the connection is open");
+        let saved = self.proxy.save(key, self.now).expect("it can be moved");
+        assert_eq!(saved.connections, [key], "it is moved alone");
+        self.proxy.on_saved(&saved, self.now);
+        self.drains();
+        let keys = self.proxy.restore(&saved.bytes, self.now).expect("what was saved");
+        self.peers[peer.0].key = keys.first().copied();
+        self.proxy.on_restored(&keys, self.now);
+        self.settle();
+    }
+
     /// Another configuration takes the place of this one. For manners in which the proxy stays.
     pub(crate) fn reconfigures(&mut self, config: &str) {
         let loader = self.loader.get_or_insert_with(|| {

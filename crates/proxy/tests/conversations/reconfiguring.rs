@@ -272,3 +272,18 @@ fn a_removed_listener_drains_within_its_timeout() {
         assert_eq!(talk.retired(), 1);
     });
 }
+
+#[test]
+fn an_upstream_connection_that_comes_to_a_worker_that_has_drained_is_closed() {
+    hold_in_place(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.hears(client, OK);
+        talk.ends(client);
+        assert!(talk.is_closed(client) && !talk.is_closed(upstream));
+        talk.comes_back_drained(upstream);
+        assert!(talk.is_closed(upstream) && talk.proxy().is_drained());
+    });
+}
