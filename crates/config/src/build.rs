@@ -257,7 +257,7 @@ fn startup<F>(
     };
     let Some(former) = context.former else { return asked };
     let mut warn = |site: &Site<'_>| {
-        let problem = Problem::new("a change of this takes a restart", "restart the process");
+        let problem = Problem::new("a change of this requires a restart", "restart the process");
         site.warning(context.findings, problem);
     };
     if asked.admin != former.startup.admin {

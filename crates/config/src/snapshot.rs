@@ -451,11 +451,11 @@ pub struct Http2Options {
     pub work_per_second: u32,
     /// Time from its head on in which the reset of a request is an early one.
     pub early_reset: Duration,
-    /// When the peer is asked for a sign of life, if ever.
+    /// When a keep-alive PING is sent, if ever.
     pub ping: Option<Ping>,
 }
 
-/// When a peer is asked for a sign of life, and how long it may take.
+/// When a keep-alive PING is sent, and how long its answer may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ping {
     /// Silence before it is asked.

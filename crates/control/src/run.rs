@@ -398,7 +398,9 @@ impl<W: Workers> Running<W> {
                 Some(answering) => {
                     self.answering.spawn(async move { (worker, asker, answering.await) });
                 }
-                None => tracing::error!(topic = %question.topic, "a filter asks nobody we know"),
+                None => {
+                    tracing::error!(topic = %question.topic, "no handler is registered for this filter's question");
+                }
             },
             Report::Retired(snapshot) => self.config.builder.free(snapshot),
             Report::Described { request, described } => {

@@ -48,7 +48,7 @@ use wire::head::RequestHead;
 use crate::connection::{ExchangeKey, StreamKey};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::{Stage, Unbound};
+use crate::exchange::{QueuedRequest, Stage};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
@@ -106,7 +106,7 @@ impl Upstreams {
 
 impl Exchanges {
     /// Makes an exchange try again. Its request waits with it.
-    pub(crate) fn note_attempt(&mut self, key: ExchangeKey, request: Unbound, cx: &mut Cx) {
+    pub(crate) fn note_attempt(&mut self, key: ExchangeKey, request: QueuedRequest, cx: &mut Cx) {
         let Some(exchange) = self.get_mut(key) else {
             return request.clear(&mut cx.buffers);
         };
@@ -164,7 +164,7 @@ impl Proxy {
     pub(crate) fn ask(
         &mut self,
         key: ExchangeKey,
-        request: Unbound,
+        request: QueuedRequest,
         head: Option<&RequestHead<'_>>,
         now: Time,
     ) {

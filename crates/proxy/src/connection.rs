@@ -16,12 +16,12 @@ pub(crate) mod handshake_slots;
 pub(crate) mod http2;
 pub(crate) mod keepalive;
 pub(crate) mod lingering;
+pub(crate) mod passthrough;
 pub(crate) mod sending;
 pub(crate) mod signers;
 pub(crate) mod streams;
 pub(crate) mod transport;
 pub(crate) mod turns;
-pub(crate) mod unread;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 

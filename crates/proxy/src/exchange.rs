@@ -42,7 +42,7 @@ use crate::connection::{Send, StreamKey};
 use crate::exchange::calls::Call;
 use crate::exchange::record::Record;
 use crate::exchange::stalls::StallKey;
-use crate::filter::chain::{ChainStep, Gathered, Held, Onlookers};
+use crate::filter::chain::{BodyObservers, ChainStep, Gathered, Held};
 use crate::filter::{Filter, Question};
 use crate::listen::clients::ClientPlace;
 use crate::tools::buffers::Buffers;
@@ -82,7 +82,7 @@ pub struct Exchange {
     /// The slots of the chain's filters, one behind the other; none if no filter has one.
     pub(crate) slots: Option<Box<[u8]>>,
     /// The chain's filters that look at bodies.
-    pub(crate) onlookers: Onlookers,
+    pub(crate) observers: BodyObservers,
     /// The request's body, as far as it came, once a filter wanted all of it.
     pub(crate) gathered: Option<Box<Gathered>>,
     /// The response, while a filter waits for all of it.
@@ -129,11 +129,11 @@ pub(crate) enum Stage {
     /// The filter at this place of the chain waits for the whole body; so does the head.
     Gathering { filter: usize, head: Buffer },
     /// Few connections are left; the request, encoded, waits for more of its body.
-    Buffering { request: Unbound },
+    Buffering { request: QueuedRequest },
     /// No connection is free; the head, encoded, waits for one.
-    Waiting { request: Unbound },
+    Waiting { request: QueuedRequest },
     /// Its attempt failed; the next is on the agenda, and begins before the event is over.
-    Retrying { request: Unbound },
+    Retrying { request: QueuedRequest },
     /// Given to this connection; no byte of a response yet.
     Attempting { upstream: StreamKey },
     /// The response's head went to the downstream; its body follows.
@@ -144,7 +144,7 @@ pub(crate) enum Stage {
 
 /// A request that is encoded, and not or no longer given to a connection.
 #[derive(Debug)]
-pub(crate) struct Unbound {
+pub(crate) struct QueuedRequest {
     /// What of it has to be sent: all of it, or its body if the head goes apart.
     pub(crate) outbox: Outbox,
     pub(crate) form: Form,
@@ -169,7 +169,7 @@ pub(crate) enum Form {
     },
 }
 
-impl Unbound {
+impl QueuedRequest {
     /// Bytes of its buffers.
     pub(crate) fn buffered_bytes(&self) -> usize {
         let head = match &self.form {

@@ -44,7 +44,7 @@ mod upstream;
 pub type Snapshot = config::snapshot::Snapshot<Box<dyn filter::Filter>>;
 
 pub use connection::describe::{ConnectionSummary, SummarySide};
-pub use connection::unread::Unread;
+pub use connection::passthrough::Passthrough;
 pub use connection::{ConnKey, Connection, ExchangeKey, PeerAddress, StreamKey};
 pub use exchange::Exchange;
 pub use exchange::fault;

@@ -27,7 +27,7 @@ pub enum Op {
     Read(ConnKey),
     /// Send these few bytes, as far as the socket takes them at once: the last that are said on a
     /// connection of TLS, which nobody waits for.
-    Say(ConnKey, Box<[u8]>),
+    SendNow(ConnKey, Box<[u8]>),
     /// Say with [`Proxy::on_undelivered`](crate::Proxy::on_undelivered) how much of what was sent the
     /// peer has not acknowledged.
     Undelivered(ConnKey),

@@ -36,7 +36,7 @@ use crate::upstream::Upstreams;
 
 /// Bytes that may wait for a peer of HTTP/2 before nothing more is read from it: what it asks for,
 /// and does not take, is bounded. Above what bodies fill, so that they alone never stop the reading.
-pub(crate) const UNREAD_BYTES_MAX: usize = 2 * OUTBOX_BYTES_MAX;
+pub(crate) const UNDELIVERED_BYTES_MAX: usize = 2 * OUTBOX_BYTES_MAX;
 
 /// What stays the same for the life of a worker.
 #[derive(Clone, Copy, Debug)]
@@ -181,7 +181,7 @@ impl Proxy {
                 }
                 self.seal(key, now);
             }
-            Op::Read(key) => self.on_last_word(key, now),
+            Op::Read(key) => self.on_close_notify(key, now),
             _ => return Some(op),
         }
         self.settle(now);
@@ -203,7 +203,9 @@ impl Proxy {
         match (&connection.role, &connection.receive) {
             (_, Receive::Complete | Receive::Linger { left: 0, .. }) => 0,
             (_, Receive::Frames)
-                if connection.is_connecting() || is_unread(connection) || is_held(connection) =>
+                if connection.is_connecting()
+                    || is_peer_behind(connection)
+                    || is_held(connection) =>
             {
                 0
             }
@@ -590,8 +592,8 @@ fn is_held(connection: &Connection) -> bool {
 }
 
 /// Whether so much waits for a peer that nothing more is read from it.
-pub(crate) fn is_unread(connection: &Connection) -> bool {
-    connection.unsent_len() >= UNREAD_BYTES_MAX
+pub(crate) fn is_peer_behind(connection: &Connection) -> bool {
+    connection.unsent_len() >= UNDELIVERED_BYTES_MAX
 }
 
 /// Whether a peer may say where its connection comes from, or need not be asked.

@@ -252,7 +252,7 @@ impl Client {
             Ok(true) => self.on_end(network, ledger, true),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof && self.needs_last_word() => {
                 // Whatever was cut off is reset.
-                ledger.violate(format!("{}: ended without a last word", self.describe()));
+                ledger.violate(format!("{}: ended without close_notify", self.describe()));
                 self.on_end(network, ledger, false);
             }
             Err(_) => self.on_end(network, ledger, false),

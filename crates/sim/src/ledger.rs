@@ -95,7 +95,7 @@ impl Ledger {
         self.plan(id).is_some_and(|plan| plan.connection == Some("close"))
     }
 
-    /// A relayed service ends without a last word before it has sent everything. Strait takes that
+    /// A relayed service ends without close_notify before it has sent everything. Strait takes that
     /// for an end, since many protocols that are relayed have ends of their own.
     pub(crate) fn may_break_off(&mut self, id: u64) {
         if let Some(record) = self.requests.get_mut(&id) {

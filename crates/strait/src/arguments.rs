@@ -122,7 +122,7 @@ pub(crate) struct Demo {
 /// What is told on standard error.
 #[derive(Debug, Args)]
 pub(crate) struct Log {
-    /// The least severe messages to tell on standard error.
+    /// Minimum log level: less severe messages are not written to standard error.
     #[arg(long, value_enum, default_value_t = LogLevel::Info)]
     pub(crate) log_level: LogLevel,
     /// How they look.

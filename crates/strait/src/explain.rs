@@ -1,8 +1,8 @@
 //! `strait explain`: which way a request takes, and why.
 //!
-//! The request is decoded, filtered and routed by the functions that carry traffic, and each step
-//! is told. The last word is a whole worker's state with a network that is not there: what it does
-//! with the request's bytes is what a running process would do.
+//! The functions that carry traffic decode, filter and route the request, and each step is printed.
+//! In the end a whole worker's state takes the request's bytes, and does what a running process would
+//! do, except that nothing is sent.
 
 mod client;
 mod request;
@@ -194,7 +194,7 @@ fn choose_listener<'s>(
     };
     if let Some(name) = name {
         let found = snapshot.listeners.iter().find(|listener| &*listener.name == name);
-        let found = found.map(|listener| (listener, "as you said"));
+        let found = found.map(|listener| (listener, "from --listener"));
         return found.ok_or_else(|| format!("there is no listener {name}; there are: {}", all()));
     }
     if let Some(port) = request.port {

@@ -163,7 +163,7 @@ fields! {
         |line| Value::bytes(line.event.endpoint);
     "attempts" pair "Upstream attempts, if any were made."
         |line| Value::number_if(u64::from(line.event.attempts), line.event.attempts != 0);
-    "cause" pair "Why it ended other than well: one of the causes in METRICS.md."
+    "cause" pair "Why it failed: one of the causes in METRICS.md."
         |line| line.event.cause.map_or(Value::Absent, |cause| Value::Text(cause.as_str()));
     "reply" pair "`true` if the proxy made the response itself."
         |line| Value::flag(line.event.is_reply);

@@ -1,11 +1,11 @@
-//! The closed vocabulary of why an exchange or a connection ended other than well.
+//! The closed vocabulary of why an exchange or a connection failed.
 //!
 //! A cause stands in the access log, in the metrics, and in the body of the replies that Strait
 //! makes itself. `proxy::fault` says which reply each becomes.
 
 macro_rules! causes {
     ($($(#[doc = $doc:literal])* $variant:ident => $text:literal,)*) => {
-        /// Why an exchange or a connection ended other than well.
+        /// Why an exchange or a connection failed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Cause {
@@ -75,7 +75,7 @@ causes! {
     /// More work than what the peer of a connection of HTTP/2 asks for is worth: resets, empty
     /// frames, settings, pings without end.
     Http2Abuse => "http2_abuse",
-    /// No sign of life on a connection of HTTP/2 in its `http2.ping.timeout`.
+    /// The peer of an HTTP/2 connection did not answer a keep-alive PING within its `http2.ping.timeout`.
     Http2PingTimeout => "http2_ping_timeout",
     /// No whole head in time.
     RequestHeadTimeout => "request_head_timeout",

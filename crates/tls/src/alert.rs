@@ -23,7 +23,7 @@ impl Alert {
     pub const BAD_CERTIFICATE: Self = Self(42);
     /// A certificate that may not be used for this.
     pub const UNSUPPORTED_CERTIFICATE: Self = Self(43);
-    /// A certificate was taken back.
+    /// A certificate was revoked.
     pub const CERTIFICATE_REVOKED: Self = Self(44);
     /// A certificate is not valid any more, or not yet.
     pub const CERTIFICATE_EXPIRED: Self = Self(45);

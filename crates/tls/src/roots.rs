@@ -12,13 +12,13 @@ use webpki::{CertRevocationList, OwnedCertRevocationList};
 
 use crate::certificate::{CERTIFICATE, only};
 
-/// Authorities that are trusted, and what they have taken back.
+/// CAs that are trusted, and what they have revoked.
 pub struct Roots {
     store: Arc<RootCertStore>,
     revocations: Revocations,
 }
 
-/// Lists of certificates that were taken back (CRLs).
+/// Lists of revoked certificates (CRLs).
 #[derive(Default)]
 pub(crate) struct Revocations {
     /// As they were read.
@@ -33,7 +33,7 @@ pub enum RootsError {
     /// There is none.
     #[error("there is no certificate of an authority")]
     Empty,
-    /// There is no list of certificates that were taken back.
+    /// There is no list of revoked certificates.
     #[error("there is no list of revoked certificates")]
     ListMissing,
     /// Such a list, counted from 1, that cannot be taken apart, or PEM that cannot.
@@ -81,7 +81,7 @@ impl Roots {
         Ok(Self { store: Arc::new(store), revocations: Revocations::default() })
     }
 
-    /// The same, without what the lists (CRLs, RFC 5280) in `pem` have taken back.
+    /// The same, without what the lists (CRLs, RFC 5280) in `pem` have revoked.
     ///
     /// With any list there has to be a current one of each authority in a peer's chain: a certificate
     /// that none speaks of is refused, and so are all of an authority whose list has expired.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use config::snapshot::ListenerId;
 use proxy::time::Time;
-use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Unread};
+use proxy::{ConnKey, Op, Passthrough, PeerAddress, Proxy, SLICES_MAX};
 use telemetry::cause::Cause;
 
 use crate::mailbox::{Mailbox, Message, ReportBody};
@@ -285,7 +285,7 @@ impl<W: World> Worker<W> {
 
     fn receive(&mut self, key: ConnKey) {
         // The end of a body is read with what comes behind it, rather than apart.
-        let passing = self.proxy.unread(key).filter(|unread| unread.bytes_max >= READ_BYTES);
+        let passing = self.proxy.passthrough(key).filter(|unread| unread.bytes_max >= READ_BYTES);
         let bytes_max = match passing {
             Some(_) => READ_BYTES,
             None => self.proxy.read_bytes_max(key).min(READ_BYTES),
@@ -316,7 +316,7 @@ impl<W: World> Worker<W> {
                 }
                 let now = if self.settings.stage_times { self.world.now() } else { self.now };
                 match passing {
-                    Some(Unread { to, .. }) => self.pass(key, to, n, now),
+                    Some(Passthrough { to, .. }) => self.pass(key, to, n, now),
                     None => {
                         let bytes = self.scratch.get_mut(..n).unwrap_or_default();
                         self.proxy.on_received(key, bytes, now);
@@ -366,13 +366,13 @@ impl<W: World> Worker<W> {
         }
         let now = self.stamp();
         let rest = self.scratch.get(sent..n).unwrap_or_default();
-        self.proxy.on_unread((key, to), sent, rest, (began, now));
+        self.proxy.on_passed_through((key, to), sent, rest, (began, now));
     }
 
     /// Lets what arrived on a connection go on unread; says whether it may.
     fn splice(&mut self, key: ConnKey) -> bool {
         let began = self.stamp();
-        let Some(Unread { to, bytes_max }) = self.proxy.unread(key) else { return false };
+        let Some(Passthrough { to, bytes_max }) = self.proxy.passthrough(key) else { return false };
         let Some((from, _)) = self.sockets.peek(key) else { return false };
         let Some((target, to_flags)) = self.sockets.peek(to) else { return false };
         if !to_flags.has(Flags::WRITABLE) {
@@ -396,7 +396,7 @@ impl<W: World> Worker<W> {
                 }
                 let now = self.stamp();
                 let rest = self.scratch.get(..received - sent).unwrap_or_default();
-                self.proxy.on_unread((key, to), sent, rest, (began, now));
+                self.proxy.on_passed_through((key, to), sent, rest, (began, now));
             }
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 flags.clear(Flags::BULK);
@@ -479,7 +479,7 @@ impl<W: World> Worker<W> {
                 Op::Connect { connection, address, options } => {
                     self.connect(connection, &address, &options);
                 }
-                Op::Say(key, bytes) => {
+                Op::SendNow(key, bytes) => {
                     if let Some((socket, _)) = self.sockets.get(key) {
                         // Whoever does not take it is gone.
                         let _ = self.world.send(socket, &[IoSlice::new(&bytes)]);

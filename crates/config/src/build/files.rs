@@ -179,7 +179,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Those who vouch for others, by the path of their file, and what they have taken back. Without a
+    /// CAs by the path of their file, and what they have revoked. Without a
     /// path, those whom the system trusts. `site` is where `ca` and `crl` stand.
     pub(super) fn roots(
         &mut self,

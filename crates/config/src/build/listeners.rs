@@ -286,7 +286,7 @@ fn warn_unended<F>(
     let is_read = ends.protocol != ListenerProtocol::Tcp && ends.relay.is_none();
     if is_for_tls && is_read && file.tls.is_none() && !site.is_cut("tls") {
         let rule =
-            "what matches begins with TLS, which nobody ends here: every connection gets 400";
+            "what matches begins with TLS, which is not terminated here: every connection gets 400";
         let hint = "add `tls`, or pass it through with `protocol: tcp` and a cluster";
         site.key("match").warning(findings, Problem::new(rule, hint));
     }

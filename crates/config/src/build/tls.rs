@@ -361,7 +361,7 @@ fn peer_names(
         }
         if !site.is_cut("verify") {
             let rule = "whoever is on the way to this cluster can read and change everything";
-            let hint = "name those who vouch for its endpoints with `ca`";
+            let hint = "name the CA of its endpoints with `ca`";
             site.key("verify").warning(findings, Problem::new(rule, hint));
         }
     } else if !is_written("server_name")

@@ -44,7 +44,7 @@ pub struct Http2 {
     /// is early. On a cluster it means nothing: upstreams may refuse what they like.
     #[schemars(extend("x-minimum" = "0s", "x-maximum" = "1m"))]
     pub early_reset: Period,
-    /// Asks the peer for a sign of life while it is silent and streams are open. Absent: never.
+    /// Sends keep-alive PINGs while the peer is silent and streams are open. Absent: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ping: Option<Ping>,
 }
@@ -66,7 +66,7 @@ impl Default for Http2 {
     }
 }
 
-/// When a peer is asked for a sign of life, and how long it may take.
+/// When a keep-alive PING is sent, and how long its answer may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ping {

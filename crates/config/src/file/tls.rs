@@ -132,10 +132,10 @@ pub struct Group(pub tls::Group);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
-    /// The file with the certificates of those who vouch for clients, PEM; relative to the folder of this
+    /// The client CA: a file of certificates, PEM; relative to the folder of this
     /// file, and watched.
     pub ca: String,
-    /// The file with lists of certificates that were taken back (CRLs), PEM. There has to be a current one of each
+    /// The file with lists of revoked certificates (CRLs), PEM. There has to be a current one of each
     /// authority between a client and `ca`: a certificate that none speaks of is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crl: Option<String>,
@@ -179,11 +179,11 @@ pub struct ClusterTls {
     /// `spiffe://example.org/ns/shop/sa/api`, which may end with `*`. Empty: `server_name`, or the address.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// The file with the certificates of those who vouch for endpoints, PEM; relative to the folder of this
+    /// The CA of the endpoints: a file of certificates, PEM; relative to the folder of this
     /// file, and watched. Absent: whom the system trusts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
-    /// The file with lists of certificates that were taken back (CRLs), PEM. There has to be a current one of each
+    /// The file with lists of revoked certificates (CRLs), PEM. There has to be a current one of each
     /// authority between an endpoint and `ca`: a certificate that none speaks of is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crl: Option<String>,

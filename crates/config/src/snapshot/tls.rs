@@ -287,7 +287,7 @@ impl PartialEq for TicketKeySource {
 
 impl Eq for TicketKeySource {}
 
-/// Those who vouch for others, and where they were read.
+/// CAs, and where they were read.
 #[derive(Debug)]
 pub struct RootsSource {
     /// They.
@@ -296,7 +296,7 @@ pub struct RootsSource {
     pub path: Option<Arc<str>>,
     /// The file as it was read; empty for those whom the system trusts, which are read once.
     pub(crate) pem: Arc<Zeroizing<Vec<u8>>>,
-    /// Path of the lists of what was taken back as the file has it, if there are any.
+    /// Path of the lists of what was revoked as the file has it, if there are any.
     pub crl: Option<Arc<str>>,
     /// The lists as they were read.
     pub(crate) crl_pem: Option<Arc<Zeroizing<Vec<u8>>>>,

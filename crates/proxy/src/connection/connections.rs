@@ -118,7 +118,7 @@ impl Connections {
     ) {
         let would_end_early = self.would_end_early(key);
         if !would_end_early {
-            self.say_farewell(key, cx);
+            self.send_close_notify(key, cx);
         }
         let Some(connection) = self.remove_connection(key, cx) else {
             return;

@@ -24,11 +24,11 @@ use crate::exchange::record::label;
 use crate::exchange::{Request, Stage};
 use crate::listen::Listen;
 use crate::listen::drain::DRAIN_IDLE;
-use crate::proxy::{Proxy, UNREAD_BYTES_MAX, is_unread};
+use crate::proxy::{Proxy, UNDELIVERED_BYTES_MAX, is_peer_behind};
 use crate::tools::time::Time;
 
 /// What the PING behind the first GOAWAY holds; its answer says that the peer has seen both.
-const GOODBYE: [u8; 8] = *b"goodbye?";
+const GOAWAY_PING: [u8; 8] = *b"goodbye?";
 
 /// How long a connection without streams keeps the storage for them.
 const REST: Duration = Duration::from_secs(1);
@@ -70,25 +70,25 @@ impl Connections {
 
     /// Tells a downstream that its connection will end. What it asks for before it knows is
     /// answered (RFC 9113, section 6.8).
-    pub(crate) fn say_goodbye(&mut self, key: ConnKey, now: Time, cx: &mut Cx) {
+    pub(crate) fn begin_goaway(&mut self, key: ConnKey, now: Time, cx: &mut Cx) {
         let Some(multiplex) = self.multiplex_mut(key) else { return };
         multiplex.codec.drain();
-        multiplex.codec.ping(GOODBYE);
-        self.watch(key, Watch::Goodbye, now + DRAIN_IDLE, cx);
+        multiplex.codec.ping(GOAWAY_PING);
+        self.watch(key, Watch::FinalGoaway, now + DRAIN_IDLE, cx);
         self.queue_send(key, cx);
     }
 
     /// It knows, or had time to: no further streams are taken.
-    fn on_goodbye(&mut self, key: ConnKey, cx: &mut Cx) {
+    fn finish_goaway(&mut self, key: ConnKey, cx: &mut Cx) {
         let Some(multiplex) = self.multiplex_mut(key) else { return };
-        multiplex.watches.clear(Watch::Goodbye);
+        multiplex.watches.clear(Watch::FinalGoaway);
         multiplex.codec.go_away(ErrorCode::NO_ERROR);
         self.queue_send(key, cx);
     }
 }
 
 impl Listen {
-    /// The silence after which this connection's peer is asked for a sign of life, if it is.
+    /// The silence after which this connection's peer is sent a keep-alive PING, if it is.
     pub(crate) fn silence(&self, connection: &Connection, cx: &Cx) -> Option<Duration> {
         self.ping_of(connection, cx).map(|ping| ping.interval)
     }
@@ -205,7 +205,7 @@ impl Proxy {
                 at = input.len();
                 break;
             };
-            let is_behind = is_unread(connection);
+            let is_behind = is_peer_behind(connection);
             let is_over = !matches!(connection.receive, Receive::Frames);
             if is_behind || is_over || self.connections.is_share_spent(key) {
                 break;
@@ -333,8 +333,8 @@ impl Proxy {
             }
             Element::GoingAway { .. } => self.on_going_away(key, now),
             Element::PingAnswered { opaque } => {
-                if opaque == GOODBYE {
-                    self.connections.on_goodbye(key, &mut self.cx);
+                if opaque == GOAWAY_PING {
+                    self.connections.finish_goaway(key, &mut self.cx);
                 }
             }
         }
@@ -420,26 +420,31 @@ impl Proxy {
                 // Whoever does not take even that is left alone soon.
                 self.connections.watch(key, Watch::Write, now + DRAIN_IDLE, &mut self.cx);
             }
-            Watch::Silence => {
+            Watch::PingDue => {
                 multiplex.codec.ping(SIGN_OF_LIFE);
                 let timeout =
                     self.connections.get(key).and_then(|c| self.listen.ping_of(c, &self.cx));
                 if let Some(ping) = timeout {
-                    self.connections.watch(key, Watch::Answer, now + ping.timeout, &mut self.cx);
+                    self.connections.watch(
+                        key,
+                        Watch::PingTimeout,
+                        now + ping.timeout,
+                        &mut self.cx,
+                    );
                 }
                 self.connections.queue_send(key, &mut self.cx);
             }
-            Watch::Answer | Watch::Write => {
+            Watch::PingTimeout | Watch::Write => {
                 let cause = match (watch, is_upstream) {
-                    (Watch::Answer, _) => Cause::Http2PingTimeout,
+                    (Watch::PingTimeout, _) => Cause::Http2PingTimeout,
                     (_, true) => Cause::RequestWriteTimeout,
                     (_, false) => Cause::ResponseWriteTimeout,
                 };
                 self.end_streams(key, cause, now);
                 self.close(key, Some(cause), now);
             }
-            Watch::Goodbye => self.connections.on_goodbye(key, &mut self.cx),
-            Watch::Rest => {
+            Watch::FinalGoaway => self.connections.finish_goaway(key, &mut self.cx),
+            Watch::CoolDown => {
                 if let Some(multiplex) =
                     self.connections.multiplex_mut(key).filter(|it| it.is_empty())
                 {
@@ -540,7 +545,7 @@ impl Proxy {
             self.frame(key, now);
         }
         self.connections.watch_writing(key, now, n > 0, &self.listen, &mut self.cx);
-        if before >= UNREAD_BYTES_MAX && before - n < UNREAD_BYTES_MAX {
+        if before >= UNDELIVERED_BYTES_MAX && before - n < UNDELIVERED_BYTES_MAX {
             self.resume_inbox(key, now);
         }
     }
@@ -577,9 +582,9 @@ impl Proxy {
         if !multiplex.is_empty() || is_connecting {
             return;
         }
-        multiplex.watches.set(Watch::Rest, now + REST);
-        multiplex.watches.clear(Watch::Silence);
-        multiplex.watches.clear(Watch::Answer);
+        multiplex.watches.set(Watch::CoolDown, now + REST);
+        multiplex.watches.clear(Watch::PingDue);
+        multiplex.watches.clear(Watch::PingTimeout);
         if is_upstream && timeout.is_none() {
             multiplex.codec.go_away(ErrorCode::NO_ERROR);
             self.upstream.withdraw(key, &mut self.connections);

@@ -107,14 +107,14 @@ pub(crate) enum Watch {
     Idle,
     /// The peer to take what waits for it.
     Write,
-    /// A sign of life, before the peer is asked for one.
-    Silence,
-    /// The answer.
-    Answer,
-    /// The peer to know that the connection will end.
-    Goodbye,
+    /// Data from the peer, before a keep-alive PING is sent.
+    PingDue,
+    /// The answer to a keep-alive PING.
+    PingTimeout,
+    /// The answer to the PING of a graceful GOAWAY (RFC 9113, section 6.8), after which the final one follows.
+    FinalGoaway,
     /// A stream again soon, before what holds them is given back.
-    Rest,
+    CoolDown,
 }
 
 impl Watch {
@@ -122,10 +122,10 @@ impl Watch {
         Self::Opening,
         Self::Idle,
         Self::Write,
-        Self::Silence,
-        Self::Answer,
-        Self::Goodbye,
-        Self::Rest,
+        Self::PingDue,
+        Self::PingTimeout,
+        Self::FinalGoaway,
+        Self::CoolDown,
     ];
 }
 
@@ -338,10 +338,10 @@ impl Multiplex {
             self.codec.on_time(u32::try_from(millis).unwrap_or(u32::MAX));
             self.told_until = self.told_until + Duration::from_millis(millis);
         }
-        self.watches.clear(Watch::Answer);
+        self.watches.clear(Watch::PingTimeout);
         match silence.filter(|_| !self.streams.is_empty()) {
-            Some(silence) => self.watches.set(Watch::Silence, now + silence),
-            None => self.watches.clear(Watch::Silence),
+            Some(silence) => self.watches.set(Watch::PingDue, now + silence),
+            None => self.watches.clear(Watch::PingDue),
         }
     }
 

@@ -127,7 +127,7 @@ impl Connections {
             && !matches!(connection.send, Send::Shut)
         {
             connection.send = Send::Shut;
-            self.say_farewell(key, cx);
+            self.send_close_notify(key, cx);
             cx.ops.push_back(Op::ShutdownWrite(key));
         }
     }

@@ -251,7 +251,7 @@ impl Tls {
         if self.is_sent(is_ending) { 0 } else { self.sealed.max(1) }
     }
 
-    /// Seals as much of `data` as may wait and, behind all of it, the last word if nothing follows.
+    /// Seals as much of `data` as may wait and, behind all of it, close_notify if nothing follows.
     /// Says how the key is after it.
     fn seal(&mut self, data: &mut Outbox, is_ending: bool, buffers: &mut Buffers) -> KeyUsage {
         self.is_warm = true;
@@ -312,7 +312,7 @@ impl Tls {
     }
 
     /// The bytes that say that nothing more will be sent.
-    fn farewell(&mut self) -> Option<Box<[u8]>> {
+    fn close_notify(&mut self) -> Option<Box<[u8]>> {
         if !self.outbox.is_empty() {
             return None;
         }
@@ -485,9 +485,9 @@ impl Connections {
     }
 
     /// Says that nothing more will be sent, to a peer that waits for that to be said.
-    pub(crate) fn say_farewell(&mut self, key: ConnKey, cx: &mut Cx) {
-        if let Some(words) = self.tls_mut(key).and_then(Tls::farewell) {
-            cx.ops.push_back(Op::Say(key, words));
+    pub(crate) fn send_close_notify(&mut self, key: ConnKey, cx: &mut Cx) {
+        if let Some(words) = self.tls_mut(key).and_then(Tls::close_notify) {
+            cx.ops.push_back(Op::SendNow(key, words));
         }
     }
 }
@@ -580,7 +580,7 @@ impl Proxy {
                             }
                         }
                         Opened::End => {
-                            self.on_last_word(key, now);
+                            self.on_close_notify(key, now);
                             return (all, 0);
                         }
                     }
@@ -596,9 +596,9 @@ impl Proxy {
         }
     }
 
-    /// Goes on behind the peer's last word if it has come: in its turn, as with FIN, which is not
+    /// Goes on behind the peer's close_notify if it has come: in its turn, as with FIN, which is not
     /// read either while what was read before has to wait.
-    pub(crate) fn on_last_word(&mut self, key: ConnKey, now: Time) {
+    pub(crate) fn on_close_notify(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         let is_ended = connection.tls.as_ref().is_some_and(|tls| tls.is_ended());
         if is_ended && !connection.is_read_closed && self.read_bytes_max(key) > 0 {
@@ -615,7 +615,7 @@ impl Proxy {
         now: Time,
     ) {
         if let Some(words) = words {
-            self.cx.ops.push_back(Op::Say(key, words));
+            self.cx.ops.push_back(Op::SendNow(key, words));
         }
         let is_peers_word = matches!(error, RecordError::AlertReceived(_));
         if self.connections.is_downstream(key) && !is_peers_word {
@@ -675,7 +675,7 @@ impl Proxy {
             KeyUsage::NearLimit => {
                 tls.is_key_limit_warned = true;
                 match connection.role {
-                    Role::Downstream(_) => self.connections.say_goodbye(key, now, &mut self.cx),
+                    Role::Downstream(_) => self.connections.begin_goaway(key, now, &mut self.cx),
                     Role::Upstream(_) => {
                         self.upstream.retire(key, &mut self.connections, &mut self.cx);
                     }
@@ -723,7 +723,7 @@ mod tests {
     fn a_key_near_its_limit_is_reported_once_and_what_it_cannot_seal_is_kept() {
         let mut buffers = Buffers::default();
         let mut data = Outbox::new();
-        for (sequence, wear, left) in [
+        for (sequence, stream_budget, left) in [
             (0, KeyUsage::Good, 0),
             (KEY_RECORDS_MAX - (1 << 20), KeyUsage::NearLimit, 0),
             (KEY_RECORDS_MAX - 1, KeyUsage::NearLimit, 0),
@@ -731,9 +731,9 @@ mod tests {
         ] {
             let mut tls = at(sequence);
             data.push(b"data", &mut buffers);
-            assert_eq!(tls.seal(&mut data, false, &mut buffers), wear, "{sequence}");
+            assert_eq!(tls.seal(&mut data, false, &mut buffers), stream_budget, "{sequence}");
             assert_eq!((data.len(), tls.sealed), (left, 4 - left), "{sequence}");
-            if wear == KeyUsage::NearLimit {
+            if stream_budget == KeyUsage::NearLimit {
                 tls.is_key_limit_warned = true;
                 assert_eq!(
                     tls.seal(&mut data, false, &mut buffers),

@@ -23,7 +23,7 @@ use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::{Record, Stamps, Words, label};
 use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage, Wait, lookalikes, route};
-use crate::filter::chain::{ChainStep, Onlookers};
+use crate::filter::chain::{BodyObservers, ChainStep};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
 use crate::proxy::{Proxy, TimerOwner};
@@ -103,7 +103,7 @@ impl Exchanges {
             timer,
             deadlines: Deadlines::default(),
             slots: None,
-            onlookers: Onlookers::default(),
+            observers: BodyObservers::default(),
             gathered: None,
             held: None,
             record: Record::new(stamps),

@@ -26,8 +26,8 @@ use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::{Retry, Side, consequence};
 use crate::exchange::record::{Word, label};
 use crate::exchange::{
-    ATTEMPTS_MAX, ATTEMPTS_UNSEEN_MAX, Deadlines, Exchange, Form, Handshake, Kind, Route, Stage,
-    Unbound, Wait, route,
+    ATTEMPTS_MAX, ATTEMPTS_UNSEEN_MAX, Deadlines, Exchange, Form, Handshake, Kind, QueuedRequest,
+    Route, Stage, Wait, route,
 };
 use crate::listen::Listen;
 use crate::listen::clients::{ClientPlace, Part};
@@ -48,11 +48,11 @@ const PROXY_HEADER_BYTES_MAX: usize = 107;
 
 impl Cx {
     /// A request for a stream: how its head is encoded depends on the connection.
-    fn encode_for_stream(&mut self, head: &RequestHead<'_>, is_complete: bool) -> Unbound {
+    fn encode_for_stream(&mut self, head: &RequestHead<'_>, is_complete: bool) -> QueuedRequest {
         let mut outbox = Outbox::new();
         outbox.keep();
         let tail = if is_complete { Tail::End } else { Tail::Open };
-        Unbound { outbox, form: Form::Stream { head: self.park(head), tail } }
+        QueuedRequest { outbox, form: Form::Stream { head: self.park(head), tail } }
     }
 }
 
@@ -74,7 +74,7 @@ impl Connections {
         // Most exchanges are only counted; their addresses need not become text.
         let is_recorded = cx.emitter.is_recorded(stages.total, record.is_tunnel);
         let (endpoint, peer) = if is_recorded { (endpoint, peer) } else { (None, None) };
-        let onward = if is_recorded { self.went_to(exchange) } else { None };
+        let onward = if is_recorded { self.connect_target_of(exchange) } else { None };
         let endpoint = endpoint.map(|endpoint| &endpoint.address).or(onward.as_ref());
         let endpoint = Text::of_address(endpoint);
         let client = match record.client.filter(|_| is_recorded) {
@@ -121,7 +121,7 @@ impl Connections {
 }
 
 impl Exchanges {
-    fn take_waiting(&mut self, key: ExchangeKey, now: Time) -> Option<Unbound> {
+    fn take_waiting(&mut self, key: ExchangeKey, now: Time) -> Option<QueuedRequest> {
         let exchange = self.get_mut(key)?;
         exchange.record.stamps.wait_ended = now;
         match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
@@ -182,7 +182,7 @@ impl Exchanges {
         asks_upgrade: bool,
         connections: &Connections,
         cx: &mut Cx,
-    ) -> Unbound {
+    ) -> QueuedRequest {
         // One that was parked reads as the request of HTTP/1 that it stands for.
         let comes_on_stream = self.get(key).is_some_and(|exchange| !exchange.downstream.is_whole());
         if asks_upgrade && comes_on_stream && is_websocket(head) {
@@ -212,7 +212,7 @@ impl Exchanges {
         outbox.push_with(room, &mut cx.buffers, |buffer| {
             wire::h1::encode_request(head, connection_field(asks_upgrade), buffer);
         });
-        Unbound { outbox, form: Form::Whole { send, is_personal } }
+        QueuedRequest { outbox, form: Form::Whole { send, is_personal } }
     }
 
     /// The PROXY protocol header, for clusters that want one in front of each connection. Says
@@ -271,7 +271,7 @@ impl Exchanges {
     pub(crate) fn enqueue(
         &mut self,
         key: ExchangeKey,
-        request: Unbound,
+        request: QueuedRequest,
         now: Time,
         upstream: &mut Upstreams,
         cx: &mut Cx,
@@ -417,7 +417,7 @@ impl Proxy {
     pub(crate) fn attempt(
         &mut self,
         key: ExchangeKey,
-        request: Unbound,
+        request: QueuedRequest,
         head: Option<&RequestHead<'_>>,
         now: Time,
     ) {
@@ -427,7 +427,7 @@ impl Proxy {
             exchange.follow_cluster(&self.cx.snapshot);
         }
         let Some(cluster) = exchange.cluster() else {
-            return self.fail_unbound(key, request, Cause::NoEndpoint, now);
+            return self.fail_queued(key, request, Cause::NoEndpoint, now);
         };
         let route = exchange.route.as_ref();
         let avoid = route
@@ -456,7 +456,7 @@ impl Proxy {
                 Some(to) => {
                     self.upstream.pools.acquire_to(to, cluster, newest, sharing, at, connections)
                 }
-                None => return self.fail_unbound(key, request, Cause::NoOriginalDestination, now),
+                None => return self.fail_queued(key, request, Cause::NoOriginalDestination, now),
             }
         } else {
             self.upstream.pools.acquire(cluster, newest, avoid, sharing, at, connections)
@@ -512,26 +512,26 @@ impl Proxy {
                 self.exchanges.set_deadline(key, Wait::Pause, until, &mut self.cx);
             }
             Acquired::Overflow => self.enqueue_over(key, request, id, now),
-            Acquired::NoEndpoint => self.fail_unbound(key, request, Cause::NoEndpoint, now),
+            Acquired::NoEndpoint => self.fail_queued(key, request, Cause::NoEndpoint, now),
         }
     }
 
     /// The queue is full: an exchange takes the place of the newest of a client that has more there.
-    fn enqueue_over(&mut self, key: ExchangeKey, request: Unbound, id: ClusterId, now: Time) {
+    fn enqueue_over(&mut self, key: ExchangeKey, request: QueuedRequest, id: ClusterId, now: Time) {
         let client = self.exchanges.get(key).map_or(ClientPlace::UNKNOWN, |it| it.client);
         let exchanges = &self.exchanges;
         let is_waiting = |key| is_waiting(exchanges.get(key));
         let Some(other) = self.upstream.pools.newest_of_longest(id, client, is_waiting) else {
-            return self.fail_unbound(key, request, Cause::PendingOverflow, now);
+            return self.fail_queued(key, request, Cause::PendingOverflow, now);
         };
         self.fail(other, Cause::PendingOverflow, now);
         self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
     }
 
-    pub(crate) fn fail_unbound(
+    pub(crate) fn fail_queued(
         &mut self,
         key: ExchangeKey,
-        request: Unbound,
+        request: QueuedRequest,
         cause: Cause,
         now: Time,
     ) {
@@ -576,7 +576,7 @@ impl Proxy {
             let next = self.upstream.pools.next_in_vain(id, |key| is_waiting(exchanges.get(key)));
             let Some(key) = next else { return };
             if let Some(request) = self.exchanges.take_waiting(key, now) {
-                self.fail_unbound(key, request, Cause::NoEndpoint, now);
+                self.fail_queued(key, request, Cause::NoEndpoint, now);
             }
         }
     }
@@ -904,20 +904,20 @@ impl Proxy {
 }
 
 /// Takes a request back from a connection, or stream, to be sent once more.
-fn take_request(connection: &mut Connection, upstream: StreamKey) -> Option<Unbound> {
+fn take_request(connection: &mut Connection, upstream: StreamKey) -> Option<QueuedRequest> {
     if upstream.is_whole() {
         let is_personal = connection.upstream().is_some_and(|upstream| upstream.is_personal);
         let mut outbox = std::mem::take(&mut connection.outbox);
         let send = std::mem::replace(&mut connection.send, Send::Shut);
         outbox.rewind();
-        return Some(Unbound { outbox, form: Form::Whole { send, is_personal } });
+        return Some(QueuedRequest { outbox, form: Form::Whole { send, is_personal } });
     }
     let stream = connection.multiplex.as_deref_mut()?.stream_mut(upstream.stream)?;
     let head = stream.head.take()?;
     let mut outbox = std::mem::take(&mut stream.outbox);
     outbox.rewind();
     let tail = std::mem::take(&mut stream.tail);
-    Some(Unbound { outbox, form: Form::Stream { head, tail } })
+    Some(QueuedRequest { outbox, form: Form::Stream { head, tail } })
 }
 
 /// Some of a request was dropped: what is kept of it is not the request any more, and not to be sent

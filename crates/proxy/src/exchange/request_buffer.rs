@@ -14,7 +14,7 @@ use crate::connection::ExchangeKey;
 use crate::connection::http2::Tail;
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::{Exchange, Form, Kind, Stage, Unbound, Wait};
+use crate::exchange::{Exchange, Form, Kind, QueuedRequest, Stage, Wait};
 use crate::proxy::Proxy;
 use crate::tools::buffers::Buffers;
 use crate::tools::time::Time;
@@ -26,7 +26,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 const SAME: &str = "the head has the framing that the body was read with";
 
-impl Unbound {
+impl QueuedRequest {
     /// Queues a piece of the body behind the head.
     pub(crate) fn push_data(&mut self, data: &[u8], buffers: &mut Buffers) {
         match &mut self.form {
@@ -81,7 +81,7 @@ impl Exchanges {
     pub(crate) fn buffer_request(
         &mut self,
         key: ExchangeKey,
-        request: Unbound,
+        request: QueuedRequest,
         now: Time,
         cx: &mut Cx,
     ) {

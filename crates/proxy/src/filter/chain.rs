@@ -21,7 +21,7 @@ use crate::connection::ExchangeKey;
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::pump::connection_field;
-use crate::exchange::{Exchange, Stage, Unbound, Wait};
+use crate::exchange::{Exchange, QueuedRequest, Stage, Wait};
 use crate::filter::{BodyNeed, Filter, Part, Question, Verdict};
 use crate::ops::Op;
 use crate::proxy::Proxy;
@@ -64,7 +64,7 @@ impl ChainStep {
 
 /// Filters of a chain that look at bodies as they pass, by their places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Onlookers {
+pub(crate) struct BodyObservers {
     /// At the request's.
     request: Places,
     /// Those that take part in the response, whether they stream or gather.
@@ -90,16 +90,16 @@ impl Places {
     }
 }
 
-impl Onlookers {
+impl BodyObservers {
     /// Those that a chain has when a request begins.
     pub(crate) fn at_requests(filters: &[Box<dyn Filter>]) -> Self {
-        let mut onlookers = Self::default();
+        let mut observers = Self::default();
         for (place, filter) in filters.iter().enumerate() {
             if filter.bodies().request == BodyNeed::Stream {
-                onlookers.request.insert(place);
+                observers.request.insert(place);
             }
         }
-        onlookers
+        observers
     }
 }
 
@@ -123,9 +123,9 @@ pub(crate) struct Held {
 impl Exchange {
     /// Shows a piece of the request's body to the filters that look on.
     pub(crate) fn show_request_data(&mut self, data: &[u8]) {
-        let onlookers = self.onlookers.request;
-        if !onlookers.is_empty() {
-            self.show(onlookers, |filter, slot| filter.on_request_data(data, slot));
+        let observers = self.observers.request;
+        if !observers.is_empty() {
+            self.show(observers, |filter, slot| filter.on_request_data(data, slot));
         }
     }
 
@@ -134,20 +134,20 @@ impl Exchange {
         let has_bound = self.listener().http.body_bytes_max.is_some() && !self.record.is_tunnel;
         has_bound
             || self.call.is_some()
-            || !self.onlookers.request.is_empty()
+            || !self.observers.request.is_empty()
             || matches!(self.stage, Stage::Gathering { .. } | Stage::Buffering { .. })
     }
 
     /// Whether anything here has to see the response's data.
     pub(crate) const fn reads_response_data(&self) -> bool {
-        self.call.is_some() || self.held.is_some() || !self.onlookers.response.is_empty()
+        self.call.is_some() || self.held.is_some() || !self.observers.response.is_empty()
     }
 
     /// Shows a piece of the response's body to the filters that look on.
     pub(crate) fn show_response_data(&mut self, data: &[u8]) {
-        let onlookers = self.onlookers.response;
-        if !onlookers.is_empty() {
-            self.show(onlookers, |filter, slot| {
+        let observers = self.observers.response;
+        if !observers.is_empty() {
+            self.show(observers, |filter, slot| {
                 if filter.bodies().response == BodyNeed::Stream {
                     filter.on_response_data(data, slot);
                 }
@@ -155,10 +155,10 @@ impl Exchange {
         }
     }
 
-    fn show(&mut self, onlookers: Places, mut see: impl FnMut(&dyn Filter, &mut [u8])) {
+    fn show(&mut self, observers: Places, mut see: impl FnMut(&dyn Filter, &mut [u8])) {
         let filters = Arc::clone(&self.listener().filters);
         for (place, filter) in filters.iter().enumerate() {
-            if onlookers.contains(place) {
+            if observers.contains(place) {
                 see(&**filter, slot_of(&filters, self.slots.as_deref_mut(), place));
             }
         }
@@ -178,7 +178,7 @@ impl Cx {
         &mut self,
         gathered: Gathered,
         is_complete: bool,
-        request: &mut Unbound,
+        request: &mut QueuedRequest,
     ) {
         let Gathered { body, trailers } = gathered;
         request.push_data(body.filled(), &mut self.buffers);
@@ -209,7 +209,7 @@ impl Exchanges {
         let Some(exchange) = self.get_mut(key) else { return };
         let filters = &exchange.listener().filters;
         let bytes = filters.iter().map(|filter| filter.slot_bytes()).sum::<usize>();
-        exchange.onlookers = Onlookers::at_requests(filters);
+        exchange.observers = BodyObservers::at_requests(filters);
         if bytes > 0 {
             exchange.slots = Some(vec![0; bytes].into_boxed_slice());
         }
@@ -246,19 +246,19 @@ impl Exchanges {
         let snapshot = exchange.snapshot.clone();
         let listener = snapshot.listeners.get(exchange.listener)?.seen_by(exchange.chain);
         let mut gather_bytes_max = None;
-        let mut part_takers = Places::default();
+        let mut participants = Places::default();
         for (place, filter) in listener.filters.iter().enumerate().rev() {
             let slot = slot_of(&listener.filters, exchange.slots.as_deref_mut(), place);
             if filter.on_response(head, slot) == Part::Done {
                 continue;
             }
-            part_takers.insert(place);
+            participants.insert(place);
             if let BodyNeed::Gather { bytes_max } = filter.bodies().response {
                 gather_bytes_max =
                     Some(gather_bytes_max.map_or(bytes_max, |max: usize| max.min(bytes_max)));
             }
         }
-        exchange.onlookers.response = part_takers;
+        exchange.observers.response = participants;
         if let Some(pseudonym) = &listener.http.via {
             crate::exchange::forwarded::append_via(head, pseudonym, &mut cx.scratch);
         }
@@ -291,7 +291,7 @@ impl Exchanges {
         let filters = Arc::clone(&exchange.listener().filters);
         for (place, filter) in filters.iter().enumerate().rev() {
             let is_gathering = matches!(filter.bodies().response, BodyNeed::Gather { .. });
-            if is_gathering && exchange.onlookers.response.contains(place) {
+            if is_gathering && exchange.observers.response.contains(place) {
                 let slot = slot_of(&filters, exchange.slots.as_deref_mut(), place);
                 filter.on_response_body(head, body, slot);
             }

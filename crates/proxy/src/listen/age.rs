@@ -59,7 +59,7 @@ impl Connections {
         let is_idle = downstream.exchange.is_none();
         let deadline = now + DRAIN_IDLE;
         if is_multiplexed {
-            self.say_goodbye(key, now, cx);
+            self.begin_goaway(key, now, cx);
         } else if is_idle && deadline < cx.timers.deadline(timer) {
             // It may be about to ask, and is answered with `connection: close` then.
             cx.timers.arm(timer, deadline);

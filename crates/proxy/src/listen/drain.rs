@@ -36,7 +36,7 @@ impl Connections {
             }
         }
         for key in multiplexed {
-            self.say_goodbye(key, now, cx);
+            self.begin_goaway(key, now, cx);
         }
     }
 }

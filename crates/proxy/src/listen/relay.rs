@@ -22,7 +22,7 @@ use crate::connection::connections::Connections;
 use crate::connection::{ConnKey, Connection, ExchangeKey, Life, Receive, Send, StreamKey};
 use crate::cx::Cx;
 use crate::exchange::record::{Words, label};
-use crate::exchange::{Form, Kind, Request, Route, Stage, Unbound};
+use crate::exchange::{Form, Kind, QueuedRequest, Request, Route, Stage};
 use crate::listen::Listen;
 use crate::listen::matching::{Facts, choose};
 use crate::proxy::Proxy;
@@ -444,7 +444,7 @@ impl Proxy {
         outbox.keep();
         self.exchanges.push_proxy_header(key, &mut outbox, &self.connections, &mut self.cx);
         let send = Send::Body(BodyEncoder::new(Framing::UntilClose));
-        let request = Unbound { outbox, form: Form::Whole { send, is_personal: true } };
+        let request = QueuedRequest { outbox, form: Form::Whole { send, is_personal: true } };
         self.ask(key, request, None, now);
     }
 

@@ -17,10 +17,10 @@ use crate::exchange::calls::Call;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::{Record, Stamps, Words};
 use crate::exchange::{
-    Deadlines, Exchange, Form, Handshake, Kind, Request, Route, Stage, Unbound, Wait,
+    Deadlines, Exchange, Form, Handshake, Kind, QueuedRequest, Request, Route, Stage, Wait,
 };
 use crate::filter::Question;
-use crate::filter::chain::{ChainStep, Gathered, Held, Onlookers};
+use crate::filter::chain::{BodyObservers, ChainStep, Gathered, Held};
 use crate::listen::clients::{ClientPlace, Part};
 use crate::ops::Op;
 use crate::proxy::{Proxy, TimerOwner};
@@ -42,7 +42,7 @@ pub(super) struct SavedExchange {
     /// Names of the chain's filters, which the slots belong to.
     filters: Vec<String>,
     slots: Option<Vec<u8>>,
-    onlookers: Onlookers,
+    observers: BodyObservers,
     gathered: Option<SavedGathered>,
     held: Option<SavedHeld>,
     record: SavedRecord,
@@ -262,7 +262,7 @@ impl Proxy {
             route,
             deadlines: exchange.deadlines.remaining(now),
             slots: exchange.slots.map(Vec::from),
-            onlookers: exchange.onlookers,
+            observers: exchange.observers,
             gathered,
             held,
             record: self.cx.save_record(exchange.record, now),
@@ -324,8 +324,11 @@ impl Proxy {
             let name = saved.filters.get(filter).map(String::as_str);
             names.clone().position(|other| Some(other) == name).unwrap_or(filter)
         });
-        let onlookers =
-            if is_same_chain { saved.onlookers } else { Onlookers::at_requests(&listener.filters) };
+        let observers = if is_same_chain {
+            saved.observers
+        } else {
+            BodyObservers::at_requests(&listener.filters)
+        };
         let gathered = saved.gathered.map(|saved| restore_gathered(saved, &mut self.cx.buffers));
         let held = saved.held.map(|saved| restore_held(&saved, &mut self.cx.buffers));
         let key = self.exchanges.table.insert(Exchange {
@@ -348,7 +351,7 @@ impl Proxy {
                 .filter(|slots| is_same_chain && slots.len() == slot_bytes)
                 .or_else(|| (slot_bytes > 0).then(|| vec![0; slot_bytes]))
                 .map(Vec::into_boxed_slice),
-            onlookers,
+            observers,
             gathered,
             held,
             record: restore_record(&saved.record, words, now),
@@ -419,7 +422,7 @@ impl Proxy {
     }
 }
 
-fn save_request(mut request: Unbound, buffers: &mut Buffers) -> SavedRequest {
+fn save_request(mut request: QueuedRequest, buffers: &mut Buffers) -> SavedRequest {
     let outbox = save_outbox(&mut request.outbox, buffers);
     let form = match request.form {
         Form::Whole { send, is_personal } => SavedForm::Whole { send, is_personal },
@@ -432,13 +435,13 @@ fn save_request(mut request: Unbound, buffers: &mut Buffers) -> SavedRequest {
     SavedRequest { outbox, form }
 }
 
-fn restore_request(saved: SavedRequest, buffers: &mut Buffers) -> Unbound {
+fn restore_request(saved: SavedRequest, buffers: &mut Buffers) -> QueuedRequest {
     let outbox = restore_outbox(&saved.outbox, buffers);
     let form = match saved.form {
         SavedForm::Whole { send, is_personal } => Form::Whole { send, is_personal },
         SavedForm::Stream { head, tail } => Form::Stream { head: buffers.lease_with(&head), tail },
     };
-    Unbound { outbox, form }
+    QueuedRequest { outbox, form }
 }
 
 fn restore_deadlines(saved: &[(u8, Duration)], now: Time) -> Deadlines {

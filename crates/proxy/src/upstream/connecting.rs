@@ -21,7 +21,7 @@ use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::label;
 use crate::exchange::response::RESPONSE_HEAD;
-use crate::exchange::{ATTEMPTS_MAX, Exchange, Form, Stage, Unbound, Wait};
+use crate::exchange::{ATTEMPTS_MAX, Exchange, Form, QueuedRequest, Stage, Wait};
 use crate::listen::Listen;
 use crate::ops::{ConnectOptions, Op};
 use crate::proxy::Proxy;
@@ -61,7 +61,7 @@ impl Exchanges {
         key: ExchangeKey,
         upstream: ConnKey,
         place: usize,
-        request: Unbound,
+        request: QueuedRequest,
         now: Time,
         connections: &mut Connections,
         listen: &mut Listen,
@@ -94,7 +94,7 @@ impl Proxy {
         key: ExchangeKey,
         cluster: &Arc<Cluster>,
         place: usize,
-        request: Unbound,
+        request: QueuedRequest,
         head: Option<&RequestHead<'_>>,
         now: Time,
     ) {
@@ -102,7 +102,7 @@ impl Proxy {
             exchange.request.asks_upgrade && exchange.record.attempts >= ATTEMPTS_MAX
         };
         if self.exchanges.get(key).is_some_and(has_tried_enough) {
-            return self.fail_unbound(key, request, Cause::ConnectFailed, now);
+            return self.fail_queued(key, request, Cause::ConnectFailed, now);
         }
         let (endpoint, address, peer) = self.exchanges.way(key, cluster, place, &self.connections);
         let (state, is_personal) = match request.form {
@@ -181,11 +181,11 @@ impl Proxy {
         key: ExchangeKey,
         upstream: ConnKey,
         place: usize,
-        request: Unbound,
+        request: QueuedRequest,
         head: Option<&RequestHead<'_>>,
         now: Time,
     ) {
-        let Unbound { outbox, form: Form::Stream { head: parked, tail } } = request else {
+        let QueuedRequest { outbox, form: Form::Stream { head: parked, tail } } = request else {
             unreachable!("connections that are one exchange's are given whole");
         };
         let Some(exchange) = self.exchanges.get(key) else { return };
@@ -197,20 +197,20 @@ impl Proxy {
         if !is_known && (is_upgrade || multiplex.is_some_and(|multiplex| !multiplex.is_empty())) {
             // One may be sent with the preface. How many more it takes at a time, and whether it
             // takes an extended CONNECT, it will have said when it has said anything.
-            let request = Unbound { outbox, form: Form::Stream { head: parked, tail } };
+            let request = QueuedRequest { outbox, form: Form::Stream { head: parked, tail } };
             if self.upstream.offer(upstream, &mut self.connections, &mut self.cx).is_none()
                 && is_upgrade
                 && self.connections.is_of_former(upstream, &self.cx)
             {
                 // No pool takes it, so that it would be opened again and again for this one, which
                 // cannot follow the newest configuration of its cluster.
-                return self.fail_unbound(key, request, Cause::NoEndpoint, now);
+                return self.fail_queued(key, request, Cause::NoEndpoint, now);
             }
             return self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
         }
         if is_upgrade && !multiplex.is_some_and(|it| it.codec.allows_extended_connect()) {
-            let request = Unbound { outbox, form: Form::Stream { head: parked, tail } };
-            return self.fail_unbound(key, request, Cause::RequestNotImplemented, now);
+            let request = QueuedRequest { outbox, form: Form::Stream { head: parked, tail } };
+            return self.fail_queued(key, request, Cause::RequestNotImplemented, now);
         }
         let is_end = outbox.is_empty() && tail == Tail::End;
         let opened = match head {
@@ -224,7 +224,7 @@ impl Proxy {
         let Some(stream) = opened else {
             // Its slots are not what they seemed to be.
             self.upstream.withdraw(upstream, &mut self.connections);
-            let request = Unbound { outbox, form: Form::Stream { head: parked, tail } };
+            let request = QueuedRequest { outbox, form: Form::Stream { head: parked, tail } };
             return self.exchanges.note_attempt(key, request, &mut self.cx);
         };
         let mut stream = Stream::new(stream, key);
@@ -240,9 +240,9 @@ impl Proxy {
             if let Some(multiplex) = connection.multiplex.as_deref_mut() {
                 multiplex.insert(stream);
                 multiplex.watches.clear(Watch::Idle);
-                if let Some(silence) = silence.filter(|_| !multiplex.watches.is_set(Watch::Silence))
+                if let Some(silence) = silence.filter(|_| !multiplex.watches.is_set(Watch::PingDue))
                 {
-                    multiplex.watches.set(Watch::Silence, now + silence);
+                    multiplex.watches.set(Watch::PingDue, now + silence);
                 }
             }
         }

@@ -99,21 +99,21 @@ struct EndpointState {
     newest: Option<ConnKey>,
     /// Whether it is among the candidates of its cluster.
     is_candidate: bool,
-    wear: Wear,
+    stream_budget: StreamBudget,
     backoff: Backoff,
 }
 
 impl EndpointState {
     fn new(id: EndpointId) -> Self {
-        let (wear, backoff) = (Wear::default(), Backoff::default());
-        Self { id, newest: None, is_candidate: false, wear, backoff }
+        let (stream_budget, backoff) = (StreamBudget::default(), Backoff::default());
+        Self { id, newest: None, is_candidate: false, stream_budget, backoff }
     }
 }
 
 /// How many streams an endpoint takes on a connection before it goes away from it, if that is a habit of
 /// its own: what is sent there beyond them comes back unprocessed.
 #[derive(Debug, Default)]
-struct Wear {
+struct StreamBudget {
     /// How many it took when it went away last.
     last: u32,
     /// How many it takes, since it took as many twice in a row.
@@ -125,7 +125,7 @@ struct Wear {
 /// Connections for which the habit of an endpoint is believed before it is put to the test again.
 const WEAR_USES: u8 = 64;
 
-impl Wear {
+impl StreamBudget {
     /// The endpoint took so many and left others.
     fn on_worn_out(&mut self, streams: u32) {
         let is_habit = streams > 0 && self.last == streams;
@@ -637,7 +637,7 @@ impl Pools {
     /// An endpoint went away from a connection after it had taken so many streams, and left others.
     pub(crate) fn on_worn_out(&mut self, endpoint: EndpointId, streams: u32) {
         if let Some(state) = self.endpoint(endpoint) {
-            state.wear.on_worn_out(streams);
+            state.stream_budget.on_worn_out(streams);
         }
     }
 
@@ -691,13 +691,13 @@ impl Pools {
 
     /// Whether a connection that had so many streams is one from which its endpoint is about to go away.
     pub(crate) fn is_worn(&mut self, endpoint: EndpointId, streams: u32) -> bool {
-        self.endpoint(endpoint).is_some_and(|state| state.wear.is_reached(streams))
+        self.endpoint(endpoint).is_some_and(|state| state.stream_budget.is_reached(streams))
     }
 
     /// A connection ends because it is worn.
     pub(crate) fn on_worn(&mut self, endpoint: EndpointId) {
         if let Some(state) = self.endpoint(endpoint) {
-            state.wear.on_used();
+            state.stream_budget.on_used();
         }
     }
 
@@ -816,17 +816,17 @@ mod tests {
             (&[0, 0], None),
             (&[3, 50, 3, 50], None),
         ] {
-            let mut wear = Wear::default();
-            seen.iter().for_each(|streams| wear.on_worn_out(*streams));
-            assert_eq!(wear.streams_max, streams_max, "{seen:?}");
-            assert_eq!(wear.is_reached(50), streams_max.is_some(), "{seen:?}");
-            assert!(!wear.is_reached(49), "{seen:?}");
+            let mut stream_budget = StreamBudget::default();
+            seen.iter().for_each(|streams| stream_budget.on_worn_out(*streams));
+            assert_eq!(stream_budget.streams_max, streams_max, "{seen:?}");
+            assert_eq!(stream_budget.is_reached(50), streams_max.is_some(), "{seen:?}");
+            assert!(!stream_budget.is_reached(49), "{seen:?}");
         }
-        let mut wear = Wear::default();
-        (0..2).for_each(|_| wear.on_worn_out(50));
-        (1..WEAR_USES).for_each(|_| wear.on_used());
-        assert!(wear.is_reached(50));
-        wear.on_used();
-        assert!(!wear.is_reached(50));
+        let mut stream_budget = StreamBudget::default();
+        (0..2).for_each(|_| stream_budget.on_worn_out(50));
+        (1..WEAR_USES).for_each(|_| stream_budget.on_used());
+        assert!(stream_budget.is_reached(50));
+        stream_budget.on_used();
+        assert!(!stream_budget.is_reached(50));
     }
 }

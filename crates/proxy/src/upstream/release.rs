@@ -91,7 +91,7 @@ impl Upstreams {
             connections.get(key).is_some_and(|connection| !connection.is_connecting());
         let would_end_early = connections.would_end_early(key);
         if !would_end_early {
-            connections.say_farewell(key, cx);
+            connections.send_close_notify(key, cx);
         }
         let Some(connection) = connections.remove_connection(key, cx) else {
             return;

@@ -16,7 +16,7 @@ use crate::connection::{
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::{Side, consequence};
-use crate::exchange::{Form, Unbound};
+use crate::exchange::{Form, QueuedRequest};
 use crate::listen::Listen;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -192,13 +192,13 @@ impl Exchanges {
         &mut self,
         key: ExchangeKey,
         (spare, place): (ConnKey, usize),
-        request: Unbound,
+        request: QueuedRequest,
         now: Time,
         connections: &mut Connections,
         listen: &mut Listen,
         cx: &mut Cx,
     ) {
-        let Unbound { outbox, form: Form::Whole { send, .. } } = request else {
+        let QueuedRequest { outbox, form: Form::Whole { send, .. } } = request else {
             unreachable!("a spare connection is found for whole requests only");
         };
         let Some(connection) = connections.get_mut(spare) else { return };
@@ -221,7 +221,7 @@ impl Proxy {
         &mut self,
         key: ExchangeKey,
         place: Option<usize>,
-        request: &Unbound,
+        request: &QueuedRequest,
     ) -> Option<(ConnKey, usize)> {
         if self.upstream.spares.is_empty()
             || !matches!(request.form, Form::Whole { is_personal: false, .. })

@@ -620,7 +620,7 @@ impl<'s> Talk<'s> {
                     peer.is_connecting = true;
                     self.peers.push(peer);
                 }
-                Op::Say(key, bytes) => {
+                Op::SendNow(key, bytes) => {
                     // What there is no room for is lost.
                     if let Some(peer) = self.peer_mut(key) {
                         let n = bytes.len().min(peer.room);

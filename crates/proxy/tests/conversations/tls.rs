@@ -319,7 +319,7 @@ fn the_last_word_waits_until_there_is_room_for_it() {
             heard.push_str(&client.hears(talk));
         }
         assert!(heard.ends_with("until the end"), "{heard}");
-        assert!(client.is_ended, "without its last word it could be a part");
+        assert!(client.is_ended, "without close_notify it could be a part");
     });
 }
 

@@ -66,7 +66,7 @@ struct Habits {
     /// How likely it resets a stream in the middle.
     cancels: u32,
     /// It says that it goes when it does, and waits until Strait closes.
-    says_goodbye: bool,
+    sends_goaway: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -618,7 +618,7 @@ impl Http2Client {
         self.has_left = true;
         if self.manners.leave == Leave::HalfClose {
             network.shutdown_write(end);
-        } else if self.habits.says_goodbye {
+        } else if self.habits.sends_goaway {
             self.speaker.restore_settings();
             self.speaker.codec.go_away(ErrorCode::NO_ERROR);
             self.write(end, network, ledger);
@@ -708,7 +708,7 @@ impl Habits {
             pings: pulse(random.chance(300)),
             changes_settings: pulse(random.chance(300)),
             cancels: if random.chance(300) { random.below(500) as u32 } else { 0 },
-            says_goodbye: random.chance(500),
+            sends_goaway: random.chance(500),
         }
     }
 }

@@ -138,7 +138,7 @@ impl RelayClient {
             }
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 // Whatever was cut off is reset.
-                ledger.violate(format!("ended without a last word: {}", self.describe()));
+                ledger.violate(format!("ended without close_notify: {}", self.describe()));
                 self.finish(Outcome::Truncated, Quit::Close, network, ledger);
             }
             Ok(true) | Err(_) => {

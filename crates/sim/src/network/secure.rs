@@ -237,7 +237,7 @@ impl Network {
 
 /// Reading.
 impl Network {
-    /// As [`Network::recv_all`], of an end that speaks TLS. An end without a last word is
+    /// As [`Network::recv_all`], of an end that speaks TLS. An end without close_notify is
     /// `UnexpectedEof`.
     pub(super) fn recv_opened(
         &mut self,
@@ -370,7 +370,7 @@ impl Network {
         true
     }
 
-    /// Whether the end of what this end sends, which was just said, stays the last word, and no FIN
+    /// Whether the end of what this end sends, which was just said, stays close_notify, and no FIN
     /// follows until it closes.
     pub(super) fn keeps_fin(&mut self, id: EndId) -> bool {
         let secure = self.security.ends.get_mut(&id);
@@ -395,7 +395,7 @@ impl Network {
     }
 
     /// Before an end that speaks TLS is closed: hears what there is, since a program that closes
-    /// has read what is no data, and says its last word, if it does. Whether there is data that
+    /// has read what is no data, and sends its close_notify, if it does. Whether there is data that
     /// nobody has read.
     pub(super) fn hear_out(&mut self, id: EndId) -> bool {
         let is_unheard = |end: &End| !end.inbox.is_empty() || !end.late.is_empty();
@@ -415,7 +415,7 @@ impl Network {
             }
             if let Some(end) = self.get_mut(id) {
                 end.swallows = has_asked;
-                // What came behind the last word.
+                // What came behind close_notify.
                 end.inbox.clear();
                 end.late.clear();
             }
@@ -423,7 +423,7 @@ impl Network {
         has_unread
     }
 
-    /// Gives up a connection in the middle: by a reset or, with TLS, by an end without a last word,
+    /// Gives up a connection in the middle: by a reset or, with TLS, by an end without close_notify,
     /// maybe amid a record.
     pub fn break_off(&mut self, id: EndId) {
         if !self.is_secure(id) {
@@ -474,7 +474,7 @@ impl Secure {
                             self.over = Some(Over::Ended);
                             break match self.inbound.len() - at {
                                 0 => Ok(()),
-                                n => Err(format!("{n} bytes behind the last word")),
+                                n => Err(format!("{n} bytes behind close_notify")),
                             };
                         }
                     }

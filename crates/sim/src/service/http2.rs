@@ -29,8 +29,8 @@ pub(super) struct Connection {
     pays: Pulse,
     pings: Option<Pulse>,
     changes_settings: Option<Pulse>,
-    /// Requests after which it says goodbye.
-    goodbye_after: Option<u32>,
+    /// Requests after which it sends GOAWAY.
+    goaway_after: Option<u32>,
     after: After,
     stops_reading: bool,
     has_fin: bool,
@@ -44,7 +44,7 @@ enum After {
     /// It breaks once everything is sent.
     Reset,
     /// Strait knows that it will end once it answers the ping.
-    Goodbye,
+    Goaway,
     /// It ends with the streams that it has.
     GoingAway,
     /// All is said, and it reads on so that no reset overtakes that.
@@ -104,7 +104,7 @@ impl Connection {
             pays: Pulse::every(NOW_AND_THEN / 4),
             pings: pulse(random.chance(300)),
             changes_settings: pulse(random.chance(300)),
-            goodbye_after: random.chance(200).then(|| 1 + random.below(10) as u32),
+            goaway_after: random.chance(200).then(|| 1 + random.below(10) as u32),
             after: After::Keep,
             stops_reading: false,
             has_fin: false,
@@ -190,7 +190,7 @@ impl Connection {
                     return Err(format!("Strait goes away: {code:?}"));
                 }
             }
-            Heard::PingAnswered if self.after == After::Goodbye => {
+            Heard::PingAnswered if self.after == After::Goaway => {
                 self.after = After::GoingAway;
                 self.speaker.codec.go_away(ErrorCode::NO_ERROR);
             }
@@ -297,10 +297,10 @@ impl Connection {
             answer: Answer::Waits,
             fate,
         });
-        if self.goodbye_after.is_some_and(|after| self.requests >= after) {
-            self.goodbye_after = None;
+        if self.goaway_after.is_some_and(|after| self.requests >= after) {
+            self.goaway_after = None;
             if self.after == After::Keep {
-                self.after = After::Goodbye;
+                self.after = After::Goaway;
                 self.speaker.codec.drain();
                 self.speaker.codec.ping(*b"goodbye!");
             }

@@ -64,7 +64,7 @@ impl Connection {
                 Ok(has_fin) => self.has_fin |= has_fin,
                 // Whatever was cut off is reset.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                    return Err(format!("{:?} ended without a last word", self.client));
+                    return Err(format!("{:?} ended without close_notify", self.client));
                 }
                 Err(_) => return Ok(Verdict::Close),
             }

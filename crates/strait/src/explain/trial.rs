@@ -76,7 +76,7 @@ pub(super) fn try_out(
                     return Trial::from(answer);
                 }
             }
-            Some(Op::Say(speaker, bytes)) if speaker == key => {
+            Some(Op::SendNow(speaker, bytes)) if speaker == key => {
                 client.hear(&bytes);
             }
             Some(_) => {}

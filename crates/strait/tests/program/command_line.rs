@@ -330,7 +330,8 @@ fn explain_asks_for_the_listener_where_it_cannot_know() {
     let error = text(&output.stderr);
     assert!(error.contains("second (127.0.0.1:8081), edge (127.0.0.1:8080)"), "{error}");
     let story = text(&explain(&["--listener", "edge"]).stdout);
-    assert!(story.starts_with("listener  edge (127.0.0.1:8080), as you said\n"), "{story}");
+    let listener = "listener  edge (127.0.0.1:8080), from --listener\n";
+    assert!(story.starts_with(listener), "{story}");
     assert_eq!(explain(&["--listener", "none"]).status.code(), Some(1));
 }
 

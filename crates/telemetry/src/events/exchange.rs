@@ -56,7 +56,7 @@ pub struct ExchangeFinished<'a> {
     pub version: u8,
     /// Status sent to the downstream; 0 if none was.
     pub status: u16,
-    /// Why it ended other than well.
+    /// Why it failed.
     pub cause: Option<Cause>,
     /// Whether the proxy made the response itself.
     pub is_reply: bool,

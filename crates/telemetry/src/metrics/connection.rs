@@ -129,8 +129,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "proxy_downstream_connections_ended_total",
         kind: Kind::Counter,
-        help: "Downstream connections that ended because of something other than either side \
-               being done with them: each timeout, each fault.",
+        help: "Downstream connections that were closed abnormally, by cause: each timeout, \
+               each fault.",
         labels: &["cause"],
         samples: |view, out| {
             view.each_cause(out, |block| &block.connections.causes);

@@ -197,7 +197,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "proxy_exchange_causes_total",
         kind: Kind::Counter,
-        help: "Exchanges that ended other than well, by cause: each timeout, each fault.",
+        help: "Exchanges that failed, by cause: each timeout, each fault.",
         labels: &["cause"],
         samples: |view, out| view.each_cause(out, |block| &block.exchanges.causes),
     },

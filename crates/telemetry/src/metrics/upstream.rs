@@ -268,8 +268,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "proxy_upstream_connections_ended_total",
         kind: Kind::Counter,
-        help: "Upstream connections that ended because of something other than either side being \
-               done with them.",
+        help: "Upstream connections that were closed abnormally, by cause.",
         labels: &["cause"],
         samples: |view, out| view.each_cause(out, |block| &block.upstream.causes),
     },

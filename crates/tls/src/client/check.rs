@@ -30,7 +30,7 @@ pub(super) enum Rule {
 }
 
 impl Check {
-    /// Whether nobody on the way from the certificate to its root has been taken back.
+    /// Whether no certificate on the way to the root is revoked.
     fn check_revocations(
         &self,
         roots: &Roots,

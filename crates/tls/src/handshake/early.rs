@@ -9,14 +9,14 @@
 //! A client that goes on from an earlier connection may send data right behind its hello (RFC 8446,
 //! section 2.3), and be answered right behind the server's flight. What both sides seal data with is
 //! known by then, so that our record layer begins, while rustls reads on what the client still owes:
-//! the rest of its early data, which is under a key of its own, and its last word.
+//! the rest of its early data, which is under a key of its own, and its Finished.
 //!
 //! **Nothing that rustls seals from then on is sent**: it counts records with the same key, from 0
 //! again. The ticket that it makes in the end is taken out of its record, to be sealed among ours.
 //!
 //! Whoever recorded such a hello can send it again. Sessions that allow early data are remembered
 //! here and good for one hello (RFC 8446, section 8.1), so that this process takes it once; and until
-//! the client's last word, which proves that it is there, what it sends is for safe requests alone
+//! the client's Finished, which proves that it is there, what it sends is for safe requests alone
 //! (RFC 8470).
 
 use std::fmt;

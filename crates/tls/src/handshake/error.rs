@@ -100,10 +100,10 @@ pub enum CertificateFault {
     /// It is not for this side of connections, or that of an authority.
     #[error("it may not be used for this")]
     PurposeInvalid,
-    /// It was taken back.
+    /// It was revoked.
     #[error("it was revoked")]
     Revoked,
-    /// No list that is current says whether it was taken back.
+    /// No list that is current says whether it was revoked.
     #[error("it is not known whether it was revoked")]
     RevocationUnknown,
     /// It is signed in a way that is not supported.

@@ -98,7 +98,7 @@ impl Authority {
         Pair { chain: certificate.pem(), key: key.serialize_pem() }.certificate()
     }
 
-    /// A list of what it has taken back, good for as many seconds from now.
+    /// A list of what it has revoked, good for as many seconds from now.
     pub(crate) fn revocations(&self, serials: &[u64], seconds: i64) -> String {
         let revoked = |serial: &u64| RevokedCertParams {
             serial_number: (*serial).into(),

@@ -122,7 +122,7 @@ fn a_client_that_comes_back_is_answered_before_it_has_finished() {
         assert!(client.connection.is_early_data_accepted());
         assert_eq!(client.connection.handshake_kind(), Some(HandshakeKind::Resumed));
 
-        // It goes on with early data until it knows, and then with its last word and data.
+        // It goes on with early data until it knows, and then with its Finished and data.
         client.connection.writer().write_all(b"more").unwrap();
         let rest = client.says();
         let (mut at, mut unread) = (0, Vec::new());

@@ -147,7 +147,7 @@ impl Http2 {
         }
     }
 
-    /// Asks the peer for a sign of life, which is [`Element::PingAnswered`].
+    /// Sends a keep-alive PING; its answer is [`Element::PingAnswered`].
     ///
     /// [`Element::PingAnswered`]: super::Element::PingAnswered
     pub fn ping(&mut self, opaque: [u8; 8]) {

@@ -323,7 +323,7 @@ impl Proxy {
                 }
                 let is_sent = tls.outbox.is_empty();
                 let words = tls.records_mut().and_then(last_words).filter(|_| is_sent);
-                self.cx.ops.extend(words.map(|words| Op::Say(key, words)));
+                self.cx.ops.extend(words.map(|words| Op::SendNow(key, words)));
                 self.connections.tell_handshake(
                     key,
                     Some(failure_of(&error)),
@@ -434,7 +434,7 @@ impl Proxy {
             Err(error) => {
                 let has_words = !out.is_empty();
                 if has_words {
-                    self.cx.ops.push_back(Op::Say(key, out.into()));
+                    self.cx.ops.push_back(Op::SendNow(key, out.into()));
                 }
                 match has_words && is_downstream {
                     true => self.connections.refuse_handshake(

@@ -11,7 +11,7 @@ use crate::tools::time::Time;
 
 /// What may go on unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unread {
+pub struct Passthrough {
     /// The connection it goes to.
     pub to: ConnKey,
     /// No more bytes than these.
@@ -21,7 +21,7 @@ pub struct Unread {
 impl Proxy {
     /// Whether what arrives on a connection may go on unread, and where.
     #[must_use]
-    pub fn unread(&self, key: ConnKey) -> Option<Unread> {
+    pub fn passthrough(&self, key: ConnKey) -> Option<Passthrough> {
         let from = self.connections.get(key)?;
         let Receive::Body(body) = &from.receive else { return None };
         let bytes_max = usize::try_from(body.unread_max()).unwrap_or(usize::MAX);
@@ -44,23 +44,23 @@ impl Proxy {
             None => exchange.reads_response_data(),
         };
         let passes = !is_read && takes_as_it_comes(self.connections.get(to)?);
-        passes.then_some(Unread { to, bytes_max })
+        passes.then_some(Passthrough { to, bytes_max })
     }
 
     /// Bytes went on unread from one connection to the other: the latter's socket took `sent` of
     /// them, and `rest` has to follow. All is as [`Proxy::unread`] said just before.
-    pub fn on_unread(
+    pub fn on_passed_through(
         &mut self,
         (key, to): (ConnKey, ConnKey),
         sent: usize,
         rest: &[u8],
         (began, now): (Time, Time),
     ) {
-        self.handle_unread((key, to), sent, rest, (began, now));
+        self.handle_passed_through((key, to), sent, rest, (began, now));
         self.settle(now);
     }
 
-    fn handle_unread(
+    fn handle_passed_through(
         &mut self,
         (key, to): (ConnKey, ConnKey),
         sent: usize,
