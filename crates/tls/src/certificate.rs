@@ -1,7 +1,6 @@
 //! A chain of certificates with its key.
 
 mod error;
-mod pem;
 mod read;
 
 use std::fmt;
@@ -14,7 +13,6 @@ use crate::signing::{KeyHandle, ProviderId};
 use crate::x509;
 
 pub use error::{CertificateError, CertificatePart};
-pub(crate) use pem::{CERTIFICATE, only};
 pub(crate) use read::sha256;
 
 /// A certificate chain with its key, checked together.

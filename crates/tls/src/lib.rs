@@ -31,6 +31,7 @@ mod handshake;
 pub mod key_log;
 mod names;
 mod parameters;
+pub mod pem;
 mod roots;
 mod secrets;
 mod server;

@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use thiserror::Error;
 use webpki::{CertRevocationList, OwnedCertRevocationList};
 
-use crate::certificate::{CERTIFICATE, only};
+use crate::pem::{CERTIFICATE, only};
 
 /// CAs that are trusted, and what they have revoked.
 pub struct Roots {

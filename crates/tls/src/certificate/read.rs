@@ -10,8 +10,8 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use zeroize::Zeroizing;
 
-use super::pem::{CERTIFICATE, KeyPemError, only, private_key};
 use super::{Certificate, CertificateError, KeyKind, KeySource};
+use crate::pem::{CERTIFICATE, KeyPemError, only, private_key};
 use crate::signing::{Deferred, Here, KeyHandle, ProviderId};
 use crate::x509::X509;
 

@@ -9,16 +9,19 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 /// Why there is no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeyPemError {
+pub enum KeyPemError {
+    /// No section has the label of a private key.
     Missing,
+    /// More than one section has.
     Several,
+    /// A section of one is not base64, or has no end.
     Unreadable,
 }
 
-/// What begins a certificate.
-pub(crate) const CERTIFICATE: &str = "CERTIFICATE";
+/// The label of a certificate.
+pub const CERTIFICATE: &str = "CERTIFICATE";
 
-/// What begins a private key, and what kind of one it is.
+/// The labels of private keys, and the form that each has.
 const LABELS: [(&str, Form); 3] = [
     ("PRIVATE KEY", Form::Pkcs8),
     ("RSA PRIVATE KEY", Form::Pkcs1),
@@ -32,8 +35,13 @@ enum Form {
     Sec1,
 }
 
-/// The one private key in `pem`. What else stands there is passed over.
-pub(super) fn private_key(pem: &[u8]) -> Result<Zeroizing<PrivateKeyDer<'static>>, KeyPemError> {
+/// The one private key in `pem` (PKCS #8, PKCS #1 or SEC 1). What else stands there is passed over.
+///
+/// # Errors
+///
+/// When there is none, more than one, or one that is not PEM. Whether what its base64 says is a key is
+/// for others to see.
+pub fn private_key(pem: &[u8]) -> Result<Zeroizing<PrivateKeyDer<'static>>, KeyPemError> {
     let mut found = None;
     let mut section: Option<(Form, Zeroizing<Vec<u8>>)> = None;
     for line in pem.split(|octet| matches!(octet, b'\n' | b'\r')) {
@@ -71,7 +79,8 @@ pub(super) fn private_key(pem: &[u8]) -> Result<Zeroizing<PrivateKeyDer<'static>
 
 /// The sections of `pem` with this label, for what reads other PEM: it would decode the key that may stand
 /// beside a chain, too, before it passes over it.
-pub(crate) fn only(label: &str, pem: &[u8]) -> Vec<u8> {
+#[must_use]
+pub fn only(label: &str, pem: &[u8]) -> Vec<u8> {
     let mut found = Vec::with_capacity(pem.len());
     let mut is_within = false;
     for line in pem.split_inclusive(|octet| *octet == b'\n') {
