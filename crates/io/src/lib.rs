@@ -27,6 +27,7 @@ mod address;
     reason = "only the C library knows its free memory; see the module's own text"
 )]
 mod allocator;
+mod errno;
 mod listener;
 #[expect(unsafe_code, reason = "rustix lacks these options; see the module's own text")]
 mod option;
@@ -38,6 +39,7 @@ mod waker;
 
 pub use address::Address;
 pub use allocator::release_free_memory;
+pub use errno::errno_name;
 pub use listener::{AcceptError, BindError, ListenOptions, Listener};
 pub use pipe::Pipe;
 pub use poller::{EVENTS_MAX, Event, Events, Poller, Readiness};

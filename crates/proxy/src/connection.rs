@@ -37,6 +37,7 @@ use crate::exchange::Exchange;
 use crate::listen::clients::ClientPlace;
 use crate::listen::listeners::ListenerKey;
 use crate::tools::buffers::Buffers;
+use crate::tools::detail::Detail;
 use crate::tools::outbox::Outbox;
 use crate::tools::slab::Key;
 use crate::tools::time::Time;
@@ -155,6 +156,9 @@ pub(crate) struct Upstream {
     pub(crate) is_personal: bool,
     /// Whether it may carry another exchange, as far as this one's heads say.
     pub(crate) is_reusable: bool,
+    /// Why it fails, or takes no further streams, as its peer or the kernel said last.
+    /// Few have one, so it stands apart.
+    pub(crate) reason: Option<Box<Detail>>,
 }
 
 /// Where an upstream connection stands.

@@ -50,7 +50,7 @@ pub use exchange::Exchange;
 pub use exchange::fault;
 pub use exchange::route;
 pub use listen::matching;
-pub use ops::{ConnectOptions, Op};
+pub use ops::{ConnectFailure, ConnectOptions, Op};
 pub use proxy::{Load, Proxy, Settings, Share};
 pub use tools::buffers::BufferUse;
 pub use tools::outbox::SLICES_MAX;

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use config::snapshot::{Address, Keepalive, ListenerId};
+use telemetry::cause::Cause;
 
 use crate::Snapshot;
 use crate::connection::{ConnKey, ExchangeKey};
@@ -48,6 +49,15 @@ pub enum Op {
     },
     /// Nobody here uses this snapshot any more; control frees it.
     Retire(Arc<Snapshot>),
+}
+
+/// Why a connection was not established.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectFailure {
+    /// [`Cause::ConnectFailed`] or [`Cause::OutOfDescriptors`].
+    pub cause: Cause,
+    /// The name of the kernel's error, such as `ECONNREFUSED`; empty if the kernel had none.
+    pub errno: &'static str,
 }
 
 /// How to connect.

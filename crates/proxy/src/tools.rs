@@ -1,6 +1,7 @@
 //! Plain containers and values that know nothing of connections: tables, timers, buffers, time.
 
 pub(crate) mod buffers;
+pub(crate) mod detail;
 pub(crate) mod outbox;
 pub(crate) mod pinned;
 pub(crate) mod places;

@@ -364,7 +364,7 @@ impl Network {
             }
             if self.chance(self.faults.connect_refused) && self.random.chance(300) {
                 self.trace.note(self.now, "connect fails", 0, &[]);
-                return Err(ConnectError::Failed);
+                return Err(ConnectError::Failed(""));
             }
         }
         self.ports += 1;

@@ -165,6 +165,9 @@ fields! {
         |line| Value::number_if(u64::from(line.event.attempts), line.event.attempts != 0);
     "cause" pair "Why it failed: one of the causes in METRICS.md."
         |line| line.event.cause.map_or(Value::Absent, |cause| Value::Text(cause.as_str()));
+    "cause_detail" pair "What the peer or the kernel said about that, cut at 160 bytes: code and text of an upstream's GOAWAY, \
+        the code of a reset, the error of a connect, why a handshake of TLS failed, which rule a message breaks."
+        |line| Value::bytes(line.event.cause_detail);
     "reply" pair "`true` if the proxy made the response itself."
         |line| Value::flag(line.event.is_reply);
     "grpc_status" pair "`grpc-status` of a call of gRPC, if it ended with one."
@@ -260,6 +263,7 @@ pub fn reference() -> String {
         version: 11,
         status: 200,
         cause: None,
+        cause_detail: b"",
         is_reply: false,
         request_bytes: 0,
         response_bytes: 1024,
@@ -318,7 +322,7 @@ with `-` for what is absent, and then the other fields as `name=value`, text in 
 No peer can break a line or forge another. In JSON every byte of text other than printable ASCII, and `"` and `\`, is written
 as `\u00XX` with that byte's value; decoding the string as Latin-1 gives the bytes back. In text such a byte is `\xXX`; in the beginning,
 where blanks separate, so is a blank within a value. Long values are cut: the target at 1,024 bytes, the user agent at 256,
-the host at 264, the request id at 128, addresses at 112, the method at 32.
+the host at 264, the request id at 128, the detail of a cause at 160, addresses at 112, the method at 32.
 
 A line is written when the last byte of the response was handed to the kernel, before the client has it: `status` and `response_bytes` say
 what was sent, not what arrived. What a client does not take before its connection is given up is lost without a sign in the line;
@@ -352,6 +356,7 @@ mod tests {
             tls_version: b"",
             tls_cipher: b"",
             peer_identity: b"",
+            cause_detail: text,
             ..exchange()
         };
         let names = NameHistory::default();
@@ -390,7 +395,9 @@ mod tests {
         let all: Vec<u8> = (0..=u8::MAX).collect();
         let (json, _) = with_hostile_text(&all);
         let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
-        for field in ["client", "target", "host", "request_id", "endpoint", "user_agent"] {
+        let fields =
+            ["client", "target", "host", "request_id", "endpoint", "user_agent", "cause_detail"];
+        for field in fields {
             let text = json[field].as_str().unwrap();
             let bytes: Vec<_> = text.chars().map(|c| u8::try_from(c).unwrap()).collect();
             assert!(all.starts_with(&bytes) && bytes.len() > 100, "{field}");
@@ -401,6 +408,7 @@ mod tests {
     fn json_has_the_declared_fields_in_their_order() {
         let mut event = exchange();
         event.cause = Some(crate::cause::Cause::NoRoute);
+        event.cause_detail = b"why";
         event.is_reply = true;
         event.is_tunnel = true;
         event.grpc = Some(GrpcCall { status: Some(5), ..GrpcCall::default() });

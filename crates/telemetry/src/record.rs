@@ -4,9 +4,9 @@
 //! u32 length of all | u8 flags | u8 version | u16 status | u8 cause | u8 attempts | u32 rule
 //! 3 x (u32 slot, u32 generation): listener, route table, cluster
 //! 3 x u64: request bytes, response bytes, start | 10 x u64: stages
-//! u8 gRPC status | 2 x u64: messages up and down | 11 x u16: lengths of texts
+//! u8 gRPC status | 2 x u64: messages up and down | 12 x u16: lengths of texts
 //! texts: endpoint, client, method, target, host, request id, user agent, server name, version of TLS,
-//!        cipher suite, peer identity
+//!        cipher suite, peer identity, detail of the cause
 //! ```
 //!
 //! Numbers are little-endian. A record never leaves the process, so nothing here is a format that
@@ -33,9 +33,11 @@ const TLS_VERSION_BYTES_MAX: usize = 8;
 const TLS_CIPHER_BYTES_MAX: usize = 48;
 /// Bytes kept of the peer's identity.
 const PEER_IDENTITY_BYTES_MAX: usize = 512;
+/// Bytes kept of what was said about the cause.
+const CAUSE_DETAIL_BYTES_MAX: usize = 160;
 
 /// The bounds of the texts, in their order.
-const TEXTS_MAX: [usize; 11] = [
+const TEXTS_MAX: [usize; 12] = [
     ADDRESS_BYTES_MAX,
     ADDRESS_BYTES_MAX,
     METHOD_BYTES_MAX,
@@ -47,9 +49,10 @@ const TEXTS_MAX: [usize; 11] = [
     TLS_VERSION_BYTES_MAX,
     TLS_CIPHER_BYTES_MAX,
     PEER_IDENTITY_BYTES_MAX,
+    CAUSE_DETAIL_BYTES_MAX,
 ];
 /// Bytes before the texts.
-const FIXED_BYTES: usize = 14 + 24 + 24 + 80 + 17 + 22;
+const FIXED_BYTES: usize = 14 + 24 + 24 + 80 + 17 + 24;
 /// Bytes of the longest record.
 pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + 2 * ADDRESS_BYTES_MAX
@@ -61,7 +64,8 @@ pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + HOST_BYTES_MAX
     + TLS_VERSION_BYTES_MAX
     + TLS_CIPHER_BYTES_MAX
-    + PEER_IDENTITY_BYTES_MAX;
+    + PEER_IDENTITY_BYTES_MAX
+    + CAUSE_DETAIL_BYTES_MAX;
 
 /// For whom a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +121,7 @@ pub(crate) fn encode<'b>(
         event.tls_version,
         event.tls_cipher,
         event.peer_identity,
+        event.cause_detail,
     ];
     let mut bytes = FIXED_BYTES;
     let mut lengths = [0u16; TEXTS_MAX.len()];
@@ -206,7 +211,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         *text = reader.text(usize::from(length))?;
     }
     let [endpoint, client, method, target, host, request_id, user_agent, ..] = texts;
-    let [.., server_name, tls_version, tls_cipher, peer_identity] = texts;
+    let [.., server_name, tls_version, tls_cipher, peer_identity, cause_detail] = texts;
     let has = |flag| flags & flag != 0;
     let audience = Audience { is_log: has(FLAG_LOG), is_slow: has(FLAG_SLOW) };
     let event = ExchangeFinished {
@@ -227,6 +232,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         version,
         status,
         cause: Cause::ALL.get(usize::from(cause)).copied(),
+        cause_detail,
         is_reply: has(FLAG_REPLY),
         request_bytes,
         response_bytes,
@@ -326,7 +332,7 @@ mod tests {
             let text = |max: usize| vec![b'x'; max + extra];
             let texts = TEXTS_MAX.map(text);
             let [endpoint, client, method, target, host, request_id, user_agent, ..] = &texts;
-            let [.., server_name, tls_version, tls_cipher, peer_identity] = &texts;
+            let [.., server_name, tls_version, tls_cipher, peer_identity, cause_detail] = &texts;
             let event = ExchangeFinished {
                 endpoint,
                 client,
@@ -339,6 +345,7 @@ mod tests {
                 tls_version,
                 tls_cipher,
                 peer_identity,
+                cause_detail,
                 ..exchange()
             };
             let mut buffer = [0; RECORD_BYTES_MAX];
@@ -348,6 +355,7 @@ mod tests {
             assert_eq!(found.target.len(), target.len() - cut);
             assert_eq!(found.user_agent.len(), user_agent.len() - cut);
             assert_eq!(found.peer_identity.len(), peer_identity.len() - cut);
+            assert_eq!(found.cause_detail.len(), cause_detail.len() - cut);
         }
     }
 

@@ -140,6 +140,7 @@ impl SlowRequests {
                 ("cluster", entry.cluster.as_bytes()),
                 ("endpoint", event.endpoint),
                 ("cause", event.cause.map_or("", |cause| cause.as_str()).as_bytes()),
+                ("cause_detail", event.cause_detail),
                 ("request_id", event.request_id),
             ] {
                 if !text.is_empty() {

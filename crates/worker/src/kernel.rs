@@ -271,7 +271,7 @@ impl World for Kernel {
         let connected = Socket::connect(borrow(address), &options);
         let (socket, state) = connected.map_err(|error| match error.raw_os_error() {
             Some(ENFILE | EMFILE | ENOBUFS | ENOMEM) => ConnectError::OutOfDescriptors,
-            _ => ConnectError::Failed,
+            _ => ConnectError::Failed(::io::errno_name(&error)),
         })?;
         if !is_within(&socket, self.descriptors.connect_max) {
             return Err(ConnectError::OutOfDescriptors);

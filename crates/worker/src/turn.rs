@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use config::snapshot::ListenerId;
 use proxy::time::Time;
-use proxy::{ConnKey, Op, Passthrough, PeerAddress, Proxy, SLICES_MAX};
+use proxy::{ConnKey, ConnectFailure, Op, Passthrough, PeerAddress, Proxy, SLICES_MAX};
 use telemetry::cause::Cause;
 
 use crate::mailbox::{Mailbox, Message, ReportBody};
@@ -262,7 +262,10 @@ impl<W: World> Worker<W> {
                 return;
             }
             flags.clear(Flags::CONNECTING);
-            let result = self.world.take_error(socket).map_err(|_| Cause::ConnectFailed);
+            let result = self.world.take_error(socket).map_err(|error| ConnectFailure {
+                cause: Cause::ConnectFailed,
+                errno: ::io::errno_name(&error),
+            });
             let now = self.stamp();
             self.proxy.on_connected(key, result, now);
             self.perform();
@@ -535,11 +538,12 @@ impl<W: World> Worker<W> {
                 self.sockets.insert(key, socket, Flags::CONNECTING);
             }
             Err(error) => {
-                let cause = match error {
-                    ConnectError::OutOfDescriptors => Cause::OutOfDescriptors,
-                    ConnectError::Failed => Cause::ConnectFailed,
+                let (cause, errno) = match error {
+                    ConnectError::OutOfDescriptors => (Cause::OutOfDescriptors, ""),
+                    ConnectError::Failed(errno) => (Cause::ConnectFailed, errno),
                 };
-                self.proxy.on_connected(key, Err(cause), began);
+                let failure = ConnectFailure { cause, errno };
+                self.proxy.on_connected(key, Err(failure), began);
             }
         }
     }

@@ -186,8 +186,8 @@ pub enum ConnectState {
 pub enum ConnectError {
     /// No descriptor or memory is left here.
     OutOfDescriptors,
-    /// Refused, no route, no port left.
-    Failed,
+    /// Refused, no route, no port left: the name of the kernel's error, empty if it is not the kernel's.
+    Failed(&'static str),
 }
 
 /// Why no connection was accepted.

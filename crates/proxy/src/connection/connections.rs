@@ -16,6 +16,7 @@ use crate::listen::Listen;
 use crate::listen::clients::Part;
 use crate::ops::Op;
 use crate::proxy::TimerOwner;
+use crate::tools::detail::Detail;
 use crate::tools::slab::Slab;
 use crate::tools::time::Time;
 
@@ -70,6 +71,13 @@ impl Connections {
 
     pub(crate) fn remove(&mut self, key: ConnKey) -> Option<Connection> {
         self.table.remove(key)
+    }
+
+    /// Notes why an upstream connection is about to fail, or to take no more.
+    pub(crate) fn note_reason(&mut self, key: ConnKey, detail: impl FnOnce() -> Detail) {
+        if let Some(upstream) = self.get_mut(key).and_then(Connection::upstream_mut) {
+            upstream.reason = Some(Box::new(detail()));
+        }
     }
 
     pub(crate) fn insert_connection(

@@ -25,6 +25,7 @@ use crate::exchange::{Request, Stage};
 use crate::listen::Listen;
 use crate::listen::drain::DRAIN_IDLE;
 use crate::proxy::{Proxy, UNDELIVERED_BYTES_MAX, is_peer_behind};
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
 /// What the PING behind the first GOAWAY holds; its answer says that the peer has seen both.
@@ -275,6 +276,7 @@ impl Proxy {
                 self.connections.count_request(key, 0);
                 let exchange = self.begin_stream(key, stream, request, now);
                 if let Some(exchange) = exchange {
+                    self.exchanges.note_detail(exchange, || Detail::of(&error));
                     self.fail(exchange, cause_of_request(&error), now);
                 }
             }
@@ -331,7 +333,10 @@ impl Proxy {
                     self.upstream.note_room(cluster, &mut self.cx);
                 }
             }
-            Element::GoingAway { .. } => self.on_going_away(key, now),
+            Element::GoingAway { code, debug, .. } => {
+                self.connections.note_reason(key, || Detail::of_goaway(code, debug));
+                self.on_going_away(key, now);
+            }
             Element::PingAnswered { opaque } => {
                 if opaque == GOAWAY_PING {
                     self.connections.finish_goaway(key, &mut self.cx);
@@ -357,6 +362,7 @@ impl Proxy {
         if let Some(multiplex) = connection.multiplex.as_deref_mut() {
             multiplex.failure = Some(cause);
         }
+        self.connections.note_reason(key, || Detail::of(&error));
         self.end_streams(key, told, now);
         // GOAWAY says why.
         self.connections.queue_send(key, &mut self.cx);

@@ -13,6 +13,7 @@ use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Exchange, Request, Stage};
 use crate::ops::Op;
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
 /// Streams.
@@ -204,10 +205,12 @@ impl Proxy {
         let is_downstream =
             self.connections.get(at.connection).is_some_and(|c| c.downstream().is_some());
         if is_downstream {
+            self.exchanges.note_detail(key, || Detail::of_code(code));
             self.abort(key, Cause::RequestCancelled, now);
         } else if code == ErrorCode::REFUSED_STREAM {
             self.fail_attempt(key, Cause::StreamRefused, now);
         } else {
+            self.exchanges.note_detail(key, || Detail::of_code(code));
             self.lose_upstream(key, Cause::StreamReset, now);
         }
     }
@@ -215,7 +218,11 @@ impl Proxy {
     pub(crate) fn on_stream_failed(&mut self, at: StreamKey, error: StreamError, now: Time) {
         let is_downstream =
             self.connections.get(at.connection).is_some_and(|c| c.downstream().is_some());
-        match (self.connections.exchange_of(at), is_downstream) {
+        let key = self.connections.exchange_of(at);
+        if let Some(key) = key {
+            self.exchanges.note_detail(key, || Detail::of(&error));
+        }
+        match (key, is_downstream) {
             (Some(key), true) => self.abort(key, Cause::RequestInvalid, now),
             (Some(key), false) => {
                 let cause = match error {
@@ -238,11 +245,13 @@ impl Proxy {
         now: Time,
     ) {
         if let Some(key) = self.connections.exchange_of(at) {
+            self.exchanges.note_detail(key, || Detail::of(&error));
             return self.fail(key, Cause::RequestBodyInvalid, now);
         }
         let request = Request { is_complete, ..Request::NONE };
         self.connections.count_request(at.connection, 0);
         if let Some(key) = self.begin_stream(at.connection, at.stream, request, now) {
+            self.exchanges.note_detail(key, || Detail::of(&error));
             self.fail(key, cause_of_malformed(error), now);
         }
     }

@@ -19,7 +19,6 @@ use std::sync::Arc;
 
 use config::snapshot::{Address, ClusterTls, ListenerTls};
 use telemetry::cause::Cause;
-use telemetry::events::TlsFailure;
 use tls::{EarlyHandshake, Facts, Handshake, TicketKeeper};
 use wire::buffer::Buffer;
 use wire::tls::record::{Opened, RECORD_LEN_MAX, RecordError, RecordLayer, SealError};
@@ -631,7 +630,7 @@ impl Proxy {
     pub fn on_read_closed(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         if connection.is_handshaking() {
-            self.on_handshake_failed(key, TlsFailure::PeerGone, now);
+            self.on_peer_gone(key, now);
         } else if connection.is_amid_record() || connection.is_cut_off() {
             self.handle_broken(key, now);
         } else if !connection.is_read_closed {
@@ -649,7 +648,7 @@ impl Proxy {
     fn handle_broken(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         if connection.is_handshaking() {
-            return self.on_handshake_failed(key, TlsFailure::PeerGone, now);
+            return self.on_peer_gone(key, now);
         }
         match connection.role {
             Role::Downstream(_) => self.on_downstream_broken(key, now),

@@ -185,7 +185,7 @@ impl Proxy {
                         );
                     }
                     (Receive::Head(_), Life::Open) if has_begun => {
-                        self.refuse_head(key, Cause::RequestHeadTimeout, now);
+                        self.refuse_head(key, Cause::RequestHeadTimeout, None, now);
                     }
                     (Receive::Head(_) | Receive::ProxyHeader, Life::Open) => {
                         // Silence is not answered: there is no request that a reply could be to.

@@ -27,6 +27,7 @@ use crate::filter::chain::{BodyObservers, ChainStep};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
 use crate::proxy::{Proxy, TimerOwner};
+use crate::tools::detail::Detail;
 use crate::tools::pinned::Pinned;
 use crate::tools::rate::Rate;
 use crate::tools::time::Time;
@@ -303,7 +304,8 @@ impl Proxy {
                 if is_first && speaks_both {
                     self.listen.count_refused(key, input, &mut self.connections, &mut self.cx);
                 }
-                self.refuse_head(key, cause_of_request(&error), now);
+                let detail = Detail::of(&error);
+                self.refuse_head(key, cause_of_request(&error), Some(detail), now);
                 Step::Took(input.len())
             }
         };
@@ -312,7 +314,13 @@ impl Proxy {
     }
 
     /// Answers bytes that are no request head, or the lack of one, and ends the connection.
-    pub(crate) fn refuse_head(&mut self, key: ConnKey, cause: Cause, now: Time) {
+    pub(crate) fn refuse_head(
+        &mut self,
+        key: ConnKey,
+        cause: Cause,
+        detail: Option<Detail>,
+        now: Time,
+    ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(downstream) = connection.downstream() else { return };
         let state = self.listen.listeners.get(downstream.listener);
@@ -328,6 +336,9 @@ impl Proxy {
             &mut self.listen,
             &mut self.cx,
         );
+        if let Some(detail) = detail {
+            self.exchanges.note_detail(exchange, || detail);
+        }
         self.fail(exchange, cause, now);
     }
 

@@ -1,14 +1,17 @@
 //! The exchanges of a worker: their table, and which of them stand still.
 
+use telemetry::cause::Cause;
 use telemetry::events::TunnelStarted;
 
 use crate::connection::connections::Connections;
 use crate::connection::{Connection, ExchangeKey, Role, StreamKey};
 use crate::cx::Cx;
+use crate::exchange::fault::follows_from_connection;
 use crate::exchange::record::label;
 use crate::exchange::stalls::Stalls;
 use crate::exchange::{Exchange, Kind, Stage, Wait};
 use crate::listen::Listen;
+use crate::tools::detail::Detail;
 use crate::tools::slab::Slab;
 use crate::tools::time::Time;
 
@@ -39,6 +42,33 @@ impl Exchanges {
     /// mean nothing to its client.
     pub(crate) fn is_relay(&self, key: ExchangeKey) -> bool {
         self.get(key).is_some_and(|exchange| matches!(exchange.kind, Kind::Tcp | Kind::Tls))
+    }
+
+    /// Notes why the exchange is about to fail, unless it has failed before.
+    pub(crate) fn note_detail(&mut self, key: ExchangeKey, detail: impl FnOnce() -> Detail) {
+        if let Some(exchange) = self.get_mut(key)
+            && exchange.record.cause.is_none()
+        {
+            exchange.record.cause_detail = Some(detail());
+        }
+    }
+
+    /// An exchange is about to fail: if that is because of its connection, what is known of that.
+    pub(crate) fn take_reason(
+        &mut self,
+        key: ExchangeKey,
+        cause: Cause,
+        connections: &Connections,
+    ) {
+        let Some(exchange) = self.get(key) else { return };
+        if !follows_from_connection(cause) || exchange.record.cause_detail.is_some() {
+            return;
+        }
+        let connection = exchange.upstream().and_then(|at| connections.get(at.connection));
+        let reason = connection.and_then(Connection::upstream).and_then(|it| it.reason.clone());
+        if let Some(reason) = reason {
+            self.note_detail(key, || *reason);
+        }
     }
 
     /// What is said both ways belongs to no message from here on.

@@ -46,6 +46,22 @@ pub struct Consequence {
     pub retry: Retry,
 }
 
+/// Whether an exchange fails with this cause when its upstream connection does, so that what was said
+/// of the one is a reason for the other.
+pub(crate) const fn follows_from_connection(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::ConnectFailed
+            | Cause::OutOfDescriptors
+            | Cause::ResponseInvalid
+            | Cause::ResponseTruncated
+            | Cause::StreamRefused
+            | Cause::UpstreamClosed
+            | Cause::UpstreamGoingAway
+            | Cause::UpstreamTlsFailed
+    )
+}
+
 /// The table.
 #[must_use]
 pub const fn consequence(cause: Cause) -> Consequence {

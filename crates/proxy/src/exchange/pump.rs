@@ -33,6 +33,7 @@ use crate::listen::Listen;
 use crate::listen::clients::{ClientPlace, Part};
 use crate::proxy::Proxy;
 use crate::tools::buffers::Buffers;
+use crate::tools::detail::Detail;
 use crate::tools::outbox::Outbox;
 use crate::tools::rate::Rate;
 use crate::tools::text::Text;
@@ -108,6 +109,7 @@ impl Connections {
             },
             status: record.status,
             cause,
+            cause_detail: record.cause_detail.as_ref().map_or(&[], Detail::as_bytes),
             is_reply: record.is_reply,
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
@@ -740,6 +742,7 @@ impl Proxy {
     /// The exchange cannot go on. If no response was begun, a reply says so; else the response
     /// breaks off where it is.
     pub(crate) fn fail(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        self.exchanges.take_reason(key, cause, &self.connections);
         self.drop_upstream(key, Some(cause), now);
         if self.exchanges.is_relay(key) {
             return self.abort(key, cause, now);

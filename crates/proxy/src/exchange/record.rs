@@ -10,6 +10,7 @@ use wire::buffer::Buffer;
 use wire::head::{Known, RequestHead};
 
 use crate::tools::buffers::Buffers;
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
 /// Bytes of one word that are remembered; what is longer is cut.
@@ -29,6 +30,8 @@ pub(crate) struct Record {
     pub(crate) response_bytes: u64,
     /// Why it ended, or will end, other than well.
     pub(crate) cause: Option<Cause>,
+    /// What was said about that, if anything.
+    pub(crate) cause_detail: Option<Detail>,
     /// The client, if a trusted hop knows it better than the connection does.
     pub(crate) client: Option<IpAddr>,
     pub(crate) words: Words,
@@ -46,6 +49,7 @@ impl Record {
             request_bytes: 0,
             response_bytes: 0,
             cause: None,
+            cause_detail: None,
             client: None,
             words: Words::default(),
         }

@@ -22,6 +22,7 @@ use crate::exchange::pump::announces_trailers;
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, Stage, Wait};
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
 /// Bounds on a response head. They are not an option: a service that needs more is broken.
@@ -136,6 +137,7 @@ impl Proxy {
                 Step::Took(n)
             }
             Err(error) => {
+                self.exchanges.note_detail(exchange_key, || Detail::of(&error));
                 self.fail(exchange_key, cause_of_response(&error), now);
                 Step::Took(input.len())
             }
@@ -154,6 +156,8 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let max = exchange.cluster().map_or(0, |cluster| cluster.interim_responses_max);
         if exchange.record.interim_responses >= max {
+            let words = "more interim responses than allowed";
+            self.exchanges.note_detail(key, || Detail::of(&words));
             return self.fail(key, Cause::ResponseInvalid, now);
         }
         exchange.record.interim_responses += 1;
@@ -292,6 +296,8 @@ impl Proxy {
             || head.upgrade().is_some_and(|protocols| exchange.allows_upgrade(protocols));
         let is_asked = !exchange.downstream.is_whole() || exchange.request.is_complete;
         if !exchange.request.asks_upgrade || !is_asked || !is_allowed {
+            let words = "a change of protocols that was not asked for";
+            self.exchanges.note_detail(exchange_key, || Detail::of(&words));
             return self.fail(exchange_key, Cause::ResponseInvalid, now);
         }
         if let Some(handshake) = &exchange.handshake {
@@ -364,7 +370,8 @@ impl Proxy {
                 self.on_response_end(at, exchange_key, trailers, n == input.len(), now);
                 Step::Took(n)
             }
-            Err(_) => {
+            Err(error) => {
+                self.exchanges.note_detail(exchange_key, || Detail::of(&error));
                 self.fail(exchange_key, Cause::ResponseInvalid, now);
                 Step::Took(input.len())
             }

@@ -21,6 +21,7 @@ use crate::exchange::response::RESPONSE_HEAD;
 use crate::listen::Listen;
 use crate::listen::clients::Part;
 use crate::tools::buffers::Buffers;
+use crate::tools::detail::Detail;
 use crate::tools::outbox::Outbox;
 use crate::tools::text::Text;
 use crate::tools::time::Time;
@@ -62,6 +63,7 @@ pub(super) struct SavedUpstream {
     endpoint: Vec<u8>,
     is_personal: bool,
     is_reusable: bool,
+    reason: Option<Vec<u8>>,
     state: SavedUpstreamState,
 }
 
@@ -311,8 +313,17 @@ impl Upstreams {
         let Role::Upstream(upstream) = role else { return None };
         self.pools.on_closed(cluster);
         let (cluster, endpoint) = cx.names_of(cluster, endpoint);
-        let Upstream { is_personal, is_reusable, .. } = upstream;
-        Some(SavedUpstream { connection, cluster, endpoint, is_personal, is_reusable, state })
+        let Upstream { is_personal, is_reusable, reason, .. } = upstream;
+        let reason = reason.map(|reason| reason.as_bytes().to_vec());
+        Some(SavedUpstream {
+            connection,
+            cluster,
+            endpoint,
+            is_personal,
+            is_reusable,
+            reason,
+            state,
+        })
     }
 }
 
@@ -343,7 +354,8 @@ impl Upstreams {
             },
         };
         let SavedUpstream { is_personal, is_reusable, .. } = saved;
-        let upstream = Upstream { cluster, endpoint, state, is_personal, is_reusable };
+        let reason = saved.reason.map(|bytes| Box::new(Detail::from_bytes(bytes)));
+        let upstream = Upstream { cluster, endpoint, state, is_personal, is_reusable, reason };
         let key =
             connections.insert_connection(Role::Upstream(upstream), Receive::Complete, now, cx);
         let random = &mut cx.random;

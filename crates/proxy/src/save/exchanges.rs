@@ -25,6 +25,7 @@ use crate::listen::clients::{ClientPlace, Part};
 use crate::ops::Op;
 use crate::proxy::{Proxy, TimerOwner};
 use crate::tools::buffers::Buffers;
+use crate::tools::detail::Detail;
 use crate::tools::pinned::Pinned;
 use crate::tools::text::Text;
 use crate::tools::time::Time;
@@ -111,6 +112,7 @@ struct SavedRecord {
     request_bytes: u64,
     response_bytes: u64,
     cause: Option<String>,
+    cause_detail: Option<Vec<u8>>,
     client: Option<IpAddr>,
     words: Vec<u8>,
     lengths: [u16; 5],
@@ -129,6 +131,7 @@ impl Cx {
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
             cause: record.cause.map(|cause| cause.as_str().to_owned()),
+            cause_detail: record.cause_detail.map(|detail| detail.as_bytes().to_vec()),
             client: record.client,
             words: text.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
             lengths: record.words.lengths,
@@ -512,6 +515,7 @@ fn restore_record(saved: &SavedRecord, words: Words, now: Time) -> Record {
         request_bytes: saved.request_bytes,
         response_bytes: saved.response_bytes,
         cause: cause.and_then(|word| cause_named(word)),
+        cause_detail: saved.cause_detail.clone().map(Detail::from_bytes),
         client: saved.client,
         words,
     }

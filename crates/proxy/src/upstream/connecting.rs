@@ -23,8 +23,9 @@ use crate::exchange::record::label;
 use crate::exchange::response::RESPONSE_HEAD;
 use crate::exchange::{ATTEMPTS_MAX, Exchange, Form, QueuedRequest, Stage, Wait};
 use crate::listen::Listen;
-use crate::ops::{ConnectOptions, Op};
+use crate::ops::{ConnectFailure, ConnectOptions, Op};
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
 
@@ -120,6 +121,7 @@ impl Proxy {
             state,
             is_personal,
             is_reusable: false,
+            reason: None,
         });
         let receive = if self.exchanges.is_raw(key) {
             Receive::Body(BodyDecoder::new(Framing::UntilClose))
@@ -268,10 +270,15 @@ impl Proxy {
         }
     }
 
-    /// How connecting went; an error is [`Cause::ConnectFailed`] or [`Cause::OutOfDescriptors`].
-    pub fn on_connected(&mut self, key: ConnKey, result: Result<(), Cause>, now: Time) {
+    /// How connecting went.
+    pub fn on_connected(&mut self, key: ConnKey, result: Result<(), ConnectFailure>, now: Time) {
+        if let Err(failure) = &result
+            && !failure.errno.is_empty()
+        {
+            self.connections.note_reason(key, || Detail::of(&failure.errno));
+        }
         if result.is_err() || !self.begin_upstream_tls(key, now) {
-            self.on_established(key, result, now);
+            self.on_established(key, result.map_err(|failure| failure.cause), now);
         }
         self.settle(now);
     }

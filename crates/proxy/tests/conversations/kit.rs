@@ -14,8 +14,12 @@ use std::time::Duration;
 
 use config::snapshot::Address;
 use proxy::filter::{Filter, Question};
+use proxy::save::RestoreError;
 use proxy::time::Time;
-use proxy::{ConnKey, ExchangeKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
+use proxy::{
+    ConnKey, ConnectFailure, ExchangeKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share,
+    Snapshot,
+};
 use telemetry::cause::Cause;
 use telemetry::{Collector, Emitter, LogFormat, LogReader, Names, ProcessFacts};
 use wire::tls::record::RecordLayer;
@@ -295,7 +299,8 @@ impl<'s> Talk<'s> {
         let state = &mut self.peers[peer.0];
         state.is_connecting = false;
         let key = state.key.unwrap();
-        self.proxy.on_connected(key, Err(Cause::ConnectFailed), self.now);
+        let failure = ConnectFailure { cause: Cause::ConnectFailed, errno: "ECONNREFUSED" };
+        self.proxy.on_connected(key, Err(failure), self.now);
         self.settle();
     }
 
@@ -554,6 +559,11 @@ impl<'s> Talk<'s> {
             }
         }
         counted
+    }
+
+    /// Takes up what was written down elsewhere.
+    pub(crate) fn restores(&mut self, bytes: &[u8]) -> Result<Vec<ConnKey>, RestoreError> {
+        self.proxy.restore(bytes, self.now)
     }
 
     /// The proxy itself, for what no peer can notice.

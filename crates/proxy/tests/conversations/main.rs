@@ -21,6 +21,7 @@ mod calls;
 mod cancellations;
 mod chains;
 mod corpus;
+mod details;
 mod ends;
 mod filter_bodies;
 mod filters;

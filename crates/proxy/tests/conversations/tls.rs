@@ -1282,7 +1282,8 @@ fn an_upstream_that_is_somebody_else_is_not_asked() {
         let heard = talk.heard(client);
         assert!(heard.starts_with("HTTP/1.1 503 "), "{heard}");
         let log = talk.log();
-        assert!(log.contains("upstream_tls_failed"), "{log}");
+        let detail = "\"cause_detail\":\"the peer's certificate is not accepted: ";
+        assert!(log.contains("upstream_tls_failed") && log.contains(detail), "{log}");
     });
 }
 

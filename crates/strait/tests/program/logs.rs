@@ -1,12 +1,15 @@
 //! The access log's files.
 
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, read, strait, text, until};
+use crate::kit::{
+    Client, Scratch, Service, Strait, claim_port, forward_to, get, read, strait, text, until,
+};
 
 fn logging_to(service: &Service, file: &str, format: &str) -> String {
     let config = forward_to(service.address);
@@ -45,6 +48,24 @@ fn every_request_is_a_line_with_the_documented_fields() {
     }
     targets.sort();
     assert_eq!(targets, ["/a?b=c", "/d"]);
+}
+
+#[test]
+fn the_kernels_error_is_in_the_log_and_on_the_page_of_slow_requests() {
+    let scratch = Scratch::new();
+    let file = scratch.path("access.log");
+    // A port that nothing listens on.
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], claim_port()));
+    let config = forward_to(nowhere);
+    let log = format!("access_log: {{ output: '{}', format: json }}\n", file.display());
+    let strait = Strait::run_in(scratch, &format!("{config}{log}"));
+    assert_eq!(get(strait.listener, "/a").status, 503);
+    let line = until("the line", || read(&file).lines().next().map(str::to_owned));
+    let entry: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(entry["cause"], "connect_failed");
+    assert_eq!(entry["cause_detail"], "ECONNREFUSED");
+    let page = get(strait.admin, "/slow").text();
+    assert!(page.contains("\"cause_detail\":\"ECONNREFUSED\""), "{page}");
 }
 
 #[test]

@@ -58,6 +58,8 @@ pub struct ExchangeFinished<'a> {
     pub status: u16,
     /// Why it failed.
     pub cause: Option<Cause>,
+    /// What a peer or the kernel said about that; empty if nothing. A peer may have chosen its bytes.
+    pub cause_detail: &'a [u8],
     /// Whether the proxy made the response itself.
     pub is_reply: bool,
     /// Body bytes from the downstream.

@@ -166,7 +166,7 @@ pub enum Element<'b> {
 }
 
 /// Bytes of a GOAWAY's text that are handed out.
-pub(super) const DEBUG_LEN_MAX: u32 = 64;
+pub(super) const DEBUG_LEN_MAX: u32 = 128;
 
 /// No element takes more bytes than this before something of it is consumed: a buffer for input
 /// has to be at least so large.

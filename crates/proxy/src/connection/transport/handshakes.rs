@@ -24,6 +24,7 @@ use crate::exchange::record::label;
 use crate::listen::Listen;
 use crate::ops::Op;
 use crate::proxy::{Proxy, TimerOwner};
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
 /// Steps of handshakes that go on together, before requests have their turn again. With RSA of 2048
@@ -277,7 +278,10 @@ impl Proxy {
                 }
                 self.connections.queue_send(key, &mut self.cx);
             }
-            Err(error) => self.on_handshake_failed(key, failure_of(&error), now),
+            Err(error) => {
+                self.connections.note_reason(key, || Detail::of(&error));
+                self.on_handshake_failed(key, failure_of(&error), now);
+            }
         }
         true
     }
@@ -432,6 +436,7 @@ impl Proxy {
                 Some(n)
             }
             Err(error) => {
+                self.connections.note_reason(key, || Detail::of(&error));
                 let has_words = !out.is_empty();
                 if has_words {
                     self.cx.ops.push_back(Op::SendNow(key, out.into()));
@@ -479,14 +484,27 @@ impl Proxy {
             Role::Upstream(_) => {
                 self.connections.upstream_handshakes -= 1;
                 // Without a word about it, it is what the configuration says.
-                let is_other = facts.alpn.as_deref().is_some_and(|alpn| alpn != b"h2");
-                let result = match connection.multiplex.is_some() && is_other {
-                    true => Err(Cause::UpstreamTlsFailed),
-                    false => Ok(()),
+                let is_shared = connection.multiplex.is_some();
+                let other = facts.alpn.as_deref().filter(|alpn| is_shared && *alpn != b"h2");
+                let result = match other {
+                    Some(alpn) => {
+                        let alpn = alpn.escape_ascii();
+                        let words = format!("the peer has chosen {alpn} instead of h2");
+                        self.connections.note_reason(key, || Detail::of(&words));
+                        Err(Cause::UpstreamTlsFailed)
+                    }
+                    None => Ok(()),
                 };
                 self.on_established(key, result, now);
             }
         }
+    }
+
+    /// The peer closed its connection amid the handshake, or broke it.
+    pub(super) fn on_peer_gone(&mut self, key: ConnKey, now: Time) {
+        let words = "the peer is gone amid the handshake";
+        self.connections.note_reason(key, || Detail::of(&words));
+        self.on_handshake_failed(key, TlsFailure::PeerGone, now);
     }
 
     pub(super) fn on_handshake_failed(&mut self, key: ConnKey, failure: TlsFailure, now: Time) {

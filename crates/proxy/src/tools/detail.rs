@@ -1,0 +1,77 @@
+//! Why something failed, in words.
+//!
+//! Causes are a closed set, for metrics and for what follows from them. What a peer or the kernel
+//! says about the same failure is the detail: the code and text of a GOAWAY, the error of a `connect`, why a
+//! handshake of TLS came to nothing, which rule a message breaks. It goes to the access log and to
+//! `/slow`, and never to a client.
+//!
+//! A detail is memory that only something that fails takes. An upstream connection keeps the last one
+//! (`Upstream::reason`), since its exchanges may end later than it was said; an exchange takes a copy
+//! when it fails because of its connection.
+
+use std::fmt::{self, Write as _};
+
+use wire::h2::ErrorCode;
+
+/// Bytes of a detail; what is longer is cut. The name of a code and the text of a GOAWAY
+/// (`wire::h2` hands out 128 bytes) fit.
+pub(crate) const DETAIL_BYTES_MAX: usize = 160;
+
+/// Why something failed. A peer may have chosen its bytes: whoever writes them down escapes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Detail(Box<[u8]>);
+
+impl Detail {
+    /// What an error says of itself.
+    pub(crate) fn of(error: &impl fmt::Display) -> Self {
+        let mut words = String::new();
+        let written = write!(words, "{error}");
+        debug_assert!(written.is_ok(), "memory takes all");
+        Self::from_bytes(words.into_bytes())
+    }
+
+    /// What a peer says when it resets a stream (RFC 9113, section 7): `INTERNAL_ERROR`.
+    pub(crate) fn of_code(code: ErrorCode) -> Self {
+        Self::from_bytes(format!("{code:?}").into_bytes())
+    }
+
+    /// What a peer says when it goes away (RFC 9113, section 6.8): `ENHANCE_YOUR_CALM: too_many_pings`.
+    pub(crate) fn of_goaway(code: ErrorCode, debug: &[u8]) -> Self {
+        let mut bytes = format!("{code:?}").into_bytes();
+        if !debug.is_empty() {
+            bytes.extend_from_slice(b": ");
+            bytes.extend_from_slice(debug);
+        }
+        Self::from_bytes(bytes)
+    }
+
+    /// Takes what was written down, or words that are bytes already.
+    pub(crate) fn from_bytes(mut bytes: Vec<u8>) -> Self {
+        bytes.truncate(DETAIL_BYTES_MAX);
+        Self(bytes.into_boxed_slice())
+    }
+
+    pub(crate) const fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn details_have_a_bound_and_keep_every_octet_below_it() {
+        for (code, debug, expected) in [
+            (ErrorCode::NO_ERROR, &b""[..], &b"NO_ERROR"[..]),
+            (ErrorCode::ENHANCE_YOUR_CALM, b"too_many_pings", b"ENHANCE_YOUR_CALM: too_many_pings"),
+            (ErrorCode(0x1f), b"\x00\"\n", b"0x1f: \x00\"\n"),
+        ] {
+            assert_eq!(Detail::of_goaway(code, debug).as_bytes(), expected);
+        }
+        let longest = Detail::of_goaway(ErrorCode::FLOW_CONTROL_ERROR, &[b'x'; 128]);
+        assert!(longest.as_bytes().len() < DETAIL_BYTES_MAX, "it is not cut");
+        let long = Detail::of(&"x".repeat(1_000));
+        assert_eq!(long.as_bytes().len(), DETAIL_BYTES_MAX);
+    }
+}

@@ -1,0 +1,180 @@
+//! What the access log says of a failure beside its cause: what a peer or the kernel said.
+
+use std::time::Duration;
+
+use proxy::save::RestoreError;
+use wire::h2::ErrorCode;
+
+use crate::frames::Speaker;
+use crate::http2::TO_HTTP2;
+use crate::keep_alive::CONFIG;
+use crate::kit::{Peer, Talk, hold};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// GOAWAY behind stream `last` (RFC 9113, section 6.8).
+fn goaway(last: u32, code: ErrorCode, text: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(8 + text.len()).unwrap().to_be_bytes();
+    let header = [&length[1..], &[7, 0, 0, 0, 0, 0]].concat();
+    [&header[..], &last.to_be_bytes(), &code.0.to_be_bytes(), text].concat()
+}
+
+/// A client that has asked for something, and the upstream of HTTP/2 that was asked.
+fn asked(talk: &mut Talk<'_>) -> (Peer, Speaker) {
+    let client = talk.client();
+    talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    let mut upstream = Speaker::upstream(talk);
+    upstream.hears(talk);
+    (client, upstream)
+}
+
+/// Cause and detail of the only line of the log, as JSON has them.
+fn logged(talk: &mut Talk<'_>) -> (String, Option<String>) {
+    let line = talk.log();
+    assert_eq!(line.lines().count(), 1, "{line}");
+    let text = |key: &str| {
+        let (_, rest) = line.split_once(&format!("\"{key}\":\""))?;
+        Some(rest.split('"').next().unwrap_or_default().to_owned())
+    };
+    (text("cause").unwrap_or_default(), text("cause_detail"))
+}
+
+fn is_logged(talk: &mut Talk<'_>, cause: &str, detail: &str) {
+    assert_eq!(logged(talk), (cause.to_owned(), Some(detail.to_owned())));
+}
+
+#[test]
+fn an_upstream_that_goes_away_and_closes_says_why() {
+    hold(TO_HTTP2, |talk| {
+        let (client, upstream) = asked(talk);
+        let first = goaway((1 << 31) - 1, ErrorCode::NO_ERROR, b"soon");
+        talk.says(upstream.peer, first);
+        let last = goaway(1, ErrorCode::ENHANCE_YOUR_CALM, b"too_many_pings");
+        talk.says(upstream.peer, last);
+        talk.ends(upstream.peer);
+        assert!(talk.heard(client).starts_with("HTTP/1.1 502 "));
+        is_logged(talk, "upstream_closed", "ENHANCE_YOUR_CALM: too_many_pings");
+    });
+}
+
+#[test]
+fn a_response_that_breaks_off_behind_a_goaway_says_why() {
+    hold(TO_HTTP2, |talk| {
+        let (client, mut upstream) = asked(talk);
+        upstream.answers(talk, 1, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", false);
+        upstream.sends(talk, 1, b"half", false);
+        talk.says(upstream.peer, goaway(1, ErrorCode::INTERNAL_ERROR, b""));
+        talk.breaks(upstream.peer);
+        assert!(talk.heard(client).ends_with("half"));
+        is_logged(talk, "response_truncated", "INTERNAL_ERROR");
+    });
+}
+
+#[test]
+fn the_text_of_a_goaway_is_cut_and_escaped() {
+    hold(TO_HTTP2, |talk| {
+        let (client, upstream) = asked(talk);
+        let text = [&b"\"\n\xff"[..], &[b'x'; 1_000]].concat();
+        talk.says(upstream.peer, goaway(1, ErrorCode(0x1f), &text));
+        talk.ends(upstream.peer);
+        talk.heard(client);
+        let detail = format!("0x1f: \\u0022\\u000a\\u00ff{}", "x".repeat(125));
+        is_logged(talk, "upstream_closed", &detail);
+    });
+}
+
+#[test]
+fn a_request_that_succeeds_elsewhere_has_no_detail() {
+    hold(TO_HTTP2, |talk| {
+        let (client, upstream) = asked(talk);
+        talk.says(upstream.peer, goaway(0, ErrorCode::ENHANCE_YOUR_CALM, b"busy"));
+        let mut other = Speaker::upstream(talk);
+        other.hears(talk);
+        other.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(logged(talk), (String::new(), None));
+    });
+}
+
+#[test]
+fn a_reset_has_its_code() {
+    hold(TO_HTTP2, |talk| {
+        let (client, mut upstream) = asked(talk);
+        upstream.resets(talk, 1, ErrorCode::INTERNAL_ERROR);
+        assert!(talk.heard(client).starts_with("HTTP/1.1 502 "));
+        is_logged(talk, "stream_reset", "INTERNAL_ERROR");
+    });
+}
+
+#[test]
+fn a_detail_stays_while_its_reply_waits_for_the_client() {
+    hold(TO_HTTP2, |talk| {
+        let (client, mut upstream) = asked(talk);
+        talk.takes(client, 9);
+        upstream.resets(talk, 1, ErrorCode::INTERNAL_ERROR);
+        assert_eq!(talk.heard(client), "HTTP/1.1 ");
+        talk.takes(client, usize::MAX);
+        talk.passes(Duration::from_millis(1));
+        assert!(talk.heard(client).starts_with("502 "));
+        is_logged(talk, "stream_reset", "INTERNAL_ERROR");
+    });
+}
+
+#[test]
+fn a_broken_connection_of_http2_has_the_rule_that_was_broken() {
+    hold(TO_HTTP2, |talk| {
+        let (client, upstream) = asked(talk);
+        // A PING of one octet.
+        talk.says(upstream.peer, [0, 0, 1, 6, 0, 0, 0, 0, 0, 7]);
+        assert!(talk.heard(client).starts_with("HTTP/1.1 502 "));
+        let detail = "a frame whose length is not that of its type";
+        is_logged(talk, "response_invalid", detail);
+    });
+}
+
+#[test]
+fn a_refused_connection_has_the_kernels_error() {
+    for config in [CONFIG, &TO_HTTP2.replace(", '127.0.0.1:9001'", "")] {
+        hold(config, |talk| {
+            let client = talk.client();
+            talk.says(client, GET);
+            while talk.is_connecting() {
+                let upstream = talk.connecting();
+                talk.refuse(upstream);
+            }
+            assert!(talk.heard(client).starts_with("HTTP/1.1 503 "));
+            is_logged(talk, "connect_failed", "ECONNREFUSED");
+        });
+    }
+}
+
+#[test]
+fn an_invalid_head_has_the_rule_that_it_breaks() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n");
+        let heard = talk.heard(client);
+        assert!(heard.starts_with("HTTP/1.1 502 "));
+        let detail = "a content length that is not a number in range";
+        is_logged(talk, "response_invalid", detail);
+        assert!(!heard.contains(detail), "that is for the log alone: {heard}");
+    });
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n");
+        assert!(talk.heard(client).starts_with("HTTP/1.1 400 "));
+        let detail = "a content length that is not a number in range";
+        is_logged(talk, "request_framing_invalid", detail);
+    });
+}
+
+#[test]
+fn a_saved_form_without_details_is_refused() {
+    hold(CONFIG, |talk| {
+        let restored = talk.restores(&7_u16.to_be_bytes());
+        assert_eq!(restored, Err(RestoreError::Version(7)));
+    });
+}
