@@ -23,6 +23,7 @@ mod log_output;
 mod log_writer;
 mod memory;
 mod names;
+mod overflows;
 mod questions;
 mod reload;
 mod run;

@@ -27,6 +27,7 @@ use crate::expiry::Expiry;
 use crate::log_writer::{LinesLost, LogWriter};
 use crate::memory::MemoryRelease;
 use crate::names::{label, names_of};
+use crate::overflows::Overflows;
 use crate::questions::Answerers;
 use crate::reload::{Accepted, Candidate, ConfigFile, Refused, TakenUp};
 use crate::signals::{Asked, Signals};
@@ -177,6 +178,7 @@ struct Running<W: Workers> {
     describing: BTreeMap<u64, (u32, oneshot::Sender<Rows>)>,
     describe_next: u64,
     descriptors_warned_at: Option<u64>,
+    overflows: Overflows,
     memory: MemoryRelease,
     version: &'static str,
 }
@@ -261,6 +263,7 @@ impl<W: Workers> Running<W> {
             describing: BTreeMap::new(),
             describe_next: 0,
             descriptors_warned_at: None,
+            overflows: Overflows::default(),
             memory: MemoryRelease::default(),
             version: parts.version,
         };
@@ -418,6 +421,9 @@ impl<W: Workers> Running<W> {
                     "a listening socket broke: restart to listen with this worker again"
                 );
             }
+            Report::BufferedOverflow { listener, closed } => {
+                self.warn_of_overflow(listener, closed);
+            }
             Report::OutOfDescriptors { worker } => self.warn_of_descriptors(worker),
             Report::Drained { worker, cut_off: 0 } => tracing::debug!(worker, "drained"),
             Report::Drained { worker, cut_off } => tracing::warn!(
@@ -426,6 +432,23 @@ impl<W: Workers> Running<W> {
                 "exchanges were cut off: they took longer than limits.drain_timeout"
             ),
         }
+    }
+
+    fn warn_of_overflow(&mut self, listener: ListenerId, closed: u32) {
+        let Some(closed) = self.overflows.note(listener, closed, clock::monotonic_ns()) else {
+            return;
+        };
+        let listener = self.config.snapshot.listener(listener).map(|(_, listener)| listener);
+        let name = listener.map_or("(removed)", |listener| &listener.name);
+        let bytes_max = listener.and_then(|listener| listener.buffered_bytes_max);
+        tracing::warn!(
+            listener = name,
+            closed,
+            bytes_max,
+            "the clients of a listener held more in buffers than its buffered_max: the connections \
+             that held the most were closed (buffered_overflow); raise buffered_max if these were \
+             no attack, or lower connections_per_client_max, http.head_max or http.request_buffer"
+        );
     }
 
     fn warn_of_descriptors(&mut self, worker: u32) {

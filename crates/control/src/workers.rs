@@ -143,6 +143,13 @@ pub enum Report<W: Workers> {
         /// Exchanges that took longer than the drain may.
         cut_off: u32,
     },
+    /// A worker closed connections, since the clients of a listener held more than its `buffered_max`.
+    BufferedOverflow {
+        /// Which listener.
+        listener: ListenerId,
+        /// How many were closed.
+        closed: u32,
+    },
     /// A worker had no descriptor left to accept a connection with.
     OutOfDescriptors {
         /// Which, from 0.

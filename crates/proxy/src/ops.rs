@@ -47,6 +47,14 @@ pub enum Op {
         /// What it waits to be told.
         question: Question,
     },
+    /// Tell control that so many connections of a listener were closed: its clients held more than its
+    /// `buffered_max`.
+    BufferedOverflow {
+        /// Which.
+        listener: ListenerId,
+        /// How many.
+        closed: u32,
+    },
     /// Nobody here uses this snapshot any more; control frees it.
     Retire(Arc<Snapshot>),
 }

@@ -535,10 +535,12 @@ impl Proxy {
         self.bound_buffered(now);
     }
 
-    /// Gives memory back that was not needed lately. Called every few seconds.
+    /// Gives memory back that was not needed lately, and looks at what clients hold. Called every ten
+    /// seconds.
     pub fn on_quiet(&mut self) {
         self.cx.agenda.trim();
         self.cx.buffers.trim();
+        self.look_at_held();
         self.listen.clients.trim();
         self.connections.table.shrink();
         self.exchanges.table.shrink();

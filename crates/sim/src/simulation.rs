@@ -509,6 +509,7 @@ impl Simulation {
                 | ReportBody::Failed(_)
                 | ReportBody::Described { .. }
                 | ReportBody::OutOfDescriptors
+                | ReportBody::BufferedOverflow { .. }
                 | ReportBody::Drained { .. } => {}
             }
         }

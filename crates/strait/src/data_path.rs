@@ -333,6 +333,9 @@ fn pass_on(from: &Receiver<worker::Report>, to: &Sender<Report<DataPath>>) {
             }
             ReportBody::ListenerBroken(listener) => Report::ListenerBroken { worker, listener },
             ReportBody::OutOfDescriptors => Report::OutOfDescriptors { worker },
+            ReportBody::BufferedOverflow { listener, closed } => {
+                Report::BufferedOverflow { listener, closed }
+            }
             ReportBody::Drained { cut_off } => Report::Drained { worker, cut_off },
         };
         if to.blocking_send(report).is_err() {

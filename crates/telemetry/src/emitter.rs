@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::block::{Announced, Announcer, Blocks, ListenerBlock, WorkerBlock};
 use crate::events::{
     ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionOpened, ConnectionRefused,
-    ExchangeFinished, ExchangeStarted, HeadersDropped, LabelId, SignaturesMade,
+    ExchangeFinished, ExchangeStarted, HeadersDropped, LabelId, ListenerGauges, SignaturesMade,
     TlsHandshakeFinished, TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected,
     UpstreamPaused, UpstreamRetried, WorkerGauges,
 };
@@ -210,6 +210,13 @@ impl Emitter {
     pub fn upstream_paused(&mut self, event: &UpstreamPaused) {
         if let Some(block) = self.cluster(event.cluster) {
             block.pauses.increment();
+        }
+    }
+
+    /// Sets the levels of a listener.
+    pub fn listener_gauges(&mut self, listener: LabelId, gauges: &ListenerGauges) {
+        if let Some(block) = self.listener(listener) {
+            block.connections.buffered_bytes.set(gauges.buffered_bytes);
         }
     }
 

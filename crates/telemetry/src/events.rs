@@ -23,7 +23,7 @@ pub use tls::{SignaturesMade, TlsFailure, TlsHandshakeFinished, TlsHandshakeKind
 pub use upstream::{
     UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried,
 };
-pub use worker::{ClusterGauges, WorkerGauges};
+pub use worker::{ClusterGauges, ListenerGauges, WorkerGauges};
 
 /// The slot of a configured thing's stable id, for labels: small, dense, used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

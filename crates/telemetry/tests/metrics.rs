@@ -8,8 +8,8 @@ use telemetry::cause::Cause;
 use telemetry::events::{
     AccessLogWriteFailed, CertificateInUse, ClusterGauges, ConfigAccepted, ConfigRejected,
     ConnectionClosed, ConnectionOpened, ConnectionRefused, ExchangeFinished, ExchangeStarted,
-    LabelId, Stages, TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected,
-    UpstreamPaused, UpstreamRetried, WorkerGauges,
+    LabelId, ListenerGauges, Stages, TunnelStarted, UpstreamClosed, UpstreamConnectFailed,
+    UpstreamConnected, UpstreamPaused, UpstreamRetried, WorkerGauges,
 };
 use telemetry::{
     ClusterTotals, Collector, Emitter, ListenerTotals, Names, ProcessFacts, RouteNames,
@@ -140,6 +140,7 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
     });
     emitter.upstream_retried(&UpstreamRetried { cluster: API, cause: Cause::UpstreamClosed });
     emitter.upstream_paused(&UpstreamPaused { cluster: API });
+    emitter.listener_gauges(EDGE, &ListenerGauges { buffered_bytes: 131_072 });
     emitter.cluster_gauges(API, &ClusterGauges { idle: 1, pending: 2 });
     emitter.worker_gauges(&WorkerGauges {
         turns: 5,

@@ -84,6 +84,13 @@ pub enum ReportBody {
     ListenerBroken(ListenerId),
     /// No file descriptor was left to accept a connection with; tried again soon.
     OutOfDescriptors,
+    /// Connections were closed, since the clients of a listener held more than its `buffered_max`.
+    BufferedOverflow {
+        /// Which listener.
+        listener: ListenerId,
+        /// How many were.
+        closed: u32,
+    },
     /// The drain is over; the worker ends.
     Drained {
         /// Exchanges that took longer than the drain may.

@@ -511,6 +511,9 @@ impl<W: World> Worker<W> {
                 Op::Ask { exchange, question } => {
                     self.mailbox.report(ReportBody::Question { exchange, question });
                 }
+                Op::BufferedOverflow { listener, closed } => {
+                    self.mailbox.report(ReportBody::BufferedOverflow { listener, closed });
+                }
                 Op::Retire(snapshot) => self.mailbox.report(ReportBody::Retired(snapshot)),
             }
         }

@@ -165,6 +165,11 @@ clusters:
         self.process.resident_bytes()
     }
 
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        self.process.output()
+    }
+
     /// Asks it to drain and end, without waiting.
     pub(crate) fn terminate(&self) -> Result<()> {
         self.process.signal(Signal::TERM)

@@ -14,23 +14,31 @@
 //!                                            └── 100 ms ──┘
 //! ```
 //!
+//! Each look sets the gauges of all listeners, and so does another one every ten seconds for them alone.
+//! Control is told how many connections were closed at a look ([`Op::BufferedOverflow`]).
+//!
 //! Envoy resets the streams with the largest accounts when its overload manager, which samples, says
 //! that memory is short. The order here is the same: by powers of two of what is held, and of those
 //! alike the client that has been waited for longest.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use config::snapshot::ListenerId;
 use telemetry::cause::Cause;
+use telemetry::events::ListenerGauges;
 
 use crate::connection::connections::Connections;
 use crate::connection::http2::Watch;
 use crate::connection::{ConnKey, Connection};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
+use crate::exchange::record::label;
 use crate::exchange::{Exchange, Stage, Wait};
 use crate::listen::Listen;
 use crate::listen::listeners::ListenerKey;
+use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
@@ -54,6 +62,13 @@ impl Listen {
         let least = cx.share.of_bytes(self.listeners.buffered_least());
         (cx.buffers.usage().bytes > least).then_some(self.buffered_look)
     }
+
+    /// Sets the gauges to what the last look found.
+    fn tell_buffered(&self, cx: &mut Cx) {
+        for (listener, buffered_bytes) in self.listeners.buffered() {
+            cx.emitter.listener_gauges(label(listener.0), &ListenerGauges { buffered_bytes });
+        }
+    }
 }
 
 impl Proxy {
@@ -65,15 +80,32 @@ impl Proxy {
         let parts = 1 + self.connections.table.len() / LOOKED_AT_ONCE;
         self.listen.buffered_look = now + LOOK_INTERVAL * u32::try_from(parts).unwrap_or(u32::MAX);
         self.add_up_buffered();
-        if !self.listen.listeners.is_over_buffered(self.cx.share) {
-            return;
+        if self.listen.listeners.is_over_buffered(self.cx.share) {
+            self.end_largest_holders(now);
         }
+        self.listen.tell_buffered(&mut self.cx);
+    }
+
+    /// Looks for the gauges alone, while nothing is near a bound.
+    pub(crate) fn look_at_held(&mut self) {
+        if self.listen.buffered_due(&self.cx).is_none() {
+            self.add_up_buffered();
+            self.listen.tell_buffered(&mut self.cx);
+        }
+    }
+
+    fn end_largest_holders(&mut self, now: Time) {
+        let mut closed: BTreeMap<ListenerId, u32> = BTreeMap::new();
         for holder in self.holders(now) {
             if self.listen.listeners.buffered_over(holder.listener, self.cx.share) > 0 {
+                *closed.entry(self.listen.listeners.get(holder.listener).id).or_default() += 1;
                 self.listen.listeners.remove_buffered(holder.listener, holder.bytes);
                 self.abort_downstream(holder.connection, Cause::BufferedOverflow, now);
                 self.settle(now);
             }
+        }
+        for (listener, closed) in closed {
+            self.cx.ops.push_back(Op::BufferedOverflow { listener, closed });
         }
     }
 

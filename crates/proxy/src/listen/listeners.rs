@@ -198,6 +198,15 @@ impl Listeners {
         self.states.get(key).map_or(0, |state| state.buffered_over(share))
     }
 
+    /// Bytes that the clients of each listener hold, those of one that it was before included.
+    pub(crate) fn buffered(&self) -> BTreeMap<ListenerId, u64> {
+        let mut held = BTreeMap::new();
+        for (_, state) in self.states.iter() {
+            *held.entry(state.id).or_default() += state.buffered;
+        }
+        held
+    }
+
     /// Whether the clients of any hold more than its bound.
     pub(crate) fn is_over_buffered(&self, share: Share) -> bool {
         self.states.iter().any(|(_, state)| state.buffered_over(share) > 0)

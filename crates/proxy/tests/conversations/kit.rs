@@ -132,6 +132,8 @@ pub(crate) struct Talk<'s> {
     setting: &'s Setting,
     proxy: Proxy,
     retired: usize,
+    /// Connections that were closed for what their listener's clients held, by looks.
+    overflows: Vec<u32>,
     log: LogReader,
     /// What this proxy counts, and those before it if that is kept.
     counts: Vec<Collector>,
@@ -191,6 +193,7 @@ impl<'s> Talk<'s> {
             setting,
             proxy,
             retired: 0,
+            overflows: Vec::new(),
             log,
             counts: vec![counts],
             keeps_counts: false,
@@ -561,6 +564,17 @@ impl<'s> Talk<'s> {
         counted
     }
 
+    /// Ten seconds have passed, as the worker counts them.
+    pub(crate) fn goes_quiet(&mut self) {
+        self.proxy.on_quiet();
+        self.settle();
+    }
+
+    /// How many connections each look has closed since this was asked.
+    pub(crate) fn overflows(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.overflows)
+    }
+
     /// Takes up what was written down elsewhere.
     pub(crate) fn restores(&mut self, bytes: &[u8]) -> Result<Vec<ConnKey>, RestoreError> {
         self.proxy.restore(bytes, self.now)
@@ -654,6 +668,7 @@ impl<'s> Talk<'s> {
                     }
                 }
                 Op::Ask { exchange, question } => self.asked.push((exchange, question)),
+                Op::BufferedOverflow { closed, .. } => self.overflows.push(closed),
                 Op::Retire(_) => self.retired += 1,
                 Op::Read(_) | Op::CloseListener(_) => {}
             }

@@ -17,6 +17,7 @@ mod h2_exchange;
 
 mod age;
 mod bodies;
+mod buffered;
 mod calls;
 mod cancellations;
 mod chains;

@@ -32,7 +32,7 @@ fn holds_one(talk: &mut Talk<'_>) -> (Peer, Peer) {
 }
 
 /// The service answers, and the client has its answer.
-fn serves(talk: &mut Talk<'_>, upstream: Peer, client: Peer) {
+pub(crate) fn serves(talk: &mut Talk<'_>, upstream: Peer, client: Peer) {
     talk.says(upstream, OK);
     talk.hears(client, OK);
 }
@@ -635,99 +635,5 @@ fn a_client_alone_never_waits_for_what_is_reserved() {
             talk.says(client, GET);
             talk.hears(upstream, GET);
         }
-    });
-}
-
-// What all clients of a listener hold.
-
-/// A listener whose clients may hold so much, and another beside it.
-fn with_buffered_max(bound: &str) -> String {
-    let second = "
-  - name: second
-    address: 127.0.0.1:8081
-    http: { request_id: false, forwarded: off }
-    routes: all
-routes:
-";
-    let bound = format!("    buffered_max: {bound}\n    routes: all");
-    CONFIG.replacen("    routes: all", &bound, 1).replacen("\nroutes:\n", second, 1)
-}
-
-/// A head that is not whole and stands in a buffer of 16 KiB.
-fn half_head() -> String {
-    format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}", "a".repeat(5_000))
-}
-
-#[test]
-fn the_client_that_holds_the_most_and_stood_still_for_longest_ends_beyond_the_bound_and_not_at_it()
-{
-    hold(&with_buffered_max("64KiB"), |talk| {
-        let crowd: Vec<_> = (0..4)
-            .map(|_| {
-                let client = talk.client();
-                talk.says(client, half_head());
-                talk.passes(Duration::from_millis(300));
-                client
-            })
-            .collect();
-        assert!(crowd.iter().all(|client| !talk.is_closed(*client)), "they are at the bound");
-        let last = talk.client();
-        talk.says(last, half_head());
-        talk.passes(Duration::from_millis(300));
-        assert!(talk.is_closed(crowd[0]) && !talk.is_closed(last));
-        assert!(crowd[1..].iter().all(|client| !talk.is_closed(*client)));
-        // Those that are left go on.
-        talk.says(last, "\r\n\r\n");
-        let upstream = talk.upstream();
-        talk.heard(upstream);
-        serves(talk, upstream, last);
-    });
-}
-
-#[test]
-fn a_client_that_holds_little_outlives_those_that_hold_much_though_it_is_older() {
-    hold(&with_buffered_max("64KiB"), |talk| {
-        let little = talk.client();
-        talk.says(little, "GET / HTTP/1.1\r\nHost:");
-        talk.passes(secs(1));
-        let crowd: Vec<_> = (0..4).map(|_| talk.client()).collect();
-        crowd.iter().for_each(|client| talk.says(*client, half_head()));
-        talk.passes(Duration::from_millis(300));
-        let closed = crowd.iter().filter(|client| talk.is_closed(**client)).count();
-        assert_eq!((closed, talk.is_closed(little)), (1, false));
-    });
-}
-
-#[test]
-fn clients_of_one_listener_cost_those_of_another_nothing() {
-    hold(&with_buffered_max("128KiB"), |talk| {
-        if talk.manner() == Manner::ByteByByte {
-            return;
-        }
-        let others: Vec<_> = (0..12).map(|_| talk.client_of(1)).collect();
-        others.iter().for_each(|other| talk.says(*other, half_head()));
-        let slow: Vec<_> = (0..3).map(|_| talk.client()).collect();
-        for client in &slow {
-            talk.takes(*client, 100);
-            talk.says(*client, GET);
-            let upstream = talk.upstream();
-            talk.hears(upstream, GET);
-            talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
-            talk.says(upstream, "a".repeat(200_000));
-        }
-        talk.passes(Duration::from_millis(300));
-        assert!(slow.iter().any(|client| talk.is_closed(*client)));
-        assert!(others.iter().all(|other| !talk.is_closed(*other)));
-        assert!(talk.log().contains("buffered_overflow"));
-    });
-}
-
-#[test]
-fn without_a_bound_none_ends() {
-    hold(&with_buffered_max("none"), |talk| {
-        let crowd: Vec<_> = (0..12).map(|_| talk.client()).collect();
-        crowd.iter().for_each(|client| talk.says(*client, half_head()));
-        talk.passes(secs(1));
-        assert!(crowd.iter().all(|client| !talk.is_closed(*client)));
     });
 }

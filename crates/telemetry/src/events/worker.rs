@@ -33,3 +33,10 @@ pub struct ClusterGauges {
     /// Exchanges waiting for a connection now.
     pub pending: u64,
 }
+
+/// A listener's levels on one worker.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListenerGauges {
+    /// Bytes that its clients hold in buffers, as far as `buffered_max` counts them.
+    pub buffered_bytes: u64,
+}

@@ -19,6 +19,7 @@ static REFUSAL_CAUSES: CauseSet<5> = CauseSet::new(&[
 pub(crate) struct ConnectionCounters {
     pub(crate) opened: Counter,
     pub(crate) closed: Counter,
+    pub(crate) buffered_bytes: Counter,
     refused: CauseCounters<5>,
     detected: [Counter; DetectedProtocol::NAMES.len()],
 }
@@ -107,6 +108,19 @@ pub(super) static FAMILIES: &[Family] = &[
                 let closed = total(blocks, |block| &block.connections.closed);
                 let opened = total(blocks, |block| &block.connections.opened);
                 out.number(&[listener], opened.saturating_sub(closed));
+            }
+        },
+    },
+    Family {
+        name: "proxy_downstream_buffered_bytes",
+        kind: Kind::Gauge,
+        help: "Bytes that clients hold in buffers, as `buffered_max` of their listener counts them, when the \
+               workers looked last: every ten seconds, and ten times a second once a worker's buffers are as \
+               large as the smallest such bound.",
+        labels: &["listener"],
+        samples: |view, out| {
+            for (listener, blocks) in &view.listeners {
+                out.number(&[listener], total(blocks, |block| &block.connections.buffered_bytes));
             }
         },
     },

@@ -1,5 +1,6 @@
 //! Clients that are slow on purpose.
 
+mod half_heads_beyond_the_bound_cost_nobody_else;
 mod one_host_cannot_take_a_cluster_away;
 mod slow_bodies_are_cut_off;
 mod slow_heads_are_cut_off;
@@ -20,6 +21,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     slow_heads_are_cut_off::CLAIM,
     slow_bodies_are_cut_off::CLAIM,
     slow_readers_are_cut_off::CLAIM,
+    half_heads_beyond_the_bound_cost_nobody_else::CLAIM,
     one_host_cannot_take_a_cluster_away::CLAIM,
 ];
 
