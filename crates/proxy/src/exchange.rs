@@ -15,6 +15,8 @@ pub(crate) mod calls;
 pub(crate) mod client_cert;
 pub(crate) mod deadlines;
 pub(crate) mod downstream;
+pub(crate) mod encoding;
+pub(crate) mod ending;
 pub(crate) mod exchanges;
 pub mod fault;
 pub(crate) mod forwarded;

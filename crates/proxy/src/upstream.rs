@@ -1,6 +1,7 @@
 //! Upstream connections: the choice of an endpoint, pools and the queues for them, original
 //! destinations, and what becomes of a connection whose exchange is over.
 
+pub(crate) mod attempts;
 pub(crate) mod balance;
 pub(crate) mod connecting;
 pub(crate) mod original;

@@ -12,7 +12,7 @@ use crate::connection::connections::Connections;
 use crate::connection::http2::Tail;
 use crate::connection::{Connection, OUTBOX_BYTES_MAX, Send, StreamKey};
 use crate::cx::Cx;
-use crate::exchange::pump::TOGETHER_BYTES_MAX;
+use crate::exchange::encoding::TOGETHER_BYTES_MAX;
 
 /// A response's head, and how it is sent on.
 pub(crate) struct Answer<'h, 'b> {

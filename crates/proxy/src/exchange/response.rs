@@ -17,8 +17,8 @@ use crate::connection::{
 };
 use crate::cx::Cx;
 use crate::exchange::downstream::{BODY_LIMITS, Step};
+use crate::exchange::encoding::announces_trailers;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::pump::announces_trailers;
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, Stage, Wait};
 use crate::proxy::Proxy;

@@ -1,0 +1,145 @@
+//! A request as it is sent upstream: encoded whole for HTTP/1, parked until a stream has it for HTTP/2,
+//! behind a PROXY protocol header where the cluster wants one.
+
+use std::net::SocketAddr;
+
+use config::snapshot::ProxyProtocolVersion;
+use wire::h1::{BodyEncoder, ConnectionField};
+use wire::head::{Framing, Head, Known, RequestHead, Version};
+use wire::proxy_protocol;
+use wire::upgrade::websocket_key;
+
+use crate::connection::connections::Connections;
+use crate::connection::http2::Tail;
+use crate::connection::{ExchangeKey, Send};
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
+use crate::exchange::{Form, QueuedRequest};
+use crate::tools::outbox::Outbox;
+
+/// A body of up to so many bytes gets room behind its head in the head's buffer.
+pub(crate) const TOGETHER_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of the longest PROXY protocol header that is sent: a line of version 1.
+const PROXY_HEADER_BYTES_MAX: usize = 107;
+
+impl Cx {
+    /// A request for a stream: how its head is encoded depends on the connection.
+    pub(crate) fn encode_for_stream(
+        &mut self,
+        head: &RequestHead<'_>,
+        is_complete: bool,
+    ) -> QueuedRequest {
+        let mut outbox = Outbox::new();
+        outbox.keep();
+        let tail = if is_complete { Tail::End } else { Tail::Open };
+        QueuedRequest { outbox, form: Form::Stream { head: self.park(head), tail } }
+    }
+}
+
+impl Exchanges {
+    /// A request for a connection that is its own.
+    pub(crate) fn encode_whole(
+        &self,
+        key: ExchangeKey,
+        head: &mut RequestHead<'_>,
+        asks_upgrade: bool,
+        connections: &Connections,
+        cx: &mut Cx,
+    ) -> QueuedRequest {
+        // One that was parked reads as the request of HTTP/1 that it stands for.
+        let comes_on_stream = self.get(key).is_some_and(|exchange| !exchange.downstream.is_whole());
+        if asks_upgrade && comes_on_stream && is_websocket(head) {
+            // The client of HTTP/2 has no key to send, and no use for the answer to one.
+            head.set(b"sec-websocket-key", &websocket_key(cx.random.octets()));
+        }
+        if head.version() == Version::Http2
+            && announces_trailers(head)
+            && matches!(head.framing(), Framing::Length(_))
+        {
+            // Only the chunked coding has a place for them.
+            head.set_framing(Framing::Chunked);
+        }
+        let encoder = BodyEncoder::new(head.framing());
+        let send = if encoder.is_complete() { Send::Idle } else { Send::Body(encoder) };
+        let mut outbox = Outbox::new();
+        outbox.keep();
+        let is_personal = self.push_proxy_header(key, &mut outbox, connections, cx);
+        // Room for the body of a usual request too, so that all of it is in one buffer: one send,
+        // and all of it there to be sent again.
+        let body = match head.framing() {
+            Framing::Length(n) => usize::try_from(n).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        let bytes = head.encoded_len_max();
+        let room = bytes.saturating_add(if body <= TOGETHER_BYTES_MAX { body } else { 0 });
+        outbox.push_with(room, &mut cx.buffers, |buffer| {
+            wire::h1::encode_request(head, connection_field(asks_upgrade), buffer);
+        });
+        QueuedRequest { outbox, form: Form::Whole { send, is_personal } }
+    }
+
+    /// The PROXY protocol header, for clusters that want one in front of each connection. Says
+    /// whether there is one.
+    pub(crate) fn push_proxy_header(
+        &self,
+        key: ExchangeKey,
+        outbox: &mut Outbox,
+        connections: &Connections,
+        cx: &mut Cx,
+    ) -> bool {
+        let Some(exchange) = self.get(key) else { return false };
+        let cluster = exchange.cluster();
+        let Some(version) = cluster.and_then(|cluster| cluster.proxy_protocol) else {
+            return false;
+        };
+        // In front of a handshake it is written where that begins.
+        if cluster.is_some_and(|cluster| cluster.tls.is_none()) {
+            self.write_proxy_header(key, version, outbox, connections, cx);
+        }
+        true
+    }
+
+    /// Writes the header of this version.
+    pub(crate) fn write_proxy_header(
+        &self,
+        key: ExchangeKey,
+        version: ProxyProtocolVersion,
+        outbox: &mut Outbox,
+        connections: &Connections,
+        cx: &mut Cx,
+    ) {
+        let Some(exchange) = self.get(key) else { return };
+        let Some(connection) = connections.get(exchange.downstream.connection) else { return };
+        // A client that a trusted hop named has no port that is known here.
+        let client = exchange.record.client.map(|ip| SocketAddr::new(ip, 0));
+        let source = client.or_else(|| connection.peer.socket_address());
+        let addresses = source.zip(connection.local.socket_address());
+        outbox.push_with(PROXY_HEADER_BYTES_MAX, &mut cx.buffers, |buffer| {
+            match (version, addresses) {
+                (ProxyProtocolVersion::V1, Some((source, destination))) => {
+                    proxy_protocol::encode_v1(source, destination, buffer);
+                }
+                (ProxyProtocolVersion::V1, None) => proxy_protocol::encode_unknown_v1(buffer),
+                (ProxyProtocolVersion::V2, Some((source, destination))) => {
+                    proxy_protocol::encode_v2(source, destination, buffer);
+                }
+                (ProxyProtocolVersion::V2, None) => proxy_protocol::encode_local_v2(buffer),
+            }
+        });
+    }
+}
+
+/// Whether trailers come behind a body whose length is known, which HTTP/2 allows.
+pub(crate) fn announces_trailers<K>(head: &Head<'_, K>) -> bool {
+    head.field(Known::Trailer).is_some()
+}
+
+fn is_websocket(head: &RequestHead<'_>) -> bool {
+    head.upgrade().is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
+}
+
+/// How an encoded request names what becomes of its connection.
+pub(crate) const fn connection_field(asks_upgrade: bool) -> ConnectionField {
+    if asks_upgrade { ConnectionField::Upgrade } else { ConnectionField::Default }
+}

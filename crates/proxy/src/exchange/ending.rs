@@ -1,0 +1,268 @@
+//! Every way an exchange can end: [`Proxy::finish`] when its response is sent, [`Proxy::fail`] when a reply
+//! has to take the response's place, and [`Proxy::abort`] when no client is left to answer.
+
+use std::net::SocketAddr;
+
+use telemetry::cause::Cause;
+use telemetry::events::ExchangeFinished;
+use wire::h2::ErrorCode;
+use wire::head::Version;
+
+use crate::connection::connections::Connections;
+use crate::connection::http2::Tail;
+use crate::connection::transport::Tls;
+use crate::connection::{ExchangeKey, Life, PeerAddress, StreamKey};
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
+use crate::exchange::fault::{Side, consequence};
+use crate::exchange::record::{Word, label};
+use crate::exchange::{Deadlines, Exchange, Kind, Stage, Wait};
+use crate::listen::Listen;
+use crate::listen::clients::Part;
+use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
+use crate::tools::text::Text;
+use crate::tools::time::Time;
+use crate::upstream::attempts::is_waiting;
+
+impl Connections {
+    pub(crate) fn tell(&self, exchange: &Exchange, cause: Option<Cause>, now: Time, cx: &mut Cx) {
+        let record = &exchange.record;
+        let route = exchange.route.as_ref();
+        let cluster = exchange.cluster();
+        let endpoint = cluster
+            .zip(route.and_then(|route| route.endpoint))
+            .and_then(|(cluster, place)| cluster.endpoints.get(place));
+        let connection = self.get(exchange.downstream.connection);
+        let peer = connection.map(|connection| &connection.peer);
+        let stages = if exchange.snapshot.access_log.stage_times {
+            record.stamps.stages(now)
+        } else {
+            record.stamps.total_only(now)
+        };
+        // Most exchanges are only counted; their addresses need not become text.
+        let is_recorded = cx.emitter.is_recorded(stages.total, record.is_tunnel);
+        let (endpoint, peer) = if is_recorded { (endpoint, peer) } else { (None, None) };
+        let onward = if is_recorded { self.connect_target_of(exchange) } else { None };
+        let endpoint = endpoint.map(|endpoint| &endpoint.address).or(onward.as_ref());
+        let endpoint = Text::of_address(endpoint);
+        let client = match record.client.filter(|_| is_recorded) {
+            Some(ip) => Text::of_ip(&PeerAddress::from(SocketAddr::new(ip, 0))),
+            None => peer.map_or(Text::EMPTY, Text::of_ip),
+        };
+        let words = &record.words;
+        let tls = connection.and_then(|connection| connection.tls.as_deref());
+        let tls = tls.filter(|_| is_recorded).map(Tls::words).unwrap_or_default();
+        cx.emitter.exchange_finished(&ExchangeFinished {
+            listener: label(exchange.listener().id.0),
+            rule: route.and_then(|route| route.rule).map(|(table, rule)| (label(table.0), rule)),
+            cluster: route.and_then(|route| route.cluster).map(|id| label(id.0)),
+            endpoint: endpoint.as_bytes(),
+            client: client.as_bytes(),
+            method: words.word(Word::Method),
+            target: words.word(Word::Target),
+            host: words.word(Word::Host),
+            request_id: words.word(Word::RequestId),
+            user_agent: words.word(Word::UserAgent),
+            server_name: tls.server_name.as_bytes(),
+            tls_version: tls.version.as_bytes(),
+            tls_cipher: tls.cipher.as_bytes(),
+            peer_identity: tls.peer_identity.as_bytes(),
+            version: match (exchange.kind, exchange.request.version) {
+                (Kind::Tcp, _) => 1,
+                (Kind::Tls, _) => 2,
+                (Kind::Http | Kind::Connect, Version::Http10) => 10,
+                (Kind::Http | Kind::Connect, Version::Http11) => 11,
+                (Kind::Http | Kind::Connect, Version::Http2) => 20,
+            },
+            status: record.status,
+            cause,
+            cause_detail: record.cause_detail.as_ref().map_or(&[], Detail::as_bytes),
+            is_reply: record.is_reply,
+            request_bytes: record.request_bytes,
+            response_bytes: record.response_bytes,
+            grpc: exchange.call.as_ref().map(|call| call.told()),
+            attempts: record.attempts,
+            is_tunnel: record.is_tunnel,
+            started_at: cx.wall_clock_zero.saturating_add(record.stamps.began.as_nanos()),
+            stages,
+        });
+    }
+}
+
+impl Exchanges {
+    /// Takes an exchange out and tells what it was; returns its downstream connection.
+    pub(crate) fn remove_exchange(
+        &mut self,
+        key: ExchangeKey,
+        cause: Option<Cause>,
+        now: Time,
+        connections: &Connections,
+        listen: &mut Listen,
+        cx: &mut Cx,
+    ) -> Option<StreamKey> {
+        let mut exchange = self.table.remove(key)?;
+        exchange.let_go(&mut listen.clients, &mut self.stalls);
+        listen.clients.remove(exchange.client, Part::Exchange);
+        cx.timers.remove(exchange.timer);
+        // What happened first is why; the rest follows from it.
+        let cause = exchange.record.cause.or(cause);
+        connections.tell(&exchange, cause, now, cx);
+        let downstream = exchange.downstream;
+        if let Some(text) = exchange.record.words.text.take() {
+            cx.buffers.give_back(text);
+        }
+        cx.drop_bodies(&mut exchange);
+        drop((exchange.snapshot, exchange.route));
+        if cx.has_former_snapshots() {
+            cx.retire_former();
+        }
+        Some(downstream)
+    }
+}
+
+impl Proxy {
+    // Ends.
+
+    /// The response is sent, or the reply is: the exchange is over.
+    pub(crate) fn finish(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
+        let Some(downstream) = self.exchanges.remove_exchange(
+            key,
+            cause,
+            now,
+            &self.connections,
+            &mut self.listen,
+            &mut self.cx,
+        ) else {
+            return;
+        };
+        self.after_exchange(downstream, now);
+    }
+
+    /// The exchange cannot go on. If no response was begun, a reply says so; else the response
+    /// breaks off where it is.
+    pub(crate) fn fail(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        self.exchanges.take_reason(key, cause, &self.connections);
+        self.drop_upstream(key, Some(cause), now);
+        if self.exchanges.is_relay(key) {
+            return self.abort(key, cause, now);
+        }
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let has_responded = exchange.record.status != 0;
+        match consequence(cause).status {
+            Some(status) if !has_responded => self.reply_to_fault(key, status, cause, now),
+            Some(_) => self.break_off(key, cause, now),
+            None => self.abort(key, cause, now),
+        }
+    }
+
+    /// Nobody is left to answer, or the response cannot be completed: the exchange and its
+    /// connections end here.
+    pub(crate) fn abort(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        self.drop_upstream(key, Some(cause), now);
+        let Some(downstream) = self.exchanges.remove_exchange(
+            key,
+            Some(cause),
+            now,
+            &self.connections,
+            &mut self.listen,
+            &mut self.cx,
+        ) else {
+            return;
+        };
+        if !downstream.is_whole() {
+            return self.drop_stream(downstream, code_of(cause), now);
+        }
+        let downstream = downstream.connection;
+        if let Some(connection) = self.connections.get_mut(downstream)
+            && let Some(role) = connection.downstream_mut()
+        {
+            role.exchange = None;
+        }
+        self.connections.close_downstream(
+            downstream,
+            Some(cause),
+            now,
+            &mut self.listen,
+            &mut self.cx,
+        );
+    }
+
+    /// What of the response is queued still goes out; then the connection closes, which tells the
+    /// downstream that the rest is missing.
+    pub(crate) fn break_off(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let at = exchange.downstream;
+        let downstream = at.connection;
+        let Some(connection) = self.connections.get_mut(downstream) else { return };
+        if let Some(multiplex) = connection.multiplex.as_deref_mut() {
+            let Some(stream) = multiplex.stream_mut(at.stream) else { return };
+            if stream.outbox.is_empty() {
+                return self.abort(key, cause, now);
+            }
+            stream.tail = Tail::Reset(code_of(cause).0);
+        } else if connection.is_sent() || connection.would_end_early() {
+            return self.abort(key, cause, now);
+        }
+        exchange.stage = Stage::Finishing;
+        exchange.record.cause = Some(cause);
+        if let Some(role) = connection.downstream_mut()
+            && at.is_whole()
+        {
+            role.life = Life::CloseWhenSent;
+        }
+        // All that is waited for now is that the downstream takes what there is.
+        exchange.deadlines = Deadlines::default();
+        let timeout = exchange.listener().timeouts.response_write;
+        self.exchanges.set_deadline(key, Wait::ResponseWrite, now + timeout, &mut self.cx);
+        self.connections.discard_request(at, &self.cx);
+        self.connections.queue_send(downstream, &mut self.cx);
+    }
+
+    /// Takes the upstream connection, or the place in a queue, from an exchange.
+    pub(crate) fn drop_upstream(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
+        let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
+        exchange.let_go(&mut self.listen.clients, &mut self.exchanges.stalls);
+        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
+            Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => {
+                self.cx.buffers.give_back(head);
+            }
+            Stage::Buffering { request } | Stage::Retrying { request } => {
+                request.clear(&mut self.cx.buffers);
+            }
+            Stage::Waiting { request } => {
+                request.clear(&mut self.cx.buffers);
+                let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
+                if let Some(cluster) = cluster {
+                    let client = exchange.client;
+                    let exchanges = &self.exchanges;
+                    self.upstream
+                        .pools
+                        .give_up(cluster, client, |key| is_waiting(exchanges.get(key)));
+                }
+            }
+            Stage::Attempting { upstream } | Stage::Responding { upstream } => {
+                if upstream.is_whole() {
+                    self.upstream.leave_upstream(
+                        upstream.connection,
+                        cause,
+                        now,
+                        &mut self.connections,
+                        &mut self.cx,
+                    );
+                } else {
+                    self.drop_stream(upstream, ErrorCode::CANCEL, now);
+                }
+            }
+            Stage::Finishing => {}
+        }
+    }
+}
+
+/// How a stream that ends for this cause is reset.
+const fn code_of(cause: Cause) -> ErrorCode {
+    match consequence(cause).side {
+        Side::Downstream => ErrorCode::CANCEL,
+        Side::Proxy | Side::Upstream => ErrorCode::INTERNAL_ERROR,
+    }
+}

@@ -1,0 +1,338 @@
+//! Attempts of an exchange to have its request answered: the choice of a connection, the queue for one,
+//! and what follows when an attempt fails before a byte of the response.
+
+use std::sync::Arc;
+
+use config::snapshot::ClusterId;
+use telemetry::cause::Cause;
+use telemetry::events::UpstreamRetried;
+use wire::h2::ErrorCode;
+use wire::head::RequestHead;
+
+use crate::connection::{Connection, ExchangeKey, Send, StreamKey};
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
+use crate::exchange::fault::{Retry, consequence};
+use crate::exchange::record::label;
+use crate::exchange::{
+    ATTEMPTS_MAX, ATTEMPTS_UNSEEN_MAX, Exchange, Form, QueuedRequest, Stage, Wait,
+};
+use crate::listen::clients::ClientPlace;
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+use crate::upstream::pool::{Acquired, Sharing};
+use crate::upstream::{Upstreams, original};
+
+impl Exchanges {
+    /// Makes an exchange wait for a connection.
+    pub(crate) fn enqueue(
+        &mut self,
+        key: ExchangeKey,
+        request: QueuedRequest,
+        now: Time,
+        upstream: &mut Upstreams,
+        cx: &mut Cx,
+    ) {
+        let Some(exchange) = self.get_mut(key) else { return };
+        let Some(cluster) = exchange.cluster() else { return };
+        let (id, timeout) = (cluster.id, cluster.timeouts.pending);
+        exchange.stage = Stage::Waiting { request };
+        upstream.pools.wait(id, exchange.client, key);
+        // Who left the queue in vain goes on waiting, not once more.
+        if !exchange.deadlines.is_set(Wait::Connection) {
+            exchange.record.stamps.wait_began = now;
+            self.set_deadline(key, Wait::Connection, now + timeout, cx);
+        }
+        upstream.note_crowd(id);
+    }
+
+    pub(crate) fn take_waiting(&mut self, key: ExchangeKey, now: Time) -> Option<QueuedRequest> {
+        let exchange = self.get_mut(key)?;
+        exchange.record.stamps.wait_ended = now;
+        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
+            Stage::Waiting { request } => Some(request),
+            stage => {
+                exchange.stage = stage;
+                None
+            }
+        }
+    }
+}
+
+impl Proxy {
+    // The upstream side of an exchange.
+
+    /// Finds a connection for a request and gives it to that, or queues it, or fails. `head` is the
+    /// request's, where it is at hand. What is not from the queue goes through [`Proxy::ask`].
+    pub(crate) fn attempt(
+        &mut self,
+        key: ExchangeKey,
+        request: QueuedRequest,
+        head: Option<&RequestHead<'_>>,
+        now: Time,
+    ) {
+        let has_former = self.cx.has_former_snapshots();
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        if has_former {
+            exchange.follow_cluster(&self.cx.snapshot);
+        }
+        let Some(cluster) = exchange.cluster() else {
+            return self.fail_queued(key, request, Cause::NoEndpoint, now);
+        };
+        let route = exchange.route.as_ref();
+        let avoid = route
+            .and_then(|route| route.endpoint)
+            .and_then(|place| cluster.endpoints.get(place))
+            .map(|endpoint| endpoint.id);
+        let random = &mut self.cx.random;
+        let connections = &mut self.connections;
+        let id = cluster.id;
+        let newest = self.cx.snapshot.cluster(id).unwrap_or(cluster);
+        let sharing = match request.form {
+            Form::Whole { is_personal: true, .. } => Sharing::Personal,
+            Form::Whole { is_personal: false, .. } => Sharing::InTurn,
+            Form::Stream { .. } => Sharing::Together,
+        };
+        if !self.upstream.pools.admits(newest, exchange.client, &self.listen.clients, now) {
+            return if self.upstream.pools.has_room_to_wait(newest) {
+                self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+            } else {
+                self.enqueue_over(key, request, id, now);
+            };
+        }
+        let at = (|| random.next(), now);
+        let acquired = if cluster.original_destination.is_some() {
+            match original::destination(connections, exchange.downstream.connection) {
+                Some(to) => {
+                    self.upstream.pools.acquire_to(to, cluster, newest, sharing, at, connections)
+                }
+                None => return self.fail_queued(key, request, Cause::NoOriginalDestination, now),
+            }
+        } else {
+            self.upstream.pools.acquire(cluster, newest, avoid, sharing, at, connections)
+        };
+        match acquired {
+            Acquired::Idle(connection, place) => self.exchanges.give(
+                key,
+                connection,
+                place,
+                request,
+                now,
+                &mut self.connections,
+                &mut self.listen,
+                &mut self.cx,
+            ),
+            Acquired::Shared(connection, place) => {
+                self.give_stream(key, connection, place, request, head, now);
+            }
+            Acquired::Open(place) => {
+                let cluster = Arc::clone(cluster);
+                match self.find_spare(key, Some(place), &request) {
+                    Some(spare) => self.exchanges.give_spare(
+                        key,
+                        spare,
+                        request,
+                        now,
+                        &mut self.connections,
+                        &mut self.listen,
+                        &mut self.cx,
+                    ),
+                    None => self.open(key, &cluster, place, request, head, now),
+                }
+            }
+            Acquired::Replace(idle, place) => {
+                let cluster = Arc::clone(cluster);
+                self.upstream.close_upstream(idle, None, now, &mut self.connections, &mut self.cx);
+                self.open(key, &cluster, place, request, head, now);
+            }
+            Acquired::Wait => match self.find_spare(key, None, &request) {
+                Some(spare) => self.exchanges.give_spare(
+                    key,
+                    spare,
+                    request,
+                    now,
+                    &mut self.connections,
+                    &mut self.listen,
+                    &mut self.cx,
+                ),
+                None => self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx),
+            },
+            Acquired::Pause(until) => {
+                self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+                self.exchanges.set_deadline(key, Wait::Pause, until, &mut self.cx);
+            }
+            Acquired::Overflow => self.enqueue_over(key, request, id, now),
+            Acquired::NoEndpoint => self.fail_queued(key, request, Cause::NoEndpoint, now),
+        }
+    }
+
+    /// The queue is full: an exchange takes the place of the newest of a client that has more there.
+    pub(crate) fn enqueue_over(
+        &mut self,
+        key: ExchangeKey,
+        request: QueuedRequest,
+        id: ClusterId,
+        now: Time,
+    ) {
+        let client = self.exchanges.get(key).map_or(ClientPlace::UNKNOWN, |it| it.client);
+        let exchanges = &self.exchanges;
+        let is_waiting = |key| is_waiting(exchanges.get(key));
+        let Some(other) = self.upstream.pools.newest_of_longest(id, client, is_waiting) else {
+            return self.fail_queued(key, request, Cause::PendingOverflow, now);
+        };
+        self.fail(other, Cause::PendingOverflow, now);
+        self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+    }
+
+    pub(crate) fn fail_queued(
+        &mut self,
+        key: ExchangeKey,
+        request: QueuedRequest,
+        cause: Cause,
+        now: Time,
+    ) {
+        request.clear(&mut self.cx.buffers);
+        self.fail(key, cause, now);
+    }
+
+    /// The attempt on this exchange's connection failed before a byte of the response. Tries again
+    /// where that is safe, else fails.
+    pub(crate) fn fail_attempt(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
+        let Some(upstream) = exchange.upstream() else { return self.fail(key, cause, now) };
+        let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
+        let is_reused = connection.requests > 1;
+        let is_connecting = connection.is_connecting();
+        let (outbox, is_untouched) = if upstream.is_whole() {
+            (&connection.outbox, connection.outbox.is_untouched())
+        } else {
+            let stream = connection.multiplex.as_ref().and_then(|all| all.stream(upstream.stream));
+            let Some(stream) = stream.filter(|stream| stream.head.is_some()) else {
+                return self.fail(key, cause, now);
+            };
+            // Its head may be in the kernel's hands from the moment on that there is a connection.
+            // Before, frames have gone no further than the connection's queue, but of a long body
+            // their bytes were not kept.
+            let has_all = stream.outbox.is_keeping() || stream.outbox.is_untouched();
+            (&stream.outbox, is_connecting && has_all)
+        };
+        let is_whole = outbox.is_keeping() || outbox.is_untouched();
+        let may_retry = match consequence(cause).retry {
+            Retry::Never => false,
+            Retry::Unsent => is_untouched,
+            Retry::Unprocessed => is_whole,
+            Retry::IfIdempotent => {
+                let is_replayable = is_whole && exchange.request.method.is_idempotent();
+                // On a fresh connection it was not the end of an idle one that we met: the endpoint
+                // fails, and only another one may do better. What asks for another protocol may have
+                // begun a session there.
+                let has_body = !exchange.request.is_complete
+                    || exchange.record.request_bytes > 0
+                    || exchange.request.asks_upgrade;
+                let has_others = exchange.cluster().is_some_and(|it| it.endpoints.len() > 1);
+                (is_reused && (is_replayable || is_untouched))
+                    || (is_replayable && !has_body && has_others)
+            }
+        };
+        let attempts_max = match cause {
+            Cause::UpstreamGoingAway => ATTEMPTS_UNSEEN_MAX,
+            _ => ATTEMPTS_MAX,
+        };
+        if !may_retry || exchange.record.attempts >= attempts_max {
+            return self.fail(key, cause, now);
+        }
+        let Some(request) = take_request(connection, upstream) else { return };
+        exchange.stage = Stage::Finishing;
+        exchange.let_go(&mut self.listen.clients, &mut self.exchanges.stalls);
+        for wait in [Wait::RequestWrite, Wait::ResponseHead, Wait::TunnelIdle] {
+            exchange.deadlines.clear(wait);
+        }
+        let label = exchange.route.as_ref().and_then(|route| route.cluster).map(|id| label(id.0));
+        if let Some(cluster) = label {
+            self.cx.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
+        }
+        if upstream.is_whole() {
+            self.upstream.close_upstream(
+                upstream.connection,
+                Some(cause),
+                now,
+                &mut self.connections,
+                &mut self.cx,
+            );
+        } else {
+            self.drop_stream(upstream, ErrorCode::CANCEL, now);
+        }
+        self.exchanges.note_attempt(key, request, &mut self.cx);
+    }
+
+    /// Gives connections to those that wait for one, as far as there are any.
+    pub(crate) fn serve_waiting(&mut self, id: ClusterId, now: Time) {
+        // Each has one chance: an exchange that cannot follow the newest configuration of the cluster
+        // may not know the endpoint whose connection is idle, and then waits on.
+        for _ in 0..self.upstream.pools.waiting_for(id) {
+            let exchanges = &self.exchanges;
+            let is_waiting = |key| is_waiting(exchanges.get(key));
+            let Some(cluster) = self.cx.snapshot.cluster(id).map(Arc::clone) else {
+                return self.fail_waiting(id, now);
+            };
+            if !self.upstream.pools.can_serve(&cluster) {
+                return;
+            }
+            let next = self.upstream.pools.next_waiting(&cluster, &self.listen.clients, is_waiting);
+            let Some(key) = next else { return };
+            self.leave_queue(key, now);
+        }
+    }
+
+    /// Gives the first that waits for a connection another try.
+    pub(crate) fn serve_next(&mut self, id: ClusterId, now: Time) {
+        let exchanges = &self.exchanges;
+        let is_waiting = |key| is_waiting(exchanges.get(key));
+        let Some(cluster) = self.cx.snapshot.cluster(id) else { return };
+        let next = self.upstream.pools.next_waiting(cluster, &self.listen.clients, is_waiting);
+        if let Some(key) = next {
+            self.leave_queue(key, now);
+        }
+    }
+
+    /// The cluster is gone; so is the hope of those that wait for it.
+    pub(crate) fn fail_waiting(&mut self, id: ClusterId, now: Time) {
+        loop {
+            let exchanges = &self.exchanges;
+            let next = self.upstream.pools.next_in_vain(id, |key| is_waiting(exchanges.get(key)));
+            let Some(key) = next else { return };
+            if let Some(request) = self.exchanges.take_waiting(key, now) {
+                self.fail_queued(key, request, Cause::NoEndpoint, now);
+            }
+        }
+    }
+
+    /// An exchange that was taken out of the queue tries again.
+    pub(crate) fn leave_queue(&mut self, key: ExchangeKey, now: Time) {
+        if let Some(request) = self.exchanges.take_waiting(key, now) {
+            self.attempt(key, request, None, now);
+            self.exchanges.note_request(key, &mut self.cx);
+        }
+    }
+}
+
+/// Takes a request back from a connection, or stream, to be sent once more.
+fn take_request(connection: &mut Connection, upstream: StreamKey) -> Option<QueuedRequest> {
+    if upstream.is_whole() {
+        let is_personal = connection.upstream().is_some_and(|upstream| upstream.is_personal);
+        let mut outbox = std::mem::take(&mut connection.outbox);
+        let send = std::mem::replace(&mut connection.send, Send::Shut);
+        outbox.rewind();
+        return Some(QueuedRequest { outbox, form: Form::Whole { send, is_personal } });
+    }
+    let stream = connection.multiplex.as_deref_mut()?.stream_mut(upstream.stream)?;
+    let head = stream.head.take()?;
+    let mut outbox = std::mem::take(&mut stream.outbox);
+    outbox.rewind();
+    let tail = std::mem::take(&mut stream.tail);
+    Some(QueuedRequest { outbox, form: Form::Stream { head, tail } })
+}
+
+pub(crate) const fn is_waiting(exchange: Option<&Exchange>) -> bool {
+    matches!(exchange, Some(Exchange { stage: Stage::Waiting { .. }, .. }))
+}
