@@ -27,7 +27,7 @@
 //!
 //! *Termination.* Whatever a note causes is itself noted. A [`Note::Serve`] follows the end of a
 //! connection or stream, or one that becomes free; a [`Note::Attempt`] follows an attempt that failed,
-//! of which an exchange has [`ATTEMPTS_UNSEEN_MAX`](crate::exchange::ATTEMPTS_UNSEEN_MAX), or a
+//! of which an exchange has [`ATTEMPTS_UNSEEN_MAX`](crate::upstream::retry::ATTEMPTS_UNSEEN_MAX), or a
 //! connection that had to leave its pool because it opens no stream; a [`Note::Resume`] follows the
 //! end of an exchange, or its getting a connection. A worker has so many of each, and nothing begins
 //! anew but requests whose bytes wait in an inbox: these get fewer.

@@ -53,13 +53,6 @@ use crate::tools::pinned::Pinned;
 use crate::tools::time::Time;
 use crate::tools::wheel::TimerKey;
 
-/// Attempts of one exchange, the first included.
-pub(crate) const ATTEMPTS_MAX: u8 = 3;
-
-/// The same, where upstreams went away before they looked at the request: each costs next to
-/// nothing, and some services go away after every hundred.
-pub(crate) const ATTEMPTS_UNSEEN_MAX: u8 = 16;
-
 /// One request and its response.
 #[derive(Debug)]
 pub struct Exchange {

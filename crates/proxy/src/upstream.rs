@@ -7,6 +7,7 @@ pub(crate) mod connecting;
 pub(crate) mod original;
 pub(crate) mod pool;
 pub(crate) mod release;
+pub(crate) mod retry;
 pub(crate) mod spare;
 
 use crate::exchange::stalls::Crowds;

@@ -12,15 +12,13 @@ use wire::head::RequestHead;
 use crate::connection::{Connection, ExchangeKey, Send, StreamKey};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::fault::{Retry, consequence};
 use crate::exchange::record::label;
-use crate::exchange::{
-    ATTEMPTS_MAX, ATTEMPTS_UNSEEN_MAX, Exchange, Form, QueuedRequest, Stage, Wait,
-};
+use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
 use crate::listen::clients::ClientPlace;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
-use crate::upstream::pool::{Acquired, Sharing};
+use crate::upstream::pool::{Acquired, Ask, Sharing};
+use crate::upstream::retry::{FailedAttempt, Kept};
 use crate::upstream::{Upstreams, original};
 
 impl Exchanges {
@@ -79,38 +77,29 @@ impl Proxy {
         let Some(cluster) = exchange.cluster() else {
             return self.fail_queued(key, request, Cause::NoEndpoint, now);
         };
-        let route = exchange.route.as_ref();
-        let avoid = route
-            .and_then(|route| route.endpoint)
-            .and_then(|place| cluster.endpoints.get(place))
-            .map(|endpoint| endpoint.id);
-        let random = &mut self.cx.random;
-        let connections = &mut self.connections;
-        let id = cluster.id;
-        let newest = self.cx.snapshot.cluster(id).unwrap_or(cluster);
+        let failed = exchange.route.as_ref().and_then(|route| route.endpoint);
+        let failed = failed.and_then(|place| cluster.endpoints.get(place));
         let sharing = match request.form {
             Form::Whole { is_personal: true, .. } => Sharing::Personal,
             Form::Whole { is_personal: false, .. } => Sharing::InTurn,
             Form::Stream { .. } => Sharing::Together,
         };
-        if !self.upstream.pools.admits(newest, exchange.client, &self.listen.clients, now) {
-            return if self.upstream.pools.has_room_to_wait(newest) {
-                self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
-            } else {
-                self.enqueue_over(key, request, id, now);
-            };
-        }
-        let at = (|| random.next(), now);
-        let acquired = if cluster.original_destination.is_some() {
-            match original::destination(connections, exchange.downstream.connection) {
-                Some(to) => {
-                    self.upstream.pools.acquire_to(to, cluster, newest, sharing, at, connections)
-                }
-                None => return self.fail_queued(key, request, Cause::NoOriginalDestination, now),
-            }
-        } else {
-            self.upstream.pools.acquire(cluster, newest, avoid, sharing, at, connections)
+        let id = cluster.id;
+        let destination = cluster
+            .original_destination
+            .and_then(|_| original::destination(&self.connections, exchange.downstream.connection));
+        let ask = Ask {
+            cluster,
+            newest: self.cx.snapshot.cluster(id).unwrap_or(cluster),
+            avoid: failed.map(|endpoint| endpoint.id),
+            destination,
+            sharing,
+            client: exchange.client,
         };
+        let random = &mut self.cx.random;
+        let connections = &mut self.connections;
+        let acquired =
+            self.upstream.pools.acquire(&ask, &self.listen.clients, random, now, connections);
         match acquired {
             Acquired::Idle(connection, place) => self.exchanges.give(
                 key,
@@ -157,12 +146,15 @@ impl Proxy {
                 ),
                 None => self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx),
             },
+            Acquired::Reserved => {
+                self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+            }
             Acquired::Pause(until) => {
                 self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
                 self.exchanges.set_deadline(key, Wait::Pause, until, &mut self.cx);
             }
             Acquired::Overflow => self.enqueue_over(key, request, id, now),
-            Acquired::NoEndpoint => self.fail_queued(key, request, Cause::NoEndpoint, now),
+            Acquired::Nothing(cause) => self.fail_queued(key, request, cause, now),
         }
     }
 
@@ -201,10 +193,13 @@ impl Proxy {
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
         let Some(upstream) = exchange.upstream() else { return self.fail(key, cause, now) };
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
-        let is_reused = connection.requests > 1;
         let is_connecting = connection.is_connecting();
-        let (outbox, is_untouched) = if upstream.is_whole() {
-            (&connection.outbox, connection.outbox.is_untouched())
+        let kept = if upstream.is_whole() {
+            match &connection.outbox {
+                outbox if outbox.is_untouched() => Kept::Unsent,
+                outbox if outbox.is_keeping() => Kept::Whole,
+                _ => Kept::Part,
+            }
         } else {
             let stream = connection.multiplex.as_ref().and_then(|all| all.stream(upstream.stream));
             let Some(stream) = stream.filter(|stream| stream.head.is_some()) else {
@@ -213,32 +208,24 @@ impl Proxy {
             // Its head may be in the kernel's hands from the moment on that there is a connection.
             // Before, frames have gone no further than the connection's queue, but of a long body
             // their bytes were not kept.
-            let has_all = stream.outbox.is_keeping() || stream.outbox.is_untouched();
-            (&stream.outbox, is_connecting && has_all)
-        };
-        let is_whole = outbox.is_keeping() || outbox.is_untouched();
-        let may_retry = match consequence(cause).retry {
-            Retry::Never => false,
-            Retry::Unsent => is_untouched,
-            Retry::Unprocessed => is_whole,
-            Retry::IfIdempotent => {
-                let is_replayable = is_whole && exchange.request.method.is_idempotent();
-                // On a fresh connection it was not the end of an idle one that we met: the endpoint
-                // fails, and only another one may do better. What asks for another protocol may have
-                // begun a session there.
-                let has_body = !exchange.request.is_complete
-                    || exchange.record.request_bytes > 0
-                    || exchange.request.asks_upgrade;
-                let has_others = exchange.cluster().is_some_and(|it| it.endpoints.len() > 1);
-                (is_reused && (is_replayable || is_untouched))
-                    || (is_replayable && !has_body && has_others)
+            match stream.outbox.is_keeping() || stream.outbox.is_untouched() {
+                true if is_connecting => Kept::Unsent,
+                true => Kept::Whole,
+                false => Kept::Part,
             }
         };
-        let attempts_max = match cause {
-            Cause::UpstreamGoingAway => ATTEMPTS_UNSEEN_MAX,
-            _ => ATTEMPTS_MAX,
+        let attempt = FailedAttempt {
+            cause,
+            number: exchange.record.attempts,
+            kept,
+            is_reused: connection.requests > 1,
+            is_idempotent: exchange.request.method.is_idempotent(),
+            is_head_alone: exchange.request.is_complete
+                && exchange.record.request_bytes == 0
+                && !exchange.request.asks_upgrade,
+            has_others: exchange.cluster().is_some_and(|it| it.endpoints.len() > 1),
         };
-        if !may_retry || exchange.record.attempts >= attempts_max {
+        if !attempt.may_retry() {
             return self.fail(key, cause, now);
         }
         let Some(request) = take_request(connection, upstream) else { return };

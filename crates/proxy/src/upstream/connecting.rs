@@ -21,13 +21,14 @@ use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::label;
 use crate::exchange::response::RESPONSE_HEAD;
-use crate::exchange::{ATTEMPTS_MAX, Exchange, Form, QueuedRequest, Stage, Wait};
+use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
 use crate::listen::Listen;
 use crate::ops::{ConnectFailure, ConnectOptions, Op};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
+use crate::upstream::retry::ATTEMPTS_MAX;
 
 impl Connections {
     /// Whether the newest snapshot has removed the endpoint, or the cluster, of this upstream connection.

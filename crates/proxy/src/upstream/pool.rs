@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Id};
+use telemetry::cause::Cause;
 
 use self::backoff::{Backoff, Refusing};
 use self::candidates::{Candidates, Look};
@@ -20,6 +21,7 @@ use crate::Share;
 use crate::connection::connections::Connections;
 use crate::connection::{ConnKey, Connection, ExchangeKey, Links, PeerAddress, UpstreamState};
 use crate::listen::clients::{ClientPlace, Clients};
+use crate::tools::random::Random;
 use crate::tools::time::Time;
 use crate::upstream::balance;
 use crate::upstream::original::destination_of;
@@ -162,12 +164,30 @@ pub(crate) enum Acquired {
     Replace(ConnKey, usize),
     /// A place in the queue.
     Wait,
+    /// A place in the queue, although connections are free: they are kept for other clients.
+    Reserved,
     /// The same, until an endpoint may be connected to again at this time.
     Pause(Time),
     /// Nothing: the queue is full.
     Overflow,
-    /// Nothing: there is no endpoint.
-    NoEndpoint,
+    /// Nothing, for this reason.
+    Nothing(Cause),
+}
+
+/// What an exchange asks for that needs a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask<'c> {
+    /// The cluster as the exchange follows it
+    /// ([`Exchange::follow_cluster`](crate::exchange::Exchange::follow_cluster)).
+    pub(crate) cluster: &'c Cluster,
+    /// The cluster as the newest snapshot has it: bounds are of now, not of when an exchange began.
+    pub(crate) newest: &'c Cluster,
+    /// The endpoint where an attempt failed.
+    pub(crate) avoid: Option<EndpointId>,
+    /// Where the client's connection was going, for a cluster of original destinations.
+    pub(crate) destination: Option<SocketAddr>,
+    pub(crate) sharing: Sharing,
+    pub(crate) client: ClientPlace,
 }
 
 /// How an exchange uses a connection.
@@ -196,29 +216,46 @@ impl Pools {
         }
     }
 
-    /// Finds a connection for an exchange: an idle one to the endpoint whose turn it is, else a new
-    /// one, else an idle one to any endpoint of the cluster, else a place in the queue. `newest` is
-    /// the cluster as the newest snapshot has it, where the exchange cannot follow that
-    /// ([`Exchange::follow_cluster`](crate::exchange::Exchange::follow_cluster)): bounds are of now, not of
-    /// when an exchange began.
-    /// What is personal gets a new connection only, and one that is shared stays where it is.
+    /// Finds a connection for an exchange. What is personal gets a new connection only, and one that is
+    /// shared stays where it is. A client that has more than its share gets none that is reserved.
     pub(crate) fn acquire(
         &mut self,
-        cluster: &Cluster,
-        newest: &Cluster,
-        avoid: Option<EndpointId>,
-        sharing: Sharing,
-        (start, now): (impl FnOnce() -> u64, Time),
+        ask: &Ask<'_>,
+        clients: &Clients,
+        random: &mut Random,
+        now: Time,
         connections: &mut Connections,
     ) -> Acquired {
+        if !self.admits(ask.newest, ask.client, clients, now) {
+            let has_room = self.has_room_to_wait(ask.newest);
+            return if has_room { Acquired::Reserved } else { Acquired::Overflow };
+        }
+        match ask.cluster.original_destination {
+            Some(endpoint) => self.acquire_to(endpoint, ask, random, now, connections),
+            None => self.acquire_in_turn(ask, random, now, connections),
+        }
+    }
+
+    /// An idle connection to the endpoint whose turn it is, else a new one, else an idle one to any
+    /// endpoint of the cluster, else a place in the queue.
+    fn acquire_in_turn(
+        &mut self,
+        ask: &Ask<'_>,
+        random: &mut Random,
+        now: Time,
+        connections: &mut Connections,
+    ) -> Acquired {
+        let Ask { cluster, newest, avoid, sharing, .. } = *ask;
         let share = self.share;
-        let Some(state) = self.cluster_or_new(cluster.id, start) else {
-            return Acquired::NoEndpoint;
+        let Some(state) = self.cluster_or_new(cluster.id, || random.next()) else {
+            return Acquired::Nothing(Cause::NoEndpoint);
         };
         // Were the turn of a retry taken from the others', they would all begin where one failed.
         let cursor = if avoid.is_some() { &mut state.retry_cursor } else { &mut state.cursor };
         let chosen = balance::pick(cluster, avoid, cursor);
-        let Some((place, endpoint)) = chosen else { return Acquired::NoEndpoint };
+        let Some((place, endpoint)) = chosen else {
+            return Acquired::Nothing(Cause::NoEndpoint);
+        };
         let has_room = state.open < share.of(newest.connections_max.get());
         let (idle, waiting) = (state.idle, state.turns.waiting());
         let opening = self.place_to_open(cluster, place, now);
@@ -398,7 +435,7 @@ impl Pools {
     }
 
     /// Whether a client may have a connection of this cluster, as far as some are kept for others.
-    pub(crate) fn admits(
+    fn admits(
         &mut self,
         cluster: &Cluster,
         client: ClientPlace,
@@ -442,7 +479,7 @@ impl Pools {
     }
 
     /// Whether another exchange may wait for a connection.
-    pub(crate) fn has_room_to_wait(&mut self, cluster: &Cluster) -> bool {
+    fn has_room_to_wait(&mut self, cluster: &Cluster) -> bool {
         self.waiting_for(cluster.id) < self.share.of(cluster.pending_max)
     }
 

@@ -8,31 +8,36 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Bound::{Excluded, Unbounded};
 
-use config::snapshot::{Cluster, EndpointId};
+use config::snapshot::EndpointId;
+use telemetry::cause::Cause;
 
-use super::{Acquired, Pools, Sharing, is_unused};
+use super::{Acquired, Ask, Pools, Sharing, is_unused};
 use crate::connection::ConnKey;
 use crate::connection::connections::Connections;
+use crate::tools::random::Random;
 use crate::tools::time::Time;
 
 /// No destination is before it.
 pub(super) const LOWEST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Pools {
-    /// As [`Pools::acquire`], for a connection to `destination`.
-    pub(crate) fn acquire_to(
+    /// A connection to where the client was going: an idle one, else a new one, else one in place of an
+    /// idle one, else a place in the queue. `endpoint` stands for all destinations of the cluster.
+    pub(super) fn acquire_to(
         &mut self,
-        destination: SocketAddr,
-        cluster: &Cluster,
-        newest: &Cluster,
-        sharing: Sharing,
-        (start, now): (impl FnOnce() -> u64, Time),
+        endpoint: EndpointId,
+        ask: &Ask<'_>,
+        random: &mut Random,
+        now: Time,
         connections: &mut Connections,
     ) -> Acquired {
+        let Ask { cluster, newest, sharing, .. } = *ask;
+        let Some(destination) = ask.destination else {
+            return Acquired::Nothing(Cause::NoOriginalDestination);
+        };
         let share = self.share;
-        let state = self.cluster_or_new(cluster.id, start);
-        let Some((state, endpoint)) = state.zip(cluster.original_destination) else {
-            return Acquired::NoEndpoint;
+        let Some(state) = self.cluster_or_new(cluster.id, || random.next()) else {
+            return Acquired::Nothing(Cause::NoEndpoint);
         };
         let has_room = state.open < share.of(newest.connections_max.get());
         let waiting = state.turns.waiting();
