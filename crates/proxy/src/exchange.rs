@@ -21,6 +21,7 @@ pub(crate) mod exchanges;
 pub mod fault;
 pub(crate) mod forwarded;
 pub(crate) mod lookalikes;
+pub(crate) mod progress;
 pub(crate) mod pump;
 pub(crate) mod record;
 pub(crate) mod reply;
@@ -42,6 +43,7 @@ use wire::upgrade::WEBSOCKET_ACCEPT_LEN;
 use crate::connection::http2::Tail;
 use crate::connection::{Send, StreamKey};
 use crate::exchange::calls::Call;
+use crate::exchange::progress::Progress;
 use crate::exchange::record::Record;
 use crate::exchange::stalls::StallKey;
 use crate::filter::chain::{BodyObservers, ChainStep, Gathered, Held};
@@ -82,13 +84,12 @@ pub struct Exchange {
     pub(crate) gathered: Option<Box<Gathered>>,
     /// The response, while a filter waits for all of it.
     pub(crate) held: Option<Box<Held>>,
+    pub(crate) progress: Progress,
     pub(crate) record: Record,
     /// What it is as a call of gRPC, if it is one.
     pub(crate) call: Option<Box<Call>>,
     /// How a client of HTTP/1 is told that its upgrade was granted by an upstream of HTTP/2.
     pub(crate) handshake: Option<Box<Handshake>>,
-    /// In a tunnel: whether the upstream has said all.
-    pub(crate) is_response_complete: bool,
     /// Whether its client sends the body, or takes the response, below the least rate.
     pub(crate) is_request_slow: bool,
     pub(crate) is_response_slow: bool,
@@ -292,7 +293,7 @@ impl Exchange {
 
     /// Whether its sides speak and are silent as they like, rather than one after the other.
     pub(crate) const fn is_conversation(&self) -> bool {
-        self.record.is_tunnel || self.call.is_some()
+        self.progress.is_tunnel || self.call.is_some()
     }
 
     /// What it is called that it waited too long for this.
@@ -323,7 +324,7 @@ impl Exchange {
     pub(crate) const fn takes_request_data(&self) -> bool {
         // What comes behind the request for another protocol is of that.
         let has_streams = !self.downstream.is_whole();
-        let awaits_upgrade = self.request.asks_upgrade && !self.record.is_tunnel && has_streams;
+        let awaits_upgrade = self.request.asks_upgrade && !self.progress.is_tunnel && has_streams;
         (self.upstream().is_some() && !awaits_upgrade)
             || matches!(self.stage, Stage::Gathering { .. } | Stage::Buffering { .. })
     }

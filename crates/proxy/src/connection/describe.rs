@@ -71,7 +71,7 @@ impl Proxy {
             },
         };
         let state = match (&connection.role, exchange) {
-            (_, Some(exchange)) if exchange.record.is_tunnel => "tunnel",
+            (_, Some(exchange)) if exchange.progress.is_tunnel => "tunnel",
             (Role::Upstream(upstream), _) => match upstream.state {
                 UpstreamState::Connecting { .. } => "connecting",
                 UpstreamState::Busy { .. } => "busy",

@@ -21,6 +21,7 @@ use crate::connection::{
 };
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
+use crate::exchange::progress::Progress;
 use crate::exchange::record::{Record, Stamps, Words, label};
 use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage, Wait, lookalikes, route};
 use crate::filter::chain::{BodyObservers, ChainStep};
@@ -107,10 +108,10 @@ impl Exchanges {
             observers: BodyObservers::default(),
             gathered: None,
             held: None,
+            progress: Progress::default(),
             record: Record::new(stamps),
             call: None,
             handshake: None,
-            is_response_complete: false,
             is_request_slow: false,
             is_response_slow: false,
         });

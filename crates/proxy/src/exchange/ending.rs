@@ -41,7 +41,7 @@ impl Connections {
             record.stamps.total_only(now)
         };
         // Most exchanges are only counted; their addresses need not become text.
-        let is_recorded = cx.emitter.is_recorded(stages.total, record.is_tunnel);
+        let is_recorded = cx.emitter.is_recorded(stages.total, exchange.progress.is_tunnel);
         let (endpoint, peer) = if is_recorded { (endpoint, peer) } else { (None, None) };
         let onward = if is_recorded { self.connect_target_of(exchange) } else { None };
         let endpoint = endpoint.map(|endpoint| &endpoint.address).or(onward.as_ref());
@@ -79,11 +79,11 @@ impl Connections {
             cause,
             cause_detail: record.cause_detail.as_ref().map_or(&[], Detail::as_bytes),
             is_reply: record.is_reply,
-            request_bytes: record.request_bytes,
+            request_bytes: exchange.progress.request_bytes,
             response_bytes: record.response_bytes,
             grpc: exchange.call.as_ref().map(|call| call.told()),
-            attempts: record.attempts,
-            is_tunnel: record.is_tunnel,
+            attempts: exchange.progress.attempts,
+            is_tunnel: exchange.progress.is_tunnel,
             started_at: cx.wall_clock_zero.saturating_add(record.stamps.began.as_nanos()),
             stages,
         });
@@ -148,7 +148,7 @@ impl Proxy {
             return self.abort(key, cause, now);
         }
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let has_responded = exchange.record.status != 0;
+        let has_responded = exchange.progress.has_response;
         match consequence(cause).status {
             Some(status) if !has_responded => self.reply_to_fault(key, status, cause, now),
             Some(_) => self.break_off(key, cause, now),

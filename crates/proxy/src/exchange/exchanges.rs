@@ -74,7 +74,7 @@ impl Exchanges {
     /// What is said both ways belongs to no message from here on.
     pub(crate) fn begin_tunnel(&mut self, key: ExchangeKey, now: Time, cx: &mut Cx) {
         let Some(exchange) = self.get_mut(key) else { return };
-        exchange.record.is_tunnel = true;
+        exchange.progress.is_tunnel = true;
         let timeout = exchange.listener().timeouts.tunnel_idle;
         let listener = label(exchange.listener().id.0);
         cx.emitter.tunnel_started(&TunnelStarted { listener });
@@ -116,7 +116,7 @@ impl Exchanges {
         exchange.stage = Stage::Attempting { upstream };
         exchange.deadlines.clear(Wait::Connection);
         exchange.deadlines.clear(Wait::Pause);
-        exchange.record.attempts += 1;
+        exchange.progress.attempts += 1;
         if let Some(route) = &mut exchange.route {
             route.endpoint = Some(place);
         }

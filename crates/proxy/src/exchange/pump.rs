@@ -22,7 +22,7 @@ impl Exchanges {
     /// So many bytes of the request body came.
     pub(crate) fn count_request_data(&mut self, key: ExchangeKey, n: usize) {
         let Some(exchange) = self.get_mut(key) else { return };
-        exchange.record.request_bytes += n as u64;
+        exchange.progress.request_bytes += n as u64;
         // Whoever sends the body does not wait for leave to do so any more.
         exchange.request.expects_continue = false;
     }
@@ -155,8 +155,8 @@ impl Proxy {
         self.exchanges.count_request_data(key, data.len());
         let Some(exchange) = self.exchanges.get(key) else { return };
         let bytes_max = exchange.listener().http.body_bytes_max;
-        if !exchange.record.is_tunnel
-            && bytes_max.is_some_and(|max| exchange.record.request_bytes > max)
+        if !exchange.progress.is_tunnel
+            && bytes_max.is_some_and(|max| exchange.progress.request_bytes > max)
         {
             return self.fail(key, Cause::RequestBodyTooLarge, now);
         }
@@ -205,7 +205,7 @@ impl Proxy {
         if !matches!(exchange.stage, Stage::Responding { .. }) {
             exchange.end_stall(&mut self.exchanges.stalls);
         }
-        let is_tunnel = exchange.record.is_tunnel;
+        let is_tunnel = exchange.progress.is_tunnel;
         if !is_tunnel && !matches!(exchange.stage, Stage::Responding { .. }) {
             exchange.deadlines.clear(Wait::TunnelIdle);
         }

@@ -23,10 +23,6 @@ pub(crate) struct Record {
     pub(crate) status: u16,
     /// Whether the proxy made the response itself.
     pub(crate) is_reply: bool,
-    pub(crate) is_tunnel: bool,
-    pub(crate) attempts: u8,
-    pub(crate) interim_responses: u8,
-    pub(crate) request_bytes: u64,
     pub(crate) response_bytes: u64,
     /// Why it ended, or will end, other than well.
     pub(crate) cause: Option<Cause>,
@@ -43,10 +39,6 @@ impl Record {
             stamps,
             status: 0,
             is_reply: false,
-            is_tunnel: false,
-            attempts: 0,
-            interim_responses: 0,
-            request_bytes: 0,
             response_bytes: 0,
             cause: None,
             cause_detail: None,

@@ -147,6 +147,7 @@ impl Proxy {
         exchange.stage = Stage::Finishing;
         exchange.deadlines = Deadlines::default();
         exchange.record.status = content.status;
+        exchange.progress.has_response = true;
         exchange.record.is_reply = true;
         exchange.record.cause = content.cause;
         let request = &exchange.request;

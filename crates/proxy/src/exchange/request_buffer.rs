@@ -60,7 +60,7 @@ impl Exchange {
             && self.call.is_none()
             && !request.asks_upgrade
             && !request.expects_continue
-            && self.record.request_bytes < self.request_buffer_bytes_max()
+            && self.progress.request_bytes < self.request_buffer_bytes_max()
     }
 
     fn request_buffer_bytes_max(&self) -> u64 {
@@ -106,7 +106,7 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let Stage::Buffering { request } = &mut exchange.stage else { return };
         request.push_data(data, &mut self.cx.buffers);
-        if exchange.record.request_bytes >= exchange.request_buffer_bytes_max() {
+        if exchange.progress.request_bytes >= exchange.request_buffer_bytes_max() {
             self.end_buffering(key, now);
         }
     }

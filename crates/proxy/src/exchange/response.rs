@@ -110,7 +110,7 @@ impl Proxy {
         // From here on the upstream has said something, so it is not asked again.
         connection.outbox.forget(&mut self.cx.buffers);
         let method = exchange.request.method;
-        let how = (parsing_of(exchange), exchange.record.interim_responses > 0);
+        let how = (parsing_of(exchange), exchange.progress.interim_responses > 0);
         let mut index = self.cx.response_index.take().unwrap_or_default();
         let decoded = decode_response_as(input, &mut scan, &RESPONSE_HEAD, &mut index, method, how);
         let step = match decoded {
@@ -155,12 +155,12 @@ impl Proxy {
     ) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let max = exchange.cluster().map_or(0, |cluster| cluster.interim_responses_max);
-        if exchange.record.interim_responses >= max {
+        if exchange.progress.interim_responses >= max {
             let words = "more interim responses than allowed";
             self.exchanges.note_detail(key, || Detail::of(&words));
             return self.fail(key, Cause::ResponseInvalid, now);
         }
-        exchange.record.interim_responses += 1;
+        exchange.progress.interim_responses += 1;
         if head.status() == 100 {
             exchange.request.expects_continue = false;
         }
@@ -233,6 +233,7 @@ impl Proxy {
             (framing, _) => framing,
         };
         exchange.record.status = head.status();
+        exchange.progress.has_response = true;
         let downstream = exchange.downstream;
         let field = self.settle_life(key, framing);
         self.connections.send_response(
@@ -310,7 +311,8 @@ impl Proxy {
         self.exchanges.run_response_chain(exchange_key, head, &mut self.cx);
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.record.status = head.status();
-        exchange.record.is_tunnel = true;
+        exchange.progress.has_response = true;
+        exchange.progress.is_tunnel = true;
         let listener = label(exchange.listener().id.0);
         self.cx.emitter.tunnel_started(&TunnelStarted { listener });
         let was_complete = std::mem::take(&mut exchange.request.is_complete);
@@ -427,10 +429,10 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.record.stamps.response_read = now;
         exchange.deadlines.clear(Wait::ResponseBody);
-        if !exchange.record.is_tunnel {
+        if !exchange.progress.is_tunnel {
             exchange.deadlines.clear(Wait::TunnelIdle);
         }
-        let (downstream, is_tunnel) = (exchange.downstream, exchange.record.is_tunnel);
+        let (downstream, is_tunnel) = (exchange.downstream, exchange.progress.is_tunnel);
         let is_request_complete = exchange.request.is_complete;
         let is_sent = self.connections.send_end(downstream, trailers, &mut self.cx);
         if is_tunnel {
@@ -440,7 +442,7 @@ impl Proxy {
                 connection.receive = Receive::Complete;
             }
             if let Some(exchange) = self.exchanges.get_mut(exchange_key) {
-                exchange.is_response_complete = true;
+                exchange.progress.is_response_complete = true;
             }
         } else {
             if let Some(exchange) = self.exchanges.table.get_mut(exchange_key) {

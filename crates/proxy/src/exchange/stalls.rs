@@ -289,7 +289,7 @@ impl Proxy {
             if let Some(client) = over_share {
                 self.upstream.pools.on_gave_way(id, client, now);
             }
-            let is_begun = self.exchanges.get(key).is_some_and(|it| it.record.status != 0);
+            let is_begun = self.exchanges.get(key).is_some_and(|it| it.progress.has_response);
             if is_begun {
                 // What waits for a client that takes nothing would only hold memory.
                 self.abort(key, Cause::Stalled, now);

@@ -131,7 +131,7 @@ impl Exchange {
 
     /// Whether anything here has to see the request's data.
     pub(crate) fn reads_request_data(&self) -> bool {
-        let has_bound = self.listener().http.body_bytes_max.is_some() && !self.record.is_tunnel;
+        let has_bound = self.listener().http.body_bytes_max.is_some() && !self.progress.is_tunnel;
         has_bound
             || self.call.is_some()
             || !self.observers.request.is_empty()

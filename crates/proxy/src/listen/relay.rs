@@ -477,6 +477,7 @@ impl Proxy {
     fn grant_tunnel(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.record.status = 200;
+        exchange.progress.has_response = true;
         let was_complete = std::mem::take(&mut exchange.request.is_complete);
         let downstream = exchange.downstream;
         self.exchanges.begin_tunnel(key, now, &mut self.cx);

@@ -15,6 +15,7 @@ use crate::connection::{ConnKey, Connection, ExchangeKey, Role, Send, StreamKey,
 use crate::cx::Cx;
 use crate::exchange::calls::Call;
 use crate::exchange::exchanges::Exchanges;
+use crate::exchange::progress::Progress;
 use crate::exchange::record::{Record, Stamps, Words};
 use crate::exchange::{
     Deadlines, Exchange, Form, Handshake, Kind, QueuedRequest, Request, Route, Stage, Wait,
@@ -119,16 +120,16 @@ struct SavedRecord {
 }
 
 impl Cx {
-    fn save_record(&mut self, mut record: Record, now: Time) -> SavedRecord {
+    fn save_record(&mut self, mut record: Record, progress: Progress, now: Time) -> SavedRecord {
         let text = record.words.text.take();
         let saved = SavedRecord {
             stamps: record.stamps.all_mut().map(|stamp| since(*stamp, now)),
             status: record.status,
             is_reply: record.is_reply,
-            is_tunnel: record.is_tunnel,
-            attempts: record.attempts,
-            interim_responses: record.interim_responses,
-            request_bytes: record.request_bytes,
+            is_tunnel: progress.is_tunnel,
+            attempts: progress.attempts,
+            interim_responses: progress.interim_responses,
+            request_bytes: progress.request_bytes,
             response_bytes: record.response_bytes,
             cause: record.cause.map(|cause| cause.as_str().to_owned()),
             cause_detail: record.cause_detail.map(|detail| detail.as_bytes().to_vec()),
@@ -268,10 +269,10 @@ impl Proxy {
             observers: exchange.observers,
             gathered,
             held,
-            record: self.cx.save_record(exchange.record, now),
+            record: self.cx.save_record(exchange.record, exchange.progress, now),
             call: exchange.call,
             handshake: exchange.handshake,
-            is_response_complete: exchange.is_response_complete,
+            is_response_complete: exchange.progress.is_response_complete,
             is_request_slow: exchange.is_request_slow,
             is_response_slow: exchange.is_response_slow,
             stalled,
@@ -357,10 +358,13 @@ impl Proxy {
             observers,
             gathered,
             held,
+            progress: Progress {
+                is_response_complete: saved.is_response_complete,
+                ..restore_progress(&saved.record)
+            },
             record: restore_record(&saved.record, words, now),
             call: saved.call,
             handshake: saved.handshake,
-            is_response_complete: saved.is_response_complete,
             is_request_slow: saved.is_request_slow,
             is_response_slow: saved.is_response_slow,
         });
@@ -509,14 +513,21 @@ fn restore_record(saved: &SavedRecord, words: Words, now: Time) -> Record {
         stamps,
         status: saved.status,
         is_reply: saved.is_reply,
-        is_tunnel: saved.is_tunnel,
-        attempts: saved.attempts,
-        interim_responses: saved.interim_responses,
-        request_bytes: saved.request_bytes,
         response_bytes: saved.response_bytes,
         cause: cause.and_then(|word| cause_named(word)),
         cause_detail: saved.cause_detail.clone().map(Detail::from_bytes),
         client: saved.client,
         words,
+    }
+}
+
+fn restore_progress(saved: &SavedRecord) -> Progress {
+    Progress {
+        is_tunnel: saved.is_tunnel,
+        has_response: saved.status != 0,
+        is_response_complete: false,
+        attempts: saved.attempts,
+        interim_responses: saved.interim_responses,
+        request_bytes: saved.request_bytes,
     }
 }

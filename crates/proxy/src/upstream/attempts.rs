@@ -216,12 +216,12 @@ impl Proxy {
         };
         let attempt = FailedAttempt {
             cause,
-            number: exchange.record.attempts,
+            number: exchange.progress.attempts,
             kept,
             is_reused: connection.requests > 1,
             is_idempotent: exchange.request.method.is_idempotent(),
             is_head_alone: exchange.request.is_complete
-                && exchange.record.request_bytes == 0
+                && exchange.progress.request_bytes == 0
                 && !exchange.request.asks_upgrade,
             has_others: exchange.cluster().is_some_and(|it| it.endpoints.len() > 1),
         };

@@ -50,7 +50,7 @@ impl Exchanges {
                 && exchange.request.asks_upgrade
                 && matches!(exchange.stage, Stage::Waiting { .. })
             {
-                exchange.record.attempts = exchange.record.attempts.saturating_add(1);
+                exchange.progress.attempts = exchange.progress.attempts.saturating_add(1);
             }
         }
     }
@@ -101,7 +101,7 @@ impl Proxy {
         now: Time,
     ) {
         let has_tried_enough = |exchange: &Exchange| {
-            exchange.request.asks_upgrade && exchange.record.attempts >= ATTEMPTS_MAX
+            exchange.request.asks_upgrade && exchange.progress.attempts >= ATTEMPTS_MAX
         };
         if self.exchanges.get(key).is_some_and(has_tried_enough) {
             return self.fail_queued(key, request, Cause::ConnectFailed, now);
@@ -535,7 +535,7 @@ impl Proxy {
             return;
         }
         exchange.deadlines.clear(Wait::RequestWrite);
-        let is_tunnel = exchange.record.is_tunnel;
+        let is_tunnel = exchange.progress.is_tunnel;
         if is_ended && is_tunnel {
             if let Some(upstream) = exchange.upstream().filter(|upstream| upstream.is_whole()) {
                 self.connections.shut(upstream.connection, &mut self.cx);
@@ -556,7 +556,7 @@ impl Proxy {
             self.connections.backlog(*side) == 0 && !self.connections.has_open_end(*side)
         };
         if exchange.request.is_complete
-            && exchange.is_response_complete
+            && exchange.progress.is_response_complete
             && sides.iter().all(is_quiet)
         {
             if let Some(exchange) = self.exchanges.get_mut(key) {

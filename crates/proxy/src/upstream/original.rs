@@ -63,7 +63,7 @@ impl Cx {
 impl Connections {
     /// Where an exchange went, or tried to, that went to no endpoint of its cluster's own.
     pub(crate) fn connect_target_of(&self, exchange: &Exchange) -> Option<Address> {
-        exchange.cluster()?.original_destination.filter(|_| exchange.record.attempts > 0)?;
+        exchange.cluster()?.original_destination.filter(|_| exchange.progress.attempts > 0)?;
         destination(self, exchange.downstream.connection).map(Address::Tcp)
     }
 }
