@@ -1,6 +1,7 @@
 //! Listeners: what comes in, which chain of its listener it meets, which clients it is from, and how a
 //! listener ends.
 
+pub(crate) mod accepting;
 pub(crate) mod age;
 pub(crate) mod buffered;
 pub(crate) mod clients;

@@ -14,22 +14,18 @@
 //! ```
 
 mod handshakes;
+mod records;
 
 use std::sync::Arc;
 
 use config::snapshot::{Address, ClusterTls, ListenerTls};
-use telemetry::cause::Cause;
 use tls::{EarlyHandshake, Facts, Handshake, TicketKeeper};
 use wire::buffer::Buffer;
-use wire::tls::record::{Opened, RECORD_LEN_MAX, RecordError, RecordLayer, SealError};
+use wire::tls::record::{RECORD_LEN_MAX, RecordLayer, SealError};
 
-use crate::connection::connections::Connections;
 use crate::connection::handshake_slots::SlotKey;
-use crate::connection::{ConnKey, Connection, Receive, Role, Send};
-use crate::cx::Cx;
+use crate::connection::{Connection, Receive, Send};
 use crate::exchange::client_cert::ClientCert;
-use crate::ops::Op;
-use crate::proxy::Proxy;
 use crate::tools::buffers::{BUFFER_BYTES_MAX, Buffers};
 use crate::tools::outbox::{Outbox, SLICES_MAX};
 use crate::tools::time::Time;
@@ -39,9 +35,6 @@ pub(crate) use handshakes::HANDSHAKES_TOGETHER;
 
 /// Sealed bytes that may wait; more data is sealed when these are sent.
 const SEALED_BYTES_MAX: usize = BUFFER_BYTES_MAX;
-
-/// Connections that [`Proxy::cool_down`] looks at in one call: some hundred microseconds of work.
-const COOLED_AT_ONCE: u32 = 16_384;
 
 /// What a connection of TLS has in addition.
 #[derive(Debug)]
@@ -455,246 +448,6 @@ impl Connection {
         let Some(tls) = &self.tls else { return false };
         !tls.is_ended()
             && matches!(&self.receive, Receive::Body(body) if body.ends_with_connection())
-    }
-}
-
-impl Connections {
-    pub(crate) fn is_downstream(&self, key: ConnKey) -> bool {
-        self.get(key).is_some_and(|connection| connection.downstream().is_some())
-    }
-
-    pub(crate) fn tls_mut(&mut self, key: ConnKey) -> Option<&mut Tls> {
-        self.get_mut(key)?.tls.as_deref_mut()
-    }
-
-    pub(crate) fn put_partial(
-        &mut self,
-        key: ConnKey,
-        partial: Buffer,
-        wanted: usize,
-        cx: &mut Cx,
-    ) {
-        match self.get_mut(key).and_then(|connection| connection.tls.as_deref_mut()) {
-            Some(tls) if !partial.is_empty() => {
-                tls.wanted = wanted;
-                tls.partial = Some(cx.buffers.widen(partial, 0));
-            }
-            _ => cx.buffers.give_back(partial),
-        }
-    }
-
-    /// Says that nothing more will be sent, to a peer that waits for that to be said.
-    pub(crate) fn send_close_notify(&mut self, key: ConnKey, cx: &mut Cx) {
-        if let Some(words) = self.tls_mut(key).and_then(Tls::close_notify) {
-            cx.ops.push_back(Op::SendNow(key, words));
-        }
-    }
-}
-
-impl Proxy {
-    /// Bytes arrived; at most as many as [`Proxy::read_bytes_max`] said. They may be changed.
-    pub fn on_received(&mut self, key: ConnKey, bytes: &mut [u8], now: Time) {
-        match self.connections.get(key).map(|connection| connection.tls.is_some()) {
-            Some(true) => self.on_records(key, bytes, now),
-            Some(false) => {
-                self.on_data(key, bytes, now);
-                self.resume_handshake(key, now);
-            }
-            None => {}
-        }
-        self.settle(now);
-    }
-
-    /// Bytes of records, in order. A record that is not there whole is put together apart, so that
-    /// those behind it are opened where they were read to.
-    fn on_records(&mut self, key: ConnKey, mut bytes: &mut [u8], now: Time) {
-        while !bytes.is_empty() {
-            let Some(tls) = self.connections.tls_mut(key) else { return };
-            tls.is_warm = true;
-            let Some(partial) = tls.partial.take() else {
-                let (n, wanted) = self.open_records(key, bytes, now);
-                let rest = bytes.get(n..).unwrap_or_default();
-                if !rest.is_empty() {
-                    let partial = self.cx.buffers.lease_with(rest);
-                    self.connections.put_partial(key, partial, wanted, &mut self.cx);
-                }
-                return;
-            };
-            let missing = tls.wanted.saturating_sub(partial.len()).clamp(1, bytes.len());
-            let (front, behind) = std::mem::take(&mut bytes).split_at_mut(missing);
-            bytes = behind;
-            let mut partial = self.cx.buffers.widen(partial, front.len());
-            partial.push(front);
-            let (n, wanted) = self.open_records(key, partial.filled_mut(), now);
-            partial.consume(n);
-            self.connections.put_partial(key, partial, wanted, &mut self.cx);
-        }
-    }
-
-    /// Goes through what is there whole: how many bytes are done with, and how many the rest has to
-    /// have before it can be gone on with.
-    fn open_records(&mut self, key: ConnKey, input: &mut [u8], now: Time) -> (usize, usize) {
-        let mut at = 0;
-        loop {
-            let all = input.len();
-            let rest = input.get_mut(at..).unwrap_or_default();
-            let Some(tls) = self.connections.tls_mut(key) else { return (all, 0) };
-            let records = match &mut tls.state {
-                State::Records(records) => records,
-                State::Expected(_) => {
-                    self.admit_handshake(key, now);
-                    continue;
-                }
-                State::Waiting { .. } | State::Handshake(_) | State::Early(_) => {
-                    let was_early = tls.is_early();
-                    let Some(n) = self.advance_handshake(key, rest, now) else { return (all, 0) };
-                    let Some(tls) = self.connections.tls_mut(key) else { return (all, 0) };
-                    let waits = match tls.state {
-                        State::Records(_) => false,
-                        // What came along with the hello is there to be taken.
-                        State::Early(_) => was_early && n == 0,
-                        State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => n == 0,
-                    };
-                    if waits {
-                        return (at, usize::MAX);
-                    }
-                    at += n;
-                    continue;
-                }
-            };
-            match records.open(rest) {
-                Ok((n, opened)) => {
-                    at += n;
-                    match opened {
-                        Opened::NeedMore { record_len } => {
-                            if records.has_control() {
-                                self.connections.queue_send(key, &mut self.cx);
-                            }
-                            return (at, record_len);
-                        }
-                        Opened::Data { bytes, .. } => self.on_data(key, bytes, now),
-                        Opened::Ticket(ticket) => {
-                            if let Some(tickets) = &mut tls.tickets {
-                                tickets.keep(&ticket);
-                            }
-                        }
-                        Opened::End => {
-                            self.on_close_notify(key, now);
-                            return (all, 0);
-                        }
-                    }
-                }
-                Err(error) => {
-                    // Nobody could read it amid a record that the socket has a part of.
-                    let is_sent = tls.outbox.is_empty();
-                    let words = last_words(records).filter(|_| is_sent);
-                    self.on_record_error(key, words, error, now);
-                    return (all, 0);
-                }
-            }
-        }
-    }
-
-    /// Goes on behind the peer's close_notify if it has come: in its turn, as with FIN, which is not
-    /// read either while what was read before has to wait.
-    pub(crate) fn on_close_notify(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get(key) else { return };
-        let is_ended = connection.tls.as_ref().is_some_and(|tls| tls.is_ended());
-        if is_ended && !connection.is_read_closed && self.read_bytes_max(key) > 0 {
-            self.on_data_end(key, now);
-        }
-    }
-
-    /// A record that nobody can go on behind, or an alert.
-    fn on_record_error(
-        &mut self,
-        key: ConnKey,
-        words: Option<Box<[u8]>>,
-        error: RecordError,
-        now: Time,
-    ) {
-        if let Some(words) = words {
-            self.cx.ops.push_back(Op::SendNow(key, words));
-        }
-        let is_peers_word = matches!(error, RecordError::AlertReceived(_));
-        if self.connections.is_downstream(key) && !is_peers_word {
-            self.break_downstream(key, Some(Cause::TlsInvalid), now);
-        } else {
-            self.handle_broken(key, now);
-        }
-    }
-
-    // Ends.
-
-    /// The peer will send nothing more (FIN).
-    pub fn on_read_closed(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get(key) else { return };
-        if connection.is_handshaking() {
-            self.on_peer_gone(key, now);
-        } else if connection.is_amid_record() || connection.is_cut_off() {
-            self.handle_broken(key, now);
-        } else if !connection.is_read_closed {
-            self.on_data_end(key, now);
-        }
-        self.settle(now);
-    }
-
-    /// The connection is broken: reset, or an error while reading.
-    pub fn on_broken(&mut self, key: ConnKey, now: Time) {
-        self.handle_broken(key, now);
-        self.settle(now);
-    }
-
-    fn handle_broken(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get(key) else { return };
-        if connection.is_handshaking() {
-            return self.on_peer_gone(key, now);
-        }
-        match connection.role {
-            Role::Downstream(_) => self.on_downstream_broken(key, now),
-            Role::Upstream(_) => self.on_upstream_broken(key, now),
-        }
-    }
-
-    // Sending.
-
-    /// Seals what waits on a connection of TLS, as far as it may wait sealed.
-    pub(crate) fn seal(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.is_connecting() {
-            // Somebody else may get what waits here yet.
-            return;
-        }
-        let Some(tls) = connection.tls.as_deref_mut() else { return };
-        let is_ending = matches!(connection.send, Send::Ending);
-        match tls.seal(&mut connection.outbox, is_ending, &mut self.cx.buffers) {
-            KeyUsage::Good => {}
-            // The other version of HTTP sees to it with its next response.
-            KeyUsage::NearLimit if connection.multiplex.is_none() => {}
-            KeyUsage::NearLimit => {
-                tls.is_key_limit_warned = true;
-                match connection.role {
-                    Role::Downstream(_) => self.connections.begin_goaway(key, now, &mut self.cx),
-                    Role::Upstream(_) => {
-                        self.upstream.retire(key, &mut self.connections, &mut self.cx);
-                    }
-                }
-            }
-            KeyUsage::Exhausted => self.handle_broken(key, now),
-        }
-    }
-
-    /// Lets go of what connections that were silent for a while do not need. Called every second; where there
-    /// are many connections, it looks at some of them.
-    pub fn cool_down(&mut self) {
-        let cool = |connection: &mut Connection| {
-            if let Some(tls) = connection.tls.as_deref_mut() {
-                tls.on_quiet();
-            }
-        };
-        let next =
-            self.connections.table.change_range(self.connections.cool_next, COOLED_AT_ONCE, cool);
-        self.connections.cool_next = next.unwrap_or(0);
     }
 }
 

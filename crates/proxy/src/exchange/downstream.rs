@@ -8,29 +8,24 @@ use wire::h1::{
     BodyDecoder, BodyElement, BodyLimits, HeadError, HeadErrorKind, HeadLimits, Parsing, Scan,
     decode_request,
 };
-use wire::h2::{ErrorCode, PREFACE};
+use wire::h2::PREFACE;
 use wire::head::{Framing, Known, Method, RequestHead};
 use wire::proxy_protocol;
 
-use crate::agenda::Note;
 use crate::connection::connections::Connections;
 use crate::connection::transport::Tls;
-use crate::connection::turns::has_request_waiting;
-use crate::connection::{
-    ConnKey, ExchangeKey, Life, OUTBOX_BYTES_MAX, PeerAddress, Receive, Send, StreamKey,
-};
+use crate::connection::{ConnKey, ExchangeKey, PeerAddress, Receive, StreamKey};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::progress::Progress;
 use crate::exchange::record::{Record, Stamps, Words, label};
-use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage, Wait, lookalikes, route};
+use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage, lookalikes, route};
 use crate::filter::chain::{BodyObservers, ChainStep};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
 use crate::proxy::{Proxy, TimerOwner};
 use crate::tools::detail::Detail;
 use crate::tools::pinned::Pinned;
-use crate::tools::rate::Rate;
 use crate::tools::time::Time;
 
 /// Bounds on what the chunked coding may add to a body.
@@ -449,179 +444,6 @@ impl Proxy {
             Err(_) => {
                 self.fail(exchange_key, Cause::RequestBodyInvalid, now);
                 Step::Took(input.len())
-            }
-        }
-    }
-
-    /// The downstream sent FIN.
-    pub(crate) fn on_downstream_end(&mut self, key: ConnKey, now: Time) {
-        match self.connections.get(key).map(|connection| &connection.receive) {
-            Some(Receive::Detect) => self.on_detect_end(key, now),
-            // A hello that is not whole names nothing, and nothing can come of it.
-            Some(Receive::Hello) => {
-                return self.connections.close_downstream(
-                    key,
-                    Some(Cause::TlsHandshakeFailed),
-                    now,
-                    &mut self.listen,
-                    &mut self.cx,
-                );
-            }
-            _ => {}
-        }
-        if self.connections.get(key).is_some_and(has_request_waiting) {
-            // It came before the end.
-            self.consume_left(key, now);
-        }
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let (exchange, is_sent) = (connection.exchange(), connection.is_sent());
-        match (&mut connection.receive, exchange) {
-            // Whoever takes nothing more on any stream says so; this one is gone.
-            (Receive::Frames, _) => {
-                self.end_streams(key, Cause::DownstreamClosed, now);
-                self.connections.close_downstream(key, None, now, &mut self.listen, &mut self.cx);
-            }
-            (Receive::Body(body), Some(exchange)) => {
-                if body.on_eof().is_ok() {
-                    self.on_request_end(exchange, &[], now);
-                } else {
-                    self.abort(exchange, Cause::DownstreamClosed, now);
-                }
-            }
-            // It asked and now waits for the rest of the answer; nothing more will be asked.
-            (_, Some(exchange)) => {
-                if let Some(exchange) = self.exchanges.get_mut(exchange) {
-                    exchange.request.is_persistent = false;
-                }
-                if let Some(downstream) = connection.downstream_mut()
-                    && downstream.life == Life::Open
-                {
-                    downstream.life = Life::CloseWhenSent;
-                }
-            }
-            (_, None) if is_sent => {
-                self.connections.close_downstream(key, None, now, &mut self.listen, &mut self.cx);
-            }
-            (_, None) => {
-                if let Some(downstream) = connection.downstream_mut() {
-                    downstream.life = Life::CloseWhenSent;
-                }
-            }
-        }
-    }
-
-    /// The downstream is gone.
-    pub(crate) fn on_downstream_broken(&mut self, key: ConnKey, now: Time) {
-        self.break_downstream(key, None, now);
-    }
-
-    /// Nothing more can be heard from the downstream, nor said to it.
-    pub(crate) fn break_downstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let of_exchange = cause.unwrap_or(Cause::DownstreamClosed);
-        match connection.exchange() {
-            Some(exchange) => self.abort(exchange, of_exchange, now),
-            None => {
-                self.end_streams(key, of_exchange, now);
-                self.connections.close_downstream(key, cause, now, &mut self.listen, &mut self.cx);
-            }
-        }
-    }
-
-    /// The downstream took bytes; `left` still wait.
-    pub(crate) fn on_downstream_sent(&mut self, key: ConnKey, left: usize, n: usize, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let is_ending = matches!(connection.send, Send::Ending);
-        let Some(exchange_key) = connection.exchange() else {
-            if left == 0 {
-                self.connections.on_downstream_drained(key, now, &mut self.listen, &mut self.cx);
-            }
-            return;
-        };
-        self.on_response_sent(exchange_key, (left, n), is_ending, now);
-    }
-
-    /// The downstream took bytes of a response; `left` still wait. `is_ended`: nothing follows them.
-    pub(crate) fn on_response_sent(
-        &mut self,
-        exchange_key: ExchangeKey,
-        (left, n): (usize, usize),
-        is_ended: bool,
-        now: Time,
-    ) {
-        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
-        if left > 0 {
-            let former = exchange.deadlines.get(Wait::ResponseWrite);
-            if n > 0 || !former.is_set() {
-                let listener = exchange.listener();
-                let timeout = listener.timeouts.response_write;
-                let is_conversation = exchange.is_conversation();
-                let bytes_min =
-                    if is_conversation { 0 } else { listener.http.response_rate_bytes_min };
-                let (deadline, is_slow) = Rate { bytes_min, timeout }.extend(former, n, now);
-                exchange.is_response_slow = is_slow;
-                self.exchanges.set_deadline(
-                    exchange_key,
-                    Wait::ResponseWrite,
-                    deadline,
-                    &mut self.cx,
-                );
-                if n > 0 && !is_slow {
-                    self.exchanges.end_response_stall(exchange_key);
-                }
-            }
-            if left >= OUTBOX_BYTES_MAX {
-                self.exchanges.on_response_stalled(exchange_key, now);
-            } else {
-                self.exchanges.end_response_stall(exchange_key);
-            }
-            return;
-        }
-        exchange.deadlines.clear(Wait::ResponseWrite);
-        if exchange.stall.is_some() {
-            self.exchanges.end_response_stall(exchange_key);
-        }
-        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
-        if matches!(exchange.stage, Stage::Finishing) {
-            self.finish(exchange_key, None, now);
-        } else if is_ended {
-            let downstream = exchange.downstream;
-            if downstream.is_whole() {
-                self.connections.shut(downstream.connection, &mut self.cx);
-            }
-            self.finish_tunnel(exchange_key, now);
-        }
-    }
-
-    /// Goes on with the connection after its exchange.
-    pub(crate) fn after_exchange(&mut self, at: StreamKey, now: Time) {
-        if !at.is_whole() {
-            // Whoever has its answer need not send the rest (RFC 9113, section 8.1).
-            return self.drop_stream(at, ErrorCode::NO_ERROR, now);
-        }
-        let key = at.connection;
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let is_complete = matches!(connection.receive, Receive::Complete);
-        let has_more = connection.inbox.is_some() || connection.may_have_spoken();
-        let Some(downstream) = connection.downstream_mut() else { return };
-        downstream.exchange = None;
-        match downstream.life {
-            Life::Open if is_complete => {
-                self.connections.await_request(key, now, &mut self.listen, &mut self.cx);
-            }
-            Life::Open => {
-                // The rest of a body is on its way; the timer that waits for it is this one.
-                let state = self.listen.listeners.get(downstream.listener);
-                let deadline = now + state.listener().timeouts.request_body;
-                self.cx.timers.arm(connection.timer, deadline);
-                self.cx.agenda.push(Note::Resume(at));
-            }
-            // What is still on its way would make closing a reset.
-            Life::CloseWhenSent if !has_more && is_complete => {
-                self.connections.close_downstream(key, None, now, &mut self.listen, &mut self.cx);
-            }
-            Life::CloseWhenSent | Life::LingerWhenSent | Life::Lingering | Life::Refused => {
-                self.connections.linger(key, now, &mut self.listen, &mut self.cx);
             }
         }
     }

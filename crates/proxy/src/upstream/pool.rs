@@ -16,10 +16,11 @@ use telemetry::cause::Cause;
 use self::backoff::{Backoff, Refusing};
 use self::candidates::{Candidates, Look};
 use self::reserve::{RESERVE_MAX, Reserve};
+use self::stream_budget::StreamBudget;
 use self::turns::Turns;
 use crate::Share;
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, Connection, ExchangeKey, Links, PeerAddress, UpstreamState};
+use crate::connection::{ConnKey, Connection, Links, PeerAddress, UpstreamState};
 use crate::listen::clients::{ClientPlace, Clients};
 use crate::tools::random::Random;
 use crate::tools::time::Time;
@@ -29,7 +30,9 @@ use crate::upstream::original::destination_of;
 mod backoff;
 mod candidates;
 mod original;
+mod queue;
 mod reserve;
+mod stream_budget;
 mod turns;
 
 /// A client has more than its share when it holds more than this part of a cluster's connections.
@@ -109,42 +112,6 @@ impl EndpointState {
     fn new(id: EndpointId) -> Self {
         let (stream_budget, backoff) = (StreamBudget::default(), Backoff::default());
         Self { id, newest: None, is_candidate: false, stream_budget, backoff }
-    }
-}
-
-/// How many streams an endpoint takes on a connection before it goes away from it, if that is a habit of
-/// its own: what is sent there beyond them comes back unprocessed.
-#[derive(Debug, Default)]
-struct StreamBudget {
-    /// How many it took when it went away last.
-    last: u32,
-    /// How many it takes, since it took as many twice in a row.
-    streams_max: Option<u32>,
-    /// Connections that end after so many before that is forgotten, and has to show again.
-    uses_left: u8,
-}
-
-/// Connections for which the habit of an endpoint is believed before it is put to the test again.
-const WEAR_USES: u8 = 64;
-
-impl StreamBudget {
-    /// The endpoint took so many and left others.
-    fn on_worn_out(&mut self, streams: u32) {
-        let is_habit = streams > 0 && self.last == streams;
-        *self =
-            Self { last: streams, streams_max: is_habit.then_some(streams), uses_left: WEAR_USES };
-    }
-
-    fn is_reached(&self, streams: u32) -> bool {
-        self.streams_max.is_some_and(|max| streams >= max)
-    }
-
-    /// A connection had as many as it takes, and gets no more.
-    fn on_used(&mut self) {
-        self.uses_left = self.uses_left.saturating_sub(1);
-        if self.uses_left == 0 {
-            *self = Self::default();
-        }
     }
 }
 
@@ -362,78 +329,6 @@ impl Pools {
         }
     }
 
-    /// Puts an exchange of this client into the queue.
-    pub(crate) fn wait(&mut self, cluster: ClusterId, client: ClientPlace, exchange: ExchangeKey) {
-        if let Some(state) = self.cluster(cluster) {
-            state.turns.push(client, exchange);
-            self.waiting += 1;
-        }
-    }
-
-    /// An exchange left the queue without having been taken from it. Its place there stays until it
-    /// is passed; `is_waiting` tells the places that still count.
-    pub(crate) fn give_up(
-        &mut self,
-        cluster: ClusterId,
-        client: ClientPlace,
-        is_waiting: impl Fn(ExchangeKey) -> bool,
-    ) {
-        self.waiting -= 1;
-        if let Some(state) = self.cluster(cluster) {
-            state.turns.give_up(client, is_waiting);
-        }
-    }
-
-    /// Takes the exchange whose turn it is out of the queue, if any may have a connection.
-    pub(crate) fn next_waiting(
-        &mut self,
-        cluster: &Cluster,
-        clients: &Clients,
-        is_waiting: impl Fn(ExchangeKey) -> bool,
-    ) -> Option<ExchangeKey> {
-        let may_hold = self.may_hold(cluster, clients);
-        let exchange = self.cluster(cluster.id)?.turns.pop(may_hold, is_waiting)?;
-        self.waiting -= 1;
-        Some(exchange)
-    }
-
-    /// Takes an exchange out of the queue of a cluster that is gone.
-    pub(crate) fn next_in_vain(
-        &mut self,
-        cluster: ClusterId,
-        is_waiting: impl Fn(ExchangeKey) -> bool,
-    ) -> Option<ExchangeKey> {
-        let exchange = self.cluster(cluster)?.turns.pop(|_| Some(0), is_waiting)?;
-        self.waiting -= 1;
-        Some(exchange)
-    }
-
-    /// The client whose turn it is, if any may have a connection.
-    pub(crate) fn next_client(
-        &mut self,
-        cluster: &Cluster,
-        clients: &Clients,
-    ) -> Option<ClientPlace> {
-        let may_hold = self.may_hold(cluster, clients);
-        self.cluster(cluster.id)?.turns.next_client(may_hold)
-    }
-
-    /// How many connections a client holds, if it may have another of this cluster.
-    fn may_hold<'c>(
-        &mut self,
-        cluster: &Cluster,
-        clients: &'c Clients,
-    ) -> impl Fn(ClientPlace) -> Option<u32> + use<'c> {
-        let (connections_max, share) = (self.connections_max(cluster), self.share_max(cluster));
-        let state = self.cluster(cluster.id);
-        let (reserve, free) =
-            state.map(|state| (state.reserve, state.free(connections_max))).unwrap_or_default();
-        move |client| {
-            let held = clients.held_by(client);
-            (held <= share || !reserve.keeps_from(client, free)).then_some(held)
-        }
-    }
-
     /// Whether a client may have a connection of this cluster, as far as some are kept for others.
     fn admits(
         &mut self,
@@ -476,72 +371,6 @@ impl Pools {
             self.unreserved_from = self.unreserved_from.max(now + RESERVE_MAX);
         }
         is_less
-    }
-
-    /// Whether another exchange may wait for a connection.
-    fn has_room_to_wait(&mut self, cluster: &Cluster) -> bool {
-        self.waiting_for(cluster.id) < self.share.of(cluster.pending_max)
-    }
-
-    /// The exchange of a full queue that makes room for one of this client, if any does.
-    pub(crate) fn newest_of_longest(
-        &mut self,
-        cluster: ClusterId,
-        client: ClientPlace,
-        is_waiting: impl Fn(ExchangeKey) -> bool,
-    ) -> Option<ExchangeKey> {
-        self.cluster(cluster)?.turns.newest_of_longest(client, is_waiting)
-    }
-
-    /// Whether the cluster is one that is looked at because exchanges wait. Says whether that is new.
-    pub(crate) fn set_crowded(&mut self, cluster: ClusterId, is_crowded: bool) -> bool {
-        let state = self.cluster(cluster);
-        state
-            .is_some_and(|state| std::mem::replace(&mut state.is_crowded, is_crowded) != is_crowded)
-    }
-
-    /// The exchanges that wait for the cluster, and maybe some that do not any more.
-    pub(crate) fn queue(&self, cluster: ClusterId) -> impl Iterator<Item = &ExchangeKey> {
-        let state = self.clusters.iter().flatten().find(|state| state.id == cluster);
-        state.into_iter().flat_map(|state| state.turns.iter())
-    }
-
-    /// How many exchanges wait for a connection of this cluster.
-    pub(crate) fn waiting_for(&mut self, cluster: ClusterId) -> u32 {
-        self.cluster(cluster).map_or(0, |state| state.turns.waiting())
-    }
-
-    /// Whether somebody waits and a connection is idle or may be opened.
-    pub(crate) fn can_serve(&mut self, cluster: &Cluster) -> bool {
-        let room = self.share.of(cluster.connections_max.get());
-        self.cluster(cluster.id)
-            .is_some_and(|state| state.turns.waiting() > 0 && (state.open < room || state.idle > 0))
-    }
-
-    /// There may be a connection for the exchanges that wait for this cluster. Says whether there are
-    /// any, and this is the first that is noted since they were served.
-    pub(crate) fn note_room(&mut self, cluster: ClusterId) -> bool {
-        self.note(cluster, |noted| noted.has_room = true)
-    }
-
-    /// As [`Pools::note_room`], where it is a connection that is being established.
-    pub(crate) fn note_spare(&mut self, cluster: ClusterId) -> bool {
-        self.note(cluster, |noted| noted.spares += 1)
-    }
-
-    fn note(&mut self, cluster: ClusterId, change: impl FnOnce(&mut Noted)) -> bool {
-        let Some(state) = self.cluster(cluster).filter(|state| state.turns.waiting() > 0) else {
-            return false;
-        };
-        let is_first = state.noted == Noted::default();
-        change(&mut state.noted);
-        is_first
-    }
-
-    /// Takes what was noted of a cluster, if anything was.
-    pub(crate) fn take_noted(&mut self, cluster: ClusterId) -> Option<Noted> {
-        let noted = std::mem::take(&mut self.cluster(cluster)?.noted);
-        (noted != Noted::default()).then_some(noted)
     }
 
     /// Connections that this worker may have to a cluster.
@@ -836,34 +665,4 @@ fn link(connections: &mut Connections, key: ConnKey, change: impl FnOnce(&mut Li
 /// The endpoint at `place` of a cluster.
 pub(crate) fn endpoint_at(cluster: &Arc<Cluster>, place: usize) -> &Endpoint {
     cluster.endpoints.get(place).expect("the balancer picks places of this very cluster")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_habit_is_what_happened_twice_in_a_row_and_is_forgotten_after_a_while() {
-        for (seen, streams_max) in [
-            (&[][..], None),
-            (&[50], None),
-            (&[50, 50], Some(50)),
-            (&[50, 50, 50], Some(50)),
-            (&[50, 50, 49], None),
-            (&[0, 0], None),
-            (&[3, 50, 3, 50], None),
-        ] {
-            let mut stream_budget = StreamBudget::default();
-            seen.iter().for_each(|streams| stream_budget.on_worn_out(*streams));
-            assert_eq!(stream_budget.streams_max, streams_max, "{seen:?}");
-            assert_eq!(stream_budget.is_reached(50), streams_max.is_some(), "{seen:?}");
-            assert!(!stream_budget.is_reached(49), "{seen:?}");
-        }
-        let mut stream_budget = StreamBudget::default();
-        (0..2).for_each(|_| stream_budget.on_worn_out(50));
-        (1..WEAR_USES).for_each(|_| stream_budget.on_used());
-        assert!(stream_budget.is_reached(50));
-        stream_budget.on_used();
-        assert!(!stream_budget.is_reached(50));
-    }
 }
