@@ -23,7 +23,7 @@ pub(crate) mod streams;
 pub(crate) mod transport;
 pub(crate) mod turns;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::net::SocketAddr;
 
 use config::snapshot::{ChainId, ClusterId, EndpointId};
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,7 @@ use crate::listen::listeners::ListenerKey;
 use crate::tools::buffers::Buffers;
 use crate::tools::detail::Detail;
 use crate::tools::outbox::Outbox;
+use crate::tools::peer_address::PeerAddress;
 use crate::tools::slab::Key;
 use crate::tools::time::Time;
 use crate::tools::wheel::TimerKey;
@@ -66,6 +67,10 @@ impl StreamKey {
         self.stream == 0
     }
 }
+
+/// Bytes that may wait for a peer of HTTP/2 before nothing more is read from it: what it asks for,
+/// and does not take, is bounded. Above what bodies fill, so that they alone never stop the reading.
+pub(crate) const UNDELIVERED_BYTES_MAX: usize = 2 * OUTBOX_BYTES_MAX;
 
 /// Bytes that may wait in an outbox before its source is no longer read. One read more may still
 /// arrive, so that a connection's queue is bounded by twice this.
@@ -422,64 +427,7 @@ impl Connection {
     }
 }
 
-/// An address of a peer, in the 16 bytes that a connection has for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum PeerAddress {
-    /// A unix socket; its peers have no name.
-    Unix,
-    /// IPv4 address and port.
-    V4(Ipv4Addr, u16),
-    /// IPv6 address, port and scope; apart, because it is long and less common.
-    V6(Box<SocketAddrV6>),
-}
-
-impl PeerAddress {
-    /// The address without the port.
-    #[must_use]
-    pub fn ip(&self) -> Option<IpAddr> {
-        match self {
-            Self::Unix => None,
-            Self::V4(ip, _) => Some(IpAddr::V4(*ip)),
-            Self::V6(address) => Some(IpAddr::V6(*address.ip())),
-        }
-    }
-
-    /// The whole address.
-    #[must_use]
-    pub fn socket_address(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Unix => None,
-            Self::V4(ip, port) => Some(SocketAddr::from((*ip, *port))),
-            Self::V6(address) => Some(SocketAddr::V6(**address)),
-        }
-    }
-
-    /// The port, if there is one.
-    #[must_use]
-    pub fn port(&self) -> Option<u16> {
-        match self {
-            Self::Unix => None,
-            Self::V4(_, port) => Some(*port),
-            Self::V6(address) => Some(address.port()),
-        }
-    }
-}
-
-impl From<SocketAddr> for PeerAddress {
-    /// An IPv4 address inside an IPv6 one becomes what it is.
-    fn from(address: SocketAddr) -> Self {
-        match address {
-            SocketAddr::V4(v4) => Self::V4(*v4.ip(), v4.port()),
-            SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
-                Some(ip) => Self::V4(ip, v6.port()),
-                None => Self::V6(Box::new(v6)),
-            },
-        }
-    }
-}
-
-impl From<Option<SocketAddr>> for PeerAddress {
-    fn from(address: Option<SocketAddr>) -> Self {
-        address.map_or(Self::Unix, Self::from)
-    }
+/// Whether so much waits for a peer that nothing more is read from it.
+pub(crate) fn is_peer_behind(connection: &Connection) -> bool {
+    connection.unsent_len() >= UNDELIVERED_BYTES_MAX
 }

@@ -37,6 +37,8 @@ mod listen;
 mod ops;
 mod proxy;
 pub mod save;
+mod share;
+mod timers;
 mod tools;
 mod upstream;
 
@@ -45,14 +47,16 @@ pub type Snapshot = config::snapshot::Snapshot<Box<dyn filter::Filter>>;
 
 pub use connection::describe::{ConnectionSummary, SummarySide};
 pub use connection::passthrough::Passthrough;
-pub use connection::{ConnKey, Connection, ExchangeKey, PeerAddress, StreamKey};
+pub use connection::{ConnKey, Connection, ExchangeKey, StreamKey};
 pub use exchange::Exchange;
 pub use exchange::fault;
 pub use exchange::route;
 pub use listen::matching;
 pub use ops::{ConnectFailure, ConnectOptions, Op};
-pub use proxy::{Load, Proxy, Settings, Share};
+pub use proxy::{Load, Proxy};
+pub use share::{Settings, Share};
 pub use tools::buffers::BufferUse;
 pub use tools::outbox::SLICES_MAX;
+pub use tools::peer_address::PeerAddress;
 pub use tools::slab;
 pub use tools::time;

@@ -13,57 +13,21 @@ use crate::Snapshot;
 use crate::connection::connections::Connections;
 use crate::connection::turns::has_request_waiting;
 use crate::connection::{
-    ConnKey, Connection, ExchangeKey, OUTBOX_BYTES_MAX, Receive, Role, Send, StreamKey,
-    UpstreamState,
+    ConnKey, Connection, OUTBOX_BYTES_MAX, Receive, Role, Send, StreamKey, UpstreamState,
+    is_peer_behind,
 };
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::listen::Listen;
 use crate::listen::listeners::Listeners;
 use crate::ops::Op;
+use crate::share::Settings;
+use crate::timers::TimerOwner;
 use crate::tools::buffers::BufferUse;
 use crate::tools::outbox::SLICES_MAX;
 use crate::tools::pinned::Pinned;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
-
-/// Bytes that may wait for a peer of HTTP/2 before nothing more is read from it: what it asks for,
-/// and does not take, is bounded. Above what bodies fill, so that they alone never stop the reading.
-pub(crate) const UNDELIVERED_BYTES_MAX: usize = 2 * OUTBOX_BYTES_MAX;
-
-/// What stays the same for the life of a worker.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// Which part of the process's limits is this worker's.
-    pub share: Share,
-    /// Where random numbers begin.
-    pub seed: u64,
-}
-
-/// One worker among several, each of which takes its part of a limit of the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// This worker, from 0.
-    pub worker: u32,
-    /// All of them, at least 1.
-    pub workers: u32,
-}
-
-impl Share {
-    /// This worker's part of `limit`. The parts add up to the limit, unless it is smaller than the
-    /// number of workers: then each has 1, because one that had none could serve nobody.
-    #[must_use]
-    pub fn of(self, limit: u32) -> u32 {
-        let rest = u32::from(self.worker < limit % self.workers);
-        if limit == 0 { 0 } else { (limit / self.workers + rest).max(1) }
-    }
-
-    /// The same of a number of bytes, where a remainder does not matter.
-    #[must_use]
-    pub const fn of_bytes(self, limit: u64) -> u64 {
-        limit / self.workers as u64
-    }
-}
 
 /// How much a worker has of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,45 +58,6 @@ pub struct Proxy {
     pub(crate) upstream: Upstreams,
     pub(crate) listen: Listen,
     pub(crate) cx: Cx,
-}
-
-/// Whose deadline a timer is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum TimerOwner {
-    Connection(ConnKey),
-    Exchange(ExchangeKey),
-    /// A connection that has begun before the end of its handshake, which has a deadline of its own.
-    Handshake(ConnKey),
-}
-
-/// A [`TimerOwner`] in one word: a key leaves the highest bit free, and that of its place, since no
-/// worker has 2^31 connections.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PackedOwner(u64);
-
-impl PackedOwner {
-    const EXCHANGE: u64 = 1 << 63;
-    const HANDSHAKE: u64 = 1 << 31;
-
-    const fn unpack(self) -> TimerOwner {
-        if self.0 & Self::EXCHANGE != 0 {
-            TimerOwner::Exchange(ExchangeKey::from_bits(self.0 & !Self::EXCHANGE))
-        } else if self.0 & Self::HANDSHAKE != 0 {
-            TimerOwner::Handshake(ConnKey::from_bits(self.0 & !Self::HANDSHAKE))
-        } else {
-            TimerOwner::Connection(ConnKey::from_bits(self.0))
-        }
-    }
-}
-
-impl From<TimerOwner> for PackedOwner {
-    fn from(owner: TimerOwner) -> Self {
-        match owner {
-            TimerOwner::Connection(key) => Self(key.to_bits()),
-            TimerOwner::Exchange(key) => Self(key.to_bits() | Self::EXCHANGE),
-            TimerOwner::Handshake(key) => Self(key.to_bits() | Self::HANDSHAKE),
-        }
-    }
 }
 
 impl Proxy {
@@ -506,9 +431,4 @@ impl Proxy {
 /// Whether it had its share of this turn.
 fn is_held(connection: &Connection) -> bool {
     connection.multiplex.as_ref().is_some_and(|multiplex| multiplex.share.is_held())
-}
-
-/// Whether so much waits for a peer that nothing more is read from it.
-pub(crate) fn is_peer_behind(connection: &Connection) -> bool {
-    connection.unsent_len() >= UNDELIVERED_BYTES_MAX
 }

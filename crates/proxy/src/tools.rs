@@ -3,6 +3,7 @@
 pub(crate) mod buffers;
 pub(crate) mod detail;
 pub(crate) mod outbox;
+pub(crate) mod peer_address;
 pub(crate) mod pinned;
 pub(crate) mod places;
 pub(crate) mod random;

@@ -11,7 +11,7 @@ pub(crate) mod retry;
 pub(crate) mod spare;
 
 use crate::exchange::stalls::Crowds;
-use crate::proxy::Share;
+use crate::share::Share;
 use crate::upstream::pool::Pools;
 use crate::upstream::spare::Spares;
 

@@ -15,7 +15,7 @@ use crate::exchange::record::label;
 use crate::listen::Listen;
 use crate::listen::clients::Part;
 use crate::ops::Op;
-use crate::proxy::TimerOwner;
+use crate::timers::TimerOwner;
 use crate::tools::detail::Detail;
 use crate::tools::slab::Slab;
 use crate::tools::time::Time;

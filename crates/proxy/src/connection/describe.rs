@@ -2,9 +2,10 @@
 
 use telemetry::events::{ClusterGauges, LabelId, WorkerGauges};
 
-use crate::connection::{ConnKey, Connection, PeerAddress, Receive, Role, UpstreamState};
+use crate::connection::{ConnKey, Connection, Receive, Role, UpstreamState};
 use crate::exchange::record::{Word, label};
 use crate::proxy::Proxy;
+use crate::tools::peer_address::PeerAddress;
 use crate::tools::time::Time;
 
 /// One connection, for people.

@@ -16,6 +16,7 @@ use crate::connection::connections::Connections;
 use crate::connection::http2::{Framed, Multiplex, Stream, Tail, Watch, downstream_limits};
 use crate::connection::{
     ConnKey, Connection, Downstream, ExchangeKey, Life, OUTBOX_BYTES_MAX, Receive, Role, StreamKey,
+    UNDELIVERED_BYTES_MAX, is_peer_behind,
 };
 use crate::cx::Cx;
 use crate::exchange::downstream::cause_of_request;
@@ -24,7 +25,7 @@ use crate::exchange::record::label;
 use crate::exchange::{Request, Stage};
 use crate::listen::Listen;
 use crate::listen::drain::DRAIN_IDLE;
-use crate::proxy::{Proxy, UNDELIVERED_BYTES_MAX, is_peer_behind};
+use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 

@@ -14,7 +14,7 @@ use wire::proxy_protocol;
 
 use crate::connection::connections::Connections;
 use crate::connection::transport::Tls;
-use crate::connection::{ConnKey, ExchangeKey, PeerAddress, Receive, StreamKey};
+use crate::connection::{ConnKey, ExchangeKey, Receive, StreamKey};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::progress::Progress;
@@ -23,8 +23,10 @@ use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage, lookalikes, rou
 use crate::filter::chain::{BodyObservers, ChainStep};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
-use crate::proxy::{Proxy, TimerOwner};
+use crate::proxy::Proxy;
+use crate::timers::TimerOwner;
 use crate::tools::detail::Detail;
+use crate::tools::peer_address::PeerAddress;
 use crate::tools::pinned::Pinned;
 use crate::tools::time::Time;
 

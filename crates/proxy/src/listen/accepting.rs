@@ -7,10 +7,11 @@ use config::snapshot::ListenerId;
 use telemetry::cause::Cause;
 use telemetry::events::{ConnectionOpened, ConnectionRefused};
 
-use crate::connection::{ConnKey, Downstream, Life, PeerAddress, Receive, Role};
+use crate::connection::{ConnKey, Downstream, Life, Receive, Role};
 use crate::exchange::record::label;
 use crate::listen::clients::Part;
 use crate::proxy::Proxy;
+use crate::tools::peer_address::PeerAddress;
 use crate::tools::time::Time;
 
 impl Proxy {

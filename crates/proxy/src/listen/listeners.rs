@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use config::snapshot::{Chain, ChainId, Listener, ListenerId};
 
-use crate::Share;
 use crate::filter::Filter;
 use crate::listen::age;
+use crate::share::Share;
 use crate::tools::pinned::Pinned;
 use crate::tools::slab::{Key, Slab};
 

@@ -13,8 +13,7 @@ use crate::connection::connections::Connections;
 use crate::connection::http2::{Multiplex, Stream, StreamInbox, Tail, Watches};
 use crate::connection::transport::{SavedTls, Tls};
 use crate::connection::{
-    ConnKey, Downstream, ExchangeKey, Life, PeerAddress, Receive, Role, Send, Upstream,
-    UpstreamState,
+    ConnKey, Downstream, ExchangeKey, Life, Receive, Role, Send, Upstream, UpstreamState,
 };
 use crate::cx::Cx;
 use crate::exchange::response::RESPONSE_HEAD;
@@ -23,6 +22,7 @@ use crate::listen::clients::Part;
 use crate::tools::buffers::Buffers;
 use crate::tools::detail::Detail;
 use crate::tools::outbox::Outbox;
+use crate::tools::peer_address::PeerAddress;
 use crate::tools::text::Text;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;

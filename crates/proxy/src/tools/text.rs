@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use config::snapshot::Address;
 
-use crate::connection::PeerAddress;
+use crate::tools::peer_address::PeerAddress;
 
 /// Bytes of the longest address that is written: `[` IPv6 with scope `]:` port, or the end of a
 /// unix socket's path.

@@ -14,10 +14,11 @@ use std::sync::Arc;
 use config::snapshot::{Address, Cluster, EndpointId};
 
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, ExchangeKey, PeerAddress};
+use crate::connection::{ConnKey, ExchangeKey};
 use crate::cx::Cx;
 use crate::exchange::Exchange;
 use crate::exchange::exchanges::Exchanges;
+use crate::tools::peer_address::PeerAddress;
 use crate::upstream::pool::endpoint_at;
 
 /// Where a downstream connection was going, if that is known.

@@ -23,7 +23,8 @@ use crate::cx::Cx;
 use crate::exchange::record::label;
 use crate::listen::Listen;
 use crate::ops::Op;
-use crate::proxy::{Proxy, TimerOwner};
+use crate::proxy::Proxy;
+use crate::timers::TimerOwner;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use config::snapshot::EndpointId;
 
 use super::original::LOWEST;
-use crate::connection::PeerAddress;
+use crate::tools::peer_address::PeerAddress;
 use crate::tools::time::Time;
 
 /// The pause after the second refusal in a row; it doubles with each.
