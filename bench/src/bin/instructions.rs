@@ -27,13 +27,14 @@ use wire::path::Slashes;
 /// A case, by the name that results have.
 type Case = (&'static str, fn() -> Box<dyn FnMut()>);
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     ("decode-request", decode_request_case),
     ("decode-response", decode_response_case),
     ("encode-request", encode_request_case),
     ("decode-chunk", decode_chunk_case),
     ("exchange-get", || exchange_case(REQUEST)),
     ("exchange-browser", || exchange_case(BROWSER)),
+    ("exchange-h2", exchange_h2_case),
 ];
 
 const WARM_UP: u32 = 100;
@@ -163,29 +164,82 @@ access_log: { stage_times: false }
 
 /// One GET through the whole proxy, between a kept downstream and a kept upstream connection.
 fn exchange_case(request: &'static [u8]) -> Box<dyn FnMut()> {
-    let kinds = config::FilterKinds::<Box<dyn Filter>>::new();
-    let mut loader = config::Loader::new(kinds).expect("no filter is defined twice");
-    let snapshot = loader.load("bench.yaml", CONFIG).expect("a valid configuration");
-    let listener = snapshot.listeners.first().expect("the configuration has one").id;
-    let settings = Settings { share: Share { worker: 0, workers: 1 }, seed: 1 };
-    let mut now = Time::from_nanos(1_000_000_000);
-    // What control reads is kept, so that events cost what they cost in the product.
-    let (emitter, reports) = Emitter::new(1 << 16);
-    let mut proxy = Proxy::new(settings, snapshot, emitter, now);
-    let address = |text: &str| PeerAddress::from(text.parse::<SocketAddr>().expect("an address"));
-    let (peer, local) = (address("127.0.0.1:40000"), address("127.0.0.1:8080"));
-    let client = proxy.on_accepted(listener, peer, local, None, now).expect("there is room");
-    let (mut upstream, mut request, mut response) = (None, request.to_vec(), response());
+    let (mut bench, mut request) = (Bench::new(), request.to_vec());
+    Box::new(move || bench.exchange(&mut request))
+}
+
+/// What a client of HTTP/2 says before its first request: the preface, no settings, and that it took
+/// ours.
+const OPENING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
+    \x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x04\x01\x00\x00\x00\x00";
+
+/// Leave for the KiB of one response (WINDOW_UPDATE of the connection), and the request of
+/// `exchange-get`, in static and literal fields (HEADERS with both ends). The last four octets of each
+/// frame's header are its stream.
+const STREAM: &[u8] = b"\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x04\x00\
+    \x00\x00\x1a\x01\x05\x00\x00\x00\x01\
+    \x82\x86\x04\x06/bench\x01\x0e127.0.0.1:8080";
+
+/// Where the stream of the request stands in [`STREAM`].
+const STREAM_ID: std::ops::Range<usize> = 18..22;
+
+/// The same GET on a stream of HTTP/2, towards an upstream of HTTP/1.
+fn exchange_h2_case() -> Box<dyn FnMut()> {
+    let mut bench = Bench::new();
+    bench.proxy.on_received(bench.client, &mut OPENING.to_vec(), bench.now);
+    perform(&mut bench.proxy, &mut None, bench.now);
+    let (mut request, mut stream) = (STREAM.to_vec(), 1_u32);
     Box::new(move || {
-        black_box(&reports);
-        now = now + std::time::Duration::from_micros(10);
-        proxy.on_received(client, black_box(&mut request), now);
-        perform(&mut proxy, &mut upstream, now);
-        let upstream = upstream.expect("the proxy connected");
-        proxy.on_received(upstream, black_box(&mut response), now);
-        perform(&mut proxy, &mut None, now);
-        assert_eq!(proxy.load().exchanges, 0, "the exchange is over");
+        let id = request.get_mut(STREAM_ID).expect("the frames are longer");
+        id.copy_from_slice(&stream.to_be_bytes());
+        stream += 2;
+        // A connection has so many requests in each turn.
+        bench.proxy.begin_turn();
+        bench.exchange(&mut request);
     })
+}
+
+/// A proxy between a client and an upstream.
+struct Bench {
+    proxy: Proxy,
+    client: ConnKey,
+    upstream: Option<ConnKey>,
+    response: Vec<u8>,
+    now: Time,
+    /// What control reads is kept, so that events cost what they cost in the product.
+    reports: telemetry::Reports,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let kinds = config::FilterKinds::<Box<dyn Filter>>::new();
+        let mut loader = config::Loader::new(kinds).expect("no filter is defined twice");
+        let snapshot = loader.load("bench.yaml", CONFIG).expect("a valid configuration");
+        let listener = snapshot.listeners.first().expect("the configuration has one").id;
+        let settings = Settings { share: Share { worker: 0, workers: 1 }, seed: 1 };
+        let now = Time::from_nanos(1_000_000_000);
+        let (emitter, reports) = Emitter::new(1 << 16);
+        let mut proxy = Proxy::new(settings, snapshot, emitter, now);
+        let address =
+            |text: &str| PeerAddress::from(text.parse::<SocketAddr>().expect("an address"));
+        let (peer, local) = (address("127.0.0.1:40000"), address("127.0.0.1:8080"));
+        let client = proxy.on_accepted(listener, peer, local, None, now).expect("there is room");
+        Self { proxy, client, upstream: None, response: response(), now, reports }
+    }
+
+    /// A request, and its response.
+    fn exchange(&mut self, request: &mut [u8]) {
+        black_box(&self.reports);
+        self.now = self.now + std::time::Duration::from_micros(10);
+        self.proxy.on_received(self.client, black_box(request), self.now);
+        perform(&mut self.proxy, &mut self.upstream, self.now);
+        let upstream = self.upstream.expect("the proxy connected");
+        self.proxy.on_received(upstream, black_box(&mut self.response), self.now);
+        perform(&mut self.proxy, &mut None, self.now);
+        let load = self.proxy.load();
+        let over = (load.exchanges, load.connections, load.idle);
+        assert_eq!(over, (0, 2, 1), "the exchange is over, and both connections stay");
+    }
 }
 
 /// Does what the proxy asks for, as a kernel would that takes everything at once.
