@@ -67,8 +67,8 @@ causes! {
     TlsHandshakeFailed => "tls_handshake_failed",
     /// The handshake of TLS was not over in the listener's `timeouts.tls_handshake`.
     TlsHandshakeTimeout => "tls_handshake_timeout",
-    /// A record of TLS that nobody can go on behind: it was not sealed by the peer, or is too long,
-    /// or comes without end.
+    /// A TLS record behind which the connection cannot go on: the peer did not seal it, or it is too
+    /// long, or its end does not come.
     TlsInvalid => "tls_invalid",
     /// A frame of HTTP/2 that the connection does not survive.
     Http2Invalid => "http2_invalid",
@@ -95,9 +95,9 @@ causes! {
     ResponseUndelivered => "response_undelivered",
     /// The downstream closed or reset before the exchange was over.
     DownstreamClosed => "downstream_closed",
-    /// The downstream reset the request's stream, as who loses interest does.
+    /// The downstream reset the request's stream: the client cancelled the request.
     RequestCancelled => "request_cancelled",
-    /// No request in time on a kept connection. Nobody is at fault.
+    /// No request in time on a kept connection. This is no fault.
     IdleTimeout => "idle_timeout",
     /// Nothing either way in a tunnel for its idle timeout.
     TunnelIdleTimeout => "tunnel_idle_timeout",
@@ -113,8 +113,8 @@ causes! {
     /// came for another server name: a client that shares connections between names sends it
     /// again over one of its own.
     RequestMisdirected => "request_misdirected",
-    /// The request came as early data of TLS, which may be somebody else's who saw it, and its method
-    /// is not safe. A client sends it again after the handshake.
+    /// The request came as early data of TLS, which an attacker may replay, and its method is not
+    /// safe. A client sends it again after the handshake.
     RequestTooEarly => "request_too_early",
     /// A filter answered.
     FilterReply => "filter_reply",
@@ -157,7 +157,8 @@ causes! {
     ConnectFailed => "connect_failed",
     /// The connection was not established in time, its handshake of TLS included.
     ConnectTimeout => "connect_timeout",
-    /// The handshake of TLS failed: the upstream is not who it should be, or does not speak it.
+    /// The handshake of TLS failed: the upstream's certificate is not the right one, or the upstream
+    /// does not speak TLS.
     UpstreamTlsFailed => "upstream_tls_failed",
     /// Closed or reset before a response head.
     UpstreamClosed => "upstream_closed",
@@ -167,8 +168,8 @@ causes! {
     UpstreamGoingAway => "upstream_going_away",
     /// The upstream reset the request's stream.
     StreamReset => "stream_reset",
-    /// The upstream spoke before anything of the request was sent: what it said answers somebody
-    /// else, or nobody.
+    /// The upstream spoke before anything of the request was sent: its bytes answer another
+    /// request, or none.
     ResponseUnasked => "response_unasked",
     /// The response breaks the syntax of HTTP/1 or contradicts itself.
     ResponseInvalid => "response_invalid",

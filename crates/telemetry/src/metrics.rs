@@ -252,7 +252,7 @@ Names of listeners, routes, rules and clusters come from the configuration; no l
 scrape can hold is bounded by the configuration. A cluster, and a rule, appears with its first exchange. What a new configuration
 no longer has disappears from the metrics with what it had counted.
 
-Each worker counts for itself, in numbers that nobody else writes; they are added up when they are read, one after the
+Each worker counts for itself, in numbers that no other worker writes; they are added up when they are read, one after the
 other. Two metrics of one scrape can therefore differ by what happened meanwhile, and a gauge that is the
 difference of two counters never falls below 0.
 

@@ -72,8 +72,8 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "proxy_downstream_connections_detected_total",
         kind: Kind::Counter,
         help: "Downstream connections that might speak one thing or another, by what their first \
-               bytes or ALPN told first; `other` said nothing known, and `timeout` nothing that \
-               tells in `timeouts.detect`.",
+               bytes or ALPN showed; `other` is no known protocol, and of `timeout` too few bytes \
+               came in `timeouts.detect`.",
         labels: &["listener", "protocol"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {

@@ -115,7 +115,7 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "proxy_upstream_exchanges_total",
         kind: Kind::Counter,
         help: "Exchanges routed to the cluster, by class of the status that the upstream sent; \
-               `none` if the proxy had to answer itself or nobody did.",
+               `none` if the proxy replied itself, or there was no answer.",
         labels: &["cluster", "class"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
