@@ -200,6 +200,8 @@ pub struct Network {
     read_by_other: BTreeMap<EndId, Vec<(Moment, u64)>>,
     /// When a worker closed the other end of this one, if it did.
     closed_by_worker: BTreeMap<EndId, Moment>,
+    /// When a worker first wrote at the other end of this one, if it did.
+    first_answers: BTreeMap<EndId, Moment>,
     /// The last moment of them all.
     moment: Moment,
     security: Security,
@@ -230,6 +232,7 @@ impl Network {
             descriptors_max: usize::MAX,
             read_by_other: BTreeMap::new(),
             closed_by_worker: BTreeMap::new(),
+            first_answers: BTreeMap::new(),
             moment: 0,
             security,
             spliced_total: 0,

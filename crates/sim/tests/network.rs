@@ -136,6 +136,20 @@ fn a_full_connection_takes_nothing_until_the_other_end_reads() {
 }
 
 #[test]
+fn what_a_worker_had_read_when_it_began_to_answer_is_kept() {
+    let (mut network, end, peer) = connection(Faults::none());
+    let mut buffer = [0; 10];
+    for (bytes, known) in [("PR", 2), ("I *", 2)] {
+        send(&mut network, peer, bytes.as_bytes());
+        settle(&mut network);
+        assert_eq!(network.recv(end, &mut buffer).unwrap(), bytes.len());
+        assert_eq!(network.read_before_answer(peer), known);
+        send(&mut network, end, b"408");
+    }
+    assert_eq!(network.read_by_other(peer, peer), 5);
+}
+
+#[test]
 fn an_end_is_read_behind_the_bytes_before_it() {
     let (mut network, end, peer) = connection(Faults::none());
     event(&mut network);

@@ -23,6 +23,10 @@ const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a client that does something now and then waits in between, about.
 const NOW_AND_THEN: Duration = Duration::from_millis(400);
 
+/// The beginning of the preface that tells a client of HTTP/2 from one of HTTP/1 when no more of it comes in
+/// time (RFC 9113, section 3.4).
+const PREFACE_METHOD: &[u8] = b"PRI";
+
 /// Timers.
 const START: u64 = 0;
 const GO_ON: u64 = 1;
@@ -218,10 +222,11 @@ impl Http2Client {
             self.wake_after(rest, network);
         }
         if let Err(what) = self.digest(ledger, network) {
-            // With its first record spoiled, its preface was never read: it is answered as others are
-            // that say nothing, in HTTP/1.
-            let is_unknown = network.is_spoiled(end) && !self.speaker.codec.has_peer_settings();
-            if !is_unknown {
+            // A preface that came late, or in a record that was spoiled: what was read of it may begin a
+            // method of HTTP/1, in which the client is answered when its time is over.
+            let read = network.read_before_answer(end);
+            let is_told = read >= PREFACE_METHOD.len() as u64;
+            if is_told || self.speaker.codec.has_peer_settings() {
                 ledger.violate(format!("{what}: {}", self.describe()));
             }
             return self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::time::Duration;
 
-use super::{EndId, Happening, Network, Phase};
+use super::{EndId, Happening, Moment, Network, Owner, Phase};
 
 impl Network {
     /// Reads; 0 is the other's end.
@@ -70,6 +70,7 @@ impl Network {
         let is_partial = self.chance(self.faults.partial_write);
         let cut = self.random.next();
         self.check_open(id)?;
+        self.note_answer(id);
         let Some(end) = self.get_mut(id) else { return Err(ErrorKind::NotConnected.into()) };
         let wanted = slices.iter().map(|slice| slice.len()).sum::<usize>();
         let mut length = wanted.min(end.outbox_max - end.outbox.len());
@@ -263,10 +264,31 @@ impl Network {
     /// worker closed its end of the connection of `until`, until then.
     #[must_use]
     pub fn read_by_other(&self, id: EndId, until: EndId) -> u64 {
-        let reads = self.read_by_other.get(&id).map_or(&[][..], Vec::as_slice);
         let closed = self.closed_by_worker.get(&until).copied().unwrap_or(self.moment);
-        let count = reads.partition_point(|(moment, _)| *moment <= closed);
+        self.read_until(id, closed)
+    }
+
+    /// Bytes sent on this end that a worker had read when it first wrote at the other, or has read by now
+    /// if it has not written: what it could know of its peer when it began to answer.
+    #[must_use]
+    pub fn read_before_answer(&self, id: EndId) -> u64 {
+        let answered = self.first_answers.get(&id).copied().unwrap_or(self.moment);
+        self.read_until(id, answered)
+    }
+
+    fn read_until(&self, id: EndId, last: Moment) -> u64 {
+        let reads = self.read_by_other.get(&id).map_or(&[][..], Vec::as_slice);
+        let count = reads.partition_point(|(moment, _)| *moment <= last);
         reads.iter().take(count).next_back().map_or(0, |(_, total)| *total)
+    }
+
+    /// A worker that writes on this end for the first time begins to answer the other, whether or not there
+    /// is room for it.
+    fn note_answer(&mut self, id: EndId) {
+        let Some(end) = self.get(id).filter(|end| end.written_total == 0) else { return };
+        if let (Owner::Worker(_), Some(other)) = (end.owner, end.other) {
+            self.first_answers.entry(other).or_insert(self.moment);
+        }
     }
 
     /// Bytes that were written on this end so far.

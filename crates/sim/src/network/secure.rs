@@ -171,12 +171,6 @@ impl Network {
         self.security.begun_total
     }
 
-    /// Whether nothing is right any more of what a peer's end says.
-    #[must_use]
-    pub(crate) fn is_spoiled(&self, id: EndId) -> bool {
-        self.security.ends.get(&id).is_some_and(|secure| secure.is_spoiled)
-    }
-
     /// What peers have seen that they should not have.
     pub(crate) fn take_complaints(&mut self) -> Vec<String> {
         std::mem::take(&mut self.security.complaints)
