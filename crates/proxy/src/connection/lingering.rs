@@ -5,6 +5,8 @@
 //! slowly. So a connection lingers: what the peer says is read and dropped, within a bound, and the
 //! worker is asked every while how much the peer has not acknowledged ([`Op::Undelivered`]). As long as
 //! that gets less the connection stays, up to `limits.linger_max`; what is lost in the end is counted.
+//! When all is acknowledged the connection stays for `limits.linger_timeout` behind the look that found it so:
+//! the first look comes early, since nothing is known of what was acknowledged before it.
 //!
 //! What is acknowledged may still wait in the peer's kernel, behind which the peer has not seen our FIN. It
 //! shows by what it says (windows, PINGs), and to close then would be a reset again, on which some systems
@@ -26,11 +28,11 @@ use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
-/// The least time between two looks at what is not delivered.
+/// The least time between two looks at what is not delivered, and the longest before the first.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(250);
 
 /// How far the last bytes of a connection have come. Times are counted in looks, of which there is one
-/// in each `limits.linger_timeout`.
+/// in each `limits.linger_timeout` behind the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Delivery {
     /// What the peer had not acknowledged at the last look.
@@ -63,7 +65,7 @@ impl Delivery {
         self.has_spoken = true;
     }
 
-    /// So many bytes are not acknowledged. `still_max` and `looks_max` count looks.
+    /// So many bytes are not acknowledged. `still_max` and `looks_max` count looks behind the first.
     fn look(&mut self, undelivered: usize, still_max: u64, looks_max: u64) -> Verdict {
         // What is left when all data is acknowledged is our FIN, which counts as one.
         let undelivered = match undelivered {
@@ -73,14 +75,15 @@ impl Delivery {
         let is_first = self.looks == 0;
         let before = std::mem::replace(&mut self.undelivered, undelivered);
         self.looks = self.looks.saturating_add(1);
-        let has_spoken = std::mem::take(&mut self.has_spoken);
+        // The first look, which comes early, leaves what was said before it to the next.
+        let has_spoken = !is_first && std::mem::take(&mut self.has_spoken);
         let has_moved = is_first || undelivered < before;
         self.still = if has_moved { 0 } else { self.still.saturating_add(1) };
-        let is_over = self.is_urgent || u64::from(self.looks) >= looks_max;
+        let is_over = self.is_urgent || u64::from(self.looks) > looks_max;
         let is_still = u64::from(self.still) >= still_max;
         match undelivered {
             // The peer's kernel has it since the last look; the peer may still have to read it.
-            0 if before > 0 && !is_over => Verdict::Wait,
+            0 if (is_first || before > 0) && !is_over => Verdict::Wait,
             0 if has_spoken && !is_still && !is_over => Verdict::Wait,
             0 => Verdict::Delivered,
             _ if is_over || is_still => Verdict::Lost,
@@ -135,7 +138,7 @@ impl Connections {
         if let Some(downstream) = connection.downstream_mut() {
             downstream.life = Life::Lingering;
         }
-        cx.timers.arm(connection.timer, now + linger_timeout);
+        cx.timers.arm(connection.timer, now + linger_timeout.min(LOOK_INTERVAL_MIN));
         self.shut(key, cx);
         cx.ops.push_back(Op::Read(key));
     }
@@ -209,14 +212,14 @@ mod tests {
     fn what_gets_less_is_waited_for_and_what_does_not_is_lost() {
         use Verdict::{Delivered, Lost, Wait};
         for (what, looks, verdicts) in [
-            ("all was there", &[1][..], &[Delivered][..]),
+            ("all was there", &[1, 1][..], &[Wait, Delivered][..]),
             ("it gets there", &[900, 500, 1, 1], &[Wait, Wait, Wait, Delivered]),
             ("it stops", &[900, 500, 500, 500, 500], &[Wait, Wait, Wait, Wait, Lost]),
             ("it goes on", &[9, 9, 9, 8, 8, 8, 7], &[Wait, Wait, Wait, Wait, Wait, Wait, Wait]),
             (
                 "it takes too long",
-                &[9, 8, 7, 6, 5, 4, 3, 2],
-                &[Wait, Wait, Wait, Wait, Wait, Wait, Wait, Lost],
+                &[10, 9, 8, 7, 6, 5, 4, 3, 2],
+                &[Wait, Wait, Wait, Wait, Wait, Wait, Wait, Wait, Lost],
             ),
         ] {
             let mut delivery = Delivery::default();

@@ -260,11 +260,30 @@ fn a_connection_lingers_while_its_client_takes_what_the_kernel_has() {
 }
 
 #[test]
+fn a_connection_lingers_for_its_time_behind_the_last_acknowledgement() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.drains();
+        talk.says(upstream, OK);
+        assert!(talk.is_shut(client));
+        talk.has_undelivered(client, 1000);
+        talk.passes(Duration::from_millis(1_900));
+        talk.has_undelivered(client, 1);
+        talk.passes(Duration::from_millis(1_900));
+        assert!(!talk.is_closed(client));
+        talk.passes(secs(2));
+        assert!(talk.is_closed(client));
+    });
+}
+
+#[test]
 fn a_connection_lingers_while_its_client_speaks_and_may_not_have_read_the_end() {
     let config =
         CONFIG.replace("routes: all", "timeouts: { response_write: 10s }\n    routes: all");
-    // How often it speaks, every two seconds, and how many of these the connection stays.
-    for (spoken, stays) in [(0, 0), (1, 1), (3, 3), (20, 5)] {
+    // How often it speaks, once between two looks, and how many of these times the connection stays.
+    for (spoken, stays) in [(0, 0), (1, 1), (3, 3), (20, 4)] {
         hold(&config, |talk| {
             let client = talk.client();
             talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -277,7 +296,7 @@ fn a_connection_lingers_while_its_client_speaks_and_may_not_have_read_the_end() 
                 if look < spoken {
                     talk.says(client, "windows and PINGs");
                 }
-                talk.passes(Duration::from_millis(2_050));
+                talk.passes(Duration::from_millis(2_300));
             }
             assert!(talk.is_closed(client), "{spoken}");
         });
