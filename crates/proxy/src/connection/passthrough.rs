@@ -48,7 +48,7 @@ impl Proxy {
     }
 
     /// Bytes went on unread from one connection to the other: the latter's socket took `sent` of
-    /// them, and `rest` has to follow. All is as [`Proxy::unread`] said just before.
+    /// them, and `rest` has to follow. All is as [`Proxy::passthrough`] said just before.
     pub fn on_passed_through(
         &mut self,
         (key, to): (ConnKey, ConnKey),
