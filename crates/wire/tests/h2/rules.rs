@@ -447,7 +447,7 @@ mod connection {
     fn goaway_is_heard_whatever_its_code() {
         is_accepted(&[], &goaway(0, ErrorCode(0xff), b"bye"), &["goaway 0 0xff \"bye\""]);
         let long = goaway(0, ErrorCode::NO_ERROR, &[b'x'; 1000]);
-        let text = format!("goaway 0 NO_ERROR {:?}", "x".repeat(64));
+        let text = format!("goaway 0 NO_ERROR {:?}", "x".repeat(128));
         is_accepted(&[], &long, &[&text]);
         let mut on_stream = goaway(0, ErrorCode::NO_ERROR, b"");
         on_stream[8] = 1;
