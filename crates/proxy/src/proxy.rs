@@ -7,16 +7,18 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use telemetry::Emitter;
+use telemetry::cause::Cause;
 use wire::buffer::Buffer;
 
 use crate::Snapshot;
 use crate::connection::connections::Connections;
 use crate::connection::turns::has_request_waiting;
 use crate::connection::{
-    ConnKey, Connection, OUTBOX_BYTES_MAX, Receive, Role, Send, StreamKey, UpstreamState,
-    is_peer_behind,
+    ConnKey, Connection, ExchangeKey, OUTBOX_BYTES_MAX, Receive, Role, Send, StreamKey,
+    UpstreamState, is_peer_behind,
 };
 use crate::cx::Cx;
+use crate::exchange::Request;
 use crate::exchange::exchanges::Exchanges;
 use crate::listen::Listen;
 use crate::listen::listeners::Listeners;
@@ -391,6 +393,32 @@ impl Proxy {
     #[must_use]
     pub const fn connection_slots(&self) -> usize {
         self.connections.table.slots()
+    }
+
+    // What methods of `Proxy` ask of one part, with what that takes.
+
+    /// [`Connections::close_downstream`].
+    pub(crate) fn close_downstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
+        self.connections.close_downstream(key, cause, now, &mut self.listen, &mut self.cx);
+    }
+
+    /// [`Upstreams::close_upstream`].
+    pub(crate) fn close_upstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
+        self.upstream.close_upstream(key, cause, now, &mut self.connections, &mut self.cx);
+    }
+
+    /// [`Exchanges::begin_exchange`].
+    #[inline]
+    pub(crate) fn begin_exchange(
+        &mut self,
+        at: StreamKey,
+        snapshot: Pinned,
+        place: usize,
+        request: Request,
+        now: Time,
+    ) -> ExchangeKey {
+        let Self { connections, exchanges, listen, cx, .. } = self;
+        exchanges.begin_exchange(at, snapshot, place, request, now, connections, listen, cx)
     }
 
     // What several parts share.

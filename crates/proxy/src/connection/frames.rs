@@ -412,13 +412,7 @@ impl Proxy {
             }
             Watch::Opening => {
                 self.end_streams(key, Cause::RequestHeadTimeout, now);
-                self.connections.close_downstream(
-                    key,
-                    Some(Cause::RequestHeadTimeout),
-                    now,
-                    &mut self.listen,
-                    &mut self.cx,
-                );
+                self.close_downstream(key, Some(Cause::RequestHeadTimeout), now);
             }
             Watch::Idle => {
                 multiplex.codec.go_away(ErrorCode::NO_ERROR);
@@ -467,10 +461,10 @@ impl Proxy {
     fn close(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
         match self.connections.get(key).map(|connection| &connection.role) {
             Some(Role::Downstream(_)) => {
-                self.connections.close_downstream(key, cause, now, &mut self.listen, &mut self.cx);
+                self.close_downstream(key, cause, now);
             }
             Some(Role::Upstream(_)) => {
-                self.upstream.close_upstream(key, cause, now, &mut self.connections, &mut self.cx);
+                self.close_upstream(key, cause, now);
             }
             None => {}
         }
@@ -567,7 +561,7 @@ impl Proxy {
                 self.connections.linger(key, now, &mut self.listen, &mut self.cx);
             }
             Role::Upstream(_) => {
-                self.upstream.close_upstream(key, cause, now, &mut self.connections, &mut self.cx);
+                self.close_upstream(key, cause, now);
             }
         }
     }

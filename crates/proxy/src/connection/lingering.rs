@@ -180,17 +180,11 @@ impl Proxy {
         match delivery.look(bytes, bounds.0, bounds.1) {
             Verdict::Wait => self.cx.timers.arm(timer, now + interval),
             Verdict::Delivered => {
-                self.connections.close_downstream(key, None, now, &mut self.listen, &mut self.cx);
+                self.close_downstream(key, None, now);
             }
             Verdict::Lost => {
                 self.listen.cut_off += u32::from(is_urgent);
-                self.connections.close_downstream(
-                    key,
-                    Some(Cause::ResponseUndelivered),
-                    now,
-                    &mut self.listen,
-                    &mut self.cx,
-                );
+                self.close_downstream(key, Some(Cause::ResponseUndelivered), now);
             }
         }
         self.settle(now);

@@ -103,16 +103,7 @@ impl Proxy {
         let state = self.listen.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
         let at = StreamKey { connection: key, stream };
-        let exchange = self.exchanges.begin_exchange(
-            at,
-            snapshot,
-            place,
-            request,
-            now,
-            &mut self.connections,
-            &mut self.listen,
-            &mut self.cx,
-        );
+        let exchange = self.begin_exchange(at, snapshot, place, request, now);
         let multiplex = self.connections.multiplex_mut(key)?;
         multiplex.insert(Stream::new(stream, exchange));
         multiplex.watches.clear(Watch::Idle);

@@ -143,13 +143,7 @@ impl Proxy {
                     }
                 }
                 UpstreamState::Idle(_) => {
-                    self.upstream.close_upstream(
-                        key,
-                        Some(Cause::IdleTimeout),
-                        now,
-                        &mut self.connections,
-                        &mut self.cx,
-                    );
+                    self.close_upstream(key, Some(Cause::IdleTimeout), now);
                 }
                 UpstreamState::Busy { .. } | UpstreamState::Shared { .. } => {}
             },
@@ -166,23 +160,11 @@ impl Proxy {
                     ),
                     (Receive::Detect, _) => self.on_detect_timeout(key, now),
                     (Receive::Hello, _) => {
-                        self.connections.close_downstream(
-                            key,
-                            Some(Cause::TlsHandshakeTimeout),
-                            now,
-                            &mut self.listen,
-                            &mut self.cx,
-                        );
+                        self.close_downstream(key, Some(Cause::TlsHandshakeTimeout), now);
                     }
                     (Receive::Head(_), Life::Open) if self.connections.has_begun_preface(key) => {
                         // It waits for frames: text of HTTP/1 would tell it nothing.
-                        self.connections.close_downstream(
-                            key,
-                            Some(Cause::RequestHeadTimeout),
-                            now,
-                            &mut self.listen,
-                            &mut self.cx,
-                        );
+                        self.close_downstream(key, Some(Cause::RequestHeadTimeout), now);
                     }
                     (Receive::Head(_), Life::Open) if has_begun => {
                         self.refuse_head(key, Cause::RequestHeadTimeout, None, now);
@@ -192,33 +174,15 @@ impl Proxy {
                         let is_first = requests == 0;
                         let cause =
                             if is_first { Cause::RequestHeadTimeout } else { Cause::IdleTimeout };
-                        self.connections.close_downstream(
-                            key,
-                            Some(cause),
-                            now,
-                            &mut self.listen,
-                            &mut self.cx,
-                        );
+                        self.close_downstream(key, Some(cause), now);
                     }
                     (Receive::Discard { .. }, _) => {
-                        self.connections.close_downstream(
-                            key,
-                            Some(Cause::RequestBodyTimeout),
-                            now,
-                            &mut self.listen,
-                            &mut self.cx,
-                        );
+                        self.close_downstream(key, Some(Cause::RequestBodyTimeout), now);
                     }
                     (Receive::Linger { .. }, Life::Lingering | Life::Refused) => {
                         self.cx.on_lingered(key);
                     }
-                    _ => self.connections.close_downstream(
-                        key,
-                        None,
-                        now,
-                        &mut self.listen,
-                        &mut self.cx,
-                    ),
+                    _ => self.close_downstream(key, None, now),
                 }
             }
             // The exchange has deadlines of its own.

@@ -171,13 +171,7 @@ impl Proxy {
                 }
                 if !self.connections.count_proxied_client(key, &mut self.listen, &self.cx) {
                     let cause = Some(Cause::ClientConnectionsOverflow);
-                    self.connections.close_downstream(
-                        key,
-                        cause,
-                        now,
-                        &mut self.listen,
-                        &mut self.cx,
-                    );
+                    self.close_downstream(key, cause, now);
                     return Step::Took(input.len());
                 }
                 self.begin_connection(key, now);
@@ -185,13 +179,7 @@ impl Proxy {
             }
             Err(_) => {
                 // There is no telling what the peer speaks, so nothing is said to it.
-                self.connections.close_downstream(
-                    key,
-                    Some(Cause::ProxyProtocolInvalid),
-                    now,
-                    &mut self.listen,
-                    &mut self.cx,
-                );
+                self.close_downstream(key, Some(Cause::ProxyProtocolInvalid), now);
                 Step::Took(input.len())
             }
         }
@@ -247,16 +235,7 @@ impl Proxy {
                 connection.receive =
                     if is_complete { Receive::Complete } else { Receive::Body(body) };
                 let at = StreamKey::whole(key);
-                let exchange = self.exchanges.begin_exchange(
-                    at,
-                    snapshot,
-                    place,
-                    request,
-                    now,
-                    &mut self.connections,
-                    &mut self.listen,
-                    &mut self.cx,
-                );
+                let exchange = self.begin_exchange(at, snapshot, place, request, now);
                 if is_first && speaks_both {
                     self.listen.count_detected(
                         key,
@@ -324,16 +303,7 @@ impl Proxy {
         let state = self.listen.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
         let at = StreamKey::whole(key);
-        let exchange = self.exchanges.begin_exchange(
-            at,
-            snapshot,
-            place,
-            Request::NONE,
-            now,
-            &mut self.connections,
-            &mut self.listen,
-            &mut self.cx,
-        );
+        let exchange = self.begin_exchange(at, snapshot, place, Request::NONE, now);
         if let Some(detail) = detail {
             self.exchanges.note_detail(exchange, || detail);
         }

@@ -19,13 +19,7 @@ impl Proxy {
             Some(Receive::Detect) => self.on_detect_end(key, now),
             // A hello that is not whole names nothing, and nothing can come of it.
             Some(Receive::Hello) => {
-                return self.connections.close_downstream(
-                    key,
-                    Some(Cause::TlsHandshakeFailed),
-                    now,
-                    &mut self.listen,
-                    &mut self.cx,
-                );
+                return self.close_downstream(key, Some(Cause::TlsHandshakeFailed), now);
             }
             _ => {}
         }
@@ -39,7 +33,7 @@ impl Proxy {
             // Whoever takes nothing more on any stream says so; this one is gone.
             (Receive::Frames, _) => {
                 self.end_streams(key, Cause::DownstreamClosed, now);
-                self.connections.close_downstream(key, None, now, &mut self.listen, &mut self.cx);
+                self.close_downstream(key, None, now);
             }
             (Receive::Body(body), Some(exchange)) => {
                 if body.on_eof().is_ok() {
@@ -60,7 +54,7 @@ impl Proxy {
                 }
             }
             (_, None) if is_sent => {
-                self.connections.close_downstream(key, None, now, &mut self.listen, &mut self.cx);
+                self.close_downstream(key, None, now);
             }
             (_, None) => {
                 if let Some(downstream) = connection.downstream_mut() {
@@ -83,7 +77,7 @@ impl Proxy {
             Some(exchange) => self.abort(exchange, of_exchange, now),
             None => {
                 self.end_streams(key, of_exchange, now);
-                self.connections.close_downstream(key, cause, now, &mut self.listen, &mut self.cx);
+                self.close_downstream(key, cause, now);
             }
         }
     }
@@ -178,7 +172,7 @@ impl Proxy {
             }
             // What is still on its way would make closing a reset.
             Life::CloseWhenSent if !has_more && is_complete => {
-                self.connections.close_downstream(key, None, now, &mut self.listen, &mut self.cx);
+                self.close_downstream(key, None, now);
             }
             Life::CloseWhenSent | Life::LingerWhenSent | Life::Lingering | Life::Refused => {
                 self.connections.linger(key, now, &mut self.listen, &mut self.cx);

@@ -180,13 +180,7 @@ impl Proxy {
         {
             role.exchange = None;
         }
-        self.connections.close_downstream(
-            downstream,
-            Some(cause),
-            now,
-            &mut self.listen,
-            &mut self.cx,
-        );
+        self.close_downstream(downstream, Some(cause), now);
     }
 
     /// What of the response is queued still goes out; then the connection closes, which tells the

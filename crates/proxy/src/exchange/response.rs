@@ -60,13 +60,7 @@ impl Proxy {
             }
             let Some(exchange) = connection.exchange() else {
                 // Nobody asked: whatever this is, the connection is not used again.
-                self.upstream.close_upstream(
-                    key,
-                    Some(Cause::ResponseInvalid),
-                    now,
-                    &mut self.connections,
-                    &mut self.cx,
-                );
+                self.close_upstream(key, Some(Cause::ResponseInvalid), now);
                 return input.len();
             };
             let step = match &connection.receive {

@@ -117,13 +117,7 @@ impl Proxy {
             self.abort(exchange, cause, now);
         }
         if self.connections.get(key).is_some() {
-            self.connections.close_downstream(
-                key,
-                Some(cause),
-                now,
-                &mut self.listen,
-                &mut self.cx,
-            );
+            self.close_downstream(key, Some(cause), now);
         }
     }
 }

@@ -150,7 +150,7 @@ impl Proxy {
             if self.connections.get(key).is_some()
                 && !self.connections.hasten_lingering(key, &mut self.cx)
             {
-                self.connections.close_downstream(key, None, now, &mut self.listen, &mut self.cx);
+                self.close_downstream(key, None, now);
             }
         }
     }

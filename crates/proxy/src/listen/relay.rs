@@ -398,16 +398,7 @@ impl Proxy {
         let listener = state.listener().seen_by(downstream.chain);
         let cluster = listener.relay.as_ref().and_then(|relay| relay.choose(random));
         let at = StreamKey::whole(key);
-        let exchange = self.exchanges.begin_exchange(
-            at,
-            snapshot,
-            place,
-            Request::NONE,
-            now,
-            &mut self.connections,
-            &mut self.listen,
-            &mut self.cx,
-        );
+        let exchange = self.begin_exchange(at, snapshot, place, Request::NONE, now);
         if let Some(exchange) = self.exchanges.get_mut(exchange) {
             let is_tls = first.is_some_and(|first| first.protocol == Some(Detected::Tls));
             exchange.kind = if is_tls { Kind::Tls } else { Kind::Tcp };

@@ -131,7 +131,7 @@ impl Proxy {
             }
             Acquired::Replace(idle, place) => {
                 let cluster = Arc::clone(cluster);
-                self.upstream.close_upstream(idle, None, now, &mut self.connections, &mut self.cx);
+                self.close_upstream(idle, None, now);
                 self.open(key, &cluster, place, request, head, now);
             }
             Acquired::Wait => match self.find_spare(key, None, &request) {
@@ -239,13 +239,7 @@ impl Proxy {
             self.cx.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
         }
         if upstream.is_whole() {
-            self.upstream.close_upstream(
-                upstream.connection,
-                Some(cause),
-                now,
-                &mut self.connections,
-                &mut self.cx,
-            );
+            self.close_upstream(upstream.connection, Some(cause), now);
         } else {
             self.drop_stream(upstream, ErrorCode::CANCEL, now);
         }

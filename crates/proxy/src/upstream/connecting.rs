@@ -357,13 +357,7 @@ impl Proxy {
             self.cx.emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
             self.exchanges.count_attempts(id, &self.upstream);
             self.end_streams(key, cause, now);
-            return self.upstream.close_upstream(
-                key,
-                Some(cause),
-                now,
-                &mut self.connections,
-                &mut self.cx,
-            );
+            return self.close_upstream(key, Some(cause), now);
         }
         if let UpstreamState::Shared { connecting_since, .. } = &mut upstream.state {
             *connecting_since = None;
@@ -412,22 +406,10 @@ impl Proxy {
         let cluster = self.cx.snapshot.cluster(ids.0).map(Arc::clone);
         let is_kept = is_clean && is_whole && upstream.is_reusable && !is_of_former;
         let Some(cluster) = cluster.filter(|_| is_kept && self.cx.drain_deadline.is_none()) else {
-            return self.upstream.close_upstream(
-                key,
-                None,
-                now,
-                &mut self.connections,
-                &mut self.cx,
-            );
+            return self.close_upstream(key, None, now);
         };
         if !self.upstream.pools.put_idle(key, ids, &mut self.connections) {
-            return self.upstream.close_upstream(
-                key,
-                None,
-                now,
-                &mut self.connections,
-                &mut self.cx,
-            );
+            return self.close_upstream(key, None, now);
         }
         self.cx.timers.arm(timer, now + cluster.timeouts.idle);
         self.upstream.note_room(ids.0, &mut self.cx);
@@ -440,13 +422,7 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(exchange) = connection.exchange() else {
             self.end_streams(key, Cause::UpstreamClosed, now);
-            return self.upstream.close_upstream(
-                key,
-                None,
-                now,
-                &mut self.connections,
-                &mut self.cx,
-            );
+            return self.close_upstream(key, None, now);
         };
         // A write that failed took the reset's error with it, and what is read then is 0.
         let was_reset = connection.is_send_broken;
@@ -467,13 +443,7 @@ impl Proxy {
         let Some(connection) = self.connections.get(key) else { return };
         let Some(exchange) = connection.exchange() else {
             self.end_streams(key, Cause::UpstreamClosed, now);
-            return self.upstream.close_upstream(
-                key,
-                None,
-                now,
-                &mut self.connections,
-                &mut self.cx,
-            );
+            return self.close_upstream(key, None, now);
         };
         match &connection.receive {
             Receive::Body(_) => self.fail(exchange, Cause::ResponseTruncated, now),
@@ -563,13 +533,7 @@ impl Proxy {
                 exchange.stage = Stage::Finishing;
             }
             if upstream.is_whole() {
-                self.upstream.close_upstream(
-                    upstream.connection,
-                    None,
-                    now,
-                    &mut self.connections,
-                    &mut self.cx,
-                );
+                self.close_upstream(upstream.connection, None, now);
             } else {
                 self.drop_stream(upstream, ErrorCode::NO_ERROR, now);
             }

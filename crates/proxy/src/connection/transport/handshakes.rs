@@ -231,13 +231,7 @@ impl Proxy {
         self.connections.tell_handshake(key, Some(failure), now, &self.listen, &mut self.cx);
         match self.connections.tls_mut(key).is_some_and(|tls| tls.is_early()) {
             true => self.break_downstream(key, Some(cause), now),
-            false => self.connections.close_downstream(
-                key,
-                Some(cause),
-                now,
-                &mut self.listen,
-                &mut self.cx,
-            ),
+            false => self.close_downstream(key, Some(cause), now),
         }
     }
 
@@ -519,13 +513,7 @@ impl Proxy {
                     &self.listen,
                     &mut self.cx,
                 );
-                self.connections.close_downstream(
-                    key,
-                    Some(Cause::TlsHandshakeFailed),
-                    now,
-                    &mut self.listen,
-                    &mut self.cx,
-                );
+                self.close_downstream(key, Some(Cause::TlsHandshakeFailed), now);
             }
             Role::Upstream(_) => {
                 self.on_established(key, Err(Cause::UpstreamTlsFailed), now);
