@@ -104,6 +104,11 @@ impl<F: Send + Sync + 'static> Builder<F> {
         self.state != State::Fixed
     }
 
+    /// Whether a question is open.
+    pub(crate) const fn is_busy(&self) -> bool {
+        matches!(self.state, State::Busy(_))
+    }
+
     /// Asks for the file to be read. While another question is open, this one waits, together with
     /// what else comes in the meantime.
     pub(crate) fn read(&mut self, reading: Reading) {

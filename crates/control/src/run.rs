@@ -30,6 +30,7 @@ use crate::names::{label, names_of};
 use crate::overflows::Overflows;
 use crate::questions::Answerers;
 use crate::reload::{Accepted, Candidate, ConfigFile, Refused, TakenUp};
+use crate::service_manager::ServiceManager;
 use crate::signals::{Asked, Signals};
 use crate::watch::{FileWatch, WatchList};
 use crate::workers::{Report, Workers, address_text};
@@ -53,6 +54,9 @@ const LONG_BUILD: u64 = 50_000_000;
 /// How long the configuration file may be away, ns: editors and deployments take it away for an
 /// instant to put another in its place.
 const GRACE: u64 = 1_000_000_000;
+
+/// What the end of the process takes beyond the drain, at most: the last pages and lines.
+const END_MAX: Duration = Duration::from_secs(10);
 
 /// Between two warnings about descriptors.
 const WARNING_INTERVAL: u64 = 10_000_000_000;
@@ -80,6 +84,8 @@ pub struct Parts<W: Workers> {
     pub metrics: Option<AdminSocket>,
     /// Who answers what filters ask.
     pub answerers: Answerers,
+    /// Who started the process, if that wants to know how far it is.
+    pub service_manager: ServiceManager,
     /// Version of the program.
     pub version: &'static str,
 }
@@ -180,6 +186,9 @@ struct Running<W: Workers> {
     descriptors_warned_at: Option<u64>,
     overflows: Overflows,
     memory: MemoryRelease,
+    service_manager: ServiceManager,
+    /// Whether the service manager was told of a reload and not yet of its end.
+    is_reloading: bool,
     version: &'static str,
 }
 
@@ -265,6 +274,8 @@ impl<W: Workers> Running<W> {
             descriptors_warned_at: None,
             overflows: Overflows::default(),
             memory: MemoryRelease::default(),
+            service_manager: parts.service_manager,
+            is_reloading: false,
             version: parts.version,
         };
         Ok((running, Sources { signals, watch, reports, queries, built }))
@@ -319,6 +330,7 @@ impl<W: Workers> Running<W> {
             Event::Built(built) => {
                 self.on_built(built).await;
                 self.config.builder.on_answered();
+                self.tell_reloaded();
             }
             Event::Report(report) => self.on_report(report),
             Event::Query(query) => self.on_query(query),
@@ -335,6 +347,7 @@ impl<W: Workers> Running<W> {
                 self.miss_file();
                 self.release_memory();
                 self.look_again();
+                self.tell_alive();
                 self.describing.retain(|_, (_, reply)| !reply.is_closed());
             }
         }
@@ -360,6 +373,7 @@ impl<W: Workers> Running<W> {
             State::Draining => {
                 tracing::warn!("stopping at once: what still ran is cut off");
                 self.state = State::Stopping;
+                self.service_manager.status("stopping at once");
                 self.workers.stop();
             }
             State::Stopping => {}
@@ -371,6 +385,8 @@ impl<W: Workers> Running<W> {
             let timeout = self.config.snapshot.limits.drain_timeout;
             tracing::info!(?timeout, "draining: not accepting any more, finishing what runs");
             self.state = State::Draining;
+            self.service_manager.forget_workers();
+            self.service_manager.stopping(timeout.saturating_add(END_MAX), "draining");
             self.workers.drain();
         }
     }
@@ -382,6 +398,8 @@ impl<W: Workers> Running<W> {
                 if self.started == self.workers.count() && self.state == State::Starting {
                     self.state = State::Ready;
                     tracing::info!(workers = self.started, "ready");
+                    self.is_reloading = false;
+                    self.service_manager.ready(&self.status());
                 }
             }
             Report::Stopped { .. } => {
@@ -407,6 +425,9 @@ impl<W: Workers> Running<W> {
             },
             Report::Retired(snapshot) => self.config.builder.free(snapshot),
             Report::Described { request, described } => {
+                if self.service_manager.on_answer(request) {
+                    return;
+                }
                 if let Some((worker, reply)) = self.describing.remove(&request) {
                     // Nobody waits any more if the client went.
                     let _ = reply.send(Rows::new(worker, described, &self.config.snapshot));
@@ -523,7 +544,61 @@ impl<W: Workers> Running<W> {
             self.config.builder.skip();
             self.warn_of_skip();
         } else {
+            self.tell_reloading();
             self.read_config(Reading::Anyway);
+        }
+    }
+
+    // The service manager.
+
+    fn tell_reloading(&mut self) {
+        if self.state == State::Ready {
+            self.is_reloading = true;
+            let status = format!("reading {}", self.config.builder.file_name());
+            self.service_manager.reloading(clock::boot_us(), &status);
+        }
+    }
+
+    /// Ends a reload, once no question about the file is open.
+    fn tell_reloaded(&mut self) {
+        if self.state != State::Ready || self.config.builder.is_busy() {
+            return;
+        }
+        let status = self.status();
+        if std::mem::take(&mut self.is_reloading) {
+            self.service_manager.ready(&status);
+        } else {
+            self.service_manager.status(&status);
+        }
+    }
+
+    /// What serves, in a line.
+    fn status(&self) -> String {
+        let config = &self.config;
+        let served = format!("configuration version {} serves", config.snapshot.version);
+        match &config.refused {
+            Some((at, refused)) => {
+                let (count, at) = (refused.count(), clock::rfc3339(*at));
+                format!("{served}; a later one was refused at {at}, mistakes: {count}")
+            }
+            None => served,
+        }
+    }
+
+    /// Asks the workers whether they are alive, where the service manager wants to know.
+    fn tell_alive(&mut self) {
+        self.service_manager.flush();
+        let now = clock::monotonic_ns();
+        if !self.service_manager.is_watchdog_due(now) {
+            return;
+        }
+        let count = if self.state == State::Ready { self.workers.count() } else { 0 };
+        let first = self.describe_next;
+        self.describe_next += u64::from(count);
+        self.service_manager.on_asked(first..self.describe_next, now);
+        for (worker, request) in (0..count).zip(first..) {
+            // No connection has this slot: the answer is empty.
+            self.workers.describe(worker, u32::MAX, request);
         }
     }
 

@@ -13,7 +13,7 @@ use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot}
 use config::{FilterKinds, Loader};
 use control::{
     AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionRow, ConnectionSide, Control,
-    Described, LogWriter, Outcome, Parts, Question, Report, Workers,
+    Described, LogWriter, Outcome, Parts, Question, Report, ServiceManager, Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
@@ -125,6 +125,7 @@ impl Running {
             admin: Some(socket),
             metrics: None,
             answerers,
+            service_manager: ServiceManager::default(),
             version: "0.0.0",
         });
         let thread = std::thread::spawn(move || control.run());

@@ -12,12 +12,14 @@
 //! * a writer that was refused waits for the next writable event; no interest is ever changed.
 //!
 //! The safe interface of `rustix` covers all but a few socket options and the allocator, so the crate's
-//! only unsafe calls are in the private modules `option` and `allocator`.
+//! only unsafe calls are in the modules `option`, `allocator` and `inherited`.
 
 #![deny(unsafe_code)]
 
 pub mod affinity;
 pub mod clock;
+#[expect(unsafe_code, reason = "descriptors come as numbers; see the module's own text")]
+pub mod inherited;
 pub mod limits;
 pub mod process;
 

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SocketType, sockopt};
 
+use crate::inherited::Inherited;
 use crate::socket::{SOCKET_FLAGS, ip_address};
 use crate::socket_file::SocketFile;
 use crate::{Address, Keepalive, Socket, option};
@@ -45,6 +46,19 @@ impl Listener {
             Address::Tcp(_) => Self::bind_tcp(address, options),
             Address::Unix(path) => Self::bind_unix(path, options),
         }
+    }
+
+    /// Accepts from a socket that listens already. Its address, its file and whether it shares a port
+    /// are as the process that made it has them; the other options are set.
+    ///
+    /// # Errors
+    ///
+    /// [`BindError`] says what the kernel refused.
+    pub fn inherit(inherited: &Inherited, options: &ListenOptions) -> Result<Self, BindError> {
+        let fd = at("dup", inherited.try_clone())?;
+        tune(&fd, inherited.address(), options)?;
+        listen(&fd, options)?;
+        Ok(Self { fd, file: None })
     }
 
     /// Finds out whether somebody listens on `address`, in spite of `SO_REUSEPORT`.
@@ -107,22 +121,7 @@ impl Listener {
         if matches!(address, Address::Tcp(SocketAddr::V6(_))) {
             at("IPV6_V6ONLY", sockopt::set_ipv6_v6only(&fd, true))?;
         }
-        at("TCP_NODELAY", sockopt::set_tcp_nodelay(&fd, true))?;
-        if let Some(keepalive) = &options.keepalive {
-            at("SO_KEEPALIVE", keepalive.apply(&fd))?;
-        }
-        if let Some(queue) = options.fast_open {
-            at("TCP_FASTOPEN", option::accept_fast_open(&fd, queue))?;
-        }
-        if options.transparent
-            && let Address::Tcp(address) = address
-            && let Err(error) = option::transparent(&fd, address)
-        {
-            return Err(match error.kind() {
-                io::ErrorKind::PermissionDenied => BindError::NotTransparent,
-                _ => BindError::System { step: "IP_TRANSPARENT", source: error },
-            });
-        }
+        tune(&fd, address, options)?;
         bind_socket(&fd, address)?;
         listen(&fd, options)?;
         Ok(Self { fd, file: None })
@@ -230,6 +229,27 @@ impl AcceptError {
 fn new_socket(address: Address<'_>) -> Result<OwnedFd, BindError> {
     let made = rustix::net::socket_with(address.family(), SocketType::STREAM, SOCKET_FLAGS, None);
     at("socket", made)
+}
+
+/// Sets the options of a socket that do not say where it listens.
+fn tune(fd: &OwnedFd, address: Address<'_>, options: &ListenOptions) -> Result<(), BindError> {
+    let Address::Tcp(address) = address else { return Ok(()) };
+    at("TCP_NODELAY", sockopt::set_tcp_nodelay(fd, true))?;
+    if let Some(keepalive) = &options.keepalive {
+        at("SO_KEEPALIVE", keepalive.apply(fd))?;
+    }
+    if let Some(queue) = options.fast_open {
+        at("TCP_FASTOPEN", option::accept_fast_open(fd, queue))?;
+    }
+    if options.transparent
+        && let Err(error) = option::transparent(fd, address)
+    {
+        return Err(match error.kind() {
+            io::ErrorKind::PermissionDenied => BindError::NotTransparent,
+            _ => BindError::System { step: "IP_TRANSPARENT", source: error },
+        });
+    }
+    Ok(())
 }
 
 fn bind_socket(fd: &OwnedFd, address: Address<'_>) -> Result<(), BindError> {

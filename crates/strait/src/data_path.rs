@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread;
 
+use crate::activation::Activation;
 use crate::crypto_thread::LazyCryptoThread;
 use crate::descriptors::Descriptors;
 use crate::secrecy::CoreDumps;
@@ -37,6 +38,8 @@ pub(crate) struct DataPath {
     /// What this process listens on.
     held: Vec<Held>,
     core_dumps: CoreDumps,
+    /// What it listened on before it began.
+    activation: Activation,
 }
 
 /// A listener that this process has.
@@ -76,7 +79,11 @@ pub(crate) struct Crew {
 
 impl DataPath {
     /// Contacts for `count` workers that have not started.
-    pub(crate) fn new(count: u32, core_dumps: CoreDumps) -> std::io::Result<(Self, Crew)> {
+    pub(crate) fn new(
+        count: u32,
+        core_dumps: CoreDumps,
+        activation: Activation,
+    ) -> std::io::Result<(Self, Crew)> {
         let Mailboxes { mailboxes, postboxes, reports } = Mailboxes::new(count);
         let wakers: Vec<_> =
             postboxes.iter().map(|_| io::Waker::new()).collect::<Result<_, _>>()?;
@@ -86,8 +93,13 @@ impl DataPath {
             waiting: VecDeque::new(),
         };
         let workers = postboxes.into_iter().zip(&wakers).map(contact).collect();
-        let this = Self { workers, held: Vec::new(), core_dumps };
+        let this = Self { workers, held: Vec::new(), core_dumps, activation };
         Ok((this, Crew { mailboxes, wakers, reports }))
+    }
+
+    /// What it listened on before it began.
+    pub(crate) const fn activation(&self) -> &Activation {
+        &self.activation
     }
 
     fn tell(&mut self, worker: u32, message: Message<Listener>) {
@@ -137,6 +149,11 @@ impl Workers for DataPath {
             let (address, options) = (&listener.address, &listener.socket);
             let going = &snapshot.changes.listeners_removed;
             let sockets = match self.in_the_way(address, going) {
+                InTheWay::Nobody | InTheWay::Going
+                    if let Some(inherited) = self.activation.find(address) =>
+                {
+                    bound_as(worker::inherit(inherited, options, self.count()))
+                }
                 InTheWay::Nobody => bound_as(worker::bind(address, options, self.count())),
                 InTheWay::Going if matches!(address, Address::Unix(_)) => {
                     Err(TAKEN_OVER.to_owned())

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use control::ConfigFile;
 
+use crate::activation::Activation;
 use crate::arguments::Demo;
 use crate::secrecy::CoreDumps;
 use crate::serve::{Came, loader, serve};
@@ -21,10 +22,9 @@ pub(crate) fn demo(demo: &Demo) -> Result<(), Failure> {
     let services = Services::start()
         .map_err(|error| Failure::Start(format!("the demo's services: {error}")))?;
     let config = config(demo, &services.addresses);
-    let result =
-        serve(ConfigFile::fixed("demo", config, loader()?), CoreDumps::UNTIL_KEYS, |came| {
-            Ok(guide(came)?)
-        });
+    let config = ConfigFile::fixed("demo", config, loader()?);
+    let activation = Activation::default();
+    let result = serve(config, CoreDumps::UNTIL_KEYS, activation, |came| Ok(guide(came)?));
     drop(services);
     result.map_err(|failure| match failure {
         Failure::Config(control::Refused::Unbindable(failures)) => {

@@ -5,6 +5,7 @@
 //! what control knows of them, [`serve`] is the order in which a process comes up.
 #![forbid(unsafe_code)]
 
+mod activation;
 mod arguments;
 mod check;
 mod cores;

@@ -9,13 +9,15 @@ use std::sync::Arc;
 use config::Loader;
 use config::snapshot::{Address, ListenerId};
 use control::{
-    AdminSocket, Answerers, ConfigFile, Control, LogWriter, Outcome, Parts, Refused, Workers,
+    AdminSocket, Answerers, ConfigFile, Control, LogWriter, Outcome, Parts, Refused,
+    ServiceManager, Workers,
 };
 use proxy::Snapshot;
 use proxy::filter::Filter;
 use telemetry::{Collector, Emitter, LogReader, RECORD_QUEUE_BYTES};
 use tokio::sync::mpsc;
 
+use crate::activation::Activation;
 use crate::arguments::Run;
 use crate::cores::WorkerCount;
 use crate::data_path::{DataPath, address_text, hint};
@@ -36,10 +38,13 @@ pub(crate) struct Came {
 
 /// `strait run`.
 pub(crate) fn run(run: &Run) -> Result<(), Failure> {
+    // Before anything is opened.
+    let activation =
+        Activation::from_environment(|name| std::env::var_os(name), std::process::id())?;
     logging::start(&run.log).map_err(|error| Failure::Start(error.to_string()))?;
     secrecy::key_log(run)?;
     let core_dumps = if run.core_dumps { CoreDumps::ALLOWED } else { CoreDumps::UNTIL_KEYS };
-    serve(ConfigFile::new(&run.config, loader()?), core_dumps, |_| Ok(()))
+    serve(ConfigFile::new(&run.config, loader()?), core_dumps, activation, |_| Ok(()))
 }
 
 /// A loader that knows every filter.
@@ -51,10 +56,12 @@ pub(crate) fn loader() -> Result<Loader<Box<dyn Filter>>, Failure> {
 pub(crate) fn serve(
     mut config: ConfigFile<Box<dyn Filter>>,
     mut core_dumps: CoreDumps,
+    activation: Activation,
     came: impl FnOnce(&Came) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let candidate = config.load().map_err(Failure::Config)?;
     let snapshot = Arc::clone(candidate.snapshot());
+    activation.check_use(&snapshot)?;
     core_dumps.on_snapshot(&snapshot);
     let workers = worker_count(&snapshot)?;
     let count = workers.count;
@@ -64,11 +71,12 @@ pub(crate) fn serve(
     });
 
     let start = |error: std::io::Error| Failure::Start(error.to_string());
-    let (mut data_path, crew) = DataPath::new(count, core_dumps).map_err(start)?;
+    let (mut data_path, crew) = DataPath::new(count, core_dumps, activation).map_err(start)?;
     let bound = data_path
         .bind(&snapshot)
         .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))?;
     let mut first = config.keep(candidate);
+    let bind_admin = |address| bind_admin(address, data_path.activation());
     let admin = snapshot.startup.admin.as_ref().map(bind_admin).transpose()?;
     let metrics = snapshot.startup.metrics.as_ref().map(bind_admin).transpose()?;
     let bound_at = |socket: &Option<AdminSocket>| socket.as_ref()?.local_address().ok().flatten();
@@ -120,6 +128,7 @@ pub(crate) fn serve(
         admin,
         metrics,
         answerers: Answerers::default(),
+        service_manager: service_manager(),
         version: VERSION,
     });
     came(&addresses)?;
@@ -128,6 +137,15 @@ pub(crate) fn serve(
         Outcome::Stopped => Err(Failure::Ended("stopped before everything had ended".to_owned())),
         Outcome::Failed(reason) => Err(Failure::Ended(reason)),
     }
+}
+
+/// The service manager that started this process, if there is one to tell.
+fn service_manager() -> ServiceManager {
+    ServiceManager::from_environment(|name| std::env::var_os(name), std::process::id())
+        .unwrap_or_else(|error| {
+            tracing::warn!("NOTIFY_SOCKET: {error}; the service manager is told nothing");
+            ServiceManager::default()
+        })
 }
 
 /// Where the admin interface listens: as the file says, but with the port that it got.
@@ -148,8 +166,12 @@ pub(crate) fn worker_count(snapshot: &Snapshot) -> Result<WorkerCount, Failure> 
     }
 }
 
-fn bind_admin(address: &Address) -> Result<AdminSocket, Failure> {
-    AdminSocket::bind(address).map_err(|error| {
+fn bind_admin(address: &Address, activation: &Activation) -> Result<AdminSocket, Failure> {
+    let socket = match activation.find(address) {
+        Some(inherited) => inherited.try_clone().map(|fd| AdminSocket::inherit(fd, address)),
+        None => AdminSocket::bind(address),
+    };
+    socket.map_err(|error| {
         let (address, hint) = (address_text(address), hint(&error));
         Failure::Start(format!("the admin interface cannot listen on {address}: {error}; {hint}"))
     })

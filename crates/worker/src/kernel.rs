@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
+use ::io::inherited::Inherited;
 use ::io::{BindError, Events, ListenOptions, Pipe, Poller, Socket, Waker, clock};
 use config::snapshot::{Address, Keepalive, ListenSocket, OriginalDestination};
 use proxy::time::Time;
@@ -129,13 +130,7 @@ pub fn bind_beside(
 ) -> Result<Vec<Listener>, BindError> {
     let target = borrow(address);
     let original_destination = options.original_destination;
-    let options = ListenOptions {
-        backlog: options.backlog.get(),
-        fast_open: options.fast_open.map(u32::from),
-        keepalive: options.keepalive.map(keepalive),
-        reuse_port: true,
-        transparent: original_destination == OriginalDestination::Tproxy,
-    };
+    let options = listen_options(options);
     let first = ::io::Listener::bind(target, &options)?;
     let bound = at_name(first.local_address())?;
     let mut sockets = vec![first];
@@ -150,6 +145,36 @@ pub fn bind_beside(
     }
     let listener = |socket| Listener { socket, bound, original_destination };
     Ok(sockets.into_iter().map(listener).collect())
+}
+
+/// Accepts from a socket that listens already, in each of several workers: they share its queue.
+///
+/// # Errors
+///
+/// What the kernel refused.
+pub fn inherit(
+    inherited: &Inherited,
+    options: &ListenSocket,
+    workers: u32,
+) -> Result<Vec<Listener>, BindError> {
+    let original_destination = options.original_destination;
+    let first = ::io::Listener::inherit(inherited, &listen_options(options))?;
+    let bound = at_name(first.local_address())?;
+    let listener = |socket| Listener { socket, bound, original_destination };
+    let others = (1..workers).map(|_| at_name(first.try_clone()).map(listener));
+    let mut listeners: Vec<_> = others.collect::<Result<_, _>>()?;
+    listeners.push(listener(first));
+    Ok(listeners)
+}
+
+fn listen_options(options: &ListenSocket) -> ListenOptions {
+    ListenOptions {
+        backlog: options.backlog.get(),
+        fast_open: options.fast_open.map(u32::from),
+        keepalive: options.keepalive.map(keepalive),
+        reuse_port: true,
+        transparent: options.original_destination == OriginalDestination::Tproxy,
+    }
 }
 
 /// Whether clusters may have a `mark`: this process may put marks on its sockets.

@@ -12,7 +12,7 @@ mod sockets;
 mod turn;
 mod world;
 
-pub use kernel::{DescriptorBounds, Kernel, Listener, bind, bind_beside, probe_mark};
+pub use kernel::{DescriptorBounds, Kernel, Listener, bind, bind_beside, inherit, probe_mark};
 pub use mailbox::{Mailbox, Mailboxes, Message, Postbox, Report, ReportBody, Reporter};
 pub use moving::Moving;
 pub use turn::{Settings, TurnError, Worker};

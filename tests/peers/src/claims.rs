@@ -10,6 +10,7 @@ mod load;
 mod nghttp;
 mod nginx;
 mod operations;
+mod package;
 mod relay;
 mod slow;
 mod smuggling;
@@ -39,6 +40,7 @@ pub(crate) fn beside_another() -> Vec<&'static Claim> {
         go::CLAIMS,
         grpc::CLAIMS,
         websocket::CLAIMS,
+        package::CLAIMS,
         relay::CLAIMS,
         tls::CLAIMS,
         interception::CLAIMS,

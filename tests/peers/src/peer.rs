@@ -56,6 +56,10 @@ pub(crate) enum Peer {
     Slowhttptest,
     /// Looks for weaknesses of TLS.
     Sslyze,
+    /// Judges units of systemd.
+    SystemdAnalyze,
+    /// Hands sockets over as systemd does.
+    SystemdSocketActivate,
     /// The same, with more of them, in a shell script.
     Testssl,
     /// Load, as fast as it goes.
@@ -74,7 +78,7 @@ enum Source {
 
 impl Peer {
     /// In the order in which they are installed.
-    const ALL: [Self; 26] = [
+    const ALL: [Self; 28] = [
         Self::Certutil,
         Self::Chromium,
         Self::Curl,
@@ -91,6 +95,8 @@ impl Peer {
         Self::Promtool,
         Self::Python,
         Self::Slowhttptest,
+        Self::SystemdAnalyze,
+        Self::SystemdSocketActivate,
         Self::Testssl,
         Self::Wrk,
         Self::GoClient,
@@ -128,6 +134,8 @@ impl Peer {
             Self::Python => "python3",
             Self::Slowhttptest => "slowhttptest",
             Self::Sslyze => "sslyze",
+            Self::SystemdAnalyze => "systemd-analyze",
+            Self::SystemdSocketActivate => "systemd-socket-activate",
             Self::Testssl => "testssl",
             Self::WebSocketSuite => "kosoku",
             Self::Wrk => "wrk",
@@ -181,6 +189,7 @@ impl Peer {
             Self::Promtool => Source::Debian("prometheus"),
             Self::Python => Source::Debian("python3-venv"),
             Self::Slowhttptest => Source::Debian("slowhttptest"),
+            Self::SystemdAnalyze | Self::SystemdSocketActivate => Source::Debian("systemd"),
             Self::Testssl => Source::Debian("testssl.sh"),
             Self::Hypercorn | Self::Sslyze | Self::WebSocketSuite => Source::PythonEnvironment,
             Self::Wrk => Source::Debian("wrk"),

@@ -47,14 +47,15 @@ fn every_example_loads_without_a_warning() {
 }
 
 #[test]
-fn every_yaml_block_of_the_guide_loads_without_a_warning() {
-    let guide = repository().join("docs/configuration/README.md");
-    let blocks = yaml_blocks(&std::fs::read_to_string(guide).unwrap());
-    assert!(blocks.len() >= 5, "the blocks are found");
-    for block in blocks {
-        let mut loader = loader();
-        loader.load("guide", &block).unwrap_or_else(|errors| panic!("{block}\n{errors}"));
-        assert_eq!(loader.warnings(), [], "{block}");
+fn every_yaml_block_of_the_guides_loads_without_a_warning() {
+    for (page, blocks_min) in [("docs/configuration/README.md", 5), ("docs/production.md", 1)] {
+        let blocks = yaml_blocks(&std::fs::read_to_string(repository().join(page)).unwrap());
+        assert!(blocks.len() >= blocks_min, "the blocks of {page} are found");
+        for block in blocks {
+            let mut loader = loader();
+            loader.load(page, &block).unwrap_or_else(|errors| panic!("{block}\n{errors}"));
+            assert_eq!(loader.warnings(), [], "{block}");
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::Path;
@@ -18,7 +19,7 @@ pub struct AdminSocket(Bound);
 #[derive(Debug)]
 enum Bound {
     Tcp(std::net::TcpListener),
-    Unix(StdUnixListener, SocketFile),
+    Unix(StdUnixListener, Option<SocketFile>),
 }
 
 impl AdminSocket {
@@ -38,9 +39,19 @@ impl AdminSocket {
                 remove_stale(path)?;
                 let listener = StdUnixListener::bind(path)?;
                 listener.set_nonblocking(true)?;
-                Bound::Unix(listener, SocketFile(Arc::clone(path)))
+                Bound::Unix(listener, Some(SocketFile(Arc::clone(path))))
             }
         }))
+    }
+
+    /// Accepts from a non-blocking socket that listens already, on an address of this kind. The file of
+    /// a unix socket stays when the process ends.
+    #[must_use]
+    pub fn inherit(socket: OwnedFd, address: &Address) -> Self {
+        Self(match address {
+            Address::Tcp(_) => Bound::Tcp(socket.into()),
+            Address::Unix(_) => Bound::Unix(socket.into(), None),
+        })
     }
 
     /// The bound address with its actual port; none for a unix socket.
@@ -68,7 +79,10 @@ impl AdminSocket {
 #[derive(Debug)]
 pub(super) enum Acceptor {
     Tcp(TcpListener),
-    Unix(UnixListener, #[expect(dead_code, reason = "removes the file when dropped")] SocketFile),
+    Unix(
+        UnixListener,
+        #[expect(dead_code, reason = "removes the file when dropped")] Option<SocketFile>,
+    ),
 }
 
 /// A connection of either kind.

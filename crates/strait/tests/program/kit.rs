@@ -125,6 +125,22 @@ impl Strait {
         Self::start_with(scratch, &["run", "-c", &file], IsRead::Yes, Some(open_files))
     }
 
+    /// Runs `config` by a shell's command, in which `"$0" "$@"` are the program and its arguments, with
+    /// this standard input and these variables.
+    pub(crate) fn run_by(
+        script: &str,
+        input: Stdio,
+        variables: &[(&str, &str)],
+        config: &str,
+    ) -> Self {
+        let scratch = Scratch::new();
+        let file = scratch.write("strait.yaml", &with_admin(config));
+        let mut command = Command::new("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_strait")]);
+        command.envs(variables.iter().copied()).stdin(input);
+        Self::spawn(scratch, command, &["run", "-c", &file], IsRead::Yes)
+    }
+
     /// Lets it have no more than so many files open from now on.
     pub(crate) fn limit_open_files(&self, limit: u64) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
@@ -150,7 +166,6 @@ impl Strait {
         is_read: IsRead,
         open_files: Option<u32>,
     ) -> Self {
-        let key_log = scratch.path(KEY_LOG);
         let mut command = match open_files {
             None => Command::new(env!("CARGO_BIN_EXE_strait")),
             Some(limit) => {
@@ -160,11 +175,15 @@ impl Strait {
                 command
             }
         };
+        command.stdin(Stdio::null());
+        Self::spawn(scratch, command, arguments, is_read)
+    }
+
+    fn spawn(scratch: Scratch, mut command: Command, arguments: &[&str], is_read: IsRead) -> Self {
         let mut child = command
             .args(arguments)
-            .env("SSLKEYLOGFILE", key_log)
+            .env("SSLKEYLOGFILE", scratch.path(KEY_LOG))
             .args(["--log-format", "json"])
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

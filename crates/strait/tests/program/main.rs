@@ -16,5 +16,6 @@ mod life;
 mod logs;
 mod memory;
 mod reload;
+mod service_manager;
 mod stalls;
 mod tls;

@@ -1,0 +1,166 @@
+//! Listening sockets that the process was started with (sd_listen_fds(3)): descriptors from 3 on.
+//!
+//! The unsafe calls take the numbers for descriptors. Their invariant: a number is taken once in a
+//! process, which [`take`] checks, and its descriptor belongs to no value of this process, since the
+//! service manager opened it before the process began and named it by `LISTEN_FDS`. Callers take them
+//! before they open anything, so that no number is one of their own.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::net::{SocketAddrUnix, SocketType, sockopt};
+
+use crate::Address;
+use crate::socket::ip_address;
+
+/// The first descriptor behind standard input, output and error.
+const FIRST: RawFd = 3;
+
+/// A socket that listens already. It stays open as long as this value, and so does its queue of
+/// connections, also while no listener accepts from it.
+#[derive(Debug)]
+pub struct Inherited {
+    fd: OwnedFd,
+    bound: Bound,
+}
+
+#[derive(Debug)]
+enum Bound {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// Why a descriptor is not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum InheritError {
+    /// It is not open, or the kernel refused a step.
+    #[error("{step}: {source}")]
+    System {
+        /// The system call or socket option.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// It is no stream socket that listens.
+    #[error("not a stream socket that listens")]
+    NotListening,
+    /// It listens on something other than TCP or a path.
+    #[error("neither TCP nor the path of a unix socket")]
+    UnknownFamily,
+    /// It takes IPv4 connections beside those of IPv6, whose addresses then look like IPv6.
+    #[error("an IPv6 socket that takes IPv4, too")]
+    DualStack,
+}
+
+/// Takes `count` descriptors, each with its number. A second call gets none.
+#[must_use]
+pub fn take(count: u32) -> Vec<(RawFd, Result<Inherited, InheritError>)> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        return Vec::new();
+    }
+    let count = RawFd::try_from(count).unwrap_or(RawFd::MAX - FIRST);
+    let end = FIRST.saturating_add(count);
+    (FIRST..end).map(|number| (number, own(number).and_then(Inherited::new))).collect()
+}
+
+/// The descriptor with this number, if it is open.
+fn own(number: RawFd) -> Result<OwnedFd, InheritError> {
+    // SAFETY: the call reads flags of a descriptor, and fails if there is none with this number.
+    if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+        return Err(InheritError::System {
+            step: "descriptor",
+            source: io::Error::last_os_error(),
+        });
+    }
+    // SAFETY: it is open, and of no other value: see the module's text.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+impl Inherited {
+    /// # Errors
+    ///
+    /// It does not listen, or where no [`Address`] can be.
+    fn new(fd: OwnedFd) -> Result<Self, InheritError> {
+        let is_stream = at("SO_TYPE", sockopt::socket_type(&fd))? == SocketType::STREAM;
+        if !is_stream || !at("SO_ACCEPTCONN", sockopt::socket_acceptconn(&fd))? {
+            return Err(InheritError::NotListening);
+        }
+        let name = at("getsockname", rustix::net::getsockname(&fd))?;
+        let unix = SocketAddrUnix::try_from(name.clone()).ok();
+        let bound = match (ip_address(name), unix) {
+            (Some(SocketAddr::V6(_)), _) if !at("IPV6_V6ONLY", sockopt::ipv6_v6only(&fd))? => {
+                return Err(InheritError::DualStack);
+            }
+            (Some(address), _) => Bound::Tcp(address),
+            (None, Some(unix)) => {
+                let path = unix.path_bytes().ok_or(InheritError::UnknownFamily)?;
+                Bound::Unix(std::ffi::OsStr::from_bytes(path).into())
+            }
+            (None, None) => return Err(InheritError::UnknownFamily),
+        };
+        at("FD_CLOEXEC", rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC))?;
+        at("O_NONBLOCK", rustix::io::ioctl_fionbio(&fd, true))?;
+        Ok(Self { fd, bound })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> Address<'_> {
+        match &self.bound {
+            Bound::Tcp(address) => Address::Tcp(*address),
+            Bound::Unix(path) => Address::Unix(path),
+        }
+    }
+
+    /// Another handle on the same queue.
+    ///
+    /// # Errors
+    ///
+    /// Out of descriptors.
+    pub fn try_clone(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+}
+
+impl AsFd for Inherited {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn at<T>(step: &'static str, result: rustix::io::Result<T>) -> Result<T, InheritError> {
+    result.map_err(|error| InheritError::System { step, source: error.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, UdpSocket};
+
+    use super::*;
+
+    #[test]
+    fn a_listening_socket_is_taken_and_others_are_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let inherited = Inherited::new(listener.into()).unwrap();
+        assert_eq!(inherited.address(), Address::Tcp(address));
+
+        let refused = |fd: OwnedFd| Inherited::new(fd).unwrap_err().to_string();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(refused(udp.into()), "not a stream socket that listens");
+        let dual = TcpListener::bind("[::]:0").unwrap();
+        assert_eq!(refused(dual.into()), "an IPv6 socket that takes IPv4, too");
+        let (reader, _writer) = io::pipe().unwrap();
+        assert!(refused(reader.into()).starts_with("SO_TYPE: "));
+    }
+
+    #[test]
+    fn a_number_that_is_not_open_is_an_error() {
+        assert!(matches!(own(1 << 20), Err(InheritError::System { step: "descriptor", .. })));
+    }
+}

@@ -1,0 +1,110 @@
+//! Sockets that the service manager opened for the process (`LISTEN_FDS`, sd_listen_fds(3)).
+//!
+//! A listener takes the socket that listens on its address, and so does the admin interface. The process
+//! keeps each for its life, so that a listener that changes takes it again. A socket that the
+//! configuration has no use for is an error at the start: its connections would wait for ever.
+
+use std::ffi::OsString;
+
+use config::snapshot::Address;
+use io::inherited::{self, InheritError, Inherited};
+use proxy::Snapshot;
+
+use crate::Failure;
+
+/// Sockets at most; more is no count.
+const SOCKETS_MAX: u32 = 4096;
+
+/// What was handed over.
+#[derive(Debug, Default)]
+pub(crate) struct Activation {
+    sockets: Vec<Handed>,
+}
+
+#[derive(Debug)]
+struct Handed {
+    /// Its number, and its name in `LISTEN_FDNAMES`.
+    label: String,
+    socket: Inherited,
+}
+
+impl Activation {
+    /// Takes what the environment of the process with this id names. To be called before anything is opened.
+    ///
+    /// # Errors
+    ///
+    /// A descriptor is no socket that can be listened on; each that is not is named.
+    pub(crate) fn from_environment(
+        variable: impl Fn(&str) -> Option<OsString>,
+        pid: u32,
+    ) -> Result<Self, Failure> {
+        let text = |name| variable(name)?.into_string().ok();
+        let number = |name| text(name)?.parse::<u32>().ok();
+        if number("LISTEN_PID") != Some(pid) {
+            return Ok(Self::default());
+        }
+        let count = number("LISTEN_FDS").unwrap_or(0).min(SOCKETS_MAX);
+        let names = text("LISTEN_FDNAMES").unwrap_or_default();
+        let mut names = names.split(':').filter(|name| !name.is_empty());
+        let (mut sockets, mut refused) = (Vec::new(), Vec::new());
+        for (number, taken) in inherited::take(count) {
+            let name = names.next().map(|name| format!(" ({name})")).unwrap_or_default();
+            let label = format!("descriptor {number}{name}");
+            match taken {
+                Ok(socket) => sockets.push(Handed { label, socket }),
+                Err(error) => refused.push(format!("{label}: {error}; {}", hint(&error))),
+            }
+        }
+        if refused.is_empty() { Ok(Self { sockets }) } else { Err(start(&refused)) }
+    }
+
+    /// The socket that listens on `address`.
+    pub(crate) fn find(&self, address: &Address) -> Option<&Inherited> {
+        let handed = self.sockets.iter().find(|handed| is_at(&handed.socket, address));
+        handed.map(|handed| &handed.socket)
+    }
+
+    /// Finds out whether `snapshot` has a use for every socket.
+    ///
+    /// # Errors
+    ///
+    /// Those that no listener and no admin interface takes.
+    pub(crate) fn check_use(&self, snapshot: &Snapshot) -> Result<(), Failure> {
+        let startup = &snapshot.startup;
+        let listeners = snapshot.listeners.iter().map(|listener| &listener.address);
+        let used: Vec<_> = listeners.chain(&startup.admin).chain(&startup.metrics).collect();
+        let is_lost = |handed: &&Handed| !used.iter().any(|address| is_at(&handed.socket, address));
+        let lost = self.sockets.iter().filter(is_lost).map(|handed| {
+            let (label, address) = (&handed.label, handed.socket.address());
+            format!(
+                "{label} listens on {address}, which is the address of no listener; give one this \
+                 address, or take it out of the socket unit"
+            )
+        });
+        let lost: Vec<_> = lost.collect();
+        if lost.is_empty() { Ok(()) } else { Err(start(&lost)) }
+    }
+}
+
+fn start(reasons: &[String]) -> Failure {
+    Failure::Start(format!("sockets of the service manager (LISTEN_FDS):\n{}", reasons.join("\n")))
+}
+
+fn is_at(socket: &Inherited, address: &Address) -> bool {
+    match (socket.address(), address) {
+        (io::Address::Tcp(bound), Address::Tcp(address)) => bound == *address,
+        (io::Address::Unix(bound), Address::Unix(path)) => bound == &**path,
+        (io::Address::Tcp(_), Address::Unix(_)) | (io::Address::Unix(_), Address::Tcp(_)) => false,
+    }
+}
+
+const fn hint(error: &InheritError) -> &'static str {
+    match error {
+        InheritError::System { .. } => "LISTEN_FDS is more than there are",
+        InheritError::NotListening => "write ListenStream= and Accept=no in the socket unit",
+        InheritError::UnknownFamily => "write an address and port, or a path, in the socket unit",
+        InheritError::DualStack => {
+            "write BindIPv6Only=ipv6-only in the socket unit, and 0.0.0.0 on a line of its own"
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What a service manager hears of the process, and the sockets that it hands over.
+
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::kit::{Scratch, Service, Strait, claim_port, forward_to, get, strait, text};
+
+/// Gives the process descriptor 3, which is what the test hands over as standard input.
+const SOCKET: &str = r#"exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@""#;
+
+/// A service manager's socket, at a path.
+struct Manager {
+    socket: UnixDatagram,
+    path: String,
+    _scratch: Scratch,
+}
+
+impl Manager {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        let path = scratch.path("notify").to_str().unwrap().to_owned();
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Self { socket, path, _scratch: scratch }
+    }
+
+    fn next(&self) -> String {
+        let mut buffer = [0; 4096];
+        let length = self.socket.recv(&mut buffer).expect("a message");
+        text(&buffer[..length])
+    }
+
+    /// Skips what is not `state`, and gives the rest of that message.
+    fn wait_for(&self, state: &str) -> String {
+        loop {
+            let message = self.next();
+            if let Some(rest) = message.strip_prefix(state) {
+                return rest.trim_start().to_owned();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_service_manager_hears_of_the_start_of_reloads_and_of_the_end() {
+    let (service, manager) = (Service::start("one"), Manager::new());
+    let variables = [("NOTIFY_SOCKET", &*manager.path)];
+    let run = r#"exec "$0" "$@""#;
+    let mut strait = Strait::run_by(run, Stdio::null(), &variables, &forward_to(service.address));
+    assert_eq!(manager.next(), "READY=1\nSTATUS=configuration version 1 serves");
+
+    strait.signal(Signal::HUP);
+    let reloading = manager.wait_for("RELOADING=1\nMONOTONIC_USEC=");
+    let (began, status) = reloading.split_once('\n').unwrap();
+    assert!(began.parse::<u64>().is_ok_and(|began| began > 0), "{began}");
+    assert!(status.starts_with("STATUS=reading /"), "{status}");
+    assert_eq!(manager.wait_for("READY=1"), "STATUS=configuration version 2 serves");
+
+    strait.rewrite("listeners: 1");
+    let refused = manager.wait_for("STATUS=");
+    assert!(refused.starts_with("configuration version 2 serves; a later one was refused at "));
+
+    strait.signal(Signal::TERM);
+    let end = manager.wait_for("STOPPING=1");
+    assert!(end.starts_with("EXTEND_TIMEOUT_USEC="), "{end}");
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+}
+
+#[test]
+fn a_watchdog_that_is_asked_for_comes_again_and_again() {
+    let (service, manager) = (Service::start("one"), Manager::new());
+    let variables = [("NOTIFY_SOCKET", &*manager.path), ("WATCHDOG_USEC", "200000")];
+    let run = r#"exec "$0" "$@""#;
+    let _strait = Strait::run_by(run, Stdio::null(), &variables, &forward_to(service.address));
+    for _ in 0..3 {
+        manager.wait_for("WATCHDOG=1");
+    }
+}
+
+#[test]
+fn a_listener_takes_the_socket_that_was_handed_over_and_keeps_it_over_reloads() {
+    let service = Service::start("one");
+    // No listener of Strait's own could share it: it is without SO_REUSEPORT, and stays open here.
+    let socket = TcpListener::bind(("127.0.0.1", claim_port())).unwrap();
+    let address = socket.local_addr().unwrap();
+    let handed = Stdio::from(OwnedFd::from(socket.try_clone().unwrap()));
+    let config = forward_to(service.address).replace("127.0.0.1:0", &address.to_string());
+    let strait = Strait::run_by(SOCKET, handed, &[], &config);
+    assert_eq!(strait.listener, address);
+    for _ in 0..8 {
+        assert_eq!(get(address, "/").status, 200);
+    }
+    // Another name is another listener, on the same socket.
+    strait.rewrite(&config.replace("name: edge", "name: door"));
+    strait.wait_for_version(2);
+    for _ in 0..8 {
+        assert_eq!(get(address, "/").status, 200);
+    }
+}
+
+#[test]
+fn a_socket_that_no_listener_has_is_named_at_the_start() {
+    let service = Service::start("one");
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let scratch = Scratch::new();
+    let file = scratch.write("strait.yaml", &forward_to(service.address));
+    let output = std::process::Command::new("sh")
+        .args(["-c", SOCKET, env!("CARGO_BIN_EXE_strait"), "run", "-c", &file])
+        .env("LISTEN_FDNAMES", "web.socket")
+        .stdin(Stdio::from(OwnedFd::from(socket)))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    let expected = format!(
+        "descriptor 3 (web.socket) listens on {address}, which is the address of no listener"
+    );
+    assert!(error.contains(&expected), "{error}");
+    assert!(strait(&["check", "-c", &file]).status.success());
+}
