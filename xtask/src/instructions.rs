@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::Surroundings;
 use crate::plain::{Plain, find};
+use crate::profiling;
 use crate::say;
 
 /// Operations of one count.
@@ -32,14 +33,13 @@ pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
         bail!("valgrind is missing: apt-get install valgrind");
     }
     let target = at.target_directory()?;
-    Plain::cargo(&at.root, &["build", "--release", "--package", "bench"]).run()?;
-    let program = target.join("release/instructions");
+    profiling::build(&at.root, &["--package", "bench"])?;
+    let program = profiling::program(&target, "instructions");
     let former = match &options.against {
         Some(reference) => {
             let place = at.check_out(reference)?;
-            let build = ["build", "--release", "--package", "bench", "--target-dir", "target"];
-            Plain::cargo(&place, &build).run()?;
-            Some(place.join("target/release/instructions"))
+            profiling::build(&place, &["--package", "bench", "--target-dir", "target"])?;
+            Some(profiling::program(&place.join("target"), "instructions"))
         }
         None => None,
     };

@@ -11,8 +11,10 @@ mod check;
 mod fuzz;
 mod instructions;
 mod mutants;
+mod package;
 mod peers;
 mod plain;
+mod profiling;
 mod programs;
 mod say;
 mod sim;
@@ -73,6 +75,8 @@ enum Command {
     Advisories(advisories::Options),
     /// Which share of small deliberate defects the tests find; needs cargo-mutants.
     Mutants(mutants::Options),
+    /// Builds the Debian packages, the program's and that of its symbols; needs cargo-deb.
+    Package,
     /// What no lint checks: crate table, dependency list, documents, dead files.
     Tidy,
 }
@@ -144,6 +148,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Command::Instructions(options)) => instructions::run(&at, options),
         Some(Command::Advisories(options)) => advisories::run(&at, options),
         Some(Command::Mutants(options)) => mutants::run(&at, options),
+        Some(Command::Package) => package::run(&at),
         Some(Command::Tidy) => tidy::run(&at),
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::Failure;
+use crate::{Failure, manual};
 
 /// A data plane for service meshes and gateways.
 #[derive(Debug, Parser)]
@@ -43,7 +43,8 @@ pub(crate) enum Command {
     },
     /// Print the manual page.
     Man {
-        /// Write a page for the program and one for each command into this directory instead.
+        /// Write all pages into this directory instead: strait(1), one for each command, and
+        /// strait.yaml(5).
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
@@ -156,17 +157,9 @@ pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
 pub(crate) fn man(dir: Option<&Path>) -> Result<(), Failure> {
     let command = Arguments::command();
     match dir {
-        Some(dir) => {
-            std::fs::create_dir_all(dir)?;
-            clap_mangen::generate_to(command, dir)?;
-        }
-        None => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(command).render(&mut page)?;
-            io::stdout().lock().write_all(&page)?;
-        }
+        Some(dir) => manual::write(command, dir),
+        None => manual::print(command),
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod descriptors;
 mod explain;
 mod filter_list;
 mod logging;
+mod manual;
 mod message_queue;
 mod secrecy;
 mod serve;

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cargo;
 mod claim;
 mod claims;
 mod client;

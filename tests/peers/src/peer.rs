@@ -3,17 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{go, python, say};
+use crate::{cargo, go, python, say};
 
 /// A program that Strait is tried with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
+    /// Makes Debian packages of cargo's.
+    CargoDeb,
     /// Tells Chromium whom to trust.
     Certutil,
     /// A browser.
     Chromium,
     /// The client that everybody has.
     Curl,
+    /// Reads Debian packages.
+    DpkgDeb,
     /// The compiler of the `net/http` upstream and of the programs of the Go module.
     Go,
     /// Go's `net/http` as a client of HTTP/1.1 and HTTP/2.
@@ -38,6 +42,10 @@ pub(crate) enum Peer {
     Java,
     /// Makes networks for claims that have some of their own.
     Ip,
+    /// Renames the files of logs.
+    Logrotate,
+    /// Formats manual pages.
+    Man,
     /// The kernel's rules for packets.
     Nft,
     /// As upstream and in front.
@@ -62,6 +70,8 @@ pub(crate) enum Peer {
     SystemdSocketActivate,
     /// The same, with more of them, in a shell script.
     Testssl,
+    /// Gives a process file systems of its own.
+    Unshare,
     /// Load, as fast as it goes.
     Wrk,
 }
@@ -70,6 +80,8 @@ pub(crate) enum Peer {
 enum Source {
     /// A package of Debian.
     Debian(&'static str),
+    /// This version of a package of cargo's registry, built below the build folder.
+    Cargo(&'static str),
     /// A package of the Go module, built below the build folder.
     GoModule(&'static str),
     /// The packages of `python.txt` and `sslyze.txt`, in an environment of their own.
@@ -78,16 +90,20 @@ enum Source {
 
 impl Peer {
     /// In the order in which they are installed.
-    const ALL: [Self; 28] = [
+    const ALL: [Self; 33] = [
+        Self::CargoDeb,
         Self::Certutil,
         Self::Chromium,
         Self::Curl,
+        Self::DpkgDeb,
         Self::Go,
         Self::H2load,
         Self::Nghttp,
         Self::Haproxy,
         Self::Ip,
         Self::Java,
+        Self::Logrotate,
+        Self::Man,
         Self::Nft,
         Self::Nginx,
         Self::Node,
@@ -98,6 +114,7 @@ impl Peer {
         Self::SystemdAnalyze,
         Self::SystemdSocketActivate,
         Self::Testssl,
+        Self::Unshare,
         Self::Wrk,
         Self::GoClient,
         Self::GoServer,
@@ -111,9 +128,11 @@ impl Peer {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::CargoDeb => "cargo-deb",
             Self::Certutil => "certutil",
             Self::Chromium => "chromium",
             Self::Curl => "curl",
+            Self::DpkgDeb => "dpkg-deb",
             Self::Go => "go",
             Self::GoClient => "h2client",
             Self::GoServer => "h2server",
@@ -126,6 +145,8 @@ impl Peer {
             Self::Nghttp => "nghttp",
             Self::Ip => "ip",
             Self::Java => "javac",
+            Self::Logrotate => "logrotate",
+            Self::Man => "man",
             Self::Nft => "nft",
             Self::Nginx => "nginx",
             Self::Node => "node",
@@ -137,6 +158,7 @@ impl Peer {
             Self::SystemdAnalyze => "systemd-analyze",
             Self::SystemdSocketActivate => "systemd-socket-activate",
             Self::Testssl => "testssl",
+            Self::Unshare => "unshare",
             Self::WebSocketSuite => "kosoku",
             Self::Wrk => "wrk",
         }
@@ -145,6 +167,7 @@ impl Peer {
     /// Where its program is, if it is installed.
     pub(crate) fn program(self) -> Option<PathBuf> {
         match self.source() {
+            Source::Cargo(version) => cargo::program(self.name(), version),
             Source::GoModule(_) => go::module_program(self.name()),
             Source::PythonEnvironment => python::environment_program(self.name()),
             Source::Debian(_) => on_path(self.name()),
@@ -162,6 +185,7 @@ impl Peer {
     pub(crate) fn how_to_install(self) -> String {
         match self.source() {
             Source::Debian(package) => format!("apt-get install {package}"),
+            Source::Cargo(_) => cargo::how_to_install(),
             Source::GoModule(_) => go::how_to_install(),
             Source::PythonEnvironment => python::how_to_install(),
         }
@@ -171,7 +195,9 @@ impl Peer {
         match self {
             Self::Certutil => Source::Debian("libnss3-tools"),
             Self::Chromium => Source::Debian("chromium"),
+            Self::CargoDeb => Source::Cargo("3.8.0"),
             Self::Curl => Source::Debian("curl"),
+            Self::DpkgDeb => Source::Debian("dpkg"),
             Self::Go => Source::Debian("golang-go"),
             Self::GoClient => Source::GoModule("./h2client"),
             Self::GoServer => Source::GoModule("./h2server"),
@@ -182,6 +208,8 @@ impl Peer {
             Self::Haproxy => Source::Debian("haproxy"),
             Self::Ip => Source::Debian("iproute2"),
             Self::Java => Source::Debian("default-jdk-headless"),
+            Self::Logrotate => Source::Debian("logrotate"),
+            Self::Man => Source::Debian("man-db"),
             Self::Nft => Source::Debian("nftables"),
             Self::Nginx => Source::Debian("nginx"),
             Self::Node => Source::Debian("nodejs"),
@@ -192,6 +220,7 @@ impl Peer {
             Self::SystemdAnalyze | Self::SystemdSocketActivate => Source::Debian("systemd"),
             Self::Testssl => Source::Debian("testssl.sh"),
             Self::Hypercorn | Self::Sslyze | Self::WebSocketSuite => Source::PythonEnvironment,
+            Self::Unshare => Source::Debian("util-linux"),
             Self::Wrk => Source::Debian("wrk"),
         }
     }
@@ -206,7 +235,7 @@ pub(crate) fn install() {
         .filter(is_missing)
         .filter_map(|peer| match peer.source() {
             Source::Debian(package) => Some(package),
-            Source::GoModule(_) | Source::PythonEnvironment => None,
+            Source::Cargo(_) | Source::GoModule(_) | Source::PythonEnvironment => None,
         })
         .collect();
     packages.dedup();
@@ -218,6 +247,10 @@ pub(crate) fn install() {
         match peer.source() {
             Source::GoModule(package) if Peer::Go.is_installed() => {
                 go::build_module_program(peer.name(), package);
+            }
+            Source::Cargo(version) => {
+                let words = cargo::install(peer.name(), version).unwrap_or_default();
+                run("cargo", &words.iter().map(String::as_str).collect::<Vec<_>>());
             }
             Source::PythonEnvironment => lacks_python_packages = true,
             Source::Debian(_) | Source::GoModule(_) => {}

@@ -122,6 +122,11 @@ impl Process {
         &self.output
     }
 
+    /// Its process id: `setpriv` becomes the program.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         rustix::process::kill_process(self.pid()?, signal)

@@ -165,6 +165,11 @@ clusters:
         self.process.resident_bytes()
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// What it has logged so far.
     pub(crate) fn log(&self) -> String {
         self.process.output()

@@ -10,6 +10,7 @@ use super::setup::{Certificate, Service, Setup};
 use super::{Options, Scenario};
 use crate::Surroundings;
 use crate::plain::{Plain, find};
+use crate::profiling;
 use crate::say;
 
 /// Programs and places of one run.
@@ -115,7 +116,7 @@ impl Tools {
 
     /// A program of ours.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
-        self.target.join("release").join(name)
+        profiling::program(&self.target, name)
     }
 
     /// The text as anybody may see it: places below the root or the target directory are relative.
@@ -150,7 +151,7 @@ impl Tools {
             }
         }
         if let Some(reference) = &options.against {
-            let path = self.target.join("bench/against/target/release/strait");
+            let path = profiling::program(&self.target.join("bench/against/target"), "strait");
             self.binaries.push(Binary::against(reference, path));
         }
         Ok(missing)
@@ -162,14 +163,16 @@ impl Tools {
     }
 
     fn build(&self, at: &Surroundings, options: &Options) -> Result<()> {
-        let mut arguments = vec!["build", "--release", "--package", "bench"];
+        let mut arguments = vec!["--package", "bench"];
         if options.proxies().iter().any(|kind| kind.is_strait()) {
             arguments.extend(["--package", "strait"]);
         }
-        Plain::cargo(&self.root, &arguments).run()?;
+        profiling::build(&self.root, &arguments)?;
         let Some(reference) = &options.against else { return Ok(()) };
-        let build = ["build", "--release", "--package", "strait", "--target-dir", "target"];
-        Plain::cargo(&at.check_out(reference)?, &build).run()
+        profiling::build(
+            &at.check_out(reference)?,
+            &["--package", "strait", "--target-dir", "target"],
+        )
     }
 }
 

@@ -31,8 +31,9 @@ fn yaml_blocks(markdown: &str) -> Vec<String> {
 #[test]
 fn every_example_loads_without_a_warning() {
     let mut count = 0;
-    for entry in std::fs::read_dir(repository().join("examples")).unwrap() {
-        let path = entry.unwrap().path();
+    let examples = std::fs::read_dir(repository().join("examples")).unwrap();
+    let paths = examples.map(|entry| entry.unwrap().path());
+    for path in paths.chain([repository().join("packaging/strait.yaml")]) {
         if path.extension().is_none_or(|extension| extension != "yaml") {
             continue;
         }
@@ -48,7 +49,9 @@ fn every_example_loads_without_a_warning() {
 
 #[test]
 fn every_yaml_block_of_the_guides_loads_without_a_warning() {
-    for (page, blocks_min) in [("docs/configuration/README.md", 5), ("docs/production.md", 1)] {
+    for (page, blocks_min) in
+        [("docs/configuration/README.md", 5), ("docs/production.md", 1), ("README.md", 1)]
+    {
         let blocks = yaml_blocks(&std::fs::read_to_string(repository().join(page)).unwrap());
         assert!(blocks.len() >= blocks_min, "the blocks of {page} are found");
         for block in blocks {
@@ -57,6 +60,17 @@ fn every_yaml_block_of_the_guides_loads_without_a_warning() {
             assert_eq!(loader.warnings(), [], "{block}");
         }
     }
+}
+
+#[test]
+fn the_config_map_for_kubernetes_loads_without_a_warning() {
+    let file = std::fs::read_to_string(repository().join("packaging/kubernetes.yaml")).unwrap();
+    let (_, rest) = file.split_once("  strait.yaml: |\n").expect("the file of the map");
+    let lines = rest.lines().map_while(|line| line.strip_prefix("    "));
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let mut loader = loader();
+    loader.load("kubernetes.yaml", &text).unwrap_or_else(|errors| panic!("{text}\n{errors}"));
+    assert_eq!(loader.warnings(), []);
 }
 
 /// Without filters: each documents itself where it lives.

@@ -1,16 +1,33 @@
 //! What `packaging/` holds, and the programs that read it.
 
+mod logrotate_loses_no_line;
+mod man_reads_the_pages;
+mod promtool_accepts_the_scrape_configuration;
 mod systemd_accepts_the_unit;
 mod systemd_hands_sockets_over;
+mod the_debian_package_installs;
+mod the_image_runs;
 
 use std::path::PathBuf;
 
 use crate::claim::Claim;
 
-pub(super) const CLAIMS: &[Claim] =
-    &[systemd_accepts_the_unit::CLAIM, systemd_hands_sockets_over::CLAIM];
+pub(super) const CLAIMS: &[Claim] = &[
+    systemd_accepts_the_unit::CLAIM,
+    systemd_hands_sockets_over::CLAIM,
+    logrotate_loses_no_line::CLAIM,
+    man_reads_the_pages::CLAIM,
+    promtool_accepts_the_scrape_configuration::CLAIM,
+    the_debian_package_installs::CLAIM,
+    the_image_runs::CLAIM,
+];
+
+/// The repository.
+pub(super) fn repository() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
 
 /// A file of `packaging/`.
 pub(super) fn packaging(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(name)
+    repository().join("packaging").join(name)
 }

@@ -1,0 +1,26 @@
+//! `cargo xtask package`: the Debian packages.
+//!
+//! What is in them stands in `crates/strait/Cargo.toml`, under `package.metadata.deb`.
+
+use anyhow::{Result, bail};
+
+use crate::Surroundings;
+use crate::plain::{Plain, find};
+use crate::profiling::PROFILE;
+use crate::say;
+
+/// Builds them below the target directory.
+///
+/// # Errors
+///
+/// If cargo-deb is missing or fails.
+pub(crate) fn run(at: &Surroundings) -> Result<()> {
+    if find("cargo-deb").is_none() {
+        bail!("cargo-deb is missing: cargo install --locked cargo-deb");
+    }
+    // Symbols go to a package of their own.
+    let arguments = ["deb", "--package=strait", "--locked", "--dbgsym", "--profile", PROFILE];
+    Plain::cargo(&at.root, &arguments).run()?;
+    say::line(format_args!("\nin {}", at.target_directory()?.join("debian").display()));
+    Ok(())
+}
