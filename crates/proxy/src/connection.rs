@@ -1,19 +1,19 @@
 //! One transport connection: plain data, moved forward by [`Proxy`](crate::Proxy).
 //!
 //! ```text
-//! downstream   ProxyHeader ─► Head ─► Body ─► Complete ─► Head …          (kept alive)
-//!                              │        └──► Discard ─► Head | Linger     (answered early)
-//!                              └──► Linger ─► closed                      (refused)
-//! upstream     Connecting ─► Busy: Head ─► Body ─► Idle ─► Busy …         (kept alive)
-//! HTTP/2       Frames ─► Linger ─► closed                                 (streams: `http2`)
-//! either       … ─► Body(until close), both ways                          (tunnel)
+//! downstream   Opening ─► exchanges … ─► Lingering ─► closed
+//! upstream     Connecting ─► Busy ─► Idle ─► Busy …     (of one exchange at a time)
+//!              Connecting ─► Shared                     (of many: `codec::http2`)
 //! ```
+//!
+//! What it says and understands is its [`Codec`]'s.
 
+pub(crate) mod codec;
 pub(crate) mod connections;
+pub(crate) mod delivery;
 pub(crate) mod describe;
 pub(crate) mod frames;
 pub(crate) mod handshake_slots;
-pub(crate) mod http2;
 pub(crate) mod keepalive;
 pub(crate) mod lingering;
 pub(crate) mod passthrough;
@@ -28,10 +28,11 @@ use std::net::SocketAddr;
 use config::snapshot::{ChainId, ClusterId, EndpointId};
 use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
-use wire::h1::{BodyDecoder, BodyEncoder, BodyError, Scan};
 
-use crate::connection::http2::{Multiplex, Stream};
-use crate::connection::lingering::Delivery;
+use crate::connection::codec::elements::{Output, Slot};
+use crate::connection::codec::http2::{Multiplex, Stream};
+use crate::connection::codec::{Codec, Opening};
+use crate::connection::delivery::Lingering;
 use crate::connection::transport::Tls;
 use crate::exchange::Exchange;
 use crate::listen::clients::ClientPlace;
@@ -49,22 +50,22 @@ pub type ConnKey = Key<Connection>;
 /// Names one exchange of a worker.
 pub type ExchangeKey = Key<Exchange>;
 
-/// One side of an exchange: a connection, and the stream on it if its protocol has streams.
+/// One side of an exchange: a connection, and what its codec knows the exchange by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamKey {
     pub(crate) connection: ConnKey,
-    /// 0 for a connection that is the exchange's alone.
-    pub(crate) stream: u32,
+    pub(crate) slot: Slot,
 }
 
 impl StreamKey {
-    /// A connection that is the exchange's alone.
-    pub(crate) const fn whole(connection: ConnKey) -> Self {
-        Self { connection, stream: 0 }
+    /// A connection that carries one exchange at a time.
+    pub(crate) const fn alone(connection: ConnKey) -> Self {
+        Self { connection, slot: Slot::ONLY }
     }
 
-    pub(crate) const fn is_whole(self) -> bool {
-        self.stream == 0
+    /// Whether the connection carries no other exchange meanwhile.
+    pub(crate) const fn is_alone(self) -> bool {
+        matches!(self.slot, Slot::ONLY)
     }
 }
 
@@ -80,17 +81,12 @@ pub(crate) const OUTBOX_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) role: Role,
-    /// Where the reading half stands.
-    pub(crate) receive: Receive,
-    /// Where the writing half stands.
-    pub(crate) send: Send,
+    pub(crate) codec: Codec,
     /// Bytes that were read and could not be consumed yet.
     pub(crate) inbox: Option<Buffer>,
     pub(crate) outbox: Outbox,
     /// What it has in addition if it is one of TLS.
     pub(crate) tls: Option<Box<Tls>>,
-    /// Its streams, once it speaks HTTP/2.
-    pub(crate) multiplex: Option<Box<Multiplex>>,
     pub(crate) timer: TimerKey,
     pub(crate) peer: PeerAddress,
     pub(crate) local: PeerAddress,
@@ -102,6 +98,8 @@ pub struct Connection {
     pub(crate) is_read_closed: bool,
     /// The peer takes nothing more, but may have said something before.
     pub(crate) is_send_broken: bool,
+    /// Our side is shut: nothing more is sent.
+    pub(crate) is_shut: bool,
     /// A send is already among the operations to do.
     pub(crate) is_flush_queued: bool,
 }
@@ -124,6 +122,9 @@ pub(crate) struct Downstream {
     /// The exchange of a connection without streams.
     pub(crate) exchange: Option<ExchangeKey>,
     pub(crate) life: Life,
+    /// Whatever still comes is dropped, once its codec is to read nothing more. Few linger, so it stands
+    /// apart.
+    pub(crate) lingering: Option<Box<Lingering>>,
     /// Whether it was counted what it speaks.
     pub(crate) is_detected: bool,
     /// Whether it is over its age: it has announced its end, or does with its next response.
@@ -216,100 +217,14 @@ impl Upstream {
     }
 }
 
-/// Where the reading half stands.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Receive {
-    /// The PROXY protocol header comes first.
-    ProxyHeader,
-    /// The handshake of TLS.
-    Handshake,
-    /// The first bytes tell what follows.
-    Detect,
-    /// They begin a ClientHello, which is not there whole and names what the connection is to meet.
-    Hello,
-    /// Frames of HTTP/2.
-    Frames,
-    /// A head, looked through this far.
-    Head(Scan),
-    /// A body, or a tunnel's bytes.
-    Body(BodyDecoder),
-    /// The message is complete; what follows waits for the exchange to end.
-    Complete,
-    /// A body that nobody wants, with the bytes of it that are read at most.
-    Discard { body: BodyDecoder, left: u64 },
-    /// Whatever still comes before the peer closes, with the bytes of it that are read at most.
-    Linger { left: u64, delivery: Delivery },
-}
-
-/// Where the writing half stands.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Send {
-    /// Between messages.
-    Idle,
-    /// A head was sent; its body follows.
-    Body(BodyEncoder),
-    /// Nothing may follow; our side is shut once the outbox is empty.
-    Ending,
-    /// Our side is shut, or broken.
-    Shut,
-}
-
-impl Send {
-    /// Queues a piece of a body in the framing that its head announced.
-    ///
-    /// # Errors
-    ///
-    /// More bytes than the head announced; nothing is queued then.
-    pub(crate) fn push_data(
-        &mut self,
-        data: &[u8],
-        outbox: &mut Outbox,
-        buffers: &mut Buffers,
-    ) -> Result<(), BodyError> {
-        if let Self::Body(encoder) = self {
-            let framed = encoder.begin(data.len())?;
-            outbox.push(framed.prefix(), buffers);
-            outbox.push(data, buffers);
-            outbox.push(framed.suffix(), buffers);
-        }
-        Ok(())
-    }
-
-    /// Queues the end of a body, with its trailer section if it has one.
-    ///
-    /// # Errors
-    ///
-    /// Fewer bytes were sent than the head announced.
-    pub(crate) fn push_end(
-        &mut self,
-        trailers: &[u8],
-        outbox: &mut Outbox,
-        buffers: &mut Buffers,
-    ) -> Result<(), BodyError> {
-        if let Self::Body(encoder) = self {
-            let ends_with_close = encoder.ends_with_connection();
-            let tail = encoder.end()?;
-            outbox.push(tail.before_trailers(), buffers);
-            if tail.takes_trailers() {
-                outbox.push(trailers, buffers);
-            }
-            outbox.push(tail.after_trailers(), buffers);
-            *self = if ends_with_close { Self::Ending } else { Self::Idle };
-        }
-        Ok(())
-    }
-}
-
 impl Connection {
-    pub(crate) const fn new(role: Role, receive: Receive, timer: TimerKey, now: Time) -> Self {
+    pub(crate) const fn new(role: Role, codec: Codec, timer: TimerKey, now: Time) -> Self {
         Self {
             role,
-            receive,
-            send: Send::Idle,
+            codec,
             inbox: None,
             outbox: Outbox::new(),
             tls: None,
-            multiplex: None,
             timer,
             peer: PeerAddress::Unix,
             local: PeerAddress::Unix,
@@ -317,6 +232,7 @@ impl Connection {
             requests: 0,
             is_read_closed: false,
             is_send_broken: false,
+            is_shut: false,
             is_flush_queued: false,
         }
     }
@@ -369,54 +285,62 @@ impl Connection {
         }
     }
 
-    /// Queues a piece of a body in the framing that its head announced.
-    ///
-    /// # Errors
-    ///
-    /// More bytes than the head announced; nothing is queued then.
-    pub(crate) fn send_data(
-        &mut self,
-        data: &[u8],
-        buffers: &mut Buffers,
-    ) -> Result<(), BodyError> {
-        self.send.push_data(data, &mut self.outbox, buffers)
+    /// Its streams, if it speaks HTTP/2.
+    #[inline]
+    pub(crate) fn multiplex(&self) -> Option<&Multiplex> {
+        self.codec.multiplex()
     }
 
-    /// Queues the end of a body, with its trailer section if it has one.
-    ///
-    /// # Errors
-    ///
-    /// Fewer bytes were sent than the head announced.
-    pub(crate) fn send_end(
-        &mut self,
-        trailers: &[u8],
-        buffers: &mut Buffers,
-    ) -> Result<(), BodyError> {
-        self.send.push_end(trailers, &mut self.outbox, buffers)
+    /// [`Connection::multiplex`].
+    #[inline]
+    pub(crate) fn multiplex_mut(&mut self) -> Option<&mut Multiplex> {
+        self.codec.multiplex_mut()
+    }
+
+    /// What comes before its protocol, if that is not known yet and may still be.
+    pub(crate) const fn opening(&self) -> Option<Opening> {
+        if self.is_lingering() { None } else { self.codec.opening() }
+    }
+
+    /// Whether what comes is dropped.
+    pub(crate) const fn is_lingering(&self) -> bool {
+        matches!(&self.role, Role::Downstream(Downstream { lingering: Some(_), .. }))
+    }
+
+    /// Whether all that it sends is queued, and its side is to be shut behind that.
+    #[inline]
+    pub(crate) const fn is_ending(&self) -> bool {
+        self.codec.is_ending() && !self.is_shut
+    }
+
+    /// Its codec, and where that writes to.
+    pub(crate) fn output<'c>(
+        &'c mut self,
+        buffers: &'c mut Buffers,
+    ) -> (&'c mut Codec, Output<'c>) {
+        (&mut self.codec, Output { outbox: &mut self.outbox, buffers })
     }
 
     /// Whether it carries an exchange.
     pub(crate) fn is_busy(&self) -> bool {
-        self.exchange().is_some() || self.multiplex.as_ref().is_some_and(|all| !all.is_empty())
+        self.exchange().is_some() || self.multiplex().is_some_and(|all| !all.is_empty())
     }
 
     /// Whether a FIN now would make the peer take what it has for the whole message: its end is the
     /// connection's end, and it has not been sent. So is that of a connection which may be relayed, and
     /// whose first bytes were cut off: an orderly end would be its service's, of which nothing is known.
     pub(crate) fn would_end_early(&self) -> bool {
-        match &self.send {
-            Send::Body(encoder) => encoder.ends_with_connection(),
-            Send::Ending => !self.is_sent(),
-            Send::Idle => matches!(self.receive, Receive::Detect) && self.is_amid_record(),
-            Send::Shut => false,
-        }
+        !self.is_shut
+            && (self.codec.is_open_ended()
+                || self.is_ending() && !self.is_sent()
+                || self.opening() == Some(Opening::Detect) && self.is_amid_record())
     }
 
     /// Bytes of the buffers that it has, those of its streams included.
     pub(crate) fn buffered_bytes(&self) -> usize {
         let inbox = self.inbox.as_ref().map_or(0, Buffer::capacity);
         let tls = self.tls.as_deref().map_or(0, Tls::buffered_bytes);
-        let streams = self.multiplex.iter().flat_map(|all| all.iter());
+        let streams = self.multiplex().into_iter().flat_map(Multiplex::iter);
         let streams: usize = streams.map(Stream::buffered_bytes).sum();
         inbox + self.outbox.buffered_bytes() + tls + streams
     }

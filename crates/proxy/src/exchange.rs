@@ -41,8 +41,9 @@ use wire::buffer::Buffer;
 use wire::head::{Method, RequestHead, Version};
 use wire::upgrade::WEBSOCKET_ACCEPT_LEN;
 
-use crate::connection::http2::Tail;
-use crate::connection::{Send, StreamKey};
+use crate::connection::StreamKey;
+use crate::connection::codec::Codec;
+use crate::connection::codec::http2::Tail;
 use crate::exchange::calls::Call;
 use crate::exchange::progress::Progress;
 use crate::exchange::record::Record;
@@ -150,10 +151,10 @@ pub(crate) struct QueuedRequest {
 /// What a request is encoded for.
 #[derive(Debug)]
 pub(crate) enum Form {
-    /// A connection that is its own while it lasts.
-    Whole {
-        /// Where its encoding stands.
-        send: Send,
+    /// A connection that carries nothing else while it lasts.
+    Alone {
+        /// What that connection is to speak, as far as the request is encoded.
+        codec: Codec,
         /// Whether it begins with a PROXY header, so that the connection is for nobody else.
         is_personal: bool,
     },
@@ -170,7 +171,7 @@ impl QueuedRequest {
     /// Bytes of its buffers.
     pub(crate) fn buffered_bytes(&self) -> usize {
         let head = match &self.form {
-            Form::Whole { .. } => 0,
+            Form::Alone { .. } => 0,
             Form::Stream { head, .. } => head.capacity(),
         };
         self.outbox.buffered_bytes() + head
@@ -204,6 +205,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// What a head says, of a request that is complete with it or not.
+    #[inline]
     pub(crate) fn of(head: &RequestHead<'_>, is_complete: bool) -> Self {
         Self {
             // With a path, it asks for a resource as GET does (RFC 8441, section 5).
@@ -324,7 +326,7 @@ impl Exchange {
     /// Whether somebody takes the request's body now.
     pub(crate) const fn takes_request_data(&self) -> bool {
         // What comes behind the request for another protocol is of that.
-        let has_streams = !self.downstream.is_whole();
+        let has_streams = !self.downstream.is_alone();
         let awaits_upgrade = self.request.asks_upgrade && !self.progress.is_tunnel && has_streams;
         (self.upstream().is_some() && !awaits_upgrade)
             || matches!(self.stage, Stage::Gathering { .. } | Stage::Buffering { .. })

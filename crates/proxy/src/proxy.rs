@@ -11,11 +11,13 @@ use telemetry::cause::Cause;
 use wire::buffer::Buffer;
 
 use crate::Snapshot;
+use crate::connection::codec::Codec;
+use crate::connection::codec::http1::Http1;
+use crate::connection::codec::http1::Receive;
 use crate::connection::connections::Connections;
 use crate::connection::turns::has_request_waiting;
 use crate::connection::{
-    ConnKey, Connection, ExchangeKey, OUTBOX_BYTES_MAX, Receive, Role, Send, StreamKey,
-    UpstreamState, is_peer_behind,
+    ConnKey, Connection, Downstream, ExchangeKey, OUTBOX_BYTES_MAX, Role, StreamKey, is_peer_behind,
 };
 use crate::cx::Cx;
 use crate::exchange::Request;
@@ -120,40 +122,29 @@ impl Proxy {
             let waits = connection.awaits_signature() || self.is_handshake_held(key);
             return if waits { 0 } else { room };
         }
-        match (&connection.role, &connection.receive) {
-            (_, Receive::Complete | Receive::Linger { left: 0, .. }) => 0,
-            (_, Receive::Frames)
-                if connection.is_connecting()
-                    || is_peer_behind(connection)
-                    || is_held(connection) =>
-            {
-                0
+        let has_exchange = match &connection.role {
+            Role::Downstream(Downstream { lingering: Some(lingering), .. }) => {
+                return if lingering.left() == 0 { 0 } else { room };
             }
-            (_, Receive::Frames) => room,
-            (
-                _,
-                Receive::ProxyHeader
-                | Receive::Handshake
-                | Receive::Detect
-                | Receive::Hello
-                | Receive::Discard { .. }
-                | Receive::Linger { .. },
-            ) => room,
-            (Role::Downstream(downstream), Receive::Head(_)) => {
-                if downstream.exchange.is_none() && !has_request_waiting(connection) {
-                    room
-                } else {
-                    0
-                }
+            Role::Downstream(downstream) => downstream.exchange.is_some(),
+            Role::Upstream(_) if connection.is_connecting() => return 0,
+            Role::Upstream(_) => false,
+        };
+        match &connection.codec {
+            Codec::Http1(Http1 { receive: Receive::Head(_), .. }) => {
+                if has_exchange || has_request_waiting(connection) { 0 } else { room }
             }
-            (Role::Upstream(upstream), _)
-                if matches!(upstream.state, UpstreamState::Connecting { .. }) =>
-            {
-                0
+            Codec::Opening(_) | Codec::Http1(Http1 { receive: Receive::Discard { .. }, .. }) => {
+                room
             }
-            (Role::Upstream(_), Receive::Head(_)) => room,
-            (_, Receive::Body(_)) => {
-                match self.exchanges.opposite_of(StreamKey::whole(key), &self.connections) {
+            Codec::Http1(Http1 { receive: Receive::Complete, .. }) => 0,
+            Codec::Http2(multiplex) => {
+                let is_held = is_peer_behind(connection) || multiplex.share.is_held();
+                if is_held { 0 } else { room }
+            }
+            Codec::Bytes(codec) if codec.is_read_complete => 0,
+            Codec::Http1(_) | Codec::Bytes(_) => {
+                match self.exchanges.opposite_of(StreamKey::alone(key), &self.connections) {
                     Some(other) if !self.connections.is_held_back(other) => room,
                     None if self.exchanges.gathers(connection) => room,
                     _ => 0,
@@ -304,7 +295,7 @@ impl Proxy {
     /// that there is: only another downstream is given up.
     pub fn on_hangup(&mut self, key: ConnKey, now: Time) {
         let is_gone = |connection: &Connection| {
-            let was_told_all = matches!(connection.send, Send::Shut);
+            let was_told_all = connection.is_shut;
             connection.downstream().is_some() && !(was_told_all && connection.exchange().is_some())
         };
         if self.connections.get(key).is_some_and(is_gone) {
@@ -323,7 +314,7 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let (before, n) = connection.on_bytes_sent(n, &mut self.cx.buffers);
         let after = before - n;
-        if connection.multiplex.is_some() {
+        if connection.multiplex().is_some() {
             self.on_frames_sent(key, before, n, now);
             // These frames, too, nobody but us has sealed.
             return self.connections.seal_more(key, &mut self.cx);
@@ -332,7 +323,7 @@ impl Proxy {
         if before >= OUTBOX_BYTES_MAX
             && after < OUTBOX_BYTES_MAX
             && let Some(source) =
-                self.exchanges.opposite_of(StreamKey::whole(key), &self.connections)
+                self.exchanges.opposite_of(StreamKey::alone(key), &self.connections)
         {
             self.connections.on_caught_up(source, &mut self.cx);
         }
@@ -454,9 +445,4 @@ impl Proxy {
         inbox.consume(consumed);
         self.connections.put_inbox(key, inbox, &mut self.cx);
     }
-}
-
-/// Whether it had its share of this turn.
-fn is_held(connection: &Connection) -> bool {
-    connection.multiplex.as_ref().is_some_and(|multiplex| multiplex.share.is_held())
 }

@@ -17,6 +17,8 @@ use telemetry::cause::Cause;
 
 use self::connections::{SavedDownstream, SavedUpstream};
 use self::exchanges::{SavedExchange, SavedStage};
+use crate::connection::codec::elements::Slot;
+use crate::connection::codec::http2::Multiplex;
 use crate::connection::connections::Connections;
 use crate::connection::{ConnKey, Connection, ExchangeKey, StreamKey};
 use crate::cx::Cx;
@@ -27,7 +29,7 @@ use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
 /// Version of the form that is written, and the only one that is read.
-pub const VERSION: u16 = 8;
+pub const VERSION: u16 = 9;
 
 /// The id of something that the new configuration does not have.
 const GONE: Id = Id { slot: u32::MAX, generation: u32::MAX };
@@ -75,14 +77,14 @@ enum SavedEnd {
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct SavedSide {
     connection: u32,
-    stream: u32,
+    slot: Slot,
 }
 
 impl SavedEnd {
-    fn has_stream(&self, id: u32) -> bool {
+    fn has_slot(&self, slot: Slot) -> bool {
         let (Self::Downstream(SavedDownstream { connection, .. })
         | Self::Upstream(SavedUpstream { connection, .. })) = self;
-        connection.has_stream(id)
+        connection.has_slot(slot)
     }
 }
 
@@ -91,7 +93,7 @@ impl Listen {
     fn check(&self, group: &Group, cx: &Cx) -> Result<(), RestoreError> {
         let end = |side: SavedSide| {
             let end = group.connections.get(side.connection as usize);
-            end.filter(|end| side.stream == 0 || end.has_stream(side.stream))
+            end.filter(|end| end.has_slot(side.slot))
         };
         for saved in &group.exchanges {
             let needs_upstream =
@@ -280,10 +282,10 @@ impl Proxy {
                 self.serve_waiting(cluster, now);
             }
             self.resume_inbox(*key, now);
-            let streams = self.connections.multiplex_mut(*key).map(|multiplex| multiplex.ids());
-            for stream in streams.unwrap_or_default() {
-                // Who waited for a connection may have got one on the way.
-                self.resume_stream(StreamKey { connection: *key, stream }, now);
+            let streams = self.connections.get(*key).and_then(Connection::multiplex);
+            for slot in streams.map(Multiplex::slots).unwrap_or_default() {
+                // One that waited for a connection may have got one on the way.
+                self.resume_stream(StreamKey { connection: *key, slot }, now);
             }
         }
         // An upstream connection that came alone to a worker that has drained is of no use there.

@@ -5,11 +5,12 @@ use telemetry::events::ConnectionClosed;
 use wire::buffer::Buffer;
 
 use crate::agenda::Note;
+use crate::connection::codec::Codec;
 use crate::connection::handshake_slots::HandshakeSlots;
 use crate::connection::signers::Signers;
 use crate::connection::transport::HANDSHAKES_TOGETHER;
 use crate::connection::turns::HeldBack;
-use crate::connection::{ConnKey, Connection, Life, Receive, Role};
+use crate::connection::{ConnKey, Connection, Life, Role};
 use crate::cx::Cx;
 use crate::exchange::record::label;
 use crate::listen::Listen;
@@ -83,13 +84,13 @@ impl Connections {
     pub(crate) fn insert_connection(
         &mut self,
         role: Role,
-        receive: Receive,
+        codec: Codec,
         now: Time,
         cx: &mut Cx,
     ) -> ConnKey {
         // The timer wants its owner's key, the connection its timer's.
         let placeholder = cx.timers.insert(TimerOwner::Connection(ConnKey::from_bits(0)).into());
-        let key = self.insert(Connection::new(role, receive, placeholder, now));
+        let key = self.insert(Connection::new(role, codec, placeholder, now));
         cx.timers.set_owner(placeholder, TimerOwner::Connection(key).into());
         key
     }
@@ -106,7 +107,7 @@ impl Connections {
             tls.clear(&mut cx.buffers);
         }
         connection.outbox.clear(&mut cx.buffers);
-        for stream in connection.multiplex.iter_mut().flat_map(|all| all.iter_mut()) {
+        for stream in connection.multiplex_mut().into_iter().flat_map(|all| all.iter_mut()) {
             stream.clear(&mut cx.buffers);
         }
         if let Some(inbox) = connection.inbox.take() {
@@ -134,13 +135,11 @@ impl Connections {
         let Role::Downstream(downstream) = connection.role else {
             unreachable!("only downstream connections are closed here");
         };
-        let failure = connection.multiplex.and_then(|multiplex| multiplex.failure);
+        let failure = connection.codec.multiplex().and_then(|multiplex| multiplex.failure);
         let refusal = (downstream.life == Life::Refused).then_some(Cause::TlsHandshakeFailed);
         let cause = refusal.or(cause).or(failure);
-        let undelivered_bytes = match connection.receive {
-            Receive::Linger { delivery, .. } if cause == Some(Cause::ResponseUndelivered) => {
-                delivery.undelivered()
-            }
+        let undelivered_bytes = match &downstream.lingering {
+            Some(lingering) if cause == Some(Cause::ResponseUndelivered) => lingering.undelivered(),
             _ => 0,
         };
         cx.emitter.connection_closed(&ConnectionClosed {

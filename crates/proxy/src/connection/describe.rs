@@ -2,7 +2,12 @@
 
 use telemetry::events::{ClusterGauges, LabelId, WorkerGauges};
 
-use crate::connection::{ConnKey, Connection, Receive, Role, UpstreamState};
+use crate::connection::codec::Codec;
+use crate::connection::codec::Opening;
+use crate::connection::codec::http1::Http1;
+use crate::connection::codec::http1::Receive;
+use crate::connection::codec::http2::Multiplex;
+use crate::connection::{ConnKey, Connection, Role, UpstreamState};
 use crate::exchange::record::{Word, label};
 use crate::proxy::Proxy;
 use crate::tools::peer_address::PeerAddress;
@@ -82,16 +87,19 @@ impl Proxy {
                 UpstreamState::Shared { .. } => "idle",
             },
             (Role::Downstream(_), Some(exchange)) => exchange.stage.as_str(),
-            (Role::Downstream(_), None) => match connection.receive {
-                Receive::ProxyHeader => "proxy_header",
-                Receive::Handshake => "handshaking",
-                Receive::Detect | Receive::Hello => "detecting",
-                Receive::Frames if connection.is_busy() => "streams",
-                Receive::Frames => "idle",
-                Receive::Head(_) if connection.inbox.is_some() => "reading_head",
-                Receive::Head(_) => "idle",
-                Receive::Discard { .. } => "discarding",
-                Receive::Body(_) | Receive::Complete | Receive::Linger { .. } => "closing",
+            (Role::Downstream(downstream), None) if downstream.lingering.is_some() => "closing",
+            (Role::Downstream(_), None) => match &connection.codec {
+                Codec::Opening(Opening::ProxyHeader) => "proxy_header",
+                Codec::Opening(Opening::Handshake) => "handshaking",
+                Codec::Opening(Opening::Detect | Opening::Hello) => "detecting",
+                Codec::Http2(multiplex) if multiplex.is_empty() => "idle",
+                Codec::Http2(_) => "streams",
+                Codec::Http1(Http1 { receive: Receive::Head(_), .. }) => {
+                    if connection.inbox.is_some() { "reading_head" } else { "idle" }
+                }
+                Codec::Http1(Http1 { receive: Receive::Discard { .. }, .. }) => "discarding",
+                Codec::Http1(Http1 { receive: Receive::Body(_) | Receive::Complete, .. })
+                | Codec::Bytes(_) => "closing",
             },
         };
         let target = exchange.map(|exchange| exchange.record.words.word(Word::Target));
@@ -102,7 +110,7 @@ impl Proxy {
             state,
             age: now.nanos_since(connection.opened),
             requests: connection.requests,
-            streams: connection.multiplex.as_ref().map(|multiplex| multiplex.len()),
+            streams: connection.multiplex().map(Multiplex::len),
             inbox_bytes: connection.inbox.as_ref().map_or(0, wire::buffer::Buffer::len),
             outbox_bytes: connection.unsent_len(),
             target: String::from_utf8_lossy(target.unwrap_or_default()).into_owned(),

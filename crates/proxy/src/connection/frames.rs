@@ -12,10 +12,13 @@ use wire::detect::resembles_http2;
 use wire::h2::{ConnectionError, Element, ErrorCode, Http2};
 use wire::head::{RequestHead, Version};
 
+use crate::connection::codec::Codec;
+use crate::connection::codec::elements::Slot;
+use crate::connection::codec::http2::{Framed, Multiplex, Stream, Tail, Watch, downstream_limits};
 use crate::connection::connections::Connections;
-use crate::connection::http2::{Framed, Multiplex, Stream, Tail, Watch, downstream_limits};
+use crate::connection::delivery::Lingering;
 use crate::connection::{
-    ConnKey, Connection, Downstream, ExchangeKey, Life, OUTBOX_BYTES_MAX, Receive, Role, StreamKey,
+    ConnKey, Connection, Downstream, ExchangeKey, Life, OUTBOX_BYTES_MAX, Role, StreamKey,
     UNDELIVERED_BYTES_MAX, is_peer_behind,
 };
 use crate::cx::Cx;
@@ -42,14 +45,13 @@ impl Connections {
     /// Makes a connection one of HTTP/2.
     pub(crate) fn set_multiplex(&mut self, key: ConnKey, multiplex: Multiplex, cx: &mut Cx) {
         if let Some(connection) = self.get_mut(key) {
-            connection.receive = Receive::Frames;
-            connection.multiplex = Some(Box::new(multiplex));
+            connection.codec = Codec::Http2(Box::new(multiplex));
         }
         self.arm_watches(key, cx);
     }
 
     pub(crate) fn multiplex_mut(&mut self, key: ConnKey) -> Option<&mut Multiplex> {
-        self.get_mut(key)?.multiplex.as_deref_mut()
+        self.get_mut(key)?.multiplex_mut()
     }
 
     /// Sets what a connection is watched for, and its timer accordingly.
@@ -62,7 +64,7 @@ impl Connections {
 
     pub(crate) fn arm_watches(&self, key: ConnKey, cx: &mut Cx) {
         let Some(connection) = self.get(key) else { return };
-        let Some(multiplex) = &connection.multiplex else { return };
+        let Some(multiplex) = connection.multiplex() else { return };
         let (_, deadline) = multiplex.watches.first();
         // A timer that fires early looks what is next, so only an earlier one is armed.
         if deadline < cx.timers.deadline(connection.timer) || !deadline.is_set() {
@@ -177,7 +179,7 @@ impl Exchanges {
         let mut multiplex = Multiplex::new(codec, limits, now);
         multiplex.watches.set(Watch::Opening, opening);
         multiplex.insert(Stream::new(1, key));
-        exchange.downstream.stream = 1;
+        exchange.downstream.slot = Slot::of_stream(1);
         exchange.request.version = Version::Http2;
         let Some(open) = connections.get_mut(connection) else { return false };
         open.outbox.push(SWITCHING, &mut cx.buffers);
@@ -208,12 +210,13 @@ impl Proxy {
                 break;
             };
             let is_behind = is_peer_behind(connection);
-            let is_over = !matches!(connection.receive, Receive::Frames);
+            let is_over = connection.is_lingering()
+                || connection.multiplex().is_none_or(|multiplex| multiplex.failure.is_some());
             if is_behind || is_over || self.connections.is_share_spent(key) {
                 break;
             }
             let Some(connection) = self.connections.get_mut(key) else { break };
-            let Some(multiplex) = connection.multiplex.as_deref_mut() else { break };
+            let Some(multiplex) = connection.codec.multiplex_mut() else { break };
             if multiplex.codec.owes_many_answers() {
                 multiplex.frame_control(&mut connection.outbox, &mut self.cx.buffers);
             }
@@ -243,7 +246,7 @@ impl Proxy {
     fn after_frames(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let listener = connection.downstream().map(|downstream| downstream.listener);
-        let Some(multiplex) = connection.multiplex.as_deref_mut() else { return };
+        let Some(multiplex) = connection.codec.multiplex_mut() else { return };
         let has_work = multiplex.has_work() || multiplex.codec.is_finished();
         let is_amid_head = multiplex.codec.is_amid_head();
         if !multiplex.watches.is_set(Watch::Opening) {
@@ -267,7 +270,7 @@ impl Proxy {
             Element::Request { stream, mut head, is_end } => {
                 let request = Request::of(&head, is_end);
                 self.connections.count_request(key, head.block().len());
-                let exchange = self.begin_stream(key, stream, request, now);
+                let exchange = self.begin_stream(key, Slot::of_stream(stream), request, now);
                 if let Some(exchange) = exchange {
                     self.on_request_head(exchange, &mut head, now);
                 }
@@ -275,50 +278,66 @@ impl Proxy {
             Element::Unacceptable { stream, error, is_end } => {
                 let request = Request { is_complete: is_end, ..Request::NONE };
                 self.connections.count_request(key, 0);
-                let exchange = self.begin_stream(key, stream, request, now);
+                let exchange = self.begin_stream(key, Slot::of_stream(stream), request, now);
                 if let Some(exchange) = exchange {
                     self.exchanges.note_detail(exchange, || Detail::of(&error));
                     self.fail(exchange, cause_of_request(&error), now);
                 }
             }
             Element::Malformed { stream, error, is_end } => {
-                let at = StreamKey { connection: key, stream };
+                let at = StreamKey { connection: key, slot: Slot::of_stream(stream) };
                 self.on_malformed_request(at, error, is_end, now);
             }
             Element::Response { stream, mut head, is_end } => {
-                let upstream = StreamKey { connection: key, stream };
+                let upstream = StreamKey { connection: key, slot: Slot::of_stream(stream) };
                 if let Some(exchange) = self.connections.exchange_of(upstream) {
                     self.on_stream_response(upstream, exchange, &mut head, is_end, now);
                 }
             }
             Element::Interim { stream, head } => {
-                let upstream = StreamKey { connection: key, stream };
+                let upstream = StreamKey { connection: key, slot: Slot::of_stream(stream) };
                 if let Some(exchange) = self.connections.exchange_of(upstream) {
                     self.on_first_byte(upstream, exchange, now);
                     self.on_interim_response(exchange, &head, now);
                 }
             }
             Element::Data { stream, bytes, is_end } => {
-                let from = StreamKey { connection: key, stream };
+                let from = StreamKey { connection: key, slot: Slot::of_stream(stream) };
                 self.on_stream_data(from, bytes, now);
                 if is_end {
                     self.on_stream_end(from, Tail::End, now);
                 }
             }
             Element::End { stream } => {
-                self.on_stream_end(StreamKey { connection: key, stream }, Tail::End, now);
+                self.on_stream_end(
+                    StreamKey { connection: key, slot: Slot::of_stream(stream) },
+                    Tail::End,
+                    now,
+                );
             }
             Element::Trailers { stream, section } => {
                 let tail = Tail::of(section);
-                self.on_stream_end(StreamKey { connection: key, stream }, tail, now);
+                self.on_stream_end(
+                    StreamKey { connection: key, slot: Slot::of_stream(stream) },
+                    tail,
+                    now,
+                );
             }
             Element::Reset { stream, code } => {
                 self.connections.count_cancelled(key);
-                self.on_stream_reset(StreamKey { connection: key, stream }, code, now);
+                self.on_stream_reset(
+                    StreamKey { connection: key, slot: Slot::of_stream(stream) },
+                    code,
+                    now,
+                );
             }
             Element::Failed { stream, error } => {
                 self.connections.count_cancelled(key);
-                self.on_stream_failed(StreamKey { connection: key, stream }, error, now);
+                self.on_stream_failed(
+                    StreamKey { connection: key, slot: Slot::of_stream(stream) },
+                    error,
+                    now,
+                );
             }
             Element::WindowOpened { stream } => {
                 if let Some(multiplex) = self.connections.multiplex_mut(key) {
@@ -354,13 +373,13 @@ impl Proxy {
         };
         let Some(connection) = self.connections.get_mut(key) else { return };
         let left = self.cx.snapshot.limits.discard_bytes_max;
-        connection.receive = Receive::linger(left);
         if let Some(downstream) = connection.downstream_mut() {
             downstream.life = Life::LingerWhenSent;
+            downstream.lingering = Some(Box::new(Lingering::new(left)));
         }
         // What a service does wrong is nothing that its clients asked for.
         let told = if connection.upstream().is_some() { Cause::ResponseInvalid } else { cause };
-        if let Some(multiplex) = connection.multiplex.as_deref_mut() {
+        if let Some(multiplex) = connection.codec.multiplex_mut() {
             multiplex.failure = Some(cause);
         }
         self.connections.note_reason(key, || Detail::of(&error));
@@ -400,7 +419,7 @@ impl Proxy {
     pub(crate) fn on_watch(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let is_upstream = connection.upstream().is_some();
-        let Some(multiplex) = connection.multiplex.as_deref_mut() else { return };
+        let Some(multiplex) = connection.codec.multiplex_mut() else { return };
         let (watch, deadline) = multiplex.watches.first();
         if deadline > now {
             return self.cx.timers.arm(connection.timer, deadline);
@@ -477,12 +496,10 @@ impl Proxy {
         }
         self.upstream.withdraw(key, &mut self.connections);
         let Some(connection) = self.connections.get(key) else { return };
-        let Some((multiplex, upstream)) = connection.multiplex.as_ref().zip(connection.upstream())
-        else {
+        let Some((multiplex, upstream)) = connection.multiplex().zip(connection.upstream()) else {
             return;
         };
-        let codec = &multiplex.codec;
-        let is_lost = |stream: &&Stream| !codec.is_open(stream.id);
+        let is_lost = |stream: &&Stream| !multiplex.is_open(stream);
         let lost: Vec<_> = multiplex.iter().filter(is_lost).map(|s| s.exchange).collect();
         if !lost.is_empty() {
             let lost = u32::try_from(lost.len()).unwrap_or(u32::MAX);
@@ -505,14 +522,14 @@ impl Proxy {
     pub(crate) fn frame(&mut self, key: ConnKey, now: Time) {
         loop {
             let Some(connection) = self.connections.get_mut(key) else { return };
-            let Some(multiplex) = connection.multiplex.as_deref_mut() else { return };
+            let Some(multiplex) = connection.codec.multiplex_mut() else { return };
             match multiplex.frame(&mut connection.outbox, &mut self.cx.buffers) {
                 Some(framed) => self.on_framed(key, framed, now),
                 None => break,
             }
         }
         let Some(connection) = self.connections.get(key) else { return };
-        let Some(multiplex) = &connection.multiplex else { return };
+        let Some(multiplex) = connection.multiplex() else { return };
         let is_over = multiplex.failure.is_some() || multiplex.codec.is_finished();
         if is_over && connection.is_sent() {
             return self.end_http2(key, now);
@@ -522,7 +539,7 @@ impl Proxy {
 
     /// A frame of a stream is in the queue.
     fn on_framed(&mut self, key: ConnKey, framed: Framed, now: Time) {
-        let at = StreamKey { connection: key, stream: framed.id };
+        let at = StreamKey { connection: key, slot: framed.slot };
         let Some(exchange) = self.connections.exchange_of(at) else { return };
         let waited = framed.left + framed.bytes;
         if waited >= OUTBOX_BYTES_MAX
@@ -554,7 +571,7 @@ impl Proxy {
     /// Everything is said: the connection ends.
     fn end_http2(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let cause = connection.multiplex.as_ref().and_then(|multiplex| multiplex.failure);
+        let cause = connection.codec.multiplex().and_then(|multiplex| multiplex.failure);
         match connection.role {
             Role::Downstream(Downstream { life: Life::Lingering, .. }) => {}
             Role::Downstream(_) => {

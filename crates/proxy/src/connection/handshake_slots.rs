@@ -21,11 +21,11 @@ use crate::connection::ConnKey;
 use crate::tools::slab::{Key, Slab};
 
 /// Names one slot.
-pub(crate) type SlotKey = Key<Slot>;
+pub(crate) type SlotKey = Key<HandshakeSlot>;
 
 /// A handshake that runs.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct HandshakeSlot {
     connection: ConnKey,
     listener: ListenerId,
     older: Option<SlotKey>,
@@ -43,7 +43,7 @@ struct Queue {
 /// The handshakes that run, bounded by the worker's share of `limits.handshakes_max`.
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeSlots {
-    slots: Slab<Slot>,
+    slots: Slab<HandshakeSlot>,
     /// Of the listeners that have any.
     queues: BTreeMap<ListenerId, Queue>,
     /// The same listeners by how many they have.
@@ -58,7 +58,7 @@ impl HandshakeSlots {
 
     /// Takes a slot for a connection of this listener.
     pub(crate) fn insert(&mut self, connection: ConnKey, listener: ListenerId) -> SlotKey {
-        let slot = Slot { connection, listener, older: None, newer: None };
+        let slot = HandshakeSlot { connection, listener, older: None, newer: None };
         let key = self.slots.insert(slot);
         self.append(key, listener);
         key

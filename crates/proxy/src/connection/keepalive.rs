@@ -1,10 +1,12 @@
 //! A downstream connection of HTTP/1 between two exchanges: what is left of one request, the wait for
 //! the next, and the end.
 
-use wire::h1::{BodyElement, Scan};
+use wire::h1::BodyElement;
 
+use crate::connection::codec::http1::Receive;
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, Life, Receive, Send, StreamKey};
+use crate::connection::delivery::Lingering;
+use crate::connection::{ConnKey, Life, StreamKey};
 use crate::cx::Cx;
 use crate::exchange::downstream::{BODY_LIMITS, Step};
 use crate::listen::Listen;
@@ -21,8 +23,7 @@ impl Connections {
         cx: &mut Cx,
     ) {
         let Some(connection) = self.get_mut(key) else { return };
-        connection.receive = Receive::Head(Scan::default());
-        connection.send = Send::Idle;
+        connection.codec.await_head();
         let Some(downstream) = connection.downstream() else { return };
         let deadline = now + listen.listeners.get(downstream.listener).listener().timeouts.idle;
         cx.timers.arm(connection.timer, deadline);
@@ -40,9 +41,10 @@ impl Connections {
     pub(crate) fn discard_request(&mut self, source: StreamKey, cx: &Cx) {
         let left = cx.snapshot.limits.discard_bytes_max;
         if let Some(connection) = self.get_mut(source.connection)
-            && let Receive::Body(body) = &connection.receive
+            && let Some(codec) = connection.codec.http1_mut()
+            && let Receive::Body(body) = &codec.receive
         {
-            connection.receive = Receive::Discard { body: body.clone(), left };
+            codec.receive = Receive::Discard { body: body.clone(), left };
         }
     }
 
@@ -56,9 +58,8 @@ impl Connections {
         cx: &mut Cx,
     ) -> Step {
         let Some(connection) = self.get_mut(key) else { return Step::Wait(0) };
-        let Receive::Discard { body, left } = &mut connection.receive else {
-            return Step::Wait(0);
-        };
+        let Some(codec) = connection.codec.http1_mut() else { return Step::Wait(0) };
+        let Receive::Discard { body, left } = &mut codec.receive else { return Step::Wait(0) };
         let (n, is_complete) = match body.decode(input, &BODY_LIMITS) {
             Ok((n, BodyElement::NeedMore)) if n < input.len() => return Step::Wait(n),
             Ok((n, BodyElement::NeedMore)) => (n, false),
@@ -72,7 +73,7 @@ impl Connections {
         *left = left.saturating_sub(n as u64);
         let is_over = *left == 0;
         if is_complete {
-            connection.receive = Receive::Complete;
+            codec.receive = Receive::Complete;
             if connection.exchange().is_none() {
                 self.await_request(key, now, listen, cx);
             }
@@ -112,9 +113,9 @@ impl Connections {
         let Some(connection) = self.get_mut(key) else { return };
         let (is_empty, has_exchange) = (connection.is_sent(), connection.exchange());
         let left = cx.snapshot.limits.discard_bytes_max;
-        connection.receive = Receive::linger(left);
         if let Some(downstream) = connection.downstream_mut() {
             downstream.life = Life::LingerWhenSent;
+            downstream.lingering = Some(Box::new(Lingering::new(left)));
         }
         if is_empty && has_exchange.is_none() {
             self.linger(key, now, listen, cx);
@@ -124,9 +125,9 @@ impl Connections {
     /// Shuts our side of a connection whose outbox is empty.
     pub(crate) fn shut(&mut self, key: ConnKey, cx: &mut Cx) {
         if let Some(connection) = self.get_mut(key)
-            && !matches!(connection.send, Send::Shut)
+            && !connection.is_shut
         {
-            connection.send = Send::Shut;
+            connection.is_shut = true;
             self.send_close_notify(key, cx);
             cx.ops.push_back(Op::ShutdownWrite(key));
         }

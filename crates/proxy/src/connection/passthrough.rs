@@ -5,7 +5,7 @@
 //! them to. It says afterwards how many there were, and everything that counts or waits learns of
 //! them as if they had been read, queued and sent.
 
-use crate::connection::{ConnKey, Connection, Receive, Send, StreamKey};
+use crate::connection::{ConnKey, Connection, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
@@ -23,9 +23,9 @@ impl Proxy {
     #[must_use]
     pub fn passthrough(&self, key: ConnKey) -> Option<Passthrough> {
         let from = self.connections.get(key)?;
-        let Receive::Body(body) = &from.receive else { return None };
-        let bytes_max = usize::try_from(body.unread_max()).unwrap_or(usize::MAX);
+        let bytes_max = usize::try_from(from.codec.unread_max()).unwrap_or(usize::MAX);
         if bytes_max == 0
+            || from.is_lingering()
             || from.tls.is_some()
             || from.inbox.is_some()
             || from.is_read_closed
@@ -35,8 +35,8 @@ impl Proxy {
         }
         let to = self
             .exchanges
-            .opposite_of(StreamKey::whole(key), &self.connections)
-            .filter(|to| to.is_whole())?
+            .opposite_of(StreamKey::alone(key), &self.connections)
+            .filter(|to| to.is_alone())?
             .connection;
         let exchange = self.exchanges.get(from.exchange()?)?;
         let is_read = match from.downstream() {
@@ -71,9 +71,7 @@ impl Proxy {
         let Some(exchange) = connection.exchange() else { return };
         let n = sent + rest.len();
         let is_request = connection.downstream().is_some();
-        if let Receive::Body(body) = &mut connection.receive {
-            body.on_passed(n as u64);
-        }
+        connection.codec.on_passed(n as u64);
         if is_request {
             self.exchanges.count_request_data(exchange, n);
             self.exchanges.await_request_data(exchange, n, now, &mut self.cx);
@@ -82,9 +80,7 @@ impl Proxy {
             self.exchanges.await_response_data(exchange, now, &mut self.cx);
         }
         let Some(connection) = self.connections.get_mut(to) else { return };
-        if let Send::Body(body) = &mut connection.send {
-            body.begin(n).expect("both sides have the same framing, and no more than that passes");
-        }
+        connection.codec.on_sent_unread(n);
         connection.outbox.push(rest, &mut self.cx.buffers);
         if is_request {
             self.on_upstream_sent(to, rest.len(), sent, (began, now));
@@ -99,8 +95,8 @@ impl Proxy {
 
 /// Whether a connection can take data as it comes.
 fn takes_as_it_comes(to: &Connection) -> bool {
-    let is_transparent = matches!(&to.send, Send::Body(body) if body.is_transparent());
-    is_transparent
+    to.codec.is_transparent()
+        && !to.is_shut
         && to.tls.is_none()
         && to.outbox.is_empty()
         && !to.outbox.is_keeping()

@@ -5,8 +5,9 @@ use telemetry::cause::Cause;
 use wire::h2::{ErrorCode, MessageError, RequestForm, Scheme, StreamError, head_len_max};
 use wire::head::{RequestHead, ResponseHead};
 
+use crate::connection::codec::elements::Slot;
+use crate::connection::codec::http2::{Stream, StreamInbox, Tail, Watch};
 use crate::connection::connections::Connections;
-use crate::connection::http2::{Stream, StreamInbox, Tail, Watch};
 use crate::connection::{ConnKey, ExchangeKey, StreamKey};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
@@ -21,26 +22,26 @@ impl Connections {
     /// The exchange of a stream.
     pub(crate) fn exchange_of(&self, at: StreamKey) -> Option<ExchangeKey> {
         let connection = self.get(at.connection)?;
-        if at.is_whole() {
+        if at.is_alone() {
             return connection.exchange();
         }
-        Some(connection.multiplex.as_ref()?.stream(at.stream)?.exchange)
+        Some(connection.codec.multiplex()?.stream(at.slot)?.exchange)
     }
 
     pub(crate) fn stream_mut(&mut self, at: StreamKey) -> Option<&mut Stream> {
-        self.multiplex_mut(at.connection)?.stream_mut(at.stream)
+        self.multiplex_mut(at.connection)?.stream_mut(at.slot)
     }
 
     /// The peer gets back what it sent of its window.
     pub(crate) fn take(&mut self, from: StreamKey, n: usize) {
         if let Some(multiplex) = self.multiplex_mut(from.connection) {
-            multiplex.codec.on_taken(from.stream, n);
+            multiplex.on_taken(from.slot, n);
         }
     }
 
     /// The other side has room again for what comes from here.
     pub(crate) fn on_caught_up(&mut self, source: StreamKey, cx: &mut Cx) {
-        if source.is_whole() {
+        if source.is_alone() {
             return cx.ops.push_back(Op::Read(source.connection));
         }
         let Some(stream) = self.stream_mut(source) else { return };
@@ -51,7 +52,7 @@ impl Connections {
 
     pub(crate) fn exchanges_on(&self, key: ConnKey) -> Vec<ExchangeKey> {
         let Some(connection) = self.get(key) else { return Vec::new() };
-        match &connection.multiplex {
+        match connection.multiplex() {
             Some(multiplex) => multiplex.exchanges(),
             None => connection.exchange().into_iter().collect(),
         }
@@ -68,7 +69,7 @@ impl Connections {
         let connection = self.get_mut(upstream)?;
         // Of this hop: what the client used stands in the forwarded fields.
         let scheme = if connection.tls.is_some() { Scheme::Https } else { Scheme::Http };
-        let multiplex = connection.multiplex.as_deref_mut()?;
+        let multiplex = connection.codec.multiplex_mut()?;
         multiplex.frame_control(&mut connection.outbox, &mut cx.buffers);
         let mut opened = None;
         connection.outbox.push_with(head_len_max(head), &mut cx.buffers, |buffer| {
@@ -95,17 +96,17 @@ impl Proxy {
     pub(crate) fn begin_stream(
         &mut self,
         key: ConnKey,
-        stream: u32,
+        slot: Slot,
         request: Request,
         now: Time,
     ) -> Option<ExchangeKey> {
         let downstream = self.connections.get(key)?.downstream()?;
         let state = self.listen.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
-        let at = StreamKey { connection: key, stream };
+        let at = StreamKey { connection: key, slot };
         let exchange = self.begin_exchange(at, snapshot, place, request, now);
         let multiplex = self.connections.multiplex_mut(key)?;
-        multiplex.insert(Stream::new(stream, exchange));
+        multiplex.insert(Stream::at(slot, exchange));
         multiplex.watches.clear(Watch::Idle);
         Some(exchange)
     }
@@ -241,7 +242,7 @@ impl Proxy {
         }
         let request = Request { is_complete, ..Request::NONE };
         self.connections.count_request(at.connection, 0);
-        if let Some(key) = self.begin_stream(at.connection, at.stream, request, now) {
+        if let Some(key) = self.begin_stream(at.connection, at.slot, request, now) {
             self.exchanges.note_detail(key, || Detail::of(&error));
             self.fail(key, cause_of_malformed(error), now);
         }
@@ -250,8 +251,7 @@ impl Proxy {
     /// Takes a stream from its exchange, and resets it if it is open with this code.
     pub(crate) fn drop_stream(&mut self, at: StreamKey, code: ErrorCode, now: Time) {
         let Some(multiplex) = self.connections.multiplex_mut(at.connection) else { return };
-        multiplex.codec.reset(at.stream, code);
-        let Some(mut stream) = multiplex.remove(at.stream) else { return };
+        let Some(mut stream) = multiplex.reset(at.slot, code) else { return };
         stream.clear(&mut self.cx.buffers);
         self.after_stream(at.connection, now);
     }
@@ -299,8 +299,8 @@ impl Proxy {
             exchange.record.stamps.first_byte = now;
         }
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
-        if let Some(multiplex) = connection.multiplex.as_deref_mut()
-            && let Some(stream) = multiplex.stream_mut(upstream.stream)
+        if let Some(multiplex) = connection.codec.multiplex_mut()
+            && let Some(stream) = multiplex.stream_mut(upstream.slot)
         {
             stream.forget_request(&mut self.cx.buffers);
         }

@@ -23,8 +23,8 @@ use tls::{EarlyHandshake, Facts, Handshake, TicketKeeper};
 use wire::buffer::Buffer;
 use wire::tls::record::{RECORD_LEN_MAX, RecordLayer, SealError};
 
+use crate::connection::Connection;
 use crate::connection::handshake_slots::SlotKey;
-use crate::connection::{Connection, Receive, Send};
 use crate::exchange::client_cert::ClientCert;
 use crate::tools::buffers::{BUFFER_BYTES_MAX, Buffers};
 use crate::tools::outbox::{Outbox, SLICES_MAX};
@@ -406,16 +406,31 @@ impl Connection {
     /// Bytes of data that the socket did not take yet; none only if it took everything.
     #[inline]
     pub(crate) fn unsent_len(&self) -> usize {
-        let is_ending = matches!(self.send, Send::Ending);
-        self.outbox.len() + self.tls.as_ref().map_or(0, |tls| tls.unsent_len(is_ending))
+        match &self.tls {
+            None => self.outbox.len(),
+            Some(tls) => self.unsent_len_of_tls(tls),
+        }
     }
 
     /// Whether the socket took everything: with TLS, the word that nothing follows too, where nothing
     /// does. Without it, the peer would take what it has for a part.
     #[inline]
     pub(crate) fn is_sent(&self) -> bool {
-        let is_ending = matches!(self.send, Send::Ending);
-        self.outbox.is_empty() && self.tls.as_ref().is_none_or(|tls| tls.is_sent(is_ending))
+        match &self.tls {
+            None => self.outbox.is_empty(),
+            Some(tls) => self.is_sent_by_tls(tls),
+        }
+    }
+
+    // Apart, so that what every connection asks is short.
+    #[inline(never)]
+    fn unsent_len_of_tls(&self, tls: &Tls) -> usize {
+        self.outbox.len() + tls.unsent_len(self.is_ending())
+    }
+
+    #[inline(never)]
+    fn is_sent_by_tls(&self, tls: &Tls) -> bool {
+        self.outbox.is_empty() && tls.is_sent(self.is_ending())
     }
 
     /// Whether bytes may be there to read from somebody who has nothing more to ask: the records that
@@ -446,8 +461,7 @@ impl Connection {
     /// end of a message, or of what a tunnel carries.
     fn is_cut_off(&self) -> bool {
         let Some(tls) = &self.tls else { return false };
-        !tls.is_ended()
-            && matches!(&self.receive, Receive::Body(body) if body.ends_with_connection())
+        !tls.is_ended() && !self.is_lingering() && self.codec.reads_to_end()
     }
 }
 

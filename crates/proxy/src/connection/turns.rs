@@ -8,8 +8,9 @@
 
 use std::collections::VecDeque;
 
+use crate::connection::codec::http1::{Http1, Receive};
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, Connection, Receive};
+use crate::connection::{ConnKey, Connection};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
@@ -34,7 +35,8 @@ pub(crate) struct HeldBack {
 /// is read of it meanwhile, and not its end either.
 pub(crate) fn has_request_waiting(connection: &Connection) -> bool {
     // A head that was looked at has begun.
-    matches!(connection.receive, Receive::Head(_))
+    matches!(connection.codec.http1(), Some(Http1 { receive: Receive::Head(_), .. }))
+        && !connection.is_lingering()
         && connection.inbox.is_some()
         && connection.downstream().is_some_and(|downstream| {
             downstream.exchange.is_none() && !downstream.head_began.is_set()

@@ -3,7 +3,9 @@
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamConnectFailed;
 
-use crate::connection::{ConnKey, ExchangeKey, Life, Receive, Role, Send, UpstreamState};
+use crate::connection::codec::http1::{Http1, Receive};
+use crate::connection::codec::{Codec, Opening};
+use crate::connection::{ConnKey, ExchangeKey, Life, Role, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::label;
@@ -121,7 +123,7 @@ impl Proxy {
 
     pub(crate) fn on_connection_deadline(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
-        if connection.multiplex.is_some() && matches!(connection.send, Send::Idle) {
+        if connection.multiplex().is_some() && !connection.is_shut {
             return self.on_watch(key, now);
         }
         match &connection.role {
@@ -151,36 +153,46 @@ impl Proxy {
                 let life = downstream.life;
                 let has_begun = connection.inbox.is_some() && downstream.head_began.is_set();
                 let requests = connection.requests;
-                match (&connection.receive, life) {
-                    (Receive::Handshake, _) => self.connections.on_handshake_timeout(
-                        key,
-                        now,
-                        &mut self.listen,
-                        &mut self.cx,
-                    ),
-                    (Receive::Detect, _) => self.on_detect_timeout(key, now),
-                    (Receive::Hello, _) => {
+                if downstream.lingering.is_some() {
+                    return match life {
+                        Life::Lingering | Life::Refused => self.cx.on_lingered(key),
+                        Life::Open | Life::CloseWhenSent | Life::LingerWhenSent => {
+                            self.close_downstream(key, None, now);
+                        }
+                    };
+                }
+                match (&connection.codec, life) {
+                    (Codec::Opening(Opening::Handshake), _) => self
+                        .connections
+                        .on_handshake_timeout(key, now, &mut self.listen, &mut self.cx),
+                    (Codec::Opening(Opening::Detect), _) => self.on_detect_timeout(key, now),
+                    (Codec::Opening(Opening::Hello), _) => {
                         self.close_downstream(key, Some(Cause::TlsHandshakeTimeout), now);
                     }
-                    (Receive::Head(_), Life::Open) if self.connections.has_begun_preface(key) => {
+                    (Codec::Http1(Http1 { receive: Receive::Head(_), .. }), Life::Open)
+                        if self.connections.has_begun_preface(key) =>
+                    {
                         // It waits for frames: text of HTTP/1 would tell it nothing.
                         self.close_downstream(key, Some(Cause::RequestHeadTimeout), now);
                     }
-                    (Receive::Head(_), Life::Open) if has_begun => {
+                    (Codec::Http1(Http1 { receive: Receive::Head(_), .. }), Life::Open)
+                        if has_begun =>
+                    {
                         self.refuse_head(key, Cause::RequestHeadTimeout, None, now);
                     }
-                    (Receive::Head(_) | Receive::ProxyHeader, Life::Open) => {
+                    (
+                        Codec::Http1(Http1 { receive: Receive::Head(_), .. })
+                        | Codec::Opening(Opening::ProxyHeader),
+                        Life::Open,
+                    ) => {
                         // Silence is not answered: there is no request that a reply could be to.
                         let is_first = requests == 0;
                         let cause =
                             if is_first { Cause::RequestHeadTimeout } else { Cause::IdleTimeout };
                         self.close_downstream(key, Some(cause), now);
                     }
-                    (Receive::Discard { .. }, _) => {
+                    (Codec::Http1(Http1 { receive: Receive::Discard { .. }, .. }), _) => {
                         self.close_downstream(key, Some(Cause::RequestBodyTimeout), now);
-                    }
-                    (Receive::Linger { .. }, Life::Lingering | Life::Refused) => {
-                        self.cx.on_lingered(key);
                     }
                     _ => self.close_downstream(key, None, now),
                 }

@@ -12,9 +12,11 @@ use wire::h2::PREFACE;
 use wire::head::{Framing, Known, Method, RequestHead};
 use wire::proxy_protocol;
 
+use crate::connection::codec::http1::{Http1, Receive};
+use crate::connection::codec::{Codec, Opening};
 use crate::connection::connections::Connections;
 use crate::connection::transport::Tls;
-use crate::connection::{ConnKey, ExchangeKey, Receive, StreamKey};
+use crate::connection::{ConnKey, ExchangeKey, Role, StreamKey};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::progress::Progress;
@@ -113,7 +115,7 @@ impl Exchanges {
             is_response_slow: false,
         });
         cx.timers.set_owner(timer, TimerOwner::Exchange(exchange).into());
-        if at.is_whole() {
+        if at.is_alone() {
             downstream.exchange = Some(exchange);
         }
         let listener = label(listen.listeners.get(downstream.listener).id.0);
@@ -128,29 +130,31 @@ impl Proxy {
         let mut at = 0;
         while let Some(rest) = input.get(at..).filter(|rest| !rest.is_empty()) {
             let Some(connection) = self.connections.get_mut(key) else { return input.len() };
-            let step = match &connection.receive {
-                Receive::Frames => match self.consume_frames(key, rest, now) {
+            if connection.is_lingering() {
+                self.connections.on_lingering_bytes(key, rest);
+                return input.len();
+            }
+            let step = match &connection.codec {
+                Codec::Http2(_) => match self.consume_frames(key, rest, now) {
                     n if n == rest.len() => Step::Took(n),
                     n => Step::Wait(n),
                 },
-                Receive::ProxyHeader => self.on_proxy_header(key, rest, now),
+                Codec::Opening(Opening::ProxyHeader) => self.on_proxy_header(key, rest, now),
                 // The transport's, once this returns.
-                Receive::Handshake => Step::Wait(0),
-                Receive::Detect | Receive::Hello => match self.on_first_bytes(key, rest, now) {
-                    true => Step::Took(0),
-                    false => Step::Wait(0),
-                },
-                Receive::Head(_) => self.on_request_head_bytes(key, rest, now),
-                Receive::Body(_) => self.on_request_body_bytes(key, rest, now),
-                Receive::Complete => Step::Wait(0),
-                Receive::Discard { .. } => self.connections.on_discarded_bytes(
-                    key,
-                    rest,
-                    now,
-                    &mut self.listen,
-                    &mut self.cx,
-                ),
-                Receive::Linger { .. } => self.connections.on_lingering_bytes(key, rest),
+                Codec::Opening(Opening::Handshake) => Step::Wait(0),
+                Codec::Opening(Opening::Detect | Opening::Hello) => {
+                    match self.on_first_bytes(key, rest, now) {
+                        true => Step::Took(0),
+                        false => Step::Wait(0),
+                    }
+                }
+                Codec::Http1(Http1 { receive: Receive::Head(_), .. }) => {
+                    self.on_request_head_bytes(key, rest, now)
+                }
+                Codec::Http1(Http1 { receive: Receive::Discard { .. }, .. }) => self
+                    .connections
+                    .on_discarded_bytes(key, rest, now, &mut self.listen, &mut self.cx),
+                Codec::Http1(_) | Codec::Bytes(_) => self.on_request_body_bytes(key, rest, now),
             };
             match step {
                 Step::Took(n) => at += n,
@@ -187,13 +191,14 @@ impl Proxy {
 
     fn on_request_head_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
         let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
-        let Receive::Head(mut scan) = connection.receive else { return Step::Wait(0) };
-        let Some(downstream) = connection.downstream_mut() else { return Step::Wait(0) };
+        let (is_first, is_secure) = (connection.requests == 0, connection.tls.is_some());
+        let timer = connection.timer;
+        let Codec::Http1(codec) = &mut connection.codec else { return Step::Wait(0) };
+        let Receive::Head(mut scan) = codec.receive else { return Step::Wait(0) };
+        let Role::Downstream(downstream) = &mut connection.role else { return Step::Wait(0) };
         if downstream.exchange.is_some() {
             return Step::Wait(0);
         }
-        let (is_first, is_secure) = (connection.requests == 0, connection.tls.is_some());
-        let Some(downstream) = connection.downstream_mut() else { return Step::Wait(0) };
         let state = self.listen.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
         let listener = state.listener().seen_by(downstream.chain);
@@ -221,10 +226,10 @@ impl Proxy {
         let mut index = self.cx.request_index.take().unwrap_or_default();
         let step = match decode_request(input, &mut scan, &limits, &mut index) {
             Ok(None) => {
-                connection.receive = Receive::Head(scan);
+                codec.receive = Receive::Head(scan);
                 if is_first_byte {
                     let deadline = now + listener.timeouts.request_head;
-                    self.cx.timers.arm(connection.timer, deadline);
+                    self.cx.timers.arm(timer, deadline);
                 }
                 Step::Wait(0)
             }
@@ -232,9 +237,8 @@ impl Proxy {
                 let body = BodyDecoder::new(head.framing());
                 let is_complete = body.is_complete();
                 let request = Request::of(&head, is_complete);
-                connection.receive =
-                    if is_complete { Receive::Complete } else { Receive::Body(body) };
-                let at = StreamKey::whole(key);
+                codec.receive = if is_complete { Receive::Complete } else { Receive::Body(body) };
+                let at = StreamKey::alone(key);
                 let exchange = self.begin_exchange(at, snapshot, place, request, now);
                 if is_first && speaks_both {
                     self.listen.count_detected(
@@ -270,10 +274,10 @@ impl Proxy {
                 Step::Took(0)
             }
             Err(_) if is_first && speaks_both && resembles_http2(input).is_none() => {
-                connection.receive = Receive::Head(Scan::default());
+                codec.receive = Receive::Head(Scan::default());
                 if is_first_byte {
                     let deadline = now + listener.timeouts.request_head;
-                    self.cx.timers.arm(connection.timer, deadline);
+                    self.cx.timers.arm(timer, deadline);
                 }
                 Step::Wait(0)
             }
@@ -302,7 +306,7 @@ impl Proxy {
         let Some(downstream) = connection.downstream() else { return };
         let state = self.listen.listeners.get(downstream.listener);
         let (snapshot, place) = (state.snapshot.clone(), state.place);
-        let at = StreamKey::whole(key);
+        let at = StreamKey::alone(key);
         let exchange = self.begin_exchange(at, snapshot, place, Request::NONE, now);
         if let Some(detail) = detail {
             self.exchanges.note_detail(exchange, || detail);
@@ -387,7 +391,6 @@ impl Proxy {
     fn on_request_body_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> Step {
         let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
         let exchange = connection.exchange();
-        let Receive::Body(body) = &mut connection.receive else { return Step::Wait(0) };
         let Some(exchange_key) = exchange else { return Step::Wait(0) };
         let Some(exchange) = self.exchanges.get(exchange_key) else { return Step::Wait(0) };
         if !exchange.takes_request_data() {
@@ -395,21 +398,20 @@ impl Proxy {
             // a connection to send it on.
             return Step::Wait(0);
         }
-        match body.decode(input, &BODY_LIMITS) {
-            Ok((n, BodyElement::NeedMore)) => Step::Wait(n),
-            Ok((n, BodyElement::Data(data))) => {
-                let is_complete = body.is_complete();
+        match connection.codec.decode_body(input, &BODY_LIMITS) {
+            Ok((n, BodyElement::NeedMore, _)) => Step::Wait(n),
+            Ok((n, BodyElement::Data(data), is_complete)) => {
                 self.on_request_data(exchange_key, data, now);
                 if is_complete {
                     self.on_request_end(exchange_key, &[], now);
                 }
                 Step::Took(n)
             }
-            Ok((n, BodyElement::End)) => {
+            Ok((n, BodyElement::End, _)) => {
                 self.on_request_end(exchange_key, &[], now);
                 Step::Took(n)
             }
-            Ok((n, BodyElement::Trailers(trailers))) => {
+            Ok((n, BodyElement::Trailers(trailers), _)) => {
                 self.on_request_end(exchange_key, trailers, now);
                 Step::Took(n)
             }

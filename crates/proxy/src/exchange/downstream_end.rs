@@ -5,8 +5,10 @@ use telemetry::cause::Cause;
 use wire::h2::ErrorCode;
 
 use crate::agenda::Note;
+use crate::connection::codec::Opening;
+use crate::connection::codec::elements::ReadEnd;
 use crate::connection::turns::has_request_waiting;
-use crate::connection::{ConnKey, ExchangeKey, Life, OUTBOX_BYTES_MAX, Receive, Send, StreamKey};
+use crate::connection::{ConnKey, Connection, ExchangeKey, Life, OUTBOX_BYTES_MAX, StreamKey};
 use crate::exchange::{Stage, Wait};
 use crate::proxy::Proxy;
 use crate::tools::rate::Rate;
@@ -15,13 +17,13 @@ use crate::tools::time::Time;
 impl Proxy {
     /// The downstream sent FIN.
     pub(crate) fn on_downstream_end(&mut self, key: ConnKey, now: Time) {
-        match self.connections.get(key).map(|connection| &connection.receive) {
-            Some(Receive::Detect) => self.on_detect_end(key, now),
+        match self.connections.get(key).and_then(Connection::opening) {
+            Some(Opening::Detect) => self.on_detect_end(key, now),
             // A hello that is not whole names nothing, and nothing can come of it.
-            Some(Receive::Hello) => {
+            Some(Opening::Hello) => {
                 return self.close_downstream(key, Some(Cause::TlsHandshakeFailed), now);
             }
-            _ => {}
+            Some(Opening::ProxyHeader | Opening::Handshake) | None => {}
         }
         if self.connections.get(key).is_some_and(has_request_waiting) {
             // It came before the end.
@@ -29,18 +31,17 @@ impl Proxy {
         }
         let Some(connection) = self.connections.get_mut(key) else { return };
         let (exchange, is_sent) = (connection.exchange(), connection.is_sent());
-        match (&mut connection.receive, exchange) {
-            // Whoever takes nothing more on any stream says so; this one is gone.
-            (Receive::Frames, _) => {
+        let end =
+            if connection.is_lingering() { ReadEnd::Between } else { connection.codec.on_eof() };
+        match (end, exchange) {
+            // A client that takes nothing more on any stream says so; this one is gone.
+            (ReadEnd::OfStreams, _) => {
                 self.end_streams(key, Cause::DownstreamClosed, now);
                 self.close_downstream(key, None, now);
             }
-            (Receive::Body(body), Some(exchange)) => {
-                if body.on_eof().is_ok() {
-                    self.on_request_end(exchange, &[], now);
-                } else {
-                    self.abort(exchange, Cause::DownstreamClosed, now);
-                }
+            (ReadEnd::OfMessage, Some(exchange)) => self.on_request_end(exchange, &[], now),
+            (ReadEnd::AmidMessage, Some(exchange)) => {
+                self.abort(exchange, Cause::DownstreamClosed, now);
             }
             // It asked and now waits for the rest of the answer; nothing more will be asked.
             (_, Some(exchange)) => {
@@ -85,7 +86,7 @@ impl Proxy {
     /// The downstream took bytes; `left` still wait.
     pub(crate) fn on_downstream_sent(&mut self, key: ConnKey, left: usize, n: usize, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let is_ending = matches!(connection.send, Send::Ending);
+        let is_ending = connection.is_ending();
         let Some(exchange_key) = connection.exchange() else {
             if left == 0 {
                 self.connections.on_downstream_drained(key, now, &mut self.listen, &mut self.cx);
@@ -140,7 +141,7 @@ impl Proxy {
             self.finish(exchange_key, None, now);
         } else if is_ended {
             let downstream = exchange.downstream;
-            if downstream.is_whole() {
+            if downstream.is_alone() {
                 self.connections.shut(downstream.connection, &mut self.cx);
             }
             self.finish_tunnel(exchange_key, now);
@@ -149,13 +150,13 @@ impl Proxy {
 
     /// Goes on with the connection after its exchange.
     pub(crate) fn after_exchange(&mut self, at: StreamKey, now: Time) {
-        if !at.is_whole() {
+        if !at.is_alone() {
             // Whoever has its answer need not send the rest (RFC 9113, section 8.1).
             return self.drop_stream(at, ErrorCode::NO_ERROR, now);
         }
         let key = at.connection;
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let is_complete = matches!(connection.receive, Receive::Complete);
+        let is_complete = connection.codec.is_read_complete() && !connection.is_lingering();
         let has_more = connection.inbox.is_some() || connection.may_have_spoken();
         let Some(downstream) = connection.downstream_mut() else { return };
         downstream.exchange = None;

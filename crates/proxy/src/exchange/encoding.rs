@@ -9,16 +9,16 @@ use wire::head::{Framing, Head, Known, RequestHead, Version};
 use wire::proxy_protocol;
 use wire::upgrade::websocket_key;
 
+use crate::connection::ExchangeKey;
+use crate::connection::codec::Codec;
+use crate::connection::codec::elements::TOGETHER_BYTES_MAX;
+use crate::connection::codec::http1::{Http1, Send};
+use crate::connection::codec::http2::Tail;
 use crate::connection::connections::Connections;
-use crate::connection::http2::Tail;
-use crate::connection::{ExchangeKey, Send};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Form, QueuedRequest};
 use crate::tools::outbox::Outbox;
-
-/// A body of up to so many bytes gets room behind its head in the head's buffer.
-pub(crate) const TOGETHER_BYTES_MAX: usize = 16 << 10;
 
 /// Bytes of the longest PROXY protocol header that is sent: a line of version 1.
 const PROXY_HEADER_BYTES_MAX: usize = 107;
@@ -48,7 +48,7 @@ impl Exchanges {
         cx: &mut Cx,
     ) -> QueuedRequest {
         // One that was parked reads as the request of HTTP/1 that it stands for.
-        let comes_on_stream = self.get(key).is_some_and(|exchange| !exchange.downstream.is_whole());
+        let comes_on_stream = self.get(key).is_some_and(|exchange| !exchange.downstream.is_alone());
         if asks_upgrade && comes_on_stream && is_websocket(head) {
             // The client of HTTP/2 has no key to send, and no use for the answer to one.
             head.set(b"sec-websocket-key", &websocket_key(cx.random.octets()));
@@ -76,7 +76,8 @@ impl Exchanges {
         outbox.push_with(room, &mut cx.buffers, |buffer| {
             wire::h1::encode_request(head, connection_field(asks_upgrade), buffer);
         });
-        QueuedRequest { outbox, form: Form::Whole { send, is_personal } }
+        let codec = Codec::Http1(Http1::sending(send));
+        QueuedRequest { outbox, form: Form::Alone { codec, is_personal } }
     }
 
     /// The PROXY protocol header, for clusters that want one in front of each connection. Says

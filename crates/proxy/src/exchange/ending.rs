@@ -8,8 +8,8 @@ use telemetry::events::ExchangeFinished;
 use wire::h2::ErrorCode;
 use wire::head::Version;
 
+use crate::connection::codec::http2::Tail;
 use crate::connection::connections::Connections;
-use crate::connection::http2::Tail;
 use crate::connection::transport::Tls;
 use crate::connection::{ExchangeKey, Life, StreamKey};
 use crate::cx::Cx;
@@ -171,7 +171,7 @@ impl Proxy {
         ) else {
             return;
         };
-        if !downstream.is_whole() {
+        if !downstream.is_alone() {
             return self.drop_stream(downstream, code_of(cause), now);
         }
         let downstream = downstream.connection;
@@ -190,8 +190,8 @@ impl Proxy {
         let at = exchange.downstream;
         let downstream = at.connection;
         let Some(connection) = self.connections.get_mut(downstream) else { return };
-        if let Some(multiplex) = connection.multiplex.as_deref_mut() {
-            let Some(stream) = multiplex.stream_mut(at.stream) else { return };
+        if let Some(multiplex) = connection.multiplex_mut() {
+            let Some(stream) = multiplex.stream_mut(at.slot) else { return };
             if stream.outbox.is_empty() {
                 return self.abort(key, cause, now);
             }
@@ -202,7 +202,7 @@ impl Proxy {
         exchange.stage = Stage::Finishing;
         exchange.record.cause = Some(cause);
         if let Some(role) = connection.downstream_mut()
-            && at.is_whole()
+            && at.is_alone()
         {
             role.life = Life::CloseWhenSent;
         }
@@ -237,7 +237,7 @@ impl Proxy {
                 }
             }
             Stage::Attempting { upstream } | Stage::Responding { upstream } => {
-                if upstream.is_whole() {
+                if upstream.is_alone() {
                     self.upstream.leave_upstream(
                         upstream.connection,
                         cause,

@@ -9,7 +9,7 @@ use wire::head::{Method, RequestHead};
 use wire::upgrade::websocket_accept;
 
 use crate::connection::transport::Tls;
-use crate::connection::{Connection, ExchangeKey, Receive, StreamKey};
+use crate::connection::{Connection, ExchangeKey, StreamKey};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Exchange, Handshake, Route, Stage, Wait, route};
@@ -123,7 +123,7 @@ impl Proxy {
         let is_complete = exchange.request.is_complete;
         let is_shared =
             exchange.cluster().is_some_and(|cluster| cluster.protocol == ClusterProtocol::Http2);
-        if asks_upgrade && is_shared && exchange.downstream.is_whole() {
+        if asks_upgrade && is_shared && exchange.downstream.is_alone() {
             let key = head.find(b"sec-websocket-key");
             exchange.handshake = head.upgrade().map(|protocol| {
                 let (protocol, accept) = (protocol.into(), key.map(websocket_accept));
@@ -211,10 +211,8 @@ impl Proxy {
         }
         let upstream = exchange.upstream();
         let has_call = exchange.call.is_some();
-        if let Some(downstream) = self.connections.get_mut(exchange.downstream.connection)
-            && exchange.downstream.is_whole()
-        {
-            downstream.receive = Receive::Complete;
+        if let Some(downstream) = self.connections.get_mut(exchange.downstream.connection) {
+            downstream.codec.complete_read();
         }
         if has_call && let Err(cause) = self.exchanges.end_call_request(key) {
             return self.fail(key, cause, now);
@@ -239,7 +237,7 @@ impl Proxy {
         }
         let is_connecting = connection.is_connecting();
         let is_sent = self.connections.send_end(upstream, trailers, &mut self.cx);
-        if is_sent && !is_connecting && upstream.is_whole() {
+        if is_sent && !is_connecting && upstream.is_alone() {
             self.on_upstream_sent(upstream.connection, 0, 0, (now, now));
         }
         if is_tunnel {
@@ -249,7 +247,7 @@ impl Proxy {
 
     /// Reads on, on a connection or a stream.
     pub(crate) fn resume_source(&mut self, source: StreamKey, now: Time) {
-        if source.is_whole() {
+        if source.is_alone() {
             self.resume_inbox(source.connection, now);
         } else {
             self.resume_stream(source, now);
@@ -260,11 +258,10 @@ impl Proxy {
 /// Some of a request was dropped: what is kept of it is not the request any more, and not to be sent
 /// again.
 fn forget_request(connection: &mut Connection, upstream: StreamKey, buffers: &mut Buffers) {
-    if upstream.is_whole() {
+    if upstream.is_alone() {
         return connection.outbox.forget(buffers);
     }
-    let multiplex = connection.multiplex.as_deref_mut();
-    if let Some(stream) = multiplex.and_then(|all| all.stream_mut(upstream.stream)) {
+    if let Some(stream) = connection.multiplex_mut().and_then(|all| all.stream_mut(upstream.slot)) {
         stream.outbox.forget(buffers);
     }
 }

@@ -10,8 +10,10 @@ use telemetry::cause::Cause;
 use wire::h1::reason_phrase;
 use wire::head::{Framing, Method, RequestHead};
 
+use crate::connection::codec::elements::WholeReply;
 use crate::connection::connections::Connections;
-use crate::connection::{ExchangeKey, Life, Receive};
+use crate::connection::delivery::Lingering;
+use crate::connection::{ExchangeKey, Life};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::{Side, consequence};
@@ -47,15 +49,15 @@ impl Exchanges {
     fn stop_reading(&self, key: ExchangeKey, connections: &mut Connections, cx: &Cx) {
         let left = cx.snapshot.limits.discard_bytes_max;
         let Some(exchange) = self.get(key) else { return };
-        if !exchange.downstream.is_whole() {
+        if !exchange.downstream.is_alone() {
             return;
         }
         let downstream = exchange.downstream.connection;
         let Some(connection) = connections.get_mut(downstream) else { return };
-        if !exchange.request.is_complete {
-            connection.receive = Receive::linger(left);
-        }
         if let Some(downstream) = connection.downstream_mut() {
+            if !exchange.request.is_complete {
+                downstream.lingering = Some(Box::new(Lingering::new(left)));
+            }
             downstream.life = Life::LingerWhenSent;
         }
     }
@@ -161,16 +163,13 @@ impl Proxy {
         let framing = Framing::Length(content.body.len() as u64);
         let field = self.settle_life(key, framing);
         // Frames say where a reply without a body ends.
-        let is_told = !(is_call && content.body.is_empty() && !downstream.is_whole());
+        let is_told = !(is_call && content.body.is_empty() && !downstream.is_alone());
         let length =
             (is_told && !matches!(content.status, 204 | 304)).then_some(content.body.len() as u64);
         let body = if has_body { content.body } else { &[] };
         let is_sent = self.connections.send_reply(
             downstream,
-            content.status,
-            &fields,
-            (length, body),
-            field,
+            &WholeReply { status: content.status, fields: &fields, length, body, field },
             &mut self.cx,
         );
         if is_sent {

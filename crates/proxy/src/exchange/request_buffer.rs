@@ -11,7 +11,9 @@ use std::time::Duration;
 use config::snapshot::Cluster;
 
 use crate::connection::ExchangeKey;
-use crate::connection::http2::Tail;
+use crate::connection::codec::elements::Output;
+use crate::connection::codec::elements::Slot;
+use crate::connection::codec::http2::Tail;
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Exchange, Form, Kind, QueuedRequest, Stage, Wait};
@@ -24,15 +26,14 @@ use crate::upstream::pool::Pools;
 /// How often a request whose body waits looks whether connections are free again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-const SAME: &str = "the head has the framing that the body was read with";
-
 impl QueuedRequest {
     /// Queues a piece of the body behind the head.
     pub(crate) fn push_data(&mut self, data: &[u8], buffers: &mut Buffers) {
         match &mut self.form {
-            Form::Whole { send, .. } => {
+            Form::Alone { codec, .. } => {
                 if !data.is_empty() {
-                    send.push_data(data, &mut self.outbox, buffers).expect(SAME);
+                    let mut out = Output { outbox: &mut self.outbox, buffers };
+                    codec.send_data(Slot::ONLY, data, &mut out);
                 }
             }
             Form::Stream { .. } => self.outbox.push(data, buffers),
@@ -42,8 +43,9 @@ impl QueuedRequest {
     /// Queues the end of the body, with its trailer section if it has one.
     pub(crate) fn push_end(&mut self, trailers: &[u8], buffers: &mut Buffers) {
         match &mut self.form {
-            Form::Whole { send, .. } => {
-                send.push_end(trailers, &mut self.outbox, buffers).expect(SAME);
+            Form::Alone { codec, .. } => {
+                let mut out = Output { outbox: &mut self.outbox, buffers };
+                codec.send_end(Slot::ONLY, trailers, &mut out);
             }
             Form::Stream { tail, .. } => *tail = Tail::of(trailers),
         }

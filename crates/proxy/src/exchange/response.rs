@@ -4,17 +4,18 @@ use config::snapshot::ResponseParsing;
 use telemetry::cause::Cause;
 use telemetry::events::TunnelStarted;
 use wire::h1::{
-    BodyDecoder, BodyElement, BodyEncoder, BodyLimits, ConnectionField, HeadError, HeadErrorKind,
-    HeadLimits, Parsing, Scan, allowed_trailers, decode_response_as,
+    BodyDecoder, BodyElement, BodyLimits, ConnectionField, HeadError, HeadErrorKind, HeadLimits,
+    Parsing, Scan, allowed_trailers, decode_response_as,
 };
 use wire::head::{Framing, Method, ResponseHead, Version};
 use wire::path::Slashes;
 
 use crate::agenda::Note;
-use crate::connection::sending::Answer;
-use crate::connection::{
-    ConnKey, Connection, ExchangeKey, Life, OUTBOX_BYTES_MAX, Receive, Send, StreamKey,
-};
+use crate::connection::codec::Codec;
+use crate::connection::codec::bytes::Bytes;
+use crate::connection::codec::elements::Answer;
+use crate::connection::codec::http1::Receive;
+use crate::connection::{ConnKey, Connection, ExchangeKey, Life, OUTBOX_BYTES_MAX, StreamKey};
 use crate::cx::Cx;
 use crate::exchange::downstream::{BODY_LIMITS, Step};
 use crate::exchange::encoding::announces_trailers;
@@ -55,25 +56,18 @@ impl Proxy {
         let mut at = 0;
         while let Some(rest) = input.get(at..).filter(|rest| !rest.is_empty()) {
             let Some(connection) = self.connections.get_mut(key) else { return input.len() };
-            if matches!(connection.receive, Receive::Frames) {
+            if connection.multiplex().is_some_and(|multiplex| multiplex.failure.is_none()) {
                 return at + self.consume_frames(key, rest, now);
             }
             let Some(exchange) = connection.exchange() else {
-                // Nobody asked: whatever this is, the connection is not used again.
+                // It was not asked: whatever this is, the connection is not used again.
                 self.close_upstream(key, Some(Cause::ResponseInvalid), now);
                 return input.len();
             };
-            let step = match &connection.receive {
-                Receive::Head(_) => self.on_response_head_bytes(key, exchange, rest, now),
-                Receive::Body(_) => self.on_response_body_bytes(key, exchange, rest, now),
-                Receive::ProxyHeader
-                | Receive::Handshake
-                | Receive::Detect
-                | Receive::Hello
-                | Receive::Frames
-                | Receive::Complete
-                | Receive::Discard { .. }
-                | Receive::Linger { .. } => Step::Wait(0),
+            let step = if connection.codec.awaits_head() {
+                self.on_response_head_bytes(key, exchange, rest, now)
+            } else {
+                self.on_response_body_bytes(key, exchange, rest, now)
             };
             match step {
                 Step::Took(n) => at += n,
@@ -92,7 +86,8 @@ impl Proxy {
     ) -> Step {
         let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return Step::Wait(0) };
-        let Receive::Head(mut scan) = connection.receive else { return Step::Wait(0) };
+        let Some(codec) = connection.codec.http1_mut() else { return Step::Wait(0) };
+        let Receive::Head(mut scan) = codec.receive else { return Step::Wait(0) };
         if connection.outbox.is_untouched() {
             // Nothing was asked yet, so this is no answer; the request goes elsewhere.
             self.fail_attempt(exchange_key, Cause::ResponseUnasked, now);
@@ -109,14 +104,14 @@ impl Proxy {
         let decoded = decode_response_as(input, &mut scan, &RESPONSE_HEAD, &mut index, method, how);
         let step = match decoded {
             Ok(None) => {
-                connection.receive = Receive::Head(scan);
+                codec.receive = Receive::Head(scan);
                 Step::Wait(0)
             }
             Ok(Some((mut head, n))) => {
-                connection.receive = Receive::Head(Scan::default());
+                codec.receive = Receive::Head(Scan::default());
                 match head.status() {
                     101 => {
-                        let at = StreamKey::whole(key);
+                        let at = StreamKey::alone(key);
                         self.on_switching_protocols(at, exchange_key, &mut head, now);
                     }
                     100..=199 => self.on_interim_response(exchange_key, &head, now),
@@ -124,7 +119,7 @@ impl Proxy {
                         let behind = input.len() - n;
                         let is_end = BodyDecoder::new(head.framing()).is_complete();
                         let rest = (behind, is_end);
-                        let at = StreamKey::whole(key);
+                        let at = StreamKey::alone(key);
                         self.on_response_head(at, exchange_key, &mut head, rest, now);
                     }
                 }
@@ -189,8 +184,8 @@ impl Proxy {
             None => self.begin_response(exchange_key, head, received, (behind, is_end)),
         }
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
-        if upstream.is_whole() {
-            connection.receive = Receive::Body(BodyDecoder::new(head.framing()));
+        if upstream.is_alone() {
+            connection.codec.begin_body(head.framing());
             let is_worn = connection.is_key_nearly_worn();
             if let Some(role) = connection.upstream_mut() {
                 role.is_reusable = head.persistent()
@@ -241,7 +236,7 @@ impl Proxy {
     pub(crate) fn settle_life(&mut self, key: ExchangeKey, framing: Framing) -> ConnectionField {
         let Some(exchange) = self.exchanges.get(key) else { return ConnectionField::Close };
         let (key, request) = (exchange.downstream.connection, &exchange.request);
-        if !exchange.downstream.is_whole() {
+        if !exchange.downstream.is_alone() {
             // Other streams live on.
             return ConnectionField::Default;
         }
@@ -287,9 +282,9 @@ impl Proxy {
     ) {
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         // In HTTP/2 there is one protocol that was asked for, and none is named in the answer.
-        let is_allowed = !upstream.is_whole()
+        let is_allowed = !upstream.is_alone()
             || head.upgrade().is_some_and(|protocols| exchange.allows_upgrade(protocols));
-        let is_asked = !exchange.downstream.is_whole() || exchange.request.is_complete;
+        let is_asked = !exchange.downstream.is_alone() || exchange.request.is_complete;
         if !exchange.request.asks_upgrade || !is_asked || !is_allowed {
             let words = "a change of protocols that was not asked for";
             self.exchanges.note_detail(exchange_key, || Detail::of(&words));
@@ -316,16 +311,15 @@ impl Proxy {
         let timeout = exchange.listener().timeouts.tunnel_idle;
         self.exchanges.set_deadline(exchange_key, Wait::TunnelIdle, now + timeout, &mut self.cx);
         self.connections.send_switching(downstream, head, &mut self.cx);
-        for side in [upstream, downstream].into_iter().filter(|side| side.is_whole()) {
+        for side in [upstream, downstream].into_iter().filter(|side| side.is_alone()) {
             if let Some(connection) = self.connections.get_mut(side.connection) {
-                connection.receive = Receive::Body(BodyDecoder::new(Framing::UntilClose));
-                connection.send = Send::Body(BodyEncoder::new(Framing::UntilClose));
+                connection.codec = Codec::Bytes(Bytes::new());
                 if let Some(role) = connection.downstream_mut() {
                     role.life = Life::CloseWhenSent;
                 }
             }
         }
-        if !downstream.is_whole() && was_complete {
+        if !downstream.is_alone() && was_complete {
             return self.on_request_end(exchange_key, &[], now);
         }
         self.cx.agenda.push(Note::Resume(downstream));
@@ -339,28 +333,26 @@ impl Proxy {
         now: Time,
     ) -> Step {
         let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
-        let Receive::Body(body) = &mut connection.receive else { return Step::Wait(0) };
-        let at = StreamKey::whole(key);
+        let at = StreamKey::alone(key);
         // Only what the chunked coding puts around data can be read in more than one way.
         let parsing = match self.exchanges.get(exchange_key) {
-            Some(exchange) if body.is_chunked() => parsing_of(exchange),
+            Some(exchange) if connection.codec.is_chunked() => parsing_of(exchange),
             _ => Parsing::Strict,
         };
-        match body.decode(input, &BodyLimits { parsing, ..BODY_LIMITS }) {
-            Ok((n, BodyElement::NeedMore)) => Step::Wait(n),
-            Ok((n, BodyElement::Data(data))) => {
-                let is_complete = body.is_complete();
+        match connection.codec.decode_body(input, &BodyLimits { parsing, ..BODY_LIMITS }) {
+            Ok((n, BodyElement::NeedMore, _)) => Step::Wait(n),
+            Ok((n, BodyElement::Data(data), is_complete)) => {
                 self.on_response_data(exchange_key, data, now);
                 if is_complete {
                     self.on_response_end(at, exchange_key, &[], n == input.len(), now);
                 }
                 Step::Took(n)
             }
-            Ok((n, BodyElement::End)) => {
+            Ok((n, BodyElement::End, _)) => {
                 self.on_response_end(at, exchange_key, &[], n == input.len(), now);
                 Step::Took(n)
             }
-            Ok((n, BodyElement::Trailers(trailers))) => {
+            Ok((n, BodyElement::Trailers(trailers), _)) => {
                 let mut room = Vec::new();
                 let trailers = allowed_trailers(trailers, &mut room);
                 self.on_response_end(at, exchange_key, trailers, n == input.len(), now);
@@ -430,10 +422,8 @@ impl Proxy {
         let is_request_complete = exchange.request.is_complete;
         let is_sent = self.connections.send_end(downstream, trailers, &mut self.cx);
         if is_tunnel {
-            if let Some(connection) = self.connections.get_mut(upstream.connection)
-                && upstream.is_whole()
-            {
-                connection.receive = Receive::Complete;
+            if let Some(connection) = self.connections.get_mut(upstream.connection) {
+                connection.codec.complete_read();
             }
             if let Some(exchange) = self.exchanges.get_mut(exchange_key) {
                 exchange.progress.is_response_complete = true;
@@ -451,7 +441,7 @@ impl Proxy {
             }
             self.release(upstream, is_last && is_request_complete, now);
         }
-        if is_sent && downstream.is_whole() {
+        if is_sent && downstream.is_alone() {
             self.on_downstream_sent(downstream.connection, 0, 0, now);
         } else if is_sent {
             self.on_response_sent(exchange_key, (0, 0), true, now);

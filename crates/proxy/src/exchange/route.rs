@@ -14,7 +14,8 @@ use crate::Snapshot;
 use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::filter::Filter;
-use crate::listen::matching::{self, Facts};
+use crate::listen::matching;
+use crate::listen::matching::Facts;
 
 /// The rule for a request with this host (lower case, no port) and path (normalised, no query) from
 /// a client with this certificate, with its table and its place there.
@@ -77,7 +78,7 @@ pub(crate) fn is_misdirected(
         return false;
     }
     let destination = downstream.original.as_deref().copied();
-    let alpn: &[u8] = if connection.multiplex.is_some() { b"h2" } else { b"http/1.1" };
+    let alpn: &[u8] = if connection.multiplex().is_some() { b"h2" } else { b"http/1.1" };
     let facts = Facts {
         source: connection.peer.ip(),
         destination: destination.or_else(|| connection.local.socket_address()),

@@ -323,7 +323,7 @@ impl Proxy {
                         return self.fail(key, Cause::RequestBodyTooLarge, now);
                     }
                     // What comes on a stream behind a request for another protocol is of that.
-                    let is_upgrade = head.upgrade().is_some() && !exchange.downstream.is_whole();
+                    let is_upgrade = head.upgrade().is_some() && !exchange.downstream.is_alone();
                     if !exchange.request.is_complete && !is_upgrade {
                         return self.gather_request(key, place, bytes_max, head, now);
                     }
@@ -435,7 +435,7 @@ impl Proxy {
         let (downstream, timeout) =
             (exchange.downstream, exchange.listener().timeouts.request_body);
         if std::mem::take(&mut exchange.request.expects_continue) {
-            self.connections.send_continue(downstream, &mut self.cx);
+            self.connections.send_status(downstream, 100, &mut self.cx);
         }
         self.exchanges.set_deadline(key, Wait::RequestBody, now + timeout, &mut self.cx);
     }

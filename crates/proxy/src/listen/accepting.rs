@@ -7,7 +7,9 @@ use config::snapshot::ListenerId;
 use telemetry::cause::Cause;
 use telemetry::events::{ConnectionOpened, ConnectionRefused};
 
-use crate::connection::{ConnKey, Downstream, Life, Receive, Role};
+use crate::connection::codec::Codec;
+use crate::connection::codec::Opening;
+use crate::connection::{ConnKey, Downstream, Life, Role};
 use crate::exchange::record::label;
 use crate::listen::clients::Part;
 use crate::proxy::Proxy;
@@ -64,12 +66,18 @@ impl Proxy {
             chain: None,
             exchange: None,
             life,
+            lingering: None,
             is_detected: false,
             is_aged: false,
             head_began: Time::NEVER,
             original,
         });
-        let key = self.connections.insert_connection(role, Receive::ProxyHeader, now, &mut self.cx);
+        let key = self.connections.insert_connection(
+            role,
+            Codec::Opening(Opening::ProxyHeader),
+            now,
+            &mut self.cx,
+        );
         if let Some(connection) = self.connections.get_mut(key) {
             (connection.peer, connection.local) = (peer, local);
             self.cx.timers.arm(connection.timer, deadline);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use config::snapshot::Listener;
 use telemetry::cause::Cause;
 
+use crate::connection::codec::http2::Multiplex;
 use crate::connection::connections::Connections;
 use crate::connection::transport::Tls;
 use crate::connection::{ConnKey, Connection};
@@ -53,7 +54,7 @@ impl Connections {
     fn on_aged(&mut self, key: ConnKey, now: Time, cx: &mut Cx) {
         let Some(connection) = self.get_mut(key) else { return };
         let timer = connection.timer;
-        let is_multiplexed = connection.multiplex.is_some();
+        let is_multiplexed = connection.multiplex().is_some();
         let Some(downstream) = connection.downstream_mut() else { return };
         downstream.is_aged = true;
         let is_idle = downstream.exchange.is_none();
@@ -112,7 +113,7 @@ impl Proxy {
     /// Ends a downstream connection, with the exchanges that it has.
     pub(crate) fn abort_downstream(&mut self, key: ConnKey, cause: Cause, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
-        let streams = connection.multiplex.as_ref().map(|all| all.exchanges()).unwrap_or_default();
+        let streams = connection.multiplex().map(Multiplex::exchanges).unwrap_or_default();
         for exchange in connection.exchange().into_iter().chain(streams) {
             self.abort(exchange, cause, now);
         }

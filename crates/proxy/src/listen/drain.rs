@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use telemetry::cause::Cause;
 
+use crate::connection::codec::Opening;
+use crate::connection::codec::http2::Multiplex;
 use crate::connection::connections::Connections;
-use crate::connection::{Connection, Downstream, Receive};
+use crate::connection::{Connection, Downstream};
 use crate::cx::Cx;
 use crate::listen::Listen;
 use crate::listen::listeners::{ListenerKey, Lost};
@@ -27,7 +29,7 @@ impl Connections {
             if !concerns(downstream) {
                 continue;
             }
-            if connection.multiplex.is_some() {
+            if connection.multiplex().is_some() {
                 multiplexed.push(key);
             } else if downstream.exchange.is_none()
                 && deadline < cx.timers.deadline(connection.timer)
@@ -67,8 +69,8 @@ impl Listen {
         let is_concerned = |connection: &Connection| {
             // What such a connection is going to meet is not decided yet.
             let is_new = matches!(
-                connection.receive,
-                Receive::ProxyHeader | Receive::Detect | Receive::Hello
+                connection.opening(),
+                Some(Opening::ProxyHeader | Opening::Detect | Opening::Hello)
             ) && connection.tls.is_none();
             let downstream = connection.downstream().filter(|_| !is_new);
             downstream.is_some_and(|downstream| {
@@ -141,8 +143,7 @@ impl Proxy {
         let all: Vec<_> = all.map(|(key, _)| key).collect();
         for key in all {
             let Some(connection) = self.connections.get(key) else { continue };
-            let multiplex = connection.multiplex.as_ref();
-            let streams = multiplex.map(|all| all.exchanges()).unwrap_or_default();
+            let streams = connection.multiplex().map(Multiplex::exchanges).unwrap_or_default();
             for exchange in connection.exchange().into_iter().chain(streams) {
                 self.listen.cut_off += 1;
                 self.abort(exchange, Cause::DrainTimeout, now);

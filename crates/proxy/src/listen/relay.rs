@@ -13,13 +13,15 @@ use telemetry::events::{ConnectionDetected, DetectedProtocol};
 use wire::buffer::Buffer;
 use wire::detect;
 use wire::detect::{detect, detect_late};
-use wire::h1::{BodyDecoder, BodyEncoder, Scan};
-use wire::head::Framing;
+
 use wire::tls::{ServerName, client_hello};
 
 use crate::agenda::Note;
+use crate::connection::codec::Codec;
+use crate::connection::codec::Opening;
+use crate::connection::codec::bytes::Bytes;
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, Connection, ExchangeKey, Life, Receive, Send, StreamKey};
+use crate::connection::{ConnKey, Connection, ExchangeKey, Life, StreamKey};
 use crate::cx::Cx;
 use crate::exchange::record::{Words, label};
 use crate::exchange::{Form, Kind, QueuedRequest, Request, Route, Stage};
@@ -96,7 +98,7 @@ impl Listen {
         let Some(downstream) = connection.downstream() else { return };
         let listener = self.listeners.get(downstream.listener).listener();
         let deadline = now + listener.timeouts.detect;
-        connection.receive = Receive::Detect;
+        connection.codec = Codec::Opening(Opening::Detect);
         cx.timers.arm(connection.timer, deadline);
     }
 
@@ -105,13 +107,13 @@ impl Listen {
     /// say nothing.
     fn await_hello(&self, key: ConnKey, now: Time, connections: &mut Connections, cx: &mut Cx) {
         let Some(connection) = connections.get_mut(key) else { return };
-        if !matches!(connection.receive, Receive::Detect) || connection.tls.is_some() {
+        if connection.opening() != Some(Opening::Detect) || connection.tls.is_some() {
             return;
         }
         let Some(downstream) = connection.downstream() else { return };
         let listener = self.listeners.get(downstream.listener).listener();
         let deadline = now + listener.timeouts.tls_handshake;
-        connection.receive = Receive::Hello;
+        connection.codec = Codec::Opening(Opening::Hello);
         cx.timers.arm(connection.timer, deadline);
         self.count_detected(key, Some(DetectedProtocol::Tls), connections, cx);
     }
@@ -167,7 +169,7 @@ impl Listen {
         let Some(downstream) = connection.downstream() else { return };
         let listener = self.listeners.get(downstream.listener).listener();
         let deadline = now + listener.timeouts.request_head;
-        connection.receive = Receive::Head(Scan::default());
+        connection.codec.await_head();
         cx.timers.arm(connection.timer, deadline);
     }
 }
@@ -378,14 +380,13 @@ impl Proxy {
         self.on_told(key, &FirstBytes { protocol: Some(protocol), ..FirstBytes::default() }, now);
         // These bytes came before an end that the next event may report.
         self.consume_left(key, now);
-        self.cx.agenda.push(Note::Resume(StreamKey::whole(key)));
+        self.cx.agenda.push(Note::Resume(StreamKey::alone(key)));
     }
 
     /// Relays a connection from here on.
     fn begin_relay(&mut self, key: ConnKey, first: Option<&FirstBytes>, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.receive = Receive::Body(BodyDecoder::new(Framing::UntilClose));
-        connection.send = Send::Body(BodyEncoder::new(Framing::UntilClose));
+        connection.codec = Codec::Bytes(Bytes::new());
         self.cx.timers.arm(connection.timer, Time::NEVER);
         let Some(downstream) = connection.downstream_mut() else { return };
         downstream.life = Life::CloseWhenSent;
@@ -397,7 +398,7 @@ impl Proxy {
         let random = self.cx.random.next();
         let listener = state.listener().seen_by(downstream.chain);
         let cluster = listener.relay.as_ref().and_then(|relay| relay.choose(random));
-        let at = StreamKey::whole(key);
+        let at = StreamKey::alone(key);
         let exchange = self.begin_exchange(at, snapshot, place, Request::NONE, now);
         if let Some(exchange) = self.exchanges.get_mut(exchange) {
             let is_tls = first.is_some_and(|first| first.protocol == Some(Detected::Tls));
@@ -434,8 +435,8 @@ impl Proxy {
         // Until the connection stands, another endpoint may be tried.
         outbox.keep();
         self.exchanges.push_proxy_header(key, &mut outbox, &self.connections, &mut self.cx);
-        let send = Send::Body(BodyEncoder::new(Framing::UntilClose));
-        let request = QueuedRequest { outbox, form: Form::Whole { send, is_personal: true } };
+        let codec = Codec::Bytes(Bytes::new());
+        let request = QueuedRequest { outbox, form: Form::Alone { codec, is_personal: true } };
         self.ask(key, request, None, now);
     }
 
@@ -448,9 +449,9 @@ impl Proxy {
     ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.outbox.forget(&mut self.cx.buffers);
-        let (is_sent, is_ending) = (connection.is_sent(), matches!(connection.send, Send::Ending));
+        let (is_sent, is_ending) = (connection.is_sent(), connection.is_ending());
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
-        exchange.stage = Stage::Responding { upstream: StreamKey::whole(key) };
+        exchange.stage = Stage::Responding { upstream: StreamKey::alone(key) };
         let downstream = exchange.downstream;
         if exchange.kind == Kind::Connect {
             self.grant_tunnel(exchange_key, now);
@@ -472,11 +473,10 @@ impl Proxy {
         let was_complete = std::mem::take(&mut exchange.request.is_complete);
         let downstream = exchange.downstream;
         self.exchanges.begin_tunnel(key, now, &mut self.cx);
-        self.connections.send_granted(downstream, &mut self.cx);
+        self.connections.send_status(downstream, 200, &mut self.cx);
         let Some(connection) = self.connections.get_mut(downstream.connection) else { return };
-        if downstream.is_whole() {
-            connection.receive = Receive::Body(BodyDecoder::new(Framing::UntilClose));
-            connection.send = Send::Body(BodyEncoder::new(Framing::UntilClose));
+        if downstream.is_alone() {
+            connection.codec = Codec::Bytes(Bytes::new());
             if let Some(role) = connection.downstream_mut() {
                 role.life = Life::CloseWhenSent;
             }

@@ -9,12 +9,16 @@ use wire::buffer::Buffer;
 use wire::h2::{Http2, Limits};
 
 use super::{GONE, RestoreError, before, cause_named, since};
+use crate::connection::codec::Codec;
+use crate::connection::codec::Opening;
+use crate::connection::codec::bytes::Bytes;
+use crate::connection::codec::elements::Slot;
+use crate::connection::codec::http1::Http1;
+use crate::connection::codec::http2::{Multiplex, Stream, StreamInbox, Tail, Watches};
 use crate::connection::connections::Connections;
-use crate::connection::http2::{Multiplex, Stream, StreamInbox, Tail, Watches};
+use crate::connection::delivery::Lingering;
 use crate::connection::transport::{SavedTls, Tls};
-use crate::connection::{
-    ConnKey, Downstream, ExchangeKey, Life, Receive, Role, Send, Upstream, UpstreamState,
-};
+use crate::connection::{ConnKey, Downstream, ExchangeKey, Life, Role, Upstream, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::response::RESPONSE_HEAD;
 use crate::listen::Listen;
@@ -29,18 +33,18 @@ use crate::upstream::Upstreams;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct SavedConnection {
-    receive: Receive,
-    send: Send,
+    codec: SavedCodec,
+    lingering: Option<Lingering>,
     inbox: Vec<u8>,
     outbox: SavedOutbox,
     tls: Option<Box<SavedTls>>,
-    multiplex: Option<Box<SavedMultiplex>>,
     peer: PeerAddress,
     local: PeerAddress,
     age: u64,
     requests: u32,
     is_read_closed: bool,
     is_send_broken: bool,
+    is_shut: bool,
     deadline: Option<Duration>,
 }
 
@@ -76,7 +80,15 @@ enum SavedUpstreamState {
 }
 
 #[derive(Serialize, Deserialize)]
-struct SavedMultiplex {
+pub(super) enum SavedCodec {
+    Opening(Opening),
+    Http1(Http1),
+    Http2(Box<SavedMultiplex>),
+    Bytes(Bytes),
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct SavedMultiplex {
     codec: Http2,
     streams: Vec<SavedStream>,
     watches: Vec<Option<Duration>>,
@@ -104,9 +116,16 @@ pub(super) struct SavedOutbox {
 }
 
 impl SavedConnection {
-    pub(super) fn has_stream(&self, id: u32) -> bool {
-        let multiplex = self.multiplex.as_ref();
-        multiplex.is_some_and(|it| it.streams.iter().any(|stream| stream.id == id))
+    /// Whether an exchange may be there.
+    pub(super) fn has_slot(&self, slot: Slot) -> bool {
+        match &self.codec {
+            SavedCodec::Http2(saved) => {
+                saved.streams.iter().any(|stream| Slot::of_stream(stream.id) == slot)
+            }
+            SavedCodec::Opening(_) | SavedCodec::Http1(_) | SavedCodec::Bytes(_) => {
+                slot == Slot::ONLY
+            }
+        }
     }
 }
 
@@ -145,20 +164,18 @@ impl Connections {
         cx.timers.remove(connection.timer);
         let inbox = connection.inbox.take();
         let saved = SavedConnection {
-            receive: connection.receive,
-            send: connection.send,
+            lingering: connection.downstream().and_then(|it| it.lingering.as_deref().copied()),
+            codec: save_codec(connection.codec, &mut cx.buffers, now),
             inbox: inbox.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
             outbox: save_outbox(&mut connection.outbox, &mut cx.buffers),
             tls: connection.tls.and_then(|tls| tls.save(&mut cx.buffers)).map(Box::new),
-            multiplex: connection
-                .multiplex
-                .map(|multiplex| Box::new(save_multiplex(*multiplex, &mut cx.buffers, now))),
             peer: connection.peer,
             local: connection.local,
             age: now.nanos_since(connection.opened),
             requests: connection.requests,
             is_read_closed: connection.is_read_closed,
             is_send_broken: connection.is_send_broken,
+            is_shut: connection.is_shut,
             deadline: deadline.is_set().then(|| deadline - now),
         };
         if let Some(inbox) = inbox {
@@ -210,8 +227,6 @@ impl Connections {
         let tls = saved.tls.map(|saved| Box::new(Tls::restore(*saved, &mut cx.buffers)));
         let inbox = (!saved.inbox.is_empty()).then(|| cx.buffers.lease_with(&saved.inbox));
         let Some(connection) = self.get_mut(key) else { return };
-        connection.receive = saved.receive;
-        connection.send = saved.send;
         connection.inbox = inbox;
         connection.outbox = outbox;
         connection.tls = tls;
@@ -221,14 +236,16 @@ impl Connections {
         connection.requests = saved.requests;
         connection.is_read_closed = saved.is_read_closed;
         connection.is_send_broken = saved.is_send_broken;
+        connection.is_shut = saved.is_shut;
+        if let Some(downstream) = connection.downstream_mut() {
+            downstream.lingering = saved.lingering.map(Box::new);
+        }
         let deadline = saved.deadline.map_or(Time::NEVER, |left| now + left);
         cx.timers.arm(connection.timer, deadline);
-        if let Some(saved) = saved.multiplex {
-            let limits = self.http2_limits(key, listen, cx);
-            let multiplex = restore_multiplex(*saved, limits, &mut cx.buffers, now);
-            if let Some(connection) = self.get_mut(key) {
-                connection.multiplex = Some(Box::new(multiplex));
-            }
+        let limits = self.http2_limits(key, listen, cx);
+        let codec = restore_codec(saved.codec, limits, &mut cx.buffers, now);
+        if let Some(connection) = self.get_mut(key) {
+            connection.codec = codec;
         }
     }
 
@@ -238,11 +255,11 @@ impl Connections {
         match self.get(key).map(|connection| &connection.role) {
             Some(Role::Downstream(downstream)) => {
                 let listener = listen.listeners.get(downstream.listener).listener();
-                crate::connection::http2::downstream_limits(&listener.http, &listener.http2)
+                crate::connection::codec::http2::downstream_limits(&listener.http, &listener.http2)
             }
             Some(Role::Upstream(upstream)) => of_cluster(upstream.cluster)
                 .map_or_else(Limits::default, |http2| {
-                    crate::connection::http2::limits(RESPONSE_HEAD, &http2)
+                    crate::connection::codec::http2::limits(RESPONSE_HEAD, &http2)
                 }),
             None => Limits::default(),
         }
@@ -260,7 +277,7 @@ impl Connections {
         let head_began = saved.head_began.map_or(Time::NEVER, |age| before(age, now));
         let found = listen.listeners.get(listener).listener();
         let chain = saved.chain.and_then(|name| found.chain_named(&name).map(|chain| chain.id));
-        let is_known = !matches!(saved.connection.receive, Receive::ProxyHeader)
+        let is_known = !matches!(saved.connection.codec, SavedCodec::Opening(Opening::ProxyHeader))
             && found.http.trusted_hops == 0;
         let address = saved.connection.peer.ip().filter(|_| is_known);
         // What was let in stays, whatever the bounds are here.
@@ -271,12 +288,18 @@ impl Connections {
             chain,
             exchange: None,
             life: saved.life,
+            lingering: None,
             is_detected: saved.is_detected,
             is_aged: saved.is_aged,
             head_began,
             original: saved.original,
         };
-        let key = self.insert_connection(Role::Downstream(downstream), Receive::Complete, now, cx);
+        let key = self.insert_connection(
+            Role::Downstream(downstream),
+            Codec::Http1(Http1::new()),
+            now,
+            cx,
+        );
         self.restore_connection(key, saved.connection, now, listen, cx);
         Ok(key)
     }
@@ -356,8 +379,12 @@ impl Upstreams {
         let SavedUpstream { is_personal, is_reusable, .. } = saved;
         let reason = saved.reason.map(|bytes| Box::new(Detail::from_bytes(bytes)));
         let upstream = Upstream { cluster, endpoint, state, is_personal, is_reusable, reason };
-        let key =
-            connections.insert_connection(Role::Upstream(upstream), Receive::Complete, now, cx);
+        let key = connections.insert_connection(
+            Role::Upstream(upstream),
+            Codec::Http1(Http1::new()),
+            now,
+            cx,
+        );
         let random = &mut cx.random;
         self.pools.on_restored(cluster, || random.next());
         connections.restore_connection(key, saved.connection, now, listen, cx);
@@ -370,6 +397,33 @@ impl Upstreams {
             self.offer(key, connections, cx);
         }
         key
+    }
+}
+
+pub(super) fn save_codec(codec: Codec, buffers: &mut Buffers, now: Time) -> SavedCodec {
+    match codec {
+        Codec::Opening(opening) => SavedCodec::Opening(opening),
+        Codec::Http1(codec) => SavedCodec::Http1(codec),
+        Codec::Http2(multiplex) => {
+            SavedCodec::Http2(Box::new(save_multiplex(*multiplex, buffers, now)))
+        }
+        Codec::Bytes(codec) => SavedCodec::Bytes(codec),
+    }
+}
+
+pub(super) fn restore_codec(
+    saved: SavedCodec,
+    limits: Limits,
+    buffers: &mut Buffers,
+    now: Time,
+) -> Codec {
+    match saved {
+        SavedCodec::Opening(opening) => Codec::Opening(opening),
+        SavedCodec::Http1(codec) => Codec::Http1(codec),
+        SavedCodec::Http2(saved) => {
+            Codec::Http2(Box::new(restore_multiplex(*saved, limits, buffers, now)))
+        }
+        SavedCodec::Bytes(codec) => Codec::Bytes(codec),
     }
 }
 

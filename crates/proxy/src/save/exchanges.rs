@@ -6,12 +6,15 @@ use std::time::Duration;
 use config::snapshot::{Address, ClusterId, RouteTableId};
 use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
+use wire::h2::Limits;
 
-use super::connections::{SavedOutbox, restore_outbox, save_outbox};
+use super::connections::{
+    SavedCodec, SavedOutbox, restore_codec, restore_outbox, save_codec, save_outbox,
+};
 use super::{GONE, SavedSide, before, cause_named, since};
+use crate::connection::codec::http2::Tail;
 use crate::connection::connections::Connections;
-use crate::connection::http2::Tail;
-use crate::connection::{ConnKey, Connection, ExchangeKey, Role, Send, StreamKey, UpstreamState};
+use crate::connection::{ConnKey, Connection, ExchangeKey, Role, StreamKey, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::calls::Call;
 use crate::exchange::exchanges::Exchanges;
@@ -77,7 +80,7 @@ pub(super) struct SavedRequest {
 
 #[derive(Serialize, Deserialize)]
 enum SavedForm {
-    Whole { send: Send, is_personal: bool },
+    Alone { codec: SavedCodec, is_personal: bool },
     Stream { head: Vec<u8>, tail: Tail },
 }
 
@@ -178,6 +181,7 @@ impl Exchanges {
         stage: Stage,
         cluster: Option<ClusterId>,
         client: ClientPlace,
+        now: Time,
         upstream: &mut Upstreams,
         cx: &mut Cx,
     ) -> SavedStage {
@@ -198,18 +202,18 @@ impl Exchanges {
                 saved
             }
             Stage::Buffering { request } => {
-                SavedStage::Buffering(save_request(request, &mut cx.buffers))
+                SavedStage::Buffering(save_request(request, &mut cx.buffers, now))
             }
             // On an agenda only, which is empty between two events.
             Stage::Retrying { request } => {
-                SavedStage::Waiting(save_request(request, &mut cx.buffers))
+                SavedStage::Waiting(save_request(request, &mut cx.buffers, now))
             }
             Stage::Waiting { request } => {
                 if let Some(cluster) = cluster {
                     let exchanges = self;
                     upstream.pools.give_up(cluster, client, |key| exchanges.get(key).is_some());
                 }
-                SavedStage::Waiting(save_request(request, &mut cx.buffers))
+                SavedStage::Waiting(save_request(request, &mut cx.buffers, now))
             }
             Stage::Attempting { .. } => SavedStage::Attempting,
             Stage::Responding { .. } => SavedStage::Responding,
@@ -231,7 +235,7 @@ impl Proxy {
         let side = |side: StreamKey| {
             let place = connections.iter().position(|key| *key == side.connection);
             let connection = place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX);
-            SavedSide { connection, stream: side.stream }
+            SavedSide { connection, slot: side.slot }
         };
         let (downstream, upstream) = (side(exchange.downstream), exchange.upstream().map(side));
         self.cx.timers.remove(exchange.timer);
@@ -253,6 +257,7 @@ impl Proxy {
             exchange.stage,
             cluster,
             exchange.client,
+            now,
             &mut self.upstream,
             &mut self.cx,
         );
@@ -288,7 +293,7 @@ impl Proxy {
     ) {
         let side = |side: SavedSide| {
             let connection = connections.get(side.connection as usize).copied()?;
-            Some(StreamKey { connection, stream: side.stream })
+            Some(StreamKey { connection, slot: side.slot })
         };
         let Some(downstream) = side(saved.downstream) else { return };
         let upstream = saved.upstream.and_then(side);
@@ -414,10 +419,10 @@ impl Proxy {
                 Stage::Gathering { filter, head: self.cx.buffers.lease_with(&head) }
             }
             (SavedStage::Buffering(saved), _) => {
-                Stage::Buffering { request: restore_request(saved, &mut self.cx.buffers) }
+                Stage::Buffering { request: restore_request(saved, &mut self.cx.buffers, now) }
             }
             (SavedStage::Waiting(saved), _) => {
-                let request = restore_request(saved, &mut self.cx.buffers);
+                let request = restore_request(saved, &mut self.cx.buffers, now);
                 return self.ask(key, request, None, now);
             }
             (SavedStage::Finishing | SavedStage::Attempting | SavedStage::Responding, _) => {
@@ -430,10 +435,12 @@ impl Proxy {
     }
 }
 
-fn save_request(mut request: QueuedRequest, buffers: &mut Buffers) -> SavedRequest {
+fn save_request(mut request: QueuedRequest, buffers: &mut Buffers, now: Time) -> SavedRequest {
     let outbox = save_outbox(&mut request.outbox, buffers);
     let form = match request.form {
-        Form::Whole { send, is_personal } => SavedForm::Whole { send, is_personal },
+        Form::Alone { codec, is_personal } => {
+            SavedForm::Alone { codec: save_codec(codec, buffers, now), is_personal }
+        }
         Form::Stream { head, tail } => {
             let saved = SavedForm::Stream { head: head.filled().to_vec(), tail };
             buffers.give_back(head);
@@ -443,10 +450,14 @@ fn save_request(mut request: QueuedRequest, buffers: &mut Buffers) -> SavedReque
     SavedRequest { outbox, form }
 }
 
-fn restore_request(saved: SavedRequest, buffers: &mut Buffers) -> QueuedRequest {
+fn restore_request(saved: SavedRequest, buffers: &mut Buffers, now: Time) -> QueuedRequest {
     let outbox = restore_outbox(&saved.outbox, buffers);
     let form = match saved.form {
-        SavedForm::Whole { send, is_personal } => Form::Whole { send, is_personal },
+        SavedForm::Alone { codec, is_personal } => {
+            // Of a connection to come, which is none of HTTP/2.
+            let codec = restore_codec(codec, Limits::default(), buffers, now);
+            Form::Alone { codec, is_personal }
+        }
         SavedForm::Stream { head, tail } => Form::Stream { head: buffers.lease_with(&head), tail },
     };
     QueuedRequest { outbox, form }

@@ -9,7 +9,9 @@ use telemetry::events::UpstreamRetried;
 use wire::h2::ErrorCode;
 use wire::head::RequestHead;
 
-use crate::connection::{Connection, ExchangeKey, Send, StreamKey};
+use crate::connection::codec::Codec;
+use crate::connection::codec::http1::Http1;
+use crate::connection::{Connection, ExchangeKey, StreamKey};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::label;
@@ -80,8 +82,8 @@ impl Proxy {
         let failed = exchange.route.as_ref().and_then(|route| route.endpoint);
         let failed = failed.and_then(|place| cluster.endpoints.get(place));
         let sharing = match request.form {
-            Form::Whole { is_personal: true, .. } => Sharing::Personal,
-            Form::Whole { is_personal: false, .. } => Sharing::InTurn,
+            Form::Alone { is_personal: true, .. } => Sharing::Personal,
+            Form::Alone { is_personal: false, .. } => Sharing::InTurn,
             Form::Stream { .. } => Sharing::Together,
         };
         let id = cluster.id;
@@ -194,14 +196,14 @@ impl Proxy {
         let Some(upstream) = exchange.upstream() else { return self.fail(key, cause, now) };
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         let is_connecting = connection.is_connecting();
-        let kept = if upstream.is_whole() {
+        let kept = if upstream.is_alone() {
             match &connection.outbox {
                 outbox if outbox.is_untouched() => Kept::Unsent,
                 outbox if outbox.is_keeping() => Kept::Whole,
                 _ => Kept::Part,
             }
         } else {
-            let stream = connection.multiplex.as_ref().and_then(|all| all.stream(upstream.stream));
+            let stream = connection.codec.multiplex().and_then(|all| all.stream(upstream.slot));
             let Some(stream) = stream.filter(|stream| stream.head.is_some()) else {
                 return self.fail(key, cause, now);
             };
@@ -238,7 +240,7 @@ impl Proxy {
         if let Some(cluster) = label {
             self.cx.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
         }
-        if upstream.is_whole() {
+        if upstream.is_alone() {
             self.close_upstream(upstream.connection, Some(cause), now);
         } else {
             self.drop_stream(upstream, ErrorCode::CANCEL, now);
@@ -299,14 +301,14 @@ impl Proxy {
 
 /// Takes a request back from a connection, or stream, to be sent once more.
 fn take_request(connection: &mut Connection, upstream: StreamKey) -> Option<QueuedRequest> {
-    if upstream.is_whole() {
+    if upstream.is_alone() {
         let is_personal = connection.upstream().is_some_and(|upstream| upstream.is_personal);
         let mut outbox = std::mem::take(&mut connection.outbox);
-        let send = std::mem::replace(&mut connection.send, Send::Shut);
+        let codec = std::mem::replace(&mut connection.codec, Codec::Http1(Http1::new()));
         outbox.rewind();
-        return Some(QueuedRequest { outbox, form: Form::Whole { send, is_personal } });
+        return Some(QueuedRequest { outbox, form: Form::Alone { codec, is_personal } });
     }
-    let stream = connection.multiplex.as_deref_mut()?.stream_mut(upstream.stream)?;
+    let stream = connection.codec.multiplex_mut()?.stream_mut(upstream.slot)?;
     let head = stream.head.take()?;
     let mut outbox = std::mem::take(&mut stream.outbox);
     outbox.rewind();

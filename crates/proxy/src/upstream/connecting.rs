@@ -7,15 +7,16 @@ use std::sync::Arc;
 use config::snapshot::{Cluster, ClusterId};
 use telemetry::cause::Cause;
 use telemetry::events::{UpstreamConnectFailed, UpstreamConnected};
-use wire::h1::{BodyDecoder, Scan};
 use wire::h2::{ErrorCode, Http2, RequestForm};
-use wire::head::{Framing, RequestHead};
+use wire::head::RequestHead;
 
+use crate::connection::codec::elements::ReadEnd;
+use crate::connection::codec::http2::{Multiplex, Stream, Tail, Watch};
+use crate::connection::codec::{Codec, http2};
 use crate::connection::connections::Connections;
-use crate::connection::http2::{Multiplex, Stream, Tail, Watch};
 use crate::connection::transport::Tls;
 use crate::connection::{
-    ConnKey, Connection, ExchangeKey, Receive, Role, Send, StreamKey, Upstream, UpstreamState,
+    ConnKey, Connection, ExchangeKey, Role, StreamKey, Upstream, UpstreamState,
 };
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
@@ -70,19 +71,17 @@ impl Exchanges {
         cx: &mut Cx,
     ) {
         let Some(connection) = connections.get_mut(upstream) else { return };
-        let Form::Whole { send, .. } = request.form else {
+        let Form::Alone { codec, .. } = request.form else {
             unreachable!("streams are given by the connections that have them");
         };
-        connection.outbox = request.outbox;
-        connection.send = send;
-        connection.receive = Receive::Head(Scan::default());
+        (connection.outbox, connection.codec) = (request.outbox, codec);
         connection.requests += 1;
         cx.timers.arm(connection.timer, Time::NEVER);
         if let Some(role) = connection.upstream_mut() {
             role.state = UpstreamState::Busy { exchange: key };
             role.is_reusable = false;
         }
-        self.bind(key, StreamKey::whole(upstream), place, now, listen, cx);
+        self.bind(key, StreamKey::alone(upstream), place, now, listen, cx);
         connections.queue_send(upstream, cx);
     }
 }
@@ -107,13 +106,20 @@ impl Proxy {
             return self.fail_queued(key, request, Cause::ConnectFailed, now);
         }
         let (endpoint, address, peer) = self.exchanges.way(key, cluster, place, &self.connections);
-        let (state, is_personal) = match request.form {
-            Form::Whole { is_personal, .. } => {
+        let deadline = now + cluster.timeouts.connect;
+        let QueuedRequest { outbox, form } = request;
+        let (state, is_personal, codec, stream) = match form {
+            Form::Alone { codec, is_personal } => {
                 let exchange = Some(key);
-                (UpstreamState::Connecting { exchange, since: now, is_begun: false }, is_personal)
+                let state = UpstreamState::Connecting { exchange, since: now, is_begun: false };
+                (state, is_personal, codec, None)
             }
             Form::Stream { .. } => {
-                (UpstreamState::Shared { connecting_since: Some(now), links: None }, false)
+                let limits = http2::limits(RESPONSE_HEAD, &cluster.http2);
+                let mut multiplex = Multiplex::new(Http2::client(&limits), limits, now);
+                multiplex.watches.set(Watch::Opening, deadline);
+                let state = UpstreamState::Shared { connecting_since: Some(now), links: None };
+                (state, false, Codec::Http2(Box::new(multiplex)), Some(form))
             }
         };
         let role = Role::Upstream(Upstream {
@@ -124,12 +130,7 @@ impl Proxy {
             is_reusable: false,
             reason: None,
         });
-        let receive = if self.exchanges.is_raw(key) {
-            Receive::Body(BodyDecoder::new(Framing::UntilClose))
-        } else {
-            Receive::Head(Scan::default())
-        };
-        let upstream = self.connections.insert_connection(role, receive, now, &mut self.cx);
+        let upstream = self.connections.insert_connection(role, codec, now, &mut self.cx);
         self.upstream.pools.on_open(cluster.id);
         if let Some(settings) = &cluster.tls {
             let mut tls = Tls::waiting(settings, self.exchanges.is_raw(key), &address, now);
@@ -147,29 +148,25 @@ impl Proxy {
                 self.connections.upstream_handshakes += 1;
             }
         }
-        let deadline = now + cluster.timeouts.connect;
         let Some(connection) = self.connections.get_mut(upstream) else { return };
         connection.peer = peer;
-        match request.form {
-            Form::Whole { send, .. } => {
-                connection.outbox = request.outbox;
-                connection.send = send;
+        match stream {
+            None => {
+                connection.outbox = outbox;
                 connection.requests = 1;
                 self.cx.timers.arm(connection.timer, deadline);
                 self.exchanges.bind(
                     key,
-                    StreamKey::whole(upstream),
+                    StreamKey::alone(upstream),
                     place,
                     now,
                     &mut self.listen,
                     &mut self.cx,
                 );
             }
-            Form::Stream { .. } => {
-                let limits = crate::connection::http2::limits(RESPONSE_HEAD, &cluster.http2);
-                let mut multiplex = Multiplex::new(Http2::client(&limits), limits, now);
-                multiplex.watches.set(Watch::Opening, deadline);
-                self.connections.set_multiplex(upstream, multiplex, &mut self.cx);
+            Some(form) => {
+                self.connections.arm_watches(upstream, &mut self.cx);
+                let request = QueuedRequest { outbox, form };
                 self.give_stream(key, upstream, place, request, head, now);
             }
         }
@@ -194,7 +191,7 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get(key) else { return };
         let form =
             if exchange.request.asks_upgrade { RequestForm::Upgrade } else { RequestForm::Same };
-        let multiplex = self.connections.get(upstream).and_then(|open| open.multiplex.as_ref());
+        let multiplex = self.connections.get(upstream).and_then(|open| open.multiplex());
         let is_known = multiplex.is_some_and(|multiplex| multiplex.codec.has_peer_settings());
         let is_upgrade = form == RequestForm::Upgrade;
         if !is_known && (is_upgrade || multiplex.is_some_and(|multiplex| !multiplex.is_empty())) {
@@ -233,14 +230,14 @@ impl Proxy {
         let mut stream = Stream::new(stream, key);
         (stream.outbox, stream.tail, stream.is_ended) = (outbox, tail, is_end);
         stream.head = Some(parked);
-        let at = StreamKey { connection: upstream, stream: stream.id };
+        let at = StreamKey { connection: upstream, slot: stream.slot() };
         let silence =
             self.connections.get(upstream).and_then(|open| self.listen.silence(open, &self.cx));
         let mut is_connecting = false;
         if let Some(connection) = self.connections.get_mut(upstream) {
             connection.requests += 1;
             is_connecting = connection.is_connecting();
-            if let Some(multiplex) = connection.multiplex.as_deref_mut() {
+            if let Some(multiplex) = connection.codec.multiplex_mut() {
                 multiplex.insert(stream);
                 multiplex.watches.clear(Watch::Idle);
                 if let Some(silence) = silence.filter(|_| !multiplex.watches.is_set(Watch::PingDue))
@@ -363,7 +360,7 @@ impl Proxy {
             *connecting_since = None;
         }
         connection.opened = now;
-        if let Some(multiplex) = connection.multiplex.as_deref_mut() {
+        if let Some(multiplex) = connection.codec.multiplex_mut() {
             multiplex.watches.clear(Watch::Opening);
         }
         let duration = now.nanos_since(since);
@@ -383,7 +380,7 @@ impl Proxy {
 
     /// The exchange is done with its connection: back to the pool with it, or away.
     pub(crate) fn release(&mut self, upstream: StreamKey, is_clean: bool, now: Time) {
-        if !upstream.is_whole() {
+        if !upstream.is_alone() {
             // What is left of the request is of no use to anybody.
             return self.drop_stream(upstream, ErrorCode::CANCEL, now);
         }
@@ -394,13 +391,13 @@ impl Proxy {
             self.cx.has_former_snapshots() && self.connections.is_of_former(key, &self.cx);
         let Some(connection) = self.connections.get_mut(key) else { return };
         let is_whole = connection.is_sent()
-            && matches!(connection.send, Send::Idle)
+            && connection.codec.is_between_sends()
             && !connection.is_read_closed
             && !connection.is_send_broken;
         let timer = connection.timer;
         connection.outbox.forget(&mut self.cx.buffers);
         // What comes from now on belongs to no exchange; it is read to be noticed.
-        connection.receive = Receive::Head(Scan::default());
+        connection.codec.await_head();
         let Some(upstream) = connection.upstream() else { return };
         let ids = (upstream.cluster, upstream.endpoint);
         let cluster = self.cx.snapshot.cluster(ids.0).map(Arc::clone);
@@ -426,15 +423,16 @@ impl Proxy {
         };
         // A write that failed took the reset's error with it, and what is read then is 0.
         let was_reset = connection.is_send_broken;
-        match &mut connection.receive {
-            Receive::Body(body) => {
-                if !was_reset && body.on_eof().is_ok() {
-                    self.on_response_end(StreamKey::whole(key), exchange, &[], true, now);
-                } else {
-                    self.fail(exchange, Cause::ResponseTruncated, now);
-                }
+        match connection.codec.on_eof() {
+            ReadEnd::OfMessage if !was_reset => {
+                self.on_response_end(StreamKey::alone(key), exchange, &[], true, now);
             }
-            _ => self.fail_attempt(exchange, Cause::UpstreamClosed, now),
+            ReadEnd::OfMessage | ReadEnd::AmidMessage => {
+                self.fail(exchange, Cause::ResponseTruncated, now);
+            }
+            ReadEnd::Between | ReadEnd::OfStreams => {
+                self.fail_attempt(exchange, Cause::UpstreamClosed, now);
+            }
         }
     }
 
@@ -445,9 +443,10 @@ impl Proxy {
             self.end_streams(key, Cause::UpstreamClosed, now);
             return self.close_upstream(key, None, now);
         };
-        match &connection.receive {
-            Receive::Body(_) => self.fail(exchange, Cause::ResponseTruncated, now),
-            _ => self.fail_attempt(exchange, Cause::UpstreamClosed, now),
+        if connection.codec.is_amid_body() {
+            self.fail(exchange, Cause::ResponseTruncated, now);
+        } else {
+            self.fail_attempt(exchange, Cause::UpstreamClosed, now);
         }
     }
 
@@ -472,7 +471,7 @@ impl Proxy {
         (began, now): (Time, Time),
     ) {
         let Some(connection) = self.connections.get(key) else { return };
-        let is_ending = matches!(connection.send, Send::Ending);
+        let is_ending = connection.is_ending();
         let Some(exchange_key) = connection.exchange() else { return };
         self.on_request_sent(exchange_key, (left, n), is_ending, (began, now));
     }
@@ -507,7 +506,7 @@ impl Proxy {
         exchange.deadlines.clear(Wait::RequestWrite);
         let is_tunnel = exchange.progress.is_tunnel;
         if is_ended && is_tunnel {
-            if let Some(upstream) = exchange.upstream().filter(|upstream| upstream.is_whole()) {
+            if let Some(upstream) = exchange.upstream().filter(|upstream| upstream.is_alone()) {
                 self.connections.shut(upstream.connection, &mut self.cx);
             }
             self.finish_tunnel(exchange_key, now);
@@ -532,7 +531,7 @@ impl Proxy {
             if let Some(exchange) = self.exchanges.get_mut(key) {
                 exchange.stage = Stage::Finishing;
             }
-            if upstream.is_whole() {
+            if upstream.is_alone() {
                 self.close_upstream(upstream.connection, None, now);
             } else {
                 self.drop_stream(upstream, ErrorCode::NO_ERROR, now);

@@ -248,6 +248,7 @@ impl Pools {
     }
 
     /// The newest idle connection of an endpoint, which stands at `place`, if it will do.
+    #[inline]
     fn acquire_idle(
         &mut self,
         endpoint: EndpointId,

@@ -25,7 +25,7 @@ impl Upstreams {
     ) -> Option<ClusterId> {
         let connection = connections.get(key)?;
         let upstream = connection.upstream()?;
-        let multiplex = connection.multiplex.as_ref()?;
+        let multiplex = connection.multiplex()?;
         let UpstreamState::Shared { links, .. } = upstream.state else { return None };
         let endpoint = upstream.endpoint;
         if self.pools.is_worn(endpoint, connection.requests) {

@@ -7,11 +7,10 @@
 //! worker has not begun to connect is forgotten: nothing was done for it yet.
 
 use telemetry::cause::Cause;
-use wire::h1::Scan;
 
 use crate::connection::connections::Connections;
 use crate::connection::{
-    ConnKey, Connection, ExchangeKey, Receive, Role, Send, StreamKey, Upstream, UpstreamState,
+    ConnKey, Connection, ExchangeKey, Role, StreamKey, Upstream, UpstreamState,
 };
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
@@ -75,7 +74,7 @@ impl Connections {
             cause.is_none_or(|cause| consequence(cause).side == Side::Upstream);
         let is_unused = connection.outbox.is_untouched()
             && connection.inbox.is_none()
-            && matches!(connection.receive, Receive::Head(_))
+            && connection.codec.awaits_head()
             && !connection.is_read_closed
             && !connection.is_send_broken;
         let cluster = cx.snapshot.cluster(upstream.cluster);
@@ -97,8 +96,7 @@ impl Connections {
     fn strip(&mut self, key: ConnKey, cx: &mut Cx) {
         let Some(connection) = self.get_mut(key) else { return };
         connection.outbox.clear(&mut cx.buffers);
-        connection.send = Send::Idle;
-        connection.receive = Receive::Head(Scan::default());
+        connection.codec.await_head();
     }
 }
 
@@ -198,11 +196,11 @@ impl Exchanges {
         listen: &mut Listen,
         cx: &mut Cx,
     ) {
-        let QueuedRequest { outbox, form: Form::Whole { send, .. } } = request else {
+        let QueuedRequest { outbox, form: Form::Alone { codec, .. } } = request else {
             unreachable!("a spare connection is found for whole requests only");
         };
         let Some(connection) = connections.get_mut(spare) else { return };
-        (connection.outbox, connection.send) = (outbox, send);
+        (connection.outbox, connection.codec) = (outbox, codec);
         if let Some(upstream) = connection.upstream_mut()
             && let UpstreamState::Connecting { exchange, .. } = &mut upstream.state
         {
@@ -211,7 +209,7 @@ impl Exchanges {
         if let Some(exchange) = self.get_mut(key) {
             exchange.record.stamps.on_connecting(now);
         }
-        self.bind(key, StreamKey::whole(spare), place, now, listen, cx);
+        self.bind(key, StreamKey::alone(spare), place, now, listen, cx);
     }
 }
 
@@ -224,7 +222,7 @@ impl Proxy {
         request: &QueuedRequest,
     ) -> Option<(ConnKey, usize)> {
         if self.upstream.spares.is_empty()
-            || !matches!(request.form, Form::Whole { is_personal: false, .. })
+            || !matches!(request.form, Form::Alone { is_personal: false, .. })
         {
             return None;
         }

@@ -17,8 +17,10 @@ use tls::{Facts, Handshake, HandshakeError};
 use wire::tls::record::RecordLayer;
 
 use super::{ClientFacts, Early, State, Tls, last_words};
+use crate::connection::codec::Codec;
+use crate::connection::codec::Opening;
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, Connection, Life, Receive, Role};
+use crate::connection::{ConnKey, Connection, Life, Role};
 use crate::cx::Cx;
 use crate::exchange::record::label;
 use crate::listen::Listen;
@@ -100,8 +102,9 @@ impl Connections {
         self.handshakes_expected += 1;
         connection.tls = Some(Box::new(Tls::new(State::Expected(Arc::clone(settings)), now)));
         // The time of a hello that came slowly is that of its handshake.
-        if !matches!(std::mem::replace(&mut connection.receive, Receive::Handshake), Receive::Hello)
-        {
+        let came_slowly = connection.opening() == Some(Opening::Hello);
+        connection.codec = Codec::Opening(Opening::Handshake);
+        if !came_slowly {
             cx.timers.arm(connection.timer, deadline);
         }
     }
@@ -479,7 +482,7 @@ impl Proxy {
             Role::Upstream(_) => {
                 self.connections.upstream_handshakes -= 1;
                 // Without a word about it, it is what the configuration says.
-                let is_shared = connection.multiplex.is_some();
+                let is_shared = connection.multiplex().is_some();
                 let other = facts.alpn.as_deref().filter(|alpn| is_shared && *alpn != b"h2");
                 let result = match other {
                     Some(alpn) => {

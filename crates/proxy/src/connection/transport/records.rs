@@ -7,7 +7,7 @@ use wire::tls::record::{Opened, RecordError};
 
 use crate::connection::connections::Connections;
 use crate::connection::transport::{KeyUsage, State, Tls, last_words};
-use crate::connection::{ConnKey, Connection, Role, Send};
+use crate::connection::{ConnKey, Connection, Role};
 use crate::cx::Cx;
 use crate::ops::Op;
 use crate::proxy::Proxy;
@@ -228,12 +228,13 @@ impl Proxy {
             // Somebody else may get what waits here yet.
             return;
         }
+        let is_ending = connection.is_ending();
+        let is_shared = connection.multiplex().is_some();
         let Some(tls) = connection.tls.as_deref_mut() else { return };
-        let is_ending = matches!(connection.send, Send::Ending);
         match tls.seal(&mut connection.outbox, is_ending, &mut self.cx.buffers) {
             KeyUsage::Good => {}
             // The other version of HTTP sees to it with its next response.
-            KeyUsage::NearLimit if connection.multiplex.is_none() => {}
+            KeyUsage::NearLimit if !is_shared => {}
             KeyUsage::NearLimit => {
                 tls.is_key_limit_warned = true;
                 match connection.role {

@@ -18,8 +18,10 @@ use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
 use wire::h1::HeadLimits;
-use wire::h2::{ErrorCode, Http2, Limits, place_of, trailers_len_max};
+use wire::h2::{ErrorCode, Http2, Limits, head_len_max, place_of, reply_len_max, trailers_len_max};
+use wire::head::{Framing, ResponseHead};
 
+use crate::connection::codec::elements::{Answer, Output, Slot, TOGETHER_BYTES_MAX, WholeReply};
 use crate::connection::turns::TurnShare;
 use crate::connection::{ExchangeKey, OUTBOX_BYTES_MAX};
 use crate::tools::buffers::Buffers;
@@ -36,8 +38,8 @@ pub(crate) struct Multiplex {
     pub(crate) limits: Limits,
     /// Those with an exchange, in the order of their numbers.
     streams: VecDeque<Stream>,
-    /// Numbers of those that have something to send and may, each once; they take turns.
-    ready: VecDeque<u32>,
+    /// Those that have something to send and may, each once; they take turns.
+    ready: VecDeque<Slot>,
     pub(crate) watches: Watches,
     pub(crate) share: TurnShare,
     /// Until when the codec's budget has been told of the time.
@@ -178,7 +180,7 @@ impl Watches {
 /// What framing came to for one stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Framed {
-    pub(crate) id: u32,
+    pub(crate) slot: Slot,
     /// Bytes of the body that went into frames.
     pub(crate) bytes: usize,
     /// Bytes that still wait.
@@ -199,6 +201,15 @@ impl Stream {
             owed: 0,
             head: None,
         }
+    }
+
+    /// Of a stream that the peer has opened.
+    pub(crate) const fn at(slot: Slot, exchange: ExchangeKey) -> Self {
+        Self::new(slot.0, exchange)
+    }
+
+    pub(crate) const fn slot(&self) -> Slot {
+        Slot(self.id)
     }
 
     fn has_work(&self) -> bool {
@@ -254,25 +265,39 @@ impl Multiplex {
 
     // Streams.
 
-    pub(crate) fn stream(&self, id: u32) -> Option<&Stream> {
-        self.streams.get(self.place(id)?)
+    #[inline]
+    pub(crate) fn stream(&self, slot: Slot) -> Option<&Stream> {
+        self.streams.get(self.place(slot.0)?)
     }
 
-    pub(crate) fn stream_mut(&mut self, id: u32) -> Option<&mut Stream> {
-        let place = self.place(id)?;
+    #[inline]
+    pub(crate) fn stream_mut(&mut self, slot: Slot) -> Option<&mut Stream> {
+        let place = self.place(slot.0)?;
         self.streams.get_mut(place)
     }
 
     /// Adds a stream whose number is above all others'.
     pub(crate) fn insert(&mut self, stream: Stream) {
         debug_assert!(self.streams.back().is_none_or(|last| last.id < stream.id));
-        let id = stream.id;
+        let slot = stream.slot();
         self.streams.push_back(stream);
-        self.wake(id);
+        self.wake(slot);
     }
 
-    pub(crate) fn remove(&mut self, id: u32) -> Option<Stream> {
-        self.streams.remove(self.place(id)?)
+    /// Takes a stream out, and resets it with this code if it is open.
+    pub(crate) fn reset(&mut self, slot: Slot, code: ErrorCode) -> Option<Stream> {
+        self.codec.reset(slot.0, code);
+        self.streams.remove(self.place(slot.0)?)
+    }
+
+    /// The peer gets back so much of its window for a stream.
+    pub(crate) fn on_taken(&mut self, slot: Slot, n: usize) {
+        self.codec.on_taken(slot.0, n);
+    }
+
+    /// Whether the peer may still answer on a stream: what it announced to end with leaves it in.
+    pub(crate) fn is_open(&self, stream: &Stream) -> bool {
+        self.codec.is_open(stream.id)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -291,9 +316,9 @@ impl Multiplex {
         self.streams.iter_mut()
     }
 
-    /// The numbers of all streams.
-    pub(crate) fn ids(&self) -> Vec<u32> {
-        self.streams.iter().map(|stream| stream.id).collect()
+    /// The slots of all streams.
+    pub(crate) fn slots(&self) -> Vec<Slot> {
+        self.streams.iter().map(Stream::slot).collect()
     }
 
     /// The exchanges of all streams.
@@ -308,23 +333,23 @@ impl Multiplex {
     // What the peer gives leave for.
 
     /// A stream may have something to send.
-    pub(crate) fn wake(&mut self, id: u32) {
-        let Some(stream) = self.stream_mut(id) else { return };
+    pub(crate) fn wake(&mut self, slot: Slot) {
+        let Some(stream) = self.stream_mut(slot) else { return };
         if !stream.is_ready && stream.has_work() {
             stream.is_ready = true;
-            self.ready.push_back(id);
+            self.ready.push_back(slot);
         }
     }
 
     /// A window opened, or all of them.
     pub(crate) fn on_window_opened(&mut self, stream: Option<u32>) {
         match stream {
-            Some(id) => self.wake(id),
+            Some(id) => self.wake(Slot(id)),
             None => {
                 for stream in &mut self.streams {
                     if !stream.is_ready && stream.has_work() {
                         stream.is_ready = true;
-                        self.ready.push_back(stream.id);
+                        self.ready.push_back(stream.slot());
                     }
                 }
             }
@@ -367,20 +392,100 @@ impl Multiplex {
             return None;
         }
         loop {
-            let id = self.ready.pop_front()?;
+            let slot = self.ready.pop_front()?;
             // A stream that is gone leaves its place here.
-            let Some(place) = self.place(id) else { continue };
+            let Some(place) = self.place(slot.0) else { continue };
             let Some(stream) = self.streams.get_mut(place) else { continue };
             stream.is_ready = false;
             let framed = frame_stream(&mut self.codec, stream, outbox, buffers);
             let goes_on = stream.has_work()
-                && (framed.left == 0 || (framed.bytes > 0 && self.codec.sendable(id) > 0));
+                && (framed.left == 0 || (framed.bytes > 0 && self.codec.sendable(slot.0) > 0));
             if goes_on {
                 stream.is_ready = true;
-                self.ready.push_back(id);
+                self.ready.push_back(slot);
             }
             return Some(framed);
         }
+    }
+}
+
+/// What is said to the peer on one stream.
+impl Multiplex {
+    pub(super) fn send_response(
+        &mut self,
+        slot: Slot,
+        answer: &Answer<'_, '_>,
+        out: &mut Output<'_>,
+    ) {
+        let Answer { head, framing, behind, is_end, .. } = *answer;
+        let room = if behind <= TOGETHER_BYTES_MAX { behind } else { 0 };
+        self.frame_control(out.outbox, out.buffers);
+        out.push_with(head_len_max(head) + room, |buffer| {
+            self.codec.send_response(slot.0, head, framing, is_end, buffer);
+        });
+        if let Some(stream) = self.stream_mut(slot).filter(|_| is_end) {
+            (stream.tail, stream.is_ended) = (Tail::End, true);
+        }
+    }
+
+    /// Sends a head behind which another follows, or what a tunnel carries.
+    pub(super) fn send_interim(
+        &mut self,
+        slot: Slot,
+        head: &ResponseHead<'_>,
+        out: &mut Output<'_>,
+    ) {
+        self.frame_control(out.outbox, out.buffers);
+        out.push_with(head_len_max(head), |buffer| {
+            self.codec.send_response(slot.0, head, Framing::None, false, buffer);
+        });
+    }
+
+    /// Sends a head without fields.
+    pub(super) fn send_status(&mut self, slot: Slot, status: u16, out: &mut Output<'_>) {
+        self.frame_control(out.outbox, out.buffers);
+        out.push_with(reply_len_max(&[]), |buffer| {
+            self.codec.send_reply(slot.0, status, &[], None, false, buffer);
+        });
+    }
+
+    /// Says whether the reply ended with its head.
+    pub(super) fn send_reply(
+        &mut self,
+        slot: Slot,
+        reply: &WholeReply<'_>,
+        out: &mut Output<'_>,
+    ) -> bool {
+        let WholeReply { status, fields, length, body, .. } = *reply;
+        let is_end = body.is_empty();
+        self.frame_control(out.outbox, out.buffers);
+        out.push_with(reply_len_max(fields), |buffer| {
+            self.codec.send_reply(slot.0, status, fields, length, is_end, buffer);
+        });
+        if let Some(stream) = self.stream_mut(slot) {
+            stream.outbox.push(body, out.buffers);
+            (stream.tail, stream.is_ended) = (Tail::End, is_end);
+        }
+        self.wake(slot);
+        is_end
+    }
+
+    pub(super) fn send_data(&mut self, slot: Slot, data: &[u8], out: &mut Output<'_>) {
+        if let Some(stream) = self.stream_mut(slot) {
+            stream.outbox.push(data, out.buffers);
+        }
+        self.wake(slot);
+    }
+
+    /// Says whether the end was queued before, or the stream is gone.
+    pub(super) fn send_end(&mut self, slot: Slot, trailers: &[u8]) -> bool {
+        let Some(stream) = self.stream_mut(slot) else { return true };
+        if stream.is_ended {
+            return true;
+        }
+        stream.tail = Tail::of(trailers);
+        self.wake(slot);
+        false
     }
 }
 
@@ -418,7 +523,7 @@ fn frame_stream(
             Tail::Open | Tail::End => {}
         }
     }
-    Framed { id, bytes, left: stream.outbox.len(), is_ended: stream.is_ended }
+    Framed { slot: Slot(id), bytes, left: stream.outbox.len(), is_ended: stream.is_ended }
 }
 
 /// What a downstream connection of this listener may hold.

@@ -1,0 +1,163 @@
+//! A connection of HTTP/1 as the proxy has it: where it stands in the message that comes, and in the one
+//! that goes. Both messages are of one exchange.
+//!
+//! ```text
+//! downstream   Head ─► Body ─► Complete ─► Head …    (kept alive)
+//!                        └──► Discard ─► Head …      (answered early)
+//! upstream     Head ─► Body ─► Head …                (kept alive)
+//! ```
+
+use serde::{Deserialize, Serialize};
+use wire::h1;
+use wire::h1::{BodyDecoder, BodyEncoder, ConnectionField, Scan, encode_reply, encode_response};
+use wire::head::{Framing, ResponseHead, Version};
+
+use crate::connection::codec::elements::{Answer, Output, ReadEnd, TOGETHER_BYTES_MAX, WholeReply};
+
+/// A connection of HTTP/1.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Http1 {
+    pub(crate) receive: Receive,
+    pub(crate) send: Send,
+}
+
+/// Where the message that comes stands.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Receive {
+    /// A head, looked through this far.
+    Head(Scan),
+    Body(BodyDecoder),
+    /// The message is complete; what follows waits for the exchange to end.
+    Complete,
+    /// A body that its exchange does not want, with the bytes of it that are read at most.
+    Discard {
+        body: BodyDecoder,
+        left: u64,
+    },
+}
+
+/// Where the message that goes stands.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Send {
+    /// Between messages.
+    Idle,
+    /// A head was sent; its body follows.
+    Body(BodyEncoder),
+    /// The body ended, and ends with the connection: our side is shut once the outbox is empty.
+    Ending,
+}
+
+/// Both sides of an exchange have the same framing, and the decoder keeps to it.
+const SAME: &str = "a body has the length that its head announced";
+
+impl Http1 {
+    /// Between messages: a head comes next.
+    pub(crate) fn new() -> Self {
+        Self { receive: Receive::Head(Scan::default()), send: Send::Idle }
+    }
+
+    /// A head comes next, and what is sent stands here.
+    pub(crate) fn sending(send: Send) -> Self {
+        Self { receive: Receive::Head(Scan::default()), send }
+    }
+
+    pub(super) fn send_response(&mut self, answer: &Answer<'_, '_>, out: &mut Output<'_>) {
+        let Answer { head, version, framing, field, behind, .. } = *answer;
+        let room = if behind <= TOGETHER_BYTES_MAX { behind } else { 0 };
+        // Room for what came with it too, so that a usual response is one buffer and one send.
+        out.push_with(head.encoded_len_max() + room, |buffer| {
+            encode_response(head, version, framing, field, buffer);
+        });
+        self.send = Send::Body(BodyEncoder::new(framing));
+    }
+
+    pub(super) fn send_reply(&mut self, reply: &WholeReply<'_>, out: &mut Output<'_>) -> bool {
+        let WholeReply { status, fields, length, body, field } = *reply;
+        out.push_with(h1::reply_len_max(fields), |buffer| {
+            encode_reply(status, fields, length, field, buffer);
+        });
+        out.push(body);
+        self.send = Send::Idle;
+        false
+    }
+
+    #[inline]
+    pub(super) fn send_data(&mut self, data: &[u8], out: &mut Output<'_>) {
+        if let Send::Body(encoder) = &mut self.send {
+            let framed = encoder.begin(data.len()).expect(SAME);
+            out.push(framed.prefix());
+            out.push(data);
+            out.push(framed.suffix());
+        }
+    }
+
+    #[inline]
+    pub(super) fn send_end(&mut self, trailers: &[u8], out: &mut Output<'_>) {
+        if let Send::Body(encoder) = &mut self.send {
+            let ends_with_close = encoder.ends_with_connection();
+            let tail = encoder.end().expect(SAME);
+            out.push(tail.before_trailers());
+            if tail.takes_trailers() {
+                out.push(trailers);
+            }
+            out.push(tail.after_trailers());
+            self.send = if ends_with_close { Send::Ending } else { Send::Idle };
+        }
+    }
+
+    pub(super) fn is_open_ended(&self) -> bool {
+        matches!(&self.send, Send::Body(encoder) if encoder.ends_with_connection())
+    }
+
+    pub(super) fn is_transparent(&self) -> bool {
+        matches!(&self.send, Send::Body(encoder) if encoder.is_transparent())
+    }
+
+    pub(super) fn on_sent_unread(&mut self, n: usize) {
+        if let Send::Body(encoder) = &mut self.send {
+            encoder.begin(n).expect(SAME);
+        }
+    }
+
+    pub(super) const fn unread_max(&self) -> u64 {
+        match &self.receive {
+            Receive::Body(body) => body.unread_max(),
+            Receive::Head(_) | Receive::Complete | Receive::Discard { .. } => 0,
+        }
+    }
+
+    pub(super) const fn on_passed(&mut self, n: u64) {
+        if let Receive::Body(body) = &mut self.receive {
+            body.on_passed(n);
+        }
+    }
+
+    pub(super) fn on_eof(&mut self) -> ReadEnd {
+        match &mut self.receive {
+            Receive::Body(body) => match body.on_eof() {
+                Ok(()) => ReadEnd::OfMessage,
+                Err(_) => ReadEnd::AmidMessage,
+            },
+            Receive::Head(_) | Receive::Complete | Receive::Discard { .. } => ReadEnd::Between,
+        }
+    }
+
+    pub(super) const fn reads_to_end(&self) -> bool {
+        matches!(&self.receive, Receive::Body(body) if body.ends_with_connection())
+    }
+}
+
+/// Sends a head behind which another follows, of whatever protocol.
+pub(super) fn send_interim(head: &ResponseHead<'_>, field: ConnectionField, out: &mut Output<'_>) {
+    out.push_with(head.encoded_len_max(), |buffer| {
+        encode_response(head, Version::Http11, Framing::None, field, buffer);
+    });
+}
+
+/// Sends 100, or the 200 of a tunnel, which has no body but what the tunnel carries.
+pub(super) fn send_status(status: u16, out: &mut Output<'_>) {
+    const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+    const GRANTED: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
+    debug_assert!(matches!(status, 100 | 200), "{status}");
+    out.push(if status == 100 { CONTINUE } else { GRANTED });
+}
