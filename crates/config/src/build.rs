@@ -322,6 +322,7 @@ fn limits(file: &file::Limits) -> Limits {
         discard_bytes_max: file.discard_max.0,
         linger_timeout: file.linger_timeout.0,
         linger_max: file.linger_max.0,
+        drain_delay: file.drain_delay.0,
         drain_timeout: file.drain_timeout.into(),
     }
 }

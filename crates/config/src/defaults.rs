@@ -143,6 +143,10 @@ pub const LINGER_TIMEOUT: Period = Period::from_secs(2);
 /// a response, some MiB, at 100 kbit/s.
 pub const LINGER_MAX: Period = Period::from_secs(300);
 
+/// Time in which a process that is to end still accepts: none, since only a load balancer that asks
+/// `/ready` needs it.
+pub const DRAIN_DELAY: Period = Period::from_secs(0);
+
 /// Time for running exchanges in a drain: as Kubernetes' grace period.
 pub const DRAIN_TIMEOUT: Period = Period::from_secs(30);
 

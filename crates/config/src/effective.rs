@@ -502,6 +502,7 @@ fn limits(limits: &Limits) -> file::Limits {
         discard_max: Size(limits.discard_bytes_max),
         linger_timeout: Period(limits.linger_timeout),
         linger_max: Period(limits.linger_max),
+        drain_delay: Period(limits.drain_delay),
         drain_timeout: timeout(limits.drain_timeout),
     }
 }

@@ -795,6 +795,8 @@ pub struct Limits {
     pub linger_timeout: Duration,
     /// How long its last bytes may take in all to be delivered.
     pub linger_max: Duration,
+    /// How long the process accepts, not ready, before it drains.
+    pub drain_delay: Duration,
     /// How long running exchanges may take once a drain began.
     pub drain_timeout: Duration,
 }

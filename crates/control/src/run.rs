@@ -164,6 +164,8 @@ enum Event<W: Workers> {
 enum State {
     Starting,
     Ready,
+    /// To end, and still accepting for `limits.drain_delay`.
+    Leaving,
     Draining,
     Stopping,
 }
@@ -172,6 +174,8 @@ enum State {
 struct Running<W: Workers> {
     workers: W,
     state: State,
+    /// When a process that is leaving begins to drain; monotonic time, ns.
+    drain_at: u64,
     started: u32,
     stopped: u32,
     outcome: Option<Outcome>,
@@ -249,6 +253,7 @@ impl<W: Workers> Running<W> {
         let running = Self {
             workers,
             state: State::Starting,
+            drain_at: 0,
             started: 0,
             stopped: 0,
             outcome: None,
@@ -326,6 +331,9 @@ impl<W: Workers> Running<W> {
             Event::Signal(Asked::End) => self.end(),
             Event::Signal(Asked::Reload) => self.reload(),
             Event::Signal(Asked::ReopenLog) => self.log.reopen(),
+            Event::Signal(Asked::Nothing) => {
+                tracing::warn!("SIGUSR2 does nothing: start the successor, then send SIGTERM");
+            }
             Event::FileChanged => self.read_config(Reading::IfChanged),
             Event::Built(built) => {
                 self.on_built(built).await;
@@ -348,6 +356,7 @@ impl<W: Workers> Running<W> {
                 self.release_memory();
                 self.look_again();
                 self.tell_alive();
+                self.drain_after_delay();
                 self.describing.retain(|_, (_, reply)| !reply.is_closed());
             }
         }
@@ -366,10 +375,12 @@ impl<W: Workers> Running<W> {
 
     // Beginning and end.
 
-    /// A first time drains, a second time stops.
+    /// A first time drains, at the end of a delay if there is one, which a second time ends; another
+    /// time stops.
     fn end(&mut self) {
         match self.state {
-            State::Starting | State::Ready => self.drain(),
+            State::Starting | State::Ready => self.leave(),
+            State::Leaving => self.drain(),
             State::Draining => {
                 tracing::warn!("stopping at once: what still ran is cut off");
                 self.state = State::Stopping;
@@ -380,15 +391,34 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    fn drain(&mut self) {
-        if matches!(self.state, State::Starting | State::Ready) {
-            let timeout = self.config.snapshot.limits.drain_timeout;
-            tracing::info!(?timeout, "draining: not accepting any more, finishing what runs");
-            self.state = State::Draining;
-            self.service_manager.forget_workers();
-            self.service_manager.stopping(timeout.saturating_add(END_MAX), "draining");
-            self.workers.drain();
+    /// Begins the end: says that the process is not ready, and drains after `limits.drain_delay`.
+    fn leave(&mut self) {
+        let limits = &self.config.snapshot.limits;
+        let (delay, timeout) = (limits.drain_delay, limits.drain_timeout);
+        if delay.is_zero() {
+            return self.drain();
         }
+        tracing::info!(?delay, "leaving: not ready any more, still accepting");
+        self.state = State::Leaving;
+        let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        self.drain_at = clock::monotonic_ns().saturating_add(delay_ns);
+        let at_most = delay.saturating_add(timeout).saturating_add(END_MAX);
+        self.service_manager.stopping(at_most, "not ready, still accepting");
+    }
+
+    fn drain_after_delay(&mut self) {
+        if self.state == State::Leaving && clock::monotonic_ns() >= self.drain_at {
+            self.drain();
+        }
+    }
+
+    fn drain(&mut self) {
+        let timeout = self.config.snapshot.limits.drain_timeout;
+        tracing::info!(?timeout, "draining: not accepting any more, finishing what runs");
+        self.state = State::Draining;
+        self.service_manager.forget_workers();
+        self.service_manager.stopping(timeout.saturating_add(END_MAX), "draining");
+        self.workers.drain();
     }
 
     fn on_report(&mut self, report: Report<W>) {
@@ -407,7 +437,9 @@ impl<W: Workers> Running<W> {
                 if self.stopped == self.workers.count() {
                     self.outcome = Some(match self.state {
                         State::Stopping => Outcome::Stopped,
-                        State::Starting | State::Ready | State::Draining => Outcome::Drained,
+                        State::Starting | State::Ready | State::Leaving | State::Draining => {
+                            Outcome::Drained
+                        }
                     });
                 }
             }
@@ -592,7 +624,8 @@ impl<W: Workers> Running<W> {
         if !self.service_manager.is_watchdog_due(now) {
             return;
         }
-        let count = if self.state == State::Ready { self.workers.count() } else { 0 };
+        let is_serving = matches!(self.state, State::Ready | State::Leaving);
+        let count = if is_serving { self.workers.count() } else { 0 };
         let first = self.describe_next;
         self.describe_next += u64::from(count);
         self.service_manager.on_asked(first..self.describe_next, now);
@@ -717,18 +750,41 @@ impl<W: Workers> Running<W> {
             Page::Clusters => Answer::json(&self.clusters()),
             Page::Listeners => Answer::json(&self.listeners()),
             Page::Drain => {
-                self.drain();
+                if matches!(self.state, State::Starting | State::Ready) {
+                    self.leave();
+                }
                 Answer::text(202, "draining\n")
             }
+            Page::Release => return self.release_admin(reply),
         };
         // Nobody waits any more if the client went; the same below.
         let _ = reply.send(answer);
+    }
+
+    /// Lets the admin addresses go, for the successor of a process that drains. Connections that are
+    /// open go on.
+    fn release_admin(&self, reply: oneshot::Sender<Answer>) {
+        if !self.is_ending() {
+            let text = "only a process that drains lets its admin addresses go\n";
+            let _ = reply.send(Answer::text(409, text));
+            return;
+        }
+        tracing::info!("the admin addresses are let go for a successor");
+        let released: Vec<_> = self.admin.iter().map(Server::release).collect();
+        tokio::spawn(async move {
+            for released in released {
+                // It is gone if the task ended before.
+                let _ = released.await;
+            }
+            let _ = reply.send(Answer::text(200, "released\n"));
+        });
     }
 
     const fn state_text(&self) -> &'static str {
         match self.state {
             State::Starting => "starting",
             State::Ready => "ready",
+            State::Leaving => "leaving",
             State::Draining => "draining",
             State::Stopping => "stopping",
         }
@@ -741,7 +797,7 @@ impl<W: Workers> Running<W> {
                 let (started, count) = (self.started, self.workers.count());
                 Answer::text(503, format!("starting: {started} of {count} workers serve\n"))
             }
-            State::Draining | State::Stopping => Answer::text(503, "draining\n"),
+            State::Leaving | State::Draining | State::Stopping => Answer::text(503, "draining\n"),
         }
     }
 

@@ -7,12 +7,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// SIGTERM or SIGINT: drain; a second time: stop.
+    /// SIGTERM, SIGINT or SIGQUIT (nginx's word for it): drain; a second time: stop.
     End,
     /// SIGHUP: read the configuration file again.
     Reload,
     /// SIGUSR1: open the access log again.
     ReopenLog,
+    /// SIGUSR2, which asks nginx for a successor: nothing, where its default would end the process.
+    Nothing,
 }
 
 /// The signals that control listens to.
@@ -20,8 +22,10 @@ pub(crate) enum Asked {
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    quit: Signal,
     hangup: Signal,
     user1: Signal,
+    user2: Signal,
 }
 
 impl Signals {
@@ -30,8 +34,10 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
             hangup: signal(SignalKind::hangup())?,
             user1: signal(SignalKind::user_defined1())?,
+            user2: signal(SignalKind::user_defined2())?,
         })
     }
 
@@ -40,8 +46,10 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => Asked::End,
             _ = self.interrupt.recv() => Asked::End,
+            _ = self.quit.recv() => Asked::End,
             _ = self.hangup.recv() => Asked::Reload,
             _ = self.user1.recv() => Asked::ReopenLog,
+            _ = self.user2.recv() => Asked::Nothing,
         }
     }
 }

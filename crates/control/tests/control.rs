@@ -198,6 +198,18 @@ fn it_is_ready_when_every_worker_has_started_and_not_while_draining() {
 
 /// More than fit, if each waited for what its client says.
 #[test]
+fn only_while_draining_the_admin_address_is_let_go() {
+    let control = Running::fixed();
+    assert!(control.ask("POST", "/release").contains(" 409 "));
+    assert!(control.ask("POST", "/drain").contains(" 202 "));
+    assert!(control.ask("GET", "/ready").contains(" 503 "), "it is there while draining");
+    assert!(control.ask("POST", "/release").contains(" 200 "));
+    let successor = std::net::TcpListener::bind(control.admin);
+    assert!(successor.is_ok(), "{successor:?}");
+    assert_eq!(control.end(), Outcome::Drained);
+}
+
+#[test]
 fn connections_that_say_nothing_keep_nobody_out() {
     let control = Running::fixed();
     let mut silent: Vec<_> = (0..64).map(|_| TcpStream::connect(control.admin).unwrap()).collect();

@@ -22,8 +22,8 @@ pub(crate) enum Command {
     /// Forward traffic as a configuration file says.
     ///
     /// The file is watched: a change is taken up without a restart, and a wrong one is reported
-    /// while the former stays in effect. Signals: SIGTERM and SIGINT drain (a second one stops at
-    /// once), SIGHUP reads the file again, SIGUSR1 opens the access log again.
+    /// while the former stays in effect. Signals: SIGTERM, SIGINT and SIGQUIT drain (a second one stops
+    /// at once), SIGHUP reads the file again, SIGUSR1 opens the access log again.
     Run(Run),
     /// Say whether a configuration file is right, and what is wrong with it.
     Check(Check),

@@ -15,6 +15,7 @@ mod demo;
 mod descriptors;
 mod explain;
 mod filter_list;
+mod handover;
 mod logging;
 mod manual;
 mod message_queue;

@@ -15,15 +15,19 @@ use crate::filter_list::filter_kinds;
 const MORE: &str = "\
 .SH SIGNALS
 .TP
-SIGTERM, SIGINT
+SIGTERM, SIGINT, SIGQUIT
 Drain: accept no more, finish what runs for up to \\fBlimits.drain_timeout\\fR, then end with status 0.
-A second one ends the process at once, with status 1.
+Where \\fBlimits.drain_delay\\fR is set, the process is not ready and still accepts for so long first, which a
+second signal ends. Another one ends the process at once, with status 1.
 .TP
 SIGHUP
 Read the configuration file again, also if it did not change.
 .TP
 SIGUSR1
 Open the access log again, for logrotate(8).
+.TP
+SIGUSR2
+Nothing but a line of the log.
 .SH FILES
 .TP
 /etc/strait/strait.yaml

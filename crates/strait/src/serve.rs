@@ -24,7 +24,7 @@ use crate::data_path::{DataPath, address_text, hint};
 use crate::descriptors::Descriptors;
 use crate::filter_list::filter_kinds;
 use crate::secrecy::{self, CoreDumps};
-use crate::{Failure, VERSION, logging};
+use crate::{Failure, VERSION, handover, logging};
 
 /// Reports that wait for control, besides those in the workers' own queue.
 const REPORTS_MAX: usize = 1024;
@@ -169,7 +169,7 @@ pub(crate) fn worker_count(snapshot: &Snapshot) -> Result<WorkerCount, Failure> 
 fn bind_admin(address: &Address, activation: &Activation) -> Result<AdminSocket, Failure> {
     let socket = match activation.find(address) {
         Some(inherited) => inherited.try_clone().map(|fd| AdminSocket::inherit(fd, address)),
-        None => AdminSocket::bind(address),
+        None => handover::bind(address),
     };
     socket.map_err(|error| {
         let (address, hint) = (address_text(address), hint(&error));

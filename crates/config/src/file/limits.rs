@@ -33,6 +33,10 @@ pub struct Limits {
     /// counted as `response_undelivered`.
     #[schemars(extend("x-maximum" = "1h"))]
     pub linger_max: Period,
+    /// How long the process goes on accepting after SIGTERM or `POST /drain`, while `/ready` says 503, before
+    /// the drain begins: load balancers need that long to notice. A second signal ends it.
+    #[schemars(extend("x-maximum" = "1h"))]
+    pub drain_delay: Period,
     /// How long running exchanges may take once a drain began (SIGTERM, or a removed listener).
     pub drain_timeout: Timeout,
 }
@@ -45,6 +49,7 @@ impl Default for Limits {
             discard_max: defaults::DISCARD_MAX,
             linger_timeout: defaults::LINGER_TIMEOUT,
             linger_max: defaults::LINGER_MAX,
+            drain_delay: defaults::DRAIN_DELAY,
             drain_timeout: Timeout(defaults::DRAIN_TIMEOUT),
         }
     }

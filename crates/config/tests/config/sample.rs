@@ -262,6 +262,7 @@ limits:
   discard_max: 0
   linger_timeout: 0s
   linger_max: 10m
+  drain_delay: 5s
   drain_timeout: 1m
 access_log: { output: ./access.log, format: text, stage_times: false }
 "#;

@@ -58,6 +58,7 @@ pub(crate) enum Page {
     Listeners,
     Stats { filter: String },
     Drain,
+    Release,
 }
 
 /// What a request asks for.
@@ -88,6 +89,7 @@ const PATHS: &[(&str, &str, &str)] = &[
     ("GET, HEAD", "/clusters", "clusters, their endpoints and what they carry"),
     ("GET, HEAD", "/listeners", "listeners, where they are bound and what they carry"),
     ("POST", "/drain", "stop accepting, finish what runs, exit"),
+    ("POST", "/release", "while draining: let the admin addresses go for a successor"),
 ];
 
 /// What a request with this line asks for. `wants_text` is what its `Accept` says.
@@ -103,6 +105,7 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
         "/listeners" => Asked::Page(Page::Listeners),
         "/stats" => Asked::Page(Page::Stats { filter: argument("filter").unwrap_or_default() }),
         "/drain" => Asked::Page(Page::Drain),
+        "/release" => Asked::Page(Page::Release),
         "/slow" => match argument("format").as_deref() {
             None => Asked::Slow { as_text: wants_text },
             Some("text") => Asked::Slow { as_text: true },
@@ -117,7 +120,7 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
         }
         _ => return Asked::Nothing(not_found(path)),
     };
-    let allow = if path == "/drain" { "POST" } else { "GET, HEAD" };
+    let allow = if matches!(path, "/drain" | "/release") { "POST" } else { "GET, HEAD" };
     if allow.split(", ").any(|allowed| allowed == method) {
         page
     } else {
@@ -128,7 +131,7 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
 /// The same for what scrapers and probes may ask for.
 pub(super) fn find_metrics(method: &str, path: &str) -> Asked {
     match path {
-        "/metrics" | "/ready" | "/healthz" => find(method, path, "", false),
+        "/metrics" | "/ready" | "/healthz" | "/release" => find(method, path, "", false),
         _ => {
             let text = "/metrics, /ready and /healthz are served here; the other pages are on \
                         `admin.address`\n";

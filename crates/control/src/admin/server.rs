@@ -64,6 +64,8 @@ pub(crate) enum Scope {
 #[derive(Debug)]
 pub(crate) struct Server {
     closing: watch::Sender<bool>,
+    /// Asks for the socket to be closed, and to be told when it is.
+    releasing: mpsc::Sender<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
@@ -82,8 +84,18 @@ impl Server {
         };
         let (closing, is_closing) = watch::channel(false);
         let pages = Pages { scope, queries, workers };
-        let task = tokio::spawn(accept(acceptor, pages, is_closing));
-        Ok(Self { closing, task })
+        let (releasing, release) = mpsc::channel(1);
+        let task = tokio::spawn(accept(acceptor, pages, is_closing, release));
+        Ok(Self { closing, releasing, task })
+    }
+
+    /// Stops accepting, and leaves connections that are open alone. The receiver hears when another
+    /// process may listen on the address.
+    pub(crate) fn release(&self) -> oneshot::Receiver<()> {
+        let (done, is_done) = oneshot::channel();
+        // Full means that it was asked before.
+        let _ = self.releasing.try_send(done);
+        is_done
     }
 
     /// Stops accepting and gives running answers a moment.
@@ -93,7 +105,13 @@ impl Server {
     }
 }
 
-async fn accept(acceptor: Acceptor, pages: Pages, mut is_closing: watch::Receiver<bool>) {
+async fn accept(
+    acceptor: Acceptor,
+    pages: Pages,
+    mut is_closing: watch::Receiver<bool>,
+    mut release: mpsc::Receiver<oneshot::Sender<()>>,
+) {
+    let mut released = None;
     let mut open = Open::default();
     let mut warned_at: Option<Instant> = None;
     loop {
@@ -116,10 +134,20 @@ async fn accept(acceptor: Acceptor, pages: Pages, mut is_closing: watch::Receive
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
+            Some(done) = release.recv() => {
+                released = Some(done);
+                break;
+            }
             _ = is_closing.changed() => break,
         }
     }
     drop(acceptor);
+    if let Some(done) = released {
+        // Without a receiver nobody waits any more.
+        let _ = done.send(());
+    }
+    // Later questions are answered by the end of this.
+    drop(release);
     while open.running.join_next().await.is_some() {}
 }
 
@@ -269,8 +297,8 @@ impl Pages {
                 response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
                 response
             }
-            Asked::Page(Page::Drain) if is_cross_site(headers) => {
-                response(Answer::text(403, "a page of another site may not drain\n"))
+            Asked::Page(Page::Drain | Page::Release) if is_cross_site(headers) => {
+                response(Answer::text(403, "a page of another site may not do that\n"))
             }
             Asked::Page(page) => {
                 let (reply, answer) = oneshot::channel();
@@ -440,6 +468,7 @@ mod tests {
             ("GET", "/stats", "404"),
             ("GET", "/", "404"),
             ("POST", "/drain", "404"),
+            ("POST", "/release", "503"),
         ] {
             let head = format!("{method} {path} HTTP/1.1\r\nhost: strait.example\r\n\r\n");
             let answer = answer_to(pages(Scope::Metrics), &head).await;

@@ -474,7 +474,13 @@ fn a_handshake_that_fails_is_told_why_and_counted() {
     hold(CONFIG, |talk, pki| {
         let plain = talk.client();
         talk.says(plain, GET);
+        let lines = ["content-length: 40\r\n", "\r\n\r\nThis port speaks HTTPS: ask by https://\n"];
+        talk.hears_about(plain, "HTTP/1.1 400 Bad Request\r\n", &lines);
         assert!(talk.is_shut(plain));
+        let unknown = talk.client();
+        talk.says(unknown, "\x01\x02");
+        talk.hears(unknown, "");
+        assert!(talk.is_shut(unknown));
         let garbage = talk.client();
         talk.says(garbage, [22, 3, 1, 0, 4, 1, 0, 0, 9]);
         talk.says(garbage, [22, 3, 1, 255, 255]);

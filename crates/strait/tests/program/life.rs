@@ -2,7 +2,9 @@
 
 use rustix::process::Signal;
 
-use crate::kit::{Client, Service, Strait, forward_to, get, strait, text, until};
+use crate::kit::{
+    Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until,
+};
 
 #[test]
 fn requests_go_through_with_the_filters_edits() {
@@ -25,7 +27,7 @@ fn a_second_process_on_the_same_address_is_refused_clearly() {
     let service = Service::start("one");
     let first = Strait::run(&forward_to(service.address));
     let config = forward_to(service.address).replace("127.0.0.1:0", &first.listener.to_string());
-    let scratch = crate::kit::Scratch::new();
+    let scratch = Scratch::new();
     let file = scratch.write("strait.yaml", &config);
     let output = strait(&["run", "-c", &file]);
     assert_eq!(output.status.code(), Some(1));
@@ -39,7 +41,7 @@ fn a_second_process_on_the_same_address_is_refused_clearly() {
 #[test]
 fn an_admin_address_that_is_taken_is_refused_clearly() {
     let service = Service::start("one");
-    let scratch = crate::kit::Scratch::new();
+    let scratch = Scratch::new();
     let config =
         format!("admin: {{ address: '{}' }}\n{}", service.address, forward_to(service.address));
     let output = strait(&["run", "-c", &scratch.write("strait.yaml", &config)]);
@@ -50,7 +52,7 @@ fn an_admin_address_that_is_taken_is_refused_clearly() {
 
 #[test]
 fn a_drain_finishes_what_runs_and_says_close() {
-    for signal in [Signal::TERM, Signal::INT] {
+    for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
         let service = Service::start("one");
         let mut strait = Strait::run(&forward_to(service.address));
         let mut client = Client::connect(strait.listener);
@@ -72,6 +74,68 @@ fn a_drain_finishes_what_runs_and_says_close() {
         assert!(client.is_closed());
         assert_eq!(strait.wait_for_end().code(), Some(0));
     }
+}
+
+#[test]
+fn a_process_that_leaves_is_not_ready_and_serves_until_its_delay_is_over() {
+    let service = Service::start("one");
+    let config = forward_to(service.address) + "limits: { drain_delay: 1s }\n";
+    let mut strait = Strait::run(&config);
+    strait.signal(Signal::TERM);
+    strait.wait_for_log("leaving");
+    assert_eq!(get(strait.admin, "/ready").status, 503);
+    assert_eq!(get(strait.listener, "/").status, 200);
+    strait.wait_for_log("draining");
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+}
+
+#[test]
+fn a_second_signal_ends_the_delay_and_a_third_would_stop() {
+    let service = Service::start("one");
+    let config = forward_to(service.address) + "limits: { drain_delay: 1h }\n";
+    let mut strait = Strait::run(&config);
+    strait.signal(Signal::TERM);
+    strait.wait_for_log("leaving");
+    strait.signal(Signal::TERM);
+    strait.wait_for_log("draining");
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+}
+
+#[test]
+fn a_signal_that_means_a_successor_elsewhere_ends_nothing() {
+    let service = Service::start("one");
+    let mut strait = Strait::run(&forward_to(service.address));
+    strait.signal(Signal::USR2);
+    strait.wait_for_log("SIGUSR2 does nothing");
+    assert_eq!(get(strait.listener, "/").status, 200);
+}
+
+#[test]
+fn a_successor_takes_the_addresses_of_a_process_that_drains() {
+    let service = Service::start("one");
+    let [listener, admin, metrics] = [(); 3].map(|()| format!("127.0.0.1:{}", claim_port()));
+    let config = format!("admin: {{ address: '{admin}', metrics: '{metrics}' }}\n")
+        + &forward_to(service.address).replace("127.0.0.1:0", &listener);
+    let start = || {
+        let scratch = Scratch::new();
+        let file = scratch.write("strait.yaml", &config);
+        Strait::start(scratch, &["run", "-c", &file])
+    };
+    let mut former = start();
+    let mut client = Client::connect(former.listener);
+    client.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
+    service.wait_at_gate();
+    former.signal(Signal::TERM);
+    former.wait_for_log("draining");
+    assert_eq!(get(former.admin, "/ready").status, 503, "what it waits for can be seen");
+
+    let successor = start();
+    assert_eq!(get(successor.admin, "/ready").status, 200);
+    assert_eq!(get(successor.listener, "/").status, 200);
+    former.wait_for_log("let go for a successor");
+    service.open_gate();
+    assert_eq!(client.receive().status, 200);
+    assert_eq!(former.wait_for_end().code(), Some(0));
 }
 
 #[test]

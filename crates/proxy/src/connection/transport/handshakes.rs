@@ -30,6 +30,14 @@ use crate::timers::TimerOwner;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
+/// To a client that speaks HTTP/1 where TLS is spoken: browsers and curl show it. A request line begins with
+/// a method, which is in upper case.
+const PLAIN_HTTP_REPLY: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    content-type: text/plain\r\n\
+    content-length: 40\r\n\
+    connection: close\r\n\r\n\
+    This port speaks HTTPS: ask by https://\n";
+
 /// Steps of handshakes that go on together, before requests have their turn again. With RSA of 2048
 /// bits, signed at once, they take some 12 ms; with ECDSA 3.
 pub(crate) const HANDSHAKES_TOGETHER: u32 = 16;
@@ -294,7 +302,8 @@ impl Proxy {
         if self.connections.tls_mut(key)?.is_early() {
             self.step_early(key, input, now)
         } else {
-            self.step_handshake(key, |handshake| handshake.on_bytes(input), now)
+            let first = input.first().copied();
+            self.step_handshake(key, first, |handshake| handshake.on_bytes(input), now)
         }
     }
 
@@ -350,7 +359,7 @@ impl Proxy {
             return;
         }
         let step = |handshake: &mut Handshake| handshake.on_signature(result).map(|()| 0);
-        if self.step_handshake(key, step, now).is_none() {
+        if self.step_handshake(key, None, step, now).is_none() {
             return;
         }
         if let Some(mut partial) = self.connections.tls_mut(key).and_then(|tls| tls.partial.take())
@@ -363,9 +372,11 @@ impl Proxy {
         self.cx.ops.push_back(Op::Read(key));
     }
 
+    /// A step of a handshake; `first` is the first byte that it looks at, if it was fed.
     fn step_handshake(
         &mut self,
         key: ConnKey,
+        first: Option<u8>,
         step: impl FnOnce(&mut Handshake) -> Result<usize, HandshakeError>,
         now: Time,
     ) -> Option<usize> {
@@ -435,6 +446,10 @@ impl Proxy {
             }
             Err(error) => {
                 self.connections.note_reason(key, || Detail::of(&error));
+                let is_http = first.is_some_and(|first| first.is_ascii_uppercase());
+                if is_downstream && is_http && matches!(error, HandshakeError::NotTls) {
+                    out.extend_from_slice(PLAIN_HTTP_REPLY);
+                }
                 let has_words = !out.is_empty();
                 if has_words {
                     self.cx.ops.push_back(Op::SendNow(key, out.into()));
