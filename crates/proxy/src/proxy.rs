@@ -412,6 +412,18 @@ impl Proxy {
         exchanges.begin_exchange(at, snapshot, place, request, now, connections, listen, cx)
     }
 
+    /// [`Exchanges::remove_exchange`].
+    #[inline]
+    pub(crate) fn remove_exchange(
+        &mut self,
+        key: ExchangeKey,
+        cause: Option<Cause>,
+        now: Time,
+    ) -> Option<StreamKey> {
+        let Self { connections, exchanges, listen, cx, .. } = self;
+        exchanges.remove_exchange(key, cause, now, connections, listen, cx)
+    }
+
     // What several parts share.
 
     /// Feeds bytes to a connection; returns how many it consumed.

@@ -1,14 +1,12 @@
 //! What happens when something takes too long.
 
 use telemetry::cause::Cause;
-use telemetry::events::UpstreamConnectFailed;
 
 use crate::connection::codec::http1::{Http1, Receive};
 use crate::connection::codec::{Codec, Opening};
 use crate::connection::{ConnKey, ExchangeKey, Life, Role, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::record::label;
 use crate::exchange::{Stage, Wait};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -129,20 +127,7 @@ impl Proxy {
         match &connection.role {
             Role::Upstream(upstream) => match upstream.state {
                 UpstreamState::Connecting { exchange, .. } => {
-                    let (cluster, cause) = (label(upstream.cluster.0), Cause::ConnectTimeout);
-                    self.cx
-                        .emitter
-                        .upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
-                    match exchange {
-                        Some(exchange) => self.fail_attempt(exchange, cause, now),
-                        None => self.upstream.on_spare_connected(
-                            key,
-                            Err(cause),
-                            now,
-                            &mut self.connections,
-                            &mut self.cx,
-                        ),
-                    }
+                    self.on_connect_failed(key, exchange, Cause::ConnectTimeout, now);
                 }
                 UpstreamState::Idle(_) => {
                     self.close_upstream(key, Some(Cause::IdleTimeout), now);

@@ -127,16 +127,7 @@ impl Proxy {
 
     /// The response is sent, or the reply is: the exchange is over.
     pub(crate) fn finish(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
-        let Some(downstream) = self.exchanges.remove_exchange(
-            key,
-            cause,
-            now,
-            &self.connections,
-            &mut self.listen,
-            &mut self.cx,
-        ) else {
-            return;
-        };
+        let Some(downstream) = self.remove_exchange(key, cause, now) else { return };
         self.after_exchange(downstream, now);
     }
 
@@ -161,16 +152,7 @@ impl Proxy {
     /// connections end here.
     pub(crate) fn abort(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         self.drop_upstream(key, Some(cause), now);
-        let Some(downstream) = self.exchanges.remove_exchange(
-            key,
-            Some(cause),
-            now,
-            &self.connections,
-            &mut self.listen,
-            &mut self.cx,
-        ) else {
-            return;
-        };
+        let Some(downstream) = self.remove_exchange(key, Some(cause), now) else { return };
         if !downstream.is_alone() {
             return self.drop_stream(downstream, code_of(cause), now);
         }

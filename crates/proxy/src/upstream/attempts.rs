@@ -118,17 +118,8 @@ impl Proxy {
             }
             Acquired::Open(place) => {
                 let cluster = Arc::clone(cluster);
-                match self.find_spare(key, Some(place), &request) {
-                    Some(spare) => self.exchanges.give_spare(
-                        key,
-                        spare,
-                        request,
-                        now,
-                        &mut self.connections,
-                        &mut self.listen,
-                        &mut self.cx,
-                    ),
-                    None => self.open(key, &cluster, place, request, head, now),
+                if let Some(request) = self.try_spare(key, Some(place), request, now) {
+                    self.open(key, &cluster, place, request, head, now);
                 }
             }
             Acquired::Replace(idle, place) => {
@@ -136,18 +127,11 @@ impl Proxy {
                 self.close_upstream(idle, None, now);
                 self.open(key, &cluster, place, request, head, now);
             }
-            Acquired::Wait => match self.find_spare(key, None, &request) {
-                Some(spare) => self.exchanges.give_spare(
-                    key,
-                    spare,
-                    request,
-                    now,
-                    &mut self.connections,
-                    &mut self.listen,
-                    &mut self.cx,
-                ),
-                None => self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx),
-            },
+            Acquired::Wait => {
+                if let Some(request) = self.try_spare(key, None, request, now) {
+                    self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+                }
+            }
             Acquired::Reserved => {
                 self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
             }
@@ -240,11 +224,7 @@ impl Proxy {
         if let Some(cluster) = label {
             self.cx.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
         }
-        if upstream.is_alone() {
-            self.close_upstream(upstream.connection, Some(cause), now);
-        } else {
-            self.drop_stream(upstream, ErrorCode::CANCEL, now);
-        }
+        self.end_upstream(upstream, Some(cause), ErrorCode::CANCEL, now);
         self.exchanges.note_attempt(key, request, &mut self.cx);
     }
 

@@ -301,13 +301,7 @@ impl Proxy {
                 let duration = now.nanos_since(since);
                 self.cx.emitter.upstream_connected(&UpstreamConnected { cluster, duration });
                 let Some(exchange) = exchange else {
-                    return self.upstream.on_spare_connected(
-                        key,
-                        Ok(()),
-                        now,
-                        &mut self.connections,
-                        &mut self.cx,
-                    );
+                    return self.upstream.put_unused(key, now, &mut self.connections, &mut self.cx);
                 };
                 self.cx.timers.arm(timer, Time::NEVER);
                 let upstream = self.connections.get_mut(key).and_then(Connection::upstream_mut);
@@ -322,19 +316,26 @@ impl Proxy {
                 }
                 self.connections.queue_send(key, &mut self.cx);
             }
-            Err(cause) => {
-                self.cx.emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
-                match exchange {
-                    Some(exchange) => self.fail_attempt(exchange, cause, now),
-                    None => self.upstream.on_spare_connected(
-                        key,
-                        Err(cause),
-                        now,
-                        &mut self.connections,
-                        &mut self.cx,
-                    ),
-                }
-            }
+            Err(cause) => self.on_connect_failed(key, exchange, cause, now),
+        }
+    }
+
+    /// A connection to be, for this exchange or spare, cannot be established.
+    pub(crate) fn on_connect_failed(
+        &mut self,
+        key: ConnKey,
+        exchange: Option<ExchangeKey>,
+        cause: Cause,
+        now: Time,
+    ) {
+        let Some(upstream) = self.connections.get(key).and_then(Connection::upstream) else {
+            return;
+        };
+        let cluster = label(upstream.cluster.0);
+        self.cx.emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
+        match exchange {
+            Some(exchange) => self.fail_attempt(exchange, cause, now),
+            None => self.close_upstream(key, Some(cause), now),
         }
     }
 
@@ -378,6 +379,22 @@ impl Proxy {
         self.await_streams(key, now);
     }
 
+    /// Ends an exchange's side towards its upstream: a connection of its own for this cause, a stream with
+    /// this code.
+    pub(crate) fn end_upstream(
+        &mut self,
+        upstream: StreamKey,
+        cause: Option<Cause>,
+        code: ErrorCode,
+        now: Time,
+    ) {
+        if upstream.is_alone() {
+            self.close_upstream(upstream.connection, cause, now);
+        } else {
+            self.drop_stream(upstream, code, now);
+        }
+    }
+
     /// The exchange is done with its connection: back to the pool with it, or away.
     pub(crate) fn release(&mut self, upstream: StreamKey, is_clean: bool, now: Time) {
         if !upstream.is_alone() {
@@ -414,13 +431,21 @@ impl Proxy {
 
     // Ends and progress.
 
+    /// The exchange that an upstream connection carries which has ended. Without one, the connection is
+    /// closed with its streams.
+    fn exchange_of_ended(&mut self, key: ConnKey, now: Time) -> Option<ExchangeKey> {
+        let exchange = self.connections.get(key)?.exchange();
+        if exchange.is_none() {
+            self.end_streams(key, Cause::UpstreamClosed, now);
+            self.close_upstream(key, None, now);
+        }
+        exchange
+    }
+
     /// The upstream sent FIN.
     pub(crate) fn on_upstream_end(&mut self, key: ConnKey, now: Time) {
+        let Some(exchange) = self.exchange_of_ended(key, now) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let Some(exchange) = connection.exchange() else {
-            self.end_streams(key, Cause::UpstreamClosed, now);
-            return self.close_upstream(key, None, now);
-        };
         // A write that failed took the reset's error with it, and what is read then is 0.
         let was_reset = connection.is_send_broken;
         match connection.codec.on_eof() {
@@ -438,11 +463,8 @@ impl Proxy {
 
     /// The upstream reset the connection.
     pub(crate) fn on_upstream_broken(&mut self, key: ConnKey, now: Time) {
+        let Some(exchange) = self.exchange_of_ended(key, now) else { return };
         let Some(connection) = self.connections.get(key) else { return };
-        let Some(exchange) = connection.exchange() else {
-            self.end_streams(key, Cause::UpstreamClosed, now);
-            return self.close_upstream(key, None, now);
-        };
         if connection.codec.is_amid_body() {
             self.fail(exchange, Cause::ResponseTruncated, now);
         } else {
@@ -531,11 +553,7 @@ impl Proxy {
             if let Some(exchange) = self.exchanges.get_mut(key) {
                 exchange.stage = Stage::Finishing;
             }
-            if upstream.is_alone() {
-                self.close_upstream(upstream.connection, None, now);
-            } else {
-                self.drop_stream(upstream, ErrorCode::NO_ERROR, now);
-            }
+            self.end_upstream(upstream, None, ErrorCode::NO_ERROR, now);
             self.finish(key, None, now);
         }
     }

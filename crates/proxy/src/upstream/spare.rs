@@ -149,23 +149,14 @@ impl Upstreams {
         }
     }
 
-    /// A connection that carries no exchange is established, or cannot be.
-    pub(crate) fn on_spare_connected(
+    /// Puts a connection that nothing was sent on into its pool.
+    pub(crate) fn put_unused(
         &mut self,
         key: ConnKey,
-        result: Result<(), Cause>,
         now: Time,
         connections: &mut Connections,
         cx: &mut Cx,
     ) {
-        match result {
-            Ok(()) => self.put_unused(key, now, connections, cx),
-            Err(cause) => self.close_upstream(key, Some(cause), now, connections, cx),
-        }
-    }
-
-    /// Puts a connection that nothing was sent on into its pool.
-    fn put_unused(&mut self, key: ConnKey, now: Time, connections: &mut Connections, cx: &mut Cx) {
         let Some(connection) = connections.get(key) else { return };
         let (timer, is_open) = (connection.timer, !connection.is_read_closed);
         let Some(upstream) = connection.upstream() else { return };
@@ -186,7 +177,7 @@ impl Upstreams {
 
 impl Exchanges {
     /// Gives a request to a connection that is being established.
-    pub(crate) fn give_spare(
+    fn give_spare(
         &mut self,
         key: ExchangeKey,
         (spare, place): (ConnKey, usize),
@@ -214,8 +205,23 @@ impl Exchanges {
 }
 
 impl Proxy {
+    /// Gives a request to a spare connection, to `place` or to any endpoint of the exchange's cluster; or
+    /// gives it back.
+    pub(crate) fn try_spare(
+        &mut self,
+        key: ExchangeKey,
+        place: Option<usize>,
+        request: QueuedRequest,
+        now: Time,
+    ) -> Option<QueuedRequest> {
+        let Some(spare) = self.find_spare(key, place, &request) else { return Some(request) };
+        let Self { exchanges, connections, listen, cx, .. } = self;
+        exchanges.give_spare(key, spare, request, now, connections, listen, cx);
+        None
+    }
+
     /// A spare connection for a request: to `endpoint`, or to any of the exchange's cluster.
-    pub(crate) fn find_spare(
+    fn find_spare(
         &mut self,
         key: ExchangeKey,
         place: Option<usize>,
