@@ -155,7 +155,7 @@ pub(crate) enum Form {
     Alone {
         /// What that connection is to speak, as far as the request is encoded.
         codec: Codec,
-        /// Whether it begins with a PROXY header, so that the connection is for nobody else.
+        /// Whether it begins with a PROXY header, so that the connection is for this client alone.
         is_personal: bool,
     },
     /// A stream: how the head is encoded depends on the connection.
@@ -260,7 +260,7 @@ impl Exchange {
     }
 
     /// Lets the next attempt follow `newest`, the newest snapshot, where that has changed the cluster.
-    /// Endpoints change at run time, and one that was removed may be gone, or be somebody else's by now;
+    /// Endpoints change at run time, and one that was removed may be gone, or be another service's by now;
     /// what else the cluster says (TLS, timeouts) goes with them. A request that is encoded for what the
     /// cluster was, and would not do for what it is, stays with that.
     pub(crate) fn follow_cluster(&mut self, newest: &Pinned) {
@@ -323,7 +323,7 @@ impl Exchange {
         }
     }
 
-    /// Whether somebody takes the request's body now.
+    /// Whether the request's body is taken now: by an upstream, a filter, or a buffer.
     pub(crate) const fn takes_request_data(&self) -> bool {
         // What comes behind the request for another protocol is of that.
         let has_streams = !self.downstream.is_alone();

@@ -27,7 +27,7 @@ pub enum Op {
     /// Read again if there is something to read: the connection was held back until now.
     Read(ConnKey),
     /// Send these few bytes, as far as the socket takes them at once: the last that are said on a
-    /// connection of TLS, which nobody waits for.
+    /// connection of TLS, which no deadline waits for.
     SendNow(ConnKey, Box<[u8]>),
     /// Say with [`Proxy::on_undelivered`](crate::Proxy::on_undelivered) how much of what was sent the
     /// peer has not acknowledged.
@@ -55,7 +55,7 @@ pub enum Op {
         /// How many.
         closed: u32,
     },
-    /// Nobody here uses this snapshot any more; control frees it.
+    /// This worker does not use this snapshot any more; control frees it.
     Retire(Arc<Snapshot>),
 }
 

@@ -89,7 +89,7 @@ impl Proxy {
         self.relieve_noted(now);
         let op = loop {
             let op = self.cx.ops.pop_front()?;
-            // Whoever asked for it may be gone: then there is nothing to connect for.
+            // The exchange that asked for it may be gone: then there is nothing to connect for.
             let is_stale = matches!(&op, Op::Connect { connection, .. } if self.connections.get(*connection).is_none());
             if !is_stale {
                 break op;
@@ -316,7 +316,7 @@ impl Proxy {
         let after = before - n;
         if connection.multiplex().is_some() {
             self.on_frames_sent(key, before, n, now);
-            // These frames, too, nobody but us has sealed.
+            // These frames have to be sealed too.
             return self.connections.seal_more(key, &mut self.cx);
         }
         self.connections.seal_more(key, &mut self.cx);

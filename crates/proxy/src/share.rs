@@ -20,7 +20,7 @@ pub struct Share {
 
 impl Share {
     /// This worker's part of `limit`. The parts add up to the limit, unless it is smaller than the
-    /// number of workers: then each has 1, because one that had none could serve nobody.
+    /// number of workers: then each has 1, because one that had none could serve no client.
     #[must_use]
     pub fn of(self, limit: u32) -> u32 {
         let rest = u32::from(self.worker < limit % self.workers);

@@ -437,7 +437,7 @@ impl Proxy {
                 multiplex.codec.go_away(ErrorCode::NO_ERROR);
                 self.upstream.withdraw(key, &mut self.connections);
                 self.connections.queue_send(key, &mut self.cx);
-                // Whoever does not take even that is left alone soon.
+                // A peer that does not take even that is closed soon.
                 self.connections.watch(key, Watch::Write, now + DRAIN_IDLE, &mut self.cx);
             }
             Watch::PingDue => {

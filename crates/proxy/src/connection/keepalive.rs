@@ -48,7 +48,7 @@ impl Connections {
         }
     }
 
-    /// A body that nobody wants: read within bounds, so that the connection can be kept.
+    /// A body that its exchange does not want: read within bounds, so that the connection can be kept.
     pub(crate) fn on_discarded_bytes(
         &mut self,
         key: ConnKey,

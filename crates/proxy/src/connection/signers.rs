@@ -17,7 +17,7 @@ use crate::tools::time::Time;
 #[derive(Default)]
 pub(crate) struct Signers {
     batched: Batched,
-    /// What works elsewhere and wakes the worker; nobody, where there are no threads.
+    /// What works elsewhere and wakes the worker; nothing, where there are no threads.
     thread: Option<Box<dyn KeyOperations>>,
 }
 
@@ -36,7 +36,7 @@ impl Signers {
         of_thread.or_else(|| self.batched.poll(now.as_nanos()))
     }
 
-    /// Nobody waits for a connection's signature any more.
+    /// A connection's signature is not wanted any more.
     pub(crate) fn cancel(&mut self, key: ConnKey) {
         self.batched.cancel(key.to_bits());
         if let Some(thread) = &mut self.thread {
@@ -65,7 +65,7 @@ impl Proxy {
     }
 
     /// Goes on with handshakes whose signatures are there. `is_idle` says that there is nothing else
-    /// to do, so that nobody is to wait for company any longer.
+    /// to do, so that no signature waits for others any longer.
     pub fn on_signatures(&mut self, is_idle: bool, now: Time) {
         if is_idle {
             self.connections.signers.batched.on_idle(now.as_nanos());

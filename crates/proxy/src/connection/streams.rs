@@ -123,7 +123,7 @@ impl Proxy {
         }
         let Some(exchange) = self.exchanges.get(key) else { return };
         if matches!(exchange.stage, Stage::Finishing) {
-            // Nobody wants it any more.
+            // Its exchange does not want it any more.
             return self.connections.take(from, bytes.len());
         }
         let takes = exchange.takes_request_data();
@@ -183,7 +183,7 @@ impl Proxy {
         if !body.is_empty() {
             self.on_request_data(key, body.filled(), now);
             self.exchanges.pass_on(from, body.len(), &mut self.connections);
-            // Nobody else may be about to tell the peer that its window is open again.
+            // No other send may be due that carries the peer's window update.
             self.connections.queue_send(from.connection, &mut self.cx);
         }
         self.cx.buffers.give_back(body);

@@ -167,7 +167,7 @@ impl Tls {
     }
 
     /// Whether the connection has begun before the end of its handshake, so that what comes may have
-    /// been said before, to somebody else.
+    /// been said before, on another connection.
     pub(crate) const fn is_early(&self) -> bool {
         matches!(self.state, State::Early(_))
     }
@@ -275,7 +275,7 @@ impl Tls {
             let taken = match sealed {
                 Some(Ok(sealed)) => sealed.taken,
                 Some(Err(SealError::KeyWorn)) => return KeyUsage::Exhausted,
-                // Once sending is over, what waits is for nobody.
+                // Once sending is over, what waits is not sent.
                 Some(Err(SealError::Closed)) | None => len,
             };
             data.on_sent(taken, buffers);
@@ -433,7 +433,7 @@ impl Connection {
         self.outbox.is_empty() && tls.is_sent(self.is_ending())
     }
 
-    /// Whether bytes may be there to read from somebody who has nothing more to ask: the records that
+    /// Whether bytes may be there to read from a peer that has nothing more to ask: the records that
     /// say just that, or those that no data comes in. To close without having read them is a reset,
     /// and that may overtake what was sent.
     pub(crate) fn may_have_spoken(&self) -> bool {
@@ -452,7 +452,7 @@ impl Connection {
         (self.unsent_len() + sent, sent)
     }
 
-    /// Whether a record has begun and is not there whole, so that an end now is nobody's intention.
+    /// Whether a record has begun and is not there whole, so that the peer did not mean to end here.
     pub(crate) fn is_amid_record(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| !tls.is_ended() && tls.partial.is_some())
     }

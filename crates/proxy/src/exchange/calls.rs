@@ -96,7 +96,7 @@ impl Call {
     /// Looks for the status among fields.
     fn on_status<'v>(&mut self, mut values: impl Iterator<Item = &'v [u8]>) {
         if let Some(value) = values.next() {
-            // A code that nobody knows is one of these to whoever receives it.
+            // A client reads a code that is not defined as one of these.
             self.status = Some(Status::parse(value).unwrap_or(Status::Unknown).code());
         }
     }

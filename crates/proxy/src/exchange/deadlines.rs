@@ -81,7 +81,7 @@ impl Proxy {
         let cause = exchange.cause_of(wait);
         let cluster = exchange.cluster();
         let is_held_back = match wait {
-            // Whoever does not take its bytes has a deadline of its own.
+            // A peer that does not take its bytes has a deadline of its own.
             Wait::ResponseBody => self.connections.is_held_back(downstream),
             Wait::RequestBody => {
                 upstream.is_some_and(|upstream| self.connections.is_held_back(upstream))
@@ -107,7 +107,7 @@ impl Proxy {
         self.fail(key, cause, now);
     }
 
-    /// An endpoint that refused may be connected to again: whoever waits first does.
+    /// An endpoint that refused may be connected to again: the exchange that waits first does.
     fn on_pause_over(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.deadlines.clear(Wait::Pause);

@@ -335,7 +335,7 @@ impl Proxy {
             is_early: connection.tls.as_deref().is_some_and(Tls::is_early),
             client_cert: connection.tls.as_deref().and_then(Tls::client_cert),
         };
-        // RFC 8470, section 4. What follows a change of protocols is for nobody here to judge.
+        // RFC 8470, section 4. What follows a change of protocols is not read here, and cannot be judged.
         let is_too_early = facts.is_early && !(head.method().is_safe() && head.upgrade().is_none());
         let is_misdirected = route::is_misdirected(exchange, connection, head);
         let listener_label = label(listener.id.0);

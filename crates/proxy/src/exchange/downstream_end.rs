@@ -151,7 +151,7 @@ impl Proxy {
     /// Goes on with the connection after its exchange.
     pub(crate) fn after_exchange(&mut self, at: StreamKey, now: Time) {
         if !at.is_alone() {
-            // Whoever has its answer need not send the rest (RFC 9113, section 8.1).
+            // A client that has its answer need not send the rest (RFC 9113, section 8.1).
             return self.drop_stream(at, ErrorCode::NO_ERROR, now);
         }
         let key = at.connection;

@@ -148,7 +148,7 @@ impl Proxy {
         }
     }
 
-    /// Nobody is left to answer, or the response cannot be completed: the exchange and its
+    /// There is no client left to answer, or the response cannot be completed: the exchange and its
     /// connections end here.
     pub(crate) fn abort(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         self.drop_upstream(key, Some(cause), now);

@@ -40,7 +40,7 @@ pub enum Retry {
 pub struct Consequence {
     /// Whose fault it is.
     pub side: Side,
-    /// The status of the reply if no response was begun; none if there is nobody to answer.
+    /// The status of the reply if no response was begun; none if there is no client to answer.
     pub status: Option<u16>,
     /// Whether another attempt may help.
     pub retry: Retry,

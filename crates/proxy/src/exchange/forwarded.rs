@@ -97,7 +97,7 @@ pub(crate) fn rewrite(
         });
     }
     if let Some(pseudonym) = &facts.options.via {
-        // Nobody is trusted because of it, so all of it is kept.
+        // It earns no peer any trust, so all of it is kept.
         append_to_list(head, (Known::Via, u8::MAX), scratch, |head, element| {
             push_via(element, head.version(), pseudonym);
         });

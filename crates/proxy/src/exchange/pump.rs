@@ -23,7 +23,7 @@ impl Exchanges {
     pub(crate) fn count_request_data(&mut self, key: ExchangeKey, n: usize) {
         let Some(exchange) = self.get_mut(key) else { return };
         exchange.progress.request_bytes += n as u64;
-        // Whoever sends the body does not wait for leave to do so any more.
+        // A client that sends the body does not wait for a 100 any more.
         exchange.request.expects_continue = false;
     }
 

@@ -93,7 +93,7 @@ impl Proxy {
     /// To a request that was to go no further than this proxy.
     pub(crate) fn reply_as_last(&mut self, key: ExchangeKey, method: Method, now: Time) {
         if method == Method::Trace {
-            // A request with credentials in it is not shown to whoever can send one.
+            // A request with credentials in it is not shown to a script that can send one.
             return self.fail(key, Cause::RequestNotImplemented, now);
         }
         self.reply(key, &Content { status: 200, fields: &[SERVER], body: b"", cause: None }, now);

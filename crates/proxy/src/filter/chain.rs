@@ -423,7 +423,7 @@ impl Proxy {
         if bytes > bytes_max {
             return self.fail(key, Cause::RequestBodyTooLarge, now);
         }
-        // Whoever waits for leave to send the body gets it here; there is nothing left to expect.
+        // A client that waits for a 100 gets it here; there is nothing left to expect.
         head.remove_known(Known::Expect);
         let head = self.cx.park(head);
         let Some(exchange) = self.exchanges.get_mut(key) else { return };

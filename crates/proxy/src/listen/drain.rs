@@ -129,7 +129,7 @@ impl Proxy {
         self.upstream.close_upstreams(now, &mut self.connections, &mut self.cx);
     }
 
-    /// Closes what is left of a drain once nobody can ask for anything any more.
+    /// Closes what is left of a drain once no client can ask for anything any more.
     pub(crate) fn end_if_drained(&mut self, now: Time) {
         if self.listen.has_drained(&self.cx) {
             self.upstream.close_upstreams(now, &mut self.connections, &mut self.cx);

@@ -206,7 +206,7 @@ mod tests {
             "listeners: [{{ name: l, address: 127.0.0.1:1, chains: [{chains}] }}]\n\
              clusters: [{{ name: a, endpoints: [] }}]\n"
         );
-        // These chains take TCP, so nobody asks for routes.
+        // These chains take TCP, so they have no routes.
         let text = text.replace("cluster: a }", "protocol: tcp, cluster: a }");
         let mut loader = config::Loader::<()>::new(FilterKinds::new()).unwrap();
         let snapshot = loader.load("test.yaml", &text).unwrap();

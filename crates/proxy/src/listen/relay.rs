@@ -350,7 +350,7 @@ impl Proxy {
     pub(crate) fn on_detect_timeout(&mut self, key: ConnKey, now: Time) {
         let may_relay = self.listen.may_relay(key, &self.connections);
         let protocol = match self.connections.late(key) {
-            // Nobody else could make more of these, and whoever reads requests says what is wrong.
+            // Only HTTP/1 could begin so, and its decoder says what is wrong.
             (Detected::Other, Some(b'A'..=b'Z' | b'a'..=b'z' | b'\r')) if !may_relay => {
                 Detected::Http1
             }

@@ -361,7 +361,7 @@ impl Upstreams {
     ) -> ConnKey {
         let is_shared = matches!(saved.state, SavedUpstreamState::Shared { .. });
         let (cluster, endpoint) = cx.ids_of(&saved.cluster, &saved.endpoint, is_shared);
-        let nobody = ExchangeKey::from_bits(u64::MAX >> 1);
+        let unknown = ExchangeKey::from_bits(u64::MAX >> 1);
         let state = match saved.state {
             SavedUpstreamState::Connecting { age } => UpstreamState::Connecting {
                 exchange: None,
@@ -369,7 +369,7 @@ impl Upstreams {
                 is_begun: true,
             },
             SavedUpstreamState::Busy | SavedUpstreamState::Idle => {
-                UpstreamState::Busy { exchange: nobody }
+                UpstreamState::Busy { exchange: unknown }
             }
             SavedUpstreamState::Shared { connecting_age } => UpstreamState::Shared {
                 connecting_since: connecting_age.map(|age| before(age, now)),
@@ -463,10 +463,10 @@ fn restore_multiplex(
     buffers: &mut Buffers,
     now: Time,
 ) -> Multiplex {
-    let nobody = ExchangeKey::from_bits(u64::MAX >> 1);
+    let unknown = ExchangeKey::from_bits(u64::MAX >> 1);
     let mut multiplex = Multiplex::new(saved.codec, limits, now);
     for saved in saved.streams {
-        let mut stream = Stream::new(saved.id, nobody);
+        let mut stream = Stream::new(saved.id, unknown);
         stream.outbox = restore_outbox(&saved.outbox, buffers);
         (stream.tail, stream.is_ended) = (saved.tail, saved.is_ended);
         stream.inbox = saved

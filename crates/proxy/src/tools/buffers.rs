@@ -2,7 +2,7 @@
 //!
 //! An idle connection owns none. Buffers come in four sizes; a lease takes the smallest that
 //! holds what is asked for. What is given back is handed out again first, so that a busy worker
-//! keeps writing to the same few cache lines. Buffers that nobody needed for a while go back to
+//! keeps writing to the same few cache lines. Buffers that were not needed for a while go back to
 //! the allocator (`trim`), so that memory follows load in both directions.
 
 use wire::buffer::Buffer;

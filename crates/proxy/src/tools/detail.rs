@@ -17,7 +17,7 @@ use wire::h2::ErrorCode;
 /// (`wire::h2` hands out 128 bytes) fit.
 pub(crate) const DETAIL_BYTES_MAX: usize = 160;
 
-/// Why something failed. A peer may have chosen its bytes: whoever writes them down escapes them.
+/// Why something failed. A peer may have chosen its bytes: the log and the admin interface escape them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Detail(Box<[u8]>);
 

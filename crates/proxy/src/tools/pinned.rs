@@ -1,4 +1,4 @@
-//! A snapshot that somebody in this worker uses.
+//! A snapshot that an exchange or a listener of this worker uses.
 //!
 //! Workers share snapshots through an `Arc`, whose count every core may write to; within a worker
 //! the uses are counted apart, without atomic operations. The worker has one `Arc` of each.

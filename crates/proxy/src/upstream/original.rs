@@ -2,7 +2,7 @@
 //! connect there.
 //!
 //! A destination is the kernel's word, told when a connection is accepted; a PROXY protocol header
-//! changes who the peers are, and never this: whoever writes one would choose what the proxy
+//! changes who the peers are, and never this: its sender would choose what the proxy
 //! connects to. An address of our own would come back to us, so it is forgotten at once.
 //!
 //! Upstream connections of such a cluster have the destination for their peer, and are pooled by

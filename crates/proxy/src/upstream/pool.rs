@@ -1,7 +1,7 @@
 //! Upstream connections by endpoint, and the exchanges that wait for one.
 //!
 //! What changes at run time stands here, under the stable ids of clusters and endpoints; a cluster
-//! that nobody asked for yet takes no memory. Idle connections of an endpoint form a stack, linked
+//! without a request yet takes no memory. Idle connections of an endpoint form a stack, linked
 //! through the connections themselves: the newest is used first, so that the ones a burst left
 //! over grow old and close. A cluster has a list of the endpoints that may have some, so that where no
 //! more may be opened one is found at a cost that does not depend on the number of endpoints.

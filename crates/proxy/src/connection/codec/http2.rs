@@ -8,7 +8,7 @@
 //! Heads are encoded when they come, since the order of header blocks is the order of the
 //! compression tables. Bodies wait in their stream's outbox until the connection is about to be
 //! sent; then streams take turns, as far as their windows and the connection's queue allow. So an
-//! end that came with the last piece goes out in its frame, and nobody's body holds up another's.
+//! end that came with the last piece goes out in its frame, and no body holds up another.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(crate) struct Multiplex {
     told_until: Time,
     /// Why the connection cannot go on, if it cannot.
     pub(crate) failure: Option<Cause>,
-    /// It is about to be closed: nobody gets a stream on it while its own go elsewhere.
+    /// It is about to be closed: it gets no further stream while its own go elsewhere.
     pub(crate) is_gone: bool,
 }
 

@@ -197,7 +197,7 @@ impl Proxy {
         self.connections.handshakes_admitted == 0 && self.connections.get(key).is_some_and(is_held)
     }
 
-    /// Goes on with the record layer of a handshake that somebody else has done on a connection's
+    /// Goes on with the record layer of a handshake that another thread has done on a connection's
     /// socket. Nothing was read of what came behind the handshake, and nothing sent; it may be one
     /// that is still being connected. This is where the simulation begins, whose seeds no handshake
     /// follows. No configuration leads here.

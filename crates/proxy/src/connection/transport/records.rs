@@ -148,7 +148,7 @@ impl Proxy {
                     }
                 }
                 Err(error) => {
-                    // Nobody could read it amid a record that the socket has a part of.
+                    // The peer could not read it amid a record that the socket has a part of.
                     let is_sent = tls.outbox.is_empty();
                     let words = last_words(records).filter(|_| is_sent);
                     self.on_record_error(key, words, error, now);
@@ -168,7 +168,7 @@ impl Proxy {
         }
     }
 
-    /// A record that nobody can go on behind, or an alert.
+    /// A record behind which the connection cannot go on, or an alert.
     pub(crate) fn on_record_error(
         &mut self,
         key: ConnKey,
@@ -225,7 +225,7 @@ impl Proxy {
     pub(crate) fn seal(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.is_connecting() {
-            // Somebody else may get what waits here yet.
+            // Another connection may get what waits here yet.
             return;
         }
         let is_ending = connection.is_ending();

@@ -81,7 +81,7 @@ impl Pools {
         (key.0 == endpoint).then_some(*newest)
     }
 
-    /// A connection that nobody uses to the next destination behind this one, so that not the same
+    /// An unused connection to the next destination behind this one, so that not the same
     /// one makes room for all. Of those that are shared, each destination's newest is looked at.
     fn next_unused(
         &self,

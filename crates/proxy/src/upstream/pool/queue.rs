@@ -105,7 +105,7 @@ impl Pools {
         self.waiting_for(cluster.id) < self.share.of(cluster.pending_max)
     }
 
-    /// Whether somebody waits and a connection is idle or may be opened.
+    /// Whether an exchange waits and a connection is idle or may be opened.
     pub(crate) fn can_serve(&mut self, cluster: &Cluster) -> bool {
         let room = self.share.of(cluster.connections_max.get());
         self.cluster(cluster.id)
