@@ -16,10 +16,12 @@ use std::sync::Arc;
 use config::Outside as _;
 use config::clients::ClientMatch;
 use config::explain::Verdict as RuleVerdict;
+use config::hosts::{Host, HostTable};
 use config::snapshot::{
     Action, Address, ChainId, Cluster, Detected, Endpoint, Forward, Listener as ListenerConfig,
     ListenerProtocol, PathMatch, RouteTable, Rule, TlsMode,
 };
+use config::{CertificateUse, CertificateUser};
 use proxy::Snapshot;
 use proxy::filter::{Filter, Verdict};
 use proxy::matching::{self, Facts};
@@ -66,7 +68,8 @@ pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
         let certificate = certificate(explain)?;
         let mut client = client_of(seen, &request, certificate.as_ref());
         let trial = try_out(&snapshot, listener, &mut client, &request);
-        let is_secured = tell_tls(&mut story, &snapshot, seen, client);
+        let shown_by = shown_by(listener, chain);
+        let is_secured = tell_tls(&mut story, &snapshot, seen, &shown_by, &request, client);
         if is_secured && explain.tls.is_none() {
             let certificate = certificate.filter(|_| is_client_known(seen, &request));
             let client = certificate.and_then(|certificate| certificate.as_peer());
@@ -117,7 +120,14 @@ fn is_secure(listener: &Listener, request: &Request) -> bool {
 }
 
 /// Tells what comes of the handshake, if there is one; whether the request goes on behind it.
-fn tell_tls(story: &mut Story, snapshot: &Snapshot, listener: &Listener, client: Client) -> bool {
+fn tell_tls(
+    story: &mut Story,
+    snapshot: &Snapshot,
+    listener: &Listener,
+    shown_by: &CertificateUser,
+    request: &Request,
+    client: Client,
+) -> bool {
     let is_strict = listener.tls.as_ref().is_some_and(|tls| tls.mode == TlsMode::Strict);
     let facts = match client.into_facts() {
         None if is_strict => {
@@ -147,11 +157,40 @@ fn tell_tls(story: &mut Story, snapshot: &Snapshot, listener: &Listener, client:
     story.line("tls", format!("{version}, {suite}{group}, {protocol}"));
     let shown = facts.peer.as_ref().map(|peer| peer.fingerprint);
     let all = config::certificates(snapshot);
-    let used = all.iter().find(|used| Some(used.source.certificate.fingerprint()) == shown);
-    if let Some(used) = used {
+    let is_shown = |used: &&CertificateUse| {
+        used.user == *shown_by && Some(used.source.certificate.fingerprint()) == shown
+    };
+    if let Some(used) = all.iter().find(is_shown) {
         story.line("shows", used.to_string());
+        let (name, certificate) = (&request.server_name, &used.source.certificate);
+        let verdict = if covers(certificate.names(), name) {
+            format!("the certificate is for {name}")
+        } else {
+            format!("the certificate is not for {name}: clients that verify it refuse it")
+        };
+        story.line("name", verdict);
     }
     true
+}
+
+/// Who shows the certificate to a connection that met this chain: others may have the same.
+fn shown_by(listener: &Listener, chain: Option<ChainId>) -> CertificateUser {
+    let name = Arc::clone(&listener.name);
+    match listener.chains.iter().find(|each| Some(each.id) == chain) {
+        Some(chain) => CertificateUser::Chain(name, Arc::clone(&chain.name)),
+        None => CertificateUser::Listener(name),
+    }
+}
+
+/// Whether one of a certificate's names is `host`, or has `*` for its first label (RFC 9525,
+/// section 6.3).
+fn covers(names: &[Box<str>], host: &str) -> bool {
+    let host = host.trim_end_matches('.');
+    let parent = host.split_once('.').map(|(_, parent)| parent);
+    names.iter().any(|name| match name.strip_prefix("*.") {
+        Some(suffix) => parent.is_some_and(|parent| parent.eq_ignore_ascii_case(suffix)),
+        None => name.eq_ignore_ascii_case(host),
+    })
 }
 
 /// Tells the way of a request behind the listener.
@@ -208,6 +247,13 @@ fn choose_listener<'s>(
         if let Some(listener) = snapshot.listeners.iter().find(takes) {
             return Ok((listener, "which has the URL's port"));
         }
+    }
+    if let Some(port) = request.port.filter(|_| request.names_port) {
+        return Err(format!(
+            "nothing listens on port {port} for this URL; there are: {}; write the port of one, or \
+             --listener NAME",
+            all()
+        ));
     }
     match snapshot.listeners.as_slice() {
         [only] => Ok((only, "the only one")),
@@ -393,19 +439,34 @@ fn tell_routes(
     for id in &listener.route_tables {
         let Some(table) = snapshot.route_table(*id) else { continue };
         let hosts = table.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let closest = closest(&table.hosts, head.host());
         if found == Some(*id) {
-            story.line("routes", format!("{}: has host {host} ({hosts})", table.name));
+            let pattern = closest.filter(|pattern| !matches!(pattern, Host::Exact(_)));
+            let pattern = pattern.map_or_else(String::new, |pattern| format!(" by {pattern}"));
+            story.line("routes", format!("{}: has host {host}{pattern} ({hosts})", table.name));
             if is_tunnel(head) {
                 tell_tunnel_rules(story, snapshot, listener, table, head, client);
             } else {
                 tell_rules(story, snapshot, table, head, client);
             }
         } else {
-            let why =
-                if found.is_some() { "another has a closer host" } else { "host is not among" };
+            let why = match closest {
+                Some(pattern) => format!("another has a closer host than {pattern}"),
+                None => format!("{host} is not among its hosts"),
+            };
             story.line("routes", format!("{}: passed over, {why} ({hosts})", table.name));
         }
     }
+}
+
+/// The pattern of these that a host matches best, as look-ups among those of all tables go.
+fn closest<'h>(hosts: &'h [Host], host: &[u8]) -> Option<&'h Host> {
+    let mut table = HostTable::default();
+    for (place, pattern) in hosts.iter().enumerate() {
+        // A host that stands twice is refused before.
+        let _ = table.insert(pattern, place);
+    }
+    hosts.get(table.find(host)?)
 }
 
 fn tell_rules(

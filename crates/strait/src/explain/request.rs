@@ -7,8 +7,10 @@ use std::net::IpAddr;
 pub(super) struct Request {
     /// The whole head, as bytes on the wire. What is wrong with it is for the decoder to say.
     pub(super) head: Vec<u8>,
-    /// The URL's port; none if it is only a path.
+    /// The URL's port, which is that of its scheme if it names none; none if it is only a path.
     pub(super) port: Option<u16>,
+    /// Whether the URL names its port.
+    pub(super) names_port: bool,
     /// The URL's host, if it is an address.
     pub(super) ip: Option<IpAddr>,
     /// Whether it is `https`; none if the URL is only a path.
@@ -43,7 +45,7 @@ impl Request {
             target => target.to_owned(),
         };
         let default_port = if is_secure == Some(true) { 443 } else { 80 };
-        let (host, port) = match authority {
+        let (host, named_port) = match authority {
             // Which listener it comes to, and what TLS is asked for there, it does not say.
             Some(authority) if is_tunnel => match split_port(authority) {
                 Ok((_, Some(_))) if !authority.contains('/') => (None, None),
@@ -51,10 +53,12 @@ impl Request {
             },
             Some(authority) => {
                 let (host, port) = split_port(authority)?;
-                (Some(host), Some(port.unwrap_or(default_port)))
+                (Some(host), port)
             }
             None => (None, None),
         };
+        let names_port = named_port.is_some();
+        let port = named_port.or_else(|| host.map(|_| default_port));
         let names_host = headers.iter().any(|line| is_host(line));
         let named = headers.iter().find_map(|line| {
             let value = line.split_once(':').filter(|_| is_host(line))?.1;
@@ -74,7 +78,7 @@ impl Request {
             head += &format!("{line}\r\n");
         }
         head += "\r\n";
-        Ok(Self { head: head.into_bytes(), port, ip, is_secure, server_name })
+        Ok(Self { head: head.into_bytes(), port, names_port, ip, is_secure, server_name })
     }
 }
 

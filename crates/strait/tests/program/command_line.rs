@@ -360,6 +360,38 @@ fn shells_and_man_are_served() {
 }
 
 #[test]
+fn explain_names_the_pattern_of_the_host_and_why_tables_are_passed_over() {
+    let scratch = Scratch::new();
+    let table = |name, hosts| {
+        format!(
+            "- {{ name: {name}, hosts: {hosts}, rules: [{{ match: {{ prefix: / }}, respond: {{}} }}] }}\n"
+        )
+    };
+    let config = "listeners: [{ name: edge, address: '127.0.0.1:8080', routes: [wild, one, other] }]\nroutes:\n"
+        .to_owned()
+        + &table("wild", "['*.example.com', '*.a.example.com', '*']")
+        + &table("one", "[b.a.example.com]")
+        + &table("other", "[shop.example]");
+    let file = scratch.write("strait.yaml", &config);
+    let story = |url: &str| text(&strait(&["explain", "-c", &file, "GET", url]).stdout);
+    let told = story("http://x.a.example.com/");
+    assert!(told.contains("wild: has host x.a.example.com by *.a.example.com ("), "{told}");
+    assert!(told.contains("one: passed over, x.a.example.com is not among its hosts ("), "{told}");
+    let told = story("http://b.a.example.com/");
+    assert!(told.contains("wild: passed over, another has a closer host than *.a.example.com ("));
+    assert!(told.contains("one: has host b.a.example.com ("), "{told}");
+    assert!(
+        told.contains("other: passed over, b.a.example.com is not among its hosts ("),
+        "{told}"
+    );
+    let refused = strait(&["explain", "-c", &file, "GET", "http://shop.example:9999/"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let error = text(&refused.stderr);
+    let expected = "nothing listens on port 9999 for this URL; there are: edge (127.0.0.1:8080)";
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
 fn explain_tells_what_a_client_gets_over_tls() {
     let scratch = Scratch::new();
     let certificates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/tests/certificates");
@@ -410,6 +442,7 @@ clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
                 "chain     tenants: is for TLS for b.example.com from here\n",
                 "tls       TLSv1.2, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, x25519, h2\n",
                 "shows     listener edge, chain tenants, ",
+                "name      the certificate is for b.example.com\n",
             ],
         ),
         (&["--tls", "members.example.org"], &["tls       fails: ", "certificate_required"]),
@@ -425,6 +458,18 @@ clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
         (
             &["GET", "https://shop.example.org:8443/m/x", "--cert", &cert, "--key", &key],
             &["passed over, the client has no certificate\n", "forwarded to cluster web"],
+        ),
+        (
+            &["--tls", "members.example.org", "--cert", &cert, "--key", &key],
+            // The listener has the same certificate.
+            &["shows     listener edge, chain members, "],
+        ),
+        (
+            &["--tls", "elsewhere.example.net:8443"],
+            &[
+                "shows     listener edge, ",
+                "name      the certificate is not for elsewhere.example.net: clients",
+            ],
         ),
         (&["--tls", "past.example.org"], &["chain     past: ", "tls       is not ended here\n"]),
     ] {
