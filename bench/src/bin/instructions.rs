@@ -12,6 +12,7 @@ use std::io::{IoSlice, Write as _};
 use std::net::SocketAddr;
 
 use bench::arguments::Arguments;
+use config::snapshot::ListenerId;
 use proxy::filter::Filter;
 use proxy::time::Time;
 use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share};
@@ -27,7 +28,7 @@ use wire::path::Slashes;
 /// A case, by the name that results have.
 type Case = (&'static str, fn() -> Box<dyn FnMut()>);
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 9] = [
     ("decode-request", decode_request_case),
     ("decode-response", decode_response_case),
     ("encode-request", encode_request_case),
@@ -35,6 +36,8 @@ const CASES: [Case; 7] = [
     ("exchange-get", || exchange_case(REQUEST)),
     ("exchange-browser", || exchange_case(BROWSER)),
     ("exchange-h2", exchange_h2_case),
+    ("connection-10", || connection_case(10)),
+    ("connection-10000", || connection_case(10_000)),
 ];
 
 const WARM_UP: u32 = 100;
@@ -199,9 +202,44 @@ fn exchange_h2_case() -> Box<dyn FnMut()> {
     })
 }
 
+/// Where connections come from that the last of many chains is for.
+const LAST_SOURCE: &str = "10.255.255.255";
+
+/// A connection with one GET, to a listener with so many chains, each of which is for one source.
+fn connection_case(chains: u32) -> Box<dyn FnMut()> {
+    use std::fmt::Write as _;
+    let mut config = String::from(
+        "
+routes:
+  - { name: all, hosts: [\"*\"], rules: [{ match: { prefix: / }, respond: { status: 200 } }] }
+access_log: { stage_times: false }
+listeners:
+  - name: bench
+    address: 127.0.0.1:8080
+    http: { forwarded: off, request_id: false }
+    chains:
+",
+    );
+    let last: std::net::Ipv4Addr = LAST_SOURCE.parse().expect("an address");
+    for chain in (0..chains).rev() {
+        let source = std::net::Ipv4Addr::from(u32::from(last) - chain);
+        writeln!(
+            config,
+            "      - {{ name: c{chain}, match: {{ sources: [{source}] }}, routes: all }}"
+        )
+        .expect("a string takes all");
+    }
+    let mut bench = Bench::with(&config, LAST_SOURCE);
+    let mut request =
+        b"GET /bench HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n".to_vec();
+    Box::new(move || bench.connection(&mut request))
+}
+
 /// A proxy between a client and an upstream.
 struct Bench {
     proxy: Proxy,
+    listener: ListenerId,
+    source: PeerAddress,
     client: ConnKey,
     upstream: Option<ConnKey>,
     response: Vec<u8>,
@@ -212,19 +250,35 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with(CONFIG, "127.0.0.1")
+    }
+
+    /// A proxy with this configuration, and a client from this address.
+    fn with(config: &str, source: &str) -> Self {
         let kinds = config::FilterKinds::<Box<dyn Filter>>::new();
         let mut loader = config::Loader::new(kinds).expect("no filter is defined twice");
-        let snapshot = loader.load("bench.yaml", CONFIG).expect("a valid configuration");
+        let snapshot = loader.load("bench.yaml", config).expect("a valid configuration");
         let listener = snapshot.listeners.first().expect("the configuration has one").id;
         let settings = Settings { share: Share { worker: 0, workers: 1 }, seed: 1 };
         let now = Time::from_nanos(1_000_000_000);
         let (emitter, reports) = Emitter::new(1 << 16);
         let mut proxy = Proxy::new(settings, snapshot, emitter, now);
-        let address =
-            |text: &str| PeerAddress::from(text.parse::<SocketAddr>().expect("an address"));
-        let (peer, local) = (address("127.0.0.1:40000"), address("127.0.0.1:8080"));
-        let client = proxy.on_accepted(listener, peer, local, None, now).expect("there is room");
-        Self { proxy, client, upstream: None, response: response(), now, reports }
+        let source = SocketAddr::new(source.parse().expect("an address"), 40000).into();
+        let client = accept(&mut proxy, listener, &source, now);
+        let (upstream, response) = (None, response());
+        Self { proxy, listener, source, client, upstream, response, now, reports }
+    }
+
+    /// A connection, with a request that is answered from here, to its end.
+    fn connection(&mut self, request: &mut [u8]) {
+        black_box(&self.reports);
+        self.now = self.now + std::time::Duration::from_micros(10);
+        let client = accept(&mut self.proxy, self.listener, &self.source, self.now);
+        self.proxy.on_received(client, black_box(request), self.now);
+        perform(&mut self.proxy, &mut None, self.now);
+        self.proxy.on_read_closed(client, self.now);
+        perform(&mut self.proxy, &mut None, self.now);
+        assert_eq!(self.proxy.load().connections, 1, "only the first connection is left");
     }
 
     /// A request, and its response.
@@ -240,6 +294,12 @@ impl Bench {
         let over = (load.exchanges, load.connections, load.idle);
         assert_eq!(over, (0, 2, 1), "the exchange is over, and both connections stay");
     }
+}
+
+/// A client connects.
+fn accept(proxy: &mut Proxy, listener: ListenerId, source: &PeerAddress, now: Time) -> ConnKey {
+    let local = PeerAddress::from(SocketAddr::from(([127, 0, 0, 1], 8080)));
+    proxy.on_accepted(listener, source.clone(), local, None, now).expect("there is room")
 }
 
 /// Does what the proxy asks for, as a kernel would that takes everything at once.
