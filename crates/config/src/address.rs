@@ -9,13 +9,21 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::findings::Problem;
-use crate::snapshot::Address;
 
 /// Bytes of a unix socket's path, without the final NUL (`sun_path`, unix(7)).
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// How an address is written, for JSON Schema.
 pub(crate) const ADDRESS_PATTERN: &str = r"^(unix:/.+|\[[0-9A-Fa-f:.]+\]:[0-9]+|[0-9.]+:[0-9]+)$";
+
+/// Where to listen or connect.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Address {
+    /// TCP over IPv4 or IPv6.
+    Tcp(SocketAddr),
+    /// A unix stream socket.
+    Unix(Arc<Path>),
+}
 
 impl Address {
     /// Whether listeners on both would take each other's connections: the port is the same, and

@@ -30,7 +30,7 @@ pub use route::RouteTable;
 pub use scalar::{OrNone, Timeout};
 pub use tls::{ClusterTls, ListenerTls};
 
-use crate::snapshot::Address;
+use crate::address::Address;
 
 /// The whole configuration of a Strait process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -18,9 +18,9 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map as JsonMap, Value as Json};
 
+use crate::address::Address;
 use crate::cidr::Cidr;
 use crate::findings::Problem;
-use crate::snapshot::Address;
 use crate::units::{Period, Size};
 
 /// What may stand at one place.

@@ -9,7 +9,6 @@
 
 mod tls;
 
-use std::net::SocketAddr;
 use std::num::{NonZeroU16, NonZeroU32};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +24,8 @@ use crate::filters::FilterSource;
 use crate::hosts::{Host, HostTable};
 use crate::paths::PathTable;
 use crate::schedule::Schedule;
+
+pub use crate::address::Address;
 
 pub use self::tls::{
     CertificateSource, ClientTrust, ClusterTls, ClusterTlsSource, ListenerTls, ListenerTlsSource,
@@ -192,15 +193,6 @@ pub struct Changes {
     pub route_tables_changed: Vec<RouteTableId>,
     /// Route tables that are gone.
     pub route_tables_removed: Vec<RouteTableId>,
-}
-
-/// Where to listen or connect.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Address {
-    /// TCP over IPv4 or IPv6.
-    Tcp(SocketAddr),
-    /// A unix stream socket.
-    Unix(Arc<Path>),
 }
 
 /// A bound address and what happens to its connections.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::listener::Keepalive;
 use super::{ClusterTls, Http2, OrNone, Timeout};
+use crate::address::Address;
 use crate::defaults;
-use crate::snapshot::Address;
 
 /// A logical service with its addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Chain, Http2, ListenerTls, OrNone, Timeout};
+use crate::address::Address;
 use crate::cidr::Cidr;
 use crate::defaults;
-use crate::snapshot::Address;
 use crate::units::{Period, Size};
 
 /// A bound address and what happens to its connections.

@@ -7,9 +7,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::tls::{CipherSuite, Group};
-use crate::address::ADDRESS_PATTERN;
+use crate::address::{ADDRESS_PATTERN, Address};
 use crate::cidr::Cidr;
-use crate::snapshot::Address;
 use crate::units::{PERIOD_PATTERN, Period, SIZE_PATTERN, Size};
 
 /// A duration that bounds a wait: 1 ms to 24 h.
