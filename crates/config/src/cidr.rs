@@ -22,6 +22,12 @@ impl Cidr {
         masked(ip, self.prefix_len) == Some(self.network) && ip.is_ipv4() == self.network.is_ipv4()
     }
 
+    /// The range of addresses that share the first so many bits with `ip`; none if it has fewer bits.
+    #[must_use]
+    pub fn with(ip: IpAddr, prefix_len: u8) -> Option<Self> {
+        masked(ip, prefix_len).map(|network| Self { network, prefix_len })
+    }
+
     /// The first address in it.
     #[must_use]
     pub const fn network(&self) -> IpAddr {

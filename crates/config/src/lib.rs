@@ -16,6 +16,7 @@ pub mod address;
 mod build;
 mod certificates;
 pub mod chain_names;
+pub mod chains;
 pub mod cidr;
 pub mod clients;
 pub mod date;

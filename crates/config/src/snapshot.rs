@@ -18,6 +18,7 @@ use ::tls::PeerCertificate;
 use wire::path::Slashes;
 
 use crate::chain_names::ChainNames;
+use crate::chains::Chains;
 use crate::cidr::Cidr;
 use crate::clients::ClientMatch;
 use crate::filters::FilterSource;
@@ -213,7 +214,7 @@ pub struct Listener<F> {
     /// Where connections go that speak something else, or all of them.
     pub relay: Option<Relay>,
     /// What connections meet that match.
-    pub chains: Vec<Chain<F>>,
+    pub chains: Chains<F>,
     /// The chains by server name, if a request may belong to another one than its connection.
     pub chain_names: Option<Box<ChainNames>>,
     /// Whether there is something for those that match none of the chains.
@@ -246,16 +247,15 @@ impl<F> Listener<F> {
     /// The listener as connections of this chain see it, and as those see it that have none, or
     /// whose chain is gone.
     #[must_use]
+    #[inline]
     pub fn seen_by(&self, chain: Option<ChainId>) -> &Self {
-        let Some(id) = chain else { return self };
-        let chain = self.chains.iter().find(|chain| chain.id == id);
-        chain.map_or(self, |chain| &chain.listener)
+        // Most connections have none, and each request asks often.
+        chain.map_or(self, |id| self.seen_by_chain(id))
     }
 
-    /// The chain of this name.
-    #[must_use]
-    pub fn chain_named(&self, name: &str) -> Option<&Chain<F>> {
-        self.chains.iter().find(|chain| *chain.name == *name)
+    #[inline(never)]
+    fn seen_by_chain(&self, id: ChainId) -> &Self {
+        self.chains.find(id).map_or(self, |(_, chain)| &chain.listener)
     }
 }
 
@@ -273,7 +273,7 @@ pub struct Chain<F> {
 }
 
 /// What a connection must be like. An empty list asks for nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChainMatch {
     /// Names that a TLS client asks for; none of them is [`Host::Any`].
     pub server_names: Vec<Host>,
@@ -298,7 +298,7 @@ impl ChainMatch {
 }
 
 /// What a connection's first bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Detected {
     /// A request of HTTP/1.
     Http1,

@@ -51,7 +51,7 @@ pub use connection::{ConnKey, Connection, ExchangeKey, StreamKey};
 pub use exchange::Exchange;
 pub use exchange::fault;
 pub use exchange::route;
-pub use listen::matching;
+pub use listen::misdirected;
 pub use ops::{ConnectFailure, ConnectOptions, Op};
 pub use proxy::{Load, Proxy};
 pub use share::{Settings, Share};

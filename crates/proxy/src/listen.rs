@@ -7,7 +7,7 @@ pub(crate) mod buffered;
 pub(crate) mod clients;
 pub(crate) mod drain;
 pub(crate) mod listeners;
-pub mod matching;
+pub mod misdirected;
 pub(crate) mod relay;
 
 use crate::cx::Cx;

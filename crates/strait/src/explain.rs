@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use config::Outside as _;
+use config::chains::ConnectionFacts;
 use config::clients::ClientMatch;
 use config::explain::Verdict as RuleVerdict;
 use config::hosts::{Host, HostTable};
@@ -24,7 +25,7 @@ use config::snapshot::{
 use config::{CertificateUse, CertificateUser};
 use proxy::Snapshot;
 use proxy::filter::{Filter, Verdict};
-use proxy::matching::{self, Facts};
+use proxy::misdirected::is_misdirected;
 use proxy::route;
 use tls::{Certificate, PeerCertificate};
 use wire::h1::{HeadLimits, Scan, decode_request};
@@ -290,9 +291,9 @@ fn tell_chain<'s>(
         Address::Unix(_) => None,
     };
     let protocol = Some(protocol);
-    let facts = Facts { source: None, destination, protocol, server_name, alpn };
-    let id = matching::choose(&listener.chains, &facts);
-    match listener.chains.iter().find(|chain| Some(chain.id) == id) {
+    let facts = ConnectionFacts { source: None, destination, protocol, server_name, alpn };
+    let chain = listener.chains.choose(&facts);
+    match chain {
         Some(chain) => story.line("chain", format!("{}: is for {what}", chain.name)),
         None if listener.has_default => {
             story.line("chain", format!("none matches {what}; the listener's own follows"));
@@ -302,7 +303,7 @@ fn tell_chain<'s>(
             return None;
         }
     }
-    Some((listener.seen_by(id), id))
+    Some((chain.map_or(&**listener, |chain| &chain.listener), chain.map(|chain| chain.id)))
 }
 
 /// Says whether the request belongs to another filter chain than its connection matched.
@@ -327,8 +328,8 @@ fn tell_misdirected(
         _ => b"h2",
     };
     let (protocol, alpn) = (Some(Detected::Tls), &[alpn][..]);
-    let facts = Facts { source: None, destination, protocol, server_name: None, alpn };
-    if matching::is_misdirected(listener, met, head.host(), &facts) {
+    let facts = ConnectionFacts { source: None, destination, protocol, server_name: None, alpn };
+    if is_misdirected(listener, met, head.host(), &facts) {
         let (host, asked) = (String::from_utf8_lossy(head.host()), &request.server_name);
         story.line(
             "request",

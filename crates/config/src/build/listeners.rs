@@ -10,6 +10,7 @@ use super::routes::Tables;
 use super::tls::Spoken;
 use super::{Context, Names, Once, http2, keepalive, or_none, tls};
 use crate::chain_names::ChainNames;
+use crate::chains::Chains;
 use crate::cidr::Cidr;
 use crate::file::chain::Match;
 use crate::file::listener::{
@@ -192,7 +193,7 @@ fn listener<F>(
         protocol: ends.protocol,
         tls: ends.tls,
         relay: ends.relay,
-        chains: Vec::new(),
+        chains: Chains::default(),
         chain_names: None,
         has_default: ends.is_some,
         filters: ends.filters,
@@ -229,9 +230,11 @@ fn listener<F>(
         },
     };
     let mut once = Once::default();
+    let mut chains = Vec::with_capacity(file.chains.len());
+    let mut by_match = Map::default();
     for (entry, site) in file.chains.iter().zip(site.key("chains").items()) {
         once.check(&entry.name, "chain", &site, context.findings);
-        let former = former.and_then(|former| former.chain_named(&entry.name));
+        let former = former.and_then(|former| former.chains.named(&entry.name));
         let former = former.map(|chain| &chain.listener);
         let names = (&mut *table_names, &mut *cluster_names);
         let ends =
@@ -246,8 +249,8 @@ fn listener<F>(
             }
             None => warn_unended(entry, &matches, &ends, &site, context.findings),
         }
-        if let Some(same) = listener.chains.iter().find(|chain| chain.matches == matches) {
-            let rule = format!("chain {:?} matches the same connections", same.name);
+        if let Some(same) = by_match.insert(matches.clone(), &entry.name) {
+            let rule = format!("chain {same:?} matches the same connections");
             let hint = "remove one of the two, or let one ask for more";
             site.key("match").error(context.findings, Problem::new(rule, hint));
         }
@@ -258,8 +261,9 @@ fn listener<F>(
             matches,
             listener: ends.of_same_socket(&listener),
         };
-        listener.chains.push(chain);
+        chains.push(chain);
     }
+    listener.chains = Chains::new(chains);
     listener.chain_names = ChainNames::new(&listener);
     if listener.tls.is_some() && !listener.has_default {
         let rule = "what no chain matches is closed, so that nobody meets this: chains have `tls` of their own";
@@ -350,7 +354,7 @@ impl<F> BuiltEnds<F> {
             protocol: self.protocol,
             tls: self.tls,
             relay: self.relay,
-            chains: Vec::new(),
+            chains: Chains::default(),
             chain_names: None,
             has_default: true,
             filters: self.filters,

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use config::chains::ConnectionFacts;
 use config::snapshot::{Action, Detected, Listener, RouteTable, Rule};
 use telemetry::cause::Cause;
 use tls::PeerCertificate;
@@ -14,8 +15,7 @@ use crate::Snapshot;
 use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::filter::Filter;
-use crate::listen::matching;
-use crate::listen::matching::Facts;
+use crate::listen::misdirected;
 
 /// The rule for a request with this host (lower case, no port) and path (normalised, no query) from
 /// a client with this certificate, with its table and its place there.
@@ -79,14 +79,14 @@ pub(crate) fn is_misdirected(
     }
     let destination = downstream.original.as_deref().copied();
     let alpn: &[u8] = if connection.multiplex().is_some() { b"h2" } else { b"http/1.1" };
-    let facts = Facts {
+    let facts = ConnectionFacts {
         source: connection.peer.ip(),
         destination: destination.or_else(|| connection.local.socket_address()),
         protocol: Some(Detected::Tls),
         server_name: None,
         alpn: &[alpn],
     };
-    matching::is_misdirected(listener, exchange.chain, head.host(), &facts)
+    misdirected::is_misdirected(listener, exchange.chain, head.host(), &facts)
 }
 
 /// Whether every protocol that an `Upgrade` field names may be let through.

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use config::chains::ConnectionFacts;
 use config::snapshot::{ClusterId, ClusterProtocol, Detected, ListenerProtocol, TlsMode};
 use telemetry::cause::Cause;
 use telemetry::events::{ConnectionDetected, DetectedProtocol};
@@ -26,7 +27,6 @@ use crate::cx::Cx;
 use crate::exchange::record::{Words, label};
 use crate::exchange::{Form, Kind, QueuedRequest, Request, Route, Stage};
 use crate::listen::Listen;
-use crate::listen::matching::{Facts, choose};
 use crate::proxy::Proxy;
 use crate::tools::outbox::Outbox;
 use crate::tools::time::Time;
@@ -159,8 +159,7 @@ impl Listen {
         let downstream = connections.get(key).and_then(Connection::downstream);
         downstream.is_some_and(|downstream| {
             let listener = self.listeners.get(downstream.listener).listener();
-            listener.relay.is_some()
-                || listener.chains.iter().any(|chain| chain.listener.relay.is_some())
+            listener.relay.is_some() || listener.chains.may_relay()
         })
     }
 
@@ -187,7 +186,7 @@ impl Listen {
         let original = destination(connections, key);
         let Some(connection) = connections.get_mut(key) else { return false };
         let alpn: Vec<&[u8]> = first.alpn.iter().map(|name| &**name).collect();
-        let facts = Facts {
+        let facts = ConnectionFacts {
             source: connection.peer.ip(),
             destination: original.or_else(|| connection.local.socket_address()),
             protocol: first.protocol,
@@ -196,7 +195,7 @@ impl Listen {
         };
         let Some(downstream) = connection.downstream() else { return false };
         let listener = self.listeners.get(downstream.listener).listener();
-        let chain = choose(&listener.chains, &facts);
+        let chain = listener.chains.choose(&facts).map(|chain| chain.id);
         if chain.is_none() && !listener.has_default {
             connections.close_downstream(key, Some(Cause::NoChain), now, self, cx);
             return false;
@@ -215,7 +214,7 @@ impl Proxy {
             return;
         };
         let chains = &self.listen.listeners.get(downstream.listener).listener().chains;
-        if chains.iter().any(|chain| chain.matches.needs_bytes()) {
+        if chains.needs_bytes() {
             self.listen.await_first_bytes(key, now, &mut self.connections, &mut self.cx);
         } else if chains.is_empty()
             || self.listen.choose_chain(

@@ -196,8 +196,8 @@ impl Connections {
         let (connection, role) = self.save_connection(key, now, cx)?;
         let Role::Downstream(downstream) = role else { return None };
         let listener = listen.listeners.get(downstream.listener).listener();
-        let chain = listener.chains.iter().find(|chain| Some(chain.id) == downstream.chain);
-        let chain = chain.map(|chain| chain.name.to_string());
+        let chain = downstream.chain.and_then(|id| listener.chains.find(id));
+        let chain = chain.map(|(_, chain)| chain.name.to_string());
         let listener = listener.name.to_string();
         listen.listeners.on_closed(downstream.listener);
         listen.clients.remove(downstream.client, Part::Connection);
@@ -276,7 +276,7 @@ impl Connections {
         listen.listeners.on_opened(listener);
         let head_began = saved.head_began.map_or(Time::NEVER, |age| before(age, now));
         let found = listen.listeners.get(listener).listener();
-        let chain = saved.chain.and_then(|name| found.chain_named(&name).map(|chain| chain.id));
+        let chain = saved.chain.and_then(|name| found.chains.named(&name).map(|chain| chain.id));
         let is_known = !matches!(saved.connection.codec, SavedCodec::Opening(Opening::ProxyHeader))
             && found.http.trusted_hops == 0;
         let address = saved.connection.peer.ip().filter(|_| is_known);

@@ -1,0 +1,114 @@
+//! The chains of a listener, and which of them a connection meets.
+//!
+//! The most specific wins, as in Envoy: criteria are gone through in a fixed order
+//! ([`Criterion::ALL`]), and of the chains that are left only those that are best by one are
+//! compared by the next. There is no way back, so that what wins can be told by looking at one
+//! criterion after the other: a chain that is best by its destination port wins over one that asks
+//! for a range of destinations, and if it does not match in the end, no chain does.
+//!
+//! The answer is a look-up in a tree, whose cost does not follow the number of chains.
+
+mod criteria;
+mod index;
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+pub use self::criteria::{ConnectionFacts, Criterion, Fit};
+use self::index::ChainIndex;
+use crate::map::Map;
+use crate::snapshot::{Chain, ChainId};
+
+/// The chains of a listener: a slice in the order of the file, and look-ups in it.
+#[derive(Debug)]
+pub struct Chains<F> {
+    list: Vec<Chain<F>>,
+    /// None if there are no chains.
+    lookups: Option<Box<Lookups>>,
+}
+
+/// What is looked up, each with the place in the list as its answer.
+#[derive(Debug)]
+struct Lookups {
+    by_id: Map<ChainId, u32>,
+    by_name: Map<Arc<str>, u32>,
+    by_match: ChainIndex,
+    needs_bytes: bool,
+    may_relay: bool,
+}
+
+impl<F> Default for Chains<F> {
+    fn default() -> Self {
+        Self { list: Vec::new(), lookups: None }
+    }
+}
+
+impl<F> Deref for Chains<F> {
+    type Target = [Chain<F>];
+
+    fn deref(&self) -> &[Chain<F>] {
+        &self.list
+    }
+}
+
+impl<'c, F> IntoIterator for &'c Chains<F> {
+    type Item = &'c Chain<F>;
+    type IntoIter = std::slice::Iter<'c, Chain<F>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.iter()
+    }
+}
+
+impl<F> Chains<F> {
+    /// These chains, whose ids and names are unique.
+    pub(crate) fn new(list: Vec<Chain<F>>) -> Self {
+        if list.is_empty() {
+            return Self::default();
+        }
+        let places = || list.iter().zip(0u32..);
+        let matches: Vec<_> = list.iter().map(|chain| &chain.matches).collect();
+        let lookups = Lookups {
+            by_id: places().map(|(chain, place)| (chain.id, place)).collect(),
+            by_name: places().map(|(chain, place)| (Arc::clone(&chain.name), place)).collect(),
+            by_match: ChainIndex::new(&matches),
+            needs_bytes: list.iter().any(|chain| chain.matches.needs_bytes()),
+            may_relay: list.iter().any(|chain| chain.listener.relay.is_some()),
+        };
+        Self { list, lookups: Some(Box::new(lookups)) }
+    }
+
+    /// The chain that a connection meets, if one matches.
+    #[must_use]
+    pub fn choose(&self, facts: &ConnectionFacts<'_>) -> Option<&Chain<F>> {
+        let matches = |place: u32| self.list.get(place as usize).map(|chain| &chain.matches);
+        let place = self.lookups.as_ref()?.by_match.find(matches, facts)?;
+        self.list.get(place as usize)
+    }
+
+    /// The chain with this id, and its place in the order of the file.
+    #[must_use]
+    pub fn find(&self, id: ChainId) -> Option<(usize, &Chain<F>)> {
+        let place = *self.lookups.as_ref()?.by_id.get(&id)? as usize;
+        Some((place, self.list.get(place)?))
+    }
+
+    /// The chain of this name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<&Chain<F>> {
+        let place = self.lookups.as_ref()?.by_name.get(name)?;
+        self.list.get(*place as usize)
+    }
+
+    /// Whether the first bytes of a connection have to be looked at before one is chosen.
+    #[must_use]
+    pub fn needs_bytes(&self) -> bool {
+        self.lookups.as_ref().is_some_and(|lookups| lookups.needs_bytes)
+    }
+
+    /// Whether one of them relays connections.
+    #[must_use]
+    pub fn may_relay(&self) -> bool {
+        self.lookups.as_ref().is_some_and(|lookups| lookups.may_relay)
+    }
+}

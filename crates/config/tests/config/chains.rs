@@ -1,0 +1,83 @@
+//! Which chain of a listener a connection meets.
+
+use config::chains::ConnectionFacts;
+use config::snapshot::Detected;
+use config::{FilterKinds, Loader};
+
+/// Chains of these matches, named by their places.
+fn chosen(matches: &[&str], facts: &ConnectionFacts<'_>) -> Option<usize> {
+    let chains = matches.iter().enumerate();
+    let chains: String = chains
+        .map(|(place, asked)| format!("{{ name: c{place}, match: {{ {asked} }}, cluster: a }},"))
+        .collect();
+    let text = format!(
+        "listeners: [{{ name: l, address: 127.0.0.1:1, chains: [{chains}] }}]\n\
+         clusters: [{{ name: a, endpoints: [] }}]\n"
+    );
+    // Chains for TCP need no routes.
+    let text = text.replace("cluster: a }", "protocol: tcp, cluster: a }");
+    let mut loader = Loader::<()>::new(FilterKinds::new()).unwrap();
+    let snapshot = loader.load("test.yaml", &text).unwrap();
+    let chains = &snapshot.listeners[0].chains;
+    let chosen = chains.choose(facts)?;
+    chains.find(chosen.id).map(|(place, _)| place)
+}
+
+const NOTHING: ConnectionFacts<'_> = ConnectionFacts {
+    source: None,
+    destination: None,
+    protocol: None,
+    server_name: None,
+    alpn: &[],
+};
+
+#[test]
+fn the_most_specific_server_name_wins() {
+    let matches = [
+        "server_names: ['*.example']",
+        "server_names: ['*.shop.example']",
+        "server_names: [a.shop.example]",
+        "protocols: [tls]",
+    ];
+    for (name, place) in [
+        (Some("a.shop.example"), Some(2)),
+        (Some("b.shop.example"), Some(1)),
+        (Some("x.b.shop.example"), Some(1)),
+        (Some("shop.example"), Some(0)),
+        (Some("example"), Some(3)),
+        (None, Some(3)),
+    ] {
+        let facts = ConnectionFacts { server_name: name, protocol: Some(Detected::Tls), ..NOTHING };
+        assert_eq!(chosen(&matches, &facts), place, "{name:?}");
+    }
+    let facts = ConnectionFacts { protocol: Some(Detected::Other), ..NOTHING };
+    assert_eq!(chosen(&matches, &facts), None);
+}
+
+#[test]
+fn an_earlier_criterion_outweighs_all_later_ones() {
+    let matches = [
+        "destination_ports: [443]",
+        "destinations: [10.0.0.0/8], server_names: [a.example]",
+        "destinations: [10.1.0.0/16]",
+        "server_names: [a.example], alpn: [h2], sources: [192.0.2.0/24]",
+        "server_names: [a.example], alpn: [h2]",
+    ];
+    let h2: [&[u8]; 1] = [b"h2"];
+    for (destination, source, place) in [
+        ("10.1.0.1:443", "192.0.2.1", 0),
+        ("10.1.0.1:80", "192.0.2.1", 2),
+        ("10.2.0.1:80", "192.0.2.1", 1),
+        ("11.0.0.1:80", "192.0.2.1", 3),
+        ("11.0.0.1:80", "198.51.100.1", 4),
+    ] {
+        let facts = ConnectionFacts {
+            source: Some(source.parse().unwrap()),
+            destination: Some(destination.parse().unwrap()),
+            server_name: Some("a.example"),
+            alpn: &h2,
+            ..NOTHING
+        };
+        assert_eq!(chosen(&matches, &facts), Some(place), "{destination} {source}");
+    }
+}
