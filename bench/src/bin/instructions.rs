@@ -10,12 +10,13 @@ use std::hint::black_box;
 use std::io;
 use std::io::{IoSlice, Write as _};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bench::arguments::Arguments;
 use config::snapshot::ListenerId;
 use proxy::filter::Filter;
 use proxy::time::Time;
-use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share};
+use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
 use telemetry::Emitter;
 use wire::buffer::Buffer;
 use wire::h1::{
@@ -28,7 +29,7 @@ use wire::path::Slashes;
 /// A case, by the name that results have.
 type Case = (&'static str, fn() -> Box<dyn FnMut()>);
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 11] = [
     ("decode-request", decode_request_case),
     ("decode-response", decode_response_case),
     ("encode-request", encode_request_case),
@@ -38,6 +39,8 @@ const CASES: [Case; 9] = [
     ("exchange-h2", exchange_h2_case),
     ("connection-10", || connection_case(10)),
     ("connection-10000", || connection_case(10_000)),
+    ("change-10", || change_case(10)),
+    ("change-10000", || change_case(10_000)),
 ];
 
 const WARM_UP: u32 = 100;
@@ -235,6 +238,44 @@ listeners:
     Box::new(move || bench.connection(&mut request))
 }
 
+/// What a worker does to take up a configuration with so many listeners in which one endpoint is another.
+fn change_case(listeners: u16) -> Box<dyn FnMut()> {
+    use std::fmt::Write as _;
+    let text = |endpoint: u16| {
+        let mut text = format!(
+            "
+clusters:
+  - {{ name: upstream, endpoints: [127.0.0.1:{endpoint}] }}
+access_log: {{ stage_times: false }}
+listeners:
+"
+        );
+        for port in 1..=listeners {
+            writeln!(
+                text,
+                "  - {{ name: l{port}, address: 127.0.0.1:{port}, protocol: tcp, cluster: upstream }}"
+            )
+            .expect("a string takes all");
+        }
+        text
+    };
+    let mut loader = loader();
+    // Each differs from the one before it as the first does from the last.
+    let [first, second, third] = [40_001, 40_002, 40_001]
+        .map(|endpoint| loader.load("bench.yaml", &text(endpoint)).expect("a valid configuration"));
+    let mut bench = Bench::of(first, "127.0.0.1");
+    let mut next = [second, third].into_iter().cycle();
+    Box::new(move || {
+        black_box(&bench.reports);
+        bench.proxy.on_snapshot(next.next().expect("it has no end"), bench.now);
+        perform(&mut bench.proxy, &mut None, bench.now);
+    })
+}
+
+fn loader() -> config::Loader<Box<dyn Filter>> {
+    config::Loader::new(config::FilterKinds::new()).expect("no filter is defined twice")
+}
+
 /// A proxy between a client and an upstream.
 struct Bench {
     proxy: Proxy,
@@ -255,9 +296,10 @@ impl Bench {
 
     /// A proxy with this configuration, and a client from this address.
     fn with(config: &str, source: &str) -> Self {
-        let kinds = config::FilterKinds::<Box<dyn Filter>>::new();
-        let mut loader = config::Loader::new(kinds).expect("no filter is defined twice");
-        let snapshot = loader.load("bench.yaml", config).expect("a valid configuration");
+        Self::of(loader().load("bench.yaml", config).expect("a valid configuration"), source)
+    }
+
+    fn of(snapshot: Arc<Snapshot>, source: &str) -> Self {
         let listener = snapshot.listeners.first().expect("the configuration has one").id;
         let settings = Settings { share: Share { worker: 0, workers: 1 }, seed: 1 };
         let now = Time::from_nanos(1_000_000_000);
