@@ -15,7 +15,8 @@ use crate::outside::{Memory, Outside};
 use crate::schema::schema;
 use crate::shape::{self, SchemaError, Shape};
 use crate::snapshot::{
-    Changes, Cluster, ClusterId, EndpointId, Id, ListenerId, RouteTableId, Slots, Snapshot,
+    ChainId, Changes, Cluster, ClusterId, EndpointId, Id, ListenerBounds, ListenerId, RouteTableId,
+    Slots, Snapshot,
 };
 use crate::tree::{self, Site};
 
@@ -169,10 +170,16 @@ impl<F> Loader<F> {
         for cluster in parts.clusters {
             clusters.insert(cluster.id.0, cluster);
         }
+        let mut listener_places = Slots::default();
+        for (listener, place) in parts.listeners.iter().zip(0u32..) {
+            listener_places.insert(listener.id.0, place);
+        }
         Snapshot {
             version: self.former.as_ref().map_or(1, |former| former.version.saturating_add(1)),
             startup: parts.startup,
+            listener_bounds: ListenerBounds::of(&parts.listeners),
             listeners: parts.listeners,
+            listener_places,
             route_tables,
             clusters,
             limits: parts.limits,
@@ -211,8 +218,8 @@ fn changes<F>(parts: &Parts<F>, former: Option<&Snapshot<F>>, ids: &mut Ids) -> 
     }
     changes.listeners_removed =
         ids.listeners.sweep().into_iter().map(gone_id).map(ListenerId).collect();
-    // Connections find that their chain is gone when they look for it.
-    ids.chains.sweep();
+    changes.chains_removed =
+        ids.chains.sweep().into_iter().map(|((listener, _), id)| (listener, ChainId(id))).collect();
     changes.route_tables_removed =
         ids.route_tables.sweep().into_iter().map(gone_id).map(RouteTableId).collect();
     changes.clusters_removed =

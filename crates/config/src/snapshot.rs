@@ -118,6 +118,10 @@ pub struct Snapshot<F> {
     pub startup: StartupOptions,
     /// The listeners, in the order of the file.
     pub listeners: Vec<Arc<Listener<F>>>,
+    /// The places of the listeners in that order, by [`ListenerId`].
+    pub(crate) listener_places: Slots<u32>,
+    /// What bounds connections of any listener.
+    pub listener_bounds: ListenerBounds,
     /// What `routes` holds, by [`RouteTableId`].
     pub route_tables: Slots<Arc<RouteTable>>,
     /// The clusters, by [`ClusterId`].
@@ -134,7 +138,8 @@ impl<F> Snapshot<F> {
     /// The listener with this id, if this snapshot still has it, and its place in `listeners`.
     #[must_use]
     pub fn listener(&self, id: ListenerId) -> Option<(usize, &Arc<Listener<F>>)> {
-        self.listeners.iter().enumerate().find(|(_, listener)| listener.id == id)
+        let place = *self.listener_places.find(id.0)? as usize;
+        Some((place, self.listeners.get(place)?))
     }
 
     /// The cluster with this id, if this snapshot still has it.
@@ -147,6 +152,28 @@ impl<F> Snapshot<F> {
     #[must_use]
     pub fn route_table(&self, id: RouteTableId) -> Option<&Arc<RouteTable>> {
         self.route_tables.find(id.0)
+    }
+}
+
+/// What bounds connections of any listener, so that a worker that takes up a snapshot need not look at
+/// all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenerBounds {
+    /// Whether a listener or a chain bounds the age of connections.
+    pub has_connection_age: bool,
+    /// The smallest `buffered_bytes_max`, or none if no listener has one.
+    pub buffered_bytes_least: Option<u64>,
+}
+
+impl ListenerBounds {
+    pub(crate) fn of<F>(listeners: &[Arc<Listener<F>>]) -> Self {
+        Self {
+            has_connection_age: listeners.iter().any(|listener| listener.bounds_connection_age()),
+            buffered_bytes_least: listeners
+                .iter()
+                .filter_map(|listener| listener.buffered_bytes_max)
+                .min(),
+        }
     }
 }
 
@@ -177,6 +204,9 @@ pub struct Changes {
     pub listeners_changed: Vec<ListenerId>,
     /// Listeners that are gone: their sockets close, their connections drain.
     pub listeners_removed: Vec<ListenerId>,
+    /// Chains that are gone, with their listener (those of a listener that is gone among them): their
+    /// connections drain.
+    pub chains_removed: Vec<(ListenerId, ChainId)>,
     /// Clusters that are new.
     pub clusters_added: Vec<ClusterId>,
     /// Clusters that are gone: their idle connections close.
@@ -251,6 +281,14 @@ impl<F> Listener<F> {
     pub fn seen_by(&self, chain: Option<ChainId>) -> &Self {
         // Most connections have none, and each request asks often.
         chain.map_or(self, |id| self.seen_by_chain(id))
+    }
+
+    /// Whether it, or one of its chains, bounds the age of connections.
+    fn bounds_connection_age(&self) -> bool {
+        let client = self.tls.as_ref().and_then(|tls| tls.source.client.as_ref());
+        self.timeouts.connection_age.is_some()
+            || client.is_some_and(|client| client.connection_age_max.is_some())
+            || self.chains.iter().any(|chain| chain.listener.bounds_connection_age())
     }
 
     #[inline(never)]

@@ -701,7 +701,9 @@ impl<W: Workers> Running<W> {
         let config = &mut self.config;
         config.expiry = expiry;
         self.collector.certificates_in_use(config.expiry.in_use());
-        config.addresses.retain(|id, _| snapshot.listener(*id).is_some());
+        for id in &snapshot.changes.listeners_removed {
+            config.addresses.remove(id);
+        }
         config.addresses.extend(bound.addresses);
         config.refused = None;
         let former = std::mem::replace(&mut config.snapshot, snapshot);

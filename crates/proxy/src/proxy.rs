@@ -69,9 +69,7 @@ impl Proxy {
     #[must_use]
     pub fn new(settings: Settings, snapshot: Arc<Snapshot>, emitter: Emitter, now: Time) -> Self {
         let cx = Cx::new(settings, snapshot, emitter, now);
-        let mut listeners = Listeners::default();
-        let removed = listeners.update(&cx.snapshot);
-        debug_assert!(removed.is_empty(), "there were none");
+        let listeners = Listeners::new(&cx.snapshot);
         Self {
             connections: Connections::default(),
             exchanges: Exchanges::default(),

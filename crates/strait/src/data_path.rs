@@ -178,7 +178,9 @@ impl Workers for DataPath {
     fn publish(&mut self, snapshot: &Arc<Snapshot>, mut sockets: Sockets) {
         self.core_dumps.on_snapshot(snapshot);
         let removed = &snapshot.changes.listeners_removed;
-        self.held.retain(|held| !removed.contains(&held.id));
+        if !removed.is_empty() {
+            self.held.retain(|held| !removed.contains(&held.id));
+        }
         self.hold(snapshot, &sockets);
         for contact in &mut self.workers {
             let listeners = take_one_each(&mut sockets);

@@ -8,6 +8,7 @@
 //! the next. So do handshakes of TLS beyond the first few: what
 //! they cost is for new clients to wait for, and not for those that are served.
 
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
@@ -68,6 +69,10 @@ pub struct Worker<W: World> {
     pub(crate) proxy: Proxy,
     pub(crate) sockets: Sockets<W::Socket>,
     listeners: Vec<Listening<W::Listener>>,
+    /// The places of those that have a socket.
+    listener_places: BTreeMap<ListenerId, u32>,
+    /// The places of those that have none any more.
+    listeners_closed: Vec<u32>,
     mailbox: Mailbox<W::Listener>,
     /// Events of this turn; kept for its room.
     events: Vec<Event>,
@@ -120,6 +125,8 @@ impl<W: World> Worker<W> {
             proxy,
             sockets: Sockets::default(),
             listeners: Vec::new(),
+            listener_places: BTreeMap::new(),
+            listeners_closed: Vec::new(),
             mailbox,
             events: Vec::new(),
             again: Vec::new(),
@@ -555,15 +562,18 @@ impl<W: World> Worker<W> {
 
     fn add_listener(&mut self, id: ListenerId, socket: W::Listener) -> io::Result<()> {
         // An event that was meant for the closed one makes the new one look in vain, once.
-        let closed = self.listeners.iter().position(|listening| listening.socket.is_none());
-        let place = closed.unwrap_or(self.listeners.len());
-        let token = u32::try_from(place).expect("fewer than 2^32 listeners");
+        let next = u32::try_from(self.listeners.len()).expect("fewer than 2^32 listeners");
+        let token = self.listeners_closed.last().copied().unwrap_or(next);
         self.world.watch_listener(&socket, token)?;
         let listening = Listening { id, socket: Some(socket), paused_until: None };
-        match self.listeners.get_mut(place) {
+        match self.listeners.get_mut(token as usize) {
             Some(closed) => *closed = listening,
             None => self.listeners.push(listening),
         }
+        if token != next {
+            self.listeners_closed.pop();
+        }
+        self.listener_places.insert(id, token);
         Ok(())
     }
 
@@ -597,8 +607,7 @@ impl<W: World> Worker<W> {
                     return self.mailbox.report(ReportBody::OutOfDescriptors);
                 }
                 Err(AcceptError::Fatal) => {
-                    self.world.unwatch_listener(listener);
-                    listening.socket = None;
+                    self.close_listener(id);
                     return self.mailbox.report(ReportBody::ListenerBroken(id));
                 }
             }
@@ -619,27 +628,22 @@ impl<W: World> Worker<W> {
     }
 
     fn close_listener(&mut self, id: ListenerId) {
-        for listening in &mut self.listeners {
-            if listening.id == id
-                && let Some(socket) = listening.socket.take()
-            {
-                self.world.unwatch_listener(&socket);
-                listening.paused_until = None;
-            }
+        let Some(place) = self.listener_places.remove(&id) else { return };
+        let Some(listening) = self.listeners.get_mut(place as usize) else { return };
+        listening.paused_until = None;
+        if let Some(socket) = listening.socket.take() {
+            self.world.unwatch_listener(&socket);
         }
+        self.listeners_closed.push(place);
     }
 
     /// Takes what the kernel has accepted for us already, so that closing resets nobody.
     fn empty_queue(&mut self, id: ListenerId) {
-        let mut known = self.proxy.snapshot().listeners.iter();
-        let Some(listener) = known.find(|listener| listener.id == id) else { return };
+        let Some((_, listener)) = self.proxy.snapshot().listener(id) else { return };
+        let Some(place) = self.listener_places.get(&id) else { return };
         // More than the queue holds came after the drain began.
         let queued_max = listener.socket.backlog.get() as usize + 1;
-        for index in 0..self.listeners.len() {
-            if self.listeners.get(index).is_some_and(|listening| listening.id == id) {
-                self.accept(index, queued_max);
-            }
-        }
+        self.accept(*place as usize, queued_max);
     }
 
     // Control.
@@ -678,7 +682,7 @@ impl<W: World> Worker<W> {
             return;
         }
         self.state = State::Draining;
-        let ids: Vec<_> = self.listeners.iter().map(|listening| listening.id).collect();
+        let ids: Vec<_> = self.listener_places.keys().copied().collect();
         for id in ids {
             self.empty_queue(id);
             self.close_listener(id);

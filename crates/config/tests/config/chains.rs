@@ -81,3 +81,36 @@ fn an_earlier_criterion_outweighs_all_later_ones() {
         assert_eq!(chosen(&matches, &facts), Some(place), "{destination} {source}");
     }
 }
+
+#[test]
+fn a_change_lists_the_chains_that_are_gone() {
+    let text = |chains: &[&str], listeners: &[&str]| {
+        let chains = chains.iter().zip(1..).map(|(name, port)| {
+            let matches = format!("{{ destination_ports: [{port}] }}");
+            format!("{{ name: {name}, match: {matches}, protocol: tcp, cluster: a }}, ")
+        });
+        let chains: String = chains.collect();
+        let listeners = listeners.iter().zip(1..).map(|(name, port)| {
+            format!("{{ name: {name}, address: '127.0.0.1:{port}', chains: [{chains}] }}, ")
+        });
+        let listeners: String = listeners.collect();
+        format!("listeners: [{listeners}]\nclusters: [{{ name: a, endpoints: [] }}]\n")
+    };
+    let mut loader = Loader::<()>::new(FilterKinds::new()).unwrap();
+    let mut load = |text: &str| loader.load("test.yaml", text).unwrap();
+    let first = load(&text(&["a", "b", "c"], &["one", "two"]));
+    assert_eq!(first.changes.chains_removed, []);
+    let of = |listener: usize, chain: usize| {
+        let listener = &first.listeners[listener];
+        (listener.id, listener.chains[chain].id)
+    };
+    // The others moved, and match other ports.
+    let second = load(&text(&["b", "c"], &["one", "two"]));
+    let mut gone = second.changes.chains_removed.clone();
+    gone.sort();
+    assert_eq!(gone, [of(0, 0), of(1, 0)]);
+    let third = load(&text(&["b", "c"], &["one"]));
+    let mut gone = third.changes.chains_removed.clone();
+    gone.sort();
+    assert_eq!(gone, [of(1, 1), of(1, 2)]);
+}

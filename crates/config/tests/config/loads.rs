@@ -418,6 +418,14 @@ proptest! {
             prop_assert_eq!(&known.tables, &fresh.tables);
             prop_assert_eq!(&known.clusters, &fresh.clusters);
             prop_assert_eq!(&known.endpoints, &fresh.endpoints);
+            for (place, listener) in snapshot.listeners.iter().enumerate() {
+                let found = snapshot.listener(listener.id);
+                let found = found.map(|(place, found)| (place, pointer(found)));
+                prop_assert_eq!(found, Some((place, pointer(listener))));
+            }
+            for id in &snapshot.changes.listeners_removed {
+                prop_assert!(snapshot.listener(*id).is_none());
+            }
         }
     }
 }

@@ -102,7 +102,7 @@ impl Proxy {
     ) -> Option<ExchangeKey> {
         let downstream = self.connections.get(key)?.downstream()?;
         let state = self.listen.listeners.get(downstream.listener);
-        let (snapshot, place) = (state.snapshot.clone(), state.place);
+        let (snapshot, place) = state.pin();
         let at = StreamKey { connection: key, slot };
         let exchange = self.begin_exchange(at, snapshot, place, request, now);
         let multiplex = self.connections.multiplex_mut(key)?;

@@ -200,7 +200,7 @@ impl Proxy {
             return Step::Wait(0);
         }
         let state = self.listen.listeners.get(downstream.listener);
-        let (snapshot, place) = (state.snapshot.clone(), state.place);
+        let (snapshot, place) = state.pin();
         let listener = state.listener().seen_by(downstream.chain);
         let speaks_both = listener.protocol == ListenerProtocol::Auto;
         if is_first && speaks_both && is_preface(input) {
@@ -305,7 +305,7 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(downstream) = connection.downstream() else { return };
         let state = self.listen.listeners.get(downstream.listener);
-        let (snapshot, place) = (state.snapshot.clone(), state.place);
+        let (snapshot, place) = state.pin();
         let at = StreamKey::alone(key);
         let exchange = self.begin_exchange(at, snapshot, place, Request::NONE, now);
         if let Some(detail) = detail {

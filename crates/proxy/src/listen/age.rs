@@ -37,17 +37,6 @@ pub(crate) enum Due {
     Close,
 }
 
-/// Whether connections of a listener, or of one of its chains, may be over their age.
-pub(crate) fn has_ages(listener: &Listener<Box<dyn Filter>>) -> bool {
-    let asks = |listener: &Listener<Box<dyn Filter>>| {
-        let client = listener.tls.as_ref().and_then(|tls| tls.source.client.as_ref());
-        client.is_some_and(|client| client.connection_age_max.is_some())
-    };
-    listener.timeouts.connection_age.is_some()
-        || asks(listener)
-        || listener.chains.iter().any(|chain| asks(&chain.listener))
-}
-
 impl Connections {
     /// Asks the client of a connection to connect again: at once if that can be said, else with its next
     /// response.
@@ -86,7 +75,7 @@ impl Listen {
 impl Proxy {
     /// Looks for connections that are over their age. Called every second.
     pub fn end_aged(&mut self, now: Time) {
-        if !self.listen.listeners.has_ages() {
+        if !self.cx.snapshot.listener_bounds.has_connection_age {
             return;
         }
         let mut due = Vec::new();

@@ -59,7 +59,8 @@ struct Holder {
 impl Listen {
     /// When to look at what is held, if all buffers together are more than one listener's bound.
     pub(crate) fn buffered_due(&self, cx: &Cx) -> Option<Time> {
-        let least = cx.share.of_bytes(self.listeners.buffered_least());
+        let least = cx.snapshot.listener_bounds.buffered_bytes_least;
+        let least = cx.share.of_bytes(least.unwrap_or(u64::MAX));
         (cx.buffers.usage().bytes > least).then_some(self.buffered_look)
     }
 

@@ -46,7 +46,7 @@ impl Connections {
 impl Listen {
     /// Whether connections of this downstream end with their exchange.
     pub(crate) fn is_draining(&self, downstream: &Downstream, cx: &Cx) -> bool {
-        cx.drain_deadline.is_some() || self.listeners.get(downstream.listener).is_draining
+        cx.drain_deadline.is_some() || self.listeners.get(downstream.listener).is_draining()
     }
 }
 

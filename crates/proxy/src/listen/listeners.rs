@@ -1,11 +1,15 @@
 //! What a worker knows of its listeners at run time.
+//!
+//! A listener is seen as the newest snapshot has it, or, once it drains, as the last one that had it. Which
+//! that is stands here once for all that do not drain, so that a newer snapshot costs work only for the
+//! listeners that it changes.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
-use config::snapshot::{Chain, ChainId, Listener, ListenerId};
+use config::snapshot::{ChainId, Listener, ListenerId};
 
 use crate::filter::Filter;
-use crate::listen::age;
 use crate::share::Share;
 use crate::tools::pinned::Pinned;
 use crate::tools::slab::{Key, Slab};
@@ -17,28 +21,57 @@ pub(crate) type ListenerKey = Key<ListenerState>;
 #[derive(Debug)]
 pub(crate) struct ListenerState {
     pub(crate) id: ListenerId,
-    /// The newest snapshot that has it.
-    pub(crate) snapshot: Pinned,
-    /// Its place there.
-    pub(crate) place: usize,
     /// Connections open.
     pub(crate) open: u32,
     /// Bytes that its clients held in buffers at the last look.
     buffered: u64,
-    /// It went with a newer snapshot: its connections end after their exchange.
-    pub(crate) is_draining: bool,
+    /// The last snapshot that has it, if it went with a newer one: its connections end after their
+    /// exchange.
+    drains_on: Option<Pinned>,
 }
 
 impl ListenerState {
-    const fn new(id: ListenerId, snapshot: Pinned, place: usize) -> Self {
-        Self { id, snapshot, place, open: 0, buffered: 0, is_draining: false }
+    const fn new(id: ListenerId) -> Self {
+        Self { id, open: 0, buffered: 0, drains_on: None }
     }
 
-    pub(crate) fn listener(&self) -> &Listener<Box<dyn Filter>> {
-        self.snapshot.listeners.get(self.place).expect("places are of this very snapshot")
+    pub(crate) const fn is_draining(&self) -> bool {
+        self.drains_on.is_some()
+    }
+}
+
+/// A listener at run time, with the snapshot that its connections meet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListenerRef<'l> {
+    state: &'l ListenerState,
+    snapshot: &'l Pinned,
+}
+
+impl Deref for ListenerRef<'_> {
+    type Target = ListenerState;
+
+    fn deref(&self) -> &ListenerState {
+        self.state
+    }
+}
+
+impl<'l> ListenerRef<'l> {
+    pub(crate) fn listener(self) -> &'l Listener<Box<dyn Filter>> {
+        self.find().1
     }
 
-    fn buffered_over(&self, share: Share) -> u64 {
+    /// The snapshot that an exchange begins on, and the listener's place there.
+    pub(crate) fn pin(self) -> (Pinned, usize) {
+        (self.snapshot.clone(), self.find().0)
+    }
+
+    fn find(self) -> (usize, &'l Listener<Box<dyn Filter>>) {
+        let found = self.snapshot.listener(self.state.id);
+        let (place, listener) = found.expect("this snapshot is one that has the listener");
+        (place, listener)
+    }
+
+    fn buffered_over(self, share: Share) -> u64 {
         let bound = self.listener().buffered_bytes_max.map(|bound| share.of_bytes(bound));
         bound.map_or(0, |bound| self.buffered.saturating_sub(bound))
     }
@@ -50,6 +83,7 @@ pub(crate) struct Lost {
     pub(crate) from: ListenerKey,
     /// The listener that drains with them.
     pub(crate) to: ListenerKey,
+    /// In the order of their ids.
     chains: Vec<ChainId>,
     /// What connections without a chain met.
     default: bool,
@@ -58,53 +92,73 @@ pub(crate) struct Lost {
 impl Lost {
     /// Whether a connection met what is lost.
     pub(crate) fn concerns(&self, chain: Option<ChainId>) -> bool {
-        chain.map_or(self.default, |chain| self.chains.contains(&chain))
+        chain.map_or(self.default, |chain| self.chains.binary_search(&chain).is_ok())
     }
 }
 
 /// The listeners of a worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Listeners {
     states: Slab<ListenerState>,
+    /// Those that do not drain.
     by_id: BTreeMap<ListenerId, ListenerKey>,
+    /// The snapshot that has them.
+    newest: Pinned,
     /// Connections open on all of them.
     pub(crate) open: u32,
-    /// Whether connections of any may be over their age.
-    has_ages: bool,
-    /// The smallest bound on what the clients of one may hold in buffers, in the process.
-    buffered_least: u64,
 }
 
 impl Listeners {
-    pub(crate) const fn has_ages(&self) -> bool {
-        self.has_ages
+    /// The listeners of a worker's first snapshot.
+    pub(crate) fn new(snapshot: &Pinned) -> Self {
+        let mut this = Self {
+            states: Slab::default(),
+            by_id: BTreeMap::new(),
+            newest: snapshot.clone(),
+            open: 0,
+        };
+        snapshot.listeners.iter().for_each(|listener| this.add(listener.id));
+        this
+    }
+
+    fn add(&mut self, id: ListenerId) {
+        let key = self.states.insert(ListenerState::new(id));
+        self.by_id.insert(id, key);
     }
 
     pub(crate) fn find(&self, id: ListenerId) -> Option<ListenerKey> {
         self.by_id.get(&id).copied()
     }
 
-    pub(crate) fn get(&self, key: ListenerKey) -> &ListenerState {
-        self.states.get(key).expect("a listener outlives its connections")
+    pub(crate) fn get(&self, key: ListenerKey) -> ListenerRef<'_> {
+        self.seen(self.states.get(key).expect("a listener outlives its connections"))
+    }
+
+    fn seen<'l>(&'l self, state: &'l ListenerState) -> ListenerRef<'l> {
+        ListenerRef { state, snapshot: state.drains_on.as_ref().unwrap_or(&self.newest) }
     }
 
     /// What connections meet that a newer snapshot has nothing for any more, and a listener that
     /// goes on having it for them while it drains.
     pub(crate) fn split(&mut self, snapshot: &Pinned) -> Vec<Lost> {
+        let mut gone: BTreeMap<ListenerId, Vec<ChainId>> = BTreeMap::new();
+        for (listener, chain) in &snapshot.changes.chains_removed {
+            gone.entry(*listener).or_default().push(*chain);
+        }
         let mut lost = Vec::new();
         for id in &snapshot.changes.listeners_changed {
             let Some(from) = self.find(*id) else { continue };
             let Some((_, new)) = snapshot.listener(*id) else { continue };
-            let state = self.get(from);
-            let old = state.listener();
-            let is_gone = |chain: &&Chain<_>| new.chains.iter().all(|kept| kept.id != chain.id);
-            let chains: Vec<_> = old.chains.iter().filter(is_gone).map(|gone| gone.id).collect();
-            let default = old.has_default && !new.has_default;
-            if state.open > 0 && (default || !chains.is_empty()) {
-                let (snapshot, place) = (state.snapshot.clone(), state.place);
-                let mut state = ListenerState::new(*id, snapshot, place);
-                state.is_draining = true;
-                lost.push(Lost { from, to: self.states.insert(state), chains, default });
+            let former = self.get(from);
+            let mut chains = gone.remove(id).unwrap_or_default();
+            chains.sort_unstable();
+            let default = former.listener().has_default && !new.has_default;
+            if former.open > 0 && (default || !chains.is_empty()) {
+                let to = self.states.insert(ListenerState {
+                    drains_on: Some(self.newest.clone()),
+                    ..ListenerState::new(*id)
+                });
+                lost.push(Lost { from, to, chains, default });
             }
         }
         lost
@@ -125,29 +179,18 @@ impl Listeners {
     /// Takes up a newer snapshot: new listeners come, removed ones begin to drain. Gives the removed
     /// that still have connections.
     pub(crate) fn update(&mut self, snapshot: &Pinned) -> Vec<ListenerKey> {
+        let former = std::mem::replace(&mut self.newest, snapshot.clone());
         let mut draining = Vec::new();
         for id in &snapshot.changes.listeners_removed {
             if let Some(key) = self.by_id.remove(id)
                 && let Some(state) = self.states.get_mut(key)
             {
-                state.is_draining = true;
+                state.drains_on = Some(former.clone());
                 self.remove_if_done(key);
                 draining.push(key);
             }
         }
-        self.has_ages = snapshot.listeners.iter().any(|listener| age::has_ages(listener));
-        let bounds = snapshot.listeners.iter().filter_map(|listener| listener.buffered_bytes_max);
-        self.buffered_least = bounds.min().unwrap_or(u64::MAX);
-        for (place, listener) in snapshot.listeners.iter().enumerate() {
-            let snapshot = snapshot.clone();
-            match self.by_id.get(&listener.id).and_then(|key| self.states.get_mut(*key)) {
-                Some(state) => (state.snapshot, state.place) = (snapshot, place),
-                None => {
-                    let state = ListenerState::new(listener.id, snapshot, place);
-                    self.by_id.insert(listener.id, self.states.insert(state));
-                }
-            }
-        }
+        snapshot.changes.listeners_added.iter().for_each(|id| self.add(*id));
         draining.retain(|key| self.states.get(*key).is_some());
         draining
     }
@@ -168,11 +211,6 @@ impl Listeners {
     }
 
     // What their clients hold in buffers.
-
-    /// The smallest bound on it, in the process.
-    pub(crate) const fn buffered_least(&self) -> u64 {
-        self.buffered_least
-    }
 
     /// Begins to add up anew.
     pub(crate) fn forget_buffered(&mut self) {
@@ -195,7 +233,7 @@ impl Listeners {
 
     /// Bytes that the clients of a listener hold beyond its bound.
     pub(crate) fn buffered_over(&self, key: ListenerKey, share: Share) -> u64 {
-        self.states.get(key).map_or(0, |state| state.buffered_over(share))
+        self.states.get(key).map_or(0, |state| self.seen(state).buffered_over(share))
     }
 
     /// Bytes that the clients of each listener hold, those of one that it was before included.
@@ -209,11 +247,11 @@ impl Listeners {
 
     /// Whether the clients of any hold more than its bound.
     pub(crate) fn is_over_buffered(&self, share: Share) -> bool {
-        self.states.iter().any(|(_, state)| state.buffered_over(share) > 0)
+        self.states.iter().any(|(_, state)| self.seen(state).buffered_over(share) > 0)
     }
 
     fn remove_if_done(&mut self, key: ListenerKey) {
-        if self.states.get(key).is_some_and(|state| state.is_draining && state.open == 0) {
+        if self.states.get(key).is_some_and(|state| state.is_draining() && state.open == 0) {
             self.states.remove(key);
         }
     }

@@ -393,7 +393,7 @@ impl Proxy {
             downstream.head_began = now;
         }
         let state = self.listen.listeners.get(downstream.listener);
-        let (snapshot, place) = (state.snapshot.clone(), state.place);
+        let (snapshot, place) = state.pin();
         let random = self.cx.random.next();
         let listener = state.listener().seen_by(downstream.chain);
         let cluster = listener.relay.as_ref().and_then(|relay| relay.choose(random));

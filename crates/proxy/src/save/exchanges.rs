@@ -312,7 +312,7 @@ impl Proxy {
         };
         let state = self.listen.listeners.get(listener);
         let listener = state.listener().seen_by(chain);
-        let (snapshot, place) = (state.snapshot.clone(), state.place);
+        let (snapshot, place) = state.pin();
         let route = saved.route.map(|route| restore_route(&snapshot, &route));
         let timer = self.cx.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
         let deadlines = restore_deadlines(&saved.deadlines, now);
