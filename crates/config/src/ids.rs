@@ -8,7 +8,9 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::map::Map;
-use crate::snapshot::{Address, ClusterId, ClusterProtocol, Id, ListenSocket, ListenerId};
+use crate::snapshot::{
+    Address, ClusterId, ClusterProtocol, Id, ListenSocket, ListenerId, ProxyProtocolVersion,
+};
 
 /// Which name has which id.
 #[derive(Clone, Debug)]
@@ -73,15 +75,21 @@ pub(crate) struct Ids {
     pub(crate) chains: Registry<(ListenerId, Arc<str>)>,
     pub(crate) route_tables: Registry<Arc<str>>,
     pub(crate) clusters: Registry<Arc<str>>,
-    /// An endpoint that speaks another protocol, or that is known to be somebody else, is another
-    /// endpoint: its connections are not shared.
-    pub(crate) endpoints: Registry<(ClusterId, Address, Spoken)>,
+    /// An endpoint is its cluster and its address, however it is spoken to.
+    pub(crate) endpoints: Registry<(ClusterId, Address)>,
+    pub(crate) transports: Registry<(ClusterId, Transport)>,
     /// The last serial of a cluster's TLS.
     cluster_tls: u64,
 }
 
-/// What an endpoint speaks: the protocol, and the serial of its cluster's TLS if there is any.
-pub(crate) type Spoken = (ClusterProtocol, Option<u64>);
+/// How the endpoints of a cluster are spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Transport {
+    pub(crate) protocol: ClusterProtocol,
+    /// The serial of the cluster's TLS, if there is any.
+    pub(crate) tls: Option<u64>,
+    pub(crate) proxy_protocol: Option<ProxyProtocolVersion>,
+}
 
 impl Ids {
     /// A number for how TLS is spoken with a cluster that no other has or had.

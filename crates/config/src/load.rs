@@ -212,6 +212,9 @@ fn changes<F>(parts: &Parts<F>, former: Option<&Snapshot<F>>, ids: &mut Ids) -> 
             &mut changes.clusters_added,
             &mut changes.clusters_changed,
         );
+        if before.is_some_and(|before| before.transport != cluster.transport) {
+            changes.transports_changed.push(cluster.id);
+        }
         if !before.is_some_and(|before| Arc::ptr_eq(before, cluster)) {
             changes.endpoints_added.extend(endpoints_added(cluster, before));
         }
@@ -224,6 +227,8 @@ fn changes<F>(parts: &Parts<F>, former: Option<&Snapshot<F>>, ids: &mut Ids) -> 
         ids.route_tables.sweep().into_iter().map(gone_id).map(RouteTableId).collect();
     changes.clusters_removed =
         ids.clusters.sweep().into_iter().map(gone_id).map(ClusterId).collect();
+    // Each stands in its cluster.
+    ids.transports.sweep();
     changes.endpoints_removed = ids
         .endpoints
         .sweep()

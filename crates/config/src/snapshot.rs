@@ -65,6 +65,9 @@ ids! {
     /// Names an endpoint of one cluster (same cluster, same address) across snapshots. Unique
     /// in the process, not only in its cluster.
     EndpointId
+    /// Names how the endpoints of a cluster are spoken to: protocol, TLS and PROXY header. A connection
+    /// carries requests of its own transport only.
+    TransportId
 }
 
 /// A table from ids to resources with shared structure: building the next one copies pointers.
@@ -213,6 +216,9 @@ pub struct Changes {
     pub clusters_removed: Vec<ClusterId>,
     /// Clusters whose content changed: limits and schedules are read again.
     pub clusters_changed: Vec<ClusterId>,
+    /// Clusters of them whose endpoints are spoken to in another way: the idle connections to all of these
+    /// close.
+    pub transports_changed: Vec<ClusterId>,
     /// Endpoints that are new, with their cluster.
     pub endpoints_added: Vec<(ClusterId, EndpointId)>,
     /// Endpoints that are gone, with the cluster that had them (those of a cluster that is gone
@@ -704,6 +710,8 @@ pub struct Cluster {
     pub(crate) places_by_id: Box<[u32]>,
     /// In which order they take turns.
     pub schedule: Schedule,
+    /// How they are spoken to: this names `protocol`, `tls` and `proxy_protocol` together.
+    pub transport: TransportId,
     /// What its endpoints speak.
     pub protocol: ClusterProtocol,
     /// What one connection of HTTP/2 may hold.
@@ -803,7 +811,7 @@ pub struct UpstreamTimeouts {
 }
 
 /// Version of the PROXY protocol to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProxyProtocolVersion {
     /// Text.
     V1,

@@ -25,7 +25,7 @@ pub(crate) mod turns;
 
 use std::net::SocketAddr;
 
-use config::snapshot::{ChainId, ClusterId, EndpointId};
+use config::snapshot::{ChainId, Cluster, ClusterId, EndpointId, TransportId};
 use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
 
@@ -157,6 +157,8 @@ pub(crate) enum Life {
 pub(crate) struct Upstream {
     pub(crate) cluster: ClusterId,
     pub(crate) endpoint: EndpointId,
+    /// How the endpoint is spoken to on it.
+    pub(crate) transport: TransportId,
     pub(crate) state: UpstreamState,
     /// Whether it began with a PROXY header: it is one client's then, and carries one exchange.
     pub(crate) is_personal: bool,
@@ -199,6 +201,12 @@ pub(crate) struct Links {
 }
 
 impl Upstream {
+    /// Whether it goes to an endpoint of its cluster, and in the way in which this is spoken to, as the
+    /// cluster is here.
+    pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
+        self.transport == cluster.transport && cluster.has_endpoint(self.endpoint)
+    }
+
     /// Its place in a pool, if it has one.
     pub(crate) const fn links(&self) -> Option<Links> {
         match self.state {

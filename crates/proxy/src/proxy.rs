@@ -240,10 +240,12 @@ impl Proxy {
         for listener in &changes.listeners_removed {
             self.cx.ops.push_back(Op::CloseListener(*listener));
         }
+        let former = changes.transports_changed.iter().filter_map(|id| snapshot.cluster(*id));
+        for endpoint in former.flat_map(|cluster| cluster.endpoint_ids()) {
+            self.upstream.dismiss_idle(endpoint, now, &mut self.connections, &mut self.cx);
+        }
         for (cluster, endpoint) in &changes.endpoints_removed {
-            while let Some(key) = self.upstream.pools.newest_idle(*endpoint) {
-                self.upstream.dismiss(key, now, &mut self.connections, &mut self.cx);
-            }
+            self.upstream.dismiss_idle(*endpoint, now, &mut self.connections, &mut self.cx);
             self.upstream.pools.forget_endpoint(*endpoint);
             self.serve_waiting(*cluster, now);
         }

@@ -10,12 +10,12 @@ use crate::file::cluster::{Endpoint as FileEndpoint, Protocol, ProxyProtocol};
 use crate::file::listener::OriginalDestination;
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
-use crate::ids::Spoken;
+use crate::ids::Transport;
 use crate::map::Map;
 use crate::schedule::Schedule;
 use crate::snapshot::{
     Address, Cluster, ClusterId, ClusterProtocol, Endpoint, EndpointId, ProxyProtocolVersion,
-    ResponseParsing, UpstreamTimeouts,
+    ResponseParsing, TransportId, UpstreamTimeouts,
 };
 use crate::tree::Site;
 
@@ -81,11 +81,18 @@ fn cluster<F>(
     };
     let former_tls = former.and_then(|former| former.tls.as_ref());
     let tls = tls::cluster(file, protocol, is_relayed_to, &site.key("tls"), former_tls, context);
-    let spoken = (protocol, tls.as_ref().map(|tls| tls.serial));
-    let original_destination = original_destination(file, (id, spoken), site, context);
+    let proxy_protocol = match file.proxy_protocol {
+        ProxyProtocol::Off => None,
+        ProxyProtocol::V1 => Some(ProxyProtocolVersion::V1),
+        ProxyProtocol::V2 => Some(ProxyProtocolVersion::V2),
+    };
+    let serial = tls.as_ref().map(|tls| tls.serial);
+    let transport = Transport { protocol, tls: serial, proxy_protocol };
+    let transport = TransportId(context.ids.transports.assign((id, transport)));
+    let original_destination = original_destination(file, id, site, context);
     let entries = file.endpoints.as_deref();
     let endpoints = entries
-        .map(|entries| endpoints(entries, (id, spoken), &site.key("endpoints"), context))
+        .map(|entries| endpoints(entries, id, &site.key("endpoints"), context))
         .unwrap_or_default();
     let weights: Vec<u16> = endpoints.iter().map(|endpoint| endpoint.weight.get()).collect();
     let schedule = Schedule::new(&weights);
@@ -102,6 +109,7 @@ fn cluster<F>(
         original_destination,
         places_by_id,
         schedule,
+        transport,
         protocol,
         http2: http2(&file.http2, &site.key("http2"), context.findings),
         response_parsing: match file.response_parsing {
@@ -124,11 +132,7 @@ fn cluster<F>(
         },
         connections_max: file.connections_max,
         pending_max: file.pending_max,
-        proxy_protocol: match file.proxy_protocol {
-            ProxyProtocol::Off => None,
-            ProxyProtocol::V1 => Some(ProxyProtocolVersion::V1),
-            ProxyProtocol::V2 => Some(ProxyProtocolVersion::V2),
-        },
+        proxy_protocol,
         keepalive: keepalive(file.keepalive.as_ref(), site, context.findings),
         fast_open: file.fast_open,
         mark: file.mark,
@@ -153,7 +157,7 @@ const ANY: Address = Address::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFI
 /// Whether the cluster says by one way, and by one only, where it is.
 fn original_destination<F>(
     file: &file::Cluster,
-    (cluster, spoken): (ClusterId, Spoken),
+    cluster: ClusterId,
     site: &Site<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> Option<EndpointId> {
@@ -166,7 +170,7 @@ fn original_destination<F>(
         let rule = "a cluster has `endpoints`, or `original_destination`";
         site.error(context.findings, Problem::new(rule, "add `endpoints: [ADDRESS]`"));
     }
-    let id = || EndpointId(context.ids.endpoints.assign((cluster, ANY, spoken)));
+    let id = || EndpointId(context.ids.endpoints.assign((cluster, ANY)));
     file.original_destination.then(id)
 }
 
@@ -245,7 +249,7 @@ fn leads_to(file: &file::File, listener: &file::Listener, cluster: &str) -> bool
 
 fn endpoints<F>(
     entries: &[FileEndpoint],
-    (cluster, spoken): (ClusterId, Spoken),
+    cluster: ClusterId,
     site: &Site<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> Vec<Endpoint> {
@@ -276,7 +280,7 @@ fn endpoints<F>(
             continue;
         }
         endpoints.push(Endpoint {
-            id: EndpointId(context.ids.endpoints.assign((cluster, address.clone(), spoken))),
+            id: EndpointId(context.ids.endpoints.assign((cluster, address.clone()))),
             address: address.clone(),
             weight: weight(entry),
         });

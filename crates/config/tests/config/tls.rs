@@ -864,12 +864,12 @@ fn a_changed_file_changes_who_uses_it_and_nobody_else() {
 }
 
 #[test]
-fn an_endpoint_with_other_tls_is_another_endpoint() {
+fn an_endpoint_stays_the_same_when_it_is_spoken_to_with_other_tls() {
     let mut loader = loader();
     let first = load(&mut loader, SAMPLE);
-    let id = |snapshot: &Loaded| snapshot.clusters.iter().next().unwrap().1.endpoints[0].id;
-    let cluster = first.clusters.iter().next().unwrap().1.id;
-    let mut former = id(&first);
+    let only = |snapshot: &Loaded| Arc::clone(snapshot.clusters.iter().next().unwrap().1);
+    let (cluster, endpoint) = (only(&first).id, only(&first).endpoints[0].id);
+    let mut former = only(&first).transport;
     loader.outside.insert("ca.pem", file("ca.pem"));
     for (from, to) in [
         ("server_name: api.example.com", "server_name: other.example.com"),
@@ -885,21 +885,40 @@ fn an_endpoint_with_other_tls_is_another_endpoint() {
             "    tls:\n      server_name: api.example.com\n      certificate: { chain: client.pem, key: client.key }\n",
             "",
         ),
+        ("    protocol: http2\n", ""),
+        ("protocol: http2", "proxy_protocol: v2"),
     ] {
         let changed = load(&mut loader, &SAMPLE.replace(from, to));
-        assert_ne!(id(&changed), former, "{to}");
-        assert_eq!(changed.changes.endpoints_added, [(cluster, id(&changed))]);
-        assert_eq!(changed.changes.endpoints_removed, [(cluster, former)]);
-        assert_eq!(changed.changes.clusters_changed, [cluster]);
-        former = id(&changed);
+        assert_eq!(only(&changed).endpoints[0].id, endpoint, "{to}");
+        assert_ne!(only(&changed).transport, former, "{to}");
+        let changes = Changes {
+            clusters_changed: vec![cluster],
+            transports_changed: vec![cluster],
+            ..Changes::default()
+        };
+        assert_eq!(changed.changes, changes, "{to}");
+        former = only(&changed).transport;
     }
     let other = load(
         &mut loader,
         &SAMPLE.replace("10.0.0.1:443\"]", "10.0.0.1:443\"]\n    connections_max: 5"),
     );
-    assert_eq!(other.changes.endpoints_removed, [(cluster, former)]);
+    assert_eq!(other.changes.transports_changed, [cluster]);
     let back = load(&mut loader, SAMPLE);
-    assert_eq!(id(&back), id(&other), "bounds are not what an endpoint is");
+    assert_eq!(only(&back).transport, only(&other).transport, "bounds are no part of it");
+    assert_eq!(back.changes.clusters_changed, [cluster]);
+    assert_eq!(back.changes.transports_changed, []);
+    // A renewed certificate, under the same name.
+    loader.outside.insert("client.pem", file("site.pem"));
+    loader.outside.insert("client.key", file("site.key"));
+    let renewed = load(&mut loader, SAMPLE);
+    assert_eq!(only(&renewed).endpoints[0].id, endpoint);
+    let changes = Changes {
+        clusters_changed: vec![cluster],
+        transports_changed: vec![cluster],
+        ..Changes::default()
+    };
+    assert_eq!(renewed.changes, changes);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use config::snapshot::{Address, ClusterId, ClusterProtocol, EndpointId};
+use config::snapshot::{Address, ClusterId, ClusterProtocol, EndpointId, TransportId};
 use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
 use wire::h2::{Http2, Limits};
@@ -129,26 +129,45 @@ impl SavedConnection {
     }
 }
 
+/// Stands for the endpoint of a connection on which it is spoken to in a way that is not that of its cluster
+/// any more, so that the connection carries no other exchange. No address is written like this.
+const FORMER_TRANSPORT: &[u8] = b"-";
+
 impl Cx {
-    /// Names by which another configuration may know a cluster and an endpoint; empty if this one
-    /// has them no more.
-    fn names_of(&self, cluster: ClusterId, endpoint: EndpointId) -> (String, Vec<u8>) {
-        let Some(cluster) = self.snapshot.cluster(cluster) else { return Default::default() };
-        let found = cluster.endpoints.iter().find(|candidate| candidate.id == endpoint);
+    /// Names by which another configuration may know the cluster and the endpoint of a connection;
+    /// empty if this one has them no more.
+    fn names_of(&self, upstream: &Upstream) -> (String, Vec<u8>) {
+        let Some(cluster) = self.snapshot.cluster(upstream.cluster) else {
+            return Default::default();
+        };
+        if upstream.transport != cluster.transport {
+            return (cluster.name.to_string(), FORMER_TRANSPORT.to_vec());
+        }
+        let place = cluster.place_of(upstream.endpoint);
+        let found = place.and_then(|place| cluster.endpoints.get(place));
         let address = Text::of_address(found.map(|endpoint| &endpoint.address));
         (cluster.name.to_string(), address.as_bytes().to_vec())
     }
 
-    /// The cluster and endpoint of these names. An endpoint that is spoken to in another way now is
-    /// another one.
-    fn ids_of(&self, cluster: &str, endpoint: &[u8], is_shared: bool) -> (ClusterId, EndpointId) {
+    /// The cluster and endpoint of these names, and how that is spoken to. One that spoke the other version of
+    /// HTTP is not known.
+    fn ids_of(
+        &self,
+        cluster: &str,
+        endpoint: &[u8],
+        is_shared: bool,
+    ) -> (ClusterId, EndpointId, TransportId) {
         let found = self.snapshot.clusters.iter().find(|(_, found)| *found.name == *cluster);
-        let Some((_, found)) = found else { return (ClusterId(GONE), EndpointId(GONE)) };
+        let Some((_, found)) = found else {
+            return (ClusterId(GONE), EndpointId(GONE), TransportId(GONE));
+        };
         let is_same = |address: &Address| Text::of_address(Some(address)).as_bytes() == endpoint;
         let place = found.endpoints.iter().find(|candidate| is_same(&candidate.address));
-        let endpoint = place.map(|endpoint| endpoint.id).or(found.original_destination);
+        let endpoint = place
+            .map(|endpoint| endpoint.id)
+            .or_else(|| found.original_destination.filter(|_| *endpoint != *FORMER_TRANSPORT));
         let endpoint = endpoint.filter(|_| (found.protocol == ClusterProtocol::Http2) == is_shared);
-        (found.id, endpoint.unwrap_or(EndpointId(GONE)))
+        (found.id, endpoint.unwrap_or(EndpointId(GONE)), found.transport)
     }
 }
 
@@ -314,7 +333,7 @@ impl Upstreams {
         cx: &mut Cx,
     ) -> Option<SavedUpstream> {
         let upstream = connections.get(key)?.upstream()?;
-        let (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
+        let cluster = upstream.cluster;
         let state = match upstream.state {
             UpstreamState::Connecting { since, .. } => {
                 SavedUpstreamState::Connecting { age: now.nanos_since(since) }
@@ -335,7 +354,7 @@ impl Upstreams {
         let (connection, role) = connections.save_connection(key, now, cx)?;
         let Role::Upstream(upstream) = role else { return None };
         self.pools.on_closed(cluster);
-        let (cluster, endpoint) = cx.names_of(cluster, endpoint);
+        let (cluster, endpoint) = cx.names_of(&upstream);
         let Upstream { is_personal, is_reusable, reason, .. } = upstream;
         let reason = reason.map(|reason| reason.as_bytes().to_vec());
         Some(SavedUpstream {
@@ -360,7 +379,7 @@ impl Upstreams {
         cx: &mut Cx,
     ) -> ConnKey {
         let is_shared = matches!(saved.state, SavedUpstreamState::Shared { .. });
-        let (cluster, endpoint) = cx.ids_of(&saved.cluster, &saved.endpoint, is_shared);
+        let (cluster, endpoint, transport) = cx.ids_of(&saved.cluster, &saved.endpoint, is_shared);
         let unknown = ExchangeKey::from_bits(u64::MAX >> 1);
         let state = match saved.state {
             SavedUpstreamState::Connecting { age } => UpstreamState::Connecting {
@@ -378,7 +397,8 @@ impl Upstreams {
         };
         let SavedUpstream { is_personal, is_reusable, .. } = saved;
         let reason = saved.reason.map(|bytes| Box::new(Detail::from_bytes(bytes)));
-        let upstream = Upstream { cluster, endpoint, state, is_personal, is_reusable, reason };
+        let upstream =
+            Upstream { cluster, endpoint, transport, state, is_personal, is_reusable, reason };
         let key = connections.insert_connection(
             Role::Upstream(upstream),
             Codec::Http1(Http1::new()),

@@ -32,12 +32,13 @@ use crate::upstream::Upstreams;
 use crate::upstream::retry::ATTEMPTS_MAX;
 
 impl Connections {
-    /// Whether the newest snapshot has removed the endpoint, or the cluster, of this upstream connection.
+    /// Whether the newest snapshot has removed the endpoint, or the cluster, of this upstream connection, or
+    /// has endpoints spoken to in another way than on it.
     pub(crate) fn is_of_former(&self, key: ConnKey, cx: &Cx) -> bool {
         let upstream = self.get(key).and_then(Connection::upstream);
         upstream.is_some_and(|upstream| {
             let cluster = cx.snapshot.cluster(upstream.cluster);
-            cluster.is_none_or(|cluster| !cluster.has_endpoint(upstream.endpoint))
+            cluster.is_none_or(|cluster| !upstream.is_of(cluster))
         })
     }
 }
@@ -125,6 +126,7 @@ impl Proxy {
         let role = Role::Upstream(Upstream {
             cluster: cluster.id,
             endpoint,
+            transport: cluster.transport,
             state,
             is_personal,
             is_reusable: false,
@@ -402,8 +404,8 @@ impl Proxy {
             return self.drop_stream(upstream, ErrorCode::CANCEL, now);
         }
         let key = upstream.connection;
-        // Idle, a connection to an endpoint that is gone would take room from those to the others. One
-        // that outlived its endpoint is an exchange's that began on a former snapshot.
+        // Idle, a connection to an endpoint that is gone, or of a former transport, would take room from
+        // those to the others. One that outlived these is an exchange's that began on a former snapshot.
         let is_of_former =
             self.cx.has_former_snapshots() && self.connections.is_of_former(key, &self.cx);
         let Some(connection) = self.connections.get_mut(key) else { return };

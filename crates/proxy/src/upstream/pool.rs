@@ -3,14 +3,15 @@
 //! What changes at run time stands here, under the stable ids of clusters and endpoints; a cluster
 //! without a request yet takes no memory. Idle connections of an endpoint form a stack, linked
 //! through the connections themselves: the newest is used first, so that the ones a burst left
-//! over grow old and close. A cluster has a list of the endpoints that may have some, so that where no
+//! over grow old and close. They are all of the transport that the newest snapshot has for their cluster: those of a former one
+//! leave the pool when that comes, and none enters it. A cluster has a list of the endpoints that may have some, so that where no
 //! more may be opened one is found at a cost that does not depend on the number of endpoints.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Id};
+use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Id, TransportId};
 use telemetry::cause::Cause;
 
 use self::backoff::{Backoff, Refusing};
@@ -228,7 +229,8 @@ impl Pools {
         let (idle, waiting) = (state.idle, state.turns.waiting());
         let opening = self.place_to_open(cluster, place, now);
         if idle > 0
-            && let Some(acquired) = self.acquire_idle(endpoint.id, place, sharing, connections)
+            && let Some(acquired) =
+                self.acquire_idle((endpoint.id, cluster.transport), place, sharing, connections)
         {
             return acquired;
         }
@@ -247,25 +249,31 @@ impl Pools {
         if waiting < share.of(newest.pending_max) { Acquired::Wait } else { Acquired::Overflow }
     }
 
-    /// The newest idle connection of an endpoint, which stands at `place`, if it will do.
+    /// The newest idle connection of an endpoint, which stands at `place`, if it will do. An exchange that
+    /// cannot follow its cluster to another transport gets none: pools have those of the newest.
     #[inline]
     fn acquire_idle(
         &mut self,
-        endpoint: EndpointId,
+        (endpoint, transport): (EndpointId, TransportId),
         place: usize,
         sharing: Sharing,
         connections: &mut Connections,
     ) -> Option<Acquired> {
+        let newest = self.endpoint(endpoint)?.newest?;
+        let upstream = connections.get(newest)?.upstream()?;
+        if upstream.transport != transport {
+            return None;
+        }
         match sharing {
             Sharing::Personal => None,
             Sharing::InTurn => {
-                let taken = self.take_idle(endpoint, connections)?;
-                Some(Acquired::Idle(taken, place))
+                if !matches!(upstream.state, UpstreamState::Idle(_)) {
+                    return None;
+                }
+                self.remove_idle(newest, connections);
+                Some(Acquired::Idle(newest, place))
             }
-            Sharing::Together => {
-                let newest = self.newest_idle(endpoint)?;
-                Some(Acquired::Shared(newest, place))
-            }
+            Sharing::Together => Some(Acquired::Shared(newest, place)),
         }
     }
 
@@ -293,7 +301,8 @@ impl Pools {
                     is_unused(newest, connections).then_some(Acquired::Replace(newest, place))
                 }
                 Sharing::InTurn | Sharing::Together => {
-                    self.acquire_idle(endpoint, of_newest, sharing, connections)
+                    let pool = (endpoint, cluster.transport);
+                    self.acquire_idle(pool, of_newest, sharing, connections)
                 }
             };
             acquired.map_or(Look::Unfit, Look::Found)
@@ -586,20 +595,6 @@ impl Pools {
         {
             *place = None;
         }
-    }
-
-    fn take_idle(
-        &mut self,
-        endpoint: EndpointId,
-        connections: &mut Connections,
-    ) -> Option<ConnKey> {
-        let key = self.endpoint(endpoint)?.newest?;
-        let state = &connections.get(key)?.upstream()?.state;
-        if !matches!(state, UpstreamState::Idle(_)) {
-            return None;
-        }
-        self.remove_idle(key, connections);
-        Some(key)
     }
 
     fn cluster(&mut self, id: ClusterId) -> Option<&mut ClusterState> {

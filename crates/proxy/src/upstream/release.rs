@@ -1,7 +1,7 @@
 //! What becomes of an upstream connection whose exchange is over, and of one that nothing wants any
 //! more: into its pool, out of it, or closed.
 
-use config::snapshot::ClusterId;
+use config::snapshot::{ClusterId, EndpointId};
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamClosed;
 use wire::h2::ErrorCode;
@@ -107,6 +107,19 @@ impl Upstreams {
         self.pools.on_closed(cluster);
         cx.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
         self.note_room(cluster, cx);
+    }
+
+    /// Ends the connections that are in the pool of an endpoint.
+    pub(crate) fn dismiss_idle(
+        &mut self,
+        endpoint: EndpointId,
+        now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) {
+        while let Some(key) = self.pools.newest_idle(endpoint) {
+            self.dismiss(key, now, connections, cx);
+        }
     }
 
     /// Ends an upstream connection that is in a pool, with the exchanges that it has.

@@ -160,11 +160,10 @@ impl Upstreams {
         let Some(connection) = connections.get(key) else { return };
         let (timer, is_open) = (connection.timer, !connection.is_read_closed);
         let Some(upstream) = connection.upstream() else { return };
-        let ids @ (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
+        let ids @ (cluster, _) = (upstream.cluster, upstream.endpoint);
         let known = cx.snapshot.cluster(cluster).filter(|_| cx.drain_deadline.is_none());
-        let idle_timeout = known
-            .filter(|known| is_open && known.has_endpoint(endpoint))
-            .map(|known| known.timeouts.idle);
+        let idle_timeout =
+            known.filter(|known| is_open && upstream.is_of(known)).map(|known| known.timeouts.idle);
         match idle_timeout {
             Some(timeout) if self.pools.put_idle(key, ids, connections) => {
                 cx.timers.arm(timer, now + timeout);
@@ -239,7 +238,9 @@ impl Proxy {
         let cluster = exchange.cluster()?;
         let wanted = place.and_then(|place| cluster.endpoints.get(place)).map(|it| it.id);
         let spare = self.upstream.spares.take(&self.connections, |upstream| {
-            upstream.cluster == cluster.id && wanted.is_none_or(|id| id == upstream.endpoint)
+            upstream.cluster == cluster.id
+                && upstream.transport == cluster.transport
+                && wanted.is_none_or(|id| id == upstream.endpoint)
         })?;
         let endpoint = self.connections.get(spare)?.upstream()?.endpoint;
         let place = place.or_else(|| cluster.endpoints.iter().position(|it| it.id == endpoint));

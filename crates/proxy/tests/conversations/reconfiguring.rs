@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use wire::h2::ErrorCode;
+
 use crate::frames::Speaker;
 use crate::http2::TO_HTTP2;
 use crate::keep_alive::CONFIG;
@@ -201,6 +203,56 @@ fn connections_to_an_endpoint_that_is_gone_are_not_kept() {
         talk.says(second, GET);
         let again = talk.upstream();
         assert_eq!(talk.address(again), talk.address(idle));
+    });
+}
+
+#[test]
+fn connections_on_which_an_endpoint_was_spoken_to_in_another_way_are_not_kept() {
+    for another in
+        ["    tls: { verify: off }\n", "    protocol: http2\n", "    proxy_protocol: v1\n"]
+    {
+        hold_in_place(CONFIG, |talk| {
+            let (first, second) = (talk.client(), talk.client());
+            talk.says(first, GET);
+            let idle = talk.upstream();
+            talk.says(second, GET);
+            let busy = talk.upstream();
+            talk.says(idle, OK);
+            talk.hears(first, OK);
+            talk.reconfigures(&format!("{CONFIG}{another}"));
+            assert!(talk.is_closed(idle), "{another}");
+            assert!(!talk.is_closed(busy), "{another}");
+            talk.says(busy, OK);
+            talk.hears(second, OK);
+            assert!(talk.is_closed(busy), "{another}");
+            talk.reconfigures(CONFIG);
+            talk.says(second, GET);
+            let again = talk.upstream();
+            talk.says(again, OK);
+            talk.hears(second, OK);
+        });
+    }
+}
+
+#[test]
+fn a_request_that_cannot_follow_its_cluster_gets_no_connection_of_the_other_protocol() {
+    let http2 = to_http2_at(9000).replace("connections_max: 2", "connections_max: 3");
+    hold_in_place(&http2, |talk| {
+        let (first, second) = (talk.client(), talk.client());
+        talk.says(first, GET);
+        let mut former = Speaker::upstream(talk);
+        talk.reconfigures(&http2.replace("http2", "http1"));
+        talk.says(second, GET);
+        let idle = talk.upstream();
+        talk.says(idle, OK);
+        talk.hears(second, OK);
+        former.hears(talk);
+        former.resets(talk, 1, ErrorCode::REFUSED_STREAM);
+        let mut again = Speaker::upstream(talk);
+        again.hears(talk);
+        assert_eq!(talk.address(again.peer), talk.address(idle));
+        again.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        talk.hears(first, "HTTP/1.1 204 No Content\r\n\r\n");
     });
 }
 

@@ -12,8 +12,8 @@ use config::snapshot::EndpointId;
 use telemetry::cause::Cause;
 
 use super::{Acquired, Ask, Pools, Sharing, is_unused};
-use crate::connection::ConnKey;
 use crate::connection::connections::Connections;
+use crate::connection::{ConnKey, Connection};
 use crate::tools::random::Random;
 use crate::tools::time::Time;
 
@@ -41,7 +41,11 @@ impl Pools {
         };
         let has_room = state.open < share.of(newest.connections_max.get());
         let waiting = state.turns.waiting();
-        match (self.originals.get(&(endpoint, destination)).copied(), sharing) {
+        let idle = self.originals.get(&(endpoint, destination)).copied().filter(|newest| {
+            let upstream = connections.get(*newest).and_then(Connection::upstream);
+            upstream.is_some_and(|upstream| upstream.transport == cluster.transport)
+        });
+        match (idle, sharing) {
             (Some(connection), Sharing::InTurn) => {
                 self.remove_idle(connection, connections);
                 return Acquired::Idle(connection, 0);
