@@ -617,6 +617,25 @@ impl RouteTable {
     }
 }
 
+impl RouteTable {
+    /// What the rule at this place matches ([`Rule::condition`]), and how many before it match the same:
+    /// a name by which another configuration may know it, wherever it stands there.
+    #[must_use]
+    pub fn name_of(&self, place: usize) -> Option<(String, usize)> {
+        let rule = self.rules.get(place)?;
+        let before = self.rules.iter().take(place);
+        Some((rule.condition(), before.filter(|before| before.matches_the_same(rule)).count()))
+    }
+
+    /// The place of the rule with this name.
+    #[must_use]
+    pub fn place_named(&self, condition: &str, nth: usize) -> Option<usize> {
+        let places = self.rules.iter().enumerate();
+        let mut alike = places.filter(|(_, rule)| rule.has_condition(condition));
+        alike.nth(nth).map(|(place, _)| place)
+    }
+}
+
 /// Match ⇒ action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -628,6 +647,31 @@ pub struct Rule {
     pub action: Action,
 }
 
+impl Rule {
+    /// What it matches as text, which is the same for all that match the same.
+    #[must_use]
+    pub fn condition(&self) -> String {
+        let mut text = String::new();
+        if let ClientMatch::Named(names) = &self.client {
+            for name in &**names {
+                text.extend(["client ", &name.to_string(), "\n"]);
+            }
+        }
+        // Last, since a path may hold anything.
+        let (kind, path) = self.path.parts();
+        text.extend([kind, " ", path]);
+        text
+    }
+
+    fn has_condition(&self, condition: &str) -> bool {
+        condition.ends_with(self.path.parts().1) && self.condition() == condition
+    }
+
+    fn matches_the_same(&self, other: &Self) -> bool {
+        self.path == other.path && self.client == other.client
+    }
+}
+
 /// A rule's condition on the normalised path (without query).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathMatch {
@@ -635,6 +679,15 @@ pub enum PathMatch {
     Exact(Arc<str>),
     /// The beginning of the path, byte by byte as in Envoy.
     Prefix(Arc<str>),
+}
+
+impl PathMatch {
+    fn parts(&self) -> (&'static str, &str) {
+        match self {
+            Self::Exact(path) => ("path", path),
+            Self::Prefix(path) => ("prefix", path),
+        }
+    }
 }
 
 /// What a rule does.

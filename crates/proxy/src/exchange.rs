@@ -234,7 +234,8 @@ impl Request {
 /// Where the request goes.
 #[derive(Debug)]
 pub(crate) struct Route {
-    /// The rule that says so, by its table and its place there; none for what is relayed.
+    /// The rule that says so, by its table and its place there; none for what is relayed, and for what was
+    /// taken up under a configuration without that rule.
     pub(crate) rule: Option<(RouteTableId, u32)>,
     pub(crate) cluster: Option<ClusterId>,
     /// The snapshot that has the cluster as attempts follow it, once one that is newer than the

@@ -29,7 +29,7 @@ use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
 /// Version of the form that is written, and the only one that is read.
-pub const VERSION: u16 = 9;
+pub const VERSION: u16 = 10;
 
 /// The id of something that the new configuration does not have.
 const GONE: Id = Id { slot: u32::MAX, generation: u32::MAX };

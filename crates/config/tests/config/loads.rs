@@ -371,6 +371,37 @@ impl Known {
     }
 }
 
+#[test]
+fn a_rule_has_a_name_by_which_another_table_knows_it() {
+    let table = |rules: &[&str]| {
+        let rules = rules
+            .iter()
+            .map(|asked| format!("{{ match: {{ {asked} }}, respond: {{ status: 200 }} }}"));
+        let rules = rules.collect::<Vec<_>>().join(", ");
+        let text = format!(
+            "listeners: [{{ name: l, address: '127.0.0.1:1', routes: r }}]\n\
+             routes: [{{ name: r, rules: [{rules}] }}]\n"
+        );
+        let snapshot = load(&mut loader(), &text);
+        let (_, table) = snapshot.route_tables.iter().next().unwrap();
+        Arc::clone(table)
+    };
+    let (a, a_alone) = ("prefix: /a", "path: /a");
+    let (of_client, of_both) = ("prefix: /a, client: [x]", "prefix: /a, client: [x, y]");
+    let before = table(&[a, a_alone, of_client, of_both, a]);
+    let after = table(&[of_both, a, of_client, a, a_alone]);
+    let places: Vec<_> = (0..5)
+        .map(|place| {
+            let (condition, nth) = before.name_of(place).unwrap();
+            assert_eq!(before.place_named(&condition, nth), Some(place));
+            after.place_named(&condition, nth)
+        })
+        .collect();
+    assert_eq!(places, [Some(1), Some(4), Some(2), Some(0), Some(3)]);
+    let (condition, nth) = before.name_of(4).unwrap();
+    assert_eq!(table(&[a]).place_named(&condition, nth), None, "there is one such rule only");
+}
+
 /// A small configuration, drawn from few names so that the next has much in common with it.
 fn text() -> impl Strategy<Value = String> {
     let cluster = proptest::collection::btree_map(1u8..5, 1u8..4, 0..4);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use config::snapshot::{Address, ClusterId, RouteTableId};
+use config::snapshot::{Address, ClusterId};
 use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
 use wire::h2::Limits;
@@ -97,10 +97,18 @@ struct SavedHeld {
     bytes_max: usize,
 }
 
+/// A rule by its table and by what it matches, and which it is of several that match the same: where it
+/// stands may be another place in the next configuration, or another rule's.
+#[derive(Serialize, Deserialize)]
+struct SavedRule {
+    table: String,
+    condition: String,
+    nth: u32,
+}
+
 #[derive(Serialize, Deserialize)]
 struct SavedRoute {
-    /// Table and place.
-    rule: Option<(String, u32)>,
+    rule: Option<SavedRule>,
     cluster: Option<String>,
     endpoint: Option<Vec<u8>>,
 }
@@ -483,9 +491,10 @@ fn restore_held(saved: &SavedHeld, buffers: &mut Buffers) -> Box<Held> {
 }
 
 fn save_route(exchange: &Exchange, route: &Route) -> SavedRoute {
-    let rule = route.rule.map(|(table, place)| {
-        let table = exchange.snapshot.route_table(table);
-        (table.map(|table| table.name.to_string()).unwrap_or_default(), place)
+    let rule = route.rule.and_then(|(table, place)| {
+        let table = exchange.snapshot.route_table(table)?;
+        let (condition, nth) = table.name_of(place as usize)?;
+        Some(SavedRule { table: table.name.to_string(), condition, nth: u32::try_from(nth).ok()? })
     });
     let cluster = exchange.cluster();
     let endpoint = cluster
@@ -496,9 +505,11 @@ fn save_route(exchange: &Exchange, route: &Route) -> SavedRoute {
 }
 
 fn restore_route(snapshot: &Pinned, saved: &SavedRoute) -> Route {
-    let rule = saved.rule.as_ref().map(|(name, place)| {
-        let table = snapshot.route_tables.iter().find(|(_, table)| *table.name == **name);
-        (table.map_or(RouteTableId(GONE), |(_, table)| table.id), *place)
+    let rule = saved.rule.as_ref().and_then(|saved| {
+        let mut tables = snapshot.route_tables.iter();
+        let (_, table) = tables.find(|(_, table)| *table.name == *saved.table)?;
+        let place = table.place_named(&saved.condition, saved.nth as usize)?;
+        Some((table.id, u32::try_from(place).ok()?))
     });
     let cluster = saved.cluster.as_ref().map(|name| {
         snapshot

@@ -453,6 +453,23 @@ impl<'s> Talk<'s> {
         self.settle();
     }
 
+    /// The peer's connection is written down with all that belongs to it, another configuration takes the
+    /// place of this one, and the connection comes back. For manners in which the proxy stays.
+    pub(crate) fn comes_back_to(&mut self, peer: Peer, config: &str) {
+        let key = self.peers[peer.0].key.expect("the connection is open");
+        let saved = self.proxy.save(key, self.now).expect("it can be moved");
+        let places: Vec<_> = saved.connections.iter().map(|key| self.place(*key)).collect();
+        places.iter().for_each(|place| self.peers[*place].key = None);
+        self.proxy.on_saved(&saved, self.now);
+        self.reconfigures(config);
+        let keys = self.proxy.restore(&saved.bytes, self.now).expect("what was saved");
+        for (place, key) in places.iter().zip(&keys) {
+            self.peers[*place].key = Some(*key);
+        }
+        self.proxy.on_restored(&keys, self.now);
+        self.settle();
+    }
+
     /// Another configuration takes the place of this one. For manners in which the proxy stays.
     pub(crate) fn reconfigures(&mut self, config: &str) {
         let loader = self.loader.get_or_insert_with(|| {

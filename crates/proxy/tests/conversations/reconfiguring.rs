@@ -257,6 +257,37 @@ fn a_request_that_cannot_follow_its_cluster_gets_no_connection_of_the_other_prot
 }
 
 #[test]
+fn an_exchange_that_is_taken_up_keeps_its_rule_wherever_that_stands() {
+    let with_rules = |rules: &[&str]| {
+        let rules = rules.iter().map(|path| format!("{{ match: {{ {path} }}, cluster: web }}"));
+        let rules = rules.collect::<Vec<_>>().join(", ");
+        CONFIG.replace("{ match: { prefix: / }, cluster: web }", &rules)
+    };
+    let (a, all, exact) = ("prefix: /a", "prefix: /", "path: /");
+    for (rules, logged) in [
+        (&[a, all][..], Some("\"rule\":1,")),
+        (&[exact, a, all], Some("\"rule\":2,")),
+        (&[all], Some("\"rule\":0,")),
+        (&[exact, a], None),
+    ] {
+        hold_in_place(&with_rules(&[a, all]), |talk| {
+            let client = talk.client();
+            talk.says(client, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+            let upstream = talk.upstream();
+            let log = "access_log: { output: stdout }\n";
+            talk.comes_back_to(client, &(with_rules(rules) + log));
+            talk.says(upstream, OK);
+            talk.hears(client, OK);
+            let log = talk.log();
+            match logged {
+                Some(rule) => assert!(log.contains(rule), "{rules:?}: {log}"),
+                None => assert!(!log.contains("\"rule\""), "{rules:?}: {log}"),
+            }
+        });
+    }
+}
+
+#[test]
 fn unchanged_clusters_keep_their_connections() {
     hold_in_place(CONFIG, |talk| {
         let client = talk.client();
