@@ -124,15 +124,22 @@ impl Codec {
         }
     }
 
-    /// Queues a piece of a body, in the framing that its head announced.
+    /// Queues a piece of a body, in the framing that its head announced. Gives how many bytes wait in this
+    /// slot, as [`Codec::queued`] does.
     #[inline]
-    pub(crate) fn send_data(&mut self, slot: Slot, data: &[u8], out: &mut Output<'_>) {
+    pub(crate) fn send_data(
+        &mut self,
+        slot: Slot,
+        data: &[u8],
+        out: &mut Output<'_>,
+    ) -> Option<usize> {
         match self {
             Self::Http1(codec) => codec.send_data(data, out),
-            Self::Http2(codec) => codec.send_data(slot, data, out),
+            Self::Http2(codec) => return Some(codec.send_data(slot, data, out)),
             Self::Bytes(codec) => codec.send_data(data, out),
             Self::Opening(_) => {}
         }
+        None
     }
 
     /// Queues the end of a body, with its trailer section if it has one. Says whether the end was queued

@@ -59,8 +59,8 @@ impl Connections {
     pub(crate) fn send_data(&mut self, to: StreamKey, data: &[u8], cx: &mut Cx) -> usize {
         let Some(connection) = self.get_mut(to.connection) else { return 0 };
         let (codec, mut out) = connection.output(&mut cx.buffers);
-        codec.send_data(to.slot, data, &mut out);
-        let backlog = backlog_of(connection, to);
+        let queued = codec.send_data(to.slot, data, &mut out);
+        let backlog = queued.unwrap_or_else(|| connection.unsent_len());
         self.queue_send(to.connection, cx);
         backlog
     }

@@ -470,11 +470,16 @@ impl Multiplex {
         is_end
     }
 
-    pub(super) fn send_data(&mut self, slot: Slot, data: &[u8], out: &mut Output<'_>) {
-        if let Some(stream) = self.stream_mut(slot) {
-            stream.outbox.push(data, out.buffers);
+    /// Gives how many bytes wait on the stream.
+    pub(super) fn send_data(&mut self, slot: Slot, data: &[u8], out: &mut Output<'_>) -> usize {
+        let Some(stream) = self.stream_mut(slot) else { return 0 };
+        stream.outbox.push(data, out.buffers);
+        let waiting = stream.outbox.len();
+        if !stream.is_ready && stream.has_work() {
+            stream.is_ready = true;
+            self.ready.push_back(slot);
         }
-        self.wake(slot);
+        waiting
     }
 
     /// Says whether the end was queued before, or the stream is gone.
