@@ -84,7 +84,11 @@ impl Http1 {
     #[inline]
     pub(super) fn send_data(&mut self, data: &[u8], out: &mut Output<'_>) {
         if let Send::Body(encoder) = &mut self.send {
+            let is_transparent = encoder.is_transparent();
             let framed = encoder.begin(data.len()).expect(SAME);
+            if is_transparent {
+                return out.push(data);
+            }
             out.push(framed.prefix());
             out.push(data);
             out.push(framed.suffix());
