@@ -370,7 +370,7 @@ fn a_file_that_cannot_be_read_any_more_is_told_once_for_each_change() {
     std::fs::write(&path, CONFIG).unwrap();
     let control = Running::start(ConfigFile::new(&path, loader()));
     let refused = |times: u32| {
-        let line = format!("proxy_config_rejected_total {times}\n");
+        let line = format!("strait_config_rejected_total {times}\n");
         control.ask("GET", "/metrics").contains(&line)
     };
     let put = |content: &[u8]| {
@@ -411,7 +411,7 @@ fn a_file_that_is_away_for_an_instant_is_not_missed() {
     until("a while", || began.elapsed() > Duration::from_millis(300));
     std::fs::write(&path, format!("{CONFIG}\n")).unwrap();
     control.wait_for("version 2, 0 listeners removed");
-    assert!(control.ask("GET", "/metrics").contains("proxy_config_rejected_total 0\n"));
+    assert!(control.ask("GET", "/metrics").contains("strait_config_rejected_total 0\n"));
     assert_eq!(control.end(), Outcome::Drained);
     std::fs::remove_file(&path).unwrap();
 }
@@ -446,7 +446,7 @@ fn a_changed_certificate_is_taken_up_and_one_that_does_not_fit_is_not() {
     let control = Running::start(ConfigFile::new(&path, loader()));
     let config = control.ask("GET", "/config");
     assert!(config.contains("\"CN=shop.example.com\""), "{config}");
-    let expiry = "proxy_tls_certificate_expiry_timestamp_seconds\
+    let expiry = "strait_tls_certificate_expiry_timestamp_seconds\
                   {listener=\"edge\",cluster=\"\",file=\"tls.crt\"} 49";
     assert!(control.ask("GET", "/metrics").contains(expiry));
     link("second");

@@ -39,7 +39,7 @@ fn retries_are_counted_by_every_cause_that_allows_one_and_no_other() {
         .copied()
         .filter(|cause| consequence(*cause).retry != Retry::Never)
         .collect();
-    let counts = counted("proxy_upstream_retries_total", |emitter| {
+    let counts = counted("strait_upstream_retries_total", |emitter| {
         for cause in &allowing {
             emitter.upstream_retried(&UpstreamRetried { cluster: API, cause: *cause });
         }
@@ -55,7 +55,7 @@ fn failures_to_connect_are_counted_by_each_of_their_causes() {
         Cause::OutOfDescriptors,
         Cause::UpstreamTlsFailed,
     ];
-    let counts = counted("proxy_upstream_connect_failures_total", |emitter| {
+    let counts = counted("strait_upstream_connect_failures_total", |emitter| {
         for cause in causes {
             emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster: API, cause });
         }

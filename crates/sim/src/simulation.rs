@@ -474,7 +474,7 @@ impl Simulation {
             let Some((name, value)) = line.rsplit_once(' ') else { continue };
             let Ok(value) = value.parse::<u64>() else { continue };
             let kept = self.counters.insert(name.to_owned(), value).unwrap_or(0);
-            let is_work = ["proxy_worker_", "proxy_buffer", "proxy_process_", "process_"]
+            let is_work = ["strait_worker_", "strait_buffer", "process_"]
                 .iter()
                 .any(|prefix| name.starts_with(prefix));
             if value > kept

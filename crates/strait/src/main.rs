@@ -32,6 +32,9 @@ use crate::arguments::{Arguments, Command};
 /// Version of the program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// The commit that it was built from; `build.rs` asks git.
+const COMMIT: &str = env!("STRAIT_COMMIT");
+
 fn main() -> ExitCode {
     // Wrong arguments end the process here, with status 2.
     let Arguments { command } = Arguments::parse();

@@ -24,7 +24,7 @@ use crate::data_path::{DataPath, address_text, hint};
 use crate::descriptors::Descriptors;
 use crate::filter_list::filter_kinds;
 use crate::secrecy::{self, CoreDumps};
-use crate::{Failure, VERSION, handover, logging};
+use crate::{COMMIT, Failure, VERSION, handover, logging};
 
 /// Reports that wait for control, besides those in the workers' own queue.
 const REPORTS_MAX: usize = 1024;
@@ -84,7 +84,7 @@ pub(crate) fn serve(
 
     let open = io::limits::open_files().unwrap_or_default();
     let descriptors = Descriptors::divide(open_files_max, open, count);
-    let mut collector = Collector::new(VERSION);
+    let mut collector = Collector::new(VERSION).built_from(COMMIT);
     let mut reader = LogReader::new();
     let mut emitters = Vec::new();
     for _ in 0..count {
@@ -96,6 +96,7 @@ pub(crate) fn serve(
     let (sender, reports) = mpsc::channel(REPORTS_MAX);
     tracing::info!(
         version = VERSION,
+        commit = COMMIT,
         config = config.name(),
         workers = count,
         workers_from = %workers,

@@ -309,8 +309,8 @@ Generated from the declarations in `crates/telemetry/src/access_log.rs`; `BLESS=
 
 One line for each finished exchange, in the order in which exchanges end on their worker; lines of different workers
 are interleaved. Workers hand compact records to the log thread through a bounded queue and never wait for it: what does not
-fit is dropped and counted in `proxy_access_log_dropped_total`. A thread of its own writes to the output. Lines that the output does not take are
-lost and counted in `proxy_access_log_lines_lost_total`: after an error, or when it has taken nothing for a second. A reload can name another output
+fit is dropped and counted in `strait_access_log_dropped_total`. A thread of its own writes to the output. Lines that the output does not take are
+lost and counted in `strait_access_log_lines_lost_total`: after an error, or when it has taken nothing for a second. A reload can name another output
 at any time.
 
 `json` writes one object a line. Fields stand in the order below; one that is absent is left out. Lengths of time are µs with one
@@ -326,8 +326,8 @@ the host at 264, the request id at 128, the detail of a cause at 160, addresses 
 
 A line is written when the last byte of the response was handed to the kernel, before the client has it: `status` and `response_bytes` say
 what was sent, not what arrived. What a client does not take before its connection is given up is lost without a sign in the line;
-`proxy_downstream_connections_ended_total{cause="response_undelivered"}` counts such connections, and
-`proxy_downstream_undelivered_bytes_total` the bytes.
+`strait_downstream_connections_ended_total{cause="response_undelivered"}` counts such connections, and
+`strait_downstream_undelivered_bytes_total` the bytes.
 
 A stage that did not happen is absent; all but `duration_us` are when stage times are off.
 

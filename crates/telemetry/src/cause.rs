@@ -63,7 +63,7 @@ causes! {
     ProxyProtocolInvalid => "proxy_protocol_invalid",
     /// The connection came from an address that `proxy_protocol.from` of its listener does not have.
     ProxyProtocolSource => "proxy_protocol_source",
-    /// The handshake of TLS failed; `proxy_tls_handshakes_failed_total` says why.
+    /// The handshake of TLS failed; `strait_tls_handshakes_failed_total` says why.
     TlsHandshakeFailed => "tls_handshake_failed",
     /// The handshake of TLS was not over in the listener's `timeouts.tls_handshake`.
     TlsHandshakeTimeout => "tls_handshake_timeout",

@@ -25,6 +25,7 @@ use crate::process::ProcessFacts;
 #[derive(Debug)]
 pub struct Collector {
     version: &'static str,
+    commit: &'static str,
     names: Arc<Names>,
     workers: Vec<Worker>,
     /// The route tables whose rules have changed since they were first counted.
@@ -88,11 +89,18 @@ impl Collector {
     pub fn new(version: &'static str) -> Self {
         Self {
             version,
+            commit: "unknown",
             names: Arc::default(),
             workers: Vec::new(),
             moved: BTreeMap::new(),
             control: ControlCounters::default(),
         }
+    }
+
+    /// Names the commit that the program was built from.
+    #[must_use]
+    pub fn built_from(self, commit: &'static str) -> Self {
+        Self { commit, ..self }
     }
 
     /// Adds a worker; its `worker` label is its place, from 0.
@@ -254,10 +262,14 @@ impl Collector {
             control: &self.control,
             process,
             version: self.version,
+            commit: self.commit,
         };
-        // A listener is reported from the start, since its zeros are what an alert compares with.
+        // What is configured is reported from the start, since its zeros are what an alert compares with.
         for name in self.names.listeners() {
             view.listeners.insert(name, Vec::new());
+        }
+        for name in self.names.clusters() {
+            view.clusters.insert(name, Vec::new());
         }
         let mut tables = BTreeSet::new();
         for (index, worker) in self.workers.iter().enumerate() {

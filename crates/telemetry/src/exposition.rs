@@ -170,9 +170,9 @@ mod tests {
         for (pattern, text, is_match) in [
             ("", "anything", true),
             ("*", "", true),
-            ("stage", "proxy_exchange_stage_seconds", true),
-            ("stage*total", "proxy_exchange_stage_seconds{stage=\"total\"}", true),
-            ("total*stage", "proxy_exchange_stage_seconds{stage=\"total\"}", false),
+            ("stage", "strait_exchange_stage_seconds", true),
+            ("stage*total", "strait_exchange_stage_seconds{stage=\"total\"}", true),
+            ("total*stage", "strait_exchange_stage_seconds{stage=\"total\"}", false),
             ("aa*a", "aa", false),
             ("aa*a", "aaa", true),
             ("Stage", "stage", false),

@@ -16,6 +16,7 @@ use crate::process::ProcessFacts;
 pub(crate) mod config;
 pub(crate) mod connection;
 pub(crate) mod exchange;
+mod grpc;
 mod process;
 pub(crate) mod status;
 pub(crate) mod tls;
@@ -152,6 +153,7 @@ pub(crate) struct View<'a> {
     pub(crate) control: &'a config::ControlCounters,
     pub(crate) process: &'a ProcessFacts,
     pub(crate) version: &'static str,
+    pub(crate) commit: &'static str,
 }
 
 impl View<'_> {
@@ -249,7 +251,8 @@ Generated from the declarations in `crates/telemetry/src/metrics/`; `BLESS=1 car
 anything.
 
 Names of listeners, routes, rules and clusters come from the configuration; no label comes from a peer, so what a
-scrape can hold is bounded by the configuration. A cluster, and a rule, appears with its first exchange. What a new configuration
+scrape can hold is bounded by the configuration. Listeners and clusters are there from the start, a cluster's
+histograms and rules from their first exchange on. What a new configuration
 no longer has disappears from the metrics with what it had counted.
 
 Each worker counts for itself, in numbers that no other worker writes; they are added up when they are read, one after the
@@ -319,7 +322,7 @@ mod tests {
         for (_, family) in families() {
             let name = family.name;
             assert!(names.insert(name, ()).is_none(), "{name} twice");
-            assert!(name.starts_with("proxy_") || name.starts_with("process_"), "{name}");
+            assert!(name.starts_with("strait_") || name.starts_with("process_"), "{name}");
             assert_eq!(name.ends_with("_total"), family.kind == Kind::Counter, "{name}");
             assert!(family.help.ends_with('.') && !family.help.contains('\n'), "{name}");
         }

@@ -63,6 +63,11 @@ impl Names {
     pub(crate) fn listeners(&self) -> impl Iterator<Item = &Arc<str>> {
         self.listeners.slots.iter().flatten().map(|(_, name)| name)
     }
+
+    /// All clusters.
+    pub(crate) fn clusters(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.clusters.slots.iter().flatten().map(|(_, name)| name)
+    }
 }
 
 /// Names by slot; a slot named twice keeps what came last.

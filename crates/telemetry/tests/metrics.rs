@@ -8,8 +8,8 @@ use telemetry::cause::Cause;
 use telemetry::events::{
     AccessLogWriteFailed, CertificateInUse, ClusterGauges, ConfigAccepted, ConfigRejected,
     ConnectionClosed, ConnectionOpened, ConnectionRefused, ExchangeFinished, ExchangeStarted,
-    LabelId, ListenerGauges, Stages, TunnelStarted, UpstreamClosed, UpstreamConnectFailed,
-    UpstreamConnected, UpstreamPaused, UpstreamRetried, WorkerGauges,
+    GrpcCall, LabelId, ListenerGauges, Stages, TunnelStarted, UpstreamClosed,
+    UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried, WorkerGauges,
 };
 use telemetry::{
     ClusterTotals, Collector, Emitter, ListenerTotals, Names, ProcessFacts, RouteNames,
@@ -174,61 +174,102 @@ fn each_event_is_counted_where_it_belongs() {
     assert_stats(
         &mut collector,
         &[
-            ("proxy_downstream_connections_opened_total{listener=\"edge\"}", "2"),
-            ("proxy_downstream_connections_closed_total{listener=\"edge\"}", "1"),
-            ("proxy_downstream_connections_active{listener=\"edge\"}", "1"),
+            ("strait_downstream_connections_opened_total{listener=\"edge\"}", "2"),
+            ("strait_downstream_connections_closed_total{listener=\"edge\"}", "1"),
+            ("strait_downstream_connections_active{listener=\"edge\"}", "1"),
             (
-                "proxy_downstream_connections_refused_total{listener=\"edge\",cause=\"connections_overflow\"}",
+                "strait_downstream_connections_refused_total{listener=\"edge\",cause=\"connections_overflow\"}",
                 "1",
             ),
-            ("proxy_downstream_connections_ended_total{cause=\"idle_timeout\"}", "1"),
-            ("proxy_downstream_connection_lifetime_seconds_sum", "3"),
-            ("proxy_exchanges_started_total{listener=\"edge\"}", "4"),
-            ("proxy_exchanges_finished_total{listener=\"edge\"}", "3"),
-            ("proxy_exchanges_active{listener=\"edge\"}", "1"),
-            ("proxy_exchange_responses_total{listener=\"edge\",class=\"2xx\",code=\"200\"}", "1"),
-            ("proxy_exchange_responses_total{listener=\"edge\",class=\"5xx\",code=\"504\"}", "1"),
-            ("proxy_exchange_replies_total{listener=\"edge\"}", "1"),
-            ("proxy_exchange_causes_total{cause=\"response_head_timeout\"}", "1"),
-            ("proxy_exchange_causes_total{cause=\"no_route\"}", "0"),
-            ("proxy_exchange_request_body_bytes_total{listener=\"edge\"}", "20"),
-            ("proxy_exchange_response_body_bytes_total{listener=\"edge\"}", "2000"),
-            ("proxy_exchange_stage_seconds_count{stage=\"first_byte\"}", "2"),
-            ("proxy_exchange_stage_seconds_count{stage=\"connect\"}", "0"),
-            ("proxy_exchange_stage_seconds_sum{stage=\"total\"}", "0.010000002"),
-            ("proxy_tunnels_started_total{listener=\"edge\"}", "1"),
-            ("proxy_tunnels_active{listener=\"edge\"}", "0"),
-            ("proxy_tunnel_bytes_total{listener=\"edge\",direction=\"up\"}", "7"),
-            ("proxy_tunnel_bytes_total{listener=\"edge\",direction=\"down\"}", "8"),
-            ("proxy_tunnel_seconds_count", "1"),
-            ("proxy_route_exchanges_total{route=\"shop\",rule=\"1 prefix /1\"}", "2"),
-            ("proxy_route_exchanges_total{route=\"shop\",rule=\"33 prefix /33\"}", "1"),
-            ("proxy_upstream_exchanges_total{cluster=\"api\",class=\"2xx\"}", "1"),
-            ("proxy_upstream_exchanges_total{cluster=\"api\",class=\"none\"}", "1"),
-            ("proxy_upstream_exchanges_total{cluster=\"api\",class=\"5xx\"}", "0"),
-            ("proxy_upstream_attempts_total{cluster=\"api\"}", "3"),
-            ("proxy_upstream_retries_total{cluster=\"api\",cause=\"upstream_closed\"}", "1"),
-            ("proxy_upstream_exchange_seconds_count{cluster=\"api\"}", "2"),
-            ("proxy_upstream_connections_active{cluster=\"api\"}", "1"),
-            ("proxy_upstream_connections_idle{cluster=\"api\"}", "1"),
-            ("proxy_upstream_pending{cluster=\"api\"}", "2"),
+            ("strait_downstream_connections_ended_total{cause=\"idle_timeout\"}", "1"),
+            ("strait_downstream_connection_lifetime_seconds_sum", "3"),
+            ("strait_exchanges_started_total{listener=\"edge\"}", "4"),
+            ("strait_exchanges_finished_total{listener=\"edge\"}", "3"),
+            ("strait_exchanges_active{listener=\"edge\"}", "1"),
+            ("strait_exchange_responses_total{listener=\"edge\",class=\"2xx\",code=\"200\"}", "1"),
+            ("strait_exchange_responses_total{listener=\"edge\",class=\"5xx\",code=\"504\"}", "1"),
+            ("strait_exchange_replies_total{listener=\"edge\"}", "1"),
+            ("strait_exchange_causes_total{cause=\"response_head_timeout\"}", "1"),
+            ("strait_exchange_causes_total{cause=\"no_route\"}", "0"),
+            ("strait_exchange_request_body_bytes_total{listener=\"edge\"}", "20"),
+            ("strait_exchange_response_body_bytes_total{listener=\"edge\"}", "2000"),
+            ("strait_exchange_stage_seconds_count{stage=\"first_byte\"}", "2"),
+            ("strait_exchange_stage_seconds_count{stage=\"connect\"}", "0"),
+            ("strait_exchange_stage_seconds_sum{stage=\"total\"}", "0.010000002"),
+            ("strait_tunnels_started_total{listener=\"edge\"}", "1"),
+            ("strait_tunnels_active{listener=\"edge\"}", "0"),
+            ("strait_tunnel_bytes_total{listener=\"edge\",direction=\"up\"}", "7"),
+            ("strait_tunnel_bytes_total{listener=\"edge\",direction=\"down\"}", "8"),
+            ("strait_tunnel_seconds_count", "1"),
+            ("strait_route_exchanges_total{route=\"shop\",rule=\"1 prefix /1\"}", "2"),
+            ("strait_route_exchanges_total{route=\"shop\",rule=\"33 prefix /33\"}", "1"),
+            ("strait_upstream_exchanges_total{cluster=\"api\",class=\"2xx\"}", "1"),
+            ("strait_upstream_exchanges_total{cluster=\"api\",class=\"none\"}", "1"),
+            ("strait_upstream_exchanges_total{cluster=\"api\",class=\"5xx\"}", "0"),
+            ("strait_upstream_attempts_total{cluster=\"api\"}", "3"),
+            ("strait_upstream_retries_total{cluster=\"api\",cause=\"upstream_closed\"}", "1"),
+            ("strait_upstream_exchange_seconds_count{cluster=\"api\"}", "2"),
+            ("strait_upstream_connections_active{cluster=\"api\"}", "1"),
+            ("strait_upstream_connections_idle{cluster=\"api\"}", "1"),
+            ("strait_upstream_pending{cluster=\"api\"}", "2"),
             (
-                "proxy_tls_certificate_expiry_timestamp_seconds{listener=\"edge\",cluster=\"\",file=\"site.pem\"}",
+                "strait_tls_certificate_expiry_timestamp_seconds{listener=\"edge\",cluster=\"\",file=\"site.pem\"}",
                 "1900000000",
             ),
-            ("proxy_upstream_connect_seconds_sum{cluster=\"api\"}", "0.0004"),
+            ("strait_upstream_connect_seconds_sum{cluster=\"api\"}", "0.0004"),
             (
-                "proxy_upstream_connect_failures_total{cluster=\"api\",cause=\"connect_timeout\"}",
+                "strait_upstream_connect_failures_total{cluster=\"api\",cause=\"connect_timeout\"}",
                 "1",
             ),
-            ("proxy_upstream_connections_ended_total{cause=\"response_truncated\"}", "1"),
-            ("proxy_worker_turns_total{worker=\"0\"}", "5"),
-            ("proxy_buffer_leases_total{source=\"reused\"}", "97"),
-            ("proxy_buffer_reuse_ratio", "0.97"),
-            ("proxy_config_version", "3"),
-            ("proxy_config_last_rejected_timestamp_seconds", "2.5"),
-            ("proxy_config_last_rejected_errors", "4"),
-            ("proxy_access_log_lines_lost_total", "6"),
+            ("strait_upstream_connections_ended_total{cause=\"response_truncated\"}", "1"),
+            ("strait_worker_turns_total{worker=\"0\"}", "5"),
+            ("strait_buffer_leases_total{source=\"reused\"}", "97"),
+            ("strait_buffer_reuse_ratio", "0.97"),
+            ("strait_config_version", "3"),
+            ("strait_config_last_rejected_timestamp_seconds", "2.5"),
+            ("strait_config_last_rejected_errors", "4"),
+            ("strait_access_log_lines_lost_total", "6"),
+        ],
+    );
+}
+
+#[test]
+fn what_is_configured_is_there_before_it_counts_and_the_build_is_named() {
+    let (_emitters, collector) = workers(1);
+    let mut collector = collector.built_from("0123456789ab");
+    assert_stats(
+        &mut collector,
+        &[
+            ("strait_build_info{version=\"0.1.0\",commit=\"0123456789ab\"}", "1"),
+            ("strait_downstream_connections_opened_total{listener=\"edge\"}", "0"),
+            ("strait_upstream_exchanges_total{cluster=\"api\",class=\"5xx\"}", "0"),
+            (
+                "strait_upstream_connect_failures_total{cluster=\"api\",cause=\"connect_failed\"}",
+                "0",
+            ),
+            ("strait_upstream_connections_active{cluster=\"api\"}", "0"),
+        ],
+    );
+    // Thirty lines for each cluster, a scrape of many without traffic does not have.
+    assert!(!prometheus(&mut collector).contains("strait_upstream_exchange_seconds_bucket{"));
+}
+
+#[test]
+fn calls_of_grpc_are_counted_for_their_listener_and_their_cluster() {
+    let (mut emitters, mut collector) = workers(1);
+    for (status, count) in [(Some(0), 2), (Some(14), 1), (None, 1)] {
+        let grpc = Some(GrpcCall { status, ..GrpcCall::default() });
+        for _ in 0..count {
+            emitters[0].exchange_finished(&ExchangeFinished { grpc, ..finished() });
+        }
+    }
+    assert_stats(
+        &mut collector,
+        &[
+            ("strait_grpc_calls_total{listener=\"edge\",status=\"OK\"}", "2"),
+            ("strait_upstream_grpc_calls_total{cluster=\"api\",status=\"OK\"}", "2"),
+            ("strait_upstream_grpc_calls_total{cluster=\"api\",status=\"UNAVAILABLE\"}", "1"),
+            ("strait_upstream_grpc_calls_total{cluster=\"api\",status=\"none\"}", "1"),
         ],
     );
 }
@@ -248,7 +289,8 @@ fn workers_on_their_own_threads_add_up() {
         }
         // Reading meanwhile must neither disturb the writers nor see a gauge below zero.
         for _ in 0..50 {
-            let active = stat(&mut collector, "proxy_exchanges_active{listener=\"edge\"}").unwrap();
+            let active =
+                stat(&mut collector, "strait_exchanges_active{listener=\"edge\"}").unwrap();
             assert!(active.parse::<u64>().unwrap() <= 4 * EACH, "{active}");
         }
     });
@@ -256,11 +298,11 @@ fn workers_on_their_own_threads_add_up() {
     assert_stats(
         &mut collector,
         &[
-            ("proxy_exchanges_finished_total{listener=\"edge\"}", &all),
-            ("proxy_exchanges_active{listener=\"edge\"}", "0"),
-            ("proxy_exchange_stage_seconds_count{stage=\"total\"}", &all),
-            ("proxy_upstream_exchanges_total{cluster=\"api\",class=\"2xx\"}", &all),
-            ("proxy_route_exchanges_total{route=\"shop\",rule=\"1 prefix /1\"}", &all),
+            ("strait_exchanges_finished_total{listener=\"edge\"}", &all),
+            ("strait_exchanges_active{listener=\"edge\"}", "0"),
+            ("strait_exchange_stage_seconds_count{stage=\"total\"}", &all),
+            ("strait_upstream_exchanges_total{cluster=\"api\",class=\"2xx\"}", &all),
+            ("strait_route_exchanges_total{route=\"shop\",rule=\"1 prefix /1\"}", &all),
         ],
     );
 }
@@ -277,7 +319,7 @@ fn a_gauge_does_not_fall_below_zero_when_its_opening_was_not_counted() {
     });
     assert_stats(
         &mut collector,
-        &[("proxy_downstream_connections_active{listener=\"edge\"}", "0")],
+        &[("strait_downstream_connections_active{listener=\"edge\"}", "0")],
     );
     assert_eq!(
         collector.listener_totals(EDGE),
@@ -303,7 +345,7 @@ fn what_is_no_longer_named_is_no_longer_reported_and_a_new_use_of_its_slot_start
     assert!(!text.contains("cluster=\"api\""), "{text}");
     assert_stats(
         &mut collector,
-        &[("proxy_upstream_exchanges_total{cluster=\"web\",class=\"2xx\"}", "1")],
+        &[("strait_upstream_exchanges_total{cluster=\"web\",class=\"2xx\"}", "1")],
     );
     assert_eq!(collector.cluster_totals(API), ClusterTotals::default());
     assert_eq!(collector.cluster_totals(newer).exchanges_total, 1);
@@ -320,7 +362,7 @@ fn rules_beyond_the_65535th_are_counted_as_themselves() {
         emitters[0].exchange_finished(&ExchangeFinished { rule: Some((SHOP, rule)), ..finished() });
     }
     let mut out = String::new();
-    collector.write_stats(&ProcessFacts::default(), "proxy_route_exchanges_total", &mut out);
+    collector.write_stats(&ProcessFacts::default(), "strait_route_exchanges_total", &mut out);
     let line = |line: &str| line.split_once("rule=").unwrap().1.replace(['"', '}'], "");
     let counted: Vec<String> = out.lines().map(line).collect();
     assert_eq!(counted, ["65535 /65535 1", "65536 /65536 1", "65539 /65539 2"]);
@@ -342,7 +384,7 @@ fn what_a_rule_has_taken_goes_with_the_rule_when_its_place_changes() {
     };
     let reported = |collector: &mut Collector| -> Vec<String> {
         let mut out = String::new();
-        collector.write_stats(&ProcessFacts::default(), "proxy_route_exchanges_total", &mut out);
+        collector.write_stats(&ProcessFacts::default(), "strait_route_exchanges_total", &mut out);
         let line = |line: &str| line.split_once("rule=").unwrap().1.replace(['"', '}'], "");
         out.lines().map(line).collect()
     };
@@ -391,7 +433,7 @@ fn more_clusters_than_the_queue_holds_are_all_reported_in_the_end() {
         emitters[0].worker_gauges(&WorkerGauges::default());
     }
     let text = prometheus(&mut collector);
-    let found = text.matches("proxy_upstream_attempts_total{").count();
+    let found = text.matches("strait_upstream_attempts_total{").count();
     assert_eq!(found, usize::try_from(CLUSTERS).unwrap());
 }
 
@@ -401,11 +443,11 @@ fn histogram_counts_at_their_bounds_are_exact() {
     emitters[0].exchange_finished(&finished());
     let text = prometheus(&mut collector);
     for line in [
-        "proxy_exchange_stage_seconds_bucket{stage=\"first_byte\",le=\"0.001\"} 0",
-        "proxy_exchange_stage_seconds_bucket{stage=\"first_byte\",le=\"0.0025\"} 1",
-        "proxy_exchange_stage_seconds_bucket{stage=\"total\",le=\"0.005\"} 0",
-        "proxy_exchange_stage_seconds_bucket{stage=\"total\",le=\"0.01\"} 1",
-        "proxy_exchange_stage_seconds_bucket{stage=\"total\",le=\"+Inf\"} 1",
+        "strait_exchange_stage_seconds_bucket{stage=\"first_byte\",le=\"0.001\"} 0",
+        "strait_exchange_stage_seconds_bucket{stage=\"first_byte\",le=\"0.0025\"} 1",
+        "strait_exchange_stage_seconds_bucket{stage=\"total\",le=\"0.005\"} 0",
+        "strait_exchange_stage_seconds_bucket{stage=\"total\",le=\"0.01\"} 1",
+        "strait_exchange_stage_seconds_bucket{stage=\"total\",le=\"+Inf\"} 1",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}");
     }
@@ -421,7 +463,7 @@ fn a_filter_leaves_only_what_it_names() {
     assert_eq!(
         names,
         ["count", "sum", "p50", "p90", "p99", "p999"]
-            .map(|suffix| format!("proxy_exchange_stage_seconds_{suffix}"))
+            .map(|suffix| format!("strait_exchange_stage_seconds_{suffix}"))
     );
     out.clear();
     collector.write_stats(&ProcessFacts::default(), "no such thing", &mut out);
@@ -436,7 +478,7 @@ fn a_name_in_the_configuration_cannot_break_the_text() {
     collector.set_names(Arc::new(odd));
     emitters[0].exchange_finished(&finished());
     let text = prometheus(&mut collector);
-    assert!(text.contains("proxy_upstream_attempts_total{cluster=\"a\\\"} 1\\nb\\\\\"} 1\n"));
+    assert!(text.contains("strait_upstream_attempts_total{cluster=\"a\\\"} 1\\nb\\\\\"} 1\n"));
 }
 
 #[test]

@@ -124,7 +124,7 @@ impl Default for ProxyProtocol {
 #[serde(deny_unknown_fields)]
 pub struct ProxyProtocolSources {
     /// Their addresses, as ranges. A connection from elsewhere is closed at accept, and counted as
-    /// `proxy_protocol_source` in `proxy_downstream_connections_refused_total`.
+    /// `proxy_protocol_source` in `strait_downstream_connections_refused_total`.
     #[schemars(length(min = 1))]
     pub from: Vec<Cidr>,
 }

@@ -183,7 +183,7 @@ fn what_is_held_can_be_seen_and_what_was_closed_is_told() {
         if talk.manner() == Manner::Moving {
             return;
         }
-        let held = |talk: &mut Talk<'_>| talk.counted("proxy_downstream_buffered_bytes");
+        let held = |talk: &mut Talk<'_>| talk.counted("strait_downstream_buffered_bytes");
         let crowd: Vec<_> = (0..4).map(|_| talk.client()).collect();
         crowd.iter().for_each(|client| talk.says(*client, half_head()));
         talk.passes(LOOK);

@@ -820,7 +820,7 @@ fn a_service_that_processes_nothing_is_asked_with_pauses_and_not_for_ever() {
         let late = talk.client();
         talk.says(late, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(!talk.is_connecting(), "it has its pause");
-        let counted = talk.counted("proxy_upstream_pauses_total");
+        let counted = talk.counted("strait_upstream_pauses_total");
         assert_eq!(counted.values().copied().collect::<Vec<_>>(), [15], "{counted:?}");
     });
 }

@@ -50,7 +50,7 @@ fn other_spellings_of_what_strait_says_are_dropped_and_counted() {
     hold(CONFIG, |talk| {
         talk.keeps_counts();
         assert_eq!(passed(talk, &[&OURS[..], &OTHERS].concat()), OTHERS);
-        let counted = talk.counted("proxy_downstream_headers_dropped_total");
+        let counted = talk.counted("strait_downstream_headers_dropped_total");
         assert_eq!(counted.values().sum::<u64>(), 6, "{counted:?}");
     });
 }
@@ -112,7 +112,7 @@ fn trailers_of_a_request_follow_the_same_rule_as_its_head() {
     hold(CONFIG, |talk| {
         talk.keeps_counts();
         assert_eq!(passed_trailers(talk, &lines), OTHERS);
-        let counted = talk.counted("proxy_downstream_headers_dropped_total");
+        let counted = talk.counted("strait_downstream_headers_dropped_total");
         assert_eq!(counted.get("web forwarded"), Some(&9), "{counted:?}");
         assert_eq!(counted.get("web underscore"), Some(&4), "{counted:?}");
     });

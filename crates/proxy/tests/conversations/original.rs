@@ -414,7 +414,7 @@ fn an_address_that_processes_nothing_has_pauses_and_others_do_not_wait() {
             talk.says(upstream.peer, goaway);
         }
         assert!(!talk.is_connecting(), "the second time costs a pause");
-        assert_eq!(talk.counted("proxy_upstream_pauses_total").get("onward"), Some(&1));
+        assert_eq!(talk.counted("strait_upstream_pauses_total").get("onward"), Some(&1));
         let other = talk.intercepted(B);
         talk.says(other, GET);
         let mut upstream = Speaker::upstream(talk);

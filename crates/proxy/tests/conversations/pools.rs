@@ -19,7 +19,7 @@ fn the_process_takes_a_bounded_number_of_downstream_connections() {
         let first = talk.client();
         talk.client();
         assert!(talk.try_client().is_none(), "the listener alone would take many more");
-        let refused = talk.counted("proxy_downstream_connections_refused_total");
+        let refused = talk.counted("strait_downstream_connections_refused_total");
         assert_eq!(refused.get("edge connections_overflow"), Some(&1), "{refused:?}");
         talk.breaks(first);
         assert!(talk.try_client().is_some());

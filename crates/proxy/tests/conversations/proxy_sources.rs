@@ -23,7 +23,7 @@ fn a_connection_from_elsewhere_is_closed_at_accept_and_counted() {
     hold(&CONFIG.replace("192.0.2.0/24", "198.51.100.0/24"), |talk| {
         talk.keeps_counts();
         assert!(talk.try_client().is_none());
-        let counted = talk.counted("proxy_downstream_connections_refused_total");
+        let counted = talk.counted("strait_downstream_connections_refused_total");
         let refused = counted.iter().find(|(labels, _)| labels.contains("proxy_protocol_source"));
         assert_eq!(refused.map(|(_, count)| *count), Some(1), "{counted:?}");
     });

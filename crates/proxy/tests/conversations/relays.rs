@@ -311,7 +311,7 @@ fn where_nothing_is_relayed_slow_words_are_left_to_those_who_read_requests() {
     });
 }
 
-pub(crate) const DETECTED: &str = "proxy_downstream_connections_detected_total";
+pub(crate) const DETECTED: &str = "strait_downstream_connections_detected_total";
 
 #[test]
 fn each_connection_counts_once_as_what_it_speaks() {

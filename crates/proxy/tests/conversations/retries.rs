@@ -151,7 +151,7 @@ fn a_get_goes_to_another_endpoint_when_a_fresh_connection_closes_unanswered() {
         talk.hears(second, request);
         talk.says(second, OK);
         talk.hears(client, OK);
-        let retried = talk.counted("proxy_upstream_retries_total");
+        let retried = talk.counted("strait_upstream_retries_total");
         assert_eq!(retried.get("web upstream_closed"), Some(&1), "{retried:?}");
     });
 }

@@ -254,7 +254,7 @@ fn a_connection_lingers_while_its_client_takes_what_the_kernel_has() {
         assert!(!talk.is_closed(client));
         talk.passes(secs(2));
         assert!(talk.is_closed(client));
-        let ended = talk.counted("proxy_downstream_connections_ended_total");
+        let ended = talk.counted("strait_downstream_connections_ended_total");
         assert_eq!(ended.get("response_undelivered").copied().unwrap_or(0), 0);
     });
 }
@@ -314,9 +314,9 @@ fn a_client_that_does_not_take_what_the_kernel_has_is_given_up_and_counted() {
         assert!(!talk.is_closed(client));
         talk.passes(secs(6));
         assert!(talk.is_closed(client));
-        let ended = talk.counted("proxy_downstream_connections_ended_total");
+        let ended = talk.counted("strait_downstream_connections_ended_total");
         assert_eq!(ended.get("response_undelivered"), Some(&1), "{ended:?}");
-        assert_eq!(talk.counted("proxy_downstream_undelivered_bytes_total").get(""), Some(&1000));
+        assert_eq!(talk.counted("strait_downstream_undelivered_bytes_total").get(""), Some(&1000));
     });
 }
 
@@ -351,9 +351,9 @@ fn what_the_kernel_has_at_the_end_of_a_drain_is_cut_off_and_counted() {
         assert!(talk.is_closed(client));
         assert!(talk.proxy().is_drained());
         assert_eq!(talk.proxy().cut_off(), 1);
-        let ended = talk.counted("proxy_downstream_connections_ended_total");
+        let ended = talk.counted("strait_downstream_connections_ended_total");
         assert_eq!(ended.get("response_undelivered"), Some(&1), "{ended:?}");
-        assert_eq!(talk.counted("proxy_downstream_undelivered_bytes_total").get(""), Some(&1000));
+        assert_eq!(talk.counted("strait_downstream_undelivered_bytes_total").get(""), Some(&1000));
     });
 }
 

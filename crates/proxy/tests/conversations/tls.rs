@@ -583,9 +583,9 @@ fn a_handshake_that_gives_way_is_counted_with_its_cause() {
         for _ in 0..10 {
             Unfinished::Hello.client(talk, pki, 0);
         }
-        let failed = talk.counted("proxy_tls_handshakes_failed_total");
+        let failed = talk.counted("strait_tls_handshakes_failed_total");
         assert_eq!(failed.get("edge overflow"), Some(&2), "{failed:?}");
-        let closed = talk.counted("proxy_downstream_connections_ended_total");
+        let closed = talk.counted("strait_downstream_connections_ended_total");
         assert_eq!(closed.get("handshakes_overflow"), Some(&2), "{closed:?}");
     });
 }
@@ -942,7 +942,7 @@ fn a_client_that_began_early_has_the_time_of_a_handshake_to_finish_it() {
             talk.passes(Duration::from_secs(2));
             assert!(talk.is_closed(back.peer) && talk.is_closed(upstream));
             assert_eq!(talk.proxy().load().handshakes, 0);
-            let failed = talk.counted("proxy_tls_handshakes_failed_total");
+            let failed = talk.counted("strait_tls_handshakes_failed_total");
             assert_eq!(failed.get("edge timeout"), Some(&1), "{failed:?}");
             assert!(talk.log().contains("tls_handshake_timeout"), "{}", talk.log());
         });

@@ -75,7 +75,7 @@ impl Simulation {
         }
         let mut stats = String::new();
         self.collector.write_stats(&ProcessFacts::default(), "buffers_leased", &mut stats);
-        if stats != "proxy_buffers_leased 0\n" {
+        if stats != "strait_buffers_leased 0\n" {
             self.ledger.violate(format!("buffers are still leased: {stats:?}"));
         }
         let open = self.network.borrow().worker_ends();
@@ -102,11 +102,11 @@ impl Simulation {
         };
         for (began, ended) in [
             (
-                "proxy_downstream_connections_opened_total",
-                "proxy_downstream_connections_closed_total",
+                "strait_downstream_connections_opened_total",
+                "strait_downstream_connections_closed_total",
             ),
-            ("proxy_exchanges_started_total", "proxy_exchanges_finished_total"),
-            ("proxy_tunnels_started_total", "proxy_tunnels_finished_total"),
+            ("strait_exchanges_started_total", "strait_exchanges_finished_total"),
+            ("strait_tunnels_started_total", "strait_tunnels_finished_total"),
         ] {
             let (began, ended) = ((began, count(began)), (ended, count(ended)));
             // Who moved is counted anew, and a listener that went took its counters with it.
@@ -115,7 +115,7 @@ impl Simulation {
                 self.ledger.violate(format!("{began:?} and {ended:?} are no pairs"));
             }
         }
-        let counted = count("proxy_downstream_connections_ended_total{cause=\"tls_invalid\"}");
+        let counted = count("strait_downstream_connections_ended_total{cause=\"tls_invalid\"}");
         let (least, most) = self.network.borrow().spoiled_clients();
         if counted < least as u64 || counted > most as u64 {
             self.ledger.violate(format!(
@@ -123,7 +123,7 @@ impl Simulation {
             ));
         }
         self.read_log();
-        let finished = count("proxy_exchanges_finished_total");
+        let finished = count("strait_exchanges_finished_total");
         let lines = self.log_text.iter().filter(|byte| **byte == b'\n').count() as u64;
         // Listeners that went took their counters with them, but not their lines.
         if lines < finished {

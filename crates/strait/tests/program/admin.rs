@@ -99,7 +99,7 @@ fn what_may_be_scraped_is_apart_from_what_may_be_done() {
     client.send("GET /metrics HTTP/1.1\r\nhost: strait.mesh.svc:9902\r\n\r\n");
     let scraped = client.receive();
     assert_eq!(scraped.status, 200);
-    assert!(scraped.text().contains("proxy_uptime_seconds") || scraped.text().contains("# TYPE"));
+    assert!(scraped.text().contains("strait_uptime_seconds") || scraped.text().contains("# TYPE"));
     assert_eq!(client.get("/ready").status, 200);
     assert_eq!(client.get("/healthz").status, 200);
     for path in ["/", "/config", "/clusters", "/listeners", "/connections", "/slow", "/stats"] {

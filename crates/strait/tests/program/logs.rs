@@ -101,7 +101,7 @@ fn a_full_disk_costs_lines_that_are_counted_and_nothing_else() {
     get(strait.listener, "/");
     strait.wait_for_log("access log: lines are lost");
     until("a lost line", || {
-        (strait.metric("proxy_access_log_lines_lost_total") >= 1.0).then_some(())
+        (strait.metric("strait_access_log_lines_lost_total") >= 1.0).then_some(())
     });
     assert_eq!(get(strait.listener, "/").status, 200);
 }
@@ -167,7 +167,7 @@ fn a_pipe_that_nobody_reads_costs_lines_and_stalls_nothing() {
     // A pipe holds 64 KiB and the writer's buffers 1 MiB; a line has some 300 bytes.
     until("lost lines", || {
         (0..500).for_each(|_| assert_eq!(client.get("/").status, 200));
-        (strait.metric("proxy_access_log_lines_lost_total") > 0.0).then_some(())
+        (strait.metric("strait_access_log_lines_lost_total") > 0.0).then_some(())
     });
     strait.wait_for_log("access log: lines are lost: its output blocks");
     assert_eq!(get(strait.admin, "/ready").status, 200);
@@ -197,7 +197,7 @@ fn a_pipe_that_is_read_again_gets_lines_again() {
     let mut client = Client::connect(running.listener);
     until("lost lines", || {
         (0..500).for_each(|_| assert_eq!(client.get("/").status, 200));
-        (running.metric("proxy_access_log_lines_lost_total") > 0.0).then_some(())
+        (running.metric("strait_access_log_lines_lost_total") > 0.0).then_some(())
     });
     // The same pipe again is no other output, and the one that blocks is not waited for.
     running.rewrite(&(config + "\n"));

@@ -34,7 +34,7 @@ fn a_wrong_file_leaves_the_former_serving_and_says_why() {
     assert!(error.contains("did you mean `service`?"), "{error}");
     assert!(error.contains("routes[0].rules[0].cluster"), "{error}");
     assert_eq!(strait.config()["version"], 1);
-    assert!((strait.metric("proxy_config_rejected_total") - 1.0).abs() < f64::EPSILON);
+    assert!((strait.metric("strait_config_rejected_total") - 1.0).abs() < f64::EPSILON);
     let told = strait.wait_for_log("configuration refused");
     assert!(told.contains("version 1 serves on"), "{told}");
     assert_eq!(get(strait.listener, "/").status, 200);

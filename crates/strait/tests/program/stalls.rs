@@ -132,8 +132,8 @@ fn outputs_that_were_closed_end_nothing() {
         assert!(strait.ask("edge.sock", "/").unwrap().contains(" 200 "));
     }
     until("the loss to be counted", || {
-        let page = strait.admin("/stats?filter=proxy_access_log_lines_lost_total").unwrap();
-        page.contains("proxy_access_log_lines_lost_total 3").then_some(())
+        let page = strait.admin("/stats?filter=strait_access_log_lines_lost_total").unwrap();
+        page.contains("strait_access_log_lines_lost_total 3").then_some(())
     });
     strait.signal(Signal::TERM);
     assert!(strait.wait_for_end().success());

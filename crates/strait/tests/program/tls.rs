@@ -228,8 +228,8 @@ fn signatures_may_be_made_by_others() {
         }
         let metrics = get(strait.admin, "/metrics").text();
         let made = metrics.lines().filter(|line| {
-            line.starts_with("proxy_tls_signatures_total{how=\"inline\"")
-                || line.starts_with("proxy_tls_signatures_total{how=\"batched\"")
+            line.starts_with("strait_tls_signatures_total{how=\"inline\"")
+                || line.starts_with("strait_tls_signatures_total{how=\"batched\"")
         });
         let made: u32 =
             made.map(|line| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap()).sum();

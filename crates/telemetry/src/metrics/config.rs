@@ -45,56 +45,56 @@ impl ControlCounters {
 
 pub(super) static FAMILIES: &[Family] = &[
     Family {
-        name: "proxy_config_accepted_total",
+        name: "strait_config_accepted_total",
         kind: Kind::Counter,
         help: "Configurations accepted, the first one included.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.accepted),
     },
     Family {
-        name: "proxy_config_rejected_total",
+        name: "strait_config_rejected_total",
         kind: Kind::Counter,
         help: "Configurations refused; the one before stays in use.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.rejected),
     },
     Family {
-        name: "proxy_config_version",
+        name: "strait_config_version",
         kind: Kind::Gauge,
         help: "Version of the snapshot that workers were last given.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.version),
     },
     Family {
-        name: "proxy_config_last_accepted_timestamp_seconds",
+        name: "strait_config_last_accepted_timestamp_seconds",
         kind: Kind::Gauge,
         help: "When a configuration was last accepted, seconds since the Unix epoch; 0 for never.",
         labels: &[],
         samples: |view, out| out.decimal(&[], super::seconds(view.control.accepted_at)),
     },
     Family {
-        name: "proxy_config_last_accepted_duration_seconds",
+        name: "strait_config_last_accepted_duration_seconds",
         kind: Kind::Gauge,
         help: "Time from reading the configuration last accepted to handing it to the workers.",
         labels: &[],
         samples: |view, out| out.decimal(&[], super::seconds(view.control.accepted_duration)),
     },
     Family {
-        name: "proxy_config_last_rejected_timestamp_seconds",
+        name: "strait_config_last_rejected_timestamp_seconds",
         kind: Kind::Gauge,
         help: "When a configuration was last refused, seconds since the Unix epoch; 0 for never.",
         labels: &[],
         samples: |view, out| out.decimal(&[], super::seconds(view.control.rejected_at)),
     },
     Family {
-        name: "proxy_config_last_rejected_errors",
+        name: "strait_config_last_rejected_errors",
         kind: Kind::Gauge,
         help: "Errors in the configuration last refused.",
         labels: &[],
         samples: |view, out| out.number(&[], u64::from(view.control.rejected_errors)),
     },
     Family {
-        name: "proxy_tls_certificate_expiry_timestamp_seconds",
+        name: "strait_tls_certificate_expiry_timestamp_seconds",
         kind: Kind::Gauge,
         help: "The last second of certificates that listeners show to clients, or clusters to endpoints, since \
                the Unix epoch; `file` is the path in the configuration, and of `listener` and `cluster` one is \
@@ -108,7 +108,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_access_log_lines_lost_total",
+        name: "strait_access_log_lines_lost_total",
         kind: Kind::Counter,
         help: "Access log lines that could not be written to their output.",
         labels: &[],

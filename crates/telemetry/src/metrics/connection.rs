@@ -58,7 +58,7 @@ impl ConnectionEnds {
 
 pub(super) static FAMILIES: &[Family] = &[
     Family {
-        name: "proxy_downstream_connections_opened_total",
+        name: "strait_downstream_connections_opened_total",
         kind: Kind::Counter,
         help: "Downstream connections accepted.",
         labels: &["listener"],
@@ -69,7 +69,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_downstream_connections_detected_total",
+        name: "strait_downstream_connections_detected_total",
         kind: Kind::Counter,
         help: "Downstream connections that might speak one thing or another, by what their first \
                bytes or ALPN showed; `other` is no known protocol, and of `timeout` too few bytes \
@@ -88,7 +88,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_downstream_connections_closed_total",
+        name: "strait_downstream_connections_closed_total",
         kind: Kind::Counter,
         help: "Downstream connections that ended, for whatever reason.",
         labels: &["listener"],
@@ -99,7 +99,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_downstream_connections_active",
+        name: "strait_downstream_connections_active",
         kind: Kind::Gauge,
         help: "Downstream connections open now.",
         labels: &["listener"],
@@ -112,7 +112,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_downstream_buffered_bytes",
+        name: "strait_downstream_buffered_bytes",
         kind: Kind::Gauge,
         help: "Bytes that clients hold in buffers, as `buffered_max` of their listener counts them, when the \
                workers looked last: every ten seconds, and ten times a second once a worker's buffers are as \
@@ -125,7 +125,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_downstream_connections_refused_total",
+        name: "strait_downstream_connections_refused_total",
         kind: Kind::Counter,
         help: "Downstream connections closed at accept because a bound was reached, or because \
                `proxy_protocol.from` does not have their address.",
@@ -141,7 +141,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_downstream_connections_ended_total",
+        name: "strait_downstream_connections_ended_total",
         kind: Kind::Counter,
         help: "Downstream connections that were closed abnormally, by cause: each timeout, \
                each fault.",
@@ -151,7 +151,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_downstream_undelivered_bytes_total",
+        name: "strait_downstream_undelivered_bytes_total",
         kind: Kind::Counter,
         help: "Bytes of responses that were handed to the kernel and lost with connections that ended for \
                `response_undelivered`: their clients had not acknowledged them.",
@@ -161,7 +161,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_downstream_connection_lifetime_seconds",
+        name: "strait_downstream_connection_lifetime_seconds",
         kind: Kind::Histogram,
         help: "Time from accept to close of downstream connections.",
         labels: &[],

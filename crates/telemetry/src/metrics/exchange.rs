@@ -1,9 +1,10 @@
 //! Counted from the events of exchanges.
 
+use super::grpc::GrpcCalls;
 use super::status::{STATUSES, StatusCounters};
 use super::{BOUNDS_COARSE, BOUNDS_FINE, CauseTotals, Family, Kind, total};
 use crate::cell::Counter;
-use crate::events::{ExchangeFinished, GrpcCall, HeaderDrop, HeadersDropped, Stages};
+use crate::events::{ExchangeFinished, HeaderDrop, HeadersDropped, Stages};
 use crate::histogram::Histogram;
 
 /// Rules of a route table that share a block, so that a table of thousands of which few are used
@@ -23,8 +24,7 @@ pub(crate) struct ExchangeCounters {
     response_bytes: Counter,
     tunnel_bytes_up: Counter,
     tunnel_bytes_down: Counter,
-    /// By status; the last for calls without one.
-    grpc_calls: [Counter; GrpcCall::STATUSES.len() + 1],
+    grpc_calls: GrpcCalls,
     grpc_messages_up: Counter,
     grpc_messages_down: Counter,
     headers_dropped: [Counter; HeaderDrop::NAMES.len()],
@@ -44,11 +44,7 @@ impl ExchangeCounters {
             self.replies.increment();
         }
         if let Some(call) = event.grpc {
-            let none = GrpcCall::STATUSES.len();
-            let place = call.status.map_or(none, usize::from).min(none);
-            if let Some(calls) = self.grpc_calls.get(place) {
-                calls.increment();
-            }
+            self.grpc_calls.increment(call);
             self.grpc_messages_up.add(call.request_messages);
             self.grpc_messages_down.add(call.response_messages);
         }
@@ -110,7 +106,7 @@ impl RuleBlock {
 
 pub(super) static FAMILIES: &[Family] = &[
     Family {
-        name: "proxy_exchanges_started_total",
+        name: "strait_exchanges_started_total",
         kind: Kind::Counter,
         help: "Requests whose head was read.",
         labels: &["listener"],
@@ -121,7 +117,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_downstream_headers_dropped_total",
+        name: "strait_downstream_headers_dropped_total",
         kind: Kind::Counter,
         help: "Header fields and trailers of requests that were dropped, since a service could take them for \
                a proxy's: `forwarded` are `x-forwarded-*` of clients, `underscore` are those \
@@ -141,7 +137,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_exchanges_finished_total",
+        name: "strait_exchanges_finished_total",
         kind: Kind::Counter,
         help: "Exchanges that are over, with a response or without.",
         labels: &["listener"],
@@ -152,7 +148,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_exchanges_active",
+        name: "strait_exchanges_active",
         kind: Kind::Gauge,
         help: "Exchanges between their request's head and their end, tunnels included.",
         labels: &["listener"],
@@ -165,7 +161,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_exchange_responses_total",
+        name: "strait_exchange_responses_total",
         kind: Kind::Counter,
         help: "Exchanges by the status sent downstream. A code that is not registered with IANA \
                counts as `other` of its class, one without response as `none`; codes that never \
@@ -184,7 +180,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_exchange_replies_total",
+        name: "strait_exchange_replies_total",
         kind: Kind::Counter,
         help: "Exchanges whose response the proxy made itself.",
         labels: &["listener"],
@@ -195,14 +191,14 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_exchange_causes_total",
+        name: "strait_exchange_causes_total",
         kind: Kind::Counter,
         help: "Exchanges that failed, by cause: each timeout, each fault.",
         labels: &["cause"],
         samples: |view, out| view.each_cause(out, |block| &block.exchanges.causes),
     },
     Family {
-        name: "proxy_exchange_request_body_bytes_total",
+        name: "strait_exchange_request_body_bytes_total",
         kind: Kind::Counter,
         help: "Body bytes received from downstreams, without tunnels; counted when the exchange \
                ends.",
@@ -214,7 +210,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_exchange_response_body_bytes_total",
+        name: "strait_exchange_response_body_bytes_total",
         kind: Kind::Counter,
         help: "Body bytes sent to downstreams, without tunnels; counted when the exchange ends.",
         labels: &["listener"],
@@ -225,26 +221,20 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_grpc_calls_total",
+        name: "strait_grpc_calls_total",
         kind: Kind::Counter,
         help: "Calls of gRPC by their status, replies of the proxy's own among them; `none` ended \
                without one. Statuses that never occurred are left out.",
         labels: &["listener", "status"],
         samples: |view, out| {
-            let names = GrpcCall::STATUSES.iter().chain(&["none"]);
             for (listener, blocks) in &view.listeners {
-                for (place, name) in names.clone().enumerate() {
-                    let calls = blocks.iter().filter_map(|b| b.exchanges.grpc_calls.get(place));
-                    let count = calls.map(Counter::value).sum();
-                    if count > 0 {
-                        out.number(&[listener, name], count);
-                    }
-                }
+                let calls = || blocks.iter().map(|block| &block.exchanges.grpc_calls);
+                GrpcCalls::each(calls, |name, count| out.number(&[listener, name], count));
             }
         },
     },
     Family {
-        name: "proxy_grpc_messages_total",
+        name: "strait_grpc_messages_total",
         kind: Kind::Counter,
         help: "Messages of gRPC, up to the upstream and down from it; counted when the call ends.",
         labels: &["listener", "direction"],
@@ -260,7 +250,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_exchange_stage_seconds",
+        name: "strait_exchange_stage_seconds",
         kind: Kind::Histogram,
         help: "Where the time of exchanges went, without tunnels; an exchange counts for the \
                stages that it had. `total` is from the head's first byte to the response's last.",
@@ -273,7 +263,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_tunnels_started_total",
+        name: "strait_tunnels_started_total",
         kind: Kind::Counter,
         help: "Exchanges that became a tunnel.",
         labels: &["listener"],
@@ -284,7 +274,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_tunnels_finished_total",
+        name: "strait_tunnels_finished_total",
         kind: Kind::Counter,
         help: "Tunnels that ended.",
         labels: &["listener"],
@@ -295,7 +285,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_tunnels_active",
+        name: "strait_tunnels_active",
         kind: Kind::Gauge,
         help: "Tunnels open now.",
         labels: &["listener"],
@@ -308,7 +298,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_tunnel_bytes_total",
+        name: "strait_tunnel_bytes_total",
         kind: Kind::Counter,
         help: "Bytes that went through tunnels, up to the upstream and down from it; counted when \
                the tunnel ends.",
@@ -323,7 +313,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_tunnel_seconds",
+        name: "strait_tunnel_seconds",
         kind: Kind::Histogram,
         help: "Time from the head's first byte to the end of exchanges that became a tunnel.",
         labels: &[],
@@ -332,7 +322,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_route_exchanges_total",
+        name: "strait_route_exchanges_total",
         kind: Kind::Counter,
         help: "Exchanges that took this rule, counted when they end. `rule` is the rule's place \
                in its route table and what it matches; rules never taken are left out. The count \

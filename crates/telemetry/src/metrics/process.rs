@@ -4,14 +4,14 @@ use super::{Family, Kind};
 
 pub(super) static FAMILIES: &[Family] = &[
     Family {
-        name: "proxy_build_info",
+        name: "strait_build_info",
         kind: Kind::Gauge,
-        help: "Always 1; the label is the version that runs.",
-        labels: &["version"],
-        samples: |view, out| out.number(&[view.version], 1),
+        help: "Always 1; the labels are the version that runs and the commit that it was built from.",
+        labels: &["version", "commit"],
+        samples: |view, out| out.number(&[view.version, view.commit], 1),
     },
     Family {
-        name: "proxy_uptime_seconds",
+        name: "strait_uptime_seconds",
         kind: Kind::Gauge,
         help: "Time since the process started.",
         labels: &[],

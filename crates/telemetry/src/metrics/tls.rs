@@ -53,7 +53,7 @@ impl TlsTimes {
 
 pub(super) static FAMILIES: &[Family] = &[
     Family {
-        name: "proxy_tls_handshakes_total",
+        name: "strait_tls_handshakes_total",
         kind: Kind::Counter,
         help: "Handshakes of TLS with downstreams that came to their end: full ones, those that went on from \
                an earlier connection, and those of them with early data.",
@@ -71,7 +71,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_tls_handshakes_failed_total",
+        name: "strait_tls_handshakes_failed_total",
         kind: Kind::Counter,
         help: "Handshakes of TLS with downstreams that failed, by the reason.",
         labels: &["listener", "reason"],
@@ -88,7 +88,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_tls_handshake_seconds",
+        name: "strait_tls_handshake_seconds",
         kind: Kind::Histogram,
         help: "How long handshakes of TLS with downstreams took that came to their end, waiting \
                for the client included.",
@@ -98,7 +98,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_tls_signatures_total",
+        name: "strait_tls_signatures_total",
         kind: Kind::Counter,
         help: "Signatures that handshakes waited for (`signing` other than `inline`), by how they were \
                made.",
@@ -111,7 +111,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_tls_signature_batches_total",
+        name: "strait_tls_signature_batches_total",
         kind: Kind::Counter,
         help: "Batches of signatures by how many were in them; 1 are those that found no company.",
         labels: &["size"],

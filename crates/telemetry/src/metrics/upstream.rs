@@ -1,5 +1,6 @@
 //! Counted from the events of upstream connections and from exchanges that have a cluster.
 
+use super::grpc::GrpcCalls;
 use super::status::{CLASSES, class_place};
 use super::{BOUNDS_COARSE, CauseTotals, Family, Kind, total};
 use crate::cause::Cause;
@@ -42,19 +43,23 @@ pub(crate) struct ClusterBlock {
     pending: Counter,
     connect_failures: CauseCounters<5>,
     retries: CauseCounters<9>,
+    grpc_calls: GrpcCalls,
     connect: Histogram,
     exchange: Histogram,
 }
 
 /// Memory is counted for clusters by the thousand: this is what a cluster that has traffic costs
 /// on each worker.
-const _: () = assert!(size_of::<ClusterBlock>() <= 2432);
+const _: () = assert!(size_of::<ClusterBlock>() <= 2560);
 
 impl ClusterBlock {
     pub(crate) fn exchange_finished(&self, event: &ExchangeFinished<'_>) {
         let class = if event.is_reply { 0 } else { class_place(event.status) };
         if let Some(counter) = self.classes.get(class) {
             counter.increment();
+        }
+        if let Some(call) = event.grpc {
+            self.grpc_calls.increment(call);
         }
         self.attempts.add(u64::from(event.attempts));
         if !event.is_tunnel {
@@ -112,7 +117,7 @@ impl UpstreamEnds {
 
 pub(super) static FAMILIES: &[Family] = &[
     Family {
-        name: "proxy_upstream_exchanges_total",
+        name: "strait_upstream_exchanges_total",
         kind: Kind::Counter,
         help: "Exchanges routed to the cluster, by class of the status that the upstream sent; \
                `none` if the proxy replied itself, or there was no answer.",
@@ -131,7 +136,20 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_upstream_attempts_total",
+        name: "strait_upstream_grpc_calls_total",
+        kind: Kind::Counter,
+        help: "Calls of gRPC routed to the cluster, by their status, replies of the proxy's own among \
+               them; `none` ended without one. Statuses that never occurred are left out.",
+        labels: &["cluster", "status"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                let calls = || blocks.iter().map(|block| &block.grpc_calls);
+                GrpcCalls::each(calls, |name, count| out.number(&[cluster, name], count));
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_attempts_total",
         kind: Kind::Counter,
         help: "Attempts that exchanges made, the first and its repetitions.",
         labels: &["cluster"],
@@ -142,7 +160,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_upstream_retries_total",
+        name: "strait_upstream_retries_total",
         kind: Kind::Counter,
         help: "Attempts repeated on another connection, by what ended the former one.",
         labels: &["cluster", "cause"],
@@ -156,20 +174,20 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_upstream_exchange_seconds",
+        name: "strait_upstream_exchange_seconds",
         kind: Kind::Histogram,
         help: "Time from the request head's first byte to the response's last byte, without \
                tunnels.",
         labels: &["cluster"],
         samples: |view, out| {
-            for (cluster, blocks) in &view.clusters {
+            for (cluster, blocks) in view.clusters.iter().filter(|(_, blocks)| !blocks.is_empty()) {
                 let times = super::times_of(blocks, |block| &block.exchange);
                 out.histogram(&[cluster], &BOUNDS_COARSE, &times);
             }
         },
     },
     Family {
-        name: "proxy_upstream_connections_opened_total",
+        name: "strait_upstream_connections_opened_total",
         kind: Kind::Counter,
         help: "Upstream connections established.",
         labels: &["cluster"],
@@ -180,7 +198,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_upstream_connections_closed_total",
+        name: "strait_upstream_connections_closed_total",
         kind: Kind::Counter,
         help: "Established upstream connections that ended, for whatever reason.",
         labels: &["cluster"],
@@ -191,7 +209,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_upstream_connections_active",
+        name: "strait_upstream_connections_active",
         kind: Kind::Gauge,
         help: "Established upstream connections, in use or idle.",
         labels: &["cluster"],
@@ -204,7 +222,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_upstream_connections_idle",
+        name: "strait_upstream_connections_idle",
         kind: Kind::Gauge,
         help: "Upstream connections waiting in a pool.",
         labels: &["cluster"],
@@ -215,7 +233,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_upstream_pending",
+        name: "strait_upstream_pending",
         kind: Kind::Gauge,
         help: "Exchanges waiting for an upstream connection.",
         labels: &["cluster"],
@@ -226,19 +244,19 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_upstream_connect_seconds",
+        name: "strait_upstream_connect_seconds",
         kind: Kind::Histogram,
         help: "Time to establish an upstream connection.",
         labels: &["cluster"],
         samples: |view, out| {
-            for (cluster, blocks) in &view.clusters {
+            for (cluster, blocks) in view.clusters.iter().filter(|(_, blocks)| !blocks.is_empty()) {
                 let times = super::times_of(blocks, |block| &block.connect);
                 out.histogram(&[cluster], &BOUNDS_COARSE, &times);
             }
         },
     },
     Family {
-        name: "proxy_upstream_connect_failures_total",
+        name: "strait_upstream_connect_failures_total",
         kind: Kind::Counter,
         help: "Upstream connections that could not be established.",
         labels: &["cluster", "cause"],
@@ -253,7 +271,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_upstream_pauses_total",
+        name: "strait_upstream_pauses_total",
         kind: Kind::Counter,
         help: "Pauses before an endpoint, or an original destination, is connected to again, because it \
                went away from connection after connection without having processed anything (GOAWAY \
@@ -266,14 +284,14 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_upstream_connections_ended_total",
+        name: "strait_upstream_connections_ended_total",
         kind: Kind::Counter,
         help: "Upstream connections that were closed abnormally, by cause.",
         labels: &["cause"],
         samples: |view, out| view.each_cause(out, |block| &block.upstream.causes),
     },
     Family {
-        name: "proxy_upstream_connection_lifetime_seconds",
+        name: "strait_upstream_connection_lifetime_seconds",
         kind: Kind::Histogram,
         help: "Time from established to closed of upstream connections.",
         labels: &[],

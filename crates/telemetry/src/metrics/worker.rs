@@ -53,49 +53,49 @@ pub(crate) struct RecordCounters {
 
 pub(super) static FAMILIES: &[Family] = &[
     Family {
-        name: "proxy_worker_turns_total",
+        name: "strait_worker_turns_total",
         kind: Kind::Counter,
         help: "Turns of the worker's loop.",
         labels: &["worker"],
         samples: |view, out| view.each_worker(out, |block| &block.levels.turns),
     },
     Family {
-        name: "proxy_worker_events_total",
+        name: "strait_worker_events_total",
         kind: Kind::Counter,
         help: "Socket events and operations that the worker's loop handled.",
         labels: &["worker"],
         samples: |view, out| view.each_worker(out, |block| &block.levels.events),
     },
     Family {
-        name: "proxy_worker_connections_downstream",
+        name: "strait_worker_connections_downstream",
         kind: Kind::Gauge,
         help: "Downstream connections that the worker owns.",
         labels: &["worker"],
         samples: |view, out| view.each_worker(out, |block| &block.levels.connections_downstream),
     },
     Family {
-        name: "proxy_worker_connections_upstream",
+        name: "strait_worker_connections_upstream",
         kind: Kind::Gauge,
         help: "Upstream connections that the worker owns or is establishing.",
         labels: &["worker"],
         samples: |view, out| view.each_worker(out, |block| &block.levels.connections_upstream),
     },
     Family {
-        name: "proxy_worker_connections_upstream_idle",
+        name: "strait_worker_connections_upstream_idle",
         kind: Kind::Gauge,
         help: "Upstream connections idle in the worker's pools.",
         labels: &["worker"],
         samples: |view, out| view.each_worker(out, |block| &block.levels.idle_upstream),
     },
     Family {
-        name: "proxy_worker_pending",
+        name: "strait_worker_pending",
         kind: Kind::Gauge,
         help: "Exchanges of the worker that wait for an upstream connection.",
         labels: &["worker"],
         samples: |view, out| view.each_worker(out, |block| &block.levels.pending),
     },
     Family {
-        name: "proxy_buffers_leased",
+        name: "strait_buffers_leased",
         kind: Kind::Gauge,
         help: "Buffers with bytes in flight.",
         labels: &[],
@@ -104,7 +104,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_buffer_leases_total",
+        name: "strait_buffer_leases_total",
         kind: Kind::Counter,
         help: "Buffers leased, by where they came from: `reused` or newly `allocated`.",
         labels: &["source"],
@@ -114,7 +114,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_buffer_reuse_ratio",
+        name: "strait_buffer_reuse_ratio",
         kind: Kind::Gauge,
         help: "Share of all leases so far that needed no new memory, 0 to 1.",
         labels: &[],
@@ -125,7 +125,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_buffer_memory_bytes",
+        name: "strait_buffer_memory_bytes",
         kind: Kind::Gauge,
         help: "Memory of the workers' buffers, leased or not.",
         labels: &[],
@@ -134,14 +134,14 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_access_log_records_total",
+        name: "strait_access_log_records_total",
         kind: Kind::Counter,
         help: "Access log records that workers handed on to be written.",
         labels: &[],
         samples: |view, out| out.number(&[], view.worker_total(|block| &block.records.logged)),
     },
     Family {
-        name: "proxy_access_log_dropped_total",
+        name: "strait_access_log_dropped_total",
         kind: Kind::Counter,
         help: "Access log records that workers dropped because the queue to the writer was full.",
         labels: &[],
@@ -150,7 +150,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "proxy_slow_dropped_total",
+        name: "strait_slow_dropped_total",
         kind: Kind::Counter,
         help: "Candidates for the list of slow requests that workers dropped because the queue \
                was full.",

@@ -55,9 +55,9 @@ fn holds_for(lab: &Lab, check: &str, pairs: &[Pair]) -> Result<()> {
         let told = lab.run(&client, &[version, &strait.url(""), check])?;
         told.ok().with_context(|| format!("from {version} to {protocol}"))?;
         wait::until("all to end", wait::SOON, || {
-            let started = strait.metric("proxy_exchanges_started_total").unwrap_or(-1.0);
-            let active = strait.metric("proxy_downstream_connections_active");
-            strait.metric("proxy_exchanges_finished_total").is_ok_and(|ended| ended == started)
+            let started = strait.metric("strait_exchanges_started_total").unwrap_or(-1.0);
+            let active = strait.metric("strait_downstream_connections_active");
+            strait.metric("strait_exchanges_finished_total").is_ok_and(|ended| ended == started)
                 && active.is_ok_and(|active| active == 0.0)
         })?;
     }

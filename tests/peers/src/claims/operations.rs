@@ -35,7 +35,7 @@ pub(super) fn terminate_under_load(
     let options = [version, "-D", "20", "-c", "16", "-t", "1", url];
     let h2load = Process::start(lab.folder(), "h2load", &options)?;
     wait::until("load", wait::SOON, || {
-        strait.metric("proxy_exchanges_finished_total").is_ok_and(|count| count > 1000.0)
+        strait.metric("strait_exchanges_finished_total").is_ok_and(|count| count > 1000.0)
     })?;
     strait.terminate()?;
     strait.expect_clean_end(wait::SOON)?;

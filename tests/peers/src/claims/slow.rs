@@ -63,8 +63,8 @@ fn cause(strait: &Strait, cause: &str) -> Result<f64> {
     let page = strait.admin("/metrics")?.text();
     page.lines()
         .filter(|line| {
-            line.starts_with("proxy_exchange_causes_total{")
-                || line.starts_with("proxy_downstream_connections_ended_total{")
+            line.starts_with("strait_exchange_causes_total{")
+                || line.starts_with("strait_downstream_connections_ended_total{")
         })
         .filter(|line| line.contains(&label))
         .map(|line| Ok(line.rsplit(' ').next().unwrap_or_default().parse::<f64>()?))

@@ -201,7 +201,7 @@ fn are_logged(
 
 /// Waits until these gauges, and those of what connections hold, are at 0.
 fn nothing_is_left(strait: &Strait, connections: &[&str]) -> Result<()> {
-    for gauge in connections.iter().chain(&["proxy_exchanges_active", "proxy_buffers_leased"]) {
+    for gauge in connections.iter().chain(&["strait_exchanges_active", "strait_buffers_leased"]) {
         wait::until(&format!("{gauge} to be 0"), wait::SOON, || {
             strait.metric(gauge).is_ok_and(|value| value == 0.0)
         })?;

@@ -21,7 +21,7 @@ fn holds(lab: &Lab) -> Result<()> {
     ensure!(told.contains("get /second http/1.1\r\n"), "{told}");
     ensure!(told.matches("2;").count() == 2, "{told}");
     ensure!(!told.contains("upgrade") && !told.contains("http2-settings"), "{told}");
-    let accepted = strait.metric("proxy_downstream_connections_opened_total")?;
+    let accepted = strait.metric("strait_downstream_connections_opened_total")?;
     ensure!(accepted == 1.0, "{accepted} connections");
     let told = lab.run("nghttp", &["--upgrade", &first, &second])?.ok()?.to_lowercase();
     ensure!(told.contains("get /first http/1.1\r\n"), "{told}");

@@ -23,9 +23,9 @@ fn holds(lab: &Lab) -> Result<()> {
         wait::until("the upstream to learn of each", wait::SOON, || {
             server.output().matches("nobody wants it any more").count() == 5
         })?;
-        let accepted = strait.metric("proxy_downstream_connections_opened_total")?;
+        let accepted = strait.metric("strait_downstream_connections_opened_total")?;
         ensure!(accepted == 1.0, "{accepted} downstream connections");
-        let connects = strait.metric("proxy_upstream_connections_opened_total")?;
+        let connects = strait.metric("strait_upstream_connections_opened_total")?;
         ensure!(protocol == "http1" || connects == 1.0, "{connects} upstream connections");
     }
     Ok(())

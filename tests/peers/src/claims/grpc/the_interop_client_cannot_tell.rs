@@ -20,10 +20,10 @@ fn holds(lab: &Lab) -> Result<()> {
         super::holds_for(lab, case, strait.address())?;
     }
     wait::until("all calls to end", wait::SOON, || {
-        let started = strait.metric("proxy_exchanges_started_total").unwrap_or(-1.0);
-        strait.metric("proxy_exchanges_finished_total").is_ok_and(|ended| ended == started)
+        let started = strait.metric("strait_exchanges_started_total").unwrap_or(-1.0);
+        strait.metric("strait_exchanges_finished_total").is_ok_and(|ended| ended == started)
     })?;
-    let connects = strait.metric("proxy_upstream_connections_opened_total")?;
+    let connects = strait.metric("strait_upstream_connections_opened_total")?;
     ensure!(connects == 1.0, "{connects} upstream connections");
     Ok(())
 }

@@ -24,15 +24,15 @@ fn holds(lab: &Lab) -> Result<()> {
         let passed = told.contains("146 tests, 146 passed, 0 skipped, 0 failed");
         ensure!(passed, "upstream {protocol}: {told}");
         wait::until("its connections to end", wait::SOON, || {
-            strait.metric("proxy_downstream_connections_active").is_ok_and(|active| active == 0.0)
+            strait.metric("strait_downstream_connections_active").is_ok_and(|active| active == 0.0)
         })?;
-        let started = strait.metric("proxy_exchanges_started_total")?;
+        let started = strait.metric("strait_exchanges_started_total")?;
         wait::until("its exchanges to end", wait::SOON, || {
-            strait.metric("proxy_exchanges_finished_total").is_ok_and(|ended| ended == started)
+            strait.metric("strait_exchanges_finished_total").is_ok_and(|ended| ended == started)
         })?;
         // What it resets and cuts off on one side is no reason to give up the other's connection.
         // One case opens as many streams as there may be, which may need a second.
-        let connects = strait.metric("proxy_upstream_connections_opened_total")?;
+        let connects = strait.metric("strait_upstream_connections_opened_total")?;
         ensure!(protocol == "http1" || connects <= 2.0, "{connects} upstream connections");
     }
     Ok(())

@@ -25,7 +25,7 @@ fn holds(lab: &Lab) -> Result<()> {
     ensure!(hinted.contains("/hinted for 127.0.0.1"), "{hinted}");
     let plain = lab.curl(&[&strait.url("/plain")])?;
     ensure!(plain == "/plain for 127.0.0.1", "{plain}");
-    let connects = strait.metric("proxy_upstream_connections_opened_total")?;
+    let connects = strait.metric("strait_upstream_connections_opened_total")?;
     ensure!(connects == 1.0, "{connects} connections for requests one after the other");
     Ok(())
 }

@@ -32,7 +32,7 @@ fn holds(lab: &Lab) -> Result<()> {
     let url = strait.url("/plain");
     let told = lab.run("h2load", &["-n", "5000", "-c", "4", "-m", "20", "-t", "1", &url])?.ok()?;
     ensure!(told.contains("5000 2xx") && told.contains("0 failed"), "{told}");
-    let connects = strait.metric("proxy_upstream_connections_opened_total")?;
+    let connects = strait.metric("strait_upstream_connections_opened_total")?;
     ensure!(connects == 1.0, "{connects} connections for eighty requests at a time");
     Ok(())
 }

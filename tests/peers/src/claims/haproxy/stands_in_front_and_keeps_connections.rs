@@ -28,7 +28,7 @@ backend strait
     let options = ["--h1", "-n", "5000", "-c", "16", "-t", "1", &url];
     let told = lab.run("h2load", &options)?.ok()?;
     ensure!(told.contains("5000 2xx") && told.contains("0 failed"), "{told}");
-    let opened = strait.metric("proxy_downstream_connections_opened_total")?;
+    let opened = strait.metric("strait_downstream_connections_opened_total")?;
     ensure!(opened <= 16.0, "HAProxy needed {opened} connections");
     Ok(())
 }

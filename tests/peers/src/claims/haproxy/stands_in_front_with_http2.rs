@@ -41,7 +41,7 @@ backend strait
     let url = url(&format!("/check/{LEN}"));
     let told = lab.curl(&[HTTP2, "-T", &path.to_string_lossy(), &url])?;
     ensure!(told == "as sent", "{told}");
-    let opened = strait.metric("proxy_downstream_connections_opened_total")?;
+    let opened = strait.metric("strait_downstream_connections_opened_total")?;
     ensure!(opened <= 16.0, "HAProxy needed {opened} connections");
     Ok(())
 }

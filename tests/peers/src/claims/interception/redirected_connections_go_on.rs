@@ -28,14 +28,14 @@ fn holds(lab: &Lab) -> Result<()> {
         let (first, second) = said.split_at(said.len() / 2);
         ensure!(first == second, "one connection to {service}: {said}");
     }
-    let came = metric(lab, &machine, "proxy_downstream_connections_opened_total")?;
+    let came = metric(lab, &machine, "strait_downstream_connections_opened_total")?;
     ensure!(came == 4.0, "{came} connections came: those of curl, none of Strait's own");
 
     // What is not HTTP is relayed: nginx answers a request that Strait would have refused.
     let words = "printf '\\0\\r\\n\\r\\n' | curl --silent --max-time 20 telnet://203.0.113.10:80";
     let said = machine.run(lab, "sh", &["-c", words])?;
     ensure!(said.output.contains("<center>nginx"), "{}", said.output);
-    let relayed = metric(lab, &machine, "proxy_tunnels_started_total")?;
+    let relayed = metric(lab, &machine, "strait_tunnels_started_total")?;
     ensure!(relayed == 1.0, "{relayed} connections were relayed");
 
     // Who comes straight to Strait was going nowhere else.

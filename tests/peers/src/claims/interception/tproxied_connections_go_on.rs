@@ -37,7 +37,7 @@ fn holds(lab: &Lab) -> Result<()> {
         let from = service.replace(['[', ']'], "");
         ensure!(said.ends_with(&format!(" from {from}")), "{service}: {said}");
     }
-    let came = metric(lab, &gateway, "proxy_downstream_connections_opened_total")?;
+    let came = metric(lab, &gateway, "strait_downstream_connections_opened_total")?;
     ensure!(came == 4.0, "{came} connections came");
 
     let said = client.curl(lab, &["http://10.0.0.1:15001/", "http://[fd00::1]:15001/"])?;

@@ -24,7 +24,7 @@ fn holds(lab: &Lab) -> Result<()> {
     let url = "http://203.0.113.10:80/";
     let status = machine.curl(lab, &["-o", "ignored", "-w", "%{http_code}", url])?;
     ensure!(status == "502" || status == "503", "{status}");
-    let came = metric(lab, &machine, "proxy_downstream_connections_opened_total")?;
+    let came = metric(lab, &machine, "strait_downstream_connections_opened_total")?;
     ensure!(came >= 20.0, "{came} connections came, of which one was curl's");
 
     let text = std::fs::read_to_string(lab.folder().join("strait.yaml"))?;

@@ -20,9 +20,9 @@ fn holds(lab: &Lab) -> Result<()> {
     let told = lab.run("h2load", &[&options[..], &[&url]].concat())?.ok()?;
     ensure!(told.contains("30000 succeeded, 0 failed, 0 errored, 0 timeout"), "{told}");
     wait::until("all to be counted", wait::SOON, || {
-        strait.metric("proxy_exchanges_finished_total").is_ok_and(|count| count == 30_000.0)
+        strait.metric("strait_exchanges_finished_total").is_ok_and(|count| count == 30_000.0)
     })?;
-    let faults = strait.metric("proxy_exchange_causes_total")?;
+    let faults = strait.metric("strait_exchange_causes_total")?;
     ensure!(faults == 0.0, "{faults} exchanges ended with a cause");
     let seen = std::fs::read_to_string(lab.folder().join("nginx.log"))?.lines().count();
     ensure!(seen == 30_000, "nginx saw {seen}");

@@ -26,11 +26,11 @@ fn holds(lab: &Lab) -> Result<()> {
         ensure!(told.contains("30000 succeeded, 0 failed, 0 errored, 0 timeout"), "{told}");
         ensure!(told.contains("30000 2xx"), "{told}");
         wait::until("all to be counted", wait::SOON, || {
-            strait.metric("proxy_exchanges_finished_total").is_ok_and(|count| count == 30_000.0)
+            strait.metric("strait_exchanges_finished_total").is_ok_and(|count| count == 30_000.0)
         })?;
-        let faults = strait.metric("proxy_exchange_causes_total")?;
+        let faults = strait.metric("strait_exchange_causes_total")?;
         ensure!(faults == 0.0, "{faults} exchanges ended with a cause");
-        let connects = strait.metric("proxy_upstream_connections_opened_total")?;
+        let connects = strait.metric("strait_upstream_connections_opened_total")?;
         ensure!(connects <= connects_max, "{connects} upstream connections of {protocol}");
     }
     Ok(())

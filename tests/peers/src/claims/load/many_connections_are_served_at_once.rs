@@ -18,7 +18,7 @@ fn holds(lab: &Lab) -> Result<()> {
     let url = strait.url("/");
     let told = lab.run("h2load", &[&options[..], &[&url]].concat())?.ok()?;
     ensure!(told.contains("20000 succeeded, 0 failed, 0 errored, 0 timeout"), "{told}");
-    let connects = strait.metric("proxy_upstream_connections_opened_total")?;
+    let connects = strait.metric("strait_upstream_connections_opened_total")?;
     ensure!((1.0..=1024.0).contains(&connects), "{connects} upstream connections");
     Ok(())
 }

@@ -21,7 +21,7 @@ fn holds(lab: &Lab) -> Result<()> {
         .find_map(|line| line.trim().split_once(" requests in "))
         .and_then(|(requests, _)| requests.parse().ok())
         .context("wrk says no count")?;
-    let counted = strait.metric("proxy_exchanges_started_total")?;
+    let counted = strait.metric("strait_exchanges_started_total")?;
     // wrk stops in the middle of at most one request a connection.
     ensure!((requests..=requests + 32.0).contains(&counted), "wrk {requests}, Strait {counted}");
     Ok(())

@@ -42,7 +42,7 @@ fn holds(lab: &Lab) -> Result<()> {
     ensure!(part == "strait 206", "{part}");
     let missing = lab.curl(&["-o", "/dev/null", "-w", "%{http_code}", &strait.url("/none")])?;
     ensure!(missing == "404", "{missing}");
-    let connects = strait.metric("proxy_upstream_connections_opened_total")?;
+    let connects = strait.metric("strait_upstream_connections_opened_total")?;
     ensure!(connects == 1.0, "{connects} connections for requests one after the other");
     Ok(())
 }

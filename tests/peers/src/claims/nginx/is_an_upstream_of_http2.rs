@@ -60,7 +60,7 @@ fn holds(lab: &Lab) -> Result<()> {
         ensure!(matches!(stored.as_str(), "201" | "204"), "{stored}");
         pattern::check(File::open(lab.folder().join("stored"))?, LEN)?;
     }
-    let connects = strait.metric("proxy_upstream_connections_opened_total")?;
+    let connects = strait.metric("strait_upstream_connections_opened_total")?;
     ensure!(connects == 1.0, "{connects} connections for requests one after the other");
     Ok(())
 }

@@ -28,13 +28,13 @@ fn holds(lab: &Lab) -> Result<()> {
     let options = ["-D", "20", "-c", "8", "-m", "20", "-t", "1", &url];
     let mut h2load = Process::start(lab.folder(), "h2load", &options)?;
     wait::until("load", wait::SOON, || {
-        strait.metric("proxy_exchanges_finished_total").is_ok_and(|count| count > 1000.0)
+        strait.metric("strait_exchanges_finished_total").is_ok_and(|count| count > 1000.0)
     })?;
     for n in 0..5 {
         strait.reconfigure(&format!("version-{n}"), &format!("version-{}", n + 1))?;
     }
     ensure!(h2load.is_running(), "{}", h2load.output());
-    let opened = strait.metric("proxy_downstream_connections_opened_total")?;
+    let opened = strait.metric("strait_downstream_connections_opened_total")?;
     ensure!(opened == 8.0, "{opened} connections: a change closed some");
     strait.terminate()?;
     strait.expect_clean_end(wait::SOON)?;

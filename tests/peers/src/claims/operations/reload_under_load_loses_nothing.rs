@@ -33,7 +33,7 @@ fn holds(lab: &Lab) -> Result<()> {
     let version = lab.curl(&[&strait.url("/version")])?;
     ensure!(version == "version-10", "{version}");
     // Sixteen of wrk, the one with which it looks first, and curl's.
-    let opened = strait.metric("proxy_downstream_connections_opened_total")?;
+    let opened = strait.metric("strait_downstream_connections_opened_total")?;
     ensure!(opened <= 18.0, "{opened} connections: a change closed some");
     Ok(())
 }

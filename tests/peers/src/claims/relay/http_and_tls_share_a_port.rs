@@ -65,7 +65,7 @@ fn holds(lab: &Lab) -> Result<()> {
     ensure!(seen.starts_with("https TLSv1."), "{seen}");
     lab.curl(&["-k", "-o", "down", &secure("/large")])?;
     pattern::check(File::open(lab.folder().join("down"))?, LEN)?;
-    let relayed = strait.metric("proxy_tunnels_started_total")?;
+    let relayed = strait.metric("strait_tunnels_started_total")?;
     ensure!(relayed == 2.0, "{relayed} connections were relayed");
     Ok(())
 }

@@ -67,7 +67,7 @@ timeouts: {{ request_head: 60s }}",
             })?;
         }
     }
-    let held = || strait.metric("proxy_downstream_buffered_bytes");
+    let held = || strait.metric("strait_downstream_buffered_bytes");
     wait::until("the clients to hold no more than they may", wait::SOON, || {
         held().is_ok_and(|held| 0.0 < held && held <= f64::from(BUFFERED_MAX))
     })?;

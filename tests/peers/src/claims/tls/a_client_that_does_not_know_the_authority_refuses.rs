@@ -30,6 +30,6 @@ fn holds(lab: &Lab) -> Result<()> {
     }
     // It is a name that curl checks after the handshake, and an authority within.
     wait::until("two failed handshakes to be counted", wait::SOON, || {
-        strait.metric("proxy_tls_handshakes_failed_total").is_ok_and(|failed| failed == 2.0)
+        strait.metric("strait_tls_handshakes_failed_total").is_ok_and(|failed| failed == 2.0)
     })
 }

@@ -30,10 +30,10 @@ fn holds(lab: &Lab) -> Result<()> {
 
 fn abort(lab: &Lab, strait: &Strait, first: &str, count: &str) -> Result<()> {
     python::speak_tls(lab, strait.address(), &["abort", first, count])?;
-    super::nothing_is_left(strait, &["proxy_downstream_connections_active"])?;
-    let opened = strait.metric("proxy_downstream_connections_opened_total")?;
-    let shaken = strait.metric("proxy_tls_handshakes_total")?;
-    let failed = strait.metric("proxy_tls_handshakes_failed_total")?;
+    super::nothing_is_left(strait, &["strait_downstream_connections_active"])?;
+    let opened = strait.metric("strait_downstream_connections_opened_total")?;
+    let shaken = strait.metric("strait_tls_handshakes_total")?;
+    let failed = strait.metric("strait_tls_handshakes_failed_total")?;
     ensure!(shaken > 0.0 && failed > 0.0, "{shaken} came to their end, {failed} failed");
     // Some leave before a byte is read, so that there was no handshake.
     ensure!(shaken + failed <= opened, "{shaken} and {failed} of {opened}");

@@ -22,7 +22,7 @@ fn holds(lab: &Lab) -> Result<()> {
     let strait = Strait::forwarding_to(lab, origin.address(), options)?;
     python::speak_tls(lab, strait.address(), &["break"])?;
     wait::until("all connections to end", wait::SOON, || {
-        strait.metric("proxy_downstream_connections_active").is_ok_and(|active| active == 0.0)
+        strait.metric("strait_downstream_connections_active").is_ok_and(|active| active == 0.0)
     })?;
     let page = strait.admin("/metrics")?.text();
     ensure!(page.contains("cause=\"tls_invalid\""), "{page}");

@@ -22,7 +22,7 @@ fn holds(lab: &Lab) -> Result<()> {
     let strait = super::secured(lab, nginx.address())?;
     let told = show(lab, &strait)?;
     ensure!(!told.contains("It begins"), "{told}");
-    let asked = strait.metric("proxy_exchanges_started_total")?;
+    let asked = strait.metric("strait_exchanges_started_total")?;
     ensure!(asked == 0.0, "{asked} requests of somebody who does not know the authority");
 
     let database = lab.folder().join(".pki/nssdb");

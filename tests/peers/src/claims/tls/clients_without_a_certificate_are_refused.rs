@@ -38,7 +38,7 @@ fn holds(lab: &Lab) -> Result<()> {
                 ensure!(told.status.success() == is_served, "{mode}, {certificate:?}");
             }
         }
-        let asked = strait.metric("proxy_exchanges_started_total")?;
+        let asked = strait.metric("strait_exchanges_started_total")?;
         ensure!(asked == if without { 4.0 } else { 2.0 }, "{mode}: {asked} requests");
     }
     Ok(())

@@ -33,7 +33,7 @@ fn holds(lab: &Lab) -> Result<()> {
             super::curl(lab, strait.address(), &[&several, tls, &[&url]].concat(), "/again")?;
         ensure!(told == "1 0 ", "{told}");
     }
-    let shaken = strait.metric("proxy_tls_handshakes_total")?;
+    let shaken = strait.metric("strait_tls_handshakes_total")?;
     ensure!(shaken == 10.0, "{shaken} handshakes");
     Ok(())
 }

@@ -38,7 +38,7 @@ fn holds(lab: &Lab) -> Result<()> {
     ensure!(told.matches("HTTP/1.1 200 OK").count() == 1, "{told}");
 
     let metrics = strait.admin("/metrics")?.text();
-    let early = "proxy_tls_handshakes_total{listener=\"edge\",kind=\"early\"} 2";
+    let early = "strait_tls_handshakes_total{listener=\"edge\",kind=\"early\"} 2";
     ensure!(metrics.contains(early), "no {early:?} in {metrics}");
     Ok(())
 }

@@ -71,9 +71,9 @@ fn holds(lab: &Lab) -> Result<()> {
     }
     let page = strait.admin("/metrics")?.text();
     let early =
-        format!("proxy_tls_handshakes_total{{listener=\"early\",kind=\"early\"}} {accepted}\n");
+        format!("strait_tls_handshakes_total{{listener=\"early\",kind=\"early\"}} {accepted}\n");
     ensure!(page.contains(&early), "no {early:?} in {page}");
-    ensure!(strait.metric("proxy_tls_handshakes_failed_total")? == 0.0, "{page}");
+    ensure!(strait.metric("strait_tls_handshakes_failed_total")? == 0.0, "{page}");
     Ok(())
 }
 

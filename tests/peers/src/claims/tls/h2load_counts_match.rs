@@ -42,12 +42,12 @@ fn holds(lab: &Lab) -> Result<()> {
             ensure!(told.contains(&succeeded), "{version} to {protocol}: {told}");
             ensure!(told.contains(&format!("{REQUESTS} 2xx")), "{version} to {protocol}: {told}");
             wait::until("all to be counted", wait::SOON, || {
-                let finished = strait.metric("proxy_exchanges_finished_total");
+                let finished = strait.metric("strait_exchanges_finished_total");
                 finished.is_ok_and(|count| count == f64::from(REQUESTS))
             })?;
-            let faults = strait.metric("proxy_exchange_causes_total")?;
+            let faults = strait.metric("strait_exchange_causes_total")?;
             ensure!(faults == 0.0, "{version} to {protocol}: {faults} ended with a cause");
-            let connects = strait.metric("proxy_upstream_connections_opened_total")?;
+            let connects = strait.metric("strait_upstream_connections_opened_total")?;
             ensure!(connects > 100.0, "nginx ended few connections: {connects} were needed");
         }
     }

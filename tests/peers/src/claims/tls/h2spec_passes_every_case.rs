@@ -29,7 +29,7 @@ fn holds(lab: &Lab) -> Result<()> {
         let passed = told.contains("146 tests, 146 passed, 0 skipped, 0 failed");
         ensure!(passed, "{protocol}: {told}");
         wait::until("its connections to end", wait::SOON, || {
-            strait.metric("proxy_downstream_connections_active").is_ok_and(|active| active == 0.0)
+            strait.metric("strait_downstream_connections_active").is_ok_and(|active| active == 0.0)
         })?;
     }
     Ok(())

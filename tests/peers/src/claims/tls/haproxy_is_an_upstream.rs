@@ -33,7 +33,7 @@ fn holds(lab: &Lab) -> Result<()> {
         let options = ["-n", "5000", "-c", "4", "-m", "20", "-t", "1", &strait.url("/plain")];
         let told = lab.run("h2load", &options)?.ok()?;
         ensure!(told.contains("5000 2xx") && told.contains("0 failed"), "{told}");
-        let connects = strait.metric("proxy_upstream_connections_opened_total")?;
+        let connects = strait.metric("strait_upstream_connections_opened_total")?;
         let most = if protocol == "http2" { 1.0 } else { 80.0 };
         ensure!(connects <= most, "{protocol}: {connects} connections");
     }

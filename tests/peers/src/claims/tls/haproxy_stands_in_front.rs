@@ -48,7 +48,7 @@ backend strait
         let check = url(&format!("/check/{LEN}"));
         let told = lab.curl(&[HTTP2, "-T", &path.to_string_lossy(), &check])?;
         ensure!(told == "as sent", "{protocol}: {told}");
-        let opened = strait.metric("proxy_downstream_connections_opened_total")?;
+        let opened = strait.metric("strait_downstream_connections_opened_total")?;
         // As many as there are requests before it knows what is agreed on.
         ensure!(opened <= 90.0, "{protocol}: HAProxy needed {opened} connections");
     }

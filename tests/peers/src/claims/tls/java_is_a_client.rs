@@ -25,13 +25,13 @@ fn holds(lab: &Lab) -> Result<()> {
         // Two requests on each of two connections.
         super::are_logged(&strait, 4, pair, Some("somebody.example"))?;
     }
-    let shaken = strait.metric("proxy_tls_handshakes_total")?;
+    let shaken = strait.metric("strait_tls_handshakes_total")?;
     ensure!(shaken == 8.0, "{shaken} handshakes");
 
     let told = java::fetch(lab, strait.address(), super::NAME, None)?;
     ensure!(told.output.contains("Received fatal alert"), "{}", told.output);
     ensure!(!told.status.success(), "{}", told.output);
-    let asked = strait.metric("proxy_exchanges_started_total")?;
+    let asked = strait.metric("strait_exchanges_started_total")?;
     ensure!(asked == 16.0, "{asked} requests");
     Ok(())
 }

@@ -57,7 +57,7 @@ fn holds(lab: &Lab) -> Result<()> {
         pattern::check(File::open(lab.folder().join("down"))?, LEN)?;
         lab.curl(&["-T", &path.to_string_lossy(), &strait.url("/stored")])?;
         pattern::check(File::open(lab.folder().join("stored"))?, LEN)?;
-        let connects = strait.metric("proxy_upstream_connections_opened_total")?;
+        let connects = strait.metric("strait_upstream_connections_opened_total")?;
         ensure!(connects == 1.0, "{connects} connections for requests one after the other");
         // The next connection comes back with the ticket of the first. nginx keeps one of HTTP/2.
         if protocol == "http1" {

@@ -43,7 +43,7 @@ fn holds(lab: &Lab) -> Result<()> {
     let options = ["--h1", "-n", "5000", "-c", "16", "-t", "1", &url("/bytes/2000")];
     let told = lab.run("h2load", &options)?.ok()?;
     ensure!(told.contains("5000 2xx") && told.contains("0 failed"), "{told}");
-    let opened = strait.metric("proxy_downstream_connections_opened_total")?;
+    let opened = strait.metric("strait_downstream_connections_opened_total")?;
     ensure!(opened <= 16.0, "nginx needed {opened} connections");
     // A connection for each: its sessions are resumed.
     let options = ["--h1", "-n", "200", "-c", "4", "-t", "1", &url("/once/")];

@@ -53,13 +53,13 @@ fn holds(lab: &Lab) -> Result<()> {
     }
     stand(&strait, count)?;
     is_served_at_once(lab, &strait)?;
-    ensure!(strait.metric("proxy_tls_handshakes_failed_total")? == 0.0, "none gives way");
+    ensure!(strait.metric("strait_tls_handshakes_failed_total")? == 0.0, "none gives way");
     stand(&strait, count)?;
 
     for stream in &mut silent {
         stream.write_all(&HALF_A_HELLO)?;
     }
-    let overflow = "proxy_tls_handshakes_failed_total{listener=\"edge\",reason=\"overflow\"} ";
+    let overflow = "strait_tls_handshakes_failed_total{listener=\"edge\",reason=\"overflow\"} ";
     wait::until("the oldest to give way", wait::SOON, || {
         let page = strait.admin("/metrics").map(|page| page.text()).unwrap_or_default();
         page.contains(&format!("{overflow}{OVER}\n"))
@@ -80,7 +80,7 @@ fn stand(strait: &Strait, count: u64) -> Result<()> {
     wait::until(&format!("{count} connections"), wait::SOON, || {
         #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
         strait
-            .metric("proxy_downstream_connections_active")
+            .metric("strait_downstream_connections_active")
             .is_ok_and(|active| active == count as f64)
     })
 }

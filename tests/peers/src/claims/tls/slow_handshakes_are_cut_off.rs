@@ -23,8 +23,8 @@ fn holds(lab: &Lab) -> Result<()> {
     ensure!(told.trim() == "8 were cut off", "{told}");
     let page = strait.admin("/metrics")?.text();
     for line in [
-        "proxy_downstream_connections_ended_total{cause=\"tls_handshake_timeout\"} 8",
-        "proxy_tls_handshakes_failed_total{listener=\"edge\",reason=\"timeout\"} 8",
+        "strait_downstream_connections_ended_total{cause=\"tls_handshake_timeout\"} 8",
+        "strait_tls_handshakes_failed_total{listener=\"edge\",reason=\"timeout\"} 8",
     ] {
         ensure!(page.contains(line), "{line} in {page}");
     }

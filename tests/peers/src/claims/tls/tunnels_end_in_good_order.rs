@@ -15,7 +15,7 @@ fn holds(lab: &Lab) -> Result<()> {
     let origin = Origin::start()?;
     let strait = super::secured(lab, origin.address())?;
     python::speak_tls(lab, strait.address(), &["tunnel"])?;
-    let tunnels = strait.metric("proxy_tunnels_started_total")?;
+    let tunnels = strait.metric("strait_tunnels_started_total")?;
     ensure!(tunnels == 2.0, "{tunnels} tunnels");
     Ok(())
 }

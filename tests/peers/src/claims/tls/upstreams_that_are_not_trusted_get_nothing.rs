@@ -72,7 +72,7 @@ fn ask(lab: &Lab, cluster: &str, upstream: SocketAddr, is_used: bool) -> Result<
         return Ok(());
     }
     ensure!(told.ends_with("503"), "{told}");
-    let cause = r#"proxy_exchange_causes_total{cause="upstream_tls_failed"} 1"#;
+    let cause = r#"strait_exchange_causes_total{cause="upstream_tls_failed"} 1"#;
     wait::until(cause, wait::SOON, || {
         strait.admin("/metrics").is_ok_and(|page| page.text().contains(cause))
     })

@@ -39,8 +39,8 @@ fn holds(lab: &Lab) -> Result<()> {
         let most = strait.resident_bytes()? + super::LEFT_BYTES_MAX;
         load(lab, &strait, 2000)?;
         let (retried, failed) = (
-            strait.metric("proxy_upstream_retries_total")?,
-            strait.metric("proxy_exchange_causes_total")?,
+            strait.metric("strait_upstream_retries_total")?,
+            strait.metric("strait_exchange_causes_total")?,
         );
         ensure!(retried > 0.0 && failed > 0.0, "{retried} tried again, {failed} failed");
         let now = || strait.resident_bytes().unwrap_or(u64::MAX);
@@ -60,6 +60,7 @@ fn load(lab: &Lab, strait: &Strait, count: u32) -> Result<()> {
     let numbers = [(); 4].map(|()| numbers.next().unwrap_or_default());
     let [served, _, _, failed] = numbers;
     ensure!(served > count / 2 && served + failed == count, "{told}");
-    let connections = ["proxy_downstream_connections_active", "proxy_upstream_connections_active"];
+    let connections =
+        ["strait_downstream_connections_active", "strait_upstream_connections_active"];
     super::nothing_is_left(strait, &connections)
 }

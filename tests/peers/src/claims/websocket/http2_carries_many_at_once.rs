@@ -25,10 +25,10 @@ fn holds(lab: &Lab) -> Result<()> {
         let strait = Strait::forwarding_to(lab, server.address(), options)?;
         python::talk_over_http2(lab, strait.address(), STREAMS, end)?;
         wait::until("all tunnels to end", wait::SOON, || {
-            let finished = strait.metric("proxy_exchanges_finished_total");
+            let finished = strait.metric("strait_exchanges_finished_total");
             finished.is_ok_and(|ended| ended == f64::from(STREAMS) + 1.0)
         })?;
-        let tunnels = strait.metric("proxy_tunnels_started_total")?;
+        let tunnels = strait.metric("strait_tunnels_started_total")?;
         ensure!(tunnels == f64::from(STREAMS), "{tunnels} tunnels to {protocol}");
     }
     Ok(())
