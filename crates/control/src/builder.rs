@@ -40,6 +40,9 @@ pub(crate) enum Built<F> {
     Same,
     /// The file cannot be read, and was not to be read in that case.
     Unreadable,
+    /// Its text is the same, and what it names changed and is refused, and was not to be read in that
+    /// case: a certificate and its key are two files, and one of them may be on its way.
+    Unsettled,
     /// There was no descriptor to read it, or what it names, with.
     Starved,
     /// It changed, and will not be read again: the process ends.
@@ -197,12 +200,14 @@ fn build<F>(
 }
 
 fn read<F>(file: &mut ConfigFile<F>, reading: Reading) -> Built<F> {
+    let is_text_same = file.is_text_same();
     match (file.look(), reading) {
         (Look::Same, Reading::IfChanged | Reading::UnlessSame) => Built::Same,
         (Look::Unreadable, Reading::IfChanged) => Built::Unreadable,
         (Look::Starved, _) => Built::Starved,
-        _ => match file.load().map(Box::new) {
+        (_, reading) => match file.load().map(Box::new) {
             Err(_) if file.is_starved() => Built::Starved,
+            Err(_) if reading == Reading::IfChanged && is_text_same => Built::Unsettled,
             result => Built::Read(result, file.watched()),
         },
     }

@@ -16,6 +16,7 @@
 
 mod admin;
 mod builder;
+mod changes;
 mod clock;
 mod expiry;
 mod files;

@@ -176,6 +176,12 @@ impl<F> ConfigFile<F> {
         }
     }
 
+    /// Whether the text, and not what it names, reads as when it was loaded last.
+    pub(crate) fn is_text_same(&self) -> bool {
+        let path = self.path.as_deref().filter(|_| !self.is_stream);
+        path.is_some_and(|path| self.state == Some(State::of(&read_again(path))))
+    }
+
     /// Whether something could not be read or opened for lack of descriptors when it was loaded last.
     pub(crate) fn is_starved(&self) -> bool {
         match self.state {

@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 
 use crate::admin::{AdminSocket, Answer, Hosts, Page, Query, Rows, Scope, Server, index};
 use crate::builder::{Builder, Built, Reading};
+use crate::changes;
 use crate::clock;
 use crate::expiry::Expiry;
 use crate::log_writer::{LinesLost, LogWriter};
@@ -209,6 +210,9 @@ struct InEffect<F> {
     loaded_at: u64,
     /// Since when the file cannot be read, if that is still to be told; monotonic time, ns.
     unreadable_since: Option<u64>,
+    /// Since when the files that the configuration names do not go together, if that is still to be
+    /// told; monotonic time, ns.
+    unsettled_since: Option<u64>,
     /// When to look at the files again that could not be read for lack of descriptors; monotonic
     /// time, ns.
     look_again_at: Option<u64>,
@@ -266,6 +270,7 @@ impl<W: Workers> Running<W> {
                 warnings,
                 loaded_at,
                 unreadable_since: None,
+                unsettled_since: None,
                 look_again_at: None,
                 refused: None,
             },
@@ -539,11 +544,15 @@ impl<W: Workers> Running<W> {
         matches!(self.state, State::Draining | State::Stopping)
     }
 
-    /// Reads the file once it has been away for too long, which says why it cannot be read.
+    /// Reads the file once it has been away for too long, which says why it cannot be read; and once
+    /// files that it names have not gone together for too long, such as a certificate and its key.
     fn miss_file(&mut self) {
         let is_missed = |since: &mut u64| clock::monotonic_ns().saturating_sub(*since) > GRACE;
         if self.config.unreadable_since.take_if(is_missed).is_some() {
             self.read_config(Reading::UnlessSame);
+        }
+        if self.config.unsettled_since.take_if(is_missed).is_some() {
+            self.read_config(Reading::Anyway);
         }
     }
 
@@ -647,11 +656,16 @@ impl<W: Workers> Running<W> {
                 self.config.unreadable_since.get_or_insert_with(clock::monotonic_ns);
                 return;
             }
+            Built::Unsettled => {
+                self.config.unsettled_since.get_or_insert_with(clock::monotonic_ns);
+                return;
+            }
             Built::Starved => return self.on_starved(),
             Built::Skipped => return self.warn_of_skip(),
             Built::Read(result, watched) => (result, watched),
         };
         self.config.unreadable_since = None;
+        self.config.unsettled_since = None;
         self.config.look_again_at = None;
         if self.is_ending() {
             // The drain began while it was read.
@@ -696,7 +710,9 @@ impl<W: Workers> Running<W> {
         let loaded_at = clock::wall_ns();
         let version = snapshot.version;
         self.collector.config_accepted(&ConfigAccepted { version, at: loaded_at, duration });
-        tracing::info!(version, milliseconds = duration / 1_000_000, "configuration taken up");
+        let changed = changes::summary(&self.config.snapshot, &snapshot);
+        let milliseconds = duration / 1_000_000;
+        tracing::info!(version, milliseconds, %changed, "configuration taken up");
         warn(&warnings);
         let config = &mut self.config;
         config.expiry = expiry;

@@ -236,3 +236,27 @@ fn signatures_may_be_made_by_others() {
         assert_eq!(made, 12, "{signing}");
     }
 }
+
+/// One file is written, and the other a little later, as certbot's hooks and copies do.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "what is not to happen has to be waited for")]
+fn a_certificate_and_its_key_written_one_after_the_other_are_one_change_without_an_error() {
+    let (service, scratch) = (Service::start("one"), certificates());
+    let config = config(&service, &scratch.path("access.log"));
+    let strait = Strait::run_in(scratch, &config);
+    strait.write("site.pem", &read(&strait.path("client.pem")));
+    let began = std::time::Instant::now();
+    until("half a second", || {
+        assert!(strait.config()["last_error"].is_null());
+        (began.elapsed() > std::time::Duration::from_millis(500)).then_some(())
+    });
+    strait.write("site.key", &read(&strait.path("client.key")));
+    strait.wait_for_version(2);
+    assert_eq!(strait.times_logged("configuration refused"), 0, "{}", strait.all_logged());
+    assert!(strait.all_logged().contains("listeners ~edge"), "{}", strait.all_logged());
+
+    // What stays like that is an error.
+    strait.write("site.key", &read(&strait.path("site-rsa.key")));
+    let error = strait.wait_for_error();
+    assert!(error.contains("site.key"), "{error}");
+}
