@@ -5,7 +5,7 @@
 use anyhow::{Result, bail};
 
 use crate::Surroundings;
-use crate::plain::{Plain, find};
+use crate::plain::Plain;
 use crate::profiling::PROFILE;
 use crate::say;
 
@@ -15,7 +15,8 @@ use crate::say;
 ///
 /// If cargo-deb is missing or fails.
 pub(crate) fn run(at: &Surroundings) -> Result<()> {
-    if find("cargo-deb").is_none() {
+    // Cargo finds what it has installed itself, too.
+    if Plain::cargo(&at.root, &["deb", "--version"]).read_quietly().is_err() {
         bail!("cargo-deb is missing: cargo install --locked cargo-deb");
     }
     // Symbols go to a package of their own.
