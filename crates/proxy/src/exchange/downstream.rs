@@ -5,7 +5,7 @@ use telemetry::cause::Cause;
 use telemetry::events::{DetectedProtocol, ExchangeStarted};
 use wire::detect::resembles_http2;
 use wire::h1::{
-    BodyDecoder, BodyElement, BodyLimits, HeadError, HeadErrorKind, HeadLimits, Parsing, Scan,
+    BodyDecoder, BodyElement, BodyLimits, HeadError, HeadErrorKind, HeadLimits, Parsing,
     decode_request,
 };
 use wire::h2::PREFACE;
@@ -202,16 +202,9 @@ impl Proxy {
         let state = self.listen.listeners.get(downstream.listener);
         let (snapshot, place) = state.pin();
         let listener = state.listener().seen_by(downstream.chain);
-        let speaks_both = listener.protocol == ListenerProtocol::Auto;
-        if is_first && speaks_both && is_preface(input) {
-            self.listen.count_detected(
-                key,
-                Some(DetectedProtocol::Http2),
-                &mut self.connections,
-                &mut self.cx,
-            );
-            self.connections.begin_http2(key, now, &self.listen, &mut self.cx);
-            return Step::Took(0);
+        let is_undecided = is_first && listener.protocol == ListenerProtocol::Auto;
+        if is_undecided && is_preface(input) {
+            return self.begin_detected_http2(key, now);
         }
         let limits = HeadLimits {
             request_line_bytes_max: listener.http.request_line_bytes_max,
@@ -223,14 +216,11 @@ impl Proxy {
         if is_first_byte {
             downstream.head_began = now;
         }
+        let deadline = now + listener.timeouts.request_head;
         let mut index = self.cx.request_index.take().unwrap_or_default();
         let step = match decode_request(input, &mut scan, &limits, &mut index) {
             Ok(None) => {
                 codec.receive = Receive::Head(scan);
-                if is_first_byte {
-                    let deadline = now + listener.timeouts.request_head;
-                    self.cx.timers.arm(timer, deadline);
-                }
                 Step::Wait(0)
             }
             Ok(Some((mut head, n))) => {
@@ -240,7 +230,7 @@ impl Proxy {
                 codec.receive = if is_complete { Receive::Complete } else { Receive::Body(body) };
                 let at = StreamKey::alone(key);
                 let exchange = self.begin_exchange(at, snapshot, place, request, now);
-                if is_first && speaks_both {
+                if is_undecided {
                     self.listen.count_detected(
                         key,
                         Some(DetectedProtocol::Http1),
@@ -261,37 +251,51 @@ impl Proxy {
                 self.on_request_head(exchange, &mut head, now);
                 Step::Took(n)
             }
-            // A preface that is broken, or lost its beginning: an answer in HTTP/1 would be garbage
-            // to this client, and GOAWAY says what is wrong.
-            Err(_) if is_first && speaks_both && resembles_http2(input) == Some(true) => {
-                self.listen.count_detected(
-                    key,
-                    Some(DetectedProtocol::Http2),
-                    &mut self.connections,
-                    &mut self.cx,
-                );
-                self.connections.begin_http2(key, now, &self.listen, &mut self.cx);
-                Step::Took(0)
-            }
-            Err(_) if is_first && speaks_both && resembles_http2(input).is_none() => {
-                codec.receive = Receive::Head(Scan::default());
-                if is_first_byte {
-                    let deadline = now + listener.timeouts.request_head;
-                    self.cx.timers.arm(timer, deadline);
-                }
-                Step::Wait(0)
-            }
-            Err(error) => {
-                if is_first && speaks_both {
-                    self.listen.count_refused(key, input, &mut self.connections, &mut self.cx);
-                }
-                let detail = Detail::of(&error);
-                self.refuse_head(key, cause_of_request(&error), Some(detail), now);
-                Step::Took(input.len())
-            }
+            Err(error) => self.on_head_refused(key, input, &error, is_undecided, now),
         };
+        if is_first_byte && matches!(step, Step::Wait(_)) {
+            self.cx.timers.arm(timer, deadline);
+        }
         self.cx.request_index = Some(index);
         step
+    }
+
+    fn begin_detected_http2(&mut self, key: ConnKey, now: Time) -> Step {
+        let protocol = Some(DetectedProtocol::Http2);
+        self.listen.count_detected(key, protocol, &mut self.connections, &mut self.cx);
+        self.connections.begin_http2(key, now, &self.listen, &mut self.cx);
+        Step::Took(0)
+    }
+
+    /// Bytes that are no head of HTTP/1. `is_undecided`: they are the first of a connection that may speak
+    /// HTTP/2.
+    fn on_head_refused(
+        &mut self,
+        key: ConnKey,
+        input: &[u8],
+        error: &HeadError,
+        is_undecided: bool,
+        now: Time,
+    ) -> Step {
+        if is_undecided {
+            match resembles_http2(input) {
+                // A preface that is broken, or lost its beginning: an answer in HTTP/1 would be garbage
+                // to this client, and GOAWAY says what is wrong.
+                Some(true) => return self.begin_detected_http2(key, now),
+                Some(false) => {
+                    self.listen.count_refused(key, input, &mut self.connections, &mut self.cx);
+                }
+                // More of it decides.
+                None => {
+                    if let Some(connection) = self.connections.get_mut(key) {
+                        connection.codec.await_head();
+                    }
+                    return Step::Wait(0);
+                }
+            }
+        }
+        self.refuse_head(key, cause_of_request(error), Some(Detail::of(error)), now);
+        Step::Took(input.len())
     }
 
     /// Answers bytes that are no request head, or the lack of one, and ends the connection.
