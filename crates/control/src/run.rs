@@ -192,7 +192,7 @@ struct Running<W: Workers> {
     overflows: Overflows,
     memory: MemoryRelease,
     service_manager: ServiceManager,
-    /// Whether the service manager was told of a reload and not yet of its end.
+    /// Whether a reload was reported to the service manager, and its end was not.
     is_reloading: bool,
     version: &'static str,
 }
@@ -208,10 +208,10 @@ struct InEffect<F> {
     warnings: Vec<Finding>,
     /// Wall-clock time, ns.
     loaded_at: u64,
-    /// Since when the file cannot be read, if that is still to be told; monotonic time, ns.
+    /// Since when the file cannot be read, if that is still to be reported; monotonic time, ns.
     unreadable_since: Option<u64>,
     /// Since when the files that the configuration names do not go together, if that is still to be
-    /// told; monotonic time, ns.
+    /// reported; monotonic time, ns.
     unsettled_since: Option<u64>,
     /// When to look at the files again that could not be read for lack of descriptors; monotonic
     /// time, ns.
@@ -343,7 +343,7 @@ impl<W: Workers> Running<W> {
             Event::Built(built) => {
                 self.on_built(built).await;
                 self.config.builder.on_answered();
-                self.tell_reloaded();
+                self.report_reloaded();
             }
             Event::Report(report) => self.on_report(report),
             Event::Query(query) => self.on_query(query),
@@ -360,7 +360,7 @@ impl<W: Workers> Running<W> {
                 self.miss_file();
                 self.release_memory();
                 self.look_again();
-                self.tell_alive();
+                self.report_alive();
                 self.drain_after_delay();
                 self.describing.retain(|_, (_, reply)| !reply.is_closed());
             }
@@ -466,7 +466,7 @@ impl<W: Workers> Running<W> {
                     return;
                 }
                 if let Some((worker, reply)) = self.describing.remove(&request) {
-                    // Nobody waits any more if the client went.
+                    // The client may be gone.
                     let _ = reply.send(Rows::new(worker, described, &self.config.snapshot));
                 }
             }
@@ -585,14 +585,14 @@ impl<W: Workers> Running<W> {
             self.config.builder.skip();
             self.warn_of_skip();
         } else {
-            self.tell_reloading();
+            self.report_reloading();
             self.read_config(Reading::Anyway);
         }
     }
 
     // The service manager.
 
-    fn tell_reloading(&mut self) {
+    fn report_reloading(&mut self) {
         if self.state == State::Ready {
             self.is_reloading = true;
             let status = format!("reading {}", self.config.builder.file_name());
@@ -601,7 +601,7 @@ impl<W: Workers> Running<W> {
     }
 
     /// Ends a reload, once no question about the file is open.
-    fn tell_reloaded(&mut self) {
+    fn report_reloaded(&mut self) {
         if self.state != State::Ready || self.config.builder.is_busy() {
             return;
         }
@@ -627,7 +627,7 @@ impl<W: Workers> Running<W> {
     }
 
     /// Asks the workers whether they are alive, where the service manager wants to know.
-    fn tell_alive(&mut self) {
+    fn report_alive(&mut self) {
         self.service_manager.flush();
         let now = clock::monotonic_ns();
         if !self.service_manager.is_watchdog_due(now) {
@@ -775,7 +775,7 @@ impl<W: Workers> Running<W> {
             }
             Page::Release => return self.release_admin(reply),
         };
-        // Nobody waits any more if the client went; the same below.
+        // The client may be gone; the same below.
         let _ = reply.send(answer);
     }
 

@@ -1,4 +1,4 @@
-//! What the service manager hears of the process (sd_notify(3), protocol of systemd).
+//! What the process reports to the service manager (sd_notify(3), protocol of systemd).
 //!
 //! A message is a datagram of lines `NAME=value`, sent to the unix socket that `NOTIFY_SOCKET` names.
 //! Without the variable nothing is sent. Sending never waits: what the socket does not take is kept, in
@@ -30,6 +30,8 @@ pub struct ServiceManager {
     unsent: VecDeque<String>,
     /// The status that was sent last.
     status: String,
+    /// Whether the last message failed: that is logged once, not for each message.
+    has_failed: bool,
     watchdog: Option<Watchdog>,
 }
 
@@ -139,8 +141,13 @@ impl ServiceManager {
                     self.unsent.push_front(message);
                     break;
                 }
-                Err(error) => tracing::debug!("the service manager cannot be reached: {error}"),
-                Ok(_) => {}
+                Err(error) => {
+                    if !std::mem::replace(&mut self.has_failed, true) {
+                        let message = message.escape_default();
+                        tracing::warn!("NOTIFY_SOCKET: {error}; not sent: {message}");
+                    }
+                }
+                Ok(_) => self.has_failed = false,
             }
         }
     }

@@ -51,9 +51,9 @@ struct Held {
     address: Address,
 }
 
-/// Who of this process listens where a new listener would.
+/// What of this process listens where a new listener would.
 enum InTheWay<'a> {
-    Nobody,
+    Nothing,
     /// Only listeners that make room for it.
     Going,
     Staying(&'a Held),
@@ -149,12 +149,12 @@ impl Workers for DataPath {
             let (address, options) = (&listener.address, &listener.socket);
             let going = &snapshot.changes.listeners_removed;
             let sockets = match self.in_the_way(address, going) {
-                InTheWay::Nobody | InTheWay::Going
+                InTheWay::Nothing | InTheWay::Going
                     if let Some(inherited) = self.activation.find(address) =>
                 {
                     bound_as(worker::inherit(inherited, options, self.count()))
                 }
-                InTheWay::Nobody => bound_as(worker::bind(address, options, self.count())),
+                InTheWay::Nothing => bound_as(worker::bind(address, options, self.count())),
                 InTheWay::Going if matches!(address, Address::Unix(_)) => {
                     Err(TAKEN_OVER.to_owned())
                 }
@@ -233,7 +233,7 @@ impl DataPath {
         let mut overlapping =
             self.held.iter().filter(|held| held.address.overlaps(address)).peekable();
         if overlapping.peek().is_none() {
-            return InTheWay::Nobody;
+            return InTheWay::Nothing;
         }
         let staying = overlapping.find(|held| !going.contains(&held.id));
         staying.map_or(InTheWay::Going, InTheWay::Staying)

@@ -38,7 +38,7 @@ Folders that the service may write to, for unix sockets and access logs.
 .SH ENVIRONMENT
 .TP
 NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID
-Where the service manager is told of the process's state: sd_notify(3).
+The socket to which the process reports its state, for a service manager: sd_notify(3).
 .TP
 LISTEN_FDS, LISTEN_PID, LISTEN_FDNAMES
 Sockets that the service manager opened, for the listeners with their addresses: sd_listen_fds(3).

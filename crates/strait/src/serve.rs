@@ -140,11 +140,11 @@ pub(crate) fn serve(
     }
 }
 
-/// The service manager that started this process, if there is one to tell.
+/// The service manager that started this process, if one did.
 fn service_manager() -> ServiceManager {
     ServiceManager::from_environment(|name| std::env::var_os(name), std::process::id())
         .unwrap_or_else(|error| {
-            tracing::warn!("NOTIFY_SOCKET: {error}; the service manager is told nothing");
+            tracing::warn!("NOTIFY_SOCKET: {error}; nothing is reported to the service manager");
             ServiceManager::default()
         })
 }

@@ -1,4 +1,4 @@
-//! What a service manager hears of the process, and the sockets that it hands over.
+//! What the process reports to a service manager, and the sockets that it hands over.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -69,6 +69,21 @@ fn a_service_manager_hears_of_the_start_of_reloads_and_of_the_end() {
     let end = manager.wait_for("STOPPING=1");
     assert!(end.starts_with("EXTEND_TIMEOUT_USEC="), "{end}");
     assert_eq!(strait.wait_for_end().code(), Some(0));
+}
+
+#[test]
+fn a_service_manager_that_cannot_be_reached_is_logged_once() {
+    let (service, scratch) = (Service::start("one"), Scratch::new());
+    let path = scratch.path("notify");
+    let variables = [("NOTIFY_SOCKET", path.to_str().unwrap())];
+    let run = r#"exec "$0" "$@""#;
+    let mut strait = Strait::run_by(run, Stdio::null(), &variables, &forward_to(service.address));
+    let line = strait.wait_for_log("NOTIFY_SOCKET: ");
+    assert!(line.contains("No such file or directory"), "{line}");
+    assert!(line.contains(r"not sent: READY=1\nSTATUS="), "{line}");
+    strait.signal(Signal::HUP);
+    strait.wait_for_version(2);
+    assert_eq!(strait.times_logged("NOTIFY_SOCKET: "), 1);
 }
 
 #[test]
