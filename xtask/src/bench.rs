@@ -12,6 +12,7 @@ mod proxy;
 mod relayed;
 mod report;
 mod sample;
+mod scale;
 mod setup;
 mod tools;
 
@@ -72,6 +73,9 @@ enum Scenario {
     IdleTls,
     /// Memory of 100 connections of HTTP/2 with 100 requests each that wait for their answers.
     H2Memory,
+    /// CPU of a changed endpoint, cluster and rule among 10,000 clusters, 50,000 endpoints and 10,000 rules.
+    /// Starts no other proxy.
+    Scale,
 }
 
 impl Scenario {
@@ -85,6 +89,7 @@ impl Scenario {
             Self::Idle => "idle",
             Self::IdleTls => "idle-tls",
             Self::H2Memory => "h2-memory",
+            Self::Scale => "scale",
         }
     }
 
@@ -105,6 +110,7 @@ impl Scenario {
             ],
             Self::IdleTls => &[Setup::Tls(Tls::Keep)],
             Self::H2Memory => &[Setup::Silent],
+            Self::Scale => &[],
         }
     }
 
@@ -120,8 +126,13 @@ impl Scenario {
 /// If a program is missing (all that are missing are named, each with the way to install it), or
 /// one of them failed.
 pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
+    if options.scenario == Scenario::Scale {
+        return scale::run(at, options);
+    }
     let tools = tools::Tools::prepare(at, options)?;
     let report = match options.scenario {
+        // It is done: it needs none of these tools.
+        Scenario::Scale => return Ok(()),
         Scenario::H1 => h1::run(&tools, options)?,
         Scenario::H2 | Scenario::Grpc | Scenario::Tcp | Scenario::Tls => {
             relayed::run(&tools, options)?

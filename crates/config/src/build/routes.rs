@@ -406,10 +406,9 @@ fn upgrades(
 
 /// A tunnel carries bytes, and has a connection of its own for them.
 pub(super) fn check_tunnels(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) {
-    let multiplexes = |name: &str| {
-        let mut named = file.clusters.iter().filter(|cluster| *cluster.name == *name);
-        named.any(|cluster| cluster.protocol == Protocol::Http2)
-    };
+    let of_http2 = file.clusters.iter().filter(|cluster| cluster.protocol == Protocol::Http2);
+    let of_http2: BTreeSet<&str> = of_http2.map(|cluster| cluster.name.as_str()).collect();
+    let multiplexes = |name: &str| of_http2.contains(name);
     for (table, site) in file.routes.iter().zip(site.key("routes").items()) {
         for (rule, site) in table.rules.iter().zip(site.key("rules").items()) {
             if !rule.cluster.as_deref().is_some_and(multiplexes) {

@@ -1,0 +1,137 @@
+//! What a change costs in a large configuration: CPU time of the thread that builds snapshots.
+//!
+//! `scale --clusters 10000 --endpoints 5 --rules 10000` builds a configuration of that size, which is also
+//! the default, makes one change after the other, and prints the median of each kind in microseconds.
+//! Nothing is served: what a worker does with a snapshot is in `instructions`, rows `change-*`.
+
+#![forbid(unsafe_code)]
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::io::{self, Write as _};
+
+use bench::arguments::Arguments;
+use config::{FilterKinds, Loader};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Rules of a route table.
+const TABLE_RULES: usize = 100;
+
+/// How large the configuration is.
+#[derive(Clone, Copy)]
+struct Size {
+    clusters: usize,
+    /// Of each cluster.
+    endpoints: usize,
+    rules: usize,
+}
+
+/// What differs from the configuration as it was at first.
+#[derive(Clone, Copy, Default)]
+struct Change {
+    /// Port of the first endpoint of the cluster in the middle.
+    port: u16,
+    /// `connections_max` of that cluster.
+    connections: u16,
+    /// Timeout of the first rule of the table in the middle, in seconds.
+    timeout: u16,
+}
+
+fn main() -> io::Result<()> {
+    let names = ["clusters", "endpoints", "rules", "rounds"];
+    let arguments = Arguments::read(std::env::args().skip(1), &names)?;
+    let size = Size {
+        clusters: arguments.find("clusters")?.unwrap_or(10_000),
+        endpoints: arguments.find("endpoints")?.unwrap_or(5),
+        rules: arguments.find("rules")?.unwrap_or(10_000),
+    };
+    let rounds = arguments.find::<u16>("rounds")?.unwrap_or(9);
+    let mut loader = Loader::<()>::new(FilterKinds::new()).map_err(io::Error::other)?;
+    let mut stdout = io::stdout();
+    let (bytes, first) = load(&mut loader, size, Change::default())?;
+    writeln!(stdout, "{}", line("first", bytes, &mut [first]))?;
+    for kind in ["nothing", "endpoint", "cluster", "rule"] {
+        let mut times = Vec::new();
+        let mut bytes = 0;
+        for round in 1..=rounds {
+            let (length, time) = load(&mut loader, size, Change::new(kind, round))?;
+            bytes = length;
+            times.push(time);
+        }
+        writeln!(stdout, "{}", line(kind, bytes, &mut times))?;
+    }
+    Ok(())
+}
+
+impl Change {
+    fn new(kind: &str, round: u16) -> Self {
+        let none = Self::default();
+        match kind {
+            "endpoint" => Self { port: round, ..none },
+            "cluster" => Self { connections: round, ..none },
+            "rule" => Self { timeout: round, ..none },
+            _ => none,
+        }
+    }
+}
+
+/// The length of the text in bytes, and the time that it takes to build a snapshot of it.
+fn load(loader: &mut Loader<()>, size: Size, change: Change) -> io::Result<(usize, u64)> {
+    let text = text(size, change);
+    let began = cpu_ns();
+    let snapshot = loader.load("scale.yaml", &text).map_err(io::Error::other)?;
+    drop(black_box(snapshot));
+    Ok((text.len(), cpu_ns() - began))
+}
+
+/// CPU time of this thread, ns.
+fn cpu_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap_or_default()
+}
+
+fn line(kind: &str, bytes: usize, times: &mut [u64]) -> String {
+    times.sort_unstable();
+    let at = |place: usize| times.get(place).copied().unwrap_or_default() / 1000;
+    let (least, median, most) = (at(0), at(times.len() / 2), at(times.len().saturating_sub(1)));
+    format!("{kind:<20} {bytes:>9} bytes {median:>9} us (from {least} to {most})")
+}
+
+fn text(size: Size, change: Change) -> String {
+    let mut text = String::from("listeners:\n- name: edge\n  address: 127.0.0.1:8080\n  routes:\n");
+    let tables = size.rules.div_ceil(TABLE_RULES);
+    for table in 0..tables {
+        let _ = writeln!(text, "  - table-{table}");
+    }
+    text.push_str("routes:\n");
+    for table in 0..tables {
+        let _ =
+            write!(text, "- name: table-{table}\n  hosts: [shop-{table}.example.com]\n  rules:\n");
+        for rule in (0..size.rules).skip(table * TABLE_RULES).take(TABLE_RULES) {
+            let timeout =
+                if table == tables / 2 && rule % TABLE_RULES == 0 { change.timeout } else { 0 };
+            let _ = writeln!(
+                text,
+                "  - match: {{ prefix: /service-{rule}/ }}\n    cluster: cluster-{}\n    timeout: {}s",
+                rule % size.clusters,
+                30 + timeout
+            );
+        }
+    }
+    text.push_str("clusters:\n");
+    for cluster in 0..size.clusters {
+        let is_changed = cluster == size.clusters / 2;
+        let connections = if is_changed { change.connections } else { 0 };
+        let _ = write!(
+            text,
+            "- name: cluster-{cluster}\n  connections_max: {}\n  endpoints:\n",
+            1024 + u32::from(connections)
+        );
+        for endpoint in 0..size.endpoints {
+            let port = if is_changed && endpoint == 0 { change.port } else { 0 };
+            let (high, low) = (cluster / 250, cluster % 250);
+            let _ = writeln!(text, "  - 10.{endpoint}.{high}.{low}:{}", 8080 + port);
+        }
+    }
+    text
+}
