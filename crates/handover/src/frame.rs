@@ -1,0 +1,54 @@
+//! Frames: the number of a kind in two bytes, big-endian, then its body in postcard's encoding.
+//!
+//! A frame is one packet, so its length is the packet's. A kind from [`IGNORABLE`] on may be skipped by
+//! a reader that does not know it; any other unknown kind is an error. Bytes behind a body are skipped,
+//! so that a later version can add fields.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Bytes of a frame, at most.
+pub const FRAME_BYTES_MAX: usize = 64 << 10;
+
+/// Descriptors that go with a frame, at most (`SCM_MAX_FD`).
+pub const DESCRIPTORS_MAX: usize = 253;
+
+/// Kinds from here on may be skipped.
+pub(crate) const IGNORABLE: u16 = 0x8000;
+
+/// Why bytes are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Its body is not what its kind says.
+    #[error("its body is damaged")]
+    Body,
+    /// More than [`FRAME_BYTES_MAX`] bytes.
+    #[error("it is too long")]
+    TooLong,
+    /// Fewer bytes than the kind takes.
+    #[error("it is too short")]
+    TooShort,
+    /// A kind that may not be skipped.
+    #[error("kind {0} is unknown")]
+    UnknownKind(u16),
+}
+
+/// The frame of a kind and a body.
+pub(crate) fn encode(kind: u16, body: &impl Serialize) -> Vec<u8> {
+    let frame = kind.to_be_bytes().to_vec();
+    postcard::to_extend(body, frame).expect("memory is the only thing it needs")
+}
+
+/// The kind of a frame, and its body.
+pub(crate) fn split(frame: &[u8]) -> Result<(u16, &[u8]), FrameError> {
+    if frame.len() > FRAME_BYTES_MAX {
+        return Err(FrameError::TooLong);
+    }
+    let (kind, body) = frame.split_first_chunk().ok_or(FrameError::TooShort)?;
+    Ok((u16::from_be_bytes(*kind), body))
+}
+
+/// A body; what stands behind it is skipped.
+pub(crate) fn body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
+    postcard::from_bytes(bytes).map_err(|_| FrameError::Body)
+}

@@ -1,0 +1,630 @@
+//! The side that has the sockets.
+//!
+//! ```text
+//!  Hello ─► Described ─► Config ─► Listening ─► Serving ─► Moving (probe, connections, rest)
+//!                                                             │ nothing is left
+//!                                      Ended ◄─ Probation ◄─ Committing
+//! ```
+//!
+//! From any state before `Probation` a failure leads to [`GiverAction::RollBack`], once.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::deadlines::{Deadlines, Phase, later};
+use crate::failure::Failure;
+use crate::frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX};
+use crate::message::{
+    Difference, Hello, Left, Message, Part, Piece, Purpose, Refused, SocketKey, VERSION, Welcome,
+};
+use crate::{
+    BATCH_GROUPS_MAX, BATCHES_MAX, LISTENING_MAX, PARTS_MAX, PROBE_GROUPS_MAX, STATE_BYTES_MAX,
+};
+
+/// Bytes of a frame that are left for names and numbers around a piece of a group.
+const ENVELOPE_BYTES_MAX: usize = 1024;
+
+/// Bytes of what is cut into pieces, in each.
+const PIECE_BYTES_MAX: usize = FRAME_BYTES_MAX - ENVELOPE_BYTES_MAX;
+
+/// Between two attempts to move what could not move before.
+const REST_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What the giver's caller is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GiverAction {
+    /// Log and report that a phase began.
+    Enter(Phase),
+    /// Send a frame without descriptors.
+    Send(Vec<u8>),
+    /// Send a frame with the listening sockets of these keys.
+    SendListening(Vec<u8>, Vec<SocketKey>),
+    /// Send a frame with `count` sockets of a group, from the one at `first` on.
+    SendSockets {
+        /// The frame.
+        frame: Vec<u8>,
+        /// The group.
+        group: u32,
+        /// The first socket.
+        first: u32,
+        /// How many.
+        count: u32,
+    },
+    /// Say what this process is configured to do, by [`Giver::describe`].
+    Describe,
+    /// The taker differs there, and goes on. Its connections stay where they are.
+    Compared(Vec<Difference>),
+    /// Name the listening sockets, by [`Giver::listen`].
+    Listen,
+    /// The taker accepts: this process stops to.
+    StopAccepting,
+    /// Take connections out of the workers and name them, by [`Giver::give`].
+    Collect {
+        /// Groups, at most.
+        groups_max: u32,
+        /// Whether to take only connections that carry nothing.
+        is_probe: bool,
+    },
+    /// The taker does not take this group: it goes on here.
+    TakeBack(Refused),
+    /// The taker has these groups, and serves them.
+    Taken {
+        /// How many.
+        groups: u32,
+    },
+    /// Write down what the process knows, by [`Giver::commit`].
+    Summarize,
+    /// The taker is the process.
+    Committed,
+    /// The handover does not take place, or is over early in probation: everything is this process's
+    /// own again, once the other cannot use it any more.
+    RollBack {
+        /// Why.
+        failure: Failure,
+        /// Whether the other process may still use what it was given.
+        peer: PeerLife,
+    },
+    /// The taker ended in its probation: this process accepts again.
+    AcceptAgain,
+    /// Probation is over: this process ends what it still has, and itself.
+    Finish,
+}
+
+/// Whether the other process may still use what it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerLife {
+    /// It ended, or says that it uses nothing.
+    Over,
+    /// It has to be ended first.
+    InDoubt,
+}
+
+/// A group to be moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenGroup {
+    /// A number that no other group of this handover has.
+    pub group: u32,
+    /// What is written of it.
+    pub bytes: Vec<u8>,
+    /// How many sockets go with it.
+    pub sockets: u32,
+}
+
+/// What this process says in its welcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Offer {
+    program: String,
+    form: u16,
+    descriptors: u64,
+    generation: u64,
+}
+
+/// The side that has the sockets.
+#[derive(Debug)]
+pub struct Giver {
+    offer: Offer,
+    deadlines: Deadlines,
+    state: State,
+    /// When the state is over unless something comes.
+    deadline: u64,
+    /// When the whole attempt is over.
+    total_at: u64,
+    /// When to try again to move what could not.
+    again_at: Option<u64>,
+    rest_at: u64,
+    under_way: VecDeque<Batch>,
+    batch_next: u32,
+    is_collecting: bool,
+    is_check: bool,
+    actions: VecDeque<GiverAction>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Hello,
+    /// Waits for the caller's description.
+    Describing,
+    Config,
+    /// Waits for the caller's list of sockets.
+    Listening,
+    Serving,
+    Moving(Phase),
+    /// Waits for the caller's summary.
+    Summarizing,
+    Committing,
+    Probation,
+    Ended,
+}
+
+#[derive(Debug)]
+struct Batch {
+    number: u32,
+    groups: Vec<u32>,
+    deadline: u64,
+}
+
+impl Giver {
+    /// A giver to which somebody has just connected.
+    #[must_use]
+    pub fn new(
+        program: &str,
+        form: u16,
+        descriptors: u64,
+        generation: u64,
+        deadlines: Deadlines,
+        now: u64,
+    ) -> Self {
+        Self {
+            offer: Offer { program: program.to_owned(), form, descriptors, generation },
+            deadlines,
+            state: State::Hello,
+            deadline: later(now, deadlines.hello),
+            total_at: later(now, deadlines.total),
+            again_at: None,
+            rest_at: u64::MAX,
+            under_way: VecDeque::new(),
+            batch_next: 0,
+            is_collecting: false,
+            is_check: false,
+            actions: VecDeque::from([GiverAction::Enter(Phase::Hello)]),
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<GiverAction> {
+        self.actions.pop_front()
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub const fn phase(&self) -> Phase {
+        match self.state {
+            State::Hello => Phase::Hello,
+            State::Describing | State::Config => Phase::Config,
+            State::Listening | State::Serving => Phase::Listeners,
+            State::Moving(phase) => phase,
+            State::Summarizing | State::Committing => Phase::Commit,
+            State::Probation => Phase::Probation,
+            State::Ended => Phase::Done,
+        }
+    }
+
+    /// Whether nothing comes of it any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.state == State::Ended && self.actions.is_empty()
+    }
+
+    /// When [`Giver::on_time`] has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        if self.state == State::Ended {
+            return None;
+        }
+        let batches = self.under_way.iter().map(|batch| batch.deadline);
+        let total = (self.state != State::Probation).then_some(self.total_at);
+        batches.chain(total).chain(self.again_at).chain([self.deadline]).min()
+    }
+
+    /// A frame came, with so many descriptors.
+    pub fn on_frame(&mut self, frame: &[u8], descriptors: usize, now: u64) {
+        if self.state == State::Ended {
+            return;
+        }
+        let phase = self.phase();
+        let result = match Message::decode(frame) {
+            Err(error) => Err(Failure::Frame { phase, error }),
+            // A taker has none to give.
+            Ok(_) if descriptors != 0 => {
+                Err(Failure::Descriptors { phase, expected: 0, got: descriptors })
+            }
+            Ok(None) => Ok(()),
+            Ok(Some(Message::GiveUp { reason })) if self.state != State::Probation => {
+                return self.roll_back(Failure::GaveUp(reason), PeerLife::Over);
+            }
+            Ok(Some(message)) => self.on_message(message, now),
+        };
+        if let Err(failure) = result {
+            self.fail(failure);
+        }
+    }
+
+    fn on_message(&mut self, message: Message, now: u64) -> Result<(), Failure> {
+        match (self.state, message) {
+            (State::Hello, Message::Hello(hello)) => self.on_hello(&hello, now),
+            (State::Config, Message::Differences { differences, is_last }) => {
+                self.on_differences(differences, is_last, now)
+            }
+            (State::Serving, Message::Serving) => {
+                self.actions.push_back(GiverAction::StopAccepting);
+                self.enter(State::Moving(Phase::Probe));
+                self.deadline = u64::MAX;
+                self.collect();
+                Ok(())
+            }
+            (State::Moving(_), Message::Taken { batch, refused }) => {
+                self.on_taken(batch, refused, now)
+            }
+            (State::Committing, Message::Committed) => {
+                self.actions.push_back(GiverAction::Committed);
+                self.enter(State::Probation);
+                self.deadline = later(now, self.deadlines.probation);
+                Ok(())
+            }
+            (_, message) => {
+                Err(Failure::OutOfTurn { phase: self.phase(), message: message.name() })
+            }
+        }
+    }
+
+    fn on_hello(&mut self, hello: &Hello, now: u64) -> Result<(), Failure> {
+        if !hello.is_spoken() {
+            let (min, max) = (hello.version_min, hello.version_max);
+            return Err(Failure::Version { min, max });
+        }
+        let Purpose::Take { forms_read, is_check, .. } = &hello.purpose else {
+            return Err(Failure::OutOfTurn { phase: Phase::Hello, message: "Hello" });
+        };
+        if !forms_read.contains(&self.offer.form) {
+            return Err(Failure::Form(self.offer.form));
+        }
+        self.is_check = *is_check;
+        let probation_ms = u64::try_from(self.deadlines.probation.as_millis()).unwrap_or(u64::MAX);
+        self.send(&Message::Welcome(Welcome {
+            version: VERSION,
+            program: self.offer.program.clone(),
+            form: self.offer.form,
+            descriptors: self.offer.descriptors,
+            generation: self.offer.generation,
+            probation_ms,
+        }));
+        self.enter(State::Describing);
+        self.deadline = later(now, self.deadlines.config);
+        self.actions.push_back(GiverAction::Describe);
+        Ok(())
+    }
+
+    /// What this process is configured to do, as [`GiverAction::Describe`] asked.
+    pub fn describe(&mut self, parts: Vec<Part>) {
+        if self.state != State::Describing {
+            return;
+        }
+        if parts.len() > PARTS_MAX {
+            return self.fail(Failure::OverBound { what: "parts", max: PARTS_MAX });
+        }
+        for (parts, is_last) in cut(parts, |part| part.name.len(), usize::MAX) {
+            self.send(&Message::Parts { parts, is_last });
+        }
+        self.state = State::Config;
+    }
+
+    fn on_differences(
+        &mut self,
+        differences: Vec<Difference>,
+        is_last: bool,
+        now: u64,
+    ) -> Result<(), Failure> {
+        self.actions.push_back(GiverAction::Compared(differences));
+        if !is_last {
+            return Ok(());
+        }
+        if self.is_check {
+            let reason = "the check is over".to_owned();
+            self.roll_back(Failure::GaveUp(reason), PeerLife::Over);
+            return Ok(());
+        }
+        self.enter(State::Listening);
+        self.deadline = later(now, self.deadlines.listeners);
+        self.actions.push_back(GiverAction::Listen);
+        Ok(())
+    }
+
+    /// The listening sockets, as [`GiverAction::Listen`] asked.
+    pub fn listen(&mut self, keys: Vec<SocketKey>) {
+        if self.state != State::Listening {
+            return;
+        }
+        if keys.len() > LISTENING_MAX {
+            return self.fail(Failure::OverBound { what: "sockets", max: LISTENING_MAX });
+        }
+        let name = |key: &SocketKey| match key {
+            SocketKey::Listener(name, _) => name.len(),
+            SocketKey::Admin | SocketKey::Metrics | SocketKey::Handover => 0,
+        };
+        for (keys, is_last) in cut(keys, name, DESCRIPTORS_MAX) {
+            let frame = Message::Sockets { keys: keys.clone(), is_last }.encode();
+            self.actions.push_back(GiverAction::SendListening(frame, keys));
+        }
+        self.state = State::Serving;
+    }
+
+    fn collect(&mut self) {
+        let State::Moving(phase) = self.state else { return };
+        let is_probe = phase == Phase::Probe;
+        let batches_max = if is_probe { 1 } else { BATCHES_MAX };
+        if self.is_collecting || self.under_way.len() >= batches_max || self.again_at.is_some() {
+            return;
+        }
+        self.is_collecting = true;
+        let groups_max = if is_probe { PROBE_GROUPS_MAX } else { BATCH_GROUPS_MAX };
+        self.actions.push_back(GiverAction::Collect { groups_max, is_probe });
+    }
+
+    /// The next groups, as [`GiverAction::Collect`] asked. None at all says that nothing can move now;
+    /// `later` connections may be able to later.
+    pub fn give(&mut self, groups: Vec<GivenGroup>, pending: u32, now: u64) {
+        let State::Moving(phase) = self.state else { return };
+        self.is_collecting = false;
+        if groups.is_empty() {
+            return self.on_nothing(phase, pending, now);
+        }
+        let number = self.batch_next;
+        self.batch_next = self.batch_next.wrapping_add(1);
+        let batch = Batch {
+            number,
+            groups: groups.iter().map(|group| group.group).collect(),
+            deadline: later(now, self.deadlines.batch),
+        };
+        let count = u32::try_from(groups.len()).unwrap_or(u32::MAX);
+        for group in groups {
+            self.send_group(number, &group);
+        }
+        self.send(&Message::BatchEnd { batch: number, groups: count });
+        self.under_way.push_back(batch);
+        self.collect();
+    }
+
+    fn send_group(&mut self, batch: u32, group: &GivenGroup) {
+        let bytes_total = u32::try_from(group.bytes.len()).unwrap_or(u32::MAX);
+        let (mut bytes, mut first) = (&*group.bytes, 0);
+        loop {
+            let (piece, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES_MAX));
+            let most = u32::try_from(DESCRIPTORS_MAX).unwrap_or(u32::MAX);
+            let count = (group.sockets - first).min(most);
+            let message = Message::Piece(Piece {
+                batch,
+                group: group.group,
+                bytes_total,
+                sockets_total: group.sockets,
+                sockets: count,
+                bytes: piece.to_vec(),
+            });
+            let frame = message.encode();
+            self.actions.push_back(GiverAction::SendSockets {
+                frame,
+                group: group.group,
+                first,
+                count,
+            });
+            (bytes, first) = (rest, first + count);
+            if bytes.is_empty() && first == group.sockets {
+                return;
+            }
+        }
+    }
+
+    fn on_nothing(&mut self, phase: Phase, pending: u32, now: u64) {
+        if !self.under_way.is_empty() {
+            // What is refused comes back, and is no reason to begin anew.
+            return;
+        }
+        match phase {
+            Phase::Probe => {
+                self.enter(State::Moving(Phase::Connections));
+                self.collect();
+            }
+            _ if pending > 0 && now < self.rest_at => {
+                if phase != Phase::Rest {
+                    self.enter(State::Moving(Phase::Rest));
+                    self.rest_at = later(now, self.deadlines.rest);
+                }
+                self.again_at = Some(later(now, REST_INTERVAL));
+            }
+            _ => {
+                self.enter(State::Summarizing);
+                self.deadline = later(now, self.deadlines.commit);
+                self.actions.push_back(GiverAction::Summarize);
+            }
+        }
+    }
+
+    fn on_taken(&mut self, batch: u32, refused: Vec<Refused>, now: u64) -> Result<(), Failure> {
+        let out_of_turn = Failure::OutOfTurn { phase: self.phase(), message: "Taken" };
+        let Some(taken) = self.under_way.pop_front().filter(|first| first.number == batch) else {
+            return Err(out_of_turn);
+        };
+        let mut left = taken.groups;
+        for refused in refused {
+            let Some(place) = left.iter().position(|group| *group == refused.group) else {
+                return Err(out_of_turn);
+            };
+            left.swap_remove(place);
+            self.actions.push_back(GiverAction::TakeBack(refused));
+        }
+        let groups = u32::try_from(left.len()).unwrap_or(u32::MAX);
+        self.actions.push_back(GiverAction::Taken { groups });
+        if self.state == State::Moving(Phase::Probe) {
+            self.enter(State::Moving(Phase::Connections));
+        }
+        // Each batch has its time from when those before it were acknowledged.
+        for batch in &mut self.under_way {
+            batch.deadline = later(now, self.deadlines.batch);
+        }
+        self.collect();
+        Ok(())
+    }
+
+    /// What the process knows, by topic, as [`GiverAction::Summarize`] asked.
+    pub fn commit(&mut self, states: &[(String, Vec<u8>)], now: u64) {
+        if self.state != State::Summarizing {
+            return;
+        }
+        if states.iter().any(|(_, bytes)| bytes.len() > STATE_BYTES_MAX as usize) {
+            let max = STATE_BYTES_MAX as usize;
+            return self.fail(Failure::OverBound { what: "bytes of state", max });
+        }
+        self.send_states(states);
+        self.send(&Message::Commit);
+        self.state = State::Committing;
+        self.deadline = later(now, self.deadlines.commit);
+    }
+
+    /// Newer values of what the process knows, while this process still has connections.
+    pub fn update(&mut self, states: &[(String, Vec<u8>)]) {
+        if self.state == State::Probation {
+            self.send_states(states);
+        }
+    }
+
+    fn send_states(&mut self, states: &[(String, Vec<u8>)]) {
+        for (topic, bytes) in states {
+            let bytes_total = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            let mut rest = &**bytes;
+            loop {
+                let (piece, behind) = rest.split_at(rest.len().min(PIECE_BYTES_MAX));
+                let (topic, bytes) = (topic.clone(), piece.to_vec());
+                self.send(&Message::State { topic, bytes_total, bytes });
+                rest = behind;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The connection to the other process is over, which says that it is.
+    pub fn on_closed(&mut self) {
+        match self.state {
+            State::Ended => {}
+            State::Probation => {
+                self.state = State::Ended;
+                self.actions.push_back(GiverAction::AcceptAgain);
+            }
+            _ => self.roll_back(Failure::Closed(self.phase()), PeerLife::Over),
+        }
+    }
+
+    /// Time has passed.
+    pub fn on_time(&mut self, now: u64) {
+        if self.state == State::Ended {
+            return;
+        }
+        if self.again_at.is_some_and(|at| at <= now) {
+            self.again_at = None;
+            self.collect();
+        }
+        let is_late = self.under_way.iter().any(|batch| batch.deadline <= now);
+        match self.state {
+            State::Probation if self.deadline <= now => {
+                self.state = State::Ended;
+                self.actions.push_back(GiverAction::Enter(Phase::Done));
+                self.actions.push_back(GiverAction::Finish);
+            }
+            State::Probation => {}
+            _ if self.deadline <= now || self.total_at <= now || is_late => {
+                self.fail(Failure::Silent(self.phase()));
+            }
+            _ => {}
+        }
+    }
+
+    /// This side cannot go on: the attempt is over.
+    pub fn fail(&mut self, failure: Failure) {
+        if matches!(self.state, State::Ended | State::Probation) {
+            return;
+        }
+        self.send(&Message::GiveUp { reason: shortened(failure.to_string()) });
+        // Before the sockets went, the other process has nothing of ours.
+        let has_sockets =
+            matches!(self.state, State::Serving | State::Moving(_) | State::Summarizing)
+                || self.state == State::Committing;
+        let peer = if has_sockets { PeerLife::InDoubt } else { PeerLife::Over };
+        self.roll_back(failure, peer);
+    }
+
+    fn roll_back(&mut self, failure: Failure, peer: PeerLife) {
+        self.state = State::Ended;
+        self.under_way.clear();
+        self.actions.push_back(GiverAction::RollBack { failure, peer });
+    }
+
+    fn enter(&mut self, state: State) {
+        let before = self.phase();
+        self.state = state;
+        if self.phase() != before {
+            self.actions.push_back(GiverAction::Enter(self.phase()));
+        }
+    }
+
+    fn send(&mut self, message: &Message) {
+        self.actions.push_back(GiverAction::Send(message.encode()));
+    }
+}
+
+/// Connections that stay, added up by their reason.
+impl Left {
+    /// Adds `count` for `reason` to a list that has each reason once.
+    pub fn add(list: &mut Vec<Self>, reason: &str, count: u32) {
+        match list.iter_mut().find(|left| left.reason == reason) {
+            Some(left) => left.count = left.count.saturating_add(count),
+            None if count > 0 => list.push(Self { reason: reason.to_owned(), count }),
+            None => {}
+        }
+    }
+}
+
+/// Bytes of a reason, at most: as many as a batch of them fits a frame with.
+const REASON_BYTES_MAX: usize = 512;
+
+/// A reason that fits a frame, beside others.
+pub(crate) fn shortened(mut reason: String) -> String {
+    reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
+    reason
+}
+
+/// Cuts a list so that each part fits a frame, and says which is the last. A list without entries is one
+/// empty part.
+pub(crate) fn cut<T>(
+    list: Vec<T>,
+    name_bytes: impl Fn(&T) -> usize,
+    count_max: usize,
+) -> Vec<(Vec<T>, bool)> {
+    // Beside its name, no entry takes more.
+    const ENTRY_BYTES_MAX: usize = 32;
+    let mut parts = vec![Vec::new()];
+    let mut room = PIECE_BYTES_MAX;
+    for entry in list {
+        let bytes = name_bytes(&entry) + ENTRY_BYTES_MAX;
+        let is_full = parts.last().is_some_and(|part: &Vec<T>| part.len() >= count_max);
+        if is_full || bytes > room {
+            parts.push(Vec::new());
+            room = PIECE_BYTES_MAX;
+        }
+        room = room.saturating_sub(bytes);
+        if let Some(part) = parts.last_mut() {
+            part.push(entry);
+        }
+    }
+    let count = parts.len();
+    parts.into_iter().enumerate().map(|(place, part)| (part, place + 1 == count)).collect()
+}

@@ -1,0 +1,59 @@
+//! What two processes say to each other when one replaces the other.
+//!
+//! The *giver* runs and has the sockets; the *taker* is the new process. Both sides are pure state
+//! machines: time is an argument, what comes in is a frame and a count of descriptors, what goes out
+//! is an action for the caller. Nothing here has a socket, and a group of connections is bytes.
+//!
+//! ```text
+//!   giver                                   taker
+//!     │ ◄───────────────────────────── Hello │  HELLO        users (the caller looks), versions, forms
+//!     │ Welcome, Parts ────────────────────► │
+//!     │ ◄─────────────────────── Differences │  CONFIG       what each is configured to do
+//!     │ Sockets ───────────────────────────► │  LISTENERS    listening sockets, by key
+//!     │ ◄─────────────────────────── Serving │
+//!     │ Piece…, BatchEnd ──────────────────► │  PROBE        up to 32 idle connections
+//!     │ ◄───────────────────────────── Taken │
+//!     │ Piece…, BatchEnd ──────────────────► │  CONNECTIONS  four batches under way
+//!     │ ◄───────────────────────────── Taken │  REST         what could not move before
+//!     │ State…, Commit ────────────────────► │  COMMIT       counters, keys of tickets
+//!     │ ◄───────────────────────── Committed │  probation    the giver keeps the listening sockets
+//! ```
+//!
+//! Either side may say `GiveUp` before COMMIT. The giver decides: until it has read `Committed`, all that it
+//! gave is its own again once the taker has ended. A taker whose giver ends goes on alone as soon as it
+//! has said `Serving`.
+#![forbid(unsafe_code)]
+
+mod deadlines;
+mod failure;
+mod frame;
+mod giver;
+mod message;
+mod taker;
+
+pub use deadlines::{Deadlines, Phase};
+pub use failure::{Failure, Side};
+pub use frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX, FrameError};
+pub use giver::{GivenGroup, Giver, GiverAction, PeerLife};
+pub use message::{
+    Difference, Hello, Left, Message, Part, PartKind, Piece, Purpose, Refused, SocketKey,
+    UpgradeRequest, VERSION, Welcome,
+};
+pub use taker::{ReceivedGroup, Taker, TakerAction};
+
+/// Groups in a batch, at most.
+pub const BATCH_GROUPS_MAX: u32 = 64;
+/// Batches that are not acknowledged, at most.
+pub const BATCHES_MAX: usize = 4;
+/// Groups that move first, to be served before others follow.
+pub const PROBE_GROUPS_MAX: u32 = 32;
+/// Bytes of a group, at most.
+pub const GROUP_BYTES_MAX: u32 = 64 << 20;
+/// Sockets of a group, at most.
+pub const GROUP_SOCKETS_MAX: u32 = 1 << 16;
+/// Bytes of one thing that a process knows and hands on at COMMIT, at most.
+pub const STATE_BYTES_MAX: u32 = 64 << 20;
+/// Listening sockets, at most.
+pub const LISTENING_MAX: usize = 1 << 16;
+/// Parts of a configuration, at most.
+pub const PARTS_MAX: usize = 1 << 18;

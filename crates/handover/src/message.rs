@@ -1,0 +1,369 @@
+//! What is said, as types; [`Message::encode`] and [`Message::decode`] are inverses.
+
+use serde::{Deserialize, Serialize};
+
+use crate::frame::{self, FrameError, IGNORABLE};
+
+/// Version of the conversation that this program speaks, and the only one.
+pub const VERSION: u16 = 1;
+
+/// What a hello begins with.
+const MAGIC: [u8; 8] = *b"strait\0H";
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The first of a new connection.
+    Hello(Hello),
+    /// The giver's answer to a taker.
+    Welcome(Welcome),
+    /// What the giver is configured to do; the last of them ends the list.
+    Parts {
+        /// A part of the list.
+        parts: Vec<Part>,
+        /// Whether this ends it.
+        is_last: bool,
+    },
+    /// What the taker is configured to do otherwise; the last of them ends the list.
+    Differences {
+        /// A part of the list.
+        differences: Vec<Difference>,
+        /// Whether this ends it.
+        is_last: bool,
+    },
+    /// Listening sockets, a descriptor for each key; the last of them ends the list.
+    Sockets {
+        /// Which.
+        keys: Vec<SocketKey>,
+        /// Whether this ends the list.
+        is_last: bool,
+    },
+    /// The taker accepts connections.
+    Serving,
+    /// A part of a group: `sockets` descriptors come with it.
+    Piece(Piece),
+    /// A batch is whole.
+    BatchEnd {
+        /// Which.
+        batch: u32,
+        /// How many groups it has.
+        groups: u32,
+    },
+    /// The taker has the groups of a batch, but for these.
+    Taken {
+        /// Which batch.
+        batch: u32,
+        /// What stays with the giver.
+        refused: Vec<Refused>,
+    },
+    /// A part of something that the process knows.
+    State {
+        /// What.
+        topic: String,
+        /// Bytes of it altogether.
+        bytes_total: u32,
+        /// The next bytes.
+        bytes: Vec<u8>,
+    },
+    /// The taker is to be the process.
+    Commit,
+    /// It is.
+    Committed,
+    /// This side cannot go on, and uses nothing that was handed over.
+    GiveUp {
+        /// Why.
+        reason: String,
+    },
+    /// A line for who asked for an upgrade.
+    Progress {
+        /// The line.
+        text: String,
+    },
+    /// How an upgrade ended, for who asked for it.
+    Outcome {
+        /// Whether the new process serves.
+        is_done: bool,
+        /// In words.
+        text: String,
+    },
+}
+
+/// The first frame of a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    magic: [u8; 8],
+    /// The oldest version of the conversation that is spoken.
+    pub version_min: u16,
+    /// The newest.
+    pub version_max: u16,
+    /// Version of the program.
+    pub program: String,
+    /// What is wanted.
+    pub purpose: Purpose,
+}
+
+impl Hello {
+    /// The hello of this version.
+    #[must_use]
+    pub fn new(program: &str, purpose: Purpose) -> Self {
+        let program = program.to_owned();
+        Self { magic: MAGIC, version_min: VERSION, version_max: VERSION, program, purpose }
+    }
+
+    /// Whether the other side speaks the version of this program.
+    #[must_use]
+    pub const fn is_spoken(&self) -> bool {
+        self.version_min <= VERSION && VERSION <= self.version_max
+    }
+}
+
+/// What who connects wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Purpose {
+    /// To take the process's place.
+    Take {
+        /// Forms of connections that it reads.
+        forms_read: Vec<u16>,
+        /// Descriptors that it may open.
+        descriptors: u64,
+        /// Whether to end after CONFIG.
+        is_check: bool,
+    },
+    /// To have the process start another in its place.
+    Upgrade(UpgradeRequest),
+}
+
+/// What `strait upgrade` asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpgradeRequest {
+    /// The program to start, or none for the one that runs, from where it was started.
+    pub binary: Option<String>,
+    /// The configuration file, or none for the one in use.
+    pub config: Option<String>,
+    /// Whether to end after CONFIG.
+    pub is_check: bool,
+}
+
+/// The giver's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The version of the conversation that is used.
+    pub version: u16,
+    /// Version of the program.
+    pub program: String,
+    /// Form in which connections are written.
+    pub form: u16,
+    /// Descriptors that the giver has open.
+    pub descriptors: u64,
+    /// How many handovers went before this one.
+    pub generation: u64,
+    /// How long the giver keeps the listening sockets, ms.
+    pub probation_ms: u64,
+}
+
+/// What a part of a configuration is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum PartKind {
+    /// A listener, with what its connections were agreed on before a chain was known.
+    Listener,
+    /// A filter chain match of a listener, as `listener/chain`.
+    Chain,
+    /// A cluster, and how its endpoints are spoken to.
+    Cluster,
+}
+
+impl PartKind {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Listener => "listener",
+            Self::Chain => "chain",
+            Self::Cluster => "cluster",
+        }
+    }
+}
+
+/// A part of a configuration: connections move where both sides have the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Part {
+    /// What it is.
+    pub kind: PartKind,
+    /// Its name.
+    pub name: String,
+    /// What connections were agreed on there, as a number that differs where that does.
+    pub fingerprint: u64,
+}
+
+/// A part on which the two do not agree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// What it is.
+    pub kind: PartKind,
+    /// Its name.
+    pub name: String,
+    /// Whether the taker has none of this name.
+    pub is_missing: bool,
+}
+
+/// Which listening socket a descriptor is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum SocketKey {
+    /// One of a listener's, counted from 0.
+    Listener(String, u32),
+    /// The admin interface.
+    Admin,
+    /// What scrapers and probes ask.
+    Metrics,
+    /// The socket of handovers.
+    Handover,
+}
+
+/// A part of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// Its batch.
+    pub batch: u32,
+    /// The group, by a number that no other group of this handover has.
+    pub group: u32,
+    /// Bytes of the group.
+    pub bytes_total: u32,
+    /// Sockets of the group.
+    pub sockets_total: u32,
+    /// Descriptors that come with this frame.
+    pub sockets: u32,
+    /// The next bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A group that a taker cannot take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Which.
+    pub group: u32,
+    /// Why.
+    pub reason: String,
+}
+
+/// Connections that stay with the giver, by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// The reason.
+    pub reason: String,
+    /// How many.
+    pub count: u32,
+}
+
+impl Message {
+    /// The frame.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let kind = self.kind();
+        match self {
+            Self::Hello(hello) => frame::encode(kind, hello),
+            Self::Welcome(welcome) => frame::encode(kind, welcome),
+            Self::Parts { parts, is_last } => frame::encode(kind, &(parts, is_last)),
+            Self::Differences { differences, is_last } => {
+                frame::encode(kind, &(differences, is_last))
+            }
+            Self::Sockets { keys, is_last } => frame::encode(kind, &(keys, is_last)),
+            Self::Serving | Self::Commit | Self::Committed => frame::encode(kind, &()),
+            Self::Piece(piece) => frame::encode(kind, piece),
+            Self::BatchEnd { batch, groups } => frame::encode(kind, &(batch, groups)),
+            Self::Taken { batch, refused } => frame::encode(kind, &(batch, refused)),
+            Self::State { topic, bytes_total, bytes } => {
+                frame::encode(kind, &(topic, bytes_total, bytes))
+            }
+            Self::GiveUp { reason } => frame::encode(kind, reason),
+            Self::Progress { text } => frame::encode(kind, text),
+            Self::Outcome { is_done, text } => frame::encode(kind, &(is_done, text)),
+        }
+    }
+
+    /// What a frame says; none for one that may be skipped.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameError`]: it is none of this version.
+    pub fn decode(bytes: &[u8]) -> Result<Option<Self>, FrameError> {
+        let (kind, body) = frame::split(bytes)?;
+        Ok(Some(match kind {
+            1 => Self::Hello(frame::body::<Hello>(body).and_then(|hello| {
+                if hello.magic == MAGIC { Ok(hello) } else { Err(FrameError::Body) }
+            })?),
+            2 => Self::Welcome(frame::body(body)?),
+            3 => frame::body(body).map(|(parts, is_last)| Self::Parts { parts, is_last })?,
+            4 => frame::body(body)
+                .map(|(differences, is_last)| Self::Differences { differences, is_last })?,
+            5 => frame::body(body).map(|(keys, is_last)| Self::Sockets { keys, is_last })?,
+            6 => Self::Serving,
+            7 => Self::Piece(frame::body(body)?),
+            8 => frame::body(body).map(|(batch, groups)| Self::BatchEnd { batch, groups })?,
+            9 => frame::body(body).map(|(batch, refused)| Self::Taken { batch, refused })?,
+            10 => frame::body(body).map(|(topic, bytes_total, bytes)| Self::State {
+                topic,
+                bytes_total,
+                bytes,
+            })?,
+            11 => Self::Commit,
+            12 => Self::Committed,
+            13 => Self::GiveUp { reason: frame::body(body)? },
+            14 => frame::body(body).map(|(is_done, text)| Self::Outcome { is_done, text })?,
+            PROGRESS => Self::Progress { text: frame::body(body)? },
+            kind if kind >= IGNORABLE => return Ok(None),
+            kind => return Err(FrameError::UnknownKind(kind)),
+        }))
+    }
+
+    const fn kind(&self) -> u16 {
+        match self {
+            Self::Hello(_) => 1,
+            Self::Welcome(_) => 2,
+            Self::Parts { .. } => 3,
+            Self::Differences { .. } => 4,
+            Self::Sockets { .. } => 5,
+            Self::Serving => 6,
+            Self::Piece(_) => 7,
+            Self::BatchEnd { .. } => 8,
+            Self::Taken { .. } => 9,
+            Self::State { .. } => 10,
+            Self::Commit => 11,
+            Self::Committed => 12,
+            Self::GiveUp { .. } => 13,
+            Self::Outcome { .. } => 14,
+            Self::Progress { .. } => PROGRESS,
+        }
+    }
+
+    /// Its name, for errors.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "Hello",
+            Self::Welcome(_) => "Welcome",
+            Self::Parts { .. } => "Parts",
+            Self::Differences { .. } => "Differences",
+            Self::Sockets { .. } => "Sockets",
+            Self::Serving => "Serving",
+            Self::Piece(_) => "Piece",
+            Self::BatchEnd { .. } => "BatchEnd",
+            Self::Taken { .. } => "Taken",
+            Self::State { .. } => "State",
+            Self::Commit => "Commit",
+            Self::Committed => "Committed",
+            Self::GiveUp { .. } => "GiveUp",
+            Self::Progress { .. } => "Progress",
+            Self::Outcome { .. } => "Outcome",
+        }
+    }
+
+    /// How many descriptors come with it.
+    pub(crate) fn descriptors(&self) -> usize {
+        match self {
+            Self::Sockets { keys, .. } => keys.len(),
+            Self::Piece(piece) => usize::try_from(piece.sockets).unwrap_or(usize::MAX),
+            _ => 0,
+        }
+    }
+}
+
+const PROGRESS: u16 = IGNORABLE;

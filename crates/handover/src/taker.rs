@@ -1,0 +1,483 @@
+//! The new process's side.
+//!
+//! ```text
+//!  Welcome ─► Parts ─► Comparing ─► Sockets ─► Opening ─► Taking ─► Committing ─► Done
+//! ```
+//!
+//! From `Taking` on, the end of the giver makes this process go on alone ([`TakerAction::Commit`] with
+//! what it has); before, it has nothing to go on with ([`TakerAction::Stop`]).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+
+use crate::deadlines::{Deadlines, Phase, later};
+use crate::failure::Failure;
+use crate::giver::{cut, shortened};
+use crate::message::{
+    Difference, Hello, Message, Part, Piece, Purpose, Refused, SocketKey, VERSION, Welcome,
+};
+use crate::{
+    BATCH_GROUPS_MAX, BATCHES_MAX, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, LISTENING_MAX, PARTS_MAX,
+    STATE_BYTES_MAX,
+};
+
+/// Topics of state, at most.
+const TOPICS_MAX: usize = 64;
+
+/// What the taker's caller is to do. Descriptors are counted out of those that came, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TakerAction {
+    /// Log and report that a phase began.
+    Enter(Phase),
+    /// Send a frame.
+    Send(Vec<u8>),
+    /// The giver says who it is.
+    Welcomed(Welcome),
+    /// Compare with what this process is configured to do, and say where it differs by
+    /// [`Taker::compared`].
+    Compare(Vec<Part>),
+    /// Listen on these sockets, the next descriptors, and say so by [`Taker::serving`].
+    Listen(Vec<SocketKey>),
+    /// Serve these groups, and say which cannot be by [`Taker::taken`].
+    Take {
+        /// The batch.
+        batch: u32,
+        /// Its groups.
+        groups: Vec<ReceivedGroup>,
+    },
+    /// Take over what the giver knew, and say so by [`Taker::committed`].
+    Commit {
+        /// By topic.
+        states: BTreeMap<String, Vec<u8>>,
+        /// Whether the giver ended before it said all.
+        is_alone: bool,
+    },
+    /// The giver, which still has connections, knows more by now.
+    Update {
+        /// What.
+        topic: String,
+        /// The newer value.
+        bytes: Vec<u8>,
+    },
+    /// The giver has ended, as it should.
+    Finished,
+    /// This process does not take over: it is to let everything go and end.
+    Stop(Failure),
+}
+
+/// A group that came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedGroup {
+    /// Its number.
+    pub group: u32,
+    /// What is written of it.
+    pub bytes: Vec<u8>,
+    /// How many descriptors of those that came are its own.
+    pub sockets: u32,
+}
+
+/// The new process's side.
+#[derive(Debug)]
+pub struct Taker {
+    deadlines: Deadlines,
+    state: State,
+    deadline: u64,
+    is_check: bool,
+    parts: Vec<Part>,
+    keys: Vec<SocketKey>,
+    /// The group that is coming.
+    coming: Option<Coming>,
+    /// Whole groups of the batch that is coming.
+    groups: Vec<ReceivedGroup>,
+    batch: u32,
+    /// Batches that the caller has, oldest first, with how many groups each has.
+    taking: VecDeque<u32>,
+    /// What is known of each topic, and how much of it is to come.
+    states: BTreeMap<String, (Vec<u8>, u32)>,
+    actions: VecDeque<TakerAction>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Welcome,
+    Parts,
+    /// Waits for the caller's differences.
+    Comparing,
+    Sockets,
+    /// Waits for the caller to serve.
+    Opening,
+    Taking,
+    /// Waits for the caller to be the process.
+    Committing,
+    Done,
+    Ended,
+}
+
+#[derive(Debug)]
+struct Coming {
+    piece: Piece,
+    sockets: u32,
+}
+
+impl Taker {
+    /// A taker that has just connected.
+    #[must_use]
+    pub fn new(
+        program: &str,
+        forms_read: Vec<u16>,
+        descriptors: u64,
+        is_check: bool,
+        deadlines: Deadlines,
+        now: u64,
+    ) -> Self {
+        let hello = Hello::new(program, Purpose::Take { forms_read, descriptors, is_check });
+        let frame = Message::Hello(hello).encode();
+        Self {
+            deadlines,
+            state: State::Welcome,
+            deadline: later(now, deadlines.hello),
+            is_check,
+            parts: Vec::new(),
+            keys: Vec::new(),
+            coming: None,
+            groups: Vec::new(),
+            batch: 0,
+            taking: VecDeque::new(),
+            states: BTreeMap::new(),
+            actions: VecDeque::from([TakerAction::Enter(Phase::Hello), TakerAction::Send(frame)]),
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<TakerAction> {
+        self.actions.pop_front()
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub const fn phase(&self) -> Phase {
+        match self.state {
+            State::Welcome => Phase::Hello,
+            State::Parts | State::Comparing => Phase::Config,
+            State::Sockets | State::Opening => Phase::Listeners,
+            State::Taking => Phase::Connections,
+            State::Committing => Phase::Commit,
+            State::Done => Phase::Probation,
+            State::Ended => Phase::Done,
+        }
+    }
+
+    /// Whether nothing comes of it any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.state == State::Ended && self.actions.is_empty()
+    }
+
+    /// When [`Taker::on_time`] has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        let is_waiting = !matches!(self.state, State::Done | State::Ended);
+        is_waiting.then_some(self.deadline)
+    }
+
+    /// A frame came, with so many descriptors.
+    pub fn on_frame(&mut self, frame: &[u8], descriptors: usize, now: u64) {
+        if self.state == State::Ended {
+            return;
+        }
+        let phase = self.phase();
+        let result = match Message::decode(frame) {
+            Err(error) => Err(Failure::Frame { phase, error }),
+            Ok(None) if descriptors == 0 => Ok(()),
+            Ok(None) => Err(Failure::Descriptors { phase, expected: 0, got: descriptors }),
+            Ok(Some(message)) if message.descriptors() != descriptors => {
+                let expected = message.descriptors();
+                Err(Failure::Descriptors { phase, expected, got: descriptors })
+            }
+            Ok(Some(Message::GiveUp { reason })) => Err(Failure::GaveUp(reason)),
+            Ok(Some(message)) => self.on_message(message, now),
+        };
+        if let Err(failure) = result {
+            self.fail(failure);
+        }
+    }
+
+    fn on_message(&mut self, message: Message, now: u64) -> Result<(), Failure> {
+        match (self.state, message) {
+            (State::Welcome, Message::Welcome(welcome)) => {
+                if welcome.version != VERSION {
+                    let version = welcome.version;
+                    return Err(Failure::Version { min: version, max: version });
+                }
+                self.actions.push_back(TakerAction::Welcomed(welcome));
+                self.enter(State::Parts);
+                self.deadline = later(now, self.deadlines.config);
+                Ok(())
+            }
+            (State::Parts, Message::Parts { parts, is_last }) => self.on_parts(parts, is_last),
+            (State::Sockets, Message::Sockets { keys, is_last }) => self.on_sockets(keys, is_last),
+            (State::Taking, Message::Piece(piece)) => self.on_piece(piece, now),
+            (State::Taking, Message::BatchEnd { batch, groups }) => {
+                self.on_batch_end(batch, groups)
+            }
+            (State::Taking | State::Done, Message::State { topic, bytes_total, bytes }) => {
+                self.on_state(topic, bytes_total, bytes)
+            }
+            (State::Taking, Message::Commit) if self.is_between_batches() => {
+                let is_cut = self.states.values().any(|(_, to_come)| *to_come > 0);
+                if is_cut || !self.taking.is_empty() {
+                    return Err(self.out_of_turn("Commit"));
+                }
+                self.commit(false, now);
+                Ok(())
+            }
+            (_, message) => Err(self.out_of_turn(message.name())),
+        }
+    }
+
+    const fn out_of_turn(&self, message: &'static str) -> Failure {
+        Failure::OutOfTurn { phase: self.phase(), message }
+    }
+
+    fn on_parts(&mut self, parts: Vec<Part>, is_last: bool) -> Result<(), Failure> {
+        self.parts.extend(parts);
+        if self.parts.len() > PARTS_MAX {
+            return Err(Failure::OverBound { what: "parts", max: PARTS_MAX });
+        }
+        if is_last {
+            self.state = State::Comparing;
+            self.actions.push_back(TakerAction::Compare(mem::take(&mut self.parts)));
+        }
+        Ok(())
+    }
+
+    /// Where this process is configured otherwise, as [`TakerAction::Compare`] asked.
+    pub fn compared(&mut self, differences: Vec<Difference>, now: u64) {
+        if self.state != State::Comparing {
+            return;
+        }
+        for (differences, is_last) in cut(differences, |it| it.name.len(), usize::MAX) {
+            self.send(&Message::Differences { differences, is_last });
+        }
+        if self.is_check {
+            self.state = State::Ended;
+            self.actions.push_back(TakerAction::Finished);
+            return;
+        }
+        self.enter(State::Sockets);
+        self.deadline = later(now, self.deadlines.listeners);
+    }
+
+    fn on_sockets(&mut self, keys: Vec<SocketKey>, is_last: bool) -> Result<(), Failure> {
+        self.keys.extend(keys);
+        if self.keys.len() > LISTENING_MAX {
+            return Err(Failure::OverBound { what: "sockets", max: LISTENING_MAX });
+        }
+        if is_last {
+            let keys = mem::take(&mut self.keys);
+            let mut sorted: Vec<_> = keys.iter().collect();
+            sorted.sort();
+            if sorted.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
+                return Err(self.out_of_turn("Sockets"));
+            }
+            self.state = State::Opening;
+            self.actions.push_back(TakerAction::Listen(keys));
+        }
+        Ok(())
+    }
+
+    /// This process accepts, as [`TakerAction::Listen`] asked.
+    pub fn serving(&mut self, now: u64) {
+        if self.state != State::Opening {
+            return;
+        }
+        self.send(&Message::Serving);
+        self.enter(State::Taking);
+        self.wait_for_more(now);
+    }
+
+    /// The giver says within its own deadlines what comes next; a longer silence is its end.
+    fn wait_for_more(&mut self, now: u64) {
+        self.deadline = later(now, self.deadlines.rest.saturating_add(self.deadlines.commit));
+    }
+
+    fn on_piece(&mut self, piece: Piece, now: u64) -> Result<(), Failure> {
+        if piece.bytes_total > GROUP_BYTES_MAX {
+            let max = GROUP_BYTES_MAX as usize;
+            return Err(Failure::OverBound { what: "bytes of a group", max });
+        }
+        if piece.sockets_total > GROUP_SOCKETS_MAX {
+            let max = GROUP_SOCKETS_MAX as usize;
+            return Err(Failure::OverBound { what: "sockets of a group", max });
+        }
+        if self.groups.len() >= BATCH_GROUPS_MAX as usize {
+            let max = BATCH_GROUPS_MAX as usize;
+            return Err(Failure::OverBound { what: "groups of a batch", max });
+        }
+        if self.coming.is_none() && self.groups.is_empty() {
+            self.batch = piece.batch;
+        }
+        let is_of_batch = piece.batch == self.batch && self.taking.len() < BATCHES_MAX;
+        let coming = match self.coming.take() {
+            Some(coming) if coming.is_continued_by(&piece) => coming.and(piece),
+            None => Coming { sockets: piece.sockets, piece },
+            Some(_) => return Err(self.out_of_turn("Piece")),
+        };
+        let (bytes, sockets) = (coming.piece.bytes.len(), coming.sockets);
+        let (bytes_total, sockets_total) =
+            (coming.piece.bytes_total as usize, coming.piece.sockets_total);
+        if !is_of_batch || bytes > bytes_total || sockets > sockets_total {
+            return Err(self.out_of_turn("Piece"));
+        }
+        if bytes == bytes_total && sockets == sockets_total {
+            let Piece { group, bytes, .. } = coming.piece;
+            self.groups.push(ReceivedGroup { group, bytes, sockets });
+        } else {
+            self.coming = Some(coming);
+        }
+        self.wait_for_more(now);
+        Ok(())
+    }
+
+    fn on_batch_end(&mut self, batch: u32, groups: u32) -> Result<(), Failure> {
+        let is_whole = self.coming.is_none()
+            && batch == self.batch
+            && groups as usize == self.groups.len()
+            && groups > 0;
+        if !is_whole {
+            return Err(self.out_of_turn("BatchEnd"));
+        }
+        self.taking.push_back(batch);
+        let groups = mem::take(&mut self.groups);
+        self.actions.push_back(TakerAction::Take { batch, groups });
+        Ok(())
+    }
+
+    /// What became of a batch, as [`TakerAction::Take`] asked.
+    pub fn taken(&mut self, batch: u32, mut refused: Vec<Refused>, now: u64) {
+        if self.taking.front() != Some(&batch) {
+            return;
+        }
+        self.taking.pop_front();
+        for refused in &mut refused {
+            refused.reason = shortened(mem::take(&mut refused.reason));
+        }
+        self.send(&Message::Taken { batch, refused });
+        self.wait_for_more(now);
+    }
+
+    fn on_state(&mut self, topic: String, total: u32, bytes: Vec<u8>) -> Result<(), Failure> {
+        if total > STATE_BYTES_MAX {
+            let max = STATE_BYTES_MAX as usize;
+            return Err(Failure::OverBound { what: "bytes of state", max });
+        }
+        if !self.states.contains_key(&topic) && self.states.len() >= TOPICS_MAX {
+            return Err(Failure::OverBound { what: "topics of state", max: TOPICS_MAX });
+        }
+        let (held, to_come) = self.states.entry(topic.clone()).or_default();
+        if *to_come == 0 {
+            held.clear();
+            *to_come = total;
+        }
+        let Some(left) = u32::try_from(bytes.len()).ok().and_then(|n| to_come.checked_sub(n))
+        else {
+            return Err(self.out_of_turn("State"));
+        };
+        held.extend(bytes);
+        *to_come = left;
+        if self.state == State::Done && left == 0 {
+            let bytes = mem::take(held);
+            self.actions.push_back(TakerAction::Update { topic, bytes });
+        }
+        Ok(())
+    }
+
+    const fn is_between_batches(&self) -> bool {
+        self.coming.is_none() && self.groups.is_empty()
+    }
+
+    fn commit(&mut self, is_alone: bool, now: u64) {
+        self.enter(State::Committing);
+        self.deadline = later(now, self.deadlines.commit);
+        let whole = mem::take(&mut self.states).into_iter().filter(|(_, (_, left))| *left == 0);
+        let states = whole.map(|(topic, (bytes, _))| (topic, bytes)).collect();
+        self.actions.push_back(TakerAction::Commit { states, is_alone });
+    }
+
+    /// This process has taken over, as [`TakerAction::Commit`] asked.
+    pub fn committed(&mut self) {
+        if self.state != State::Committing {
+            return;
+        }
+        self.send(&Message::Committed);
+        self.enter(State::Done);
+    }
+
+    /// The connection to the giver is over.
+    pub fn on_closed(&mut self, now: u64) {
+        match self.state {
+            State::Taking => self.commit(true, now),
+            State::Done => {
+                self.state = State::Ended;
+                self.actions.push_back(TakerAction::Finished);
+            }
+            // The caller is about to be the process.
+            State::Committing | State::Ended => {}
+            _ => self.stop(Failure::Closed(self.phase())),
+        }
+    }
+
+    /// Time has passed.
+    pub fn on_time(&mut self, now: u64) {
+        if self.next_deadline().is_some_and(|deadline| deadline <= now) {
+            self.fail(Failure::Silent(self.phase()));
+        }
+    }
+
+    /// This side cannot go on. What was committed stays so: then the connection to the giver is all that
+    /// is given up.
+    pub fn fail(&mut self, failure: Failure) {
+        match self.state {
+            State::Ended => {}
+            State::Done => {
+                self.state = State::Ended;
+                self.actions.push_back(TakerAction::Finished);
+            }
+            _ => {
+                let reason = shortened(failure.to_string());
+                self.stop(failure);
+                self.send(&Message::GiveUp { reason });
+            }
+        }
+    }
+
+    fn stop(&mut self, failure: Failure) {
+        self.state = State::Ended;
+        // The caller lets everything go first; then the giver may be told.
+        self.actions.push_back(TakerAction::Stop(failure));
+    }
+
+    fn enter(&mut self, state: State) {
+        self.state = state;
+        self.actions.push_back(TakerAction::Enter(self.phase()));
+    }
+
+    fn send(&mut self, message: &Message) {
+        self.actions.push_back(TakerAction::Send(message.encode()));
+    }
+}
+
+impl Coming {
+    fn is_continued_by(&self, next: &Piece) -> bool {
+        let Piece { batch, group, bytes_total, sockets_total, .. } = &self.piece;
+        (*batch, *group) == (next.batch, next.group)
+            && (*bytes_total, *sockets_total) == (next.bytes_total, next.sockets_total)
+            && (!next.bytes.is_empty() || next.sockets > 0)
+    }
+
+    fn and(mut self, next: Piece) -> Self {
+        self.piece.bytes.extend(next.bytes);
+        self.sockets = self.sockets.saturating_add(next.sockets);
+        self
+    }
+}

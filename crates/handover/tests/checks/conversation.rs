@@ -1,0 +1,210 @@
+//! What holds for both sides of a handover, whatever the other one says.
+//!
+//! Shared by the fuzz target `handover` and by the replay of its corpus. An input is a side and how many
+//! frames of an honest conversation come first, then frames: their length in two bytes, how many
+//! descriptors come with them in one, and their bytes. No input panics; what a side asks of its caller is
+//! within the bounds; a side that gave up once says so once and does nothing after it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use handover::{
+    BATCH_GROUPS_MAX, BATCHES_MAX, Deadlines, FRAME_BYTES_MAX, Failure, GivenGroup, Giver,
+    GiverAction, Part, PartKind, SocketKey, Taker, TakerAction,
+};
+
+const FORM: u16 = 11;
+
+/// Both sides, each with a caller that does what it is asked.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) giver: Giver,
+    pub(crate) taker: Taker,
+    pub(crate) now: u64,
+    /// Frames on their way, with their descriptors.
+    pub(crate) to_taker: VecDeque<(Vec<u8>, usize)>,
+    pub(crate) to_giver: VecDeque<(Vec<u8>, usize)>,
+    /// Groups of the giver that can move.
+    pub(crate) movable: Vec<GivenGroup>,
+    /// Connections that cannot move yet.
+    pub(crate) pending: u32,
+    /// How often the giver asked for groups.
+    pub(crate) collected: u32,
+    /// Numbers of groups that the taker refuses.
+    pub(crate) refuses: Vec<u32>,
+    /// How the giver ended.
+    pub(crate) giver_ends: Vec<GiverAction>,
+    pub(crate) taker_ends: Vec<TakerAction>,
+    /// Groups that the taker serves, and those that came back.
+    pub(crate) served: Vec<u32>,
+    pub(crate) returned: Vec<u32>,
+}
+
+impl Pair {
+    pub(crate) fn new(groups: u32) -> Self {
+        let deadlines = Deadlines::default();
+        let group = |group: u32| {
+            // Some in several pieces, and with more sockets than a packet takes.
+            let bytes = vec![7; if group == 3 { 150_000 } else { 40 + group as usize }];
+            GivenGroup { group, bytes, sockets: if group == 5 { 600 } else { 2 } }
+        };
+        Self {
+            giver: Giver::new("1.0.0", FORM, 40, 0, deadlines, 0),
+            taker: Taker::new("1.1.0", vec![FORM], 1024, false, deadlines, 0),
+            now: 0,
+            to_taker: VecDeque::new(),
+            to_giver: VecDeque::new(),
+            movable: (0..groups).rev().map(group).collect(),
+            pending: 0,
+            collected: 0,
+            refuses: vec![2],
+            giver_ends: Vec::new(),
+            taker_ends: Vec::new(),
+            served: Vec::new(),
+            returned: Vec::new(),
+        }
+    }
+
+    /// Does what both sides ask for.
+    pub(crate) fn act(&mut self) {
+        while let Some(action) = self.giver.poll() {
+            self.on_giver(action);
+        }
+        while let Some(action) = self.taker.poll() {
+            self.on_taker(action);
+        }
+    }
+
+    fn on_giver(&mut self, action: GiverAction) {
+        let sent = match &action {
+            GiverAction::Send(frame) => Some((frame.clone(), 0)),
+            GiverAction::SendListening(frame, keys) => Some((frame.clone(), keys.len())),
+            GiverAction::SendSockets { frame, count, .. } => Some((frame.clone(), *count as usize)),
+            _ => None,
+        };
+        if let Some((frame, descriptors)) = sent {
+            assert!(frame.len() <= FRAME_BYTES_MAX && descriptors <= 253);
+            return self.to_taker.push_back((frame, descriptors));
+        }
+        match action {
+            GiverAction::Describe => {
+                let part = |n: u32| Part {
+                    kind: PartKind::Cluster,
+                    name: format!("cluster-{n}"),
+                    fingerprint: n.into(),
+                };
+                self.giver.describe((0..4000).map(part).collect());
+            }
+            GiverAction::Listen => {
+                let sockets = (0..300).map(|n| SocketKey::Listener("edge".to_owned(), n));
+                self.giver.listen(sockets.chain([SocketKey::Admin]).collect());
+            }
+            GiverAction::Collect { groups_max, .. } => {
+                assert!(groups_max <= BATCH_GROUPS_MAX);
+                let keep = self.movable.len().saturating_sub(groups_max as usize);
+                let groups = self.movable.split_off(keep);
+                self.collected += 1;
+                self.giver.give(groups, self.pending, self.now);
+            }
+            GiverAction::TakeBack(refused) => self.returned.push(refused.group),
+            GiverAction::Summarize => {
+                let states = [("counters".to_owned(), vec![1; 100_000])];
+                self.giver.commit(&states, self.now);
+            }
+            GiverAction::Committed
+            | GiverAction::RollBack { .. }
+            | GiverAction::AcceptAgain
+            | GiverAction::Finish => self.giver_ends.push(action),
+            _ => {}
+        }
+    }
+
+    fn on_taker(&mut self, action: TakerAction) {
+        match action {
+            TakerAction::Send(frame) => {
+                assert!(frame.len() <= FRAME_BYTES_MAX);
+                self.to_giver.push_back((frame, 0));
+            }
+            TakerAction::Compare(_) => self.taker.compared(Vec::new(), self.now),
+            TakerAction::Listen(_) => self.taker.serving(self.now),
+            TakerAction::Take { batch, groups } => {
+                assert!(groups.len() <= BATCH_GROUPS_MAX as usize);
+                let (refused, served): (Vec<_>, Vec<_>) =
+                    groups.into_iter().partition(|it| self.refuses.contains(&it.group));
+                self.served.extend(served.into_iter().map(|it| it.group));
+                let refused = refused
+                    .into_iter()
+                    .map(|it| handover::Refused { group: it.group, reason: "ä".repeat(3000) });
+                self.taker.taken(batch, refused.collect(), self.now);
+            }
+            TakerAction::Commit { .. } => {
+                self.taker.committed();
+                self.taker_ends.push(action);
+            }
+            TakerAction::Stop(_) | TakerAction::Finished => self.taker_ends.push(action),
+            _ => {}
+        }
+    }
+
+    /// Lets one frame arrive; says whether there was one.
+    pub(crate) fn deliver(&mut self) -> bool {
+        self.act();
+        if let Some((frame, descriptors)) = self.to_taker.pop_front() {
+            self.taker.on_frame(&frame, descriptors, self.now);
+        } else if let Some((frame, descriptors)) = self.to_giver.pop_front() {
+            self.giver.on_frame(&frame, descriptors, self.now);
+        } else {
+            return false;
+        }
+        self.act();
+        true
+    }
+
+    /// Lets everything arrive, then time pass until nothing waits for it.
+    pub(crate) fn run_out(&mut self) {
+        for _ in 0..10_000 {
+            if self.deliver() {
+                continue;
+            }
+            let deadlines = [self.giver.next_deadline(), self.taker.next_deadline()];
+            let Some(next) = deadlines.into_iter().flatten().min() else { return };
+            self.now = self.now.max(next);
+            self.giver.on_time(self.now);
+            self.taker.on_time(self.now);
+        }
+        unreachable!("it ends");
+    }
+}
+
+/// Checks everything on `data`.
+pub(crate) fn check(data: &[u8]) {
+    let Some((&[side, honest], mut rest)) = data.split_first_chunk() else { return };
+    let mut pair = Pair::new(100);
+    for _ in 0..honest {
+        pair.deliver();
+    }
+    while let Some((&[high, low, descriptors], behind)) = rest.split_first_chunk() {
+        let len = usize::from(u16::from_be_bytes([high, low])).min(behind.len());
+        let (frame, behind) = behind.split_at(len);
+        if side.is_multiple_of(2) {
+            pair.giver.on_frame(frame, descriptors.into(), pair.now);
+        } else {
+            pair.taker.on_frame(frame, descriptors.into(), pair.now);
+        }
+        pair.act();
+        rest = behind;
+    }
+    pair.now += u64::try_from(Duration::from_secs(3).as_nanos()).unwrap_or(u64::MAX);
+    pair.giver.on_time(pair.now);
+    pair.taker.on_time(pair.now);
+    pair.act();
+    assert!(pair.to_taker.len() <= 100 * (BATCHES_MAX + 1), "what is under way is bounded");
+    pair.run_out();
+    let ends = pair
+        .giver_ends
+        .iter()
+        .filter(|end| matches!(end, GiverAction::Committed | GiverAction::RollBack { .. }));
+    assert_eq!(ends.count(), 1, "{:?}", pair.giver_ends);
+    pair.giver.fail(Failure::Own("late".to_owned()));
+    assert!(pair.giver.poll().is_none(), "it is over");
+}

@@ -1,0 +1,259 @@
+//! Both sides facing each other, over a connection that does what no socket should.
+
+use handover::{
+    Failure, FrameError, Giver, GiverAction, Hello, Message, PeerLife, Phase, Purpose, Taker,
+    TakerAction,
+};
+
+#[path = "checks/conversation.rs"]
+#[expect(dead_code, reason = "the corpus uses more of it")]
+mod conversation;
+
+use conversation::Pair;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// What happens to one frame.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Lost,
+    Doubled,
+    /// Behind the next.
+    Late,
+    Truncated,
+    Garbage,
+    NoDescriptors,
+    MoreDescriptors,
+    GiverEnds,
+    TakerEnds,
+}
+
+const FAULTS: [Fault; 9] = [
+    Fault::Lost,
+    Fault::Doubled,
+    Fault::Late,
+    Fault::Truncated,
+    Fault::Garbage,
+    Fault::NoDescriptors,
+    Fault::MoreDescriptors,
+    Fault::GiverEnds,
+    Fault::TakerEnds,
+];
+
+#[test]
+fn all_groups_move_but_those_that_are_refused() {
+    let mut pair = Pair::new(1000);
+    pair.run_out();
+    assert_eq!(pair.giver_ends, [GiverAction::Committed, GiverAction::Finish]);
+    pair.served.sort_unstable();
+    assert_eq!(pair.served, (0..1000).filter(|group| *group != 2).collect::<Vec<_>>());
+    assert_eq!(pair.returned, [2]);
+    let [TakerAction::Commit { states, is_alone: false }] = &*pair.taker_ends else {
+        panic!("{:?}", pair.taker_ends);
+    };
+    assert_eq!(states["counters"], [1; 100_000]);
+}
+
+#[test]
+fn the_first_batch_is_small_and_no_more_than_four_are_under_way() {
+    let mut pair = Pair::new(1000);
+    while pair.giver.phase() < Phase::Probe {
+        assert!(pair.deliver());
+    }
+    let batch_ends = |pair: &Pair| {
+        let is_end = |(frame, _): &&(Vec<u8>, usize)| {
+            matches!(Message::decode(frame), Ok(Some(Message::BatchEnd { .. })))
+        };
+        pair.to_taker.iter().filter(is_end).count()
+    };
+    assert_eq!((batch_ends(&pair), pair.movable.len()), (1, 968));
+    while pair.giver.phase() == Phase::Probe {
+        assert!(pair.deliver());
+    }
+    assert_eq!((batch_ends(&pair), pair.movable.len()), (4, 968 - 4 * 64));
+}
+
+/// Every frame of a conversation meets every fault. The giver ends in one way; where it takes everything
+/// back without a doubt, the taker is not the process; and each side ends in time.
+#[test]
+fn a_fault_at_any_frame_leaves_one_owner() {
+    let count = {
+        let mut pair = Pair::new(200);
+        (0..).take_while(|_| pair.deliver()).count()
+    };
+    for fault in FAULTS {
+        for place in 0..count {
+            let mut pair = Pair::new(200);
+            for _ in 0..place {
+                pair.deliver();
+            }
+            pair.act();
+            spoil(&mut pair, fault);
+            pair.run_out();
+            let case = format!("{fault:?} at {place}: {:?} {:?}", pair.giver_ends, pair.taker_ends);
+            let ends: Vec<_> = pair.giver_ends.iter().collect();
+            let is_taken_over =
+                pair.taker_ends.iter().any(|end| matches!(end, TakerAction::Commit { .. }));
+            match ends[..] {
+                [GiverAction::Committed, GiverAction::Finish | GiverAction::AcceptAgain] => {
+                    assert!(is_taken_over, "{case}");
+                }
+                [GiverAction::RollBack { peer: PeerLife::Over, .. }] => {
+                    let has_ended = matches!(fault, Fault::TakerEnds | Fault::GiverEnds);
+                    assert!(!is_taken_over || has_ended, "{case}");
+                }
+                [GiverAction::RollBack { peer: PeerLife::InDoubt, .. }] => {}
+                // The process that ended does nothing more.
+                [] | [GiverAction::Committed] if matches!(fault, Fault::GiverEnds) => {}
+                _ => panic!("{case}"),
+            }
+            assert!(pair.now <= 61 * SECOND, "{case}");
+        }
+    }
+}
+
+fn spoil(pair: &mut Pair, fault: Fault) {
+    let queue = if pair.to_taker.is_empty() { &mut pair.to_giver } else { &mut pair.to_taker };
+    match fault {
+        Fault::GiverEnds => {
+            pair.to_taker.clear();
+            pair.taker.on_closed(pair.now);
+            pair.giver = Giver::new("", 1, 0, 0, Default::default(), 0);
+            pair.giver.on_closed();
+            while pair.giver.poll().is_some() {}
+            return;
+        }
+        Fault::TakerEnds => {
+            pair.to_giver.clear();
+            pair.to_taker.clear();
+            pair.giver.on_closed();
+            pair.taker = Taker::new("", Vec::new(), 0, false, Default::default(), 0);
+            pair.taker.on_closed(0);
+            while pair.taker.poll().is_some() {}
+            return;
+        }
+        _ => {}
+    }
+    let Some((mut frame, descriptors)) = queue.pop_front() else { return };
+    match fault {
+        Fault::Doubled => {
+            queue.push_front((frame.clone(), descriptors));
+            queue.push_front((frame, descriptors));
+        }
+        Fault::Late => {
+            let place = queue.len().min(1);
+            queue.insert(place, (frame, descriptors));
+        }
+        Fault::Truncated => {
+            frame.truncate(frame.len() / 2);
+            queue.push_front((frame, descriptors));
+        }
+        Fault::Garbage => {
+            frame.iter_mut().for_each(|byte| *byte = byte.wrapping_mul(31) ^ 0x5a);
+            queue.push_front((frame, descriptors));
+        }
+        Fault::NoDescriptors => queue.push_front((frame, 0)),
+        Fault::MoreDescriptors => queue.push_front((frame, descriptors + 1)),
+        Fault::Lost | Fault::GiverEnds | Fault::TakerEnds => {}
+    }
+}
+
+#[test]
+fn a_taker_whose_giver_ends_goes_on_once_it_serves_and_not_before() {
+    for (phase, is_alone) in [(Phase::Config, false), (Phase::Probe, true)] {
+        let mut pair = Pair::new(200);
+        while pair.giver.phase() < phase {
+            assert!(pair.deliver());
+        }
+        pair.taker.on_closed(pair.now);
+        pair.act();
+        match &*pair.taker_ends {
+            [TakerAction::Commit { is_alone: true, .. }] => assert!(is_alone),
+            [TakerAction::Stop(Failure::Closed(_))] => assert!(!is_alone),
+            ends => panic!("{ends:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_taker_that_ends_in_probation_makes_the_giver_accept_again() {
+    let mut pair = Pair::new(10);
+    while pair.giver.phase() < Phase::Probation {
+        assert!(pair.deliver());
+    }
+    pair.giver.on_closed();
+    pair.act();
+    assert_eq!(pair.giver_ends, [GiverAction::Committed, GiverAction::AcceptAgain]);
+}
+
+#[test]
+fn connections_that_cannot_move_yet_are_waited_for_and_not_for_ever() {
+    let mut pair = Pair::new(10);
+    // One of them has a handshake that does not end.
+    pair.pending = 1;
+    pair.run_out();
+    assert_eq!(pair.giver_ends, [GiverAction::Committed, GiverAction::Finish]);
+    assert!((400..=600).contains(&pair.collected), "{}", pair.collected);
+    assert!((40 * SECOND..=41 * SECOND).contains(&pair.now), "10 s, then probation: {}", pair.now);
+}
+
+#[test]
+fn a_silent_peer_ends_the_attempt_within_the_deadline_of_its_phase() {
+    for (phase, seconds) in [
+        (Phase::Hello, 2),
+        (Phase::Config, 5),
+        (Phase::Listeners, 5),
+        (Phase::Probe, 2),
+        (Phase::Connections, 2),
+        (Phase::Commit, 5),
+    ] {
+        let mut pair = Pair::new(200);
+        while pair.giver.phase() < phase {
+            pair.act();
+            assert!(pair.giver.phase() == phase || pair.deliver(), "{phase}");
+        }
+        pair.act();
+        let now = pair.giver.next_deadline().unwrap();
+        assert_eq!(now, seconds * SECOND, "{phase}");
+        pair.giver.on_time(now - 1);
+        assert_eq!(pair.giver.phase(), phase);
+        pair.giver.on_time(now);
+        pair.act();
+        let Some(GiverAction::RollBack { failure, .. }) = pair.giver_ends.last() else {
+            panic!("{phase}: {:?}", pair.giver_ends);
+        };
+        assert_eq!(failure, &Failure::Silent(phase));
+    }
+}
+
+#[test]
+fn who_speaks_other_versions_or_reads_no_form_is_refused() {
+    let hello = |forms_read: Vec<u16>| {
+        Hello::new("2.0.0", Purpose::Take { forms_read, descriptors: 9, is_check: false })
+    };
+    let mut newer = hello(vec![11]);
+    (newer.version_min, newer.version_max) = (2, 3);
+    for (hello, expected) in
+        [(newer, Failure::Version { min: 2, max: 3 }), (hello(vec![9, 12]), Failure::Form(11))]
+    {
+        let mut giver = Giver::new("1.0.0", 11, 40, 0, Default::default(), 0);
+        giver.on_frame(&Message::Hello(hello).encode(), 0, 0);
+        let actions: Vec<_> = std::iter::from_fn(|| giver.poll()).collect();
+        let last = GiverAction::RollBack { failure: expected, peer: PeerLife::Over };
+        assert_eq!(actions.last(), Some(&last));
+    }
+}
+
+#[test]
+fn a_kind_that_may_be_skipped_is_and_another_is_not() {
+    assert_eq!(Message::decode(&[0x80, 9, 1, 2, 3]), Ok(None));
+    assert_eq!(Message::decode(&[0x7f, 9]), Err(FrameError::UnknownKind(0x7f09)));
+    assert_eq!(Message::decode(&[1]), Err(FrameError::TooShort));
+    assert_eq!(Message::decode(&[1; 65_537]), Err(FrameError::TooLong));
+    let hello = Message::Hello(Hello::new("1", Purpose::Upgrade(Default::default()))).encode();
+    let with_more = [&*hello, b"more"].concat();
+    assert_eq!(Message::decode(&with_more), Message::decode(&hello));
+    let mut other_magic = hello;
+    other_magic[2] ^= 1;
+    assert_eq!(Message::decode(&other_magic), Err(FrameError::Body));
+}
