@@ -82,10 +82,12 @@ fn own(number: RawFd) -> Result<OwnedFd, InheritError> {
 }
 
 impl Inherited {
+    /// Takes a socket that another process handed over.
+    ///
     /// # Errors
     ///
     /// It does not listen, or where no [`Address`] can be.
-    fn new(fd: OwnedFd) -> Result<Self, InheritError> {
+    pub fn new(fd: OwnedFd) -> Result<Self, InheritError> {
         let is_stream = at("SO_TYPE", sockopt::socket_type(&fd))? == SocketType::STREAM;
         if !is_stream || !at("SO_ACCEPTCONN", sockopt::socket_acceptconn(&fd))? {
             return Err(InheritError::NotListening);

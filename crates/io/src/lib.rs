@@ -12,7 +12,7 @@
 //! * a writer that was refused waits for the next writable event; no interest is ever changed.
 //!
 //! The safe interface of `rustix` covers all but a few socket options and the allocator, so the crate's
-//! only unsafe calls are in the modules `option`, `allocator` and `inherited`.
+//! only unsafe calls are in the modules `option`, `traffic`, `allocator` and `inherited`.
 
 #![deny(unsafe_code)]
 
@@ -21,6 +21,7 @@ pub mod clock;
 #[expect(unsafe_code, reason = "descriptors come as numbers; see the module's own text")]
 pub mod inherited;
 pub mod limits;
+pub mod packets;
 pub mod process;
 
 mod address;
@@ -37,6 +38,8 @@ mod pipe;
 mod poller;
 mod socket;
 mod socket_file;
+#[expect(unsafe_code, reason = "rustix lacks these calls; see the module's own text")]
+mod traffic;
 mod waker;
 
 pub use address::Address;
@@ -46,4 +49,6 @@ pub use listener::{AcceptError, BindError, ListenOptions, Listener};
 pub use pipe::Pipe;
 pub use poller::{EVENTS_MAX, Event, Events, Poller, Readiness};
 pub use socket::{ConnectOptions, ConnectState, Keepalive, Socket};
+pub use socket_file::own_socket_files;
+pub use traffic::Traffic;
 pub use waker::Waker;

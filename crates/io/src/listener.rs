@@ -61,6 +61,22 @@ impl Listener {
         Ok(Self { fd, file: None })
     }
 
+    /// As [`Self::inherit`], for a socket that a former process of this program made: the file of a unix
+    /// socket goes with its last listener, as if this process had made it.
+    ///
+    /// # Errors
+    ///
+    /// [`BindError`] says what the kernel refused.
+    pub fn take_over(inherited: &Inherited, options: &ListenOptions) -> Result<Self, BindError> {
+        let listener = Self::inherit(inherited, options)?;
+        let file = match inherited.address() {
+            Address::Tcp(_) => None,
+            // Where it was removed meanwhile, there is none to remove.
+            Address::Unix(path) => SocketFile::inherit(path).ok().map(Arc::new),
+        };
+        Ok(Self { file, ..listener })
+    }
+
     /// Finds out whether somebody listens on `address`, in spite of `SO_REUSEPORT`.
     ///
     /// The answer is as of now: another process may come between it and [`Self::bind`]. Not for

@@ -2,18 +2,29 @@
 //!
 //! A file outlives the process that bound it. It is stale when a connection to it is refused; only
 //! then is it replaced. The owner removes its file when the last listener is dropped, but only the
-//! very file it made: a successor may have put its own in the same place by then.
+//! very file it made: a successor may have put its own in the same place by then. While two processes have the
+//! same listening sockets, as in a handover, the file is of one of them ([`own_socket_files`]).
 
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::listener::at;
 use crate::{Address, BindError, ConnectOptions, Socket};
 
 /// Owner and group may connect (writing is what connecting needs).
 const MODE: u32 = 0o660;
+
+/// Whether socket files are this process's own.
+static ARE_OWN: AtomicBool = AtomicBool::new(true);
+
+/// Says whether the files of this process's unix listeners are its own, to be removed with the last listener, or
+/// another process's, which has the same sockets. They are its own unless this says otherwise.
+pub fn own_socket_files(are_own: bool) {
+    ARE_OWN.store(are_own, Ordering::Relaxed);
+}
 
 /// A socket file of ours, removed on drop.
 #[derive(Debug)]
@@ -45,6 +56,12 @@ impl SocketFile {
         Ok(file)
     }
 
+    /// Takes over the file of a socket that another process has bound.
+    pub(crate) fn inherit(path: &Path) -> io::Result<Self> {
+        let found = fs::symlink_metadata(path)?;
+        Ok(Self { path: path.to_owned(), device: found.dev(), inode: found.ino() })
+    }
+
     fn is_in_place(&self) -> bool {
         fs::symlink_metadata(&self.path)
             .is_ok_and(|found| found.dev() == self.device && found.ino() == self.inode)
@@ -53,7 +70,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if self.is_in_place() {
+        if ARE_OWN.load(Ordering::Relaxed) && self.is_in_place() {
             // A file that stays behind is stale, and its next user replaces it.
             let _ = fs::remove_file(&self.path);
         }

@@ -7,6 +7,7 @@ mod exhaustion;
 mod interception;
 mod listeners;
 mod machine;
+mod packets;
 mod pair;
 mod pipes;
 mod readiness;

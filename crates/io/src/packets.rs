@@ -1,0 +1,382 @@
+//! Packets with descriptors between two processes of this machine (`SOCK_SEQPACKET`, `SCM_RIGHTS`).
+//!
+//! A packet arrives whole or not at all, and in its order. The socket's file stands in a folder that
+//! no other user may enter ([`private_folder`]), and each side can ask the kernel who the other is
+//! ([`Packets::peer`]). Unlike the rest of the crate, calls wait, for as long as the caller says: no worker
+//! makes them.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType, sockopt,
+};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::socket::SOCKET_FLAGS;
+
+/// Descriptors in one packet, at most (the kernel's `SCM_MAX_FD`).
+pub const PACKET_DESCRIPTORS_MAX: usize = 253;
+
+/// Processes that wait to be accepted.
+const BACKLOG: i32 = 8;
+
+/// Where other processes connect to. Its file stays when it is closed.
+#[derive(Debug)]
+pub struct PacketListener {
+    fd: OwnedFd,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Packets {
+    fd: OwnedFd,
+}
+
+/// The other process of a connection, as of when it connected or began to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+}
+
+/// What came.
+#[derive(Debug)]
+pub enum Received {
+    /// A packet of so many bytes, which stand in the buffer, with these descriptors.
+    Packet(usize, Vec<OwnedFd>),
+    /// The other side's end.
+    End,
+    /// Nothing, in that time.
+    Nothing,
+}
+
+/// Why a packet cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum PacketError {
+    /// The kernel had no room for all descriptors and has closed them: the limit on open files is too low.
+    #[error(
+        "descriptors were lost on their way: raise the limit on open files (ulimit -n, LimitNOFILE=)"
+    )]
+    DescriptorsLost,
+    /// What the kernel said.
+    #[error("{0}")]
+    System(#[from] io::Error),
+    /// It is longer than the buffer.
+    #[error("the packet is longer than any that is expected")]
+    TooLong,
+}
+
+impl PacketListener {
+    /// Listens at `path`, in the place of a socket that no process listens on any more.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse` if a process listens there, and what the kernel refused.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        let address = SocketAddrUnix::new(path)?;
+        match Packets::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+        }
+        let fd = new_socket()?;
+        rustix::net::bind(&fd, &address)?;
+        rustix::net::listen(&fd, BACKLOG)?;
+        Ok(Self { fd })
+    }
+
+    /// Waits for a connection, for `timeout` at most.
+    ///
+    /// # Errors
+    ///
+    /// Out of descriptors.
+    pub fn accept(&self, timeout: Duration) -> io::Result<Option<Packets>> {
+        if !wait(self.fd.as_fd(), PollFlags::IN, timeout)? {
+            return Ok(None);
+        }
+        match retry_on_intr(|| rustix::net::accept_with(&self.fd, SOCKET_FLAGS)) {
+            Ok(fd) => Ok(Some(Packets { fd })),
+            // It is gone again, or the other process that listens here was faster.
+            Err(Errno::AGAIN | Errno::CONNABORTED) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for PacketListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Takes over a socket that listens for packets.
+impl From<OwnedFd> for PacketListener {
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+}
+
+impl Packets {
+    /// Connects to the process that listens at `path`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` and `ConnectionRefused` where there is none, and what the kernel refused.
+    pub fn connect(path: &Path) -> io::Result<Self> {
+        let fd = new_socket()?;
+        rustix::net::connect(&fd, &SocketAddrUnix::new(path)?)?;
+        Ok(Self { fd })
+    }
+
+    /// Both ends of a connection within this process.
+    ///
+    /// # Errors
+    ///
+    /// Out of descriptors.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (one, other) = rustix::net::socketpair(family, kind, SOCKET_FLAGS, None)?;
+        Ok((Self { fd: one }, Self { fd: other }))
+    }
+
+    /// Who the other process is.
+    ///
+    /// # Errors
+    ///
+    /// It is no connection.
+    pub fn peer(&self) -> io::Result<Peer> {
+        let found = sockopt::socket_peercred(&self.fd)?;
+        let pid = u32::try_from(found.pid.as_raw_nonzero().get()).unwrap_or(0);
+        Ok(Peer { pid, uid: found.uid.as_raw() })
+    }
+
+    /// Sends a packet, and waits for room for `timeout` at most.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut`; the other side's end; more descriptors on their way than this user may have
+    /// (`ETOOMANYREFS`), and what else the kernel refused.
+    pub fn send(
+        &self,
+        bytes: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> io::Result<()> {
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_DESCRIPTORS_MAX))];
+        loop {
+            let mut with = SendAncillaryBuffer::new(&mut space);
+            if !descriptors.is_empty() && !with.push(SendAncillaryMessage::ScmRights(descriptors)) {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            let sent = rustix::net::sendmsg(
+                &self.fd,
+                &[IoSlice::new(bytes)],
+                &mut with,
+                SendFlags::NOSIGNAL,
+            );
+            match sent {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    if !wait(self.fd.as_fd(), PollFlags::OUT, timeout)? {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits for a packet, for `timeout` at most.
+    ///
+    /// # Errors
+    ///
+    /// [`PacketError`]; after one the connection is of no use.
+    pub fn receive(&self, buffer: &mut [u8], timeout: Duration) -> Result<Received, PacketError> {
+        if !wait(self.fd.as_fd(), PollFlags::IN, timeout)? {
+            return Ok(Received::Nothing);
+        }
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_DESCRIPTORS_MAX))];
+        let mut with = RecvAncillaryBuffer::new(&mut space);
+        let mut slices = [IoSliceMut::new(buffer)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received = rustix::net::recvmsg(&self.fd, &mut slices, &mut with, flags);
+        let received = match received {
+            Ok(received) => received,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Received::Nothing),
+            Err(Errno::CONNRESET) => return Ok(Received::End),
+            Err(error) => return Err(PacketError::System(error.into())),
+        };
+        let mut descriptors = Vec::new();
+        for message in with.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(PacketError::DescriptorsLost);
+        }
+        if received.flags.contains(ReturnFlags::TRUNC) {
+            return Err(PacketError::TooLong);
+        }
+        // No packet of ours is empty, so that this is the end.
+        if received.bytes == 0 && descriptors.is_empty() {
+            return Ok(Received::End);
+        }
+        Ok(Received::Packet(received.bytes, descriptors))
+    }
+}
+
+impl AsFd for Packets {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A process, by a handle that names no other one when it has ended.
+#[derive(Debug)]
+pub struct ProcessHandle {
+    fd: OwnedFd,
+}
+
+impl ProcessHandle {
+    /// The process with this id, now.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn open(pid: u32) -> io::Result<Self> {
+        let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = pid.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self { fd: pidfd_open(pid, PidfdFlags::empty())? })
+    }
+
+    /// Ends it at once, whatever it does.
+    ///
+    /// # Errors
+    ///
+    /// This process may not.
+    pub fn kill(&self) -> io::Result<()> {
+        match pidfd_send_signal(&self.fd, Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits for its end, for `timeout` at most, and says whether it came.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused.
+    pub fn wait(&self, timeout: Duration) -> io::Result<bool> {
+        wait(self.fd.as_fd(), PollFlags::IN, timeout)
+    }
+}
+
+/// Why a folder is not private.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// Others may enter it.
+    #[error("others may enter it (mode {mode:03o}): chmod 700")]
+    Open {
+        /// Its permissions.
+        mode: u32,
+    },
+    /// Another user owns it.
+    #[error("user {uid} owns it, and this process runs as user {own}")]
+    Others {
+        /// The owner.
+        uid: u32,
+        /// The user of this process.
+        own: u32,
+    },
+    /// It is something else, or it cannot be made or looked at.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// Makes the folder of `path` if it is missing, and finds out whether it is this user's own, with mode 0700.
+///
+/// # Errors
+///
+/// [`FolderError`]: a socket there could be put or replaced by others.
+pub fn private_folder(path: &Path) -> Result<(), FolderError> {
+    let folder = folder_of(path)?;
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+        _ => {}
+    }
+    check_private_folder(path)
+}
+
+/// Finds out whether the folder of `path` is this user's own, with mode 0700.
+///
+/// # Errors
+///
+/// As [`private_folder`], and `NotFound` if it is missing.
+pub fn check_private_folder(path: &Path) -> Result<(), FolderError> {
+    let folder = folder_of(path)?;
+    let found = fs::symlink_metadata(folder)?;
+    let own = own_user();
+    if !found.is_dir() {
+        return Err(FolderError::System(io::ErrorKind::NotADirectory.into()));
+    }
+    if found.uid() != own {
+        return Err(FolderError::Others { uid: found.uid(), own });
+    }
+    let mode = found.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(FolderError::Open { mode });
+    }
+    Ok(())
+}
+
+fn folder_of(path: &Path) -> io::Result<&Path> {
+    path.parent().ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+/// The user that this process acts as.
+#[must_use]
+pub fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Closes both directions of a socket that another process may have, too: the peer sees the end at once.
+pub fn shut(socket: impl AsFd) {
+    // Fails if the peer is gone already.
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+}
+
+fn new_socket() -> rustix::io::Result<OwnedFd> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SOCKET_FLAGS, None)
+}
+
+/// Waits until `fd` is ready, and says whether it is.
+fn wait(fd: BorrowedFd<'_>, flags: PollFlags, timeout: Duration) -> io::Result<bool> {
+    let mut fds = [PollFd::new(&fd, flags)];
+    let timeout = Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(count) => Ok(count > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

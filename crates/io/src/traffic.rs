@@ -1,0 +1,109 @@
+//! What was moved over a TCP connection, by the kernel's own count: whether another process that has the
+//! same socket has read from it or written to it.
+//!
+//! Invariants of the unsafe calls: the descriptor is open because it is borrowed; the kernel writes to a live
+//! value that nothing else refers to during the call, and no more than the length that is passed.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Bytes that processes have read from a connection and written to it, since it began. An end counts as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// Read from it.
+    pub read: u64,
+    /// Written to it.
+    pub written: u64,
+}
+
+/// The places of two counts in `struct tcp_info` of `linux/tcp.h`, which only grows at its end.
+const BYTES_ACKED: usize = 120;
+const BYTES_RECEIVED: usize = 128;
+const INFO_BYTES: usize = 136;
+
+impl Traffic {
+    /// Of a connection, now.
+    ///
+    /// # Errors
+    ///
+    /// It is no TCP connection (any more).
+    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+        let fd = socket.as_fd().as_raw_fd();
+        let mut info = [0u8; INFO_BYTES];
+        let mut length = libc::socklen_t::try_from(INFO_BYTES).unwrap_or(0);
+        // SAFETY: see the module's text; `length` is the size of `info`.
+        let result = unsafe {
+            libc::getsockopt(
+                fd,
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if (length as usize) < INFO_BYTES {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let count = |place: usize| {
+            let bytes = info.get(place..place + 8).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u64::from_ne_bytes)
+        };
+        let (acked, received) = (count(BYTES_ACKED), count(BYTES_RECEIVED));
+        Ok(Self {
+            read: received.saturating_sub(queued(fd, libc::FIONREAD)?),
+            written: acked.saturating_add(queued(fd, libc::TIOCOUTQ)?),
+        })
+    }
+}
+
+/// What the kernel has of one direction.
+fn queued(fd: libc::c_int, direction: libc::Ioctl) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: see the module's text; the kernel writes one `c_int`.
+    let result = unsafe { libc::ioctl(fd, direction, &raw mut bytes) };
+    if result == 0 {
+        Ok(u64::try_from(bytes).unwrap_or(0))
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn what_another_handle_reads_and_writes_is_seen_and_what_the_peer_sends_is_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut socket, _) = listener.accept().unwrap();
+        let other = socket.try_clone().unwrap();
+        socket.write_all(b"before").unwrap();
+        peer.read_exact(&mut [0; 6]).unwrap();
+        let before = Traffic::of(&other).unwrap();
+
+        peer.write_all(b"a request").unwrap();
+        while queued(other.as_raw_fd(), libc::FIONREAD).unwrap() < 9 {
+            std::thread::yield_now();
+        }
+        assert_eq!(Traffic::of(&other).unwrap(), before, "the peer's bytes are not ours");
+
+        socket.read_exact(&mut [0; 3]).unwrap();
+        let read = Traffic::of(&other).unwrap();
+        assert_eq!((read.read, read.written), (before.read + 3, before.written));
+        socket.write_all(b"x").unwrap();
+        assert_eq!(Traffic::of(&other).unwrap().written, before.written + 1);
+    }
+
+    #[test]
+    fn a_unix_socket_has_no_count() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(Traffic::of(&one).is_err());
+    }
+}
