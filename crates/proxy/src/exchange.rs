@@ -11,6 +11,7 @@
 //!            any of them ── reply made here ──────────────────────┘
 //! ```
 
+mod bounds;
 pub(crate) mod calls;
 pub(crate) mod client_cert;
 pub(crate) mod deadlines;

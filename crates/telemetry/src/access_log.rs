@@ -165,8 +165,9 @@ fields! {
         |line| Value::number_if(u64::from(line.event.attempts), line.event.attempts != 0);
     "cause" pair "Why it failed: one of the causes in METRICS.md."
         |line| line.event.cause.map_or(Value::Absent, |cause| Value::Text(cause.as_str()));
-    "cause_detail" pair "What the peer or the kernel said about that, cut at 160 bytes: code and text of an upstream's GOAWAY, \
-        the code of a reset, the error of a connect, why a handshake of TLS failed, which rule a message breaks."
+    "cause_detail" pair "What is known about that, cut at 160 bytes: code and text of an upstream's GOAWAY, the code of a reset, the error of a connect, \
+        FIN or the error that ended a connection, why a handshake of TLS failed, the option of a timeout and its value, which rule a \
+        message breaks and up to 64 bytes of where, what an upstream speaks instead of what it should."
         |line| Value::bytes(line.event.cause_detail);
     "reply" pair "`true` if the proxy made the response itself."
         |line| Value::flag(line.event.is_reply);

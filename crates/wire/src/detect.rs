@@ -75,6 +75,22 @@ pub fn detect_late(input: &[u8]) -> Detected {
     PROBES.iter().find(is_likely).map_or(Detected::Unknown, |probe| probe.protocol)
 }
 
+/// What the first bytes of a server belong to: a response of HTTP/1, a frame of HTTP/2 that concerns the whole
+/// connection, or a record of TLS, which of a server that was not greeted in TLS is an alert.
+#[must_use]
+pub fn detect_server(input: &[u8]) -> Detected {
+    match input {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', ..] => Detected::Http1,
+        // SETTINGS, which has 6 octets for each, and GOAWAY (RFC 9113, sections 6.5 and 6.8).
+        [0, a, b, 4, 0 | 1, 0, 0, 0, 0, ..] if u16::from_be_bytes([*a, *b]) % 6 == 0 => {
+            Detected::Http2
+        }
+        [0, a, b, 7, _, 0, 0, 0, 0, ..] if u16::from_be_bytes([*a, *b]) >= 8 => Detected::Http2,
+        [21 | 22, 3, 0..=4, ..] => Detected::Tls,
+        _ => Detected::Unknown,
+    }
+}
+
 fn tls(input: &[u8]) -> Verdict {
     match client_hello::begins(input) {
         Some(true) => Verdict::Match,
@@ -378,6 +394,26 @@ mod tests {
             (b"hello", Some(false)),
         ] {
             assert_eq!(resembles_http2(input), expected, "{}", input.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn servers_are_told_apart() {
+        for (input, expected) in [
+            (&b"HTTP/1.1 200 OK\r\n"[..], Detected::Http1),
+            (b"HTTP/2", Detected::Unknown),
+            (b"\0\0\0\x04\0\0\0\0\0", Detected::Http2),
+            (b"\0\0\x12\x04\0\0\0\0\0\0\x03", Detected::Http2),
+            (b"\0\0\x05\x04\0\0\0\0\0", Detected::Unknown),
+            (b"\0\0\x06\x04\0\0\0\0\x01", Detected::Unknown),
+            (b"\0\0\x08\x07\0\0\0\0\0", Detected::Http2),
+            (b"\0\0\x07\x07\0\0\0\0\0", Detected::Unknown),
+            (b"\x15\x03\x01\0\x02\x02\x46", Detected::Tls),
+            (b"\x16\x03\x05", Detected::Unknown),
+            (b"SSH-2.0-OpenSSH_9.2\r\n", Detected::Unknown),
+            (b"", Detected::Unknown),
+        ] {
+            assert_eq!(detect_server(input), expected, "{:?}", input.escape_ascii());
         }
     }
 

@@ -19,6 +19,7 @@ mod error;
 mod field_line;
 mod meaning;
 mod parsing;
+mod refusal;
 mod scan;
 mod start_line;
 mod target;
@@ -40,4 +41,5 @@ pub use encode::{
 };
 pub use error::{BodyError, HeadError, HeadErrorKind, Truncated};
 pub use parsing::Parsing;
+pub use refusal::{REFUSED_OCTETS_MAX, refused_body_octets, refused_octets};
 pub use scan::Scan;

@@ -54,7 +54,7 @@ impl<W: World> Worker<W> {
         for (key, socket) in keys.iter().zip(moving.sockets) {
             let is_watched = socket.as_ref().is_some_and(|s| self.world.watch(s, *key).is_ok());
             let Some(socket) = socket.filter(|_| is_watched) else {
-                self.proxy.on_broken(*key, now);
+                self.proxy.on_broken(*key, "", now);
                 continue;
             };
             let mut flags = Flags::default();

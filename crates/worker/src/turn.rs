@@ -351,7 +351,7 @@ impl<W: World> Worker<W> {
         }
         if error.kind() != io::ErrorKind::WouldBlock {
             let now = self.stamp();
-            self.proxy.on_broken(key, now);
+            self.proxy.on_broken(key, ::io::errno_name(error), now);
         }
     }
 
@@ -593,7 +593,7 @@ impl<W: World> Worker<W> {
                     let key = self.proxy.on_accepted(id, peer, local, original, now);
                     let Some(key) = key else { continue };
                     if self.world.watch(&accepted.socket, key).is_err() {
-                        self.proxy.on_broken(key, now);
+                        self.proxy.on_broken(key, "", now);
                         continue;
                     }
                     self.sockets.insert(key, accepted.socket, Flags::WRITABLE);

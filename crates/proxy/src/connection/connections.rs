@@ -81,6 +81,20 @@ impl Connections {
         }
     }
 
+    /// Notes how an upstream ended its connection, if it has not said why and anything waits for it.
+    pub(crate) fn note_end(&mut self, key: ConnKey, how: &str) {
+        let Some(connection) = self.get(key) else { return };
+        let is_awaited = connection.exchange().is_some()
+            || connection.multiplex().is_some_and(|multiplex| !multiplex.is_empty());
+        let is_explained = connection.upstream().is_none_or(|upstream| upstream.reason.is_some());
+        if is_explained || !is_awaited || how.is_empty() {
+            return;
+        }
+        let is_reused = connection.requests > 1 && connection.multiplex().is_none();
+        let since = if is_reused { ", on a connection that was used before" } else { "" };
+        self.note_reason(key, || Detail::of(&format_args!("{how}{since}")));
+    }
+
     pub(crate) fn insert_connection(
         &mut self,
         role: Role,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use config::snapshot::Ping;
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamPaused;
+use wire::detect::Detected;
 use wire::detect::resembles_http2;
 use wire::h2::{ConnectionError, Element, ErrorCode, Http2};
 use wire::head::{RequestHead, Version};
@@ -232,7 +233,7 @@ impl Proxy {
                 }
                 Err(error) => {
                     at = input.len();
-                    self.on_http2_failed(key, error, now);
+                    self.on_http2_failed(key, error, rest, now);
                     break;
                 }
             }
@@ -365,8 +366,8 @@ impl Proxy {
         }
     }
 
-    /// The peer broke a rule that the connection does not survive.
-    fn on_http2_failed(&mut self, key: ConnKey, error: ConnectionError, now: Time) {
+    /// The peer broke a rule that the connection does not survive, at the beginning of `input`.
+    fn on_http2_failed(&mut self, key: ConnKey, error: ConnectionError, input: &[u8], now: Time) {
         let cause = match error {
             ConnectionError::TooMuchWork(_) | ConnectionError::AnswersUnread => Cause::Http2Abuse,
             _ => Cause::Http2Invalid,
@@ -382,7 +383,11 @@ impl Proxy {
         if let Some(multiplex) = connection.codec.multiplex_mut() {
             multiplex.failure = Some(cause);
         }
-        self.connections.note_reason(key, || Detail::of(&error));
+        let is_first = connection.multiplex().is_some_and(|it| !it.codec.has_peer_settings());
+        self.connections.note_reason(key, || {
+            let other = Detail::of_other_protocol(Detected::Http2, input);
+            other.filter(|_| is_first).unwrap_or_else(|| Detail::of(&error))
+        });
         self.end_streams(key, told, now);
         // GOAWAY says why.
         self.connections.queue_send(key, &mut self.cx);
@@ -427,6 +432,7 @@ impl Proxy {
         multiplex.watches.clear(watch);
         match watch {
             Watch::Opening if is_upstream => {
+                self.note_connect_bound(key);
                 self.on_established(key, Err(Cause::ConnectTimeout), now);
             }
             Watch::Opening => {
@@ -460,6 +466,7 @@ impl Proxy {
                     (_, true) => Cause::RequestWriteTimeout,
                     (_, false) => Cause::ResponseWriteTimeout,
                 };
+                self.note_watch_bound(key, watch);
                 self.end_streams(key, cause, now);
                 self.close(key, Some(cause), now);
             }
@@ -474,6 +481,26 @@ impl Proxy {
         }
         if self.connections.get(key).is_some() {
             self.connections.arm_watches(key, &mut self.cx);
+        }
+    }
+
+    /// Notes which time was over that an upstream was watched for.
+    fn note_watch_bound(&mut self, key: ConnKey, watch: Watch) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let Some(upstream) = connection.upstream() else { return };
+        let cluster = self.cx.snapshot.cluster(upstream.cluster);
+        let (what, bound) = match watch {
+            Watch::PingTimeout => (
+                "http2.ping.timeout of the cluster",
+                self.listen.ping_of(connection, &self.cx).map(|ping| ping.timeout),
+            ),
+            _ => (
+                "timeouts.request_write of the cluster",
+                cluster.map(|cluster| cluster.timeouts.request_write),
+            ),
+        };
+        if let Some(bound) = bound {
+            self.connections.note_reason(key, || Detail::of_bound(what, bound));
         }
     }
 

@@ -9,6 +9,7 @@ use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Stage, Wait};
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
 impl Exchanges {
@@ -104,6 +105,9 @@ impl Proxy {
                 return self.exchanges.push_back_deadline(key, wait, now + timeout, &mut self.cx);
             }
         }
+        if let Some(bound) = exchange.bound_of(wait) {
+            self.exchanges.note_detail(key, || bound);
+        }
         self.fail(key, cause, now);
     }
 
@@ -127,6 +131,7 @@ impl Proxy {
         match &connection.role {
             Role::Upstream(upstream) => match upstream.state {
                 UpstreamState::Connecting { exchange, .. } => {
+                    self.note_connect_bound(key);
                     self.on_connect_failed(key, exchange, Cause::ConnectTimeout, now);
                 }
                 UpstreamState::Idle(_) => {
@@ -163,7 +168,11 @@ impl Proxy {
                     (Codec::Http1(Http1 { receive: Receive::Head(_), .. }), Life::Open)
                         if has_begun =>
                     {
-                        self.refuse_head(key, Cause::RequestHeadTimeout, None, now);
+                        let state = self.listen.listeners.get(downstream.listener);
+                        let bound = state.listener().timeouts.request_head;
+                        let detail =
+                            Detail::of_bound("timeouts.request_head of the listener", bound);
+                        self.refuse_head(key, Cause::RequestHeadTimeout, detail, now);
                     }
                     (
                         Codec::Http1(Http1 { receive: Receive::Head(_), .. })

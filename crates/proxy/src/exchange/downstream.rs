@@ -294,27 +294,19 @@ impl Proxy {
                 }
             }
         }
-        self.refuse_head(key, cause_of_request(error), Some(Detail::of(error)), now);
+        self.refuse_head(key, cause_of_request(error), Detail::of_head(*error, input), now);
         Step::Took(input.len())
     }
 
     /// Answers bytes that are no request head, or the lack of one, and ends the connection.
-    pub(crate) fn refuse_head(
-        &mut self,
-        key: ConnKey,
-        cause: Cause,
-        detail: Option<Detail>,
-        now: Time,
-    ) {
+    pub(crate) fn refuse_head(&mut self, key: ConnKey, cause: Cause, detail: Detail, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(downstream) = connection.downstream() else { return };
         let state = self.listen.listeners.get(downstream.listener);
         let (snapshot, place) = state.pin();
         let at = StreamKey::alone(key);
         let exchange = self.begin_exchange(at, snapshot, place, Request::NONE, now);
-        if let Some(detail) = detail {
-            self.exchanges.note_detail(exchange, || detail);
-        }
+        self.exchanges.note_detail(exchange, || detail);
         self.fail(exchange, cause, now);
     }
 
@@ -419,7 +411,8 @@ impl Proxy {
                 self.on_request_end(exchange_key, trailers, now);
                 Step::Took(n)
             }
-            Err(_) => {
+            Err(error) => {
+                self.exchanges.note_detail(exchange_key, || Detail::of_body(error, input));
                 self.fail(exchange_key, Cause::RequestBodyInvalid, now);
                 Step::Took(input.len())
             }

@@ -52,9 +52,13 @@ pub(crate) const fn follows_from_connection(cause: Cause) -> bool {
     matches!(
         cause,
         Cause::ConnectFailed
+            | Cause::ConnectTimeout
+            | Cause::Http2PingTimeout
             | Cause::OutOfDescriptors
+            | Cause::RequestWriteTimeout
             | Cause::ResponseInvalid
             | Cause::ResponseTruncated
+            | Cause::ResponseUnasked
             | Cause::StreamRefused
             | Cause::UpstreamClosed
             | Cause::UpstreamGoingAway

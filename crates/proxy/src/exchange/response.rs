@@ -3,6 +3,7 @@
 use config::snapshot::ResponseParsing;
 use telemetry::cause::Cause;
 use telemetry::events::TunnelStarted;
+use wire::detect::Detected;
 use wire::h1::{
     BodyDecoder, BodyElement, BodyLimits, ConnectionField, HeadError, HeadErrorKind, HeadLimits,
     Parsing, Scan, allowed_trailers, decode_response_as,
@@ -90,6 +91,10 @@ impl Proxy {
         let Receive::Head(mut scan) = codec.receive else { return Step::Wait(0) };
         if connection.outbox.is_untouched() {
             // Nothing was asked yet, so this is no answer; the request goes elsewhere.
+            let other = Detail::of_other_protocol(Detected::Http1, input);
+            self.connections.note_reason(key, || {
+                other.unwrap_or_else(|| Detail::of(&"a response before anything was asked"))
+            });
             self.fail_attempt(exchange_key, Cause::ResponseUnasked, now);
             return Step::Took(input.len());
         }
@@ -126,7 +131,10 @@ impl Proxy {
                 Step::Took(n)
             }
             Err(error) => {
-                self.exchanges.note_detail(exchange_key, || Detail::of(&error));
+                self.exchanges.note_detail(exchange_key, || {
+                    let other = Detail::of_other_protocol(Detected::Http1, input);
+                    other.unwrap_or_else(|| Detail::of_head(error, input))
+                });
                 self.fail(exchange_key, cause_of_response(&error), now);
                 Step::Took(input.len())
             }
@@ -359,7 +367,7 @@ impl Proxy {
                 Step::Took(n)
             }
             Err(error) => {
-                self.exchanges.note_detail(exchange_key, || Detail::of(&error));
+                self.exchanges.note_detail(exchange_key, || Detail::of_body(error, input));
                 self.fail(exchange_key, Cause::ResponseInvalid, now);
                 Step::Took(input.len())
             }

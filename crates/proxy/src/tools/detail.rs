@@ -11,6 +11,10 @@
 
 use std::fmt::{self, Write as _};
 
+use std::time::Duration;
+
+use wire::detect::{Detected, detect_server};
+use wire::h1::{BodyError, HeadError, REFUSED_OCTETS_MAX, refused_body_octets, refused_octets};
 use wire::h2::ErrorCode;
 
 /// Bytes of a detail; what is longer is cut. The name of a code and the text of a GOAWAY
@@ -28,6 +32,47 @@ impl Detail {
         let written = write!(words, "{error}");
         debug_assert!(written.is_ok(), "memory takes all");
         Self::from_bytes(words.into_bytes())
+    }
+
+    /// Which rule a head breaks, and where: `white space before a colon: Host : x`.
+    pub(crate) fn of_head(error: HeadError, input: &[u8]) -> Self {
+        Self::of_place(&error, refused_octets(input, error))
+    }
+
+    /// Which rule a body breaks, and in which line of what frames it. Data is nothing for a log.
+    pub(crate) fn of_body(error: BodyError, input: &[u8]) -> Self {
+        Self::of_place(&error, refused_body_octets(input, error))
+    }
+
+    /// What is wrong, and the octets that are.
+    pub(crate) fn of_place(error: &impl fmt::Display, octets: &[u8]) -> Self {
+        let mut bytes = error.to_string().into_bytes();
+        if !octets.is_empty() {
+            bytes.extend_from_slice(b": ");
+            bytes.extend_from_slice(octets);
+        }
+        Self::from_bytes(bytes)
+    }
+
+    /// The option that bounds a time, and what it is: `timeouts.response_head of the cluster: 30s`.
+    pub(crate) fn of_bound(option: &str, bound: Duration) -> Self {
+        Self::of(&format_args!("{option}: {bound:?}"))
+    }
+
+    /// What an upstream that should speak `expected` begins with instead, if it is something else.
+    pub(crate) fn of_other_protocol(expected: Detected, input: &[u8]) -> Option<Self> {
+        let spoken = detect_server(input);
+        if spoken == expected {
+            return None;
+        }
+        Some(match name(spoken) {
+            Some(spoken) => Self::of(&format_args!("the upstream speaks {spoken}")),
+            None => {
+                let expected = name(expected).unwrap_or_default();
+                let octets = input.get(..REFUSED_OCTETS_MAX).unwrap_or(input);
+                Self::of_place(&format_args!("the upstream does not speak {expected}"), octets)
+            }
+        })
     }
 
     /// What a peer says when it resets a stream (RFC 9113, section 7): `INTERNAL_ERROR`.
@@ -53,6 +98,16 @@ impl Detail {
 
     pub(crate) const fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+/// A protocol's name.
+const fn name(protocol: Detected) -> Option<&'static str> {
+    match protocol {
+        Detected::Http1 => Some("HTTP/1"),
+        Detected::Http2 => Some("HTTP/2"),
+        Detected::Tls => Some("TLS"),
+        Detected::Unknown => None,
     }
 }
 

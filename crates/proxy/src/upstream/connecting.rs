@@ -322,6 +322,19 @@ impl Proxy {
         }
     }
 
+    /// Notes which time was over when a connection was not established.
+    pub(crate) fn note_connect_bound(&mut self, key: ConnKey) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let Some(upstream) = connection.upstream() else { return };
+        let Some(cluster) = self.cx.snapshot.cluster(upstream.cluster) else { return };
+        let what = match connection.is_handshaking() {
+            true => "timeouts.connect of the cluster, amid the handshake of TLS",
+            false => "timeouts.connect of the cluster",
+        };
+        let bound = cluster.timeouts.connect;
+        self.connections.note_reason(key, || Detail::of_bound(what, bound));
+    }
+
     /// A connection to be, for this exchange or spare, cannot be established.
     pub(crate) fn on_connect_failed(
         &mut self,
@@ -446,10 +459,11 @@ impl Proxy {
 
     /// The upstream sent FIN.
     pub(crate) fn on_upstream_end(&mut self, key: ConnKey, now: Time) {
+        // A write that failed took the reset's error with it, and what is read then is 0.
+        let was_reset = self.connections.get(key).is_some_and(|it| it.is_send_broken);
+        self.connections.note_end(key, if was_reset { "RST" } else { "FIN" });
         let Some(exchange) = self.exchange_of_ended(key, now) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
-        // A write that failed took the reset's error with it, and what is read then is 0.
-        let was_reset = connection.is_send_broken;
         match connection.codec.on_eof() {
             ReadEnd::OfMessage if !was_reset => {
                 self.on_response_end(StreamKey::alone(key), exchange, &[], true, now);

@@ -8,7 +8,7 @@ use wire::h2::ErrorCode;
 use crate::frames::Speaker;
 use crate::http2::TO_HTTP2;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Peer, Talk, hold};
+use crate::kit::{Manner, Peer, Talk, hold};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -37,6 +37,17 @@ fn logged(talk: &mut Talk<'_>) -> (String, Option<String>) {
         Some(rest.split('"').next().unwrap_or_default().to_owned())
     };
     (text("cause").unwrap_or_default(), text("cause_detail"))
+}
+
+/// As [`is_logged`], of what may have been refused before all of it came.
+fn is_logged_as_far(talk: &mut Talk<'_>, cause: &str, detail: &str) {
+    let is_whole = talk.manner() != Manner::ByteByByte;
+    let (found_cause, found) = logged(talk);
+    let found = found.unwrap_or_default();
+    let is_beginning = !is_whole && detail.starts_with(&found);
+    let is_known_later = !is_whole && found.starts_with("the upstream does not speak HTTP/1: ");
+    assert_eq!(found_cause, cause);
+    assert!(found == detail || is_beginning || is_known_later, "{found} instead of {detail}");
 }
 
 fn is_logged(talk: &mut Talk<'_>, cause: &str, detail: &str) {
@@ -158,7 +169,7 @@ fn an_invalid_head_has_the_rule_that_it_breaks() {
         talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n");
         let heard = talk.heard(client);
         assert!(heard.starts_with("HTTP/1.1 502 "));
-        let detail = "a content length that is not a number in range";
+        let detail = "a content length that is not a number in range: Content-Length: x";
         is_logged(talk, "response_invalid", detail);
         assert!(!heard.contains(detail), "that is for the log alone: {heard}");
     });
@@ -166,8 +177,166 @@ fn an_invalid_head_has_the_rule_that_it_breaks() {
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n");
         assert!(talk.heard(client).starts_with("HTTP/1.1 400 "));
-        let detail = "a content length that is not a number in range";
+        let detail = "a content length that is not a number in range: Content-Length: x";
         is_logged(talk, "request_framing_invalid", detail);
+    });
+}
+
+/// A client that has asked for something, and the upstream of HTTP/1 that was asked.
+fn asked_in_http1(talk: &mut Talk<'_>) -> (Peer, Peer) {
+    let client = talk.client();
+    talk.says(client, GET);
+    let upstream = talk.upstream();
+    talk.hears(upstream, GET);
+    (client, upstream)
+}
+
+#[test]
+fn a_wait_that_is_over_has_its_option_and_value() {
+    hold(CONFIG, |talk| {
+        let (_client, _upstream) = asked_in_http1(talk);
+        talk.passes(Duration::from_secs(61));
+        is_logged(talk, "response_head_timeout", "timeouts.response_head of the cluster: 60s");
+    });
+    hold(CONFIG, |talk| {
+        let (_client, upstream) = asked_in_http1(talk);
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
+        talk.passes(Duration::from_secs(61));
+        is_logged(talk, "response_body_timeout", "timeouts.response_body of the cluster: 60s");
+    });
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHo");
+        talk.passes(Duration::from_secs(11));
+        is_logged(talk, "request_head_timeout", "timeouts.request_head of the listener: 10s");
+    });
+    for config in [CONFIG, TO_HTTP2] {
+        hold(config, |talk| {
+            let client = talk.client();
+            talk.says(client, GET);
+            while talk.is_connecting() {
+                talk.connecting();
+                talk.passes(Duration::from_secs(6));
+            }
+            assert!(talk.heard(client).starts_with("HTTP/1.1 503 "));
+            is_logged(talk, "connect_timeout", "timeouts.connect of the cluster: 5s");
+        });
+    }
+    let bounded = CONFIG.replace("cluster: web }", "cluster: web, timeout: 2s }");
+    hold(&bounded, |talk| {
+        let (_client, _upstream) = asked_in_http1(talk);
+        talk.passes(Duration::from_secs(3));
+        is_logged(talk, "request_timeout", "timeout of the rule: 2s");
+    });
+}
+
+#[test]
+fn an_upstream_that_closes_did_so_with_fin_or_an_error() {
+    for (is_reset, before, detail) in [
+        (false, "", "FIN"),
+        (true, "", "ECONNRESET"),
+        (false, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", "FIN"),
+        (true, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", "ECONNRESET"),
+    ] {
+        hold(CONFIG, |talk| {
+            let client = talk.client();
+            talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+            let upstream = talk.upstream();
+            talk.says(upstream, before);
+            match is_reset {
+                true => talk.breaks(upstream),
+                false => talk.ends(upstream),
+            }
+            talk.heard(client);
+            let cause = if before.is_empty() { "upstream_closed" } else { "response_truncated" };
+            is_logged(talk, cause, detail);
+        });
+    }
+    hold(TO_HTTP2, |talk| {
+        let (client, upstream) = asked(talk);
+        talk.breaks(upstream.peer);
+        talk.heard(client);
+        is_logged(talk, "upstream_closed", "ECONNRESET");
+    });
+}
+
+#[test]
+fn an_upstream_that_closes_a_connection_which_it_kept_is_known_by_that() {
+    hold(CONFIG, |talk| {
+        let (client, upstream) = asked_in_http1(talk);
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        talk.heard(client);
+        talk.forgets_log();
+        talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+        talk.ends(upstream);
+        assert!(talk.heard(client).starts_with("HTTP/1.1 502 "));
+        is_logged(talk, "upstream_closed", "FIN, on a connection that was used before");
+    });
+}
+
+#[test]
+fn an_upstream_that_speaks_something_else_is_known_by_its_first_octets() {
+    for (first, detail) in [
+        ("\0\0\u{6}\u{4}\0\0\0\0\0\0\u{3}\0\0\0\u{1}", "the upstream speaks HTTP/2"),
+        ("\u{15}\u{3}\u{1}\0\u{2}\u{2}\u{46}", "the upstream speaks TLS"),
+        ("SSH-2.0-x\r\n", "the upstream does not speak HTTP/1: SSH-2.0-x\\u000d\\u000a"),
+    ] {
+        hold(CONFIG, |talk| {
+            let (client, upstream) = asked_in_http1(talk);
+            talk.says(upstream, first);
+            assert!(talk.heard(client).starts_with("HTTP/1.1 502 "));
+            is_logged_as_far(talk, "response_invalid", detail);
+        });
+    }
+    for (first, detail) in [
+        ("HTTP/1.1 400 Bad Request\r\n\r\n", "the upstream speaks HTTP/1"),
+        ("\u{15}\u{3}\u{1}\0\u{2}\u{2}\u{46}\0\0", "the upstream speaks TLS"),
+    ] {
+        hold(TO_HTTP2, |talk| {
+            let client = talk.client();
+            talk.says(client, GET);
+            let upstream = talk.upstream();
+            talk.says(upstream, first);
+            assert!(talk.heard(client).starts_with("HTTP/1.1 502 "));
+            is_logged(talk, "response_invalid", detail);
+        });
+    }
+}
+
+#[test]
+fn a_refused_request_has_the_octets_that_are_wrong() {
+    for (request, cause, detail) in [
+        (
+            "G@T / HTTP/1.1\r\n\r\n",
+            "request_invalid",
+            "a method that is not a token: G@T / HTTP/1.1",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: x\r\na : b\r\n\r\n",
+            "request_invalid",
+            "white space before a colon: a : b",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: x\r\nCookie: a\u{1}\r\n\r\n",
+            "request_invalid",
+            "a control octet in a field value: Cookie",
+        ),
+    ] {
+        hold(CONFIG, |talk| {
+            let client = talk.client();
+            talk.says(client, request);
+            talk.heard(client);
+            is_logged_as_far(talk, cause, detail);
+        });
+    }
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+        talk.upstream();
+        talk.says(client, "xyz\r\n");
+        talk.heard(client);
+        let detail = "a chunk's size is not a number in range: xyz";
+        is_logged_as_far(talk, "request_body_invalid", detail);
     });
 }
 

@@ -367,7 +367,7 @@ impl<'s> Talk<'s> {
     /// The peer resets the connection.
     pub(crate) fn breaks(&mut self, peer: Peer) {
         if let Some(key) = self.peers[peer.0].key {
-            self.proxy.on_broken(key, self.now);
+            self.proxy.on_broken(key, "ECONNRESET", self.now);
         }
         self.settle();
     }
@@ -559,6 +559,12 @@ impl<'s> Talk<'s> {
         self.log.poll(self.now.as_nanos(), &mut out, usize::MAX);
         self.lines.push_str(&String::from_utf8(out).expect("the log is UTF-8"));
         &self.lines
+    }
+
+    /// The log begins anew.
+    pub(crate) fn forgets_log(&mut self) {
+        self.log();
+        self.lines.clear();
     }
 
     /// What is counted stays countable when everybody moves.

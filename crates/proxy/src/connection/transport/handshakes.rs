@@ -14,6 +14,7 @@ use telemetry::cause::Cause;
 use telemetry::events::{TlsFailure, TlsHandshakeFinished, TlsHandshakeKind};
 use tls::signing::{SignError, Signature};
 use tls::{Facts, Handshake, HandshakeError};
+use wire::detect::Detected;
 use wire::tls::record::RecordLayer;
 
 use super::{ClientFacts, Early, State, Tls, last_words};
@@ -302,8 +303,7 @@ impl Proxy {
         if self.connections.tls_mut(key)?.is_early() {
             self.step_early(key, input, now)
         } else {
-            let first = input.first().copied();
-            self.step_handshake(key, first, |handshake| handshake.on_bytes(input), now)
+            self.step_handshake(key, input, |handshake| handshake.on_bytes(input), now)
         }
     }
 
@@ -359,7 +359,7 @@ impl Proxy {
             return;
         }
         let step = |handshake: &mut Handshake| handshake.on_signature(result).map(|()| 0);
-        if self.step_handshake(key, None, step, now).is_none() {
+        if self.step_handshake(key, &[], step, now).is_none() {
             return;
         }
         if let Some(mut partial) = self.connections.tls_mut(key).and_then(|tls| tls.partial.take())
@@ -372,11 +372,11 @@ impl Proxy {
         self.cx.ops.push_back(Op::Read(key));
     }
 
-    /// A step of a handshake; `first` is the first byte that it looks at, if it was fed.
+    /// A step of a handshake; `input` are the bytes that it looks at, if it is fed.
     fn step_handshake(
         &mut self,
         key: ConnKey,
-        first: Option<u8>,
+        input: &[u8],
         step: impl FnOnce(&mut Handshake) -> Result<usize, HandshakeError>,
         now: Time,
     ) -> Option<usize> {
@@ -445,9 +445,13 @@ impl Proxy {
                 Some(n)
             }
             Err(error) => {
-                self.connections.note_reason(key, || Detail::of(&error));
-                let is_http = first.is_some_and(|first| first.is_ascii_uppercase());
-                if is_downstream && is_http && matches!(error, HandshakeError::NotTls) {
+                let is_not_tls = matches!(error, HandshakeError::NotTls);
+                self.connections.note_reason(key, || {
+                    let other = Detail::of_other_protocol(Detected::Tls, input);
+                    other.filter(|_| is_not_tls).unwrap_or_else(|| Detail::of(&error))
+                });
+                let is_http = input.first().is_some_and(u8::is_ascii_uppercase);
+                if is_downstream && is_http && is_not_tls {
                     out.extend_from_slice(PLAIN_HTTP_REPLY);
                 }
                 let has_words = !out.is_empty();
@@ -514,8 +518,8 @@ impl Proxy {
     }
 
     /// The peer closed its connection amid the handshake, or broke it.
-    pub(super) fn on_peer_gone(&mut self, key: ConnKey, now: Time) {
-        let words = "the peer is gone amid the handshake";
+    pub(super) fn on_peer_gone(&mut self, key: ConnKey, how: &str, now: Time) {
+        let words = format!("the peer is gone amid the handshake: {how}");
         self.connections.note_reason(key, || Detail::of(&words));
         self.on_handshake_failed(key, TlsFailure::PeerGone, now);
     }

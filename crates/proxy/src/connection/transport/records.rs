@@ -183,7 +183,7 @@ impl Proxy {
         if self.connections.is_downstream(key) && !is_peers_word {
             self.break_downstream(key, Some(Cause::TlsInvalid), now);
         } else {
-            self.handle_broken(key, now);
+            self.handle_broken(key, &error.to_string(), now);
         }
     }
 
@@ -193,29 +193,34 @@ impl Proxy {
     pub fn on_read_closed(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         if connection.is_handshaking() {
-            self.on_peer_gone(key, now);
+            self.on_peer_gone(key, "FIN", now);
         } else if connection.is_amid_record() || connection.is_cut_off() {
-            self.handle_broken(key, now);
+            self.handle_broken(key, "FIN without close_notify", now);
         } else if !connection.is_read_closed {
             self.on_data_end(key, now);
         }
         self.settle(now);
     }
 
-    /// The connection is broken: reset, or an error while reading.
-    pub fn on_broken(&mut self, key: ConnKey, now: Time) {
-        self.handle_broken(key, now);
+    /// The connection is broken: reset, or an error while reading. `errno` is the error's name, such as
+    /// `ECONNRESET`; empty if there is none.
+    pub fn on_broken(&mut self, key: ConnKey, errno: &'static str, now: Time) {
+        self.handle_broken(key, errno, now);
         self.settle(now);
     }
 
-    pub(crate) fn handle_broken(&mut self, key: ConnKey, now: Time) {
+    /// `how` it broke, for the log.
+    fn handle_broken(&mut self, key: ConnKey, how: &str, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         if connection.is_handshaking() {
-            return self.on_peer_gone(key, now);
+            return self.on_peer_gone(key, how, now);
         }
         match connection.role {
             Role::Downstream(_) => self.on_downstream_broken(key, now),
-            Role::Upstream(_) => self.on_upstream_broken(key, now),
+            Role::Upstream(_) => {
+                self.connections.note_end(key, how);
+                self.on_upstream_broken(key, now);
+            }
         }
     }
 
@@ -244,7 +249,7 @@ impl Proxy {
                     }
                 }
             }
-            KeyUsage::Exhausted => self.handle_broken(key, now),
+            KeyUsage::Exhausted => self.handle_broken(key, "the key of TLS is used up", now),
         }
     }
 
