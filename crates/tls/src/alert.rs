@@ -4,22 +4,22 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What one side tells the other when it gives up.
+/// An alert: why one side ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Alert(u8);
 
 impl Alert {
     /// Nothing more is sent.
     pub const CLOSE_NOTIFY: Self = Self(0);
-    /// Another message than this one had to come.
+    /// A message that may not come here.
     pub const UNEXPECTED_MESSAGE: Self = Self(10);
     /// A record is not authentic.
     pub const BAD_RECORD_MAC: Self = Self(20);
     /// A record is too long.
     pub const RECORD_OVERFLOW: Self = Self(22);
-    /// Nothing in common to go on with.
+    /// Client and server have no parameters in common.
     pub const HANDSHAKE_FAILURE: Self = Self(40);
-    /// A certificate that cannot be taken apart, or is for somebody else.
+    /// A certificate that cannot be parsed, or has other names.
     pub const BAD_CERTIFICATE: Self = Self(42);
     /// A certificate that may not be used for this.
     pub const UNSUPPORTED_CERTIFICATE: Self = Self(43);
@@ -31,17 +31,17 @@ impl Alert {
     pub const CERTIFICATE_UNKNOWN: Self = Self(46);
     /// A field is well formed, and wrong.
     pub const ILLEGAL_PARAMETER: Self = Self(47);
-    /// A certificate of nobody who is trusted.
+    /// No trusted CA signed the certificate.
     pub const UNKNOWN_CA: Self = Self(48);
-    /// A certificate that is good, of somebody who is not let in.
+    /// The certificate is valid, but its owner is not allowed here.
     pub const ACCESS_DENIED: Self = Self(49);
-    /// A message cannot be taken apart.
+    /// A message cannot be decoded.
     pub const DECODE_ERROR: Self = Self(50);
     /// A signature is wrong.
     pub const DECRYPT_ERROR: Self = Self(51);
     /// No version in common.
     pub const PROTOCOL_VERSION: Self = Self(70);
-    /// A mistake that is not the peer's.
+    /// An error that is not the peer's.
     pub const INTERNAL_ERROR: Self = Self(80);
     /// No certificate was sent, and one has to be.
     pub const CERTIFICATE_REQUIRED: Self = Self(116);
@@ -54,8 +54,8 @@ impl Alert {
         Self(code)
     }
 
-    /// The same for a record layer, where it is one that ends a handshake under keys. Others say that
-    /// the mistake is ours: there is none whose peer would do anything else after it.
+    /// The same for a record layer, where it is one that ends a handshake under keys. All other
+    /// codes become `internal_error`: no peer would act differently on them.
     #[must_use]
     pub const fn of_record(self) -> wire::tls::Alert {
         use wire::tls::Alert;

@@ -1,9 +1,9 @@
 //! Up to eight RSA signatures in one pass of AVX-512 IFMA instructions.
 //!
-//! For servers whose certificates are RSA and that are asked for many handshakes at once: whoever
-//! holds the handshakes submits what each has to sign, runs the batch when it is full or when
-//! nothing else is to be done, and goes on with each. This module knows nothing of handshakes, and
-//! decides nothing about when to wait. Where [`Batch::new`] gives `None`, or a key is refused, or a
+//! For servers with RSA certificates that do many handshakes at once: the caller submits what each
+//! handshake has to sign, runs the batch when it is full or when nothing else is to be done, and
+//! continues each handshake. This module does not depend on handshakes, and the caller decides how
+//! long to wait. Where [`Batch::new`] gives `None`, or a key is refused, or a
 //! signature does not verify, sign in the usual way.
 //!
 //! # Costs
@@ -17,12 +17,12 @@
 //! | a batch of five to eight | 583 | 1,840 | 4,405 |
 //! | each of eight | 73 | 230 | 551 |
 //!
-//! The lanes that nobody needs work all the same. From four operations down, the two halves of each
+//! Unused lanes cost the same as used ones. From four operations down, the two halves of each
 //! (the key's two primes) stand side by side, which takes half the time. So two operations are
 //! worth a batch already ([`Batch::OPERATIONS_WORTHWHILE`]) and one is not. Five are best done as
 //! four in a batch and one alone, by little; six, seven or eight in one batch.
 //!
-//! A run keeps its thread busy for that long: 0.6, 1.8 or 4.4 ms in which no other event is served.
+//! A run keeps its thread busy for 0.6, 1.8 or 4.4 ms, in which no other event is served.
 //!
 //! # Side channels
 //!
@@ -36,9 +36,9 @@
 //! Every signature is verified with the public exponent before it leaves, because a wrong result of
 //! one prime gives the key away (Boneh, DeMillo and Lipton, 1997).
 //!
-//! Messages are not blinded. Blinding hides what is exponentiated from somebody who sees it in the
-//! time taken, which does not depend on it here; exponents would need blinding of their own, against
-//! somebody who measures power or fields at the machine. The input, moreover, is not the peer's
+//! Messages are not blinded. Blinding hides the base from an attacker who measures time, which does
+//! not depend on the base here; against an attacker who measures power or fields at the machine,
+//! the exponents would need blinding too. The input, moreover, is not the peer's
 //! choice: it is a hash, with PSS a salted one. docs/THREAT_MODEL.md says what remains.
 
 mod columns;

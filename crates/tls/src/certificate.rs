@@ -30,13 +30,13 @@ pub struct Certificate {
     fingerprint: [u8; 32],
 }
 
-/// Where a key comes from, and who signs with it.
+/// Where a key comes from, and what signs with it.
 enum KeySource<'a> {
     /// The handshake signs.
     Pem(&'a [u8]),
-    /// It is here, and somebody signs.
+    /// The key is in this process, and a provider signs with it.
     PemFor(ProviderId, &'a [u8]),
-    /// It is with whoever signs.
+    /// Only the provider has the key.
     With(ProviderId),
 }
 
@@ -97,19 +97,18 @@ impl Certificate {
         read::read(chain, &KeySource::With(provider), now)
     }
 
-    /// The key, where somebody else signs with it than the handshake itself.
+    /// The key, if a provider signs with it instead of the handshake.
     #[must_use]
     pub fn key_handle(&self) -> Option<&Arc<KeyHandle>> {
         self.key_handle.as_ref()
     }
 
-    /// The same, with an answer of its authority that it is good (OCSP, RFC 6960, in DER), which
-    /// clients get that ask for one.
+    /// Adds an OCSP response (RFC 6960, in DER), which is stapled for clients that ask for one.
     ///
     /// # Errors
     ///
-    /// When that is not one. Whether it is about this certificate, and new enough, is for clients
-    /// to see.
+    /// When `der` is not a successful OCSP response. Clients check whether it is about this
+    /// certificate and recent enough.
     pub fn with_ocsp_response(mut self, der: &[u8]) -> Result<Self, CertificateError> {
         if !x509::is_ocsp_success(der) {
             return Err(CertificateError::OcspUnreadable);
@@ -156,13 +155,13 @@ impl Certificate {
         self.fingerprint
     }
 
-    /// Whom the leaf is about (RFC 4514).
+    /// The subject of the leaf (RFC 4514).
     #[must_use]
     pub fn subject(&self) -> &str {
         &self.subject
     }
 
-    /// Whom a peer that is shown it learns of.
+    /// What a peer learns from this certificate.
     #[must_use]
     pub fn as_peer(&self) -> Option<PeerCertificate> {
         PeerCertificate::read(&self.certified.cert)

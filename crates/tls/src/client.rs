@@ -26,8 +26,8 @@ const TICKET_SERVERS_MAX: usize = 256;
 pub enum Verify {
     /// From one of these, valid, and for the right name.
     Roots(Arc<Roots>),
-    /// Anything. **Dangerous**: whoever sits on the path can read and change everything. That the
-    /// server has the key of what it shows is checked all the same.
+    /// Any certificate is accepted. **Dangerous**: an attacker on the path can read and change
+    /// everything. The server still has to prove that it has the certificate's key.
     Nothing,
 }
 

@@ -1,4 +1,4 @@
-//! What a handshake found out.
+//! What a handshake negotiated, and who the peer is.
 
 use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::certificate::sha256;
 use crate::parameters::{CipherSuite, Group, Version};
 use crate::x509::X509;
 
-/// What a handshake found out.
+/// What a handshake negotiated, and who the peer is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// The version.
@@ -21,22 +21,22 @@ pub struct Facts {
     pub alpn: Option<Box<[u8]>>,
     /// The name that the client asked for, on the server's side.
     pub server_name: Option<Box<str>>,
-    /// Whether it goes on from an earlier connection, so that nobody signed anything.
+    /// Whether the session was resumed: then neither side signed anything.
     pub is_resumed: bool,
-    /// Whom the peer has shown to be.
+    /// The peer's certificate, if it sent one.
     pub peer: Option<Box<PeerCertificate>>,
 }
 
-/// Whom the peer has shown to be.
+/// The peer's certificate, if it sent one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerCertificate {
     /// SHA-256 of the leaf.
     pub fingerprint: [u8; 32],
-    /// Whom the leaf is about (RFC 4514), the most specific first.
+    /// The subject of the leaf (RFC 4514), the most specific part first.
     pub subject: Box<str>,
-    /// Who says so.
+    /// The issuer of the leaf.
     pub issuer: Box<str>,
-    /// Its number, in hexadecimal.
+    /// The serial number of the leaf, in hexadecimal.
     pub serial: Box<str>,
     /// DNS names of the leaf, as they stand there.
     pub dns_names: Vec<Box<str>>,
@@ -53,7 +53,7 @@ pub struct PeerCertificate {
 }
 
 impl PeerCertificate {
-    /// What `chain` says, or `None` if it is empty or its leaf cannot be taken apart.
+    /// What `chain` says, or `None` if it is empty or its leaf cannot be parsed.
     pub(crate) fn read(chain: &[CertificateDer<'_>]) -> Option<Self> {
         let leaf = chain.first()?;
         let x509 = X509::read(leaf)?;
@@ -72,8 +72,8 @@ impl PeerCertificate {
         })
     }
 
-    /// What remains to be said of a chain whose leaf cannot be taken apart, so that nothing is
-    /// known of whom it is about.
+    /// The certificates and fingerprint of a chain whose leaf cannot be parsed; its names stay
+    /// empty.
     pub(crate) fn unread(chain: &[CertificateDer<'_>]) -> Option<Self> {
         Some(Self {
             fingerprint: sha256(chain.first()?),

@@ -12,8 +12,8 @@
 //! behind it, often in the same segment, is the record layer's. Nothing here reads a socket. The
 //! clock that rustls looks at is the system's, for the dates of certificates and tickets.
 //!
-//! A server whose key somebody else signs with stops in the middle, and waits without keeping
-//! anybody from other work: [`signing`](crate::signing) says how.
+//! A handshake whose signature comes from a provider stops in the middle and waits for it, while
+//! its thread does other work: [`signing`](crate::signing) says how.
 
 mod accepting;
 mod connecting;
@@ -55,20 +55,19 @@ pub const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
 
 /// A handshake in progress. See the module's picture.
 ///
-/// Made by [`Handshake::accept`] or [`Handshake::connect`]. Then, until it is done: what comes goes
-/// to [`Handshake::on_bytes`], and what [`Handshake::poll_output`] gives is sent, also after an
+/// Made by [`Handshake::accept`] or [`Handshake::connect`]. Then, until it is done: received bytes
+/// go to [`Handshake::on_bytes`], and what [`Handshake::poll_output`] gives is sent, also after an
 /// error. A client has something to send right away.
 ///
-/// On the accepting side it may have to wait for a signature, if its certificate is one for which
-/// somebody else signs. Then [`Handshake::pending`] has a job, which is to be done by whoever it is
-/// for, and [`Handshake::on_signature`] is told what came of it. Dropping it in between is fine. It
-/// stays on the thread on which it began.
+/// A server's handshake may have to wait for a signature, if a provider signs for its certificate.
+/// Then [`Handshake::pending`] has a job for that provider, and [`Handshake::on_signature`] takes
+/// the result. The handshake may be dropped in between. It stays on the thread on which it began.
 pub struct Handshake {
     side: Side,
     progress: Progress,
-    /// What came of it so far.
+    /// Traffic secrets that were caught so far.
     secrets: TrafficSecrets,
-    /// What was not taken yet of what is to be sent.
+    /// Bytes to send that `poll_output` has not taken yet.
     output: Vec<u8>,
     /// Bytes of the peer that were consumed, without those that were skipped.
     bytes: usize,
@@ -81,9 +80,9 @@ pub struct Handshake {
 pub struct Established {
     /// The connection.
     pub records: RecordLayer,
-    /// What was found out.
+    /// What the handshake negotiated.
     pub facts: Facts,
-    /// On the client's side of TLS 1.3, what keeps the tickets that come later.
+    /// On the client's side of TLS 1.3: keeps the tickets that come later.
     pub tickets: Option<TicketKeeper>,
 }
 
@@ -129,12 +128,12 @@ impl Handshake {
         Self { side, progress: Progress::Going, secrets, output: Vec::new(), bytes: 0, refused }
     }
 
-    /// Reads on: how many bytes of `input` are done with.
+    /// Consumes records, and returns how many bytes of `input` were consumed.
     ///
     /// Only those of the handshake are, in whole records: what stays has to come again, with more
     /// behind it, or is for the connection after the handshake. A record has at most
-    /// [`RECORD_LEN_MAX`](wire::tls::record::RECORD_LEN_MAX) bytes. Whatever happens, there may be
-    /// something to be sent then.
+    /// [`RECORD_LEN_MAX`](wire::tls::record::RECORD_LEN_MAX) bytes. Afterwards, also after an
+    /// error, there may be output to send.
     ///
     /// While it waits for a signature, nothing is taken, so that what has come stays where it is
     /// until [`Handshake::on_signature`] was called and this is called again.
@@ -236,7 +235,7 @@ impl Handshake {
         self.settle(result, said_before)
     }
 
-    /// Appends what is to be sent.
+    /// Appends the output to `out`.
     pub fn poll_output(&mut self, out: &mut Vec<u8>) {
         if out.is_empty() {
             std::mem::swap(out, &mut self.output);
@@ -324,7 +323,7 @@ impl Handshake {
         self.settle(result, said_before)
     }
 
-    /// Looks at how far it came.
+    /// Takes the result of a step: done, waiting, or failed.
     fn settle(
         &mut self,
         result: Result<(), HandshakeError>,
@@ -346,7 +345,7 @@ impl Handshake {
                 self.output.extend(error.alert().map(plain_alert).into_iter().flatten());
                 Err(self.fail(error))
             }
-            // It has said so itself.
+            // rustls has written the alert itself.
             Err(error) if self.output.len() > said_before => Err(self.fail(error)),
             Err(error) => Err(self.refuse(error)),
         }
@@ -475,7 +474,7 @@ fn server_facts(connection: &ServerConnection) -> Result<Facts, HandshakeError> 
     let peer = match connection.peer_certificates() {
         None => None,
         Some(chain) => {
-            // Rules may be about whom it is, so that one which cannot be told is refused.
+            // Rules may depend on the subject, so a certificate that cannot be parsed is refused.
             let unreadable = HandshakeError::CertificateRejected(CertificateFault::BadEncoding);
             Some(PeerCertificate::read(chain).ok_or(unreadable)?)
         }
@@ -492,7 +491,7 @@ fn client_facts(
     facts(connection, connection.handshake_kind(), peer)
 }
 
-/// What both sides know.
+/// What the handshake negotiated, as both sides know it.
 fn facts(
     connection: &rustls::CommonState,
     kind: Option<HandshakeKind>,
@@ -512,7 +511,7 @@ fn facts(
     })
 }
 
-/// The record layer that goes on. The traffic secrets are the peer's, then ours.
+/// The record layer that takes over. The traffic secrets are the peer's, then ours.
 fn records(
     role: Role,
     facts: &Facts,

@@ -1,6 +1,6 @@
 //! The file that `SSLKEYLOGFILE` names, for programs such as Wireshark that read recorded connections.
 //!
-//! Off unless [`enable`] is called: whoever has the file reads everything.
+//! Off unless [`enable`] is called: with the file, every recorded connection can be decrypted.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -19,7 +19,7 @@ const MODE: u32 = 0o600;
 const MODE_OF_OTHERS: u32 = 0o077;
 
 /// From now on, writes the secrets of every handshake of this process to the file at `path`, which the
-/// environment variable `SSLKEYLOGFILE` names, in the format of that name. For looking for mistakes only:
+/// environment variable `SSLKEYLOGFILE` names, in the format of that name. For debugging only:
 /// workers wait for each other and for the file.
 ///
 /// # Errors
@@ -31,7 +31,7 @@ pub fn enable(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the file, or looks who may read the one that is there.
+/// Creates the file, or checks the permissions of the one that is there.
 fn prepare(path: &Path) -> io::Result<()> {
     let file = OpenOptions::new().append(true).create(true).mode(MODE).open(path)?;
     let mode = file.metadata()?.permissions().mode();

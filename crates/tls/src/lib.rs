@@ -1,4 +1,4 @@
-//! Handshakes of TLS, the certificates they are made with, and who is trusted.
+//! TLS handshakes, certificates and trusted CAs.
 //!
 //! ```text
 //!  PEM ──► Certificate ──┐                            ┌──► RecordLayer (wire::tls::record)
@@ -11,8 +11,8 @@
 //! are immutable and shared. Nothing here touches a socket; the only clock is rustls' own, which
 //! it asks whether a peer's certificate or a ticket is still good.
 //!
-//! Who signs with a certificate's key may be somebody else than the handshake, which then waits:
-//! that is in [`signing`].
+//! A certificate's key may be held by a signing provider, for which the handshake waits: see
+//! [`signing`].
 //!
 //! This crate holds unsafe code, besides `io`, in two private modules that each say what makes it
 //! sound. Vector instructions may only run where the processor has them, and the compiler cannot know

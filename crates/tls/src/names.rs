@@ -8,13 +8,13 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use crate::context::ContextError;
 use crate::x509::X509;
 
-/// Any of these will do.
+/// Allowed names, of which a certificate needs one.
 #[derive(Debug)]
 pub(crate) struct Names {
     hosts: Vec<ServerName<'static>>,
-    /// To the letter.
+    /// URIs that have to match whole.
     uris: Vec<Box<str>>,
-    /// What URIs begin with.
+    /// Beginnings of URIs.
     uri_prefixes: Vec<Box<str>>,
 }
 
@@ -58,9 +58,9 @@ impl Names {
     }
 }
 
-/// Why a certificate is not somebody's who was asked for.
+/// Why a certificate has none of the allowed names.
 pub(crate) enum NamesMissing {
-    /// It cannot be taken apart.
+    /// The certificate cannot be parsed.
     Unreadable,
     /// It has only these.
     Others(Vec<String>),

@@ -1,4 +1,4 @@
-//! Whom peers' certificates have to come from.
+//! Trusted CAs and their lists of revoked certificates.
 
 use std::fmt;
 
@@ -27,19 +27,19 @@ pub(crate) struct Revocations {
     pub(crate) parsed: Vec<CertRevocationList<'static>>,
 }
 
-/// Why there are no authorities to be trusted.
+/// Why no set of trusted CAs can be made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RootsError {
-    /// There is none.
+    /// The file has no CA certificate, or the system trusts none.
     #[error("there is no certificate of an authority")]
     Empty,
     /// There is no list of revoked certificates.
     #[error("there is no list of revoked certificates")]
     ListMissing,
-    /// Such a list, counted from 1, that cannot be taken apart, or PEM that cannot.
+    /// A list of revoked certificates, counted from 1, that cannot be decoded, or its PEM.
     #[error("list {0} of revoked certificates cannot be read")]
     ListUnreadable(usize),
-    /// A certificate, counted from 1, that cannot be taken apart, or PEM that cannot.
+    /// A certificate, counted from 1, that cannot be decoded, or its PEM.
     #[error("certificate {0} cannot be read")]
     Unreadable(usize),
 }
@@ -120,7 +120,7 @@ impl Roots {
 }
 
 impl fmt::Debug for Roots {
-    /// How many.
+    /// Shows how many there are.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Roots").field("len", &self.len()).finish()
     }

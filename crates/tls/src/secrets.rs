@@ -1,7 +1,7 @@
 //! How the traffic secrets of a handshake get out of rustls.
 //!
-//! What rustls hands out after a handshake lacks them: they only pass its key log, which belongs
-//! to a whole configuration. A handshake runs on one thread from end to end of a call, so a slot
+//! rustls does not hand them out after a handshake: they only pass its key log, which belongs to a
+//! whole configuration. A handshake runs on one thread from end to end of a call, so a slot
 //! of the thread that is open during that call, and at no other time, catches those of this
 //! handshake and of none else. The record layer checks that they are those of its keys.
 

@@ -36,7 +36,7 @@ pub enum ClientAuth {
 /// What a server does.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// What it can show, the default first.
+    /// Certificates to choose from, the default first.
     pub certificates: Vec<Arc<Certificate>>,
     /// Versions that it speaks.
     pub versions: RangeInclusive<Version>,
@@ -57,17 +57,17 @@ pub struct ServerOptions {
     pub resumption: Resumption,
 }
 
-/// How a client's next handshake costs less.
+/// Whether and how sessions are resumed.
 #[derive(Clone, Debug)]
 pub enum Resumption {
-    /// It costs as much.
+    /// Sessions are not resumed.
     Off,
-    /// The client is given what is known of it, sealed with a key of this context that changes by
-    /// itself: no other's rules can be got around with it.
+    /// By tickets, sealed with a key of this context that rotates by itself: another context does
+    /// not accept them, so that its rules cannot be got around.
     Tickets,
-    /// The same with keys that other contexts and processes have too.
+    /// By tickets with keys that other contexts and processes share.
     SharedTickets(SharedTickets),
-    /// What is known of a client is remembered here, and it may send data along with its next
+    /// By sessions that this context remembers; a client may send early data (0-RTT) with its next
     /// hello. See [`Handshake::may_begin_early`](crate::Handshake::may_begin_early).
     EarlyData,
 }
@@ -76,9 +76,9 @@ pub enum Resumption {
 pub struct ServerContext {
     choice: Arc<Choice>,
     config: Arc<ServerConfig>,
-    /// Who may come, where clients show certificates.
+    /// Verifies clients' certificates, if clients are asked for one.
     clients: Option<Arc<dyn ClientCertVerifier>>,
-    /// Whether somebody else signs for one of the certificates.
+    /// Whether a provider signs for one of the certificates, so that handshakes may wait.
     may_wait: bool,
 }
 

@@ -1,10 +1,10 @@
-//! Who signs with the keys of certificates, where that is not the handshake itself.
+//! Signing providers: signatures that a handshake waits for.
 //!
 //! A signature is most of what a handshake costs. It can be made at once, which is the default and
-//! has nothing to do with this module. Or the handshake waits, as a value, while somebody makes it:
-//! eight at a time ([`Batched`]), on another core ([`CryptoThread`]), in an accelerator or in
+//! has nothing to do with this module. Or the handshake waits, as a value, while a provider makes
+//! it: eight at a time ([`Batched`]), on another core ([`CryptoThread`]), in an accelerator or in
 //! another machine that has the key and does not give it away (whatever implements
-//! [`KeyOperations`], as `examples/remote_signer` does). Which of them is said by the certificate, once, when it
+//! [`KeyOperations`], as `examples/remote_signer` does). The certificate names its provider when it
 //! is read.
 //!
 //! ```text
@@ -32,7 +32,7 @@
 //!
 //! In step 3, a loop that has jobs waiting does best to look for events once more without waiting
 //! for them, and to flush only if there are none: that is how batches become full under load, while
-//! a lone handshake waits for nobody.
+//! a lone handshake does not wait for others.
 //!
 //! A connection that closes drops its handshake and may cancel its job. A result that comes all the
 //! same finds no connection under its token, if tokens are not used twice.
@@ -63,28 +63,27 @@ pub use thread::{CryptoThread, JOBS_MAX};
 
 pub(crate) use key::{Deferred, Here};
 
-/// Whoever makes signatures. See the module for how it is driven.
+/// A provider of signatures. See the module for how it is driven.
 ///
 /// Time is in nanoseconds on any clock that does not go back.
 pub trait KeyOperations {
-    /// Takes a job. What comes of it, [`KeyOperations::poll`] gives under this token, once, also
-    /// when that is only that it was refused.
+    /// Takes a job. [`KeyOperations::poll`] gives its result under this token, once, also if the
+    /// job was refused.
     fn submit(&mut self, token: u64, job: SignJob, now_nanos: u64);
 
     /// The next result that is there, in any order. What has waited for long enough is worked on.
     fn poll(&mut self, now_nanos: u64) -> Option<Signed>;
 
-    /// Nothing else is to be done, so that to wait for more jobs would be in vain: works on those
-    /// that are there.
+    /// The caller has nothing else to do, so no more jobs will come: works on those that are there.
     fn flush(&mut self, now_nanos: u64);
 
     /// When to poll, even if nothing happens before.
     fn next_deadline(&self) -> Option<u64>;
 
-    /// Nobody wants the result under this token any more. It may come all the same.
+    /// The result under this token is not wanted any more. It may come all the same.
     fn cancel(&mut self, token: u64);
 
-    /// What came of jobs, since this was last asked.
+    /// Counts of jobs by result, since the last call.
     fn take_tally(&mut self) -> Tally;
 }
 
@@ -144,36 +143,36 @@ pub struct Signature {
     is_trusted: bool,
 }
 
-/// Whoever signs with a key, by a number that is the caller's.
+/// Identifies a provider, by a number that the caller chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProviderId(pub u16);
 
 /// Why there is no signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum SignError {
-    /// Nobody waits for it any more.
-    #[error("nobody waits for it")]
+    /// The handshake that waited for it is gone.
+    #[error("the handshake is gone")]
     Cancelled,
-    /// Whoever was asked could not make it.
+    /// The provider could not make it.
     #[error("it could not be made")]
     Failed,
     /// The key is elsewhere, and it was to be made here: too many handshakes wait already, or it is
     /// a client that would have to wait, which it cannot.
-    #[error("the key is elsewhere, and nobody can wait for it")]
+    #[error("the key is elsewhere, and the handshake cannot wait for it")]
     KeyElsewhere,
-    /// Whoever was asked has too much to do.
+    /// The provider has too many jobs.
     #[error("too many are asked for")]
     Refused,
     /// It took too long.
     #[error("it took too long")]
     TimedOut,
-    /// What came is not a signature of this by that key. It was not sent.
+    /// The provider's signature does not verify with the certificate's key. It was not sent.
     #[error("it is wrong")]
     Wrong,
 }
 
 impl SignError {
-    /// One word for it, for metrics: of a closed set.
+    /// The error's label in metrics, of a closed set.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -188,19 +187,19 @@ impl SignError {
 }
 
 impl Signature {
-    /// One that was made elsewhere, by whoever said it can. It is verified before it is sent.
+    /// A signature that was made elsewhere. It is verified before it is sent.
     #[must_use]
     pub fn from_elsewhere(octets: Vec<u8>) -> Self {
         Self { octets, is_trusted: false }
     }
 
-    /// Its octets.
+    /// The signature's octets, as TLS sends them.
     #[must_use]
     pub fn octets(&self) -> &[u8] {
         &self.octets
     }
 
-    /// One that was made here by what can be relied on, or was verified.
+    /// A signature that was made here by aws-lc, or was verified.
     fn trusted(octets: Vec<u8>) -> Self {
         Self { octets, is_trusted: true }
     }

@@ -103,7 +103,7 @@ impl TicketKey {
 }
 
 impl SharedTickets {
-    /// The scope of whom these are the rules.
+    /// The scope of clients for which these rules hold.
     #[must_use]
     pub fn scope_of(rules: &[&[u8]]) -> [u8; 32] {
         let mut context = Context::new(&SHA256);
@@ -147,7 +147,7 @@ impl ProducesTickets for SharedTickets {
 }
 
 impl fmt::Debug for TicketKey {
-    /// Nothing of it.
+    /// Shows nothing of the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TicketKey").finish_non_exhaustive()
     }

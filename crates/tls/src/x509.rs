@@ -1,6 +1,6 @@
-//! What stands in a certificate, ours or a peer's.
+//! Fields of a certificate, ours or a peer's.
 //!
-//! Whether it is true is for others to say: rustls checks signatures, purposes and who is trusted.
+//! Nothing is verified here: rustls checks signatures, purposes and trust.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -24,7 +24,7 @@ const P521: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.35");
 const RSA_BITS_MIN: usize = 2048;
 const RSA_BITS_MAX: usize = 8192;
 
-/// One certificate, taken apart. Numbers that the standard forbids and others use are taken.
+/// One parsed certificate. Serial numbers that the standard forbids and others use are accepted.
 pub(crate) struct X509(CertificateInner<Raw>);
 
 /// Names of a certificate, as they stand there.
@@ -45,22 +45,22 @@ pub(crate) fn is_ocsp_success(der: &[u8]) -> bool {
 }
 
 impl X509 {
-    /// Takes apart what is in `der`.
+    /// Parses a certificate in DER.
     pub(crate) fn read(der: &[u8]) -> Option<Self> {
         CertificateInner::from_der(der).ok().map(Self)
     }
 
-    /// Whom it is about, the most specific part first (RFC 4514).
+    /// The subject, the most specific part first (RFC 4514).
     pub(crate) fn subject(&self) -> Box<str> {
         self.0.tbs_certificate().subject().to_string().into()
     }
 
-    /// Who says so.
+    /// The issuer (RFC 4514).
     pub(crate) fn issuer(&self) -> Box<str> {
         self.0.tbs_certificate().issuer().to_string().into()
     }
 
-    /// Its number, in hexadecimal.
+    /// The serial number, in hexadecimal.
     pub(crate) fn serial(&self) -> Box<str> {
         let octets = self.0.tbs_certificate().serial_number().as_bytes();
         let mut text = String::with_capacity(octets.len() * 2);
@@ -80,7 +80,7 @@ impl X509 {
         self.0.tbs_certificate().validity().not_after.to_unix_duration().as_secs()
     }
 
-    /// The names that it is for, or `None` if they cannot be taken apart.
+    /// The names that it is for, or `None` if they cannot be parsed.
     pub(crate) fn names(&self) -> Option<Names> {
         let mut names = Names::default();
         let found = self.0.tbs_certificate().get_extension::<SubjectAltName>().ok()?;

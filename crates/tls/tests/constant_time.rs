@@ -1,4 +1,4 @@
-//! Whether the time that a batch takes tells messages or keys apart.
+//! Measures whether the time that a batch takes depends on messages or keys.
 //!
 //! Welch's t-test on the times of two classes in random order (Reparaz, Balasch and Verbauwhede:
 //! "Dude, is my code constant time?", 2017). It finds what is grossly wrong and proves nothing; and

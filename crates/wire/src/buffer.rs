@@ -84,7 +84,7 @@ impl Buffer {
         self.end = narrow(self.end as usize + n);
     }
 
-    /// Lets the first `n` filled bytes go.
+    /// Removes the first `n` filled bytes.
     ///
     /// # Panics
     ///
@@ -115,7 +115,7 @@ impl Buffer {
         n
     }
 
-    /// Lets everything go.
+    /// Removes all filled bytes.
     pub fn clear(&mut self) {
         self.start = 0;
         self.end = 0;

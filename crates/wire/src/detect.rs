@@ -1,8 +1,8 @@
-//! What a connection speaks, told from its first bytes.
+//! Detects the protocol of a connection from its first bytes.
 //!
-//! Nothing is consumed: the verdict is asked for again with more bytes in front of it until there
-//! is one. Protocols whose clients wait for the server to speak first send nothing to be told by;
-//! how long to wait for them is the caller's to say.
+//! Nothing is consumed: the caller asks again with more bytes until there is a verdict. Where
+//! clients wait for the server to speak first, no bytes come; the caller decides how long to wait
+//! for them.
 //!
 //! A protocol joins with a variant of [`Detected`], a function that looks for it, and a line in
 //! the table of probes.
@@ -28,7 +28,7 @@ pub enum Detected {
 /// Bytes in which a verdict is reached at the latest.
 pub const DETECT_BYTES_MAX: usize = 8 << 10;
 
-/// One protocol, and what tells it.
+/// One protocol, and the function that looks for it.
 struct Probe {
     protocol: Detected,
     tell: fn(&[u8]) -> Verdict,
@@ -127,7 +127,7 @@ pub fn resembles_http2(input: &[u8]) -> Option<bool> {
     let (method, behind) = input.split_at(method_end);
     let is_method_of_preface = match (method, behind.first()) {
         (b"PRI", _) => true,
-        // Other methods begin so, and a blank ends one.
+        // Other methods begin like this, and a blank ends one.
         (b"PR", Some(next)) => *next != b' ',
         _ => behind.starts_with(LINE) && !METHODS.contains(&method),
     };
@@ -156,7 +156,8 @@ const PREFACE_METHOD: usize = b"PRI".len();
 /// A method, a target and a version. Empty lines before it are skipped, as the decoder does.
 ///
 /// Behind a method of HTTP's own the decoder says what is wrong with the rest. Behind any other
-/// the line has to be one that the decoder takes, for so begin the words of many protocols.
+/// the line has to be one that the decoder takes, because the words of many protocols begin like a
+/// method.
 fn http1(input: &[u8]) -> Verdict {
     let mut line = input;
     while let [b'\r', b'\n', rest @ ..] = line {
@@ -226,7 +227,7 @@ fn agree(one: &[u8], other: &[u8]) -> bool {
     one.iter().zip(other).all(|(one, other)| one.eq_ignore_ascii_case(other))
 }
 
-/// Methods longer than this are nobody's.
+/// No registered method is longer than this.
 const METHOD_BYTES_MAX: usize = 32;
 
 /// The registered methods (RFC 9110, section 16.1.1), but for HTTP/2's `PRI`.
@@ -276,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn protocols_are_told_apart_however_few_bytes_come_at_a_time() {
+    fn protocols_are_detected_however_few_bytes_come_at_a_time() {
         for (input, expected) in [
             (&b"GET / HTTP/1.1\r"[..], Detected::Http1),
             (b"PRIX / HTTP/1.0\r", Detected::Http1),
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_preface_is_told_from_requests() {
+    fn a_broken_preface_is_distinguished_from_requests() {
         for start in 1..PREFACE.len() - 2 {
             let rest = &PREFACE[start..];
             assert_eq!(resembles_http2(rest), Some(true), "{}", rest.escape_ascii());

@@ -1,12 +1,12 @@
-//! gRPC, as far as a proxy has to know it: what is gRPC, where messages end, deadlines, statuses,
+//! The parts of gRPC that a proxy handles: content types, message boundaries, deadlines, statuses,
 //! and the translation of gRPC-Web.
 //!
 //! From the specifications in `grpc/grpc`, folder `doc`: PROTOCOL-HTTP2, PROTOCOL-WEB and
-//! http-grpc-status-mapping. gRPC is HTTP with rules of its own: the outcome stands in trailers,
-//! under a status of 200; a reply of the proxy has to say it there too. What is *in* a message is
-//! none of our business, and nothing here holds one: bodies pass through in pieces.
+//! http-grpc-status-mapping. gRPC is HTTP with further rules: the outcome is in the trailers, under
+//! a status of 200; a reply of the proxy has to put it there too. The content of messages is not
+//! read and not buffered: bodies pass through in pieces.
 //!
-//! Where to look: [`is_grpc`] tells requests and responses apart, [`MessageCounter`] sees messages
+//! Where to look: [`is_grpc`] recognises requests and responses, [`MessageCounter`] sees messages
 //! pass, [`parse_timeout`] and [`encode_timeout`] are the deadline, [`Status`] is the outcome, and
 //! [`web`] makes gRPC of what a browser sends, and back.
 
@@ -65,8 +65,8 @@ pub fn is_grpc(content_type: &[u8]) -> Option<Kind> {
     kind_and_format(content_type).map(|(kind, _)| kind)
 }
 
-/// Appends to `out` what stands for `content_type` when the message is made one of `kind`. Says
-/// whether it was gRPC at all; nothing is appended otherwise.
+/// Appends to `out` the content type for `kind` that corresponds to `content_type`. Returns whether
+/// `content_type` was gRPC at all; nothing is appended otherwise.
 ///
 /// The format of messages is kept: `application/grpc-web+proto` becomes `application/grpc+proto`,
 /// and the other way round. Parameters are not: gRPC has none, and servers take them for a part of
@@ -99,7 +99,7 @@ fn kind_and_format(content_type: &[u8]) -> Option<(Kind, &[u8])> {
     Some((kind, format))
 }
 
-/// The name of [`Kind::WebText`] that says how, which is how anyway (PROTOCOL-WEB, text-encoded
+/// The longer name of [`Kind::WebText`], with the same meaning (PROTOCOL-WEB, text-encoded
 /// streams).
 const WEB_TEXT_BASE64: &[u8] = b"application/grpc-web-text-base64";
 
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_types_are_told_apart_exactly() {
+    fn content_types_are_recognised_exactly() {
         for (content_type, expected) in [
             (&b"application/grpc"[..], Some(Kind::Grpc)),
             (b"Application/GRPC", Some(Kind::Grpc)),

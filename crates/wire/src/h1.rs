@@ -5,12 +5,12 @@
 //! is decided in one place, an unfinished head is not read again from its start for each byte
 //! that comes, and what decoding learnt about each field serves routing and encoding.
 //!
-//! Strict in both directions. Whatever two implementations are known to read in different ways
-//! is refused: a bare CR or LF, a folded line, white space before a colon, two lengths, a length
+//! Strict in both directions. Input that two implementations are known to read differently is
+//! refused: a bare CR or LF, a folded line, white space before a colon, two lengths, a length
 //! next to a transfer coding, a transfer coding other than `chunked`.
 //!
 //! White space around a value is legal and dropped; where it is not a single space in front, the
-//! encoder writes the field anew.
+//! encoder rewrites the field.
 
 mod body;
 mod decode;

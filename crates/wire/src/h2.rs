@@ -15,20 +15,20 @@
 //! and read back elsewhere, in the middle of a header block or of a DATA frame too. What an idle
 //! one holds is little: tables, queues and lists have no storage until they are needed.
 //!
-//! Methods are of four kinds. Getters ask. `on_*` say what the caller did or saw: bytes passed on,
-//! time gone by. `send_*` write frames to a buffer, whose room the `*_len_max` functions name;
-//! they and the other commands ([`Http2::reset`], [`Http2::ping`], …) are void for a stream that
-//! is closed, since the peer may close one at any time. And [`Http2::decode`] is what came from
-//! the wire. **Before anything else is sent, [`Http2::send_control`] has to be called**: the order
-//! of what it writes and what follows matters to the peer.
+//! Methods are of four kinds. Getters have no effect. `on_*` report what the caller did or saw:
+//! bytes passed on, time gone by. `send_*` write frames to a buffer, whose room the `*_len_max`
+//! functions name; they and the other commands ([`Http2::reset`], [`Http2::ping`], …) are void for
+//! a stream that is closed, since the peer may close one at any time. And [`Http2::decode`] is what
+//! came from the wire. **Before anything else is sent, [`Http2::send_control`] has to be called**:
+//! the order of what it writes and what follows matters to the peer.
 //!
 //! Written here rather than taken from the `h2` crate: that one hides its state in tasks and
-//! locks, so that nobody could save it, and its heads are maps that have to be built and taken
-//! apart again.
+//! locks, so that it cannot be saved, and its heads are maps that have to be built and converted
+//! again.
 //!
-//! What was left out, and why: pushing (nobody uses it; it is refused), and priorities (RFC 9113
-//! took them out; frames are checked and ignored). Deadlines are the caller's: a peer that never
-//! acknowledges, never opens its window or stops within a header block costs nothing here but
+//! What was left out, and why: server push (unused in practice; it is refused), and priorities (RFC
+//! 9113 removed them; frames are checked and ignored). Deadlines are the caller's: a peer that
+//! never acknowledges, never opens its window or stops within a header block costs nothing here but
 //! what it holds.
 
 mod budget;

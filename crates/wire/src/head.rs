@@ -2,7 +2,7 @@
 //!
 //! A head is one contiguous block, as it came from the wire, and a [`HeadIndex`] of spans into it.
 //! Nothing is copied to decode it. What filters set goes to an arena in the index, and encoding
-//! copies the neighbouring fields that nobody touched as one run.
+//! copies neighbouring unchanged fields as one run.
 //!
 //! The live fields of a head are those that go on: fields for the next hop only (`Connection` and
 //! what it nominates, `Transfer-Encoding`, `Upgrade` and so on) were taken out when it was decoded,
@@ -127,9 +127,9 @@ impl<K> Head<'_, K> {
         self.find(name).is_some()
     }
 
-    /// Names of what its sender wants in no compression table (RFC 7541, section 7.1.3): fields, and
-    /// `:path`. HTTP/1 has no word for it, so whoever writes the head down in that form writes them
-    /// down too, for [`Head::set_never_indexed`].
+    /// Names of the fields, and `:path`, that the sender marked as never indexed (RFC 7541, section
+    /// 7.1.3). HTTP/1 has no such mark, so a caller that saves the head in that form saves these
+    /// names too, for [`Head::set_never_indexed`].
     pub fn never_indexed(&self) -> impl Iterator<Item = &[u8]> {
         let target = self.index.request.is_target_secret.then_some(TARGET);
         let fields = self.index.fields.iter().filter(|field| field.spelling == Spelling::Secret);
@@ -223,7 +223,7 @@ impl<K> Head<'_, K> {
 
 /// The request line, and what the fields say about the request as a whole.
 impl RequestHead<'_> {
-    /// The method, as far as the proxy tells methods apart.
+    /// The method; [`Method::Other`] if the proxy does not distinguish it.
     #[must_use]
     pub fn method(&self) -> Method {
         self.index.request.method
@@ -289,8 +289,8 @@ impl RequestHead<'_> {
     }
 
     /// The settings of a client that asks for HTTP/2 (RFC 7540, section 3.2.1): the value of
-    /// `HTTP2-Settings`, if there is exactly one and `Connection` names it, so that nobody passed
-    /// it on without a thought. There are none in a head that was restored.
+    /// `HTTP2-Settings`, if there is exactly one and `Connection` names it, so that no hop
+    /// forwarded it blindly. There are none in a head that was restored.
     #[must_use]
     pub fn http2_settings(&self) -> Option<&[u8]> {
         let is_connection = |field: &&FieldEntry| field.known == Known::Connection;
@@ -327,7 +327,7 @@ impl RequestHead<'_> {
         self.index.request.accepts_trailers
     }
 
-    /// Says that a trailer section is taken.
+    /// Sets that a trailer section is accepted (`TE: trailers`).
     pub fn set_accepts_trailers(&mut self) {
         self.index.request.accepts_trailers = true;
     }
@@ -433,7 +433,7 @@ pub enum Version {
     Http2,
 }
 
-/// A request method, as far as the proxy tells methods apart.
+/// A request method that the proxy distinguishes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Method {
     /// `GET`
@@ -505,7 +505,7 @@ pub enum Framing {
     UntilClose,
 }
 
-/// What the request line and the fields of a request came to.
+/// What the request line and the fields of a request determine.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RequestFacts {
     pub(crate) method: Method,
@@ -525,7 +525,7 @@ pub(crate) struct RequestFacts {
     pub(crate) line_end: Option<u32>,
 }
 
-/// What the status line and the fields of a response came to.
+/// What the status line and the fields of a response determine.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ResponseFacts {
     pub(crate) status: u16,
@@ -538,7 +538,7 @@ pub(crate) struct ResponseFacts {
 }
 
 impl HeadIndex {
-    /// Reads the host anew from `value`, which lies at `span`, and says whether it is an authority.
+    /// Sets the host from `value`, which lies at `span`, and returns whether it is an authority.
     pub(crate) fn on_host_set(&mut self, value: &[u8], span: Span) -> bool {
         let authority = Authority::parse(value);
         self.host = match authority {
@@ -717,7 +717,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_are_told_apart_with_their_case() {
+    fn methods_are_compared_with_their_case() {
         for (name, method, is_safe, is_idempotent) in [
             ("GET", Method::Get, true, true),
             ("HEAD", Method::Head, true, true),

@@ -1,14 +1,14 @@
 //! The authority of a request: a host and perhaps a port (RFC 9110, section 7.2).
 //!
 //! Stricter than RFC 3986: a name is made of letters, digits and `-._~`. Percent-encoding, the
-//! comma of two hosts joined by somebody, userinfo and the like are refused, because hosts are
+//! comma of two hosts that a hop joined, userinfo and the like are refused, because hosts are
 //! compared as octets, end up in `Location` fields and logs, and no real name needs them. Empty
 //! labels are refused, but for the last: `shop.example.` is the host `shop.example`, whose name it is
 //! with the dot of the root (RFC 1034, section 3.1).
 
 use std::net::Ipv6Addr;
 
-/// A valid authority, taken apart.
+/// A valid authority in its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority<'a> {
     /// The host as it was received, without the dot of the root; an IPv6 address keeps its
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_told_from_ports() {
+    fn hosts_are_separated_from_ports() {
         for (bytes, host, port) in [
             ("", "", None),
             ("a", "a", None),

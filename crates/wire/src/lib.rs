@@ -1,15 +1,15 @@
 //! Codecs: bytes in, values out, and back.
 //!
-//! Nothing here reads a socket or a clock, starts a thread, or knows a configuration or a metric.
-//! A decoder says `None` (or `NeedMore`) when bytes are missing and an error only when the bytes
-//! that are there are wrong. What a codec remembers between two calls is plain data that can be
-//! written down and read back elsewhere.
+//! Nothing here reads a socket or a clock, starts a thread, or uses configuration or metrics. A
+//! decoder returns `None` (or `NeedMore`) when bytes are missing and an error only when the bytes
+//! that are there are wrong. What a codec keeps between two calls is plain data that can be saved
+//! and restored elsewhere.
 //!
 //! Where to look: [`buffer`] holds bytes in flight, [`head`] is what every HTTP codec turns a
 //! message's head into, [`h1`] is HTTP/1 and [`h2`] HTTP/2, [`grpc`] is what gRPC adds to them,
 //! [`path`] and [`host`] decide what is routed on, [`proxy_protocol`] is the PROXY header of a
-//! connection, [`tls`] reads what a client asks for before TLS begins and has the records of what
-//! comes after its handshake, and [`upgrade`] reads `Upgrade` lists.
+//! connection, [`tls`] reads the ClientHello and has the record layer for connections whose
+//! handshake is done, and [`upgrade`] reads `Upgrade` lists.
 #![forbid(unsafe_code)]
 
 pub mod buffer;

@@ -11,8 +11,8 @@
 //! * dot segments are resolved, after that decoding, so that `%2e%2e` is one too (section 5.2.4).
 //!
 //! An encoded reserved character is another one than the character itself (section 2.2): `%2F` is no
-//! `/` and `%2B` no `+`, and each stays as it was sent. An upstream that treats the two alike is out
-//! of reach here. So are parameters: `..;x` is no dot segment.
+//! `/` and `%2B` no `+`, and each stays as it was sent. An upstream that treats the two alike
+//! cannot be protected here. So are parameters: `..;x` is no dot segment.
 //!
 //! Refused: a percent sign without two hex digits, `%00`, and `\`, which some servers take for a
 //! slash.

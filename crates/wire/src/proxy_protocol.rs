@@ -1,11 +1,11 @@
-//! The PROXY protocol, versions 1 and 2: whom a connection was accepted from, as told by the proxy
-//! in front (HAProxy's `proxy-protocol.txt`).
+//! The PROXY protocol, versions 1 and 2: the proxy in front sends the addresses of the connection
+//! that it accepted (HAProxy's `proxy-protocol.txt`).
 //!
 //! The header comes before everything else on a connection, so the first octet that cannot begin
 //! one is refused at once. Only believe it from peers that are trusted to send it.
 //!
-//! Version 2 may carry further facts (TLVs). They are bounded, checked for their shape and skipped;
-//! a CRC32c among them is verified.
+//! Version 2 may carry further fields (TLVs). They are bounded, checked for their shape and
+//! skipped; a CRC32c among them is verified.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -22,9 +22,9 @@ pub enum Header {
     Local,
     /// The proxy forwards a connection.
     Proxied {
-        /// Who opened it.
+        /// The client's address.
         source: SocketAddr,
-        /// What it was opened to.
+        /// The address that the client connected to.
         destination: SocketAddr,
     },
     /// The proxy forwards a connection that is not TCP over IP (such as one of a unix socket), or
@@ -175,7 +175,7 @@ enum V1Family {
     Tcp4,
     Tcp6,
     Unknown,
-    /// Cut off before it can be told.
+    /// Cut off before the family is known.
     Unfinished,
 }
 

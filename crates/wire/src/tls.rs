@@ -2,7 +2,7 @@
 //!
 //! [`client_hello`] reads what a client asks for before anything is decided about its connection,
 //! whether TLS ends here or is passed through. [`record`] carries a connection on once its
-//! handshake is done. The handshake itself is not ours.
+//! handshake is done. The handshake itself is done by rustls, in the crate `tls`.
 
 pub mod client_hello;
 pub mod record;
@@ -16,7 +16,7 @@ pub use server_name::ServerName;
 /// A version of the protocol, older ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
-    /// SSL 3.0, which nobody should speak (RFC 7568).
+    /// SSL 3.0, which RFC 7568 forbids.
     Ssl30,
     /// TLS 1.0.
     Tls10,
@@ -42,12 +42,12 @@ impl Version {
     }
 }
 
-/// What an alert says (RFC 8446, section 6).
+/// An alert that this side sends (RFC 8446, section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Alert {
     /// Nothing more is sent.
     CloseNotify = 0,
-    /// Another message or record than this one had to come.
+    /// A message or record that may not come here.
     UnexpectedMessage = 10,
     /// A record was not sealed with the key that it had to be sealed with.
     BadRecordMac = 20,
@@ -55,15 +55,15 @@ pub enum Alert {
     RecordOverflow = 22,
     /// A field is well formed, and wrong.
     IllegalParameter = 47,
-    /// A message cannot be taken apart.
+    /// A message cannot be decoded.
     DecodeError = 50,
     /// A version that was not agreed on.
     ProtocolVersion = 70,
-    /// A mistake that is not the peer's.
+    /// An error that is not the peer's.
     InternalError = 80,
-    /// A handshake is given up for a reason that is none of the protocol's.
+    /// A handshake is given up for a reason outside the protocol.
     UserCanceled = 90,
-    /// Keys are not agreed on anew (RFC 5246, section 7.2.2).
+    /// Renegotiation is refused (RFC 5246, section 7.2.2).
     NoRenegotiation = 100,
     /// A certificate cannot be read, or is not for the peer's name.
     BadCertificate = 42,
@@ -75,7 +75,7 @@ pub enum Alert {
     CertificateUnknown = 46,
     /// A certificate's issuer is not trusted.
     UnknownCa = 48,
-    /// A certificate is valid, and its owner is not let in.
+    /// A certificate is valid, but its owner is not allowed here.
     AccessDenied = 49,
     /// A signature is wrong.
     DecryptError = 51,

@@ -9,7 +9,7 @@ use wire::tls::{ServerName, Version};
 #[path = "checks/client_hello.rs"]
 mod client_hello;
 
-use client_hello::{Hello, check, cut_anew, verdict};
+use client_hello::{Hello, check, recut_records, verdict};
 
 macro_rules! capture {
     ($name:literal) => {
@@ -68,7 +68,7 @@ fn no_cut_changes_what_is_read() {
     for (client, bytes) in ALL {
         let whole = verdict(bytes);
         for fragment_len in [1, 2, 3, 4, 5, 100, bytes.len()] {
-            let records = cut_anew(bytes, fragment_len);
+            let records = recut_records(bytes, fragment_len);
             for len in 0..records.len() {
                 assert_eq!(verdict(&records[..len]), Ok(None), "{client} {fragment_len} {len}");
             }
@@ -85,7 +85,7 @@ fn damaged_hellos_are_judged_without_a_panic() {
                 let mut damaged = bytes.to_vec();
                 damaged[at] = octet;
                 let _ = verdict(&damaged);
-                let _ = verdict(&cut_anew(&with_right_lens(&damaged), 100));
+                let _ = verdict(&recut_records(&with_right_lens(&damaged), 100));
             }
         }
     }

@@ -43,7 +43,7 @@ impl Remote {
         Self::behind(socket)
     }
 
-    /// What asks whoever is behind a socket that does not block.
+    /// A client of the signer behind a non-blocking socket.
     pub(crate) fn behind(socket: UnixStream) -> Self {
         Self {
             socket,
@@ -87,7 +87,7 @@ impl KeyOperations for Remote {
     fn poll(&mut self, now_nanos: u64) -> Option<Signed> {
         self.read();
         while let Some((token, made, octets)) = take_frame(&mut self.unread) {
-            // Nobody may be waiting for it any more.
+            // The job may have been cancelled.
             if self.asked.remove(&token).is_some() {
                 let signature = Signature::from_elsewhere(octets);
                 let result = if made == 1 { Ok(signature) } else { Err(SignError::Failed) };
@@ -133,7 +133,7 @@ fn take_frame(bytes: &mut Vec<u8>) -> Option<(u64, u16, Vec<u8>)> {
     Some(taken)
 }
 
-/// The side that has the keys, until nobody asks any more.
+/// The side that has the keys, until its client closes the socket.
 fn serve(mut socket: UnixStream, keys: &[([u8; 32], String)]) {
     let read = |(fingerprint, pem): &([u8; 32], String)| {
         let der = PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap();

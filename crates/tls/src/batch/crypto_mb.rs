@@ -79,7 +79,7 @@ fn ask(asked: &mut String, size: KeySize, pair: &Pair, message: &BigUint) {
     asked.push('\n');
 }
 
-/// Its archive wants OpenSSL for functions that nobody calls here.
+/// Its archive needs OpenSSL for functions that are not called here.
 fn build(prefix: &Path) -> std::path::PathBuf {
     let program = prefix.join("operations");
     let status = Command::new("cc")

@@ -183,7 +183,8 @@ impl KeySize {
     }
 }
 
-/// Odd and above one, in 32 bits: what anybody uses, and quick to verify with.
+/// The public exponent, which has to be odd, above one and at most 32 bits long: those in use are,
+/// and verifying with them is fast.
 fn public_exponent(bytes: &[u8]) -> Result<u64, KeyError> {
     let exponent = bytes
         .iter()

@@ -416,7 +416,7 @@ fn double<const B: usize>(doubled: &mut Number<B>, x: &Number<B>) {
 }
 
 /// Twice the blocks behind the one at `place`, out of twice the whole number: without the bit that
-/// was carried out of that block. Nobody asks for what lies before them again.
+/// was carried out of that block. The blocks before them are not used again.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn doubled_behind<const B: usize>(doubled: &mut Number<B>, place: usize) -> &[Block] {

@@ -1,7 +1,7 @@
 //! One number as limbs of 52 bits: what happens to a key once, when it is loaded.
 //!
-//! Plain and slow. It takes the same steps whatever the numbers are, although nobody can ask for
-//! it to be done again and again.
+//! Plain and slow. It takes the same steps for all numbers, although an attacker cannot make it run
+//! repeatedly.
 
 use zeroize::Zeroizing;
 

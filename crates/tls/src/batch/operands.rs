@@ -89,8 +89,8 @@ impl<const H: usize, const F: usize> Operands<H, F> {
         columns::set_lane(&mut self.message, lane, message);
     }
 
-    /// Works out the lanes of `answers`, the first ones, and wipes the operands. Lanes that nobody
-    /// filled do what the first does.
+    /// Works out the lanes of `answers`, the first ones, and wipes the operands. Unfilled lanes
+    /// repeat the first.
     pub(super) fn run(&mut self, processor: Avx512Ifma, answers: &mut [Answer]) {
         self.repeat_first(answers.len());
         let arrangement = if answers.len() > LANES / 2 {
@@ -148,7 +148,7 @@ impl<const H: usize, const F: usize> Drop for Operands<H, F> {
     }
 }
 
-/// A signature that did not verify is not for anybody to find.
+/// Wipes the outcome: a signature that did not verify would give a prime away.
 impl<const F: usize> Drop for Outcome<F> {
     fn drop(&mut self) {
         self.signature.zeroize();

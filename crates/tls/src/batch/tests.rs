@@ -1,5 +1,5 @@
-//! Raw operations, which nobody outside can ask for, compared with arithmetic of another make; and
-//! keys that are broken in memory, which nobody outside can make.
+//! Raw operations compared with another library's arithmetic, and keys that are corrupted in
+//! memory. Neither can be reached through the public interface.
 
 use num_bigint::BigUint;
 use pkcs1::RsaPrivateKeyRef;
@@ -118,7 +118,7 @@ fn a_batch_may_hold_any_number_of_operations_and_mix_keys() {
 }
 
 #[test]
-fn a_key_that_broke_in_memory_signs_nothing_and_harms_nobody() {
+fn a_key_that_broke_in_memory_signs_nothing_and_leaves_other_keys_alone() {
     let parts: [fn(&mut PrivateKey) -> &mut u64; 12] = [
         |key| &mut key.primes[0].modulus.limbs[3],
         |key| &mut key.primes[0].modulus.inverse,

@@ -8,13 +8,13 @@ pub enum CertificateError {
     /// No certificate in the chain's PEM.
     #[error("there is no certificate")]
     ChainEmpty,
-    /// A certificate, counted from 1, that cannot be taken apart, or its PEM.
+    /// A certificate, counted from 1, that cannot be decoded, or its PEM.
     #[error("certificate {0} cannot be read")]
     ChainUnreadable(usize),
     /// The leaf is not valid any more.
     #[error("the certificate has expired")]
     Expired {
-        /// When it did, in Unix seconds.
+        /// When it expired, in Unix seconds.
         not_after: u64,
     },
     /// A certificate, counted from 1, that is not followed by the one of its issuer.
@@ -29,7 +29,7 @@ pub enum CertificateError {
     /// The key is another certificate's.
     #[error("the key does not fit the certificate")]
     KeyOther,
-    /// The key cannot be taken apart.
+    /// The key cannot be decoded.
     #[error("the key cannot be read")]
     KeyUnreadable,
     /// The leaf has a key of a type or size that is not supported.
@@ -41,13 +41,13 @@ pub enum CertificateError {
     /// The key is that of a certificate, counted from 1, further down.
     #[error("the certificate of the key is not the first but number {0}")]
     LeafNotFirst(usize),
-    /// The answer about the certificate (OCSP) cannot be taken apart.
+    /// The OCSP response cannot be decoded.
     #[error("the OCSP response cannot be read")]
     OcspUnreadable,
     /// The leaf is not valid yet.
     #[error("the certificate is not valid yet")]
     NotValidYet {
-        /// When it will be, in Unix seconds.
+        /// When it becomes valid, in Unix seconds.
         not_before: u64,
     },
 }
@@ -59,12 +59,12 @@ pub enum CertificatePart {
     Chain,
     /// The private key.
     Key,
-    /// The answer about it (OCSP).
+    /// The OCSP response.
     Ocsp,
 }
 
 impl CertificateError {
-    /// What this is about.
+    /// The file that the error is about.
     #[must_use]
     pub fn part(&self) -> CertificatePart {
         match self {
@@ -84,7 +84,7 @@ impl CertificateError {
         }
     }
 
-    /// What to do about it.
+    /// What the operator can do about the error.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {

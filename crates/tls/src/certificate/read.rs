@@ -1,4 +1,4 @@
-//! From PEM to a chain and a key that fit.
+//! Reads a chain and its key from PEM, and checks that they belong together.
 
 use std::sync::Arc;
 

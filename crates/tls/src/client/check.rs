@@ -1,4 +1,4 @@
-//! Whether a server is who it should be.
+//! Verifies a server's certificate.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use webpki::{EndEntityCert, ExpirationPolicy, KeyUsage, RevocationOptionsBuilder
 use crate::names::Names;
 use crate::roots::Roots;
 
-/// What is asked of a server's certificate.
+/// What is required of a server's certificate.
 #[derive(Debug)]
 pub(super) struct Check {
     pub(super) rule: Rule,
@@ -22,7 +22,7 @@ pub(super) struct Check {
 
 #[derive(Debug)]
 pub(super) enum Rule {
-    /// Nothing but that the server has its key.
+    /// Only that the server has its key.
     Nothing,
     /// That it comes from one of these, and has one of these names; without any, the one that was
     /// connected to.

@@ -17,7 +17,7 @@ pub(super) struct Accepting {
     state: State,
     /// Whether a record may lead to a signature that has to be waited for: not after there was one.
     may_wait: bool,
-    /// Who may come, where clients show certificates.
+    /// Verifies clients' certificates, if clients are asked for one.
     clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
@@ -187,7 +187,7 @@ pub(super) fn feed(
 }
 
 /// Whether this begins a hello of a version before TLS 1.2. rustls first looks for an extension that
-/// they lack, and would say so; they have to be told that it is the version (RFC 5246, appendix E.1).
+/// they lack, and would report that; the alert has to name the version (RFC 5246, appendix E.1).
 const fn is_outdated_hello(record: &[u8]) -> bool {
     const CLIENT_HELLO: u8 = 1;
     matches!(record, [_, _, _, _, _, CLIENT_HELLO, _, _, _, 3, 0..=2, ..])

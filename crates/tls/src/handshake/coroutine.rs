@@ -1,23 +1,22 @@
-//! Calls that can stop in their middle, on a stack of their own, and go on later.
+//! Calls that stop in the middle, on a separate stack, and continue later.
 //!
-//! rustls asks for a signature by a call and cannot be told to come back. So the call is made on
+//! rustls asks for a signature by a call that cannot return without one. So rustls is called on
 //! another stack, which is left when the signature is wanted and entered again when it is there.
-//! That is all that happens here: no scheduler, no other thread, no choice of what goes on when.
+//! This module has no scheduler and no thread, and does not choose what runs next.
 //!
 //! # Stacks
 //!
-//! One has 128 KiB of addresses and a page below them that nobody may touch. What handshakes touch
-//! of it was measured as up to 32 KiB with every group and kind of key, in a build for tests, and the
-//! rest takes no memory; it is there because the libraries below may change. Each thread keeps up
-//! to 32 stacks that are not in use, so that making one is rare, and gives out no more than 256 at
-//! a time: as many handshakes can wait for a signer that takes 100 ms while 2,500 come each second.
-//! Whoever gets none goes on without.
+//! One has 128 KiB of addresses and a guard page below them. Handshakes touch up to 32 KiB of it,
+//! measured with every group and kind of key in a build for tests. The rest takes no memory; it is
+//! there because the libraries below may change. Each thread keeps up to 32 stacks that are not in
+//! use, so that making one is rare, and gives out no more than 256 at a time: as many handshakes
+//! can wait for a signer that takes 100 ms while 2,500 come each second. A handshake that gets no
+//! stack signs without waiting.
 //!
 //! # Unwinding
 //!
-//! A stack that nobody wants any more is not unwound, which would be impossible where a panic ends
-//! the process. Its call is entered once more and told that there will be no signature, whereupon it
-//! returns in the usual way.
+//! A stack that is not needed any more is not unwound, which would be impossible where a panic ends
+//! the process. Its call is entered once more with no signature, and returns in the usual way.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
@@ -36,7 +35,7 @@ const STACKS_IN_USE_MAX: usize = 256;
 /// Stacks of a thread that are kept for later.
 const STACKS_IDLE_MAX: usize = 32;
 
-/// What a call that waits is told: nothing when it begins, and when there will be nothing.
+/// What a waiting call is resumed with: `None` when it begins, and when there will be no signature.
 type Answer = Option<Result<Signature, SignError>>;
 
 type Inner<T> = Coroutine<Answer, SignJob, T, DefaultStack>;
@@ -56,7 +55,7 @@ pub(super) enum Step<T: 'static> {
     Waits(Waiting<T>, SignJob),
 }
 
-/// Makes a call on a stack of its own, or gives it back where there is none.
+/// Makes a call on a separate stack, or gives it back if no stack is free.
 pub(super) fn call<T: 'static, F: FnOnce() -> T + 'static>(body: F) -> Result<Step<T>, F> {
     let Some((stack, lease)) = Lease::new() else { return Err(body) };
     let inner = Inner::with_stack(stack, move |yielder, _begin| {

@@ -14,10 +14,10 @@
 //! **Nothing that rustls seals from then on is sent**: it counts records with the same key, from 0
 //! again. The ticket that it makes in the end is taken out of its record, to be sealed among ours.
 //!
-//! Whoever recorded such a hello can send it again. Sessions that allow early data are remembered
-//! here and good for one hello (RFC 8446, section 8.1), so that this process takes it once; and until
-//! the client's Finished, which proves that it is there, what it sends is for safe requests alone
-//! (RFC 8470).
+//! An attacker who recorded such a hello can send it again. Sessions that allow early data are
+//! remembered here and good for one hello (RFC 8446, section 8.1), so that this process takes it
+//! once; and until the client's Finished, which proves that it is there, what it sends is for safe
+//! requests alone (RFC 8470).
 
 use std::fmt;
 use std::io::Read as _;
@@ -45,7 +45,7 @@ pub struct EarlyHandshake {
     connection: Box<ServerConnection>,
     cipher: Cipher,
     secrets: TrafficSecrets,
-    /// What rustls has sealed, which is for nobody.
+    /// What rustls has sealed, which is never sent.
     sealed: Vec<u8>,
     /// Bytes of the client that were consumed, from the first one on.
     bytes: usize,
@@ -61,13 +61,13 @@ impl EarlyHandshake {
         Self { connection, cipher, secrets, sealed: Vec::new(), bytes }
     }
 
-    /// Reads on: how many bytes of `input` are done with, in whole records. Early data is appended to
-    /// `data`, also what came before this began.
+    /// Consumes whole records, and returns how many bytes of `input` were consumed. Early data is
+    /// appended to `data`, also what came before this began.
     ///
     /// # Errors
     ///
-    /// When the handshake has failed. The connection has to be given up then: that the client is there
-    /// was never proved. What says so to it is for the record layer to seal.
+    /// When the handshake has failed. The connection has to be closed then: the client never proved
+    /// that it is there. The caller sends the alert through the record layer.
     pub fn on_bytes(&mut self, input: &[u8], data: &mut Vec<u8>) -> Result<usize, HandshakeError> {
         self.take_data(data);
         let mut consumed = 0;

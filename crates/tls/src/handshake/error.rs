@@ -29,7 +29,7 @@ pub enum HandshakeError {
     /// Something failed that is not the peer's fault.
     #[error("the handshake has failed here: {0}")]
     Internal(Box<str>),
-    /// A message that cannot be taken apart.
+    /// A message that cannot be decoded.
     #[error("a message that cannot be read: {0}")]
     MessageInvalid(Box<str>),
     /// A message that may not come now.
@@ -38,10 +38,10 @@ pub enum HandshakeError {
     /// The peer broke a rule.
     #[error("the peer broke a rule: {0}")]
     Misbehaved(Box<str>),
-    /// The peer's certificate is for somebody else: for these names.
+    /// The peer's certificate has other names: these.
     #[error("the peer's certificate is for other names: {0}")]
     NameMismatch(Box<str>),
-    /// Nothing in common to be spoken inside.
+    /// No application protocol in common.
     #[error("no application protocol in common")]
     NoApplicationProtocol,
     /// No cipher suite in common.
@@ -65,7 +65,7 @@ pub enum HandshakeError {
     /// A name to connect to that is neither DNS name nor address.
     #[error("the name of the server is neither a dns name nor an address")]
     ServerNameInvalid,
-    /// Whoever signs with the certificate's key has not done so.
+    /// The provider that has the certificate's key made no signature.
     #[error("there is no signature: {0}")]
     SignatureMissing(SignError),
     /// More bytes than any handshake needs.
@@ -79,13 +79,13 @@ pub enum HandshakeError {
 /// What is wrong with a peer's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CertificateFault {
-    /// It cannot be taken apart.
+    /// It cannot be parsed.
     #[error("it cannot be read")]
     BadEncoding,
-    /// It was not signed by whom it says.
+    /// Its issuer did not sign it.
     #[error("its signature is wrong")]
     BadSignature,
-    /// It has none of the names of those who are let in.
+    /// It has none of the names that are allowed here.
     #[error("it has none of the names that are asked for")]
     NotAccepted,
     /// It is not valid any more.
@@ -112,14 +112,13 @@ pub enum CertificateFault {
     /// It has a critical extension that is not known.
     #[error("it has a critical extension that is not known")]
     UnhandledExtension,
-    /// Nobody who is trusted has signed it.
+    /// No trusted CA has signed it.
     #[error("its issuer is not trusted")]
     UnknownIssuer,
 }
 
 impl HandshakeError {
-    /// What tells the peer so, if anything does. rustls is a little more exact for some of what a
-    /// peer does wrong.
+    /// The alert that is sent, if any. For some errors of a peer, rustls sends a more exact one.
     #[must_use]
     pub fn alert(&self) -> Option<Alert> {
         Some(match self {
@@ -144,7 +143,7 @@ impl HandshakeError {
         })
     }
 
-    /// One word for it, for metrics: of a closed set.
+    /// The error's label in metrics, of a closed set.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -174,7 +173,7 @@ impl HandshakeError {
 }
 
 impl CertificateFault {
-    /// What tells the peer so.
+    /// The alert that is sent.
     #[must_use]
     pub fn alert(self) -> Alert {
         match self {
@@ -189,7 +188,7 @@ impl CertificateFault {
         }
     }
 
-    /// One word for it, for metrics.
+    /// The fault's label in metrics, of a closed set.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -209,7 +208,7 @@ impl CertificateFault {
     }
 }
 
-/// Bytes of a text about a peer that are kept.
+/// Bytes that are kept of a text about a peer.
 const TEXT_LEN_MAX: usize = 256;
 
 impl From<rustls::Error> for HandshakeError {
@@ -229,7 +228,7 @@ impl From<rustls::Error> for HandshakeError {
             Error::NoApplicationProtocol => Self::NoApplicationProtocol,
             Error::NoCertificatesPresented => Self::CertificateRequired,
             Error::PeerIncompatible(error) => of_incompatible(&error),
-            // What our own keys say reaches us through rustls, which has no words for it.
+            // An error of our own signing keys, which passes through rustls as `Other`.
             Error::Other(other) if other.0.is::<SignError>() => {
                 let error = other.0.downcast_ref().copied().unwrap_or(SignError::Failed);
                 Self::SignatureMissing(error)
@@ -285,7 +284,7 @@ fn of_incompatible(error: &PeerIncompatible) -> HandshakeError {
         | PeerIncompatible::SupportedVersionsExtensionRequired
         | PeerIncompatible::Tls12NotOffered
         | PeerIncompatible::Tls12NotOfferedOrEnabled => HandshakeError::NoVersion,
-        // Everybody has to offer that there is none (RFC 8446, section 4.1.2).
+        // Every client has to offer null compression (RFC 8446, section 4.1.2).
         PeerIncompatible::NullCompressionRequired => HandshakeError::Misbehaved(words(error)),
         other => HandshakeError::Incompatible(words(other)),
     }

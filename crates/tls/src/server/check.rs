@@ -1,4 +1,4 @@
-//! Whether a client is somebody who is let in.
+//! Verifies a client's certificate and its names.
 
 use std::sync::Arc;
 

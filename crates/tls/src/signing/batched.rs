@@ -42,7 +42,7 @@ const IN_BATCH_MAX: usize = Batch::<()>::OPERATIONS_MAX;
 /// Eight whole handshakes of RSA-2048 in TLS 1.3 at a time, both sides and in memory, take 0.58 of
 /// what they take one by one, and the server's side alone 0.44 (medians of the ratios of 14 rounds
 /// on an AMD EPYC of the fifth generation): `cargo bench -p tls --bench handshake -- eight`. To wait,
-/// without batches, costs less than can be told from noise.
+/// without batches, costs less than the noise.
 #[derive(Debug, Default)]
 pub struct Batched {
     rsa2048: Waiting,
@@ -150,7 +150,7 @@ impl Batched {
     fn run_batch(&mut self, size: KeySize, jobs: &[Job]) {
         let batch = self.of(size).batch.take().or_else(|| Batch::new(size));
         let Some(mut batch) = batch else {
-            // Nobody has such a key where there are no batches.
+            // Without batches no key of this size is held for one.
             return jobs.iter().for_each(|job| self.sign(job.token, &job.job));
         };
         for (index, Job { token, job, .. }) in jobs.iter().enumerate() {
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_come_often_wait_for_each_other_and_those_that_do_not_for_nobody() {
+    fn frequent_jobs_wait_for_each_other_and_rare_ones_do_not_wait() {
         if !crate::batch::is_available() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Signatures at once, for those who have to have a provider.
+//! A provider that signs at once.
 
 use std::collections::VecDeque;
 

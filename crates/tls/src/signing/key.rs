@@ -1,4 +1,4 @@
-//! A key that a handshake waits for, and what it is asked for.
+//! A key that a provider signs with, and the jobs for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use crate::batch;
 use crate::certificate::KeyKind;
 use crate::handshake::coroutine;
 
-/// A private key that somebody signs with, while the handshake waits. It may be here or not.
+/// A private key that a provider signs with, while the handshake waits. The key may be in this
+/// process or elsewhere.
 pub struct KeyHandle {
     provider: ProviderId,
     kind: KeyKind,
@@ -23,7 +24,7 @@ pub struct KeyHandle {
     here: Option<Here>,
 }
 
-/// One signature that somebody has to make: data of its own, that can be sent anywhere.
+/// One signature that a provider has to make. Plain data, which can be sent anywhere.
 #[derive(Clone, Debug)]
 pub struct SignJob {
     /// With which key.
@@ -63,7 +64,7 @@ impl KeyHandle {
         Self { provider, kind, public_key, fingerprint, here }
     }
 
-    /// Who is to sign with it.
+    /// The provider that signs with it.
     #[must_use]
     pub fn provider(&self) -> ProviderId {
         self.provider
@@ -76,7 +77,7 @@ impl KeyHandle {
     }
 
     /// SHA-256 of the public key as it stands in the certificate (its `SubjectPublicKeyInfo`): a
-    /// name by which others can know it.
+    /// name by which another process can identify it.
     #[must_use]
     pub fn fingerprint(&self) -> [u8; 32] {
         self.fingerprint

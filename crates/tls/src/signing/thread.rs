@@ -1,4 +1,4 @@
-//! Signatures on a thread of their own.
+//! Signatures on a separate thread.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,13 +12,13 @@ use super::{KeyOperations, SignError, SignJob, Signed, Tally};
 /// handshake is better off without it.
 pub const JOBS_MAX: usize = 256;
 
-/// Has signatures made on a thread of its own, by another provider that lives there.
+/// Runs another provider on a separate thread.
 ///
 /// With [`Batched`](super::Batched) there, jobs that come in while it is busy are the next batch.
 /// Beyond [`JOBS_MAX`], and when the thread has gone, jobs are done where they are submitted, if
 /// the key is here.
 ///
-/// The thread ends when this is dropped; what it was working on is finished for nobody.
+/// The thread ends when this is dropped; results of jobs that it still works on are lost.
 pub struct CryptoThread {
     jobs: SyncSender<(u64, SignJob)>,
     results: Receiver<Results>,
@@ -76,7 +76,7 @@ impl KeyOperations for CryptoThread {
     /// The thread goes on as soon as it can.
     fn flush(&mut self, _now_nanos: u64) {}
 
-    /// The thread wakes whoever sleeps.
+    /// The thread wakes the caller's loop.
     fn next_deadline(&self) -> Option<u64> {
         None
     }
@@ -96,7 +96,7 @@ impl fmt::Debug for CryptoThread {
     }
 }
 
-/// What the thread does, until nobody is there any more.
+/// What the thread does, until its owner is dropped.
 fn work(
     mut operations: impl KeyOperations,
     jobs: &Receiver<(u64, SignJob)>,

@@ -1,4 +1,4 @@
-//! Chains and keys out of PEM: what fits, and what is told of what does not.
+//! Chains and keys out of PEM: which belong together, and the errors for those that do not.
 
 use std::sync::{Arc, Mutex};
 
@@ -95,7 +95,7 @@ fn a_chain_has_each_issuer_behind_what_it_has_signed() {
     assert_eq!(error(&chain(&[middle, first])), CertificateError::LeafNotFirst(2));
     assert_eq!(error(&chain(&[root, middle, first])), CertificateError::LeafNotFirst(3));
     assert_eq!(error(&chain(&[middle, root])), CertificateError::KeyOther);
-    // Who has the same name, and another key.
+    // A certificate with the same name, and another key.
     let other = Authority::new("root").intermediate("middle").pem();
     assert_eq!(error(&chain(&[first, &other])), CertificateError::IssuerNotNext(1));
 }

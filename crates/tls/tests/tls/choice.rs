@@ -47,7 +47,7 @@ fn an_exact_name_comes_before_a_wildcard_before_the_first() {
         let peer = pair.client.facts().peer.as_ref().unwrap();
         assert_eq!(peer.fingerprint, expected.fingerprint(), "{name}");
     }
-    // Who connects to an address sends no name.
+    // A client that connects to an address sends no name.
     let ours = Side::connect(&client(client_options(Verify::Nothing)), "1.2.3.4");
     let pair = establish(ours, Side::accept(&context), usize::MAX);
     assert_eq!(pair.server.facts().server_name, None);

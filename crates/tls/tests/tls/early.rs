@@ -205,7 +205,7 @@ fn refuse(
         }
         assert!(!handshake.may_begin_early());
         let said = client.says();
-        assert!(!said.is_empty() || !output.is_empty(), "nobody goes on");
+        assert!(!said.is_empty() || !output.is_empty(), "the handshake is stuck");
         unread.extend(said);
     }
 }

@@ -1,4 +1,4 @@
-//! What goes wrong, and how each side is told.
+//! Failed handshakes, and the alert that each side gets.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ fn alert(output: &[u8]) -> Alert {
 }
 
 #[test]
-fn what_is_not_tls_is_told_apart_and_not_answered() {
+fn what_is_not_tls_is_recognised_and_not_answered() {
     for bytes in [
         &b"GET / HTTP/1.1\r\nhost: a.example\r\n\r\n"[..],
         b"G",
@@ -256,16 +256,16 @@ fn nothing_in_common_is_said_by_what_it_is() {
 
     for (ours, theirs, word) in cases {
         let ours = Side::connect(&client(ours), "a.example");
-        let (told, result) = fail(ours, Side::accept(&server(theirs)));
+        let (received, result) = fail(ours, Side::accept(&server(theirs)));
         let error = result.unwrap_err().ours();
         assert_eq!(error.word(), word, "{error}");
-        let told = told.unwrap_err().ours();
-        assert_eq!(told, HandshakeError::AlertReceived(error.alert().unwrap()), "{error}");
+        let received = received.unwrap_err().ours();
+        assert_eq!(received, HandshakeError::AlertReceived(error.alert().unwrap()), "{error}");
     }
 }
 
 #[test]
-fn a_client_before_tls_1_2_is_told_that_it_is_the_version() {
+fn a_client_before_tls_1_2_gets_a_protocol_version_alert() {
     for minor in 0..3 {
         // A hello without a session, with one suite and no extension.
         let mut hello = vec![22, 3, 1, 0, 45, 1, 0, 0, 41, 3, minor];
@@ -365,20 +365,20 @@ fn answers(version: Version, record: &[u8]) -> Vec<(HandshakeError, rustls::Erro
 
 #[test]
 fn what_may_not_come_amid_a_handshake_is_answered_at_once() {
-    use rustls::AlertDescription as Told;
+    use rustls::AlertDescription as Code;
     for version in Version::ALL {
         for (record, error, alert) in [
             // A heartbeat, of which only the type is there.
-            (&[24][..], HandshakeError::MessageUnexpected, Told::UnexpectedMessage),
-            (&[24, 3, 3, 0x10, 0], HandshakeError::MessageUnexpected, Told::UnexpectedMessage),
-            (b"GET /", HandshakeError::MessageUnexpected, Told::UnexpectedMessage),
+            (&[24][..], HandshakeError::MessageUnexpected, Code::UnexpectedMessage),
+            (&[24, 3, 3, 0x10, 0], HandshakeError::MessageUnexpected, Code::UnexpectedMessage),
+            (b"GET /", HandshakeError::MessageUnexpected, Code::UnexpectedMessage),
             // Longer than any record.
-            (&[23, 3, 3, 0x48, 0], HandshakeError::RecordTooLong, Told::RecordOverflow),
-            (&[22, 3, 3, 0x40, 1], HandshakeError::RecordTooLong, Told::RecordOverflow),
+            (&[23, 3, 3, 0x48, 0], HandshakeError::RecordTooLong, Code::RecordOverflow),
+            (&[22, 3, 3, 0x40, 1], HandshakeError::RecordTooLong, Code::RecordOverflow),
         ] {
             for answer in answers(version, record) {
-                let told = rustls::Error::AlertReceived(alert);
-                assert_eq!(answer, (error.clone(), told), "{version} {record:?}");
+                let received = rustls::Error::AlertReceived(alert);
+                assert_eq!(answer, (error.clone(), received), "{version} {record:?}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Each version with each kind of key and each suite, whoever is on the other side.
+//! Each version with each kind of key and each suite, with this crate or rustls as the peer.
 
 use tls::{CipherSuite, Group, KeyKind, Verify, Version};
 

@@ -168,9 +168,9 @@ fn a_server_of_openssl_is_connected_to_and_its_tickets_are_good() {
             let mut arguments: Vec<&str> = flags.split(' ').collect();
             arguments.push(path.to_str().unwrap());
             let mut server = openssl(&arguments);
-            let mut told = BufReader::new(server.0.stdout.take().unwrap()).lines();
+            let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
             let address =
-                told.find_map(|line| line.unwrap().strip_prefix("ACCEPT ").map(String::from));
+                lines.find_map(|line| line.unwrap().strip_prefix("ACCEPT ").map(String::from));
             let address = address.unwrap();
 
             let options = ClientOptions {

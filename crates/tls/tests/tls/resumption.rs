@@ -10,7 +10,7 @@ use tls::{
 use crate::authority::{Authority, HOUR, Leaf};
 use crate::kit::{End, Side, client, client_options, establish, server, server_options, talk};
 
-/// Connects, says something each way, and tells what the server found out.
+/// Connects, sends data each way, and returns what the server negotiated.
 fn visit(connecting: &Arc<ClientContext>, accepting: &Arc<ServerContext>) -> Facts {
     let ours = Side::connect(connecting, "a.example");
     let mut pair = establish(ours, Side::accept(accepting), usize::MAX);
@@ -129,10 +129,10 @@ fn a_client_that_would_not_be_let_in_now_is_not_let_in_by_its_ticket() {
         };
         let mut ours = Side::connect(&connecting, "a.example");
         let mut theirs = Side::accept(&accepting);
-        let (told, result) = talk(&mut ours, &mut theirs, usize::MAX);
+        let (received, result) = talk(&mut ours, &mut theirs, usize::MAX);
         let error = result.unwrap_err().ours();
         assert_eq!(error.word(), word);
-        assert_eq!(told, Ok(()));
+        assert_eq!(received, Ok(()));
         // The client's side was done before, so that it is its connection that hears of it.
         let Ok(End::Ours { mut established, mut unread }) = ours.finish() else { panic!("ours") };
         let heard = loop {

@@ -1,4 +1,4 @@
-//! Handshakes that wait for their signature, whoever makes it.
+//! Handshakes that wait for their signature, with every provider.
 
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, channel};
@@ -213,7 +213,7 @@ fn never<O>(_: &mut O) {
     panic!("there had to be a result");
 }
 
-/// A crypto thread, and what is told when it has results.
+/// A crypto thread, and the channel that reports its results.
 fn crypto_thread(operations: impl KeyOperations + Send + 'static) -> (CryptoThread, Receiver<()>) {
     let (wake, woken) = channel();
     let wake = move || {
@@ -470,7 +470,7 @@ fn end_with(meeting: &mut Meeting, result: Result<Signature, SignError>) -> Hand
 }
 
 #[test]
-fn without_a_signature_the_peer_is_told_that_something_is_wrong_here() {
+fn without_a_signature_the_peer_gets_an_internal_error_alert() {
     for version in Version::ALL {
         let context = accepting("rsa2048", Place::Here, version);
         for error in [SignError::Failed, SignError::Refused, SignError::TimedOut] {

@@ -1,4 +1,4 @@
-//! Who is believed to be whom.
+//! Which certificates are accepted, and for which names.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ fn client_at(
     let error = client.err().map(Failed::ours);
     if let Some(error) = &error {
         let alert = error.alert().unwrap();
-        let told = server.unwrap_err().ours();
-        assert_eq!(told, HandshakeError::AlertReceived(alert), "{error}");
+        let received = server.unwrap_err().ours();
+        assert_eq!(received, HandshakeError::AlertReceived(alert), "{error}");
     }
     error.map_or(Ok(()), Err)
 }
@@ -115,7 +115,7 @@ fn names_take_the_place_of_the_one_that_was_asked_for() {
         let error = client_says(&authority, &good, names).unwrap_err();
         assert_eq!(error.word(), "name_mismatch", "{names:?}");
     }
-    // Whom it is from counts all the same.
+    // The issuer is checked all the same.
     let bad = files(&Authority::new("other"), &["spiffe://example/ns/default/sa/b"]);
     let error = client_says(&authority, &bad, &["spiffe://example/ns/default/sa/b"]).unwrap_err();
     assert_eq!(error.word(), "certificate_unknown_issuer");
@@ -157,7 +157,7 @@ fn a_certificate_that_is_not_valid_yet_is_refused() {
 
 #[test]
 fn nothing_is_verified_where_nothing_shall_be() {
-    let certificate = files(&Authority::new("whoever"), &["b.example"]).certificate();
+    let certificate = files(&Authority::new("unknown"), &["b.example"]).certificate();
     for version in Version::ALL {
         let mut options = client_options(Verify::Nothing);
         options.versions = version..=version;
@@ -189,7 +189,7 @@ fn clients_show_certificates_where_they_have_to() {
     let off = || ClientAuth::Off;
     let optional = || ClientAuth::Optional(authority.roots());
     let required = || ClientAuth::Required(authority.roots());
-    /// Whether the client shows to be somebody, or why its handshake fails.
+    /// Whether the client shows a certificate, or why its handshake fails.
     type Outcome = Result<bool, &'static str>;
     let cases: [(ClientAuth, Option<&Arc<Certificate>>, Outcome); 11] = [
         (off(), None, Ok(false)),
@@ -213,7 +213,7 @@ fn clients_show_certificates_where_they_have_to() {
             connecting.certificate = shown.cloned();
             let mut ours = Side::connect(&client(connecting), "a.example");
             let mut theirs = Side::accept(&server(accepting));
-            let (told, result) = crate::kit::talk(&mut ours, &mut theirs, usize::MAX);
+            let (received, result) = crate::kit::talk(&mut ours, &mut theirs, usize::MAX);
             match (result, expected) {
                 (Ok(()), Ok(is_known)) => {
                     let pair = crate::kit::Pair {
@@ -236,13 +236,15 @@ fn clients_show_certificates_where_they_have_to() {
                 (Err(error), Err(word)) => {
                     let error = error.ours();
                     assert_eq!(error.word(), *word);
-                    // In TLS 1.3 the client is done before it is told.
+                    // In TLS 1.3 the client is done before the alert reaches it.
                     if version == Version::Tls12 {
                         let alert = error.alert().unwrap();
-                        let told = told.unwrap_err().ours();
-                        let HandshakeError::AlertReceived(was) = told else { panic!("{told}") };
-                        let is_told = was == alert || *word == "certificate_required";
-                        assert!(is_told, "{was} {alert}");
+                        let received = received.unwrap_err().ours();
+                        let HandshakeError::AlertReceived(was) = received else {
+                            panic!("{received}")
+                        };
+                        let is_received = was == alert || *word == "certificate_required";
+                        assert!(is_received, "{was} {alert}");
                     }
                 }
                 (result, _) => panic!("{version} {client_auth:?}: {result:?}, not {expected:?}"),

@@ -1,7 +1,8 @@
 //! Base64 (RFC 4648, section 4) of a stream: cut anywhere, and padded anywhere between groups.
 //!
-//! Padding does not end a stream: whoever flushes pads, and goes on with a new group (PROTOCOL-WEB,
-//! text-encoded streams). Decoding is strict otherwise, so that a body can be read in one way only.
+//! Padding does not end a stream: a sender that flushes pads, and continues with a new group
+//! (PROTOCOL-WEB, text-encoded streams). Decoding is strict otherwise, so that a body can be read
+//! in one way only.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -25,9 +26,9 @@ pub enum TextError {
     PaddingLosesBits,
 }
 
-/// Makes octets of characters.
+/// Decodes base64.
 ///
-/// An octet leaves as soon as it is known, with each character of a group but the first.
+/// An octet is written as soon as it is complete, with each character of a group but the first.
 ///
 /// ```text
 ///  Start ──► One ──► Two ──► Three ──► Start
@@ -128,7 +129,7 @@ fn decode_whole_groups<'i>(input: &'i [u8], out: &mut Buffer) -> &'i [u8] {
     input.get(groups * 4..).unwrap_or_default()
 }
 
-/// Makes characters of octets, and keeps those that do not make a whole group yet.
+/// Encodes base64, and keeps octets that do not fill a group yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Encoder {
     kept: Kept,

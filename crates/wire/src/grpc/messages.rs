@@ -1,7 +1,7 @@
 //! Messages in a body: a flag, a length, and that many octets (PROTOCOL-HTTP2,
 //! `Length-Prefixed-Message`).
 //!
-//! Frames of HTTP/2, chunks and reads have nothing to do with where messages begin.
+//! Message boundaries do not follow HTTP/2 frames, chunks or reads.
 
 use serde::{Deserialize, Serialize};
 

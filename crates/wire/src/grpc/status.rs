@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Status {
-    /// The call did what it was to do.
+    /// The call succeeded.
     Ok = 0,
     /// The caller ended it.
     Cancelled = 1,

@@ -1,7 +1,8 @@
 //! `grpc-timeout`: how long a call may still take, as at most eight digits and a unit.
 //!
-//! A timeout is relative: who passes a request on after a while says how much is left. A request
-//! without one may take for ever, so a value that cannot be read is not a short timeout.
+//! A timeout is relative: a proxy that forwards a request after a while sends the time that is
+//! left. A request without one may take for ever, so a value that cannot be read is not a short
+//! timeout.
 
 use std::fmt;
 use std::time::Duration;

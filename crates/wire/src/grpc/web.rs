@@ -1,4 +1,4 @@
-//! gRPC-Web (PROTOCOL-WEB): gRPC for those who cannot read trailers, such as browsers.
+//! gRPC-Web (PROTOCOL-WEB): gRPC for clients that cannot read trailers, such as browsers.
 //!
 //! ```text
 //!  client ── RequestDecoder ──► messages ─────────────────────────► gRPC service
@@ -39,7 +39,7 @@ pub fn response_encoding(request: Encoding, accept: &[u8]) -> Encoding {
     accepted.next().unwrap_or(request)
 }
 
-/// Makes the body of a gRPC request out of that of a gRPC-Web request.
+/// Turns the body of a gRPC-Web request into that of a gRPC request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestDecoder {
     text: Option<base64::Decoder>,
@@ -86,7 +86,7 @@ impl RequestDecoder {
     }
 }
 
-/// Makes the body of a gRPC-Web response out of the body and the trailers of a gRPC response.
+/// Turns the body and the trailers of a gRPC response into the body of a gRPC-Web response.
 ///
 /// Of text, up to two octets stay behind until more come. **Call [`ResponseEncoder::flush`] when
 /// nothing more is at hand**, or a client waits for the end of a message that the service has sent.
@@ -175,7 +175,7 @@ pub fn trailers_len_max(section: &[u8]) -> usize {
     data_len_max(MESSAGE_PREFIX_LEN + section.len() + lines)
 }
 
-/// The bit of a flag that tells trailers from a message (PROTOCOL-WEB, message framing).
+/// The bit of a flag that marks trailers (PROTOCOL-WEB, message framing).
 pub(super) const TRAILERS_FLAG: u8 = 0x80;
 
 /// Octets that an encoder keeps.

@@ -27,7 +27,7 @@ pub struct BodyLimits {
     pub parsing: Parsing,
 }
 
-/// Takes a body apart.
+/// Decodes a body.
 ///
 /// ```text
 ///                 ┌────────────────────── next chunk ◄─────────────────────┐
@@ -44,7 +44,7 @@ pub struct BodyDecoder {
 /// What the decoder found at the front of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyElement<'i> {
-    /// Nothing yet. The bytes said to be consumed are, all the same.
+    /// Nothing yet; the caller still consumes the bytes that were returned as consumed.
     NeedMore,
     /// Data; never empty.
     Data(&'i [u8]),
@@ -79,14 +79,14 @@ impl BodyDecoder {
         !matches!(self.state, State::Complete | State::UntilClose | State::Length { .. })
     }
 
-    /// Reads on: how many bytes of `input` are done with, and what they hold.
+    /// Decodes the next element, and returns how many bytes of `input` were consumed.
     ///
     /// The slices of an element lie in those bytes. Call again with what follows them until the
     /// element is an end.
     ///
     /// # Errors
     ///
-    /// When the bytes are not chunks. The end of the body cannot be found any more.
+    /// When the bytes are not valid chunks. The end of the body is then unknown.
     pub fn decode<'i>(
         &mut self,
         input: &'i [u8],
@@ -227,7 +227,7 @@ impl State {
         }
     }
 
-    /// The step that one octet between data makes.
+    /// The state after one octet of framing.
     fn on_octet(self, octet: u8, limits: &BodyLimits) -> Result<Self, BodyError> {
         match self {
             Self::Size { size, line_bytes } => on_size_octet(octet, size, line_bytes, limits),
@@ -290,7 +290,7 @@ fn on_size_octet(
     let size = size
         .checked_mul(16)
         .and_then(|size| size.checked_add(u64::from(digit)))
-        // As for `Content-Length`: some who read it after us have signed integers.
+        // As for `Content-Length`: some receivers use signed integers.
         .filter(|&size| i64::try_from(size).is_ok())
         .ok_or(BodyError::ChunkSizeInvalid)?;
     Ok(State::Size { size, line_bytes })
@@ -368,8 +368,9 @@ fn trailers_len(window: &[u8], limits: &BodyLimits) -> Result<usize, Refusal> {
     }
 }
 
-/// Those lines of a valid trailer section that may stand in one (RFC 9110, section 6.5.1), in `room` if
-/// some may not. Others mean nothing there, and services send them: `date`, `content-length`.
+/// The lines of a valid trailer section that are allowed in trailers (RFC 9110, section 6.5.1),
+/// copied to `room` if some are not. The others have no meaning there, but services send them:
+/// `date`, `content-length`.
 pub fn allowed_trailers<'s>(section: &'s [u8], room: &'s mut Vec<u8>) -> &'s [u8] {
     kept_trailers(section, room, |_, known| known.is_allowed_in_trailers())
 }
@@ -396,7 +397,7 @@ pub fn kept_trailers<'s>(
     if is_whole { section } else { room }
 }
 
-/// Puts a body together: says what to write around the caller's data.
+/// Encodes a body: gives the bytes to write around the caller's data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BodyEncoder {
     framing: Framing,

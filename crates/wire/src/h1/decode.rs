@@ -94,7 +94,7 @@ pub fn decode_response_as<'b>(
     conclude(result, input, scan, limits, &[limits.head_bytes_max as usize], index)
 }
 
-/// Nothing behind `head_bytes_max` has a say.
+/// Bytes behind `head_bytes_max` are not looked at.
 fn window<'b>(input: &'b [u8], limits: &HeadLimits) -> &'b [u8] {
     input.get(..limits.head_bytes_max as usize).unwrap_or(input)
 }
@@ -175,7 +175,7 @@ fn response(
     let mut summary = Summary::default();
     let end = fields(block, fields_start, limits, index, &mut summary, ends)?;
     let block = block.get(..end).unwrap_or_default();
-    // Names are read as others' by services, and not by clients.
+    // Services may read a name as another, as CGI does; clients do not.
     index.has_unusual_names = false;
     finish_response(block, index, &summary, to, parsing)?;
     Ok(Extent { start, end: start + end })

@@ -1,6 +1,6 @@
 //! Heads: [`RequestHead`], [`ResponseHead`] ⇒ bytes.
 //!
-//! Lines that nobody touched are copied from the block, and neighbours among them as one run: the
+//! Unchanged lines are copied from the block, and neighbours among them as one run: the
 //! usual head without anything changed is a single copy. The encoder alone writes what is for the
 //! next hop: `Connection`, `Upgrade`, `TE`, `Transfer-Encoding`, and a `Content-Length` that the
 //! head does not have.
@@ -8,7 +8,7 @@
 use crate::buffer::Buffer;
 use crate::head::{Framing, Head, Known, Method, RequestHead, ResponseHead, Version};
 
-/// What the encoder says about the connection.
+/// What the encoder writes about the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConnectionField {
     /// Nothing: what the version implies.
@@ -45,7 +45,7 @@ pub fn encode_request(head: &RequestHead<'_>, connection: ConnectionField, out: 
         upgrade: head.upgrade().unwrap_or_default(),
     };
     let has_host = fields(head, facts.declared, facts.framing, &options, run, out);
-    // Behind all others, for want of a better place: nobody sends such requests in earnest.
+    // It is written behind all others, since real clients do not send such requests.
     if !has_host {
         out.push(b"host: \r\n");
     }
@@ -281,7 +281,7 @@ impl Options<'_> {
 
     fn push_named(&self, out: &mut Buffer) {
         let names_upgrade = self.connection == ConnectionField::Upgrade || self.offers_upgrade;
-        // Fields for the next hop are nominated by who sends them (RFC 9110, section 7.6.1).
+        // A sender nominates its fields for the next hop (RFC 9110, section 7.6.1).
         let options = [
             (self.connection == ConnectionField::Close, &b"close"[..]),
             (self.connection == ConnectionField::KeepAlive, b"keep-alive"),
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn the_connection_is_described_anew() {
+    fn the_connection_field_is_rewritten() {
         let head = "GET / HTTP/1.1\r\nHost: a\r\n";
         let upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\n";
         for (lines, connection, expected) in [

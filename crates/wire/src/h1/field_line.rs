@@ -43,7 +43,7 @@ pub(super) fn field_in(
     while value_end > value_start && matches!(block.get(value_end - 1), Some(b' ' | b'\t')) {
         value_end -= 1;
     }
-    // One that ends in LF is written anew.
+    // A line that ends in a bare LF is rewritten.
     let is_canonical = value_end == text_end
         && ends == LineEnds::CrLf
         && match value_start - name_end {

@@ -1,6 +1,6 @@
 //! What the fields of a head say together: framing, host, persistence, what goes no further.
 //!
-//! Everything that a message's length hangs on is decided here and nowhere else.
+//! Everything that determines a message's length is decided in this module alone.
 
 use super::error::HeadError;
 use super::parsing::Parsing;
@@ -59,7 +59,7 @@ pub(super) fn finish_response(
     Ok(())
 }
 
-/// RFC 9112, section 6.3. What may not declare a length loses the field that did.
+/// RFC 9112, section 6.3. A response that may not declare a length loses the field.
 pub(crate) fn finish_response_framing(
     block: &[u8],
     index: &mut HeadIndex,
@@ -101,8 +101,8 @@ fn finish_host(block: &[u8], index: &mut HeadIndex, summary: &Summary) -> Result
     Ok(())
 }
 
-/// RFC 9110, section 10.1.1: HTTP/1.0 knows no expectations, and one that was ignored here must
-/// not come to life in the HTTP/1.1 request that goes on.
+/// RFC 9110, section 10.1.1: HTTP/1.0 has no expectations, and one that was ignored here must not
+/// take effect in the HTTP/1.1 request that is sent on.
 fn finish_expect(block: &[u8], index: &mut HeadIndex, summary: &Summary) {
     let Some(expect) = summary.expect else { return };
     if index.request.version == Version::Http10 {
@@ -140,8 +140,7 @@ fn declared_framing(
     }
 }
 
-/// A length as digits and nothing else. It fits 63 bits, since some of those who read it after us
-/// have signed integers.
+/// A length as digits and nothing else. It fits 63 bits, since some receivers use signed integers.
 pub(crate) fn content_length(digits: &[u8]) -> Result<u64, HeadError> {
     let length = digits.iter().try_fold(0u64, |length, &digit| {
         let value = digit.checked_sub(b'0').filter(|&value| value <= 9)?;
@@ -226,8 +225,8 @@ impl HopByHop {
         Ok(())
     }
 
-    /// Elements are not trimmed of emptiness as other lists are: whoever reads one coding too
-    /// many or too few here disagrees about where the message ends.
+    /// Empty elements are not dropped as in other lists: a receiver that reads one coding too many
+    /// or too few disagrees about where the message ends.
     fn on_codings(&mut self, value: &[u8]) {
         for coding in value.split(|&octet| octet == b',').map(octets::trim) {
             let is_chunked = coding.eq_ignore_ascii_case(b"chunked");

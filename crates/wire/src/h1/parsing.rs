@@ -2,15 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What of a service's sloppiness is taken.
+/// Which deviations of a response from RFC 9112 are accepted.
 ///
-/// Requests are always read strictly: who sends them may gain by being understood in two ways.
+/// Requests are always read strictly: a client may gain from a request that is read in two ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Parsing {
     /// What RFC 9112 allows.
     #[default]
     Strict,
-    /// Beside that, what can be read in one way only, and common servers and proxies read so:
+    /// Also deviations that can be read in one way only, and that common servers and proxies
+    /// accept:
     ///
     /// - LF in place of CRLF, at the end of every line of a head or of none;
     /// - more than one space before the code of a status line, up to `CODE_SPACES_MAX`;
@@ -21,7 +22,7 @@ pub enum Parsing {
     /// - trailer fields that mean nothing there, which go no further. Those about the connection or
     ///   the transfer coding are refused all the same.
     ///
-    /// What is sent on is in plain form, whatever came.
+    /// Messages are sent on in strict form.
     Tolerant,
 }
 

@@ -39,7 +39,7 @@ impl Scan {
         self.due_len = crate::octets::narrow(due.max(1));
     }
 
-    /// Forgets everything: what comes next is another section.
+    /// Resets the scan for the next section.
     pub(crate) fn on_finished(&mut self) {
         *self = Self::default();
     }

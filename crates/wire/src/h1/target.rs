@@ -25,8 +25,8 @@ const DOT: u8 = 8;
 
 /// What each octet is in a target.
 ///
-/// A target is made of visible ASCII. `#` is refused, because a fragment is never sent and those
-/// who accept it disagree on whether it belongs to the path. Other octets that no path holds, such
+/// A target is made of visible ASCII. `#` is refused, because a fragment is never sent and servers
+/// that accept it disagree on whether it belongs to the path. Other octets that no path holds, such
 /// as `|` and `{`, are accepted, because browsers send them, and encoded. In a query they stay.
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
 static TARGET: [u8; 256] = {

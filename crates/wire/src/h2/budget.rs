@@ -1,17 +1,16 @@
-//! What a peer may cost.
+//! The budget for work that a peer causes beyond its requests.
 //!
 //! Every published attack on HTTP/2 makes a peer work for frames that are cheap to send: streams
 //! opened and reset, settings and pings to be answered, header blocks in crumbs, indices that
 //! expand to kilobytes, frames of nothing. So there is one account for each connection, whatever
-//! the trick: such work is taken from it, useful work and time put some back, and who would
-//! overdraw it is told to calm down.
+//! the trick: such work is charged to it, useful work and time pay some back, and a peer that would
+//! overdraw it gets ENHANCE_YOUR_CALM.
 //!
-//! Three things are not its business. What is bounded by a limit of its own is not charged again
-//! (heads, streams, answers that wait to be read). A peer that does nothing at all, such as
-//! one that never opens its window, costs no work: the caller's deadlines end that. And a frame with
-//! a byte of data in it is what was asked for: somebody types, and a proxy that passes that on has no
-//! say in it, while the streams of others share the connection. It costs no more than a chunk of
-//! HTTP/1, and earns nothing if it is tiny.
+//! Three things are not charged. Heads, streams, and answers that wait to be read have limits of
+//! their own. A peer that does nothing at all, such as one that never opens its window, costs no
+//! work: the caller's deadlines end that. And a frame with a byte of data is a legitimate frame: it
+//! may be a keystroke in a terminal, and a proxy that forwards it must not end the connection that
+//! other streams share. It costs no more than a chunk of HTTP/1, and earns nothing if it is tiny.
 
 use std::fmt;
 
@@ -36,7 +35,7 @@ pub enum Work {
     /// A field of a head that is over its limits already, or 64 bytes that come from the table
     /// more than once: 1.
     Expansion,
-    /// A frame of no use: of a type that nobody knows, or for a stream that is closed: 5.
+    /// A frame of no use: of an unknown type, or for a stream that is closed: 5.
     Idle,
     /// A PING to be answered: 5.
     Ping,
@@ -114,7 +113,7 @@ pub(super) struct Budget {
     of_data: u32,
     max: u32,
     per_second: u32,
-    /// Milliseconds that went by and were not forgiven for yet: less than a second.
+    /// Milliseconds that have passed and not been paid back for yet: less than a second.
     millis: u32,
     early_reset_millis: u32,
 }

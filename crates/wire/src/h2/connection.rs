@@ -36,7 +36,7 @@ pub struct Http2 {
     pub(super) pending: Pending,
     pub(super) ending: Ending,
     pub(super) budget: Budget,
-    /// Milliseconds since the beginning, as far as the caller has said; it begins anew after 49 days.
+    /// Milliseconds since the beginning, as the caller reported them; it wraps after 49 days.
     pub(super) clock_millis: u32,
     /// The connection cannot go on.
     pub(super) failure: Option<ConnectionError>,
@@ -45,16 +45,16 @@ pub struct Http2 {
 /// Which side of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// It opens streams.
+    /// The side that opens streams.
     Client,
-    /// It answers them.
+    /// The side that answers streams.
     Server,
 }
 
 /// What came from the peer.
 #[derive(Debug)]
 pub enum Element<'b> {
-    /// Nothing yet. The bytes said to be consumed are, all the same.
+    /// Nothing yet; the caller still consumes the bytes that were returned as consumed.
     NeedMore,
     /// Nothing yet, and [`Http2::owes_many_answers`]: there may be more to read.
     AnswersDue,
@@ -82,7 +82,7 @@ pub enum Element<'b> {
     /// What else comes on it is thrown away, and behind the answer goes PROTOCOL_ERROR, whatever the
     /// code that [`Http2::reset`] is given.
     Malformed {
-        /// Its stream. It may be one that a request was handed out for.
+        /// Its stream, for which [`Element::Request`] may have been returned before.
         stream: u32,
         /// What is wrong.
         error: MessageError,
@@ -105,7 +105,7 @@ pub enum Element<'b> {
         /// Its head.
         head: ResponseHead<'b>,
     },
-    /// A piece of a body; never empty. Tell [`Http2::on_taken`] when it was passed on.
+    /// A piece of a body; never empty. Call [`Http2::on_taken`] when it was passed on.
     Data {
         /// Its stream.
         stream: u32,
@@ -130,7 +130,7 @@ pub enum Element<'b> {
     Reset {
         /// The stream.
         stream: u32,
-        /// Why.
+        /// The code that the peer sent.
         code: ErrorCode,
     },
     /// The peer broke a rule on a stream, which is reset from here and closed now. It may be one
@@ -138,7 +138,7 @@ pub enum Element<'b> {
     Failed {
         /// The stream.
         stream: u32,
-        /// Why.
+        /// The rule that the peer broke.
         error: StreamError,
     },
     /// More may be sent on this stream, or on all, where nothing could be before.
@@ -153,14 +153,14 @@ pub enum Element<'b> {
     GoingAway {
         /// The last that the peer may have processed.
         last_stream: u32,
-        /// Why.
+        /// The code that the peer sent.
         code: ErrorCode,
-        /// What the peer has to say about it, or the beginning of that.
+        /// The peer's debug data, or the beginning of it.
         debug: &'b [u8],
     },
     /// The peer has answered a [`Http2::ping`].
     PingAnswered {
-        /// What was asked with.
+        /// The opaque data of the PING.
         opaque: [u8; 8],
     },
 }
@@ -287,13 +287,13 @@ pub(super) type Step = Option<(usize, Found)>;
 
 /// The beginning.
 impl Http2 {
-    /// The side that answers.
+    /// A server's side of a new connection.
     #[must_use]
     pub fn server(limits: &Limits) -> Self {
         Self::new(Role::Server, Reading::Preface { seen: 0 }, limits)
     }
 
-    /// The side that asks.
+    /// A client's side of a new connection.
     #[must_use]
     pub fn client(limits: &Limits) -> Self {
         Self::new(Role::Client, Reading::FirstFrame, limits)
@@ -402,8 +402,8 @@ impl Http2 {
         self.failure
     }
 
-    /// Whether the connection may be closed: it is to end, in either direction's opinion, no
-    /// stream is open, and nothing waits to be written.
+    /// Whether the connection may be closed: one side has sent GOAWAY, no stream is open, and
+    /// nothing waits to be written.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let is_ending = self.ending.theirs.is_some()
@@ -416,7 +416,7 @@ impl Http2 {
 
 /// What the caller saw.
 impl Http2 {
-    /// So many whole milliseconds have gone by since the last time that this was said.
+    /// `millis` whole milliseconds have passed since the last call.
     pub fn on_time(&mut self, millis: u32) {
         self.clock_millis = self.clock_millis.wrapping_add(millis);
         self.budget.on_time(millis);
@@ -431,7 +431,7 @@ impl Http2 {
 
 /// Reading.
 impl Http2 {
-    /// Reads on: how many bytes of `input` are done with, and what they hold.
+    /// Decodes the next element, and returns how many bytes of `input` were consumed.
     ///
     /// Call again with what follows them until more bytes are needed. How the input is cut into
     /// pieces changes nothing but the pieces of data.

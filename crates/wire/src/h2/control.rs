@@ -1,8 +1,8 @@
 //! Frames about the connection: what waits to be written, and in which order it is.
 //!
 //! Each kind of frame has a producer, and the producers stand in a list: the first that has
-//! something to say writes first. All that a peer can make wait here is bounded; a peer that asks
-//! on and does not read the answers is let go.
+//! something to say writes first. The queues that a peer can fill are bounded; a peer that keeps
+//! asking and does not read the answers loses its connection.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,8 @@ pub(super) struct Pending {
     own_ping: Option<[u8; 8]>,
 }
 
-/// Acknowledgements that may wait. Nobody changes settings faster than they are acknowledged.
+/// Acknowledgements that may wait. Honest peers do not change settings faster than they are
+/// acknowledged.
 const SETTINGS_ACKS_MAX: u8 = 16;
 
 /// Answers to pings that may wait. Honest peers have one or two on the way.
@@ -197,9 +198,9 @@ impl Http2 {
             || self.is_connection_update_due()
     }
 
-    /// Whether so many answers wait that [`Http2::send_control`] should be called before more frames
-    /// are decoded: a peer may say much in one segment, and that it reads no answers is told only by
-    /// those that cannot be sent.
+    /// Whether so many answers wait that [`Http2::send_control`] should be called before more
+    /// frames are decoded. One segment may hold many frames; only answers that cannot be sent show
+    /// that the peer does not read.
     #[must_use]
     pub fn owes_many_answers(&self) -> bool {
         self.pending.is_half_full()
@@ -254,7 +255,7 @@ impl Http2 {
 
     fn send_goaway(&mut self, out: &mut Buffer) -> Produced {
         let Some((last, code)) = self.pending.goaway else { return Ok(()) };
-        // Section 6.8: for people, who otherwise see a code that stands for many things.
+        // Section 6.8: a text for people, since the code stands for many errors.
         let text = self.failure.map(|error| error.to_string()).unwrap_or_default();
         let text = text.as_bytes().get(..GOAWAY_TEXT_LEN_MAX).unwrap_or(text.as_bytes());
         check_room(out, FrameHeader::LEN + 8 + text.len())?;

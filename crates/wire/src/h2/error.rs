@@ -1,4 +1,4 @@
-//! What a peer did wrong, and the code that tells it so.
+//! Errors of a peer, and the error code that is sent for each.
 
 use std::fmt;
 
@@ -77,7 +77,7 @@ impl fmt::Debug for ErrorCode {
 /// Why a connection cannot go on (RFC 9113, section 5.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum ConnectionError {
-    /// The peer asks and asks, and does not read what is answered.
+    /// The peer keeps asking, and does not read the answers.
     #[error("too many answers wait to be read")]
     AnswersUnread,
     /// A frame other than CONTINUATION within a header block.
@@ -110,7 +110,7 @@ pub enum ConnectionError {
     /// A stream that is not open, and depends on itself.
     #[error("a priority that depends on itself")]
     PriorityOnItself,
-    /// PUSH_PROMISE, which nobody may send here.
+    /// PUSH_PROMISE, which SETTINGS refused.
     #[error("a push, which was refused beforehand")]
     PushForbidden,
     /// A setting out of its range.
@@ -268,7 +268,7 @@ pub enum MessageError {
     /// A pseudo field twice.
     #[error("a pseudo field more than once")]
     PseudoFieldRepeated,
-    /// A pseudo field that nobody knows.
+    /// An undefined pseudo field.
     #[error("a pseudo field that is unknown")]
     PseudoFieldUnknown,
     /// `:scheme` is not a scheme.

@@ -25,7 +25,7 @@ pub use encoder::{Encoder, Secrecy};
 use crate::head::Known;
 use crate::octets;
 
-/// The size of a table that nobody has said anything about (RFC 9113, section 6.5.2).
+/// The size of a table before any SETTINGS (RFC 9113, section 6.5.2).
 pub const TABLE_BYTES_DEFAULT: u32 = 4096;
 
 /// A decoded field, as a line of a head.
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_apart_once() {
+    fn names_are_classified_once() {
         for (name, expected) in [
             (":path", Name::Pseudo(Pseudo::Path)),
             (":protocol", Name::Pseudo(Pseudo::Protocol)),

@@ -7,11 +7,11 @@ use crate::path::Slashes;
 
 /// What one connection may hold and do.
 ///
-/// Windows, streams, frames and the header table are told to the peer in SETTINGS when the
-/// connection begins; a change of them concerns later connections.
+/// SETTINGS announce windows, streams, frames and the header table when the connection begins; a
+/// change of them applies to later connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Heads and trailer sections. The header list that the peer is told of has `head_bytes_max`.
+    /// Heads and trailer sections. SETTINGS_MAX_HEADER_LIST_SIZE is `head_bytes_max`.
     pub head: HeadLimits,
     /// Bytes of the table of either direction, as RFC 7541 counts them.
     pub header_table_bytes_max: u32,
@@ -46,7 +46,7 @@ impl Default for Limits {
                 fields_max: 100,
                 slashes: Slashes::Keep,
             },
-            // The size that every peer begins with: nothing has to be said about it.
+            // The size that every peer begins with: no setting has to be sent for it.
             header_table_bytes_max: super::hpack::TABLE_BYTES_DEFAULT,
             // The least that RFC 9113 recommends.
             streams_max: 100,
@@ -56,7 +56,7 @@ impl Default for Limits {
             connection_window_bytes_max: 100 * (64 << 10),
             // Larger ones would only hold up what comes behind them.
             frame_bytes_max: super::frame::PAYLOAD_LEN_MIN,
-            // 500 streams reset at once, by whoever closes 500 tabs.
+            // 500 streams reset at once, by a browser that closes 500 tabs.
             work_max: 50_000,
             // 25 streams reset every second, for ever.
             work_per_second: 2_500,

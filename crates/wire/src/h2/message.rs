@@ -24,8 +24,8 @@ use crate::octets::{self, NameScan};
 
 /// Room for what is decoded, of which a thread needs one.
 ///
-/// An element borrows from it. Who wants to keep a head takes `block` and `index` out, and puts
-/// others in their place if the room is to be used again.
+/// An element borrows from it. To keep a head, take `block` and `index` out, and put others in
+/// their place if the room is to be used again.
 #[derive(Default)]
 pub struct Scratch {
     /// The block of the head, or the trailer section, that was decoded last.
@@ -50,7 +50,7 @@ impl fmt::Debug for Scratch {
 pub(super) enum Refusal {
     /// It breaks a rule.
     Malformed(MessageError),
-    /// It cannot be served; the peer may be told why.
+    /// It cannot be served; the answer may say why.
     Unacceptable(HeadError),
 }
 
@@ -309,7 +309,7 @@ impl HeadBuilder<'_> {
 
     /// RFC 9113, section 8.2.3: the crumbs of a cookie are one field in HTTP/1. It is written when
     /// there are no more, and counts once. Empty ones add nothing: a separator at an end would be
-    /// white space that whoever reads the field in HTTP/1 drops.
+    /// white space that readers of the field in HTTP/1 drop.
     fn crumb(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
         if self.aside.len() + line.bytes.len() > self.limits.head_bytes_max as usize {
             return Err(HeadError::HeadTooLarge.into());

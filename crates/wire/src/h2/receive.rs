@@ -12,7 +12,7 @@ use super::{Limits, Role};
 use crate::head::Method;
 
 /// Header blocks longer than this many times the head that they may hold are not read to their
-/// end. Up to there, the peer is told that its head is too long.
+/// end. Up to there, the answer says that the head is too long.
 const BLOCK_LEN_FACTOR_MAX: usize = 2;
 
 impl Http2 {
@@ -85,7 +85,7 @@ impl Http2 {
             self.budget.spend(Work::DataEmpty)?;
         }
         let Some(stream) = self.streams.get_mut(header.stream) else {
-            // Nobody will take it.
+            // The caller will not get this data, so it counts as taken.
             self.receive.on_taken(header.len);
             return self.on_data_of_no_use(header, standing);
         };
@@ -517,7 +517,7 @@ impl Http2 {
         };
         self.receive.on_taken(stream.untaken);
         match self.role {
-            // Whoever asks may be told no.
+            // A server may refuse a request.
             Role::Client => {}
             // It was charged when that was found.
             Role::Server if stream.is_malformed => {}

@@ -82,7 +82,7 @@ fn block_len_max(bytes: usize, fields: usize) -> usize {
 
 /// Heads.
 impl Http2 {
-    /// Opens a stream with a request, and says its number; `None` if there is no free slot.
+    /// Opens a stream with a request, and returns its number; `None` if there is no free slot.
     ///
     /// # Panics
     ///
@@ -262,7 +262,7 @@ impl Http2 {
             let value = head.bytes(entry.value());
             self.encode_field(entry.known, name, value, secrecy_of(entry), out);
         }
-        // Where there is data, who receives it may like to know how much.
+        // With data, its length is useful to the receiver.
         if let (Framing::Length(length), false, false) = (length.framing, length.is_end, has_length)
         {
             self.encode_length(length, out);
@@ -425,7 +425,7 @@ fn protocol<'h>(head: &'h RequestHead<'_>, form: RequestForm) -> Option<&'h [u8]
     }
 }
 
-/// Path and query, which stand next to each other if nobody touched them.
+/// Path and query, which are adjacent in the block if they are unchanged.
 fn target<'h>(head: &'h RequestHead<'_>) -> Cow<'h, [u8]> {
     let facts = &head.index.request;
     let (path, Some(query)) = (facts.path, facts.query) else {

@@ -18,13 +18,13 @@ pub(super) struct Settings {
     pub(super) allows_extended_connect: bool,
 }
 
-/// The window of a stream and of a connection that nobody has said anything about.
+/// The initial window of a stream and of a connection before any SETTINGS.
 pub(super) const WINDOW_DEFAULT: u32 = 65_535;
 
 /// Bytes of one setting.
 pub(super) const SETTING_LEN: usize = 6;
 
-/// Settings that are told to a peer, at most.
+/// The most settings that are sent to a peer.
 pub(super) const SENT_MAX: usize = 7;
 
 const HEADER_TABLE_SIZE: u16 = 1;
@@ -35,7 +35,7 @@ const MAX_FRAME_SIZE: u16 = 5;
 const MAX_HEADER_LIST_SIZE: u16 = 6;
 const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 
-/// What holds until a side has said something else.
+/// The settings that hold until a side sends others.
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What is told to a peer.
+    /// The settings that are sent to a peer.
     pub(super) fn ours(role: Role, limits: &Limits) -> Self {
         Self {
             header_table_bytes_max: limits.header_table_bytes_max,
@@ -62,7 +62,7 @@ impl Settings {
         }
     }
 
-    /// The settings that a peer cannot know without being told, in up to [`SENT_MAX`] pieces.
+    /// The settings that differ from their defaults, encoded, in up to [`SENT_MAX`] pieces.
     pub(super) fn encoded(&self, role: Role) -> impl Iterator<Item = [u8; SETTING_LEN]> {
         let default = Self::default();
         let (for_server, for_client) = match role {
@@ -92,7 +92,7 @@ impl Settings {
         })
     }
 
-    /// Takes in one setting of a peer of `role`. Those that nobody knows are ignored.
+    /// Applies one setting of a peer of `role`. Unknown settings are ignored.
     pub(super) fn on_setting(
         &mut self,
         setting: [u8; SETTING_LEN],
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_understood() {
+    fn settings_that_are_sent_are_understood() {
         let limits = Limits {
             header_table_bytes_max: 100,
             frame_bytes_max: 20_000,

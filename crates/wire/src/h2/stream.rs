@@ -98,9 +98,8 @@ impl ReceiveWindow {
         self.owed > 0 && self.owed >= window / 2
     }
 
-    /// The same of a connection, where the rest of the window may be held by streams that stand
-    /// still: also when the peer has no more left than what is owed. So the others never wait
-    /// for those.
+    /// The same for a connection, where stalled streams may hold the rest of the window: also when
+    /// the peer has no more left than what is owed. So no stream waits for a stalled one.
     pub(super) fn is_shared_update_due(&self, window: u32) -> bool {
         self.is_update_due(window) || (self.owed > 0 && i64::from(self.left) <= self.owed.into())
     }
@@ -184,8 +183,8 @@ pub(super) struct Streams {
     last_peer: u32,
     /// The last streams that came to an end.
     ended: [u32; ENDED],
-    /// Streams that were reset from here. What the peer sent before it knew is ignored (section
-    /// 5.1), and who was forgotten is taken for one that ended long ago.
+    /// Streams that were reset from here. Frames that the peer sent before it saw the reset are
+    /// ignored (section 5.1); a stream that is no longer listed counts as one that ended long ago.
     reset: VecDeque<u32>,
 }
 
@@ -195,7 +194,7 @@ const ENDED: usize = 4;
 /// Streams remembered to be reset from here: those of some round trips, in a bad moment.
 const RESETS_REMEMBERED_MAX: usize = 128;
 
-/// What is known of a stream by its number alone.
+/// The state of a stream, from its number alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Open,
@@ -255,7 +254,7 @@ impl Streams {
         place_of(id, self.open.len(), |place| self.open.get(place).map(|stream| stream.id))
     }
 
-    /// What is known of `id`. Streams are opened by clients only, since nobody may push.
+    /// What is known of `id`. Only clients open streams, since push is refused.
     pub(super) fn standing(&self, id: u32, is_server: bool) -> Standing {
         if id.is_multiple_of(2) {
             return Standing::Impossible;

@@ -111,7 +111,7 @@ impl FieldEntry {
 }
 
 impl HeadIndex {
-    /// Forgets the head and keeps the storage.
+    /// Clears the head and keeps the storage.
     pub(crate) fn clear(&mut self) {
         self.fields.clear();
         self.names = KnownSet::default();

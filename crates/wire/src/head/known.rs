@@ -1,15 +1,15 @@
-//! The fields that a proxy cares about, by number.
+//! The field names that the proxy distinguishes, by number.
 //!
 //! A name is looked up once, when its head is decoded, by its length and two of its octets and
-//! one comparison of whole words. What is in the table is not an optimisation only: these are the fields that
-//! mean something to whoever forwards a message, so they are also those that a peer can neither
-//! have removed through `Connection` nor smuggle in through a trailer section.
+//! one comparison of whole words. The table is not an optimisation only: these fields mean
+//! something to a proxy, so a peer can neither have them removed through `Connection` nor smuggle
+//! them in through a trailer section.
 
 use serde::{Deserialize, Serialize};
 
 macro_rules! known {
     ($($variant:ident => $name:literal,)*) => {
-        /// A field name, as far as the proxy tells names apart.
+        /// A field name that the proxy distinguishes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[repr(u8)]
         pub enum Known {
@@ -100,7 +100,7 @@ impl Known {
 
     /// Whether it is for the next hop only, and so never forwarded (RFC 9110, section 7.6.1).
     ///
-    /// `Proxy-Authenticate` and `Proxy-Authorization` count as such: this proxy asks nobody for
+    /// `Proxy-Authenticate` and `Proxy-Authorization` count as such: this proxy asks no client for
     /// credentials, so those meant for a proxy were meant for another one, and no upstream is to
     /// see them (section 11.7).
     #[must_use]
@@ -121,17 +121,17 @@ impl Known {
 
     /// Whether a peer may have it removed by naming it in `Connection`.
     ///
-    /// Only what nobody on the way acts on: a client that could take away `X-Forwarded-For`,
-    /// `Authorization` or `Cookie` behind the back of the hop that set or checked it would choose
-    /// what the upstream believes.
+    /// Only fields that no hop acts on: a client that could have `X-Forwarded-For`, `Authorization`
+    /// or `Cookie` removed after a hop has set or checked it would choose what the upstream
+    /// believes.
     #[must_use]
     pub const fn is_removable_by_nomination(self) -> bool {
         matches!(self, Self::Other)
     }
 
     /// Whether it may stand in a trailer section (RFC 9110, section 6.5.1): nothing about
-    /// framing, routing, authentication, or how to read the content may. What only tells who said
-    /// it may, as services of gRPC do.
+    /// framing, routing, authentication, or how to read the content may. A field that only names
+    /// its sender may, such as `server`, which services of gRPC send.
     #[must_use]
     pub const fn is_allowed_in_trailers(self) -> bool {
         matches!(self, Self::Other | Self::Server | Self::Via | Self::XRequestId)
@@ -161,7 +161,7 @@ impl KnownSet {
 struct Words {
     len: usize,
     words: [u64; 3],
-    /// The bit that tells lower from upper case, at each octet that is a letter.
+    /// The bit in which lower and upper case differ, at each octet that is a letter.
     case: [u64; 3],
 }
 

@@ -1,8 +1,8 @@
 //! Field names that a service may read as another's.
 //!
 //! CGI, and what came of it (WSGI, Rack, PHP), turns `-` and `_` into the same octet, so that
-//! `X_Forwarded_For` is `X-Forwarded-For` there. And names that begin with `x-forwarded-` are read as
-//! what a proxy says, whichever they are.
+//! `X_Forwarded_For` is `X-Forwarded-For` there. And services trust any name that begins with
+//! `x-forwarded-` to come from a proxy.
 
 use super::Known;
 use crate::octets::{self, NameScan};
@@ -12,7 +12,7 @@ const FORWARDED: &[u8] = b"x-forwarded-";
 /// Bytes of the longest name of the table.
 const KNOWN_BYTES_MAX: usize = 24;
 
-/// Whether a name that is none of the table asks for a second look: it holds `_`, or begins with
+/// Whether a name that is not in the table needs a closer look: it holds `_`, or begins with
 /// `x-forwarded-`. Costs a few instructions for any other.
 #[inline]
 pub(crate) fn is_unusual(name: &[u8], scan: NameScan) -> bool {

@@ -1,8 +1,9 @@
 //! A client's first message, read before anything is decided about its connection.
 //!
 //! Nothing is consumed: [`decode`] is asked again with more bytes until it gives a verdict, and the
-//! bytes then go on as they came, to whoever ends TLS. What decides a route is judged here, of the
-//! rest only the shape: whether there is a cipher suite in common is not a proxy's question.
+//! bytes are then passed on unchanged to the side that terminates TLS. Fields that decide a route
+//! are checked fully, of the others only the shape: whether there is a cipher suite in common is
+//! not checked.
 //!
 //! A hello may span records, and its bytes may come in any pieces; key shares of post-quantum
 //! groups make that usual. With Encrypted Client Hello this is the outer hello: its name is the
@@ -18,11 +19,11 @@ use super::{Alert, ServerName, Version};
 /// What a client asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientHello<'a> {
-    /// The server that is meant, if it is named.
+    /// The server name (SNI), if the client sends one.
     ///
     /// An IP address is no name: clients must not send one (RFC 6066, section 3), and no route or
-    /// certificate is looked up by it. Those that send one all the same mean whatever that address
-    /// serves, so they are served as those that name nothing are. rustls does the same.
+    /// certificate is looked up by it. Clients that send one all the same mean the default of that
+    /// address, so they are served like clients that send no name. rustls does the same.
     pub server_name: Option<ServerName>,
     /// The highest version that the client speaks, of those that are known here.
     pub highest_version: Option<Version>,
@@ -56,9 +57,9 @@ pub enum ClientHelloError {
     #[error("extensions that do not fit their block")]
     ExtensionsInvalid,
     /// The fields before the extensions do not fit.
-    #[error("a hello that cannot be taken apart")]
+    #[error("a hello that cannot be decoded")]
     MessageInvalid,
-    /// The bytes do not begin as a ClientHello does. Whatever speaks there may not speak TLS at all.
+    /// The bytes do not begin as a ClientHello does. The client may not speak TLS at all.
     #[error("no ClientHello")]
     NotClientHello,
     /// A record without a byte of the hello.
@@ -88,7 +89,7 @@ pub enum ClientHelloError {
 }
 
 impl ClientHelloError {
-    /// What to tell the client. After [`ClientHelloError::NotClientHello`], nothing may be better.
+    /// The alert to send. After [`ClientHelloError::NotClientHello`], sending none may be better.
     #[must_use]
     pub fn alert(self) -> Alert {
         match self {
@@ -159,8 +160,8 @@ const MESSAGE_HEADER_LEN: usize = 4;
 /// Bytes that a record may hold (RFC 8446, section 5.1).
 const FRAGMENT_BYTES_MAX: u16 = 1 << 14;
 
-/// Whether `input` begins as a ClientHello does: six bytes tell, or `None` if they are not there and
-/// those that are do not tell. [`crate::detect`] goes by the same.
+/// Whether `input` begins as a ClientHello does, which takes at most six bytes; `None` if more are
+/// needed. [`crate::detect`] uses the same check.
 pub(crate) fn begins(input: &[u8]) -> Option<bool> {
     let is_so_far = input.iter().zip(0..=RECORD_HEADER_LEN).all(|(&octet, place)| match place {
         0 => octet == HANDSHAKE_RECORD,
@@ -520,7 +521,7 @@ mod tests {
         ] {
             assert_eq!(name_of(&hello(&named(name))), Ok(expected.map(str::to_owned)), "{name}");
         }
-        // A kind of name that nobody has defined.
+        // An undefined kind of name.
         let other = [&[9][..], &vector16(b"\0")].concat();
         let both = vector16(&[other.clone(), host("a"), other.clone()].concat());
         assert_eq!(name_of(&hello(&extension(SERVER_NAME, &both))), Ok(Some("a".into())));
@@ -529,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_version_is_told() {
+    fn the_highest_version_is_returned() {
         use Version::{Ssl30, Tls10, Tls11, Tls12, Tls13};
         let listed = |versions: &[u16]| {
             let codes: Vec<u8> = versions.iter().flat_map(|code| code.to_be_bytes()).collect();
@@ -675,7 +676,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_cannot_be_taken_apart_are_refused() {
+    fn messages_that_cannot_be_decoded_are_refused() {
         let front = front(0x0303);
         let parts = |session: usize, ciphers: usize, compressions: usize, rest: &[u8]| {
             let session = vector8(&vec![1; session]);

@@ -12,15 +12,15 @@
 //!            └───────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Somebody else has done the handshake, and has let go of the connection: no two may count its
-//! records. Nothing here reads a socket or a clock. A connection can be written down between any
-//! two calls and read back elsewhere, and its peer cannot tell. Bytes of a record that is not
-//! there whole stay with the caller, as they came; what is here is the secrets, the record
-//! numbers, and what came of a message that spans records. **What was written down holds the
-//! secrets too**: whoever has the bytes can read and write the connection.
+//! The handshake was done elsewhere, and has let go of the connection: two parties must not count
+//! its records. Nothing here reads a socket or a clock. A connection can be saved between any two
+//! calls and restored elsewhere, and its peer does not notice. Bytes of an incomplete record stay
+//! with the caller; this type holds the secrets, the record numbers, and the received part of a
+//! message that spans records. **Saved bytes hold the secrets too**: they are enough to read and
+//! write the connection.
 //!
-//! Methods are of four kinds. Getters ask. `on_*` say what the caller saw. Commands are
-//! [`RecordLayer::seal`], [`RecordLayer::send_close`] and so on; where output waits,
+//! Methods are of four kinds. Getters have no effect. `on_*` report what the caller saw. Commands
+//! are [`RecordLayer::seal`], [`RecordLayer::send_close`] and so on; where output waits,
 //! [`RecordLayer::has_control`] says so. And [`RecordLayer::open`] is what came from the wire.
 //!
 //! # From rustls 0.23
@@ -43,9 +43,9 @@
 //!
 //! # What was left out
 //!
-//! Nothing asks the peer for other keys: what it has sealed too much with is its own to change.
-//! Early data is under other keys, and the handshake's to open. Authentication after the handshake and
-//! `max_fragment_length` are its to refuse. Records are not padded.
+//! The peer is not asked for a KeyUpdate: it changes its own keys in time. Early data is under
+//! other keys, and the handshake opens it. The handshake also refuses post-handshake authentication
+//! and `max_fragment_length`. Records are not padded.
 
 mod control;
 mod error;
@@ -86,8 +86,8 @@ pub const MESSAGE_BYTES_MAX: usize = 16 << 10;
 /// Tickets that are handed out on one connection; more are dropped. Servers send one or two.
 pub const TICKETS_MAX: u8 = 8;
 
-/// Records and messages that are no data and may come without any: KeyUpdates, tickets, alerts
-/// that mean nothing, empty records. A record of data makes up for one, and one more for each
-/// 128 bytes, so that what costs us most, a KeyUpdate, costs the peer some data in the long run.
+/// Records and messages without data that may come in a row: KeyUpdates, tickets, alerts without
+/// effect, empty records. A record of data makes up for one, and one more for each 128 bytes, so
+/// that the most expensive, a KeyUpdate, costs the peer some data in the long run.
 /// BoringSSL and rustls allow as many KeyUpdates, OpenSSL as many empty records.
 pub const IDLE_RECORDS_MAX: u8 = 32;

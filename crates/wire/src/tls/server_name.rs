@@ -4,7 +4,7 @@ use std::{fmt, str};
 
 /// A DNS name in the one spelling that is matched: in lower case, without a dot at its end.
 ///
-/// What is a name is what rustls takes for one, so that a hello that was routed by its name is not
+/// The rules are those of rustls, so that a hello that was routed by its name is not
 /// refused for it later: labels of 1 to 63 letters, digits, `_` and inner `-`, at most 253 octets in
 /// all, the last label not a number. An underscore is in no host's name, but meshes put it into
 /// theirs (`outbound_.80_._.shop.svc`). Names beyond ASCII come as A-labels.

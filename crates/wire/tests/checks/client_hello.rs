@@ -49,16 +49,16 @@ pub(crate) fn verdict(data: &[u8]) -> Verdict {
 }
 
 /// The message at the front of `records`, cut into records of `fragment_len`.
-pub(crate) fn cut_anew(records: &[u8], fragment_len: usize) -> Vec<u8> {
+pub(crate) fn recut_records(records: &[u8], fragment_len: usize) -> Vec<u8> {
     let message = message(records);
-    let mut anew = Vec::new();
+    let mut recut = Vec::new();
     for fragment in message.chunks(fragment_len) {
         let len = u16::try_from(fragment.len()).expect("a fragment fits a record");
-        anew.extend([22, 3, 3]);
-        anew.extend(len.to_be_bytes());
-        anew.extend(fragment);
+        recut.extend([22, 3, 3]);
+        recut.extend(len.to_be_bytes());
+        recut.extend(fragment);
     }
-    anew
+    recut
 }
 
 fn check_detection(data: &[u8], whole: &Verdict) {
@@ -79,13 +79,13 @@ fn check_hello(data: &[u8], hello: &Hello) {
     }
     assert!(!hello.alpn.iter().any(Vec::is_empty));
     for fragment_len in [1, 2, 5, 100, 1 << 14] {
-        let anew = cut_anew(data, fragment_len);
-        let expected = if anew.len() > CLIENT_HELLO_BYTES_MAX {
+        let recut = recut_records(data, fragment_len);
+        let expected = if recut.len() > CLIENT_HELLO_BYTES_MAX {
             Err(ClientHelloError::TooLong)
         } else {
             Ok(Some(hello.clone()))
         };
-        assert_eq!(verdict(&anew), expected, "by {fragment_len}: {}", data.escape_ascii());
+        assert_eq!(verdict(&recut), expected, "by {fragment_len}: {}", data.escape_ascii());
     }
 }
 

@@ -1,7 +1,7 @@
 //! What holds for the head decoders and encoders, whatever the bytes.
 //!
 //! Shared by the fuzz target of the same name, by the replay of its corpus, and by the property
-//! tests: no input panics, no cut into pieces changes the verdict, detection tells whatever is
+//! tests: no input panics, no cut into pieces changes the verdict, detection recognises whatever is
 //! accepted to be HTTP/1, what is accepted and encoded is accepted again as the same head, and a
 //! saved head goes on as if nothing had happened.
 
@@ -156,7 +156,7 @@ fn check_pieces<T: Clone + PartialEq + std::fmt::Debug>(
     }
 }
 
-/// What is a request is told to be one, if not by its beginning then by all of it.
+/// Detection recognises every request, if not by its beginning then by all of it.
 fn check_detection(data: &[u8], request: &Request) {
     const METHOD_BYTES_MAX: usize = 32;
     if request.method.len() > METHOD_BYTES_MAX {

@@ -270,7 +270,7 @@ fn check_request(head: &RequestHead<'_>) {
                 assert_eq!(in_http2, expected);
                 break;
             }
-            // Nor can one be missing: nobody said any.
+            // HTTP/2 refuses a request without a host.
             Element::Unacceptable { .. } => {
                 assert!(expected.host.is_empty());
                 break;

@@ -16,7 +16,7 @@ pub(crate) const ALERT: u8 = 21;
 pub(crate) const HANDSHAKE: u8 = 22;
 pub(crate) const DATA: u8 = 23;
 
-/// A peer that seals whatever it is told to, with keys that everybody knows. It has nothing in
+/// A peer that seals whatever the test asks for, with fixed keys. It has nothing in
 /// common with what it talks to.
 pub(crate) struct RawPeer {
     pub(crate) suite: Suite,
@@ -176,7 +176,7 @@ impl RawPeer {
         }
     }
 
-    /// Types and contents of all records in `said`; goes on to the next keys where it is told to.
+    /// Types and contents of all records in `said`; changes keys at each KeyUpdate.
     pub(crate) fn read(&mut self, mut said: &[u8]) -> Vec<(u8, Vec<u8>)> {
         let mut records = Vec::new();
         while !said.is_empty() {

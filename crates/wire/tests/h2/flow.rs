@@ -79,7 +79,7 @@ fn padding_counts_and_is_given_back_at_once() {
     assert_eq!(side.hear(&data(1, 0, b"x")).unwrap(), ["failed 1 WindowExceeded"]);
     let mut side = receiving(small());
     side.hear(&padded).unwrap();
-    assert_eq!(side.said(), ["WINDOW_UPDATE 1 60"], "even if nobody takes the data");
+    assert_eq!(side.said(), ["WINDOW_UPDATE 1 60"], "even if the caller takes no data");
     side.h2.on_taken(1, 40);
     side.hear(&data(1, 0, &[b'x'; 60])).unwrap();
 }
@@ -91,7 +91,7 @@ fn a_closed_stream_gives_back_the_window_of_the_connection() {
     for is_reset_here in [true, false] {
         let mut side = receiving(limits);
         side.hear(&[data(1, 0, &full), data(1, 0, &full)].concat()).unwrap();
-        assert!(!side.h2.has_control(), "nobody took anything");
+        assert!(!side.h2.has_control(), "the caller took nothing");
         if is_reset_here {
             side.h2.reset(1, ErrorCode::CANCEL);
             assert_eq!(side.said(), ["RST_STREAM 1 CANCEL", "WINDOW_UPDATE 0 32768"]);

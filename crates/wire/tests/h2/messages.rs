@@ -179,7 +179,7 @@ fn paths_have_one_spelling() {
 }
 
 #[test]
-fn what_cannot_be_served_is_told_from_what_is_malformed() {
+fn what_cannot_be_served_is_distinct_from_what_is_malformed() {
     let [method, scheme, path, authority] = GET;
     for (lines, error) in [
         (vec![method, scheme, ":path: /\\", authority], "PathInvalid(Backslash)"),

@@ -396,7 +396,7 @@ mod connection {
         side.hear(&settings(&[])).unwrap();
         side.hear(&settings(&[(4, 70_000)])).unwrap();
         assert_eq!(side.said(), ["SETTINGS ack", "SETTINGS ack"]);
-        // Another acknowledgement is none of ours.
+        // An acknowledgement of other data answers no PING of ours.
         is_accepted(&[ack()], &ack(), &[]);
     }
 

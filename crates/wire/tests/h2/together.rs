@@ -67,7 +67,7 @@ struct Party {
     side: Side,
     sent: BTreeMap<u32, Message>,
     received: BTreeMap<u32, Message>,
-    /// Streams that are not to be compared: somebody gave up on them.
+    /// Streams that are not compared, because one side reset them.
     broken: Vec<u32>,
     /// Bytes on their way to this side.
     wire: Vec<u8>,

@@ -234,7 +234,7 @@ pub(crate) fn client_config(suite: Suite, key_log: &Arc<Secrets0>) -> Arc<Client
         .with_safe_default_protocol_versions()
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody))
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate))
         .with_no_client_auth();
     config.enable_secret_extraction = true;
     config.key_log = Arc::<Secrets0>::clone(key_log);
@@ -246,7 +246,7 @@ pub(crate) fn server_config(suite: Suite, key_log: &Arc<Secrets0>) -> Arc<Server
     let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).unwrap();
     let key = PrivateKeyDer::Pkcs8(key.as_ref().to_vec().into());
     let key = provider::sign::any_ecdsa_type(&key).unwrap();
-    // Nobody looks at it.
+    // The value is not checked.
     let certificate = CertificateDer::from(vec![0x30, 0]);
     let certified = SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key));
     let mut config = ServerConfig::builder_with_provider(provider_with(suite))
@@ -276,9 +276,9 @@ fn provider_with(suite: Suite) -> Arc<CryptoProvider> {
 
 /// Believes everybody.
 #[derive(Debug)]
-struct Anybody;
+struct AnyCertificate;
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -1,5 +1,5 @@
 //! Connections of TLS after their handshake: with rustls on the other side, and with a peer that
-//! seals whatever it is told to.
+//! seals whatever the test asks for.
 #![expect(
     clippy::indexing_slicing,
     clippy::panic,

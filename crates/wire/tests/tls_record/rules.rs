@@ -96,7 +96,7 @@ impl Side {
     }
 }
 
-/// That `bytes` fail with `error`, once and for all, and the peer is told by `alert`.
+/// Asserts that `bytes` fail with `error`, for good, and that the peer gets `alert`.
 fn assert_fails(mut side: Side, bytes: &[u8], error: RecordError, alert: Option<u8>) {
     assert_eq!(side.hear(bytes), Err(error));
     assert_eq!(side.layer().failure(), Some(error));
@@ -261,7 +261,7 @@ fn full_records_are_the_longest() {
 }
 
 #[test]
-fn the_caller_is_told_how_long_the_record_is() {
+fn the_caller_learns_how_long_the_record_is() {
     for suite in suites() {
         let (mut layer, mut peer) = RawPeer::pair(suite, Role::Server, Sizing::Full);
         let mut stream = [peer.record(DATA, b"first"), peer.record(DATA, &[1; 500])].concat();
@@ -396,7 +396,7 @@ fn nothing_comes_between_the_pieces_of_a_message() {
         let record = side.peer.record(kind, content);
         assert_fails(side, &record, RecordError::MessageInterrupted, Some(10));
     }
-    // Who gives up may do so anywhere.
+    // The peer may send a fatal alert anywhere.
     let mut side = Side::new(TLS13, Role::Client);
     side.hear_record(HANDSHAKE, &[4, 0]).unwrap();
     assert_eq!(side.hear_record(ALERT, &[2, 80]), Err(RecordError::AlertReceived(80)));
@@ -479,7 +479,7 @@ fn floods_of_what_is_no_data_end_the_connection() {
 }
 
 #[test]
-fn a_server_that_asks_for_renegotiation_is_told_no_and_goes_on() {
+fn a_server_that_asks_for_renegotiation_is_refused_and_goes_on() {
     let mut side = Side::new(TLS12, Role::Client);
     side.hear_record(HANDSHAKE, &[0, 0]).unwrap();
     side.hear_record(HANDSHAKE, &[0, 0]).unwrap();

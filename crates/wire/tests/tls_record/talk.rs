@@ -1,4 +1,4 @@
-//! What real peers hear and say, whatever happens to ours in between.
+//! Exchanges with rustls as the peer, while our side is saved and restored.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -78,7 +78,7 @@ impl Fields<'_, '_> {
     #[inline(always)]
     pub fn next<'l>(&'l mut self, literal: &'l mut Vec<u8>) -> Option<Line<'l>> {
         // Most fields of most blocks are an octet that says which they are. In place, and without
-        // a result around it that has to be taken apart, such a field costs half as much
+        // a result around it that has to be unwrapped, such a field costs half as much
         // (`benches/h2.rs`, `request_decode`).
         if let &[first @ 0x80..=0xfe, ref rest @ ..] = self.rest
             && self.has_begun

@@ -13,14 +13,14 @@ use crate::head::Known;
 
 /// Whether a field may be entered into tables.
 ///
-/// What is in a table can be guessed by somebody who may add fields to the same connection and
-/// sees how long it gets (RFC 7541, section 7.1).
+/// An attacker who can add fields to the same connection, and sees how long blocks get, can guess
+/// what is in a table (RFC 7541, section 7.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Secrecy {
     /// It may.
     #[default]
     Open,
-    /// Not here, and not by anybody who forwards it.
+    /// Neither here nor at any later hop.
     Secret,
 }
 
@@ -32,9 +32,9 @@ pub struct Encoder {
     size_own_max: u32,
     /// The smallest size since the last block, if the size has changed.
     size_least: Option<u32>,
-    /// Entries so far; it wraps.
+    /// Entries made so far; wraps.
     entered: u16,
-    /// Found anew when it is missing.
+    /// Built from the table when it is missing.
     #[serde(skip)]
     index: Option<Box<Index>>,
     /// Marks of fields that came before; nothing, or [`SEEN`] of them.
@@ -159,7 +159,7 @@ impl Encoder {
             0 => self.name_place(&hashes, name).map_or(0, dynamic_index),
             index => index,
         };
-        // One that would drive out most others does not pay.
+        // An entry that would evict most others does not pay.
         let fits = size_of(name, value) <= self.table.size_max() / 2;
         if self.has_seen(&hashes) && fits {
             literal(name_index, 6, 0x40, name, value, out);
@@ -296,8 +296,7 @@ fn place(number: u16, entered: u16) -> usize {
     usize::from(entered.wrapping_sub(1).wrapping_sub(number))
 }
 
-/// Hashes of a name, and of a name with its value. Who makes them collide gains nothing but
-/// longer blocks.
+/// Hashes of a name, and of a name with its value. Collisions only make blocks longer.
 struct Hashes {
     name: u64,
     pair: u64,

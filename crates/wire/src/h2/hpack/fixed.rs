@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_lines_that_are_told_apart_as_any_other() {
+    fn entries_are_lines_that_are_classified_as_any_other() {
         assert!(line(0).is_none() && line(LEN + 1).is_none());
         for index in 1..=LEN {
             let line = line(index).unwrap();

@@ -97,7 +97,7 @@ impl Table {
         self.size_max = size_max;
         self.evict_down_to(size_max);
         if self.entries.is_empty() {
-            // Somebody wants memory back, or will fill it anew.
+            // The peer wants the memory back, or will fill the table again.
             *self = Self::new(size_max);
         }
     }

@@ -1,4 +1,4 @@
-//! What has to be said beside the data, and in which order it is.
+//! Control records: KeyUpdates and alerts, and the order in which they are sent.
 //!
 //! Each thing to say has a producer, and the producers stand in a list: the first that has
 //! something to say writes first. At most one of each waits, whatever the peer does.
@@ -51,7 +51,7 @@ const PRODUCERS: [fn(&mut RecordLayer, &mut Buffer) -> Produced; 3] = [
     RecordLayer::send_last_alert,
 ];
 
-/// A KeyUpdate that asks for none (RFC 8446, section 4.6.3).
+/// A KeyUpdate with `update_not_requested` (RFC 8446, section 4.6.3).
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
 /// Octets of an alert.
@@ -63,7 +63,7 @@ pub(super) mod level {
     pub(crate) const FATAL: u8 = 2;
 }
 
-/// Writing what is no data.
+/// Writing control records.
 impl RecordLayer {
     /// Whether [`RecordLayer::send_control`] has something to write.
     #[must_use]
@@ -71,8 +71,8 @@ impl RecordLayer {
         self.control_len() > 0
     }
 
-    /// Writes what has to be said beside the data; as much as there is room for, in whole
-    /// records. [`RecordLayer::seal`] begins with it.
+    /// Writes waiting control records; as many as there is room for. [`RecordLayer::seal`] begins
+    /// with them.
     pub fn send_control(&mut self, out: &mut Buffer) {
         for produce in PRODUCERS {
             if let Err(Full) = produce(self, out) {
@@ -112,7 +112,8 @@ impl RecordLayer {
         self.suite.overhead() + KEY_UPDATE.len()
     }
 
-    /// Asks for other keys where these have sealed as much as they may. Whether there are any.
+    /// Queues a KeyUpdate if the key has sealed as much as it may. Returns false if there is no
+    /// next key.
     pub(super) fn keep_keys_fresh(&mut self) -> bool {
         if self.send.sequence() < self.key_records_max() {
             return true;

@@ -1,4 +1,4 @@
-//! What a peer did wrong, and the alert that tells it so.
+//! Errors of a peer, and the alert that is sent for each.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -9,9 +9,9 @@ use crate::tls::Alert;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum RecordError {
     /// An alert that is not two octets, or of a level that there is not.
-    #[error("an alert that cannot be taken apart")]
+    #[error("an alert that cannot be decoded")]
     AlertInvalid,
-    /// The peer has given up, for the reason with this code.
+    /// The peer has sent a fatal alert with this code.
     #[error("the peer has sent alert {0}")]
     AlertReceived(u8),
     /// A record that was not sealed with the key that it had to be sealed with, or was changed.
@@ -20,7 +20,7 @@ pub enum RecordError {
     /// A record of TLS 1.3 that is nothing but padding.
     #[error("a record without a content")]
     ContentMissing,
-    /// A KeyUpdate that neither asks for one nor does not.
+    /// A KeyUpdate whose request is neither 0 nor 1.
     #[error("a key update of a kind that there is not")]
     KeyUpdateInvalid,
     /// Something behind a KeyUpdate in its record, which is under the old key and may not be.
@@ -62,7 +62,7 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// What tells the peer so. Nothing answers an alert (RFC 8446, section 6.2).
+    /// The alert that is sent; none in answer to an alert (RFC 8446, section 6.2).
     #[must_use]
     pub fn alert(self) -> Option<Alert> {
         Some(match self {
@@ -91,7 +91,7 @@ pub enum SealError {
     /// The end was said already, or there was an error.
     #[error("sending is over")]
     Closed,
-    /// As much was sealed with the key as it is good for, and TLS 1.2 has no other.
+    /// The key has sealed as much as it may, and TLS 1.2 has no next one.
     #[error("the key has sealed all that it may")]
     KeyWorn,
 }

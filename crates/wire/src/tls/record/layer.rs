@@ -1,4 +1,4 @@
-//! The connection: what it holds, what it tells, and the commands.
+//! The connection: its state, getters and commands.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub struct RecordLayer {
     pub(super) reading: Reading,
     pub(super) writing: Writing,
     pub(super) pending: Pending,
-    /// Messages that came and were not gone through: the last may have to be gone on with.
+    /// Handshake messages that were received and not processed yet; the last may be incomplete.
     pub(super) message: Vec<u8>,
     /// Records that were no data, less what data has made up for.
     pub(super) idle_records: u8,
@@ -35,9 +35,9 @@ pub struct RecordLayer {
 /// Which side of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// It asked for the connection.
+    /// The side that opened the connection.
     Client,
-    /// It took it.
+    /// The side that accepted the connection.
     Server,
 }
 
@@ -109,8 +109,8 @@ impl RecordLayer {
         self.suite
     }
 
-    /// Whether the peer has said that nothing more comes. A connection of TCP that ends without
-    /// this was cut off, by whomever.
+    /// Whether the peer has said that nothing more comes. A TCP connection that ends without this
+    /// was truncated, perhaps by an attacker.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.reading == Reading::Ended

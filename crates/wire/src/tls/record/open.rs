@@ -15,7 +15,7 @@ use crate::tls::Alert;
 /// What a step of [`RecordLayer::open`] found.
 #[derive(Debug)]
 pub enum Opened<'b> {
-    /// Nothing more. The bytes said to be consumed are, all the same.
+    /// Nothing more; the caller still consumes the bytes that were returned as consumed.
     NeedMore {
         /// How long the record is that the rest begins with, its header included: only that of a
         /// header where not even that is there. At most
@@ -29,7 +29,7 @@ pub enum Opened<'b> {
         /// The piece, in that place.
         bytes: &'b [u8],
     },
-    /// A NewSessionTicket of TLS 1.3, without the header of a message, for whoever keeps them.
+    /// A NewSessionTicket of TLS 1.3, without the message header, for a cache of tickets.
     Ticket(Vec<u8>),
     /// The peer has said that nothing more comes, and it is so: what follows is consumed and
     /// ignored. Sending goes on (RFC 8446, section 6.1).
@@ -219,7 +219,7 @@ impl RecordLayer {
             let rest = self.message.split_off(end);
             let mut message = std::mem::replace(&mut self.message, rest);
             if !self.message.is_empty() {
-                // Several in a record are as many records, to who has to look at them.
+                // Several messages in one record count as as many records, since each takes work.
                 self.on_idle_record()?;
             }
             let body = message.split_off(MESSAGE_HEADER_LEN);
@@ -270,8 +270,8 @@ impl RecordLayer {
         Ok(())
     }
 
-    /// A server of TLS 1.2 wants other keys. It is told that there will not be any, and may take
-    /// it or leave (RFC 5246, section 7.2.2).
+    /// A server of TLS 1.2 asks for a renegotiation. A `no_renegotiation` alert refuses it; the
+    /// server may continue or close (RFC 5246, section 7.2.2).
     fn on_hello_request(&mut self, body: &[u8]) -> Result<(), RecordError> {
         if !body.is_empty() {
             return Err(RecordError::MessageLenInvalid);

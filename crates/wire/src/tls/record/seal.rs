@@ -1,4 +1,4 @@
-//! Data to the peer.
+//! Sealing data for the peer.
 
 use super::control::Writing;
 use super::error::SealError;
@@ -29,7 +29,7 @@ impl RecordLayer {
     #[must_use]
     pub fn sealed_len(&self, len: usize) -> usize {
         let records = self.size.records(len);
-        // With a KeyUpdate, the count begins anew.
+        // A KeyUpdate resets the count.
         let sequence = if self.pending.key_update { 0 } else { self.send.sequence() };
         let last = sequence.saturating_add(u64::try_from(records).unwrap_or(u64::MAX));
         let is_worn = records > 0 && !self.pending.key_update && last > self.key_records_max();

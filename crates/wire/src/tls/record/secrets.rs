@@ -1,4 +1,4 @@
-//! What a handshake leaves behind, and the octets that nobody may see.
+//! The secrets that a handshake leaves behind, wiped and never shown.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ pub struct Suite {
     pub cipher: Cipher,
 }
 
-/// What a handshake leaves behind. The module's text says where to find it in rustls.
+/// The secrets of an established connection. The module's text says where to find them in rustls.
 #[derive(Clone, Copy, Debug)]
 pub struct Secrets<'a> {
     /// Version and cipher.

@@ -15,7 +15,7 @@ use super::FRAGMENT_LEN_MAX;
 /// How the size of records is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sizing {
-    /// Small ones at first and after a pause, then full ones: towards clients, who may be far.
+    /// Small ones at first and after a pause, then full ones: towards clients, which may be far.
     Adaptive,
     /// Full ones: where round trips are short, as within a data centre.
     Full,
@@ -31,8 +31,9 @@ pub const SMALL_FRAGMENT_LEN: usize = 1_369;
 /// begin is through. HAProxy, nginx with that patch (40 records) and Go (128 KiB) choose alike.
 pub const SMALL_BYTES: usize = 48 * SMALL_FRAGMENT_LEN;
 
-/// How long a pause is that [`RecordLayer::on_idle`](super::RecordLayer::on_idle) should be told
-/// of: longer than round trips and the time a server thinks. HAProxy's and the patch's number.
+/// The pause after which to call [`RecordLayer::on_idle`](super::RecordLayer::on_idle): longer than
+/// round trips and the time that a server takes to answer. HAProxy and the patch use the same
+/// number.
 pub const IDLE_SECONDS: u64 = 1;
 
 /// The size of the next record.
