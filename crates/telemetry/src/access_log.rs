@@ -28,7 +28,7 @@ pub enum LogFormat {
     Text,
 }
 
-/// An exchange with the names that its labels have.
+/// An exchange with the names of its labels.
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
     pub(crate) event: ExchangeFinished<'a>,
@@ -76,7 +76,7 @@ impl std::fmt::Debug for Field {
 /// A field's value. Empty text and zero times are absent.
 #[derive(Clone, Copy, Debug)]
 enum Value<'l> {
-    /// Not there: the field is left out.
+    /// The field is left out.
     Absent,
     /// Bytes of a peer.
     Bytes(&'l [u8]),
@@ -207,7 +207,7 @@ fields! {
         |line| Value::bytes(line.event.tls_version);
     "tls_cipher" pair "Its cipher suite, by its name in IANA's registry."
         |line| Value::bytes(line.event.tls_cipher);
-    "peer_identity" pair "Whom the client's certificate is about: its first URI, or host name, or its subject."
+    "peer_identity" pair "The identity in the client's certificate: its first URI, or host name, or its subject."
         |line| Value::bytes(line.event.peer_identity);
     "user_agent" pair "`user-agent`, cut at 256 bytes."
         |line| Value::bytes(line.event.user_agent);
@@ -306,7 +306,7 @@ pub fn reference() -> String {
 
 const REFERENCE_HEAD: &str = r#"# The access log
 
-Generated from the declarations in `crates/telemetry/src/access_log.rs`; `BLESS=1 cargo test -p telemetry` writes it anew.
+Generated from the declarations in `crates/telemetry/src/access_log.rs`; `BLESS=1 cargo test -p telemetry` rewrites it.
 
 One line for each finished exchange, in the order in which exchanges end on their worker; lines of different workers
 are interleaved. Workers hand compact records to the log thread through a bounded queue and never wait for it: what does not
@@ -380,7 +380,7 @@ mod tests {
             }
             let (plain_json, plain_text) = with_hostile_text(b"a-z");
             let quotes = |line: &[u8]| line.iter().filter(|byte| **byte == b'"').count();
-            // In JSON a quote is written without one, as \u0022, so the count tells.
+            // In JSON a quote is escaped as \u0022, so the number of quotes must not change.
             assert_eq!(quotes(&json), quotes(&plain_json), "{byte:#x}");
             assert_eq!(quotes(&text), quotes(&plain_text), "{byte:#x}");
             let beginning = |line: &[u8]| {

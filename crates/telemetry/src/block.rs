@@ -15,8 +15,8 @@ use crate::metrics::tls::{TlsCounters, TlsTimes};
 use crate::metrics::upstream::{ClusterBlock, UpstreamEnds};
 use crate::metrics::worker::{RecordCounters, WorkerLevels};
 
-/// Slots of listeners, route tables and clusters that are counted; one beyond is not told apart.
-/// Slots are dense, so this bounds the table that finds the blocks.
+/// Slots of listeners, route tables and clusters that are counted; those beyond are not. Slots are
+/// dense, so this bounds the table that finds the blocks.
 pub(crate) const LABEL_SLOTS_MAX: usize = 1 << 20;
 /// New blocks that can wait to be fetched by the collector.
 const ANNOUNCED_MAX: usize = 256;
@@ -59,7 +59,7 @@ impl SlowFloor {
     }
 }
 
-/// A block that the collector is told of.
+/// A new block, announced to the collector.
 #[derive(Debug)]
 pub(crate) enum Announced {
     Listener(LabelId, Arc<ListenerBlock>),
@@ -68,7 +68,7 @@ pub(crate) enum Announced {
     Cluster(LabelId, Arc<ClusterBlock>),
 }
 
-/// Where new blocks are announced, with a note whether some could not be.
+/// Announces new blocks, and remembers whether some could not be.
 #[derive(Debug)]
 pub(crate) struct Announcer {
     queue: rtrb::Producer<Announced>,
@@ -87,7 +87,8 @@ impl Announcer {
         self.is_behind && !self.queue.is_full()
     }
 
-    /// Forgets that it is behind; who still finds no room says so again.
+    /// Clears the mark that blocks wait; [`Blocks::announce_rest`] sets it again if the queue is
+    /// still full.
     pub(crate) fn start_catching_up(&mut self) {
         self.is_behind = false;
     }

@@ -63,21 +63,21 @@ causes! {
     ProxyProtocolInvalid => "proxy_protocol_invalid",
     /// The connection came from an address that `proxy_protocol.from` of its listener does not have.
     ProxyProtocolSource => "proxy_protocol_source",
-    /// The handshake of TLS failed; `strait_tls_handshakes_failed_total` says why.
+    /// The TLS handshake failed; `strait_tls_handshakes_failed_total` has the reason.
     TlsHandshakeFailed => "tls_handshake_failed",
-    /// The handshake of TLS was not over in the listener's `timeouts.tls_handshake`.
+    /// The TLS handshake took longer than the listener's `timeouts.tls_handshake`.
     TlsHandshakeTimeout => "tls_handshake_timeout",
     /// A TLS record behind which the connection cannot go on: the peer did not seal it, or it is too
     /// long, or its end does not come.
     TlsInvalid => "tls_invalid",
-    /// A frame of HTTP/2 that the connection does not survive.
+    /// The peer of an HTTP/2 connection broke a rule that ends the connection.
     Http2Invalid => "http2_invalid",
-    /// More work than what the peer of a connection of HTTP/2 asks for is worth: resets, empty
-    /// frames, settings, pings without end.
+    /// The peer of an HTTP/2 connection caused more work than its budget allows: resets, empty
+    /// frames, settings or pings.
     Http2Abuse => "http2_abuse",
     /// The peer of an HTTP/2 connection did not answer a keep-alive PING within its `http2.ping.timeout`.
     Http2PingTimeout => "http2_ping_timeout",
-    /// No whole head in time.
+    /// The client did not send a whole request head within the listener's `timeouts.request_head`.
     RequestHeadTimeout => "request_head_timeout",
     /// The request body stopped coming.
     RequestBodyTimeout => "request_body_timeout",
@@ -85,49 +85,49 @@ causes! {
     RequestTooSlow => "request_too_slow",
     /// The downstream stopped taking the response.
     ResponseWriteTimeout => "response_write_timeout",
-    /// The client stood still, with the request's body or the response, while others waited for the
-    /// connection that its exchange had: see the cluster's `timeouts.stall`.
+    /// The client stalled, sending the request's body or reading the response, while other
+    /// exchanges waited for its upstream connection: see the cluster's `timeouts.stall`.
     Stalled => "stalled",
     /// The downstream took the response more slowly than the listener's `http.response_rate_min`.
     ResponseTooSlow => "response_too_slow",
-    /// The connection ended, after its last response, before the downstream had taken all of that: it
-    /// stopped, or `limits.linger_max` was over.
+    /// The connection ended before the downstream had acknowledged all of its last response: it
+    /// stopped reading, or `limits.linger_max` was over.
     ResponseUndelivered => "response_undelivered",
     /// The downstream closed or reset before the exchange was over.
     DownstreamClosed => "downstream_closed",
     /// The downstream reset the request's stream: the client cancelled the request.
     RequestCancelled => "request_cancelled",
-    /// No request in time on a kept connection. This is no fault.
+    /// No further request came in time on a keep-alive connection. This is not a fault.
     IdleTimeout => "idle_timeout",
-    /// Nothing either way in a tunnel for its idle timeout.
+    /// A tunnel carried no bytes in either direction for its idle timeout.
     TunnelIdleTimeout => "tunnel_idle_timeout",
 
     // What the proxy decided.
-    /// No chain of the listener matches the connection, and there is nothing for the others.
+    /// No filter chain of the listener matches the connection, and the listener has no default.
     NoChain => "no_chain",
     /// No route table has the request's host.
     NoHost => "no_host",
     /// No rule of the route table matches.
     NoRoute => "no_route",
-    /// The request's host belongs to another chain of the listener than its TLS connection, which
-    /// came for another server name: a client that shares connections between names sends it
-    /// again over one of its own.
+    /// The request's host belongs to another filter chain of the listener than its TLS connection,
+    /// which has another server name: a client that shares connections between names repeats the
+    /// request on a connection for this name.
     RequestMisdirected => "request_misdirected",
     /// The request came as early data of TLS, which an attacker may replay, and its method is not
-    /// safe. A client sends it again after the handshake.
+    /// safe. The client repeats it after the handshake.
     RequestTooEarly => "request_too_early",
     /// A filter answered.
     FilterReply => "filter_reply",
-    /// The cluster has no endpoint, or went with a newer configuration.
+    /// The cluster has no endpoint, or a newer configuration removed the cluster.
     NoEndpoint => "no_endpoint",
-    /// The cluster connects to where the downstream connection was going, and that is not known, or
-    /// is an address of this process.
+    /// The cluster connects to the original destination of the downstream connection, and that is
+    /// not known, or is an address of this process.
     NoOriginalDestination => "no_original_destination",
     /// `connections_max` and then `pending_max` of the cluster are reached.
     PendingOverflow => "pending_overflow",
     /// No connection became free in the cluster's `timeouts.pending`.
     PendingTimeout => "pending_timeout",
-    /// A filter had no answer in the listener's `timeouts.filter`.
+    /// A filter got no answer within the listener's `timeouts.filter`.
     FilterTimeout => "filter_timeout",
     /// `connections_max` of the listener or the process is reached.
     ConnectionsOverflow => "connections_overflow",
@@ -135,41 +135,40 @@ causes! {
     ClientConnectionsOverflow => "client_connections_overflow",
     /// The client has `exchanges_per_client_max` of the listener.
     ClientExchangesOverflow => "client_exchanges_overflow",
-    /// The clients of the listener held more than its `buffered_max`, and this connection was among those
-    /// that held the most.
+    /// The listener's clients held more than its `buffered_max` in buffers, and this connection was
+    /// among those that held the most.
     BufferedOverflow => "buffered_overflow",
     /// `limits.handshakes_max` was reached, and this handshake had made no progress for longest.
     HandshakesOverflow => "handshakes_overflow",
     /// The whole exchange took longer than its route's `timeout`.
     RequestTimeout => "request_timeout",
-    /// The connection was over `timeouts.connection_age`, or `connection_age_max` of clients with
-    /// certificates, and then over `timeouts.connection_age_grace`.
+    /// The connection was older than `timeouts.connection_age`, or than `connection_age_max` for
+    /// clients with certificates, and did not end within `timeouts.connection_age_grace`.
     ConnectionAge => "connection_age",
     /// The drain timeout ended what was still running.
     DrainTimeout => "drain_timeout",
     /// The proxy has no file descriptor left for a connection.
     OutOfDescriptors => "out_of_descriptors",
-    /// The kernel could not hand over a connection: it was gone, or memory was short.
+    /// The kernel could not accept a connection: it was gone, or memory was short.
     AcceptFailed => "accept_failed",
 
     // What the upstream did.
     /// The connection could not be established.
     ConnectFailed => "connect_failed",
-    /// The connection was not established in time, its handshake of TLS included.
+    /// The connection, including its TLS handshake, was not established in time.
     ConnectTimeout => "connect_timeout",
-    /// The handshake of TLS failed: the upstream's certificate is not the right one, or the upstream
-    /// does not speak TLS.
+    /// The TLS handshake failed: the upstream's certificate is not accepted, or the upstream does
+    /// not speak TLS.
     UpstreamTlsFailed => "upstream_tls_failed",
-    /// Closed or reset before a response head.
+    /// The upstream closed or reset the connection before a response head.
     UpstreamClosed => "upstream_closed",
-    /// The upstream refused the request's stream, before it did anything (`REFUSED_STREAM`).
+    /// The upstream refused the request's stream without processing it (`REFUSED_STREAM`).
     StreamRefused => "stream_refused",
     /// The upstream takes no further streams (`GOAWAY`), and did not process the request's.
     UpstreamGoingAway => "upstream_going_away",
     /// The upstream reset the request's stream.
     StreamReset => "stream_reset",
-    /// The upstream spoke before anything of the request was sent: its bytes answer another
-    /// request, or none.
+    /// The upstream sent bytes before the request was sent: they answer another request, or none.
     ResponseUnasked => "response_unasked",
     /// The response breaks the syntax of HTTP/1 or contradicts itself.
     ResponseInvalid => "response_invalid",
@@ -177,11 +176,11 @@ causes! {
     ResponseHeadTooLarge => "response_head_too_large",
     /// The response body is longer than a filter can take.
     ResponseBodyTooLarge => "response_body_too_large",
-    /// No response head in time.
+    /// The upstream did not send a response head in time.
     ResponseHeadTimeout => "response_head_timeout",
     /// The response body stopped coming.
     ResponseBodyTimeout => "response_body_timeout",
-    /// Closed or reset before the response's end.
+    /// The upstream closed or reset the connection before the end of the response.
     ResponseTruncated => "response_truncated",
     /// The upstream stopped taking the request.
     RequestWriteTimeout => "request_write_timeout",

@@ -67,7 +67,7 @@ impl<const N: usize> CauseCounters<N> {
     }
 }
 
-/// The causes that a family of counters tells apart; `N` is their number and one for the rest.
+/// The causes that a family of counters distinguishes; `N` is their number and one for all others.
 #[derive(Debug)]
 pub(crate) struct CauseSet<const N: usize> {
     members: &'static [Cause],

@@ -1,5 +1,5 @@
-//! The control thread's end of the counters: knows the blocks of all workers and adds them up
-//! when asked.
+//! The control thread's end of the counters: holds the blocks of all workers and adds them up when
+//! they are read.
 //!
 //! Reading takes nothing that a worker could wait for. Blocks are kept while their label has a
 //! name: what a new configuration no longer names is forgotten with what it had counted, so that
@@ -33,13 +33,13 @@ pub struct Collector {
     control: ControlCounters,
 }
 
-/// Workers count for the place of a rule in its table. This is what gives the counts to the rules
-/// themselves when places change.
+/// Workers count by the place of a rule in its table. This keeps a rule's count when its place
+/// changes.
 #[derive(Debug)]
 struct Moved {
-    /// What workers had counted by the last change, by place.
+    /// Counts of the workers at the last change, by place.
     before: Vec<u64>,
-    /// What the rules that there are now had taken by then, by place.
+    /// Counts at the last change of the rules that there are now, by place.
     carried: Vec<u64>,
 }
 
@@ -116,9 +116,9 @@ impl Collector {
     /// Takes the names of a new snapshot, before the workers get it, and forgets what these no
     /// longer name.
     ///
-    /// What a rule has taken goes with what it matches, wherever it stands now. An exchange that
-    /// ends later but began under the former snapshot is counted for the rule that now stands where
-    /// its own stood.
+    /// A rule keeps its count when its place changes, identified by what it matches. An exchange
+    /// that began under the former snapshot and ends later is counted for the rule that now has its
+    /// rule's place.
     pub fn set_names(&mut self, names: Arc<Names>) {
         self.poll();
         let former = std::mem::replace(&mut self.names, names);
@@ -144,8 +144,8 @@ impl Collector {
         }
     }
 
-    /// Fetches blocks that workers made. Every reading does that too; to be called now and then
-    /// where nobody reads, so that the queue does not fill.
+    /// Fetches blocks that workers made. Every reading does that too; call it now and then if
+    /// metrics are not read, so that the queue does not fill.
     pub fn poll(&mut self) {
         for worker in &mut self.workers {
             worker.poll();
@@ -220,7 +220,8 @@ impl Collector {
         totals
     }
 
-    /// About how many bytes all workers hold for their load: it tells when load has fallen.
+    /// About how many bytes all workers hold for their load, from which the caller sees that load
+    /// has fallen.
     #[must_use]
     pub fn bytes_held(&self) -> u64 {
         self.workers.iter().map(|worker| worker.source.worker.levels.bytes_held()).sum()
@@ -321,7 +322,7 @@ impl Worker {
 }
 
 /// What the rules of `now` have taken, when those of `before` had taken `counts`: those that match
-/// the same have the same count. Of several that match the same, the order tells which is which.
+/// the same have the same count. Several that match the same are identified by their order.
 fn carry(before: &RouteNames, counts: &[u64], now: &RouteNames) -> Vec<u64> {
     let mut by_text = BTreeMap::<&str, VecDeque<u64>>::new();
     for (text, count) in before.rules.iter().zip(counts) {

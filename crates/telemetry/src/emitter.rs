@@ -17,11 +17,11 @@ use crate::metrics::exchange::{RULES_PER_BLOCK, RuleBlock};
 use crate::metrics::upstream::ClusterBlock;
 use crate::record::{self, Audience, RECORD_BYTES_MAX};
 
-/// Bytes of records that wait for the log reader, a worker, unless told otherwise: some 3,000
+/// Bytes of records that wait for the log reader, a worker, by default: some 3,000
 /// records, which a worker at full speed makes in 40 ms.
 pub const RECORD_QUEUE_BYTES: usize = 1024 * 1024;
 
-/// Takes what happened on one worker.
+/// Takes the events of one worker.
 #[derive(Debug)]
 pub struct Emitter {
     worker: Arc<WorkerBlock>,

@@ -1,4 +1,4 @@
-//! What happened, and what is counted from it.
+//! Events of the data path, and the metrics and logs that are derived from them.
 //!
 //! The data path emits typed events; it names no counter and writes no log line. Counters,
 //! histograms, the access log and the list of slow requests are derived here, beside the event

@@ -1,9 +1,9 @@
 //! The control thread's end of the records: access log lines and slow requests.
 //!
 //! [`LogReader::poll`] is to be called every few milliseconds while there is traffic, also with
-//! the access log off, since slow requests come the same way. It writes lines into a buffer of the
-//! caller's, who writes that to wherever it goes; while the caller is busy with that the queues
-//! fill, and when they are full workers drop and count.
+//! the access log off, since slow requests come the same way. It appends lines to a buffer, which
+//! the caller writes to the output; meanwhile the queues fill, and when they are full workers drop
+//! records and count them.
 
 use std::sync::Arc;
 
@@ -154,7 +154,7 @@ impl Lines {
         true
     }
 
-    /// Turns one record into what it is for; whether that was a line.
+    /// Turns one record into a line, a slow request, or both; returns whether it was a line.
     fn on_record(&mut self, record: &[u8], out: &mut Vec<u8>) -> bool {
         let Some((Audience { is_log, is_slow }, event)) = record::decode(record) else {
             debug_assert!(false, "a worker wrote a record that cannot be read");

@@ -39,7 +39,7 @@ impl std::fmt::Debug for Family {
     }
 }
 
-/// How a family's values move.
+/// The type of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Only up, from 0 at the start of the process.
@@ -244,7 +244,7 @@ pub fn reference() -> String {
 const REFERENCE_HEAD: &str = "\
 # Metrics
 
-Generated from the declarations in `crates/telemetry/src/metrics/`; `BLESS=1 cargo test -p telemetry` writes it anew.
+Generated from the declarations in `crates/telemetry/src/metrics/`; `BLESS=1 cargo test -p telemetry` rewrites it.
 
 `/metrics` on the admin address gives these as Prometheus text. `/stats?filter=` gives the same as plain
 `name value` lines, histograms as count, sum and quantiles; the filter is a part of the line's name, in which `*` stands for

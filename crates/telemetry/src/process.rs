@@ -1,4 +1,4 @@
-//! What the kernel knows of this process, read from `/proc` by the control thread.
+//! Figures about this process from `/proc`, read by the control thread.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 /// std runs on, whatever the kernel's own tick.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Facts of the process at one moment. What could not be read is 0.
+/// Figures about the process at one moment. A figure that could not be read is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessFacts {
     /// When it started, seconds since the Unix epoch.

@@ -67,7 +67,7 @@ pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + PEER_IDENTITY_BYTES_MAX
     + CAUSE_DETAIL_BYTES_MAX;
 
-/// For whom a record is.
+/// The destinations of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Audience {
     /// The access log.
@@ -167,7 +167,7 @@ pub(crate) fn length(bytes: &[u8]) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(*length)).ok()
 }
 
-/// Reads a record back. `None` would be a bug of ours, since no peer writes records.
+/// Reads a record back. `None` would be a bug in this crate, since only [`encode`] writes records.
 pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> {
     let mut reader = Reader { rest: record };
     let _length = reader.take::<4>()?;

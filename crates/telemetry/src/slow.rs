@@ -26,7 +26,8 @@ pub(crate) struct SlowRequests {
     began_at: Option<u64>,
 }
 
-/// A request as its worker wrote it down, since names may change or go meanwhile, with its line.
+/// A request as its worker recorded it, and its line with the names of that time, since names may
+/// change.
 #[derive(Clone, Debug)]
 struct Entry {
     total: u64,
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(totals(&slow), [3], "what was in the window that just ended");
         offer_total(&mut slow, 4);
         slow.advance(start + 6 * WINDOW - 1);
-        assert!(totals(&slow).is_empty(), "nobody looked for two windows");
+        assert!(totals(&slow).is_empty(), "both windows are over");
     }
 
     #[test]

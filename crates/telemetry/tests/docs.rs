@@ -1,4 +1,4 @@
-//! The generated pages are what the declarations say. `BLESS=1` writes them anew.
+//! The generated pages agree with the declarations. `BLESS=1` rewrites them.
 
 use std::fs;
 use std::path::Path;

@@ -482,7 +482,7 @@ fn a_name_in_the_configuration_cannot_break_the_text() {
 }
 
 #[test]
-fn promtool_finds_nothing_to_complain_about() {
+fn promtool_accepts_the_metrics() {
     let child = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())

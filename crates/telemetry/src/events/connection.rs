@@ -10,16 +10,16 @@ pub struct ConnectionOpened {
     pub listener: LabelId,
 }
 
-/// It is known what a downstream connection speaks, or that it does not tell in time.
+/// The protocol of a downstream connection was detected, or could not be in time.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionDetected {
     /// The listener.
     pub listener: LabelId,
-    /// What.
+    /// The detected protocol.
     pub protocol: DetectedProtocol,
 }
 
-/// What a connection is found to speak.
+/// The detected protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DetectedProtocol {
@@ -31,7 +31,7 @@ pub enum DetectedProtocol {
     Tls,
     /// None of these.
     Other,
-    /// Nothing that tells, in the time that there is for it.
+    /// Too few bytes for a verdict within the detection timeout.
     Timeout,
 }
 
@@ -45,7 +45,7 @@ impl DetectedProtocol {
 pub struct ConnectionRefused {
     /// The listener.
     pub listener: LabelId,
-    /// Why.
+    /// The reason for which the connection was refused.
     pub cause: Cause,
 }
 

@@ -32,7 +32,7 @@ pub struct ExchangeFinished<'a> {
     pub cluster: Option<LabelId>,
     /// The endpoint's address as text, if one was chosen; empty otherwise.
     pub endpoint: &'a [u8],
-    /// Where the downstream connects from, as text (the client itself if a trusted proxy told).
+    /// The address of the downstream, as text (the client's own if a trusted proxy reported it).
     pub client: &'a [u8],
     /// `GET`, as received.
     pub method: &'a [u8],
@@ -50,15 +50,16 @@ pub struct ExchangeFinished<'a> {
     pub tls_version: &'a [u8],
     /// Its cipher suite, by its name in IANA's registry.
     pub tls_cipher: &'a [u8],
-    /// Whom the client's certificate is about: its first URI, or host name, or its subject.
+    /// The identity in the client's certificate: its first URI, or host name, or its subject.
     pub peer_identity: &'a [u8],
     /// HTTP version of the request: 10, 11 or 20; 1 for a relayed connection, 2 for relayed TLS.
     pub version: u8,
     /// Status sent to the downstream; 0 if none was.
     pub status: u16,
-    /// Why it failed.
+    /// The reason for which it failed, if it did.
     pub cause: Option<Cause>,
-    /// What a peer or the kernel said about that; empty if nothing. A peer may have chosen its bytes.
+    /// Details of the cause from a peer or the kernel; empty if there are none. A peer may have
+    /// chosen the bytes.
     pub cause_detail: &'a [u8],
     /// Whether the proxy made the response itself.
     pub is_reply: bool,
@@ -68,7 +69,7 @@ pub struct ExchangeFinished<'a> {
     pub response_bytes: u64,
     /// Upstream attempts, 0 if none was made.
     pub attempts: u8,
-    /// What it was as a call of gRPC, if it was one.
+    /// The gRPC call, if the exchange was one.
     pub grpc: Option<GrpcCall>,
     /// Whether it became a tunnel; `request_bytes` and `response_bytes` then count its bytes.
     pub is_tunnel: bool,
@@ -176,9 +177,9 @@ impl Stages {
 pub struct HeadersDropped {
     /// The listener.
     pub listener: LabelId,
-    /// Why.
+    /// The reason for which fields were dropped.
     pub reason: HeaderDrop,
-    /// How many.
+    /// The number of fields dropped.
     pub count: u64,
 }
 
@@ -186,7 +187,7 @@ pub struct HeadersDropped {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HeaderDrop {
-    /// `x-forwarded-*` of a client that is not trusted to say it.
+    /// `x-forwarded-*` of a client that is not trusted to send it.
     Forwarded,
     /// A name with `_`.
     Underscore,

@@ -7,7 +7,7 @@ use super::LabelId;
 pub struct TlsHandshakeFinished {
     /// The listener.
     pub listener: LabelId,
-    /// How much of one it was.
+    /// Whether it was full, resumed, or with early data.
     pub kind: TlsHandshakeKind,
     /// How long it took, ns, waiting for the client included.
     pub duration: u64,
@@ -15,15 +15,15 @@ pub struct TlsHandshakeFinished {
     pub failure: Option<TlsFailure>,
 }
 
-/// How much of a handshake it takes for a connection.
+/// Kinds of handshakes, by what they cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum TlsHandshakeKind {
     /// All of it, with a signature.
     Full,
-    /// It goes on from an earlier connection.
+    /// A session was resumed.
     Resumed,
-    /// The same, and requests came along with the hello.
+    /// A session was resumed, and requests came as early data.
     Early,
 }
 
@@ -39,9 +39,10 @@ pub struct SignaturesMade {
     pub inline: u64,
     /// In batches.
     pub batched: u64,
-    /// None came of it.
+    /// Signatures that could not be made.
     pub failed: u64,
-    /// Batches by the number of signatures in them; at 1 are those that found no company.
+    /// Batches by the number of signatures in them; at 1 are signatures that waited and remained
+    /// alone.
     pub sizes: [u64; Self::SIZES],
 }
 
@@ -72,9 +73,9 @@ pub enum TlsFailure {
     AlertReceived,
     /// What the peer sent breaks the rules of TLS.
     ProtocolViolation,
-    /// Something of our own failed.
+    /// An error on our side.
     Internal,
-    /// It was still for longest when `limits.handshakes_max` was reached.
+    /// It had made no progress for longest when `limits.handshakes_max` was reached.
     Overflow,
 }
 

@@ -43,8 +43,8 @@ pub struct UpstreamRetried {
     pub cause: Cause,
 }
 
-/// An upstream went away from connection after connection without having processed anything (GOAWAY with
-/// a last stream of 0), and is not connected to for a while.
+/// An upstream closed several connections in a row by GOAWAY with a last stream of 0, without
+/// processing a request, and is not connected to for a while.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamPaused {
     /// The cluster.

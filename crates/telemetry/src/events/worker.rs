@@ -1,4 +1,5 @@
-//! What a worker says of itself. Not events but levels: written over, once a turn or so.
+//! Levels (gauges) that a worker reports about itself. They are not events: each overwrites the one
+//! before, about once a turn.
 
 /// A worker's levels and the totals that it keeps for itself.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,7 +3,7 @@
 use super::{Family, Kind};
 use crate::events::{AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected};
 
-/// Counts of the control thread; nobody else sees them, so they are plain numbers.
+/// Counts of the control thread; no other thread reads them, so they are plain numbers.
 #[derive(Debug, Default)]
 pub(crate) struct ControlCounters {
     version: u64,

@@ -71,9 +71,9 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_downstream_connections_detected_total",
         kind: Kind::Counter,
-        help: "Downstream connections that might speak one thing or another, by what their first \
-               bytes or ALPN showed; `other` is no known protocol, and of `timeout` too few bytes \
-               came in `timeouts.detect`.",
+        help: "Downstream connections on listeners that detect the protocol, by what their first \
+               bytes or ALPN showed; `other` is no known protocol, and for `timeout` too few \
+               bytes came within `timeouts.detect`.",
         labels: &["listener", "protocol"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {

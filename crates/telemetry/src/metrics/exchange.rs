@@ -223,8 +223,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_grpc_calls_total",
         kind: Kind::Counter,
-        help: "Calls of gRPC by their status, replies of the proxy's own among them; `none` ended \
-               without one. Statuses that never occurred are left out.",
+        help: "gRPC calls by status, including replies that the proxy made; `none` ended without \
+               a status. Statuses that never occurred are left out.",
         labels: &["listener", "status"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -236,7 +236,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_grpc_messages_total",
         kind: Kind::Counter,
-        help: "Messages of gRPC, up to the upstream and down from it; counted when the call ends.",
+        help: "gRPC messages, up to the upstream and down from it; counted when the call ends.",
         labels: &["listener", "direction"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -325,10 +325,9 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_route_exchanges_total",
         kind: Kind::Counter,
         help: "Exchanges that took this rule, counted when they end. `rule` is the rule's place \
-               in its route table and what it matches; rules never taken are left out. The count \
-               goes with what a rule matches when a reload changes its place; an exchange that \
-               ends after the reload but began before is counted for the rule that stands where \
-               its own stood.",
+               in its route table and what it matches; rules never taken are left out. A rule \
+               keeps its count when a reload changes its place; an exchange that ends after the \
+               reload but began before is counted for the rule that stands where its own stood.",
         labels: &["route", "rule"],
         samples: |view, out| {
             for (route, rule, count) in &view.rules {

@@ -19,12 +19,12 @@ impl GrpcCalls {
     /// Each status that occurred, with how often in all of these.
     pub(crate) fn each<'c, I: Iterator<Item = &'c Self>>(
         all: impl Fn() -> I,
-        mut tell: impl FnMut(&'static str, u64),
+        mut report: impl FnMut(&'static str, u64),
     ) {
         for (place, name) in GrpcCall::STATUSES.iter().chain(&["none"]).enumerate() {
             let count = all().filter_map(|calls| calls.0.get(place)).map(Counter::value).sum();
             if count > 0 {
-                tell(name, count);
+                report(name, count);
             }
         }
     }

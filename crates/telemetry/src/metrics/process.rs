@@ -1,4 +1,4 @@
-//! What the kernel says of the process, under the names that all Prometheus clients use.
+//! Figures from the kernel about the process, under the names that all Prometheus clients use.
 
 use super::{Family, Kind};
 

@@ -1,7 +1,7 @@
 //! Statuses as a closed set of labels.
 //!
 //! An upstream may answer with any three digits, and a label must not be a peer's to choose: the
-//! codes registered with IANA are told apart, all others are one `other` a class.
+//! codes registered with IANA have a label each, all others are one `other` a class.
 
 use crate::cell::Counter;
 
@@ -85,7 +85,7 @@ pub(crate) static STATUSES: [StatusLabel; PLACES] = labels();
 /// The place of each status below 600.
 static PLACE_OF: [u8; 600] = place_of();
 
-/// A counter for each status that is told apart.
+/// A counter for each status label.
 #[derive(Debug)]
 pub(crate) struct StatusCounters([Counter; PLACES]);
 

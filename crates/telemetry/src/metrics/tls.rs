@@ -55,8 +55,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_handshakes_total",
         kind: Kind::Counter,
-        help: "Handshakes of TLS with downstreams that came to their end: full ones, those that went on from \
-               an earlier connection, and those of them with early data.",
+        help: "TLS handshakes with downstreams that succeeded: full, resumed, and resumed with \
+               early data.",
         labels: &["listener", "kind"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -73,7 +73,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_handshakes_failed_total",
         kind: Kind::Counter,
-        help: "Handshakes of TLS with downstreams that failed, by the reason.",
+        help: "TLS handshakes with downstreams that failed, by reason.",
         labels: &["listener", "reason"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -90,8 +90,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_handshake_seconds",
         kind: Kind::Histogram,
-        help: "How long handshakes of TLS with downstreams took that came to their end, waiting \
-               for the client included.",
+        help: "Time of successful TLS handshakes with downstreams, waiting for the client \
+               included.",
         labels: &[],
         samples: |view, out| {
             out.histogram(&[], &super::BOUNDS_FINE, &view.times(|block| &block.tls.handshake));
@@ -113,7 +113,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_signature_batches_total",
         kind: Kind::Counter,
-        help: "Batches of signatures by how many were in them; 1 are those that found no company.",
+        help: "Batches of signatures by their number; 1 is a signature that waited and remained alone.",
         labels: &["size"],
         samples: |view, out| {
             for (place, size) in

@@ -138,8 +138,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_grpc_calls_total",
         kind: Kind::Counter,
-        help: "Calls of gRPC routed to the cluster, by their status, replies of the proxy's own among \
-               them; `none` ended without one. Statuses that never occurred are left out.",
+        help: "gRPC calls routed to the cluster, by status, including replies that the proxy \
+               made; `none` ended without a status. Statuses that never occurred are left out.",
         labels: &["cluster", "status"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
@@ -273,9 +273,9 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_pauses_total",
         kind: Kind::Counter,
-        help: "Pauses before an endpoint, or an original destination, is connected to again, because it \
-               went away from connection after connection without having processed anything (GOAWAY \
-               with a last stream of 0).",
+        help: "Pauses before an endpoint, or an original destination, is connected to again, because \
+               it closed several connections in a row without processing a request (GOAWAY with a \
+               last stream of 0).",
         labels: &["cluster"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {

@@ -1,4 +1,4 @@
-//! What workers say of themselves, and what became of their access log records.
+//! Levels of workers, and counts of their access log records.
 
 use super::{Family, Kind};
 use crate::cell::Counter;
