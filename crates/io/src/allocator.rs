@@ -3,8 +3,8 @@
 //! glibc keeps what is freed behind anything that is still in use: after a burst of 18,000 connections
 //! with a buffer each, 86 MB stayed with the process of which 13 MB were in use.
 //!
-//! Invariants of the unsafe call: none are ours. `malloc_trim` may be called from any thread at any time;
-//! it takes the lock of each arena in turn and touches free memory only.
+//! The unsafe call has no invariants to keep. `malloc_trim` may be called from any thread at any
+//! time; it takes the lock of each arena in turn and touches free memory only.
 
 /// Gives memory that the allocator holds free back to the system. Takes some milliseconds after a burst,
 /// during which threads that allocate may wait: call it from a thread that has time, and seldom. Does

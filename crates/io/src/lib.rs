@@ -1,7 +1,7 @@
 //! The kernel's side of the data path: epoll, sockets, clocks and what a process may use.
 //!
-//! Nothing here knows HTTP, configuration or workers. Every call is non-blocking, nothing is
-//! allocated per call, and errors are the kernel's, so that the caller decides what they mean.
+//! This crate does not depend on HTTP, configuration or workers. Every call is non-blocking,
+//! nothing is allocated per call, and errors are the kernel's, which the caller interprets.
 //! Linux only.
 //!
 //! The order that the calls below are made for, and that callers rely on:

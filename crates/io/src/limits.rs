@@ -18,7 +18,7 @@ pub fn raise_open_files() -> io::Result<u64> {
 }
 
 /// Keeps the memory of this process out of core dumps: none is written to a file, and one that the
-/// system pipes to a program (`core_pattern`), whatever the limit, is told to hold no memory.
+/// system pipes to a program (`core_pattern`), which ignores the limit, holds no memory.
 ///
 /// # Errors
 ///
@@ -30,7 +30,7 @@ pub fn forbid_core_dumps() -> io::Result<()> {
     fs::write("/proc/self/coredump_filter", "0")
 }
 
-/// How many descriptors this process has open, if `/proc` says so.
+/// How many descriptors this process has open, if `/proc` can be read.
 #[must_use]
 pub fn open_files() -> Option<u64> {
     let open = fs::read_dir("/proc/self/fd").ok()?.count();

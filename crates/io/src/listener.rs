@@ -1,9 +1,8 @@
 //! A listening socket.
 //!
-//! TCP listeners of several workers share an address by `SO_REUSEPORT`, which also lets a second
-//! process of the same user in without a word: [`Listener::probe`] is how a starting process finds
-//! out first. Unix listeners cannot share that way; workers share one queue by
-//! [`Listener::try_clone`].
+//! TCP listeners of several workers share an address by `SO_REUSEPORT`, by which a second process
+//! of the same user can join unnoticed: a starting process checks with [`Listener::probe`] first.
+//! Unix listeners cannot share that way; workers share one queue by [`Listener::try_clone`].
 //!
 //! Accepted sockets inherit `TCP_NODELAY` and the keepalive options from the listener on Linux (a
 //! test holds the kernel to it), so that accepting costs one system call.
@@ -34,9 +33,9 @@ impl Listener {
     /// Binds and listens.
     ///
     /// An IPv6 address takes IPv6 connections only, whatever the machine's default, so that
-    /// `[::]:80` and `0.0.0.0:80` are two addresses. A unix socket file that nobody answers on is
-    /// replaced; the new one is for its owner and group (mode 660). Two processes that replace the
-    /// same stale file at the same moment may both believe that they own it.
+    /// `[::]:80` and `0.0.0.0:80` are two addresses. A stale unix socket file (connecting to it is
+    /// refused) is replaced; the new one is for its owner and group (mode 660). Two processes that
+    /// replace the same stale file at the same moment may both believe that they own it.
     ///
     /// # Errors
     ///
@@ -77,14 +76,14 @@ impl Listener {
         Ok(Self { file, ..listener })
     }
 
-    /// Finds out whether somebody listens on `address`, in spite of `SO_REUSEPORT`.
+    /// Fails if another process listens on `address`, which `SO_REUSEPORT` would hide.
     ///
     /// The answer is as of now: another process may come between it and [`Self::bind`]. Not for
     /// an address that this process listens on itself.
     ///
     /// # Errors
     ///
-    /// [`BindError::InUse`] if so; other errors are those that binding would meet too.
+    /// [`BindError::InUse`] if another process listens; other errors are those of binding.
     pub fn probe(address: Address<'_>) -> Result<(), BindError> {
         match address {
             Address::Tcp(_) => {
@@ -147,7 +146,7 @@ impl Listener {
         let fd = new_socket(Address::Unix(path))?;
         SocketFile::remove_stale(path)?;
         bind_socket(&fd, Address::Unix(path))?;
-        // Between bind and listen a connection is refused, so nobody slips in under a wider mode.
+        // Between bind and listen connections are refused, so none is accepted under a wider mode.
         let file = SocketFile::adopt(path)?;
         listen(&fd, options)?;
         Ok(Self { fd, file: Some(Arc::new(file)) })
@@ -193,7 +192,7 @@ impl Default for ListenOptions {
 /// Why an address could not be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Somebody listens there.
+    /// Another process listens on the address.
     #[error("the address is in use: another process listens on it")]
     InUse,
     /// The path of a unix socket names something else, which is left alone.

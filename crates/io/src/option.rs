@@ -20,7 +20,7 @@ pub(crate) fn connect_fast_open(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
 }
 
-/// Puts `mark` on every packet of a socket, for the rules of the machine to tell it by. Needs
+/// Puts `mark` on every packet of a socket, which firewall and routing rules can match. Needs
 /// `CAP_NET_ADMIN`.
 pub(crate) fn mark(socket: impl AsFd, mark: u32) -> io::Result<()> {
     // The kernel reads the same bits as an unsigned number.

@@ -48,8 +48,8 @@ impl Pipe {
         Ok(moved)
     }
 
-    /// Moves up to `bytes_max` from the pipe into the socket; returns how many it took. Why it took
-    /// no more, the next write to it says.
+    /// Moves up to `bytes_max` from the pipe into the socket; returns how many it took. The next
+    /// write to the socket reports why it took no more.
     #[must_use]
     pub fn pour(&self, to: &Socket, bytes_max: usize) -> usize {
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;

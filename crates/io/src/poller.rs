@@ -2,8 +2,8 @@
 //!
 //! A connection is registered once, edge-triggered for both directions, and its interest never
 //! changes: that is one system call in the life of a connection. An edge is lost if the caller
-//! stops before `WouldBlock` (or a short read, see [`Readiness::is_open`]); it is the caller who
-//! remembers that a socket was left readable.
+//! stops before `WouldBlock` (or a short read, see [`Readiness::is_open`]); the caller has to
+//! remember that a socket was left readable.
 //!
 //! An event may arrive for a socket that was closed earlier in the same batch. Tokens therefore
 //! have to carry a generation.

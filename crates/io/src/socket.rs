@@ -228,8 +228,8 @@ impl AsFd for Socket {
     }
 }
 
-/// Takes over a descriptor, which must be a non-blocking stream socket for the calls above to
-/// keep their word; anything else merely fails or blocks.
+/// Takes over a descriptor, which must be a non-blocking stream socket; calls on any other fail or
+/// block.
 impl From<OwnedFd> for Socket {
     fn from(fd: OwnedFd) -> Self {
         Self { fd }
@@ -258,7 +258,7 @@ pub struct ConnectOptions {
     pub fast_open: bool,
     /// Keepalive probes, or none.
     pub keepalive: Option<Keepalive>,
-    /// What rules of the machine tell this connection's packets by, or none. Needs `CAP_NET_ADMIN`.
+    /// The mark on this connection's packets (`SO_MARK`), or none. Needs `CAP_NET_ADMIN`.
     pub mark: Option<NonZeroU32>,
 }
 

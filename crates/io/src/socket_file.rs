@@ -1,4 +1,4 @@
-//! The file of a unix listener: who may connect, and who removes it.
+//! The file of a unix listener: its permissions and its removal.
 //!
 //! A file outlives the process that bound it. It is stale when a connection to it is refused; only
 //! then is it replaced. The owner removes its file when the last listener is dropped, but only the
@@ -26,7 +26,7 @@ pub fn own_socket_files(are_own: bool) {
     ARE_OWN.store(are_own, Ordering::Relaxed);
 }
 
-/// A socket file of ours, removed on drop.
+/// A socket file that this process made, removed on drop.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -35,12 +35,12 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Fails with [`BindError::InUse`] if somebody answers at `path`.
+    /// Fails with [`BindError::InUse`] if a process listens at `path`.
     pub(crate) fn probe(path: &Path) -> Result<(), BindError> {
         is_stale(path).map(drop)
     }
 
-    /// Makes way for a new socket at `path`, if nobody answers there.
+    /// Removes the file at `path` if it is stale.
     pub(crate) fn remove_stale(path: &Path) -> Result<(), BindError> {
         if is_stale(path)? {
             at("unlink", fs::remove_file(path))?;
@@ -77,7 +77,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Whether a socket file is at `path` that nobody answers on. False if there is no file.
+/// Whether there is a socket file at `path` to which connecting is refused. False if there is no
+/// file.
 fn is_stale(path: &Path) -> Result<bool, BindError> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

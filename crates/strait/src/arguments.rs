@@ -19,18 +19,18 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Forward traffic as a configuration file says.
+    /// Forward traffic according to a configuration file.
     ///
-    /// The file is watched: a change is taken up without a restart, and a wrong one is reported
-    /// while the former stays in effect. Signals: SIGTERM, SIGINT and SIGQUIT drain (a second one stops
-    /// at once), SIGHUP reads the file again, SIGUSR1 opens the access log again.
+    /// The file is watched: a change takes effect without a restart, and a wrong one is reported
+    /// while the former configuration stays in effect. Signals: SIGTERM, SIGINT and SIGQUIT drain
+    /// (a second one stops at once), SIGHUP reads the file again, SIGUSR1 opens the access log
+    /// again.
     Run(Run),
-    /// Say whether a configuration file is right, and what is wrong with it.
+    /// Check a configuration file and report every error in it.
     Check(Check),
     /// Say which listener, route and cluster a request would take, and why not others.
     ///
-    /// Nothing is sent: the request goes through the very code that carries traffic, with a
-    /// network that is not there.
+    /// Nothing is sent: the request goes through the code that carries traffic, without a network.
     Explain(Explain),
     /// Print the JSON Schema of the configuration file, for editors.
     Schema,
@@ -57,7 +57,7 @@ pub(crate) struct Run {
     pub(crate) config: PathBuf,
     /// Write the secrets of TLS connections to the file that SSLKEYLOGFILE names, for Wireshark.
     ///
-    /// Whoever has the file reads what was recorded of them. For looking for mistakes only.
+    /// With the file, recorded connections can be decrypted. For debugging only.
     #[arg(long)]
     pub(crate) tls_key_log: bool,
     /// Leave core dumps as the system has them, although private keys may be in them.
@@ -91,19 +91,19 @@ pub(crate) struct Explain {
     /// what `CONNECT` asks for, as `db.example:5432`.
     #[arg(required_unless_present = "tls")]
     pub(crate) url: Option<String>,
-    /// Only say which certificate and parameters of TLS a client gets that asks for this host.
+    /// Only show the certificate and the TLS parameters that a client gets for this host.
     #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["method", "url", "headers"])]
     pub(crate) tls: Option<String>,
     /// A header field, as curl takes it.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<String>,
-    /// The client's certificate, with those that lead to one that the listener knows, PEM.
+    /// The client's certificate and its intermediate certificates, PEM.
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
     /// The key of the client's certificate, PEM.
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// The listener that the request comes to, where the URL's port does not say.
+    /// The listener that receives the request, if the URL's port does not determine it.
     #[arg(long, value_name = "NAME")]
     pub(crate) listener: Option<String>,
 }
@@ -120,13 +120,13 @@ pub(crate) struct Demo {
     pub(crate) log: Log,
 }
 
-/// What is told on standard error.
+/// Options of the log on standard error.
 #[derive(Debug, Args)]
 pub(crate) struct Log {
     /// Minimum log level: less severe messages are not written to standard error.
     #[arg(long, value_enum, default_value_t = LogLevel::Info)]
     pub(crate) log_level: LogLevel,
-    /// How they look.
+    /// Format of log messages.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 }

@@ -7,7 +7,7 @@ use crate::arguments::Check;
 use crate::filter_list::filter_kinds;
 use crate::serve::{loader, worker_count};
 
-/// Says whether a file is right: nothing is bound and nothing is written but what is printed.
+/// Checks a file and prints the result; binds no address and writes no file.
 pub(crate) fn check(check: &Check) -> Result<(), Failure> {
     let mut loader = loader()?;
     let snapshot = control::read_text(&check.config).and_then(|text| {

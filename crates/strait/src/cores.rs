@@ -1,6 +1,6 @@
-//! How many workers `auto` is: one for each core that the process may use, but no more than the CPU
-//! quota of its control groups pays for. A worker beyond the quota makes all of them wait when the
-//! kernel takes the processor away for the rest of a period.
+//! The number of workers for `auto`: one for each core that the process may use, but no more than
+//! the CPU quota of its control groups allows. A worker beyond the quota makes all of them wait
+//! when the kernel takes the processor away for the rest of a period.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -287,7 +287,7 @@ mod tests {
                 "CPU quota of 2.00 cores in /a b",
             ),
             (
-                "what nobody can read",
+                "what cannot be parsed",
                 V2,
                 V2_MOUNT,
                 &[

@@ -1,4 +1,4 @@
-//! The workers: how they are started, and what control knows of them.
+//! The workers: starts them, and keeps control's view of them.
 //!
 //! Messages wait here when a mailbox is full, in their order, so that control never waits and no
 //! snapshot overtakes another.
@@ -38,7 +38,7 @@ pub(crate) struct DataPath {
     /// What this process listens on.
     held: Vec<Held>,
     core_dumps: CoreDumps,
-    /// What it listened on before it began.
+    /// Sockets that the service manager passed to the process.
     activation: Activation,
 }
 
@@ -51,7 +51,7 @@ struct Held {
     address: Address,
 }
 
-/// What of this process listens where a new listener would.
+/// Which listener of this process has the address of a new listener.
 enum InTheWay<'a> {
     Nothing,
     /// Only listeners that make room for it.
@@ -59,7 +59,7 @@ enum InTheWay<'a> {
     Staying(&'a Held),
 }
 
-/// How one worker is told something.
+/// Control's channel to one worker.
 #[derive(Debug)]
 struct Contact {
     postbox: Postbox<Listener>,
@@ -97,12 +97,12 @@ impl DataPath {
         Ok((this, Crew { mailboxes, wakers, reports }))
     }
 
-    /// What it listened on before it began.
+    /// Sockets that the service manager passed to the process.
     pub(crate) const fn activation(&self) -> &Activation {
         &self.activation
     }
 
-    fn tell(&mut self, worker: u32, message: Message<Listener>) {
+    fn post(&mut self, worker: u32, message: Message<Listener>) {
         if let Some(contact) = self.workers.get_mut(worker as usize) {
             contact.waiting.push_back(message);
             contact.flush();
@@ -191,11 +191,11 @@ impl Workers for DataPath {
     }
 
     fn answer(&mut self, worker: u32, asker: ExchangeKey, payload: Arc<[u8]>) {
-        self.tell(worker, Message::Answer { exchange: asker, payload });
+        self.post(worker, Message::Answer { exchange: asker, payload });
     }
 
     fn describe(&mut self, worker: u32, first: u32, request: u64) {
-        self.tell(worker, Message::Describe { first, request });
+        self.post(worker, Message::Describe { first, request });
     }
 
     fn drain(&mut self) {

@@ -74,7 +74,7 @@ fn guide(came: &Came) -> io::Result<()> {
          \x20 curl -i http://{at}/healthz                    answered here, without a service\n\
          \x20 curl -i http://{at}/old/page?a=b               redirected to /page\n\
          \x20 curl -i http://{at}/down                       a service that is not there: 503 connect_failed\n\
-         \x20 curl -i -H 'host: nobody.invalid' http://{at}/ no route table has this host: 404 no_host\n\
+         \x20 curl -i -H 'host: unknown.invalid' http://{at}/ no route table has this host: 404 no_host\n\
          \x20 (printf 'GET /tunnel HTTP/1.1\\r\\nhost: demo.localhost\\r\\nconnection: upgrade\\r\\nupgrade: websocket\\r\\n\\r\\n';\n\
          \x20  sleep 1; echo hello; sleep 1) | nc {ip} {port}    an upgrade: the tunnel echoes what it gets\n\
          \n\

@@ -50,7 +50,7 @@ impl Descriptors {
         Self { limit, bounds: DescriptorBounds { accept_max, connect_max }, connections_max }
     }
 
-    /// Says so if the configuration wants more connections than there is room for.
+    /// Warns if the configuration allows more connections than there is room for.
     pub(crate) fn warn(&self, limits: &Limits) {
         let Self { limit, connections_max, .. } = self;
         if limits.connections_max.get() > *connections_max {

@@ -1,4 +1,4 @@
-//! `strait explain`: which way a request takes, and why.
+//! `strait explain`: the listener, route and cluster of a request, and why.
 //!
 //! The functions that carry traffic decode, filter and route the request, and each step is printed.
 //! In the end a whole worker's state takes the request's bytes, and does what a running process would
@@ -42,7 +42,7 @@ use trial::{Trial, try_out};
 
 type Listener = ListenerConfig<Box<dyn Filter>>;
 
-/// Tells the story of one request.
+/// Prints the steps of one request.
 pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
     let mut loader = loader()?;
     let text = control::read_text(&explain.config).map_err(Failure::Config)?;
@@ -65,23 +65,23 @@ pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
         "listener",
         format!("{} ({}), {why}", listener.name, address_text(&listener.address)),
     );
-    if let Some((seen, chain)) = tell_chain(&mut story, listener, &request) {
+    if let Some((seen, chain)) = describe_chain(&mut story, listener, &request) {
         let certificate = certificate(explain)?;
         let mut client = client_of(seen, &request, certificate.as_ref());
         let trial = try_out(&snapshot, listener, &mut client, &request);
         let shown_by = shown_by(listener, chain);
-        let is_secured = tell_tls(&mut story, &snapshot, seen, &shown_by, &request, client);
+        let is_secured = describe_tls(&mut story, &snapshot, seen, &shown_by, &request, client);
         if is_secured && explain.tls.is_none() {
             let certificate = certificate.filter(|_| is_client_known(seen, &request));
             let client = certificate.and_then(|certificate| certificate.as_peer());
-            tell_misdirected(&mut story, listener, chain, &request);
-            tell_request(&mut story, &snapshot, seen, &request, client.as_ref(), &trial);
+            describe_misdirected(&mut story, listener, chain, &request);
+            describe_request(&mut story, &snapshot, seen, &request, client.as_ref(), &trial);
         }
     }
     Ok(io::stdout().lock().write_all(story.0.as_bytes())?)
 }
 
-/// What the client shows of itself if it is asked.
+/// The client's certificate and key from the command line, if any.
 fn certificate(explain: &Explain) -> Result<Option<Arc<Certificate>>, Failure> {
     let (Some(chain), Some(key)) = (&explain.cert, &explain.key) else { return Ok(None) };
     // Named on the command line, and not in the configuration's folder.
@@ -95,13 +95,13 @@ fn certificate(explain: &Explain) -> Result<Option<Arc<Certificate>>, Failure> {
     Ok(Some(Arc::new(certificate)))
 }
 
-/// Whether the listener asks clients who they are.
+/// Whether the listener asks clients for certificates.
 fn is_client_known(listener: &Listener, request: &Request) -> bool {
     let asks = listener.tls.as_ref().is_some_and(|tls| tls.source.client.is_some());
     asks && is_secure(listener, request)
 }
 
-/// Who sends the request to the listener, as it is seen by the connection.
+/// The client of the request, as the connection sees it.
 fn client_of(
     listener: &Listener,
     request: &Request,
@@ -120,8 +120,8 @@ fn is_secure(listener: &Listener, request: &Request) -> bool {
     request.is_secure.unwrap_or(is_strict)
 }
 
-/// Tells what comes of the handshake, if there is one; whether the request goes on behind it.
-fn tell_tls(
+/// Describes the TLS handshake, if there is one; returns whether the request is sent after it.
+fn describe_tls(
     story: &mut Story,
     snapshot: &Snapshot,
     listener: &Listener,
@@ -139,7 +139,7 @@ fn tell_tls(
         Some(_) if listener.tls.is_none() => {
             if listener.relay.is_some() {
                 story.line("tls", "is not ended here");
-                tell_relay(story, snapshot, listener);
+                describe_relay(story, snapshot, listener);
             } else {
                 story.line("tls", "is not ended by this listener: ask with http://");
             }
@@ -174,7 +174,8 @@ fn tell_tls(
     true
 }
 
-/// Who shows the certificate to a connection that met this chain: others may have the same.
+/// The listener or chain whose certificate a connection of this chain gets: several may have the
+/// same certificate.
 fn shown_by(listener: &Listener, chain: Option<ChainId>) -> CertificateUser {
     let name = Arc::clone(&listener.name);
     match listener.chains.iter().find(|each| Some(each.id) == chain) {
@@ -194,8 +195,8 @@ fn covers(names: &[Box<str>], host: &str) -> bool {
     })
 }
 
-/// Tells the way of a request behind the listener.
-fn tell_request(
+/// Describes the steps of a request after the listener.
+fn describe_request(
     story: &mut Story,
     snapshot: &Snapshot,
     listener: &Listener,
@@ -204,13 +205,13 @@ fn tell_request(
     trial: &Trial,
 ) {
     if listener.protocol == ListenerProtocol::Tcp {
-        return tell_relay(story, snapshot, listener);
+        return describe_relay(story, snapshot, listener);
     }
-    tell_head(story, snapshot, listener, request, client);
+    describe_head(story, snapshot, listener, request, client);
     story.line("outcome", outcome(snapshot, trial));
 }
 
-/// What is told, a line for each step.
+/// The output of `explain`, a line for each step.
 #[derive(Debug, Default)]
 struct Story(String);
 
@@ -262,9 +263,9 @@ fn choose_listener<'s>(
     }
 }
 
-/// Tells which chain a connection meets that carries HTTP, and gives the listener as it sees it;
-/// none if there is nothing for it.
-fn tell_chain<'s>(
+/// Describes the filter chain of a connection that carries HTTP, and returns the listener with that
+/// chain's settings; none if no chain matches.
+fn describe_chain<'s>(
     story: &mut Story,
     listener: &'s Arc<Listener>,
     request: &Request,
@@ -307,7 +308,7 @@ fn tell_chain<'s>(
 }
 
 /// Says whether the request belongs to another filter chain than its connection matched.
-fn tell_misdirected(
+fn describe_misdirected(
     story: &mut Story,
     listener: &Listener,
     met: Option<ChainId>,
@@ -341,8 +342,8 @@ fn tell_misdirected(
     }
 }
 
-/// Tells where the bytes of a listener for TCP go.
-fn tell_relay(story: &mut Story, snapshot: &Snapshot, listener: &Listener) {
+/// Describes where a TCP listener forwards its bytes.
+fn describe_relay(story: &mut Story, snapshot: &Snapshot, listener: &Listener) {
     let relay = listener.relay.iter().flat_map(|relay| &relay.clusters);
     for (id, weight) in relay {
         if let Some(cluster) = snapshot.cluster(*id) {
@@ -352,8 +353,8 @@ fn tell_relay(story: &mut Story, snapshot: &Snapshot, listener: &Listener) {
     story.line("outcome", "the bytes are relayed as they come; no request is read here");
 }
 
-/// Tells the steps from the head's bytes to the endpoints.
-fn tell_head(
+/// Describes the steps from the head's bytes to the endpoints.
+fn describe_head(
     story: &mut Story,
     snapshot: &Snapshot,
     listener: &Listener,
@@ -364,8 +365,8 @@ fn tell_head(
     match decode_request(&request.head, &mut scan, &limits_of(listener), &mut index) {
         Ok(Some((mut head, _))) => {
             story.line("request", request_line(&head));
-            if tell_filters(story, listener, &mut head) {
-                tell_routes(story, snapshot, listener, &head, client);
+            if describe_filters(story, listener, &mut head) {
+                describe_routes(story, snapshot, listener, &head, client);
             }
         }
         Ok(None) => story.line("request", "is no whole head"),
@@ -397,8 +398,8 @@ fn request_line(head: &RequestHead<'_>) -> String {
     format!("{method} host {} path {}{query}", text(head.host()), text(head.path()))
 }
 
-/// Runs the chain; whether the request goes on behind it.
-fn tell_filters(story: &mut Story, listener: &Listener, head: &mut RequestHead<'_>) -> bool {
+/// Runs the filter chain; returns whether the request continues after it.
+fn describe_filters(story: &mut Story, listener: &Listener, head: &mut RequestHead<'_>) -> bool {
     for (filter, source) in listener.filters.iter().zip(listener.filter_sources.iter()) {
         let before = request_line(head);
         let mut slot = vec![0; filter.slot_bytes()];
@@ -428,7 +429,7 @@ fn tell_filters(story: &mut Story, listener: &Listener, head: &mut RequestHead<'
     true
 }
 
-fn tell_routes(
+fn describe_routes(
     story: &mut Story,
     snapshot: &Snapshot,
     listener: &Listener,
@@ -446,9 +447,9 @@ fn tell_routes(
             let pattern = pattern.map_or_else(String::new, |pattern| format!(" by {pattern}"));
             story.line("routes", format!("{}: has host {host}{pattern} ({hosts})", table.name));
             if is_tunnel(head) {
-                tell_tunnel_rules(story, snapshot, listener, table, head, client);
+                describe_tunnel_rules(story, snapshot, listener, table, head, client);
             } else {
-                tell_rules(story, snapshot, table, head, client);
+                describe_rules(story, snapshot, table, head, client);
             }
         } else {
             let why = match closest {
@@ -470,7 +471,7 @@ fn closest<'h>(hosts: &'h [Host], host: &[u8]) -> Option<&'h Host> {
     hosts.get(table.find(host)?)
 }
 
-fn tell_rules(
+fn describe_rules(
     story: &mut Story,
     snapshot: &Snapshot,
     table: &RouteTable,
@@ -484,7 +485,7 @@ fn tell_rules(
             RuleVerdict::Matched => {
                 story.line(&step, format!("{what}: matches"));
                 if let Action::Forward(forward) = &rule.action {
-                    tell_cluster(story, snapshot, forward, head);
+                    describe_cluster(story, snapshot, forward, head);
                 }
             }
             RuleVerdict::PassedOver(why) => {
@@ -500,8 +501,8 @@ fn tell_rules(
     }
 }
 
-/// As [`tell_rules`], for a request that no rule's path counts for.
-fn tell_tunnel_rules(
+/// As [`describe_rules`], for a request that no rule's path counts for.
+fn describe_tunnel_rules(
     story: &mut Story,
     snapshot: &Snapshot,
     listener: &Listener,
@@ -526,7 +527,7 @@ fn tell_tunnel_rules(
         };
         story.line(&format!("rule {place}"), format!("{what}: {verdict}"));
         if let (true, Action::Forward(forward)) = (found == Some(place), &rule.action) {
-            tell_cluster(story, snapshot, forward, head);
+            describe_cluster(story, snapshot, forward, head);
         }
     }
 }
@@ -554,7 +555,12 @@ fn rule_text(snapshot: &Snapshot, rule: &Rule) -> String {
     format!("{path}{client} -> {action}")
 }
 
-fn tell_cluster(story: &mut Story, snapshot: &Snapshot, forward: &Forward, head: &RequestHead<'_>) {
+fn describe_cluster(
+    story: &mut Story,
+    snapshot: &Snapshot,
+    forward: &Forward,
+    head: &RequestHead<'_>,
+) {
     let Some(cluster) = snapshot.cluster(forward.cluster) else { return };
     let timeout = forward.timeout.map_or_else(|| "none".to_owned(), |bound| format!("{bound:?}"));
     story.line("cluster", format!("{}, timeout {timeout}", cluster.name));

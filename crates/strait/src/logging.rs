@@ -18,7 +18,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// There is one subscriber in a process, and so one queue.
 static QUEUE: OnceLock<MessageQueue> = OnceLock::new();
 
-/// Lets what the control path tells go to standard error from now on.
+/// Writes log messages of the control path to standard error from now on.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub(crate) fn finish(message: Option<&str>) {
             }
             queue.flush(FLUSH_TIMEOUT);
         }
-        // There is nothing left to tell a failure to.
+        // A failure cannot be reported anywhere else.
         (None, Some(message)) => drop(writeln!(io::stderr(), "{message}")),
         (None, None) => {}
     }

@@ -2,7 +2,7 @@
 //!
 //! Reads the command line, puts the crates together and starts the threads. What a newcomer may
 //! look for here: [`filter_list`] names every filter there is, [`data_path`] starts workers and is
-//! what control knows of them, [`serve`] is the order in which a process comes up.
+//! control's view of them, [`serve`] is the order in which a process starts.
 #![forbid(unsafe_code)]
 
 mod activation;

@@ -5,7 +5,7 @@ use proxy::Snapshot;
 use crate::Failure;
 use crate::arguments::Run;
 
-/// Whether core dumps are still as the system has them.
+/// Whether core dumps may still be turned off.
 #[derive(Debug)]
 pub(crate) struct CoreDumps {
     may_be_forbidden: bool,
@@ -17,7 +17,7 @@ impl CoreDumps {
     /// Leaves them alone.
     pub(crate) const ALLOWED: Self = Self { may_be_forbidden: false };
 
-    /// Sees what a configuration has.
+    /// Turns core dumps off if the configuration has keys.
     pub(crate) fn on_snapshot(&mut self, snapshot: &Snapshot) {
         if !self.may_be_forbidden || config::certificates(snapshot).is_empty() {
             return;
@@ -44,6 +44,6 @@ pub(crate) fn key_log(run: &Run) -> Result<(), Failure> {
         Failure::Start(format!("--tls-key-log: SSLKEYLOGFILE {}: {error}", path.display()))
     })?;
     let file = file.display();
-    tracing::warn!(%file, "secrets of TLS are written down: whoever reads them reads everything");
+    tracing::warn!(%file, "TLS secrets are being written to a file that decrypts recorded connections");
     Ok(())
 }

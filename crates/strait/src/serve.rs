@@ -52,7 +52,8 @@ pub(crate) fn loader() -> Result<Loader<Box<dyn Filter>>, Failure> {
     Loader::new(filter_kinds()?).map_err(Failure::Filters)
 }
 
-/// Serves `config` until the process is told to end. `came` is called once all is bound.
+/// Serves `config` until a signal or the admin interface ends the process. `came` is called once
+/// all is bound.
 pub(crate) fn serve(
     mut config: ConfigFile<Box<dyn Filter>>,
     mut core_dumps: CoreDumps,
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_admin_interface_is_told_with_its_port_or_its_path() {
+    fn the_admin_interface_is_reported_with_its_port_or_its_path() {
         let (asked, bound) = ("127.0.0.1:0".parse().unwrap(), "127.0.0.1:9901".parse().unwrap());
         assert_eq!(admin_text(Some(&asked), Some(bound)), "127.0.0.1:9901");
         let unix = "unix:/run/strait.sock".parse().unwrap();

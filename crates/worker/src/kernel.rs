@@ -32,8 +32,8 @@ pub struct Kernel {
     poller: Poller,
     waker: Waker,
     events: Events,
-    /// What bytes pass through that nobody reads; none if the system has no more. Empty between two
-    /// calls, so that one is enough and a connection never has bytes in it.
+    /// The pipe for bytes that are spliced unread; none if the system has no more. Empty between
+    /// two calls, so that one is enough and a connection never has bytes in it.
     pipe: Option<Pipe>,
     descriptors: DescriptorBounds,
 }
@@ -78,7 +78,7 @@ impl Listener {
         self.socket.local_address()
     }
 
-    /// Which of our addresses a connection came to. Each is asked if there are several.
+    /// The local address of a connection. The socket is asked if the listener has several.
     fn local_of(&self, socket: &Socket) -> Option<SocketAddr> {
         let bound = self.bound?;
         if bound.ip().is_unspecified() || self.original_destination == OriginalDestination::Tproxy {
@@ -107,7 +107,7 @@ impl Listener {
 ///
 /// # Errors
 ///
-/// Somebody else listens there, in spite of `SO_REUSEPORT`; or what the kernel refused.
+/// Another process listens on `address`, in spite of `SO_REUSEPORT`; or the error of the kernel.
 pub fn bind(
     address: &Address,
     options: &ListenSocket,
@@ -342,12 +342,12 @@ impl World for Kernel {
     }
 
     fn undelivered(&mut self, socket: &Socket) -> usize {
-        // Fails for what is no connection any more.
+        // Fails if the connection has ended.
         socket.unacknowledged().unwrap_or(0)
     }
 
     fn shutdown_write(&mut self, socket: &Socket) {
-        // Fails if the peer is gone, which the next event says better.
+        // Fails if the peer is gone, which the next event reports in detail.
         let _ = socket.shutdown_write();
     }
 

@@ -1,8 +1,9 @@
 //! One thread, one loop, its own connections.
 //!
-//! A [`Worker`] joins a [`proxy::Proxy`], which knows what should happen, with a [`World`], which
-//! can make it happen: the kernel in production, a virtual network in the simulation. It waits for
-//! events, tells the proxy, and does what the proxy asks for. It never waits for anything else.
+//! A [`Worker`] joins a [`proxy::Proxy`], which decides what to do, with a [`World`], which does
+//! it: the kernel in production, a virtual network in the simulation. It waits for events, passes
+//! them to the proxy, and carries out the operations that the proxy asks for. It never waits for
+//! anything else.
 #![forbid(unsafe_code)]
 
 mod kernel;

@@ -1,4 +1,5 @@
-//! What workers and control tell each other. Neither ever waits for the other.
+//! Messages from control to workers, and reports from workers to control. Neither ever waits for
+//! the other.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -14,7 +15,7 @@ const MESSAGES_MAX: usize = 1024;
 /// Reports that wait for control, of all workers.
 const REPORTS_MAX: usize = 4096;
 
-/// What control tells a worker.
+/// A message from control to a worker.
 #[derive(Debug)]
 pub enum Message<L> {
     /// A newer configuration, with the sockets of its new listeners for this worker.
@@ -26,12 +27,12 @@ pub enum Message<L> {
     },
     /// The answer to a filter's question.
     Answer {
-        /// Who asked.
+        /// The exchange whose filter asked.
         exchange: ExchangeKey,
-        /// What to tell it.
+        /// The answer.
         payload: Arc<[u8]>,
     },
-    /// Tell about some connections: a part of them at a time, so that no turn gets long.
+    /// Describe some connections: a part of them at a time, so that no turn gets long.
     Describe {
         /// The first slot to look at.
         first: u32,
@@ -44,27 +45,27 @@ pub enum Message<L> {
     Stop,
 }
 
-/// What a worker tells control.
+/// A report from a worker to control.
 #[derive(Debug)]
 pub struct Report {
-    /// Who tells it.
+    /// The worker that reports.
     pub worker: u32,
-    /// What.
+    /// What it reports.
     pub body: ReportBody,
 }
 
-/// What a worker tells control.
+/// The content of a report.
 #[derive(Debug)]
 pub enum ReportBody {
     /// The worker has taken up its first configuration and serves.
     Started,
-    /// The worker has ended as it was told to. It tells nothing after this.
+    /// The worker has ended on request. No report follows.
     Stopped,
-    /// The worker cannot go on, for this reason. It tells nothing after this.
+    /// The worker cannot go on, for this reason. No report follows.
     Failed(String),
-    /// A filter asks.
+    /// A filter asks a question.
     Question {
-        /// Whom to answer.
+        /// The exchange whose filter asks.
         exchange: ExchangeKey,
         /// What it asks.
         question: Question,
@@ -77,7 +78,7 @@ pub enum ReportBody {
         request: u64,
         /// Those among the slots looked at.
         connections: Vec<ConnectionSummary>,
-        /// The slot to go on with, if there are more.
+        /// The slot to continue with, if there are more.
         next: Option<u32>,
     },
     /// A listener could not be used any more.
@@ -108,7 +109,7 @@ pub struct Mailbox<L> {
     unsent: std::collections::VecDeque<ReportBody>,
 }
 
-/// Tells what becomes of a worker, from the thread that runs it, behind all that the worker told.
+/// Reports the end of a worker, from the thread that runs it, after all reports of the worker.
 #[derive(Debug)]
 pub struct Reporter {
     reports: SyncSender<Report>,
@@ -116,9 +117,9 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Waits for room and tells control.
+    /// Waits for room and sends the report.
     pub fn report(&self, body: ReportBody) {
-        // Without control there is nobody to tell.
+        // Without control there is no reader.
         let _ = self.reports.send(Report { worker: self.worker, body });
     }
 }
@@ -174,7 +175,7 @@ impl<L> Mailboxes<L> {
 }
 
 impl<L> Mailbox<L> {
-    /// What the worker's thread itself tells by.
+    /// Sends reports of the worker's thread itself.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
         Reporter { reports: self.reports.clone(), worker: self.worker }
@@ -184,7 +185,8 @@ impl<L> Mailbox<L> {
         self.messages.try_recv().ok()
     }
 
-    /// Tells control. What does not fit waits here: these are few, and none may be lost.
+    /// Sends a report to control. One that does not fit waits here: these are few, and none may be
+    /// lost.
     pub(crate) fn report(&mut self, body: ReportBody) {
         self.unsent.push_back(body);
         self.flush();
@@ -200,12 +202,12 @@ impl<L> Mailbox<L> {
         }
     }
 
-    /// Whether something waits to be told.
+    /// Whether a report waits to be sent.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Waits until all is told. For a worker that has nothing else to do any more.
+    /// Waits until all reports are sent. For a worker that has nothing else to do.
     pub(crate) fn finish(&mut self) {
         let reporter = self.reporter();
         self.unsent.drain(..).for_each(|body| reporter.report(body));
@@ -217,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_a_worker_told_comes_before_its_end() {
+    fn all_reports_of_a_worker_come_before_its_end() {
         let Mailboxes { mut mailboxes, reports, .. } = Mailboxes::<()>::new(1);
         let mut mailbox = mailboxes.pop().unwrap();
         let reporter = mailbox.reporter();
@@ -230,11 +232,11 @@ mod tests {
             drop(mailbox);
             reporter.report(ReportBody::Stopped);
         });
-        let told: Vec<_> = reports.iter().map(|report| report.body).collect();
+        let sent: Vec<_> = reports.iter().map(|report| report.body).collect();
         worker.join().unwrap();
-        assert_eq!(told.len(), REPORTS_MAX + 3);
-        let [.., ReportBody::Drained { cut_off: 3 }, ReportBody::Stopped] = told.as_slice() else {
-            panic!("{:?}", told.last());
+        assert_eq!(sent.len(), REPORTS_MAX + 3);
+        let [.., ReportBody::Drained { cut_off: 3 }, ReportBody::Stopped] = sent.as_slice() else {
+            panic!("{:?}", sent.last());
         };
     }
 }

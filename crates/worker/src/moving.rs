@@ -8,10 +8,10 @@ use crate::sockets::Flags;
 use crate::turn::Worker;
 use crate::world::World;
 
-/// What left a worker: connections that belong together.
+/// A saved group of connections that belong together.
 #[derive(Debug)]
 pub struct Moving<S> {
-    /// Everything but the sockets.
+    /// The saved state, without the sockets.
     pub bytes: Vec<u8>,
     /// The sockets, in the order in which [`Worker::restore`] wants them back. None for a
     /// connection that has no socket yet.
@@ -37,11 +37,12 @@ impl<W: World> Worker<W> {
         Some(Moving { bytes: saved.bytes, sockets })
     }
 
-    /// Goes on with connections that [`Worker::save`] took out elsewhere.
+    /// Takes over connections that [`Worker::save`] took out of another worker.
     ///
     /// # Errors
     ///
-    /// Why the bytes do not fit this worker, with everything given back: nothing was taken up.
+    /// Why the bytes do not fit this worker, with everything given back: no connection was
+    /// restored.
     pub fn restore(
         &mut self,
         moving: Moving<W::Socket>,

@@ -23,7 +23,8 @@ pub(crate) struct Entry<S> {
     pub(crate) socket: Option<S>,
 }
 
-/// What is known to be possible. With edge-triggered events a worker has to remember.
+/// What is known to be possible on a socket. With edge-triggered events a worker has to remember
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags(u8);
 

@@ -5,8 +5,8 @@
 //! Deadlines run after socket events, so that a byte that arrived in time is never lost to its own
 //! timeout. A connection with more to read than one read takes goes to the end of the turn's queue,
 //! so that one busy peer cannot starve the others; one with more requests than a turn begins for it waits for
-//! the next. So do handshakes of TLS beyond the first few: what
-//! they cost is for new clients to wait for, and not for those that are served.
+//! the next. So do TLS handshakes beyond the first few: new clients wait for their cost, and
+//! clients that are being served do not.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -24,7 +24,7 @@ use crate::world::{AcceptError, ConnectError, ConnectState, Event, Ready, Splice
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// Bytes that are moved unread at a time. What of them the other side does not take has to be kept
+/// Bytes that are spliced at a time. Those that the other side does not take have to be buffered
 /// for it.
 const SPLICE_BYTES: usize = 256 << 10;
 
@@ -35,10 +35,10 @@ const EVENTS_TOGETHER: usize = 32;
 /// Connections accepted from one listener in a turn: a burst must not starve what is open.
 const ACCEPTS_MAX: usize = 64;
 
-/// Rest after running out of descriptors.
+/// Pause of accepting after running out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often memory is given back, clocks are compared and gauges are told.
+/// How often memory is given back, clocks are compared and gauges are reported.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Upkeeps between two trims of the buffer slab.
@@ -146,7 +146,7 @@ impl<W: World> Worker<W> {
         Ok(worker)
     }
 
-    /// Turns until told to stop. All reports are on their way then.
+    /// Turns until a message asks it to stop. All reports have been sent then.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl<W: World> Worker<W> {
         result
     }
 
-    /// One pass of the loop; says whether there is to be another.
+    /// One pass of the loop; returns whether there is to be another.
     ///
     /// # Errors
     ///
@@ -243,7 +243,7 @@ impl<W: World> Worker<W> {
         }
     }
 
-    /// The time of what is being done: read anew if stage times are wanted.
+    /// The time for an event: read from the clock if stage times are wanted, else that of the turn.
     fn stamp(&mut self) -> Time {
         if self.settings.stage_times { self.world.now() } else { self.now }
     }
@@ -355,7 +355,7 @@ impl<W: World> Worker<W> {
         }
     }
 
-    /// Sends on at once, from where they were read to, bytes that nobody here looks at.
+    /// Sends bytes of a passthrough on at once, from the read buffer.
     fn pass(&mut self, key: ConnKey, to: ConnKey, n: usize, began: Time) {
         let bytes = self.scratch.get(..n).unwrap_or_default();
         let mut sent = 0;
@@ -367,7 +367,7 @@ impl<W: World> Worker<W> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     flags.clear(Flags::WRITABLE);
                 }
-                // Why, the next send says.
+                // The next send reports why.
                 Err(_) => {}
             }
             if 0 < sent && sent < n {
@@ -379,7 +379,7 @@ impl<W: World> Worker<W> {
         self.proxy.on_passed_through((key, to), sent, rest, (began, now));
     }
 
-    /// Lets what arrived on a connection go on unread; says whether it may.
+    /// Splices what arrived on a connection; returns false if that is not possible.
     fn splice(&mut self, key: ConnKey) -> bool {
         let began = self.stamp();
         let Some(Passthrough { to, bytes_max }) = self.proxy.passthrough(key) else { return false };
@@ -412,7 +412,7 @@ impl<W: World> Worker<W> {
                 flags.clear(Flags::BULK);
                 return false;
             }
-            // An error is told once.
+            // The kernel reports an error once.
             Err(error) => self.on_read_failed(key, &error),
         }
         true
@@ -491,7 +491,7 @@ impl<W: World> Worker<W> {
                 }
                 Op::SendNow(key, bytes) => {
                     if let Some((socket, _)) = self.sockets.get(key) {
-                        // Whoever does not take it is gone.
+                        // A peer that does not take it is gone.
                         let _ = self.world.send(socket, &[IoSlice::new(&bytes)]);
                     }
                 }
@@ -561,7 +561,7 @@ impl<W: World> Worker<W> {
     // Listeners.
 
     fn add_listener(&mut self, id: ListenerId, socket: W::Listener) -> io::Result<()> {
-        // An event that was meant for the closed one makes the new one look in vain, once.
+        // An event that was meant for the closed one makes the new one accept nothing, once.
         let next = u32::try_from(self.listeners.len()).expect("fewer than 2^32 listeners");
         let token = self.listeners_closed.last().copied().unwrap_or(next);
         self.world.watch_listener(&socket, token)?;
@@ -586,7 +586,7 @@ impl<W: World> Worker<W> {
             match self.world.accept(listener) {
                 Ok(Some(accepted)) => {
                     let original = accepted.original;
-                    // The peer knows no other.
+                    // The peer connected to that address.
                     let local = PeerAddress::from(original.or(accepted.local));
                     let peer = PeerAddress::from(accepted.peer);
                     let now = self.stamp();
@@ -637,7 +637,7 @@ impl<W: World> Worker<W> {
         self.listeners_closed.push(place);
     }
 
-    /// Takes what the kernel has accepted for us already, so that closing resets nobody.
+    /// Takes the connections that the kernel has accepted already, so that closing resets none.
     fn empty_queue(&mut self, id: ListenerId) {
         let Some((_, listener)) = self.proxy.snapshot().listener(id) else { return };
         let Some(place) = self.listener_places.get(&id) else { return };

@@ -41,7 +41,7 @@ pub trait World {
     /// The world has no room for it.
     fn watch_listener(&mut self, listener: &Self::Listener, token: u32) -> io::Result<()>;
 
-    /// Stops to.
+    /// Stops reporting connections that wait on `listener`.
     fn unwatch_listener(&mut self, listener: &Self::Listener);
 
     /// The next connection that waits, if any.
@@ -72,14 +72,14 @@ pub trait World {
     /// The world has no room for it.
     fn watch(&mut self, socket: &Self::Socket, key: ConnKey) -> io::Result<()>;
 
-    /// Stops to, for a socket that goes elsewhere. Dropping one does it too.
+    /// Stops reporting events of a socket that is moved elsewhere. Dropping the socket does it too.
     fn unwatch(&mut self, socket: &Self::Socket);
 
     /// How a connection attempt ended.
     ///
     /// # Errors
     ///
-    /// Why it failed.
+    /// The error with which the attempt failed.
     fn take_error(&mut self, socket: &Self::Socket) -> io::Result<()>;
 
     /// Reads; 0 is the peer's end.
@@ -96,8 +96,9 @@ pub trait World {
     /// `WouldBlock` if that is nothing; others mean that the connection is broken.
     fn send(&mut self, socket: &Self::Socket, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Moves up to as many bytes as `rest` can hold from one socket to the other unread. What was
-    /// received and not taken by the other is in `rest`; why it took no more, the next send says.
+    /// Moves up to as many bytes as `rest` can hold from one socket to the other unread. Bytes that
+    /// were received and not taken by the other are in `rest`; the next send reports why it took no
+    /// more.
     ///
     /// # Errors
     ///
@@ -112,7 +113,7 @@ pub trait World {
     /// Bytes that were sent and that the peer has not acknowledged. An end that was sent counts as one.
     fn undelivered(&mut self, socket: &Self::Socket) -> usize;
 
-    /// Sends the end.
+    /// Ends our direction (FIN).
     fn shutdown_write(&mut self, socket: &Self::Socket);
 
     /// Closes so that the peer sees a reset.
@@ -131,11 +132,11 @@ pub struct Spliced {
 /// Something became possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// On a connection.
+    /// Something became possible on a connection.
     Socket {
-        /// Which.
+        /// The connection.
         key: ConnKey,
-        /// What.
+        /// What is possible on it.
         ready: Ready,
     },
     /// Connections wait on the listener with this token.
@@ -144,7 +145,7 @@ pub enum Event {
     Mail,
 }
 
-/// What became possible on a connection.
+/// What is possible on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// There are bytes, an end or an error to read.
@@ -163,21 +164,20 @@ pub struct Ready {
 pub struct Accepted<S> {
     /// The connection.
     pub socket: S,
-    /// Who connects; none for unix sockets.
+    /// The peer's address; none for unix sockets.
     pub peer: Option<SocketAddr>,
-    /// To which of our addresses; none for unix sockets.
+    /// Our address; none for unix sockets.
     pub local: Option<SocketAddr>,
-    /// Where it was going before it was brought here, if that was somewhere else and the listener
-    /// is to tell.
+    /// The original destination, if it differs from our address and the listener asks for it.
     pub original: Option<SocketAddr>,
 }
 
 /// Whether a connection is established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectState {
-    /// It is.
+    /// The connection is established.
     Connected,
-    /// A writable event will say.
+    /// A writable event reports the result.
     Connecting,
 }
 

@@ -66,7 +66,7 @@ impl Edits {
     /// Edits a head. Allocates nothing once the head's index has had room for as much before.
     pub(super) fn apply<K>(&self, head: &mut Head<'_, K>) {
         if head.has_unusual_names() {
-            // What is set or removed here is not for a client to say in another spelling.
+            // A client must not send a field that is set or removed here in another spelling.
             let edited = || self.remove.iter().chain(self.set.iter().map(|field| &field.name));
             head.remove_others(|name| {
                 has_underscore(name) && edited().any(|edited| are_twins(edited, name))
@@ -151,7 +151,7 @@ fn check_name(name: &str, side: Side, verb: Verb) -> Option<Problem> {
     if known.is_hop_by_hop() {
         return Some(Problem::new(
             "fields for the next hop only are Strait's own",
-            "leave it out: it is removed on the way in and written anew on the way out",
+            "leave it out: Strait removes it from what it receives and writes its own",
         ));
     }
     match (known, side, verb) {
@@ -205,7 +205,7 @@ fn check_value(lower_name: &[u8], value: &str) -> Option<Problem> {
     None
 }
 
-/// No sane name is longer.
+/// No name in use is longer.
 const NAME_BYTES_MAX: usize = 128;
 /// A head of 64 KiB must hold it with all else.
 const VALUE_BYTES_MAX: usize = 8 << 10;

@@ -10,7 +10,7 @@ use ::io::{AcceptError, ConnectOptions, Poller, Socket};
 use crate::pair::{accept, listen, wait};
 
 #[test]
-fn running_out_of_descriptors_is_told_apart_and_the_connection_stays_queued() {
+fn running_out_of_descriptors_is_recognised_and_the_connection_stays_queued() {
     let child = Command::new(env::current_exe().unwrap())
         .args(["--exact", "exhaustion::in_a_process_with_few_descriptors", "--ignored"])
         .output()

@@ -35,7 +35,7 @@ impl Drop for Place {
     }
 }
 
-/// Leaves a socket file that nobody answers on, as a killed process does.
+/// Leaves a stale socket file, as a killed process does.
 fn leave_stale_socket(place: &Place) -> io::Result<()> {
     drop(std::os::unix::net::UnixListener::bind(&place.path)?);
     if place.path.exists() { Ok(()) } else { Err(failure("the file went with its socket")) }
@@ -113,7 +113,7 @@ fn ipv6_and_ipv4_wildcards_of_one_port_are_two_addresses() {
     let mut kept = Vec::new();
     let found = (0..50).any(|_| {
         let Ok(six) = Listener::bind(six, &ListenOptions::default()) else {
-            return true; // A machine without IPv6 has nothing to tell apart.
+            return true; // A machine without IPv6 has only one family.
         };
         let port = six.local_address().unwrap().unwrap().port();
         kept.push(six);

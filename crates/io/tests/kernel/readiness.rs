@@ -19,7 +19,7 @@ fn what_is_ready_before_registration_is_reported() {
 }
 
 #[test]
-fn an_edge_is_told_once_and_again_only_when_more_arrives() {
+fn an_edge_is_reported_once_and_again_only_when_more_arrives() {
     let (near, far) = tcp_pair().unwrap();
     let poller = Poller::new().unwrap();
     poller.add(&near, 7).unwrap();
@@ -99,7 +99,7 @@ fn a_listener_is_reported_while_its_queue_holds_a_connection_and_not_while_remov
     poller.add_listener(&listener, 3).unwrap();
     let (_first, _) = Socket::connect(address, &ConnectOptions::default()).unwrap();
     assert_eq!(wait(&poller).unwrap()[0].token, 3);
-    assert_eq!(ready(&poller).unwrap().len(), 1, "level-triggered: told again");
+    assert_eq!(ready(&poller).unwrap().len(), 1, "level-triggered: reported again");
     poller.remove_listener(&listener).unwrap();
     let (_second, _) = Socket::connect(address, &ConnectOptions::default()).unwrap();
     assert_eq!(ready(&poller).unwrap(), []);
@@ -145,7 +145,7 @@ fn a_wait_takes_at_most_its_bound_and_leaves_the_rest_for_the_next() {
     seen.extend(events.iter().map(|event| event.token));
     poller.wait(None, &mut events).unwrap();
     seen.extend((0..events.len()).map(|index| events.nth(index).unwrap().token));
-    assert_eq!(seen.len(), wakers.len(), "nobody starves behind the first batch");
+    assert_eq!(seen.len(), wakers.len(), "no waker starves behind the first batch");
 }
 
 #[test]

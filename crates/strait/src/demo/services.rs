@@ -85,7 +85,7 @@ impl Drop for Services {
     fn drop(&mut self) {
         drop(self.running.take());
         if let Some(thread) = self.thread.take() {
-            // A panic in there was told already.
+            // A panic in the thread was reported already.
             let _ = thread.join();
         }
     }
@@ -99,7 +99,7 @@ async fn serve(listener: TcpListener, kind: Kind) {
             let connection = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .with_upgrades();
-            // A client that breaks off is no news.
+            // A client may disconnect at any time.
             let _ = connection.await;
         });
     }

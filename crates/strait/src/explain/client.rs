@@ -1,4 +1,4 @@
-//! Who asks: a client of either version of HTTP, in the clear or over TLS.
+//! The client of `explain`: of either version of HTTP, in the clear or over TLS.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use wire::tls::record::{Opened, RecordError, RecordLayer};
 /// What browsers and curl offer.
 pub(super) const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// A client that asks once.
+/// A client that sends one request.
 pub(super) struct Client {
     security: Security,
-    /// Of the listener, for a client that was told nothing by ALPN.
+    /// The listener's protocol, for a client without ALPN.
     protocol: ListenerProtocol,
     speech: Option<Speech>,
 }
@@ -48,7 +48,8 @@ impl Client {
         Self { security: Security::Plain, protocol, speech: None }
     }
 
-    /// One that asks for a name over TLS, takes any certificate, and has this one itself.
+    /// A client that connects over TLS with this server name, accepts any certificate, and has this
+    /// one itself.
     pub(super) fn secure(
         protocol: ListenerProtocol,
         server_name: &str,
@@ -61,7 +62,7 @@ impl Client {
         Self { security, protocol, speech: None }
     }
 
-    /// What was agreed upon, or why nothing was; none without TLS.
+    /// What the handshake negotiated, or why it failed; none without TLS.
     pub(super) fn into_facts(self) -> Option<Result<Facts, String>> {
         match self.security {
             Security::Plain => None,

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_or_header_is_said_so() {
+    fn what_is_no_url_or_header_is_refused_with_a_reason() {
         for (url, header, word) in [
             ("ftp://a/", None, "http://"),
             ("a.b/c", None, "is no URL"),

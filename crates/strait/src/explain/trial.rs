@@ -13,10 +13,10 @@ use super::Listener;
 use super::client::{Answer, Client};
 use super::request::Request;
 
-/// Nothing takes time here.
+/// The time of the trial, in which no time passes.
 const NOW: Time = Time::from_nanos(0);
 
-/// What became of the request.
+/// The result of a trial.
 #[derive(Debug)]
 pub(super) enum Trial {
     /// A connection to this endpoint of a cluster is asked for.

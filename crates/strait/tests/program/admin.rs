@@ -203,7 +203,7 @@ fn slow_requests_come_as_json_or_text() {
 }
 
 #[test]
-fn a_client_that_reads_nothing_stalls_nobody() {
+fn a_client_that_reads_nothing_stalls_no_other() {
     let service = Service::start("one");
     let strait = run(&service);
     let mut silent: Vec<_> = (0..20).map(|_| Client::connect(strait.admin)).collect();

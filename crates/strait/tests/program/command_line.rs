@@ -52,7 +52,7 @@ fn a_right_file_is_counted_and_printed_in_full() {
 }
 
 #[test]
-fn all_mistakes_of_a_file_are_told_with_their_places() {
+fn all_mistakes_of_a_file_are_reported_with_their_places() {
     let scratch = Scratch::new();
     let wrong = SHOP
         .replace("cluster: api", "cluster: apj")
@@ -95,7 +95,7 @@ fn warnings_leave_a_file_right() {
 }
 
 #[test]
-fn explain_tells_the_way_of_a_request_and_what_was_passed_over() {
+fn explain_shows_the_way_of_a_request_and_what_was_passed_over() {
     let (_scratch, file) = shop();
     let tell = |arguments: &[&str]| {
         let output = strait(&[&["explain", "-c", &file], arguments].concat());
@@ -144,7 +144,7 @@ fn explain_tells_the_way_of_a_request_and_what_was_passed_over() {
 }
 
 #[test]
-fn explain_knows_that_a_connection_goes_on_to_where_it_was_going() {
+fn explain_shows_that_a_connection_goes_to_its_original_destination() {
     let scratch = Scratch::new();
     let config = "
 listeners:
@@ -188,7 +188,7 @@ clusters:
 }
 
 #[test]
-fn explain_tells_the_way_of_a_tunnel() {
+fn explain_shows_the_way_of_a_tunnel() {
     let scratch = Scratch::new();
     let config = "
 listeners:
@@ -336,7 +336,7 @@ fn explain_asks_for_the_listener_where_it_cannot_know() {
 }
 
 #[test]
-fn the_schema_is_json_and_knows_the_filters() {
+fn the_schema_is_json_and_has_the_filters() {
     let output = strait(&["schema"]);
     let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(schema["properties"]["listeners"].is_object());
@@ -374,15 +374,18 @@ fn explain_names_the_pattern_of_the_host_and_why_tables_are_passed_over() {
         + &table("other", "[shop.example]");
     let file = scratch.write("strait.yaml", &config);
     let story = |url: &str| text(&strait(&["explain", "-c", &file, "GET", url]).stdout);
-    let told = story("http://x.a.example.com/");
-    assert!(told.contains("wild: has host x.a.example.com by *.a.example.com ("), "{told}");
-    assert!(told.contains("one: passed over, x.a.example.com is not among its hosts ("), "{told}");
-    let told = story("http://b.a.example.com/");
-    assert!(told.contains("wild: passed over, another has a closer host than *.a.example.com ("));
-    assert!(told.contains("one: has host b.a.example.com ("), "{told}");
+    let shown = story("http://x.a.example.com/");
+    assert!(shown.contains("wild: has host x.a.example.com by *.a.example.com ("), "{shown}");
     assert!(
-        told.contains("other: passed over, b.a.example.com is not among its hosts ("),
-        "{told}"
+        shown.contains("one: passed over, x.a.example.com is not among its hosts ("),
+        "{shown}"
+    );
+    let shown = story("http://b.a.example.com/");
+    assert!(shown.contains("wild: passed over, another has a closer host than *.a.example.com ("));
+    assert!(shown.contains("one: has host b.a.example.com ("), "{shown}");
+    assert!(
+        shown.contains("other: passed over, b.a.example.com is not among its hosts ("),
+        "{shown}"
     );
     let refused = strait(&["explain", "-c", &file, "GET", "http://shop.example:9999/"]);
     assert_eq!(refused.status.code(), Some(1));
@@ -392,7 +395,7 @@ fn explain_names_the_pattern_of_the_host_and_why_tables_are_passed_over() {
 }
 
 #[test]
-fn explain_tells_what_a_client_gets_over_tls() {
+fn explain_shows_what_a_client_gets_over_tls() {
     let scratch = Scratch::new();
     let certificates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/tests/certificates");
     let config = "
@@ -483,7 +486,7 @@ clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
 }
 
 #[test]
-fn explain_tells_the_chain_and_asks_in_the_version_that_is_spoken() {
+fn explain_shows_the_chain_and_asks_in_the_version_that_is_spoken() {
     let scratch = Scratch::new();
     let config = "
 listeners:

@@ -21,7 +21,7 @@ fn ask(strait: &Strait, method: &str, path: &str) -> Response {
 }
 
 #[test]
-fn what_the_guide_says_is_so() {
+fn the_guide_is_right() {
     let mut strait = Strait::start(Scratch::new(), &ANYWHERE);
     let guide = strait.wait_for_output("Ctrl-C");
     assert!(guide.contains(&format!("curl http://{}/", strait.listener)), "{guide}");

@@ -35,7 +35,7 @@ pub(crate) fn until_within<T>(seconds: u64, what: &str, mut ask: impl FnMut() ->
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(Instant::now() < deadline, "in vain waited for {what}");
+        assert!(Instant::now() < deadline, "timed out waiting for {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -101,7 +101,7 @@ pub(crate) struct Strait {
     scratch: Scratch,
     log: Arc<Mutex<Vec<Value>>>,
     stdout: Arc<Mutex<String>>,
-    /// Standard output, if it is open and nobody reads it.
+    /// Standard output, if it is open and not read.
     _unread: Option<ChildStdout>,
     pub(crate) listener: SocketAddr,
     pub(crate) admin: SocketAddr,
@@ -148,7 +148,7 @@ impl Strait {
         prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(limit), maximum }).unwrap();
     }
 
-    /// Runs `config` with a standard output that nobody reads.
+    /// Runs `config` with a standard output that is not read.
     pub(crate) fn run_unread(config: &str) -> Self {
         let scratch = Scratch::new();
         let file = scratch.write("strait.yaml", &with_admin(config));

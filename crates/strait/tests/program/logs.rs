@@ -117,7 +117,7 @@ fn a_log_that_cannot_be_opened_refuses_the_configuration() {
 }
 
 #[test]
-fn a_named_pipe_is_a_log_if_somebody_reads_it_and_a_mistake_if_not() {
+fn a_named_pipe_is_a_log_if_it_has_a_reader_and_a_mistake_if_not() {
     let service = Service::start("one");
     let running = Strait::run(&forward_to(service.address));
     let pipe = running.path("pipe");
@@ -125,13 +125,17 @@ fn a_named_pipe_is_a_log_if_somebody_reads_it_and_a_mistake_if_not() {
     let config = logging_to(&service, pipe.to_str().unwrap(), "text");
     running.rewrite(&config);
     let error = running.wait_for_error();
-    assert!(error.contains("nobody reads this pipe; start its reader first"), "{error}");
+    assert!(error.contains("this pipe; start its reader first"), "{error}");
     assert_eq!(get(running.admin, "/ready").status, 200);
 
     running.write("first.yaml", &config);
     let output = strait(&["run", "-c", running.path("first.yaml").to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("nobody reads this pipe"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("this pipe; start its reader first"),
+        "{}",
+        text(&output.stderr)
+    );
 
     // Open for both, so that it does not wait for a writer, nor end with one.
     let both = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
@@ -159,7 +163,7 @@ fn what_was_logged_before_the_end_is_written_at_the_end() {
 }
 
 #[test]
-fn a_pipe_that_nobody_reads_costs_lines_and_stalls_nothing() {
+fn a_pipe_that_is_not_read_costs_lines_and_stalls_nothing() {
     let service = Service::start("one");
     let config = forward_to(service.address) + "access_log: { output: stdout }\n";
     let mut strait = Strait::run_unread(&config);

@@ -4,7 +4,7 @@
     clippy::panic,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "the kit is test code, outside of what clippy takes for tests, and a skip is told"
+    reason = "the kit is test code, outside of what clippy takes for tests, and a skip is printed"
 )]
 
 mod admin;

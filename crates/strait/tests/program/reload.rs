@@ -35,8 +35,8 @@ fn a_wrong_file_leaves_the_former_serving_and_says_why() {
     assert!(error.contains("routes[0].rules[0].cluster"), "{error}");
     assert_eq!(strait.config()["version"], 1);
     assert!((strait.metric("strait_config_rejected_total") - 1.0).abs() < f64::EPSILON);
-    let told = strait.wait_for_log("configuration refused");
-    assert!(told.contains("version 1 serves on"), "{told}");
+    let logged = strait.wait_for_log("configuration refused");
+    assert!(logged.contains("version 1 serves on"), "{logged}");
     assert_eq!(get(strait.listener, "/").status, 200);
 
     strait.rewrite(&forward_to(service.address));
@@ -147,8 +147,8 @@ fn a_port_that_another_listener_got_is_refused_with_the_name_of_that_listener() 
     let rim = edge.replace("edge", "rim").replace("127.0.0.1:0", &strait.listener.to_string());
     strait.rewrite(&config.replace(edge, &format!("{edge}{rim}")));
     let error = strait.wait_for_error();
-    let told = format!("listener edge of this process has {}", strait.listener);
-    assert!(error.contains(&told), "{error}");
+    let logged = format!("listener edge of this process has {}", strait.listener);
+    assert!(error.contains(&logged), "{error}");
     // Once it goes, its port is free for the other.
     strait.rewrite(&config.replace(edge, &rim));
     strait.wait_for_version(2);
@@ -189,8 +189,8 @@ fn what_changes_during_a_drain_is_not_taken_up_and_that_is_said_once_for_each() 
     strait.wait_for_log("draining: not accepting");
 
     strait.signal(Signal::HUP);
-    let told = strait.wait_for_log("is not read again");
-    assert!(told.ends_with("strait.yaml is not read again: the process is draining"), "{told}");
+    let logged = strait.wait_for_log("is not read again");
+    assert!(logged.ends_with("strait.yaml is not read again: the process is draining"), "{logged}");
     strait.rewrite(&format!("{config}limits: {{ drain_timeout: 1s }}\n"));
     crate::kit::until("a second line", || {
         (strait.times_logged("is not read again") == 2).then_some(())

@@ -47,7 +47,7 @@ impl Manager {
 }
 
 #[test]
-fn a_service_manager_hears_of_the_start_of_reloads_and_of_the_end() {
+fn a_service_manager_is_notified_of_start_reloads_and_end() {
     let (service, manager) = (Service::start("one"), Manager::new());
     let variables = [("NOTIFY_SOCKET", &*manager.path)];
     let run = r#"exec "$0" "$@""#;

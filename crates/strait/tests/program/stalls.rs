@@ -97,7 +97,7 @@ impl Drop for Unheard {
 }
 
 #[test]
-fn standard_error_that_nobody_reads_leaves_admin_reload_and_drain_at_work() {
+fn standard_error_that_is_not_read_leaves_admin_reload_and_drain_at_work() {
     let service = Service::start("one");
     let (_reader, writer) = full_pipe();
     let mut strait = Unheard::run(&service, Stdio::null(), writer.into());
@@ -109,7 +109,7 @@ fn standard_error_that_nobody_reads_leaves_admin_reload_and_drain_at_work() {
 }
 
 #[test]
-fn standard_error_that_nobody_reads_leaves_a_second_signal_at_work() {
+fn standard_error_that_is_not_read_leaves_a_second_signal_at_work() {
     let service = Service::start("one");
     let (_reader, writer) = full_pipe();
     let mut strait = Unheard::run(&service, Stdio::null(), writer.into());

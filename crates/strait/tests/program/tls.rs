@@ -1,4 +1,4 @@
-//! Keys, and that nobody is told of them.
+//! Keys do not leave the process.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -89,7 +89,7 @@ fn ask(address: SocketAddr, versions: Version) -> String {
     }
 }
 
-/// What nobody may be told: lines of keys, as base64.
+/// What must not leave the process: lines of keys, as base64.
 fn secrets(scratch: impl Fn(&str) -> String) -> Vec<String> {
     let files = ["site.key", "site-rsa.key", "client.key"].map(scratch);
     let lines = files.iter().flat_map(|file| file.lines());
@@ -139,7 +139,7 @@ fn no_key_is_in_a_log_or_on_a_page() {
     for version in [Version::Tls12, Version::Tls13] {
         assert!(ask(strait.listener, version).starts_with("HTTP/1.1 200 OK\r\n"), "{version}");
     }
-    // Failures are told more about.
+    // Failures are logged in more detail.
     for wrong in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\x16\x03\x01\x00\x04\x01\x00\x00\x09", b"\x16"]
     {
         let mut socket = TcpStream::connect(strait.listener).unwrap();
@@ -153,14 +153,14 @@ fn no_key_is_in_a_log_or_on_a_page() {
     strait.write("site.key", &key);
     until("a line for each request", || (read(&log).lines().count() >= 2).then_some(()));
 
-    let mut told = vec![printed, strait.all_logged(), read(&log), error];
+    let mut shown = vec![printed, strait.all_logged(), read(&log), error];
     for page in
         ["/", "/metrics", "/stats", "/slow", "/connections", "/config", "/clusters", "/listeners"]
     {
-        told.push(get(strait.admin, page).text());
+        shown.push(get(strait.admin, page).text());
     }
-    let told = told.concat();
-    assert!(told.contains("site.key") && !told.contains("PRIVATE KEY"));
+    let shown = shown.concat();
+    assert!(shown.contains("site.key") && !shown.contains("PRIVATE KEY"));
     let keys = secrets(|file| read(&strait.path(file)));
     // Those of connections, of which each line has one at its end.
     let sessions = read(&strait.path(KEY_LOG));
@@ -168,7 +168,7 @@ fn no_key_is_in_a_log_or_on_a_page() {
     let of_sessions: Vec<String> = of_sessions.map(str::to_owned).collect();
     assert!(keys.len() > 20 && of_sessions.len() >= 5, "{} {sessions}", keys.len());
     for secret in keys.iter().chain(&of_sessions) {
-        assert!(!told.to_lowercase().contains(&secret.to_lowercase()), "{secret}");
+        assert!(!shown.to_lowercase().contains(&secret.to_lowercase()), "{secret}");
     }
 }
 
