@@ -1,5 +1,5 @@
-//! Scripted clients, and first of all one of HTTP/1: one connection with some requests, and what
-//! it makes of the answers.
+//! Scripted clients, here one of HTTP/1: one connection that sends some requests and checks the
+//! responses.
 
 mod http2;
 mod pieces;
@@ -25,7 +25,7 @@ pub use http2::Http2Client;
 use pieces::pieces;
 pub use relay::RelayClient;
 
-/// How long a client waits for leave to send a body before it sends it unasked.
+/// How long a client waits for a `100 Continue` before it sends the body without one.
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Timers of a client.
@@ -33,16 +33,16 @@ const START: u64 = 0;
 const SEND: u64 = 1;
 const READ: u64 = 2;
 
-/// What a client does besides asking.
+/// How a client behaves besides sending requests.
 #[derive(Clone, Debug)]
 pub struct Manners {
     /// Requests that it sends before an earlier one is answered.
     pub pipelined_max: usize,
     /// How it leaves.
     pub leave: Leave,
-    /// Bytes that it reads at a time, and how long it rests after them.
+    /// Bytes that it reads at a time, and how long it pauses after them.
     pub slow_reading: Option<(usize, Duration)>,
-    /// How likely it rests between two pieces, in thousandths, and how long at most.
+    /// How likely it pauses between two pieces, in thousandths, and how long at most.
     pub rests: (u32, Duration),
     /// How long it waits between requests at most.
     pub thinks: Duration,
@@ -53,7 +53,7 @@ pub struct Manners {
 pub enum Leave {
     /// It closes when everything is answered.
     Answered,
-    /// It says that nothing more will come once everything is sent, and reads on.
+    /// It half-closes when everything is sent, and reads on.
     HalfClose,
     /// It closes when so many bytes are sent.
     CloseAfter(usize),
@@ -80,7 +80,7 @@ enum Gate {
     Answers(usize),
     /// So many responses, and then a while.
     Think(usize),
-    /// Leave to go on, or an answer, or that it has waited long enough.
+    /// A `100 Continue`, a response, or [`CONTINUE_PATIENCE`].
     Continue,
     /// The tunnel.
     Tunnel,
@@ -108,10 +108,10 @@ pub struct Client {
     /// The piece to send, and how much of it is sent.
     sending: (usize, usize),
     sent_total: usize,
-    /// No byte is sent before.
+    /// It sends nothing before this time.
     rests_until: Time,
     reads_after: Time,
-    /// When the gate that is closed began to be.
+    /// Since when the current gate has been closed.
     waits_since: Option<Time>,
     inbound: Inbound,
     reading: Reading,
@@ -250,7 +250,9 @@ impl Client {
         match result {
             Ok(false) => {}
             Ok(true) => self.on_end(network, ledger, true),
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof && self.needs_last_word() => {
+            Err(error)
+                if error.kind() == ErrorKind::UnexpectedEof && self.ends_with_connection() =>
+            {
                 // Whatever was cut off is reset.
                 ledger.violate(format!("{}: ended without close_notify", self.describe()));
                 self.on_end(network, ledger, false);
@@ -310,7 +312,7 @@ impl Client {
     fn on_head(&mut self, head: &Head) -> Result<(), String> {
         let status = head.status()?;
         let Some(request) = self.requests.get(self.answered).cloned() else {
-            return Err(format!("a response that nobody asked for: {head:?}"));
+            return Err(format!("a response without a request: {head:?}"));
         };
         let plan = ResponsePlan::of(request.id);
         if (100..200).contains(&status) && status != 101 {
@@ -356,7 +358,7 @@ impl Client {
             }
             Some(id) => return Err(format!("the response to {id} for {expected}")),
             None if is_own => self.check_reply(status)?,
-            None => return Err(format!("a response of nobody's: {head:?}")),
+            None => return Err(format!("a response without a request: {head:?}")),
         }
         let body = if has_body { body.unwrap_or(Body::UntilClose) } else { Body::Done };
         self.reading = Reading::Body { body, at: 0, ends_connection };
@@ -431,8 +433,8 @@ impl Client {
         Ok(())
     }
 
-    /// Whether only a connection's end says where what is read ends.
-    const fn needs_last_word(&self) -> bool {
+    /// Whether the message that is read ends with the connection.
+    const fn ends_with_connection(&self) -> bool {
         matches!(
             self.reading,
             Reading::Body { body: Body::UntilClose, .. } | Reading::Tunnel { .. }
@@ -523,11 +525,11 @@ impl Client {
                     if self.sending.1 == piece.bytes.len() {
                         self.sending = (self.sending.0 + 1, 0);
                     } else if n < wanted {
-                        // An event says when there is room.
+                        // An event reports when there is room.
                         return;
                     }
                 }
-                // What the other side said before is still to be read.
+                // What the other side sent before is still to be read.
                 Err(_) => return self.on_send_failed(end, network, ledger),
             }
             let (chance, rest_max) = self.manners.rests;
@@ -589,7 +591,7 @@ impl Client {
             }
             Gate::Tunnel => {
                 if self.answered > request {
-                    // There will be none: the rest is not sent.
+                    // There will be no 100: the rest is not sent.
                     self.sending = (self.pieces.len(), 0);
                     return true;
                 }

@@ -35,7 +35,7 @@ pub(crate) const MIXED: &str = "10.0.0.1:83";
 /// The cluster that connections are relayed to. Its services come behind those of [`CLUSTERS`].
 const RAW: &str = "raw";
 
-/// How patient the configurations of a simulation are.
+/// How long the timeouts of a simulation's configurations are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// The defaults, and more: nothing ends because of a timeout.
@@ -89,8 +89,8 @@ impl Configurations {
         Self { loader, random, patience, speak_http2, gathered_bytes_max: 0 }
     }
 
-    /// Another configuration: with other endpoints, bounds and timeouts, and more or less of what
-    /// does not concern who is connected.
+    /// Another configuration: with other endpoints, bounds and timeouts, and with random changes
+    /// that do not concern the connections.
     ///
     /// # Panics
     ///
@@ -200,8 +200,8 @@ impl Configurations {
         let window = random.between(1, 80);
         // Where a connection's window is smaller than its streams', a body that waits for a connection
         // to its service holds up a tunnel which has that connection, until a timeout ends one of
-        // them (seed 205583). Where timeouts are long nobody would, so there the windows add up, as by
-        // default.
+        // them (seed 205583). Where timeouts are long nothing would end it, so there the windows
+        // add up, as by default.
         let all = match self.patience {
             Patience::Long => (streams * window).max(64),
             Patience::Short => 64,

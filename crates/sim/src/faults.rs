@@ -1,7 +1,7 @@
-//! Which misfortunes a simulation has, and how often.
+//! Which faults a simulation injects, and how often.
 //!
-//! Every seed has some kinds and not others: a run with all of them at once would hardly ever get
-//! to what only happens after a long good time. Chances are in thousandths.
+//! Every seed has some kinds and not others: a run with all of them at once would hardly ever reach
+//! states that need a long time without faults. Chances are in thousandths.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct Faults {
     pub latency_max: Duration,
     /// A segment is late by up to [`Faults::stall_max`].
     pub stall: u32,
-    /// See there.
+    /// How long a stalled segment is late, at most.
     pub stall_max: Duration,
     /// A segment brings only a part of what is on its way.
     pub short_segment: u32,
@@ -46,7 +46,7 @@ pub struct Faults {
     pub descriptors: u32,
     /// The clock jumps forward, at every look at it by the simulation, in millionths.
     pub clock_jump_per_million: u32,
-    /// How far.
+    /// The longest jump of the clock.
     pub clock_jump_max: Duration,
     /// A record of a peer's is lost, cut short, changed or sent twice.
     pub spoiled_record: u32,
@@ -59,7 +59,7 @@ impl Faults {
         Self::default()
     }
 
-    /// Everything that may happen without anybody being at fault: pieces, delays, full buffers.
+    /// Disturbances that are no peer's fault: short reads, delays, full buffers.
     #[must_use]
     pub fn harmless(random: &mut Random) -> Self {
         let mut some = |max: u64| {
@@ -84,7 +84,7 @@ impl Faults {
         faults
     }
 
-    /// All of it, in some mixture.
+    /// All faults, in a random mixture.
     #[must_use]
     pub fn chaos(random: &mut Random) -> Self {
         let mut faults = Self::harmless(random);
@@ -133,9 +133,9 @@ pub struct ServiceFaults {
     pub close_idle: u32,
     /// The response breaks off.
     pub truncate: u32,
-    /// The response is none.
+    /// The response is not valid HTTP.
     pub garbage: u32,
-    /// Something follows the response that nobody asked for.
+    /// Bytes without a request follow the response.
     pub unsolicited: u32,
     /// The response never comes, or stops coming.
     pub hang: u32,
@@ -148,7 +148,7 @@ pub struct ServiceFaults {
 }
 
 impl ServiceFaults {
-    /// All of it, in some mixture.
+    /// All faults, in a random mixture.
     #[must_use]
     pub fn chaos(random: &mut Random) -> Self {
         let mut some = |max: u64| {

@@ -1,5 +1,5 @@
-//! Filters that make exchanges wait, so that simulations have some that do: one asks before it lets
-//! a request pass, one wants bodies whole.
+//! Filters that make exchanges wait: one asks a question before it lets a request pass, one gathers
+//! bodies.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use wire::head::{RequestHead, ResponseHead};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Ask {
-    /// Who is asked.
+    /// The topic of the question.
     topic: String,
 }
 

@@ -1,7 +1,7 @@
-//! How the scripted peers speak HTTP/2: `wire`'s codec, between a socket and what was heard.
+//! How the scripted peers speak HTTP/2: `wire`'s codec over a simulated socket.
 //!
-//! The codec is Strait's own, since it has tests and fuzzers of its own. What the peers check of
-//! what they hear is theirs.
+//! The codec is Strait's own, since other tests and fuzzers cover it. The peers check by themselves
+//! what they receive.
 
 use std::io;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use wire::path::Slashes;
 /// Bytes that may wait to be sent before no more data joins them.
 const WAITING_BYTES_MAX: usize = 32 << 10;
 
-/// Heads that peers of ours send.
+/// Limits of the heads that scripted peers send.
 const HEAD: HeadLimits = HeadLimits {
     request_line_bytes_max: 8 << 10,
     head_bytes_max: 60 << 10,
@@ -79,7 +79,7 @@ pub(crate) struct Speaker {
     changed: Vec<(u16, u32)>,
 }
 
-/// What a peer of ours allows.
+/// What a scripted peer allows.
 pub(crate) fn some_limits(random: &mut Random) -> Limits {
     let usual = Limits::default();
     let stream_window = match random.below(3) {
@@ -108,7 +108,7 @@ impl Speaker {
         Self::new(Http2::client(&limits), limits)
     }
 
-    /// The other side, of a connection of which these bytes were read.
+    /// The server's side of a connection from which these bytes were read.
     pub(crate) fn server(limits: Limits, inbound: Vec<u8>) -> Self {
         Self { inbound, ..Self::new(Http2::server(&limits), limits) }
     }
@@ -132,7 +132,7 @@ impl Speaker {
 
     // Hearing.
 
-    /// Reads what there is; says whether the other's end was behind it.
+    /// Reads all bytes that have arrived; returns whether the other's end was behind them.
     pub(crate) fn receive(
         &mut self,
         end: EndId,
@@ -146,7 +146,7 @@ impl Speaker {
         (self.inbound.len() - before, result)
     }
 
-    /// What was heard next.
+    /// The next element that was received.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl Speaker {
             Element::Malformed { stream, error, .. } => {
                 return Err(format!("a rule was broken on stream {stream}: {error}"));
             }
-            // Whoever has not read our settings yet may open more than they allow.
+            // A peer that has not read our settings yet may open more streams than they allow.
             Element::Failed { error: StreamError::Refused, .. } => Some(Heard::Leave),
             Element::Failed { stream, error } => {
                 return Err(format!("a rule was broken on stream {stream}: {error}"));
@@ -243,22 +243,22 @@ impl Speaker {
         self.queued_total += bytes.len() as u64;
     }
 
-    /// Asks, with a head in the words of HTTP/1.
+    /// Sends a request, with a head in the form of HTTP/1.
     pub(crate) fn ask(&mut self, head: &str, form: RequestForm, is_end: bool) -> Option<u32> {
         let mut index = HeadIndex::default();
         let decoded = decode_request(head.as_bytes(), &mut Scan::default(), &HEAD, &mut index);
-        let (head, _) = decoded.ok().flatten().expect("a head of ours");
+        let (head, _) = decoded.ok().flatten().expect("the simulation sends valid heads");
         self.say(head_len_max(&head), |codec, out| {
             codec.send_request(&head, Scheme::Http, form, is_end, out)
         })
     }
 
-    /// Answers, with a head in the words of HTTP/1.
+    /// Sends a response, with a head in the form of HTTP/1.
     pub(crate) fn answer(&mut self, stream: u32, head: &str, is_end: bool) {
         let mut index = HeadIndex::default();
         let text = head.as_bytes();
         let decoded = decode_response(text, &mut Scan::default(), &HEAD, &mut index, Method::Get);
-        let (head, _) = decoded.ok().flatten().expect("a head of ours");
+        let (head, _) = decoded.ok().flatten().expect("the simulation sends valid heads");
         self.say(head_len_max(&head), |codec, out| {
             codec.send_response(stream, &head, head.framing(), is_end, out);
         });
@@ -296,7 +296,7 @@ impl Speaker {
 
     /// Changes a setting for a while, or changes what was changed back.
     ///
-    /// The codec is not told: what it allows is more than what the other side now knows of.
+    /// The codec keeps its own limits, which allow more than the settings that are sent here.
     pub(crate) fn change_settings(&mut self, random: &mut Random) {
         self.say(0, |_, _| {});
         if self.changed.is_empty() {
@@ -339,7 +339,7 @@ impl Speaker {
         self.put(&frame);
     }
 
-    /// Hands the socket what waits, up to `bytes_max`; says how much it took.
+    /// Writes what waits to the socket, up to `bytes_max`; returns how much it took.
     ///
     /// # Errors
     ///
@@ -373,7 +373,7 @@ impl Speaker {
     }
 }
 
-/// When something happens again and again: at random, with such a mean distance.
+/// A random series of times with a mean interval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pulse {
     next: Time,

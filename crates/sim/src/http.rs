@@ -34,7 +34,7 @@ pub(crate) enum Body {
     Done,
 }
 
-/// What a peer of ours may never get.
+/// An error in what Strait sent to a scripted peer.
 pub(crate) type Malformed = String;
 
 impl Inbound {

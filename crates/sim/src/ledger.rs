@@ -1,4 +1,4 @@
-//! What was asked, what the services saw of it, and what came back: the promises are checked here.
+//! Records each request, what the services saw of it, and what came back, and checks the promises.
 
 use std::collections::BTreeMap;
 
@@ -47,17 +47,17 @@ pub enum Outcome {
     Unsent,
     /// The right response came, whole.
     Answered,
-    /// Strait said why not, with this status.
+    /// Strait refused it, with this status.
     Refused(u16),
     /// A part of the right response came, and the client could see that the rest is missing.
     Truncated,
     /// The connection ended before a response began.
     Unanswered,
-    /// An earlier response on the connection said that it would be the last.
+    /// An earlier response on the connection said `connection: close`.
     Declined,
     /// The client left.
     Abandoned,
-    /// The client gave it up, and stayed.
+    /// The client cancelled it, and stayed connected.
     Cancelled,
 }
 
@@ -103,7 +103,7 @@ impl Ledger {
         }
     }
 
-    /// Whether one did.
+    /// Whether the service of this request did so.
     pub(crate) fn has_broken_off(&self, id: u64) -> bool {
         self.requests.get(&id).is_some_and(|record| record.may_break_off)
     }
@@ -139,7 +139,7 @@ impl Ledger {
 
     fn see(&mut self, id: u64, end: EndId, answer_at: Option<u64>, network: &Network) {
         let Some(record) = self.requests.get_mut(&id) else {
-            return self.violate(format!("nobody asked for {id:016x}"));
+            return self.violate(format!("no request has the id {id:016x}"));
         };
         let is_idempotent = !matches!(record.plan.method, "POST" | RELAY);
         for earlier in &record.sightings {
@@ -150,7 +150,8 @@ impl Ledger {
             // 277767070553).
             let was_answered = network.read_by_other(earlier.end, end) > earlier.answer_at;
             // RFC 9110, section 9.2.2. Strait sends those with a body again after kept connections
-            // only, but a service cannot tell one that waited unused in the pool from a fresh one.
+            // only, but to a service, a connection that waited unused in the pool looks like a
+            // fresh one.
             let is_safe = earlier.is_unprocessed || is_idempotent;
             if !is_safe || was_answered {
                 self.violations.push(format!(
@@ -190,7 +191,7 @@ impl Ledger {
         self.requests.values().filter(|record| record.sightings.len() > 1).count()
     }
 
-    /// No request may have ended so.
+    /// Adds a violation for each request whose outcome is bad.
     pub fn refuse_outcomes(&mut self, is_bad: impl Fn(Outcome) -> bool) {
         let bad = self.requests.iter().filter(|(_, record)| is_bad(record.outcome));
         self.violations.extend(bad.map(|(id, Record { outcome, plan, .. })| {

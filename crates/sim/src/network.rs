@@ -10,7 +10,7 @@
 //!            not taken)                               in the sender's outbox)
 //! ```
 //!
-//! How it models epoll is told in the crate's documentation.
+//! The crate's documentation describes how epoll is modelled.
 
 mod bytes;
 mod epoll;
@@ -70,7 +70,7 @@ pub struct ListenerSocket(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerId(pub usize);
 
-/// Whose a socket is.
+/// The owner of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The worker's with this number.
@@ -86,22 +86,22 @@ pub enum Wake {
     End(EndId),
     /// Its time has come.
     Timer(u64),
-    /// Somebody connected to it.
+    /// A connection waits on this listener.
     Accept(ListenerSocket),
 }
 
 /// Everything that can happen by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
-    /// What this end sent gets to the other.
+    /// Bytes of this end arrive at the other.
     Segment(EndId),
-    /// A reset gets to this end.
+    /// A reset arrives at this end.
     Reset(EndId),
     /// The rest of what a read could have got arrives.
     Late(EndId),
     /// The socket takes bytes again.
     Space(EndId),
-    /// Somebody looks at this end for no reason.
+    /// A spurious event for this end.
     Nudge(EndId),
     /// A connection attempt ends.
     Connected(EndId),
@@ -129,7 +129,7 @@ struct End {
     outbox_max: usize,
     /// The other's end has arrived.
     has_fin: bool,
-    /// Our end is said, and maybe not sent yet.
+    /// This end was shut down for writing; the FIN may still wait.
     is_shut: bool,
     is_fin_sent: bool,
     /// The owner closed it; what is in the outbox still goes out.
@@ -138,13 +138,13 @@ struct End {
     has_descriptor: bool,
     /// A segment is on its way.
     is_moving: bool,
-    /// Nothing moves any more, and nobody is told.
+    /// Nothing moves any more, without an error at either end.
     is_silent: bool,
     /// A worker has watched it before.
     is_known: bool,
-    /// Closed as it is, it takes what comes up to the other's end.
+    /// It is closed, and consumes what arrives until the other's end.
     swallows: bool,
-    /// A write took less than it was given: an event says when there is room.
+    /// A write took less than it was given: an event reports when there is room.
     wants_space: bool,
     error: Option<ErrorKind>,
     latency: Duration,
@@ -207,7 +207,7 @@ pub struct Network {
     security: Security,
     /// Bytes that a worker moved unread.
     pub spliced_total: u64,
-    /// What happened.
+    /// The trace of the run.
     pub trace: Trace,
 }
 
@@ -271,7 +271,7 @@ impl Network {
         }
     }
 
-    /// Lets the next thing happen, at its time.
+    /// Carries out the next event, at its time.
     pub fn step(&mut self) {
         let Some(Reverse((time, _, happening))) = self.queue.pop() else { return };
         self.now = self.now.max(time);
@@ -300,7 +300,7 @@ impl Network {
 
     // Faults.
 
-    /// From now on nothing goes wrong; what fell silent breaks, so that its ends hear of it.
+    /// Ends all faults; silent connections break, so that their ends see an error.
     pub fn heal(&mut self) {
         self.trace.note(self.now, "heal", 0, &[]);
         self.faults = Faults::none();
@@ -315,7 +315,7 @@ impl Network {
         }
     }
 
-    /// The misfortunes in force.
+    /// The faults in force.
     #[must_use]
     pub const fn faults(&self) -> &Faults {
         &self.faults
@@ -334,7 +334,7 @@ impl Network {
         ListenerSocket(self.listeners.len() - 1)
     }
 
-    /// Stops listening. Who waits in the queue is reset.
+    /// Stops listening. Connections in the queue are reset.
     pub fn close_listener(&mut self, listener: ListenerSocket) {
         let Some(state) = self.listeners.get_mut(listener.0) else { return };
         state.is_open = false;
@@ -344,7 +344,7 @@ impl Network {
         }
     }
 
-    /// Whether somebody listens on the address.
+    /// Whether a socket listens on the address.
     #[must_use]
     pub fn is_listening(&self, address: &Address) -> bool {
         self.listeners.iter().any(|listener| listener.is_open && listener.address == *address)
@@ -572,7 +572,7 @@ impl Network {
         EndId { slot, generation: place.0 }
     }
 
-    /// The owner has nothing to do with it any more.
+    /// The owner gives the end up.
     fn leave(&mut self, id: EndId) {
         let Some(end) = self.get_mut(id) else { return };
         let was_closed = std::mem::replace(&mut end.is_closed, true);

@@ -1,6 +1,6 @@
 //! What requests and responses are, as functions of a request's id.
 //!
-//! A client and every service know without talking to each other what belongs to an id: each byte
+//! A client and every service derive independently what belongs to an id: each byte
 //! of both bodies, the status, the framing. So a byte that belongs to another request is seen at
 //! once, wherever it turns up.
 
@@ -23,7 +23,7 @@ pub struct RequestPlan {
     pub expects_continue: bool,
     /// Bytes to send through a tunnel, if it asks for one.
     pub tunnel: Option<usize>,
-    /// What it says of its connection.
+    /// Its `connection` field.
     pub connection: Option<&'static str>,
 }
 
@@ -63,7 +63,7 @@ impl RequestBody {
     }
 }
 
-/// How a response's end is told.
+/// How a response's end is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseFraming {
     /// `content-length`.
@@ -81,7 +81,7 @@ pub struct ResponsePlan {
     pub status: u16,
     /// Bytes of its body; 0 where the status has none.
     pub length: usize,
-    /// How its end is told.
+    /// How its end is marked.
     pub framing: ResponseFraming,
     /// Interim responses (103) before it.
     pub interim: u8,
@@ -91,7 +91,7 @@ pub struct ResponsePlan {
     pub is_early: bool,
     /// Whether a request that asks for a tunnel gets one.
     pub switches: bool,
-    /// Whether `100 Continue` is sent to who waits for it.
+    /// Whether `100 Continue` is sent to a client that waits for it.
     pub continues: bool,
 }
 
@@ -134,7 +134,7 @@ pub struct RelayPlan {
 }
 
 impl RelayPlan {
-    /// What it says before it knows who is there.
+    /// What it sends before it knows the client's id.
     pub(crate) const GREETING: &[u8] = b"hello\n";
 
     /// What goes back to the client of this id.
@@ -149,7 +149,7 @@ impl RelayPlan {
         Self::GREETING.len() + self.length
     }
 
-    /// What a client begins with: no protocol that anybody knows begins so.
+    /// What a client begins with: no protocol that Strait detects begins so.
     #[must_use]
     pub(crate) fn introduction(id: u64) -> [u8; 9] {
         let [a, b, c, d, e, f, g, h] = id.to_be_bytes();
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_of_another_request_or_place_are_told_apart() {
+    fn bytes_of_another_request_or_place_are_recognised() {
         let mut bytes = [0; 32];
         fill_response(5, 100, &mut bytes);
         assert!(is_response(5, 100, &bytes));

@@ -3,7 +3,7 @@
 //! A simulated connection of TLS begins where its handshake ends: both ends have keys that follow
 //! from the seed. The peers open what they get with `wire`'s record layer, and what cannot be
 //! opened is a broken promise. They seal by themselves, so that they can do what Strait never does:
-//! pad, send empty records, cut messages in two, ask for other keys.
+//! pad, send empty records, cut messages in two, ask for a KeyUpdate.
 
 use aws_lc_rs::{aead, hkdf};
 use wire::tls::record::{
@@ -27,7 +27,7 @@ const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 const USER_CANCELED: [u8; 2] = [1, 90];
 const NO_RENEGOTIATION: [u8; 2] = [1, 100];
 
-/// What one connection says that is answered: the answers are records without data, too.
+/// Records of one connection that Strait answers; the answers are records without data, too.
 const ASKED_MAX: usize = 20;
 
 /// Records of a few bytes that are made of one write; the rest is in large ones.
@@ -103,14 +103,14 @@ impl Session {
     }
 }
 
-/// Seals what a peer says.
+/// Seals the records of a peer.
 #[derive(Debug)]
 pub(crate) struct Sealer {
     keys: Keys,
     role: Role,
     /// Records that were no data, less what data has made up for, as Strait counts them.
     idle_records: usize,
-    /// How often something was said that is answered.
+    /// How many records were sent that Strait answers.
     asked: usize,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Habits {
     pub(crate) small: u32,
     /// How likely one is padded.
     pub(crate) padded: u32,
-    /// How likely something that is no data precedes one.
+    /// How likely a record without data precedes one.
     pub(crate) talks: u32,
 }
 
@@ -159,8 +159,7 @@ impl Sealer {
         self.asked > 0
     }
 
-    /// Something that is no data and that Strait has to take; nothing where there was too much of
-    /// that.
+    /// A record without data that Strait has to accept; nothing if there were too many of them.
     pub(crate) fn talk(&mut self, random: &mut Random) -> Vec<u8> {
         // The longest of them takes two.
         if self.idle_records + 2 > usize::from(IDLE_RECORDS_MAX) {
@@ -208,7 +207,7 @@ impl Sealer {
         }
     }
 
-    /// Says that nothing more comes.
+    /// Seals a close_notify.
     pub(crate) fn close(&mut self) -> Vec<u8> {
         self.keys.record(ALERT, &CLOSE_NOTIFY, 0)
     }

@@ -1,7 +1,6 @@
-//! A scripted upstream service: answers each request as its id says, checks every byte that it
-//! gets, and misbehaves in the ways that its faults name. It speaks what its connections begin
-//! with, HTTP/1 or HTTP/2, since a cluster may change from one to the other; or else what is
-//! relayed.
+//! A scripted upstream service: answers each request according to its id, checks every byte that it
+//! receives, and injects its faults. It speaks the protocol that its connections begin with, HTTP/1
+//! or HTTP/2, since a cluster may change from one to the other; or the relayed protocol.
 
 mod http1;
 mod http2;
@@ -41,7 +40,7 @@ pub struct Service {
     connections: BTreeMap<EndId, Link>,
 }
 
-/// What a service has besides its connections.
+/// The state of a service besides its connections.
 #[derive(Debug)]
 struct Host {
     peer: PeerId,
@@ -54,9 +53,9 @@ struct Host {
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug)]
 enum Timer {
-    /// To go on.
+    /// To continue.
     Rest,
-    /// To close, if no request came since so many.
+    /// To close, if no request came since this many.
     Idle(u32),
 }
 
@@ -68,7 +67,7 @@ enum Link {
     Raw(Box<relay::Connection>),
 }
 
-/// What becomes of a connection.
+/// What happens to a connection after an event.
 #[derive(Debug)]
 enum Verdict {
     Keep,
@@ -118,7 +117,7 @@ impl Service {
         self.connections.len()
     }
 
-    /// Something happened.
+    /// Handles a wake-up.
     pub fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
         match wake {
             Wake::Accept(_) => {

@@ -1,9 +1,9 @@
 //! A whole run: workers, their control, clients and services on one network, and the promises
 //! that are checked all along and at the end.
 //!
-//! A run has three parts. In the first things go wrong; in the second nothing does any more, and
-//! everything that was begun has to end within its time; in the third nobody is connected, and
-//! everything has to be given back.
+//! A run has three parts. The first injects faults; in the second there are none, and everything
+//! that was begun has to end within its time; in the third no client is connected, and everything
+//! has to be released.
 
 mod population;
 mod promises;
@@ -49,7 +49,7 @@ const PROGRESS_MAX: u32 = 100;
 /// How long after the last client idle connections may stand.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// One number over everything that happened.
@@ -88,16 +88,16 @@ impl fmt::Display for Violations {
     }
 }
 
-/// Somebody at the other side of the network.
+/// A scripted peer.
 #[derive(Debug)]
 enum Peer {
     Client(Box<dyn Asker>),
     Service(Box<Service>),
 }
 
-/// Who asks for something, in whatever protocol.
+/// A scripted client, of any protocol.
 pub trait Asker: fmt::Debug {
-    /// Something happened.
+    /// Handles a wake-up.
     fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger);
 
     /// Whether it has nothing more to do.
@@ -109,14 +109,14 @@ pub trait Asker: fmt::Debug {
     /// Bytes of bodies that it read.
     fn read_total(&self) -> u64;
 
-    /// Where it stands, for a report.
+    /// Its state, for a report.
     fn describe(&self) -> String;
 
-    /// Goes away, whatever it is doing.
+    /// Leaves at once.
     fn quit(&mut self, network: &mut Network, ledger: &mut Ledger);
 }
 
-/// One worker and when its thread gets a processor.
+/// One worker, and when its thread is scheduled.
 #[derive(Debug)]
 struct Thread {
     worker: Worker<SimWorld>,
@@ -258,7 +258,7 @@ impl Simulation {
         self.network.borrow_mut().trace.be_loud();
     }
 
-    /// The clients' requests as told by the access log, in the order of the workers' events.
+    /// The lines of the access log, in the order of the workers' events.
     #[must_use]
     pub fn log_text(&self) -> &[u8] {
         &self.log_text
@@ -287,7 +287,7 @@ impl Simulation {
         self.summary(begin)
     }
 
-    /// Lets everything end that goes on.
+    /// Ends all faults and runs until everything that was begun has ended.
     fn recover(&mut self) {
         let mut read = self.read_total();
         let mut ends = self.now() + RECOVERY_MAX;
@@ -371,7 +371,7 @@ impl Simulation {
         self.network.borrow().now()
     }
 
-    /// Lets the next thing happen, wherever that is.
+    /// Carries out the next event, of the network or of a worker.
     fn step(&mut self) {
         let wake = self.network.borrow_mut().take_wake();
         if let Some((PeerId(peer), wake)) = wake {
@@ -453,7 +453,7 @@ impl Simulation {
         self.read_reports();
     }
 
-    /// What connections of TLS have when their handshakes are over, for those that began just now.
+    /// Gives record layers to the TLS connections that began just now.
     fn give_keys(&mut self, number: usize) {
         let keys = self.network.borrow_mut().take_keys(number);
         let now = self.now();

@@ -9,7 +9,7 @@ use crate::random::mix;
 /// Lines kept as text.
 const LINES_MAX: usize = 400;
 
-/// What happened.
+/// The trace of a run.
 #[derive(Debug, Default)]
 pub struct Trace {
     hash: u64,
@@ -30,7 +30,7 @@ impl Trace {
         self.is_loud = true;
     }
 
-    /// Takes note of something: what kind, where, and its bytes or a number.
+    /// Adds an event: its kind, its place, and its bytes or a number.
     pub fn note(&mut self, now: Time, what: &'static str, place: u64, bytes: &[u8]) {
         self.count += 1;
         let mut hash = mix(self.hash ^ now.as_nanos());

@@ -68,7 +68,7 @@ impl World for SimWorld {
         self.network.borrow_mut().read_clock().as_nanos() + WALL_CLOCK_ZERO
     }
 
-    /// Never waits: whoever runs the simulation lets a worker turn when its time has come.
+    /// Never waits: the simulation runs a worker's turn when its time has come.
     fn wait(&mut self, _until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {
         self.network.borrow_mut().events(self.worker, events);
         Ok(())

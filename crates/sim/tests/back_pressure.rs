@@ -1,4 +1,4 @@
-//! Who reads slowly stops who writes, and what is held in between is bounded.
+//! A slow reader stops its writer, and what the proxy holds in between is bounded.
 
 use std::time::Duration;
 

@@ -87,7 +87,7 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
     let body = RequestBody::Chunked(2_000, true);
     let post = RequestPlan { body, connection: Some("close"), ..request("POST", "alpha", 2) };
     simulation.add_client(vec![post], manners.clone(), seconds(2));
-    // A service at whose address nobody listens.
+    // A service whose address refuses connections.
     simulation.add_client(vec![request("GET", "beta", 3)], manners.clone(), seconds(3));
     // A client that leaves in the middle of its request.
     let manners_rude = Manners { leave: Leave::ResetAfter(500), ..manners };

@@ -107,7 +107,7 @@ struct End {
     has_message: bool,
 }
 
-/// A world of clients that ask when told to, and services that answer at once.
+/// A world of clients that send a request when the test asks, and services that answer at once.
 #[derive(Debug)]
 struct Stage {
     now: u64,
@@ -259,7 +259,7 @@ impl World for Stage {
     fn reset(&mut self, _socket: Socket) {}
 }
 
-/// A worker in such a world, and who reads its log.
+/// A worker in such a world, and the reader of its log.
 struct Bench {
     worker: Worker<Stage>,
     log: LogReader,

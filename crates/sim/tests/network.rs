@@ -56,13 +56,13 @@ fn send(network: &mut Network, end: EndId, bytes: &[u8]) -> usize {
 #[test]
 fn an_event_comes_for_what_arrives_and_not_for_what_is_still_there() {
     let (mut network, end, peer) = connection(Faults::none());
-    // Registration tells what is possible already.
+    // Registration reports what is possible already.
     let writable = Ready { is_writable: true, ..Ready::default() };
     assert_eq!(event(&mut network), Some(writable));
     assert_eq!(event(&mut network), None);
     send(&mut network, peer, b"abc");
     settle(&mut network);
-    // An event tells all that is possible, not only what is new.
+    // An event reports all that is possible, not only what is new.
     let both = Ready { is_readable: true, ..writable };
     assert_eq!(event(&mut network), Some(both));
     assert_eq!(event(&mut network), None, "the bytes are still there, but nothing is new");
@@ -210,7 +210,7 @@ fn a_failed_write_takes_the_error_of_a_reset_with_it() {
 }
 
 #[test]
-fn a_listener_that_closes_resets_who_waits_in_its_queue() {
+fn a_listener_that_closes_resets_the_connections_in_its_queue() {
     let (mut network, listener) = network(Faults::none());
     let (peer, _) = network.connect(PEER, &address()).unwrap();
     settle(&mut network);
@@ -233,7 +233,7 @@ fn without_descriptors_nothing_is_accepted_for_a_while() {
 }
 
 #[test]
-fn who_is_moved_to_another_worker_is_reported_there() {
+fn a_connection_that_moves_to_another_worker_is_reported_there() {
     let mut network = Network::new(Random::new(1), Faults::none(), 2);
     let listener = network.listen(WORKER, address(), 16);
     let (peer, _) = network.connect(PEER, &address()).unwrap();

@@ -42,7 +42,8 @@ fn settle(network: &Shared) {
     }
 }
 
-/// A worker in whose queue clients wait that have asked for something is told this: are all answered?
+/// Posts `message` to a worker in whose queue clients wait with requests, and returns how many are
+/// answered.
 fn answered(message: impl FnOnce(Arc<Snapshot>) -> Message<SimListener>) -> usize {
     let network = Rc::new(RefCell::new(Network::new(Random::new(1), Faults::none(), 1)));
     let mut loader = loader();

@@ -17,14 +17,14 @@ use crate::plan::{fill_request, is_request, is_response};
 use crate::random::Random;
 use crate::simulation::Asker;
 
-/// How long a body waits for leave before it is sent unasked.
+/// How long a body waits for a `100 Continue` before it is sent without one.
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a client that does something now and then waits in between, about.
 const NOW_AND_THEN: Duration = Duration::from_millis(400);
 
-/// The beginning of the preface that tells a client of HTTP/2 from one of HTTP/1 when no more of it comes in
-/// time (RFC 9113, section 3.4).
+/// The beginning of the preface. A client that sends no more of it in time is taken for one of
+/// HTTP/1 (RFC 9113, section 3.4).
 const PREFACE_METHOD: &[u8] = b"PRI";
 
 /// Timers.
@@ -54,12 +54,12 @@ pub struct Http2Client {
     opens_after: Time,
     /// Strait takes no more streams.
     is_going_away: bool,
-    /// We have said that the connection is over.
+    /// It has sent GOAWAY.
     has_left: bool,
     read_total: u64,
 }
 
-/// What a client does besides asking.
+/// How a client behaves besides sending requests.
 #[derive(Debug)]
 struct Habits {
     /// How likely it gives a window back later, in thousandths.
@@ -69,7 +69,7 @@ struct Habits {
     changes_settings: Option<Pulse>,
     /// How likely it resets a stream in the middle.
     cancels: u32,
-    /// It says that it goes when it does, and waits until Strait closes.
+    /// It sends GOAWAY before it leaves, and waits until Strait closes.
     sends_goaway: bool,
 }
 
@@ -92,13 +92,13 @@ struct Exchange {
     reading: Reading,
     /// When it is given up.
     cancelled_at: Option<Time>,
-    /// It was opened before Strait had said how many streams there may be.
+    /// It was opened before Strait's SETTINGS limited the streams.
     is_guessed: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Sending {
-    /// Waits for leave, since then.
+    /// Waits for a `100 Continue` since then.
     Waits(Time),
     /// Waits for the tunnel.
     WaitsForTunnel,
@@ -115,7 +115,7 @@ enum Reading {
     Tunnel {
         at: u64,
     },
-    /// A reply of Strait's.
+    /// A reply that Strait made itself.
     Own {
         status: u16,
         body: Vec<u8>,
@@ -267,7 +267,7 @@ impl Http2Client {
     fn exchange(&mut self, stream: u32) -> Result<&mut Exchange, String> {
         let mut exchanges = self.exchanges.iter_mut();
         let exchange = exchanges.find(|exchange| exchange.stream == stream);
-        exchange.ok_or_else(|| format!("stream {stream} is nobody's"))
+        exchange.ok_or_else(|| format!("stream {stream} has no request"))
     }
 
     fn on_interim(&mut self, stream: u32, status: u16) -> Result<(), String> {
@@ -319,10 +319,10 @@ impl Http2Client {
                 }
                 Reading::Own { status, body: Vec::new() }
             }
-            None => return Err(format!("a response of nobody's: {head:?}")),
+            None => return Err(format!("a response without a request: {head:?}")),
         };
         if matches!(exchange.sending, Sending::Waits(_)) {
-            // No leave any more; it may be sent all the same.
+            // There will be no 100; the body may be sent all the same.
             exchange.sending = Sending::Body;
         }
         if matches!(exchange.sending, Sending::WaitsForTunnel) {
@@ -481,7 +481,7 @@ impl Http2Client {
                     }
                 }
                 Err(_) => {
-                    // What Strait said before is still to be read.
+                    // What Strait sent before is still to be read.
                     self.manners.slow_reading = None;
                     self.read(end, network, ledger);
                     if self.stage == Stage::Open {
@@ -493,7 +493,7 @@ impl Http2Client {
         }
     }
 
-    /// What the client does now and then.
+    /// Random disturbances: pings, settings, cancelled streams.
     fn act_up(&mut self, now: Time, network: &mut Network) {
         let random = &mut self.random;
         if self.habits.pays.is_due(now, random) {
@@ -527,7 +527,7 @@ impl Http2Client {
         }
     }
 
-    /// Begins what may be begun; says whether that is something.
+    /// Sends the requests that may be sent; returns whether it sent any.
     fn open(&mut self, now: Time, network: &mut Network) -> bool {
         let Some(request) = self.requests.get(self.begun).cloned() else { return false };
         let codec = &self.speaker.codec;
@@ -579,7 +579,7 @@ impl Http2Client {
         true
     }
 
-    /// Sends a piece of each body that may go on; says whether that was something.
+    /// Sends a piece of each body that may be sent; returns whether it sent any.
     fn send_bodies(&mut self, now: Time, network: &mut Network) -> bool {
         let mut has_said = false;
         let first = self.random.length_below(self.exchanges.len().max(1));
@@ -738,7 +738,7 @@ fn check_body(request: &RequestPlan, length: u64, trailers: &[String]) -> Result
     Ok(())
 }
 
-/// Sends a piece of a body; says whether it did.
+/// Sends a piece of a body; returns whether it did.
 fn send_body(exchange: &mut Exchange, speaker: &mut Speaker, random: &mut Random) -> bool {
     let Exchange { plan, stream, .. } = exchange;
     let (id, stream) = (plan.id, *stream);

@@ -1,5 +1,5 @@
-//! A scripted client whose bytes are relayed as they come: it says who it is and sends its bytes,
-//! and gets the service's, both at the same time. Each side ends for itself.
+//! A scripted client whose bytes are relayed: it sends its id and its bytes, and receives the
+//! service's bytes at the same time. Each side ends independently.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -130,7 +130,7 @@ impl RelayClient {
                 self.finish(Outcome::Answered, Quit::Close, network, ledger);
             }
             Ok(true) if is_whole => {
-                // The service has no more to say, and hears on.
+                // The service has sent everything, and reads on.
             }
             Ok(true) if !network.is_broken(end) && !ledger.has_broken_off(self.request.id) => {
                 ledger.violate(format!("ended in order before its time: {}", self.describe()));

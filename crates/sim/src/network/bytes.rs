@@ -1,4 +1,4 @@
-//! What owners of ends do with them: read, write, close.
+//! Operations on ends: read, write, close.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl Network {
         let wanted = slices.iter().map(|slice| slice.len()).sum::<usize>();
         let mut length = wanted.min(end.outbox_max - end.outbox.len());
         if is_partial && length > 0 {
-            // Memory was short; an event says when it is there again.
+            // Memory was short; an event reports when there is room again.
             length = usize::try_from(cut % length as u64).expect("less than a length");
             end.wants_space = true;
             let span = Duration::from_nanos(1 + cut % 1_000_000);
@@ -99,7 +99,7 @@ impl Network {
         Ok(length)
     }
 
-    /// Whether there is somebody to write to.
+    /// Checks that the connection is open for writing.
     pub(super) fn check_open(&mut self, id: EndId) -> io::Result<()> {
         let Some(end) = self.get_mut(id) else { return Err(ErrorKind::NotConnected.into()) };
         match end.phase {
@@ -126,7 +126,7 @@ impl Network {
         }
     }
 
-    /// Reads all that is there, up to `bytes_max`; says whether the other's end was behind it.
+    /// Reads all that is there, up to `bytes_max`; returns whether the other's end was behind it.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl Network {
         Ok(false)
     }
 
-    /// Bytes that an end has sent and that the other has not got; an end that is said counts as one.
+    /// Bytes that an end has sent and that have not arrived at the other; a FIN counts as one.
     #[must_use]
     pub fn undelivered(&self, id: EndId) -> usize {
         self.get(id).map_or(0, |end| {
@@ -166,7 +166,7 @@ impl Network {
         })
     }
 
-    /// Says that nothing more will be sent.
+    /// Half-closes: sends a FIN after the bytes that wait.
     pub fn shutdown_write(&mut self, id: EndId) {
         if !self.is_careless(id) && self.say_end(id) && self.keeps_fin(id) {
             return;
@@ -197,7 +197,7 @@ impl Network {
         self.finish(id);
     }
 
-    /// Lets an end go whose outbox is still to be sent, and then its end.
+    /// Drops a closed end once its outbox and its FIN are sent.
     pub(super) fn finish(&mut self, id: EndId) {
         self.leave(id);
         if let Some(end) = self.get_mut(id) {

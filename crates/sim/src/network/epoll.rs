@@ -1,4 +1,4 @@
-//! What workers are told: epoll, as the crate's documentation says.
+//! The events of workers: a model of epoll, as the crate's documentation describes.
 
 use proxy::ConnKey;
 use worker::{Event, Ready};
@@ -16,7 +16,7 @@ impl Network {
         }
     }
 
-    /// Stops to. The end may be watched again, by another worker.
+    /// Stops reporting. The end may be watched again, by another worker.
     pub fn unwatch(&mut self, id: EndId) {
         let Some(end) = self.get_mut(id) else { return };
         end.key = None;
@@ -35,14 +35,14 @@ impl Network {
         }
     }
 
-    /// Stops to.
+    /// Stops reporting.
     pub fn unwatch_listener(&mut self, listener: ListenerSocket) {
         if let Some(state) = self.listeners.get_mut(listener.0) {
             state.token = None;
         }
     }
 
-    /// Tells a worker that there is mail.
+    /// Reports to a worker that its mailbox has a message.
     pub fn notify(&mut self, worker: usize) {
         if let Some(epoll) = self.epolls.get_mut(worker) {
             epoll.has_mail = true;
@@ -82,7 +82,8 @@ impl Network {
             let Some(end) = self.get_mut(id) else { continue };
             end.is_listed = false;
             let Some(key) = end.key else { continue };
-            // The kernel looks at the socket when it hands the event out, and tells all of it.
+            // The kernel looks at the socket when it hands the event out, and reports its whole
+            // state.
             if let Some(ready) = end.ready() {
                 events.push(Event::Socket { key, ready });
                 let flags =
@@ -103,7 +104,7 @@ impl Network {
         }
     }
 
-    /// Something became possible on an end: its owner is told.
+    /// Something became possible on an end: queues an event for its owner.
     pub(super) fn edge(&mut self, id: EndId) {
         let Some(end) = self.get_mut(id) else { return };
         match end.owner {
@@ -127,7 +128,7 @@ impl End {
         self.outbox_max.saturating_sub(self.outbox.len()) * 3 >= self.outbox_max
     }
 
-    /// What epoll reports, if anything.
+    /// What epoll reports about an end, if anything.
     fn ready(&mut self) -> Option<Ready> {
         if matches!(self.phase, Phase::Connecting { .. }) {
             return None;

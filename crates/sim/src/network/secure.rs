@@ -1,17 +1,17 @@
-//! TLS on the ends of scripted peers, who read and write data as on any other end.
+//! TLS on the ends of scripted peers, which read and write data as on any other end.
 //!
 //! The keys of a connection follow from the end that asked for it, so that the two ends need not
-//! talk about them. A worker's end has nothing here: its connection gets a record layer once, right
-//! behind the turn in which it was accepted or begun ([`Network::take_keys`]), and that is the
-//! worker's business from then on.
+//! talk about them. A worker's end has no state here: its connection gets a record layer once,
+//! right after the turn in which it was accepted or begun ([`Network::take_keys`]), and the worker
+//! handles it from then on.
 //!
 //! ```text
 //!   send_some ─► records, whole, in the outbox ───────► the worker's inbox
 //!   recv_all ◄─ data ◄─ opened ◄─ beginning of a record ◄─ inbox ◄─ the worker's outbox
 //! ```
 //!
-//! What the other end has read is counted in data of which the whole record is there: nobody can
-//! have seen the rest.
+//! Data counts as read by the other end only once its whole record has arrived: before, it cannot
+//! be opened.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
@@ -25,7 +25,7 @@ use super::{End, EndId, Happening, Network, Owner, PeerId, Phase};
 use crate::random::Random;
 use crate::records::{Habits, Sealer, Session};
 
-/// Who speaks TLS, and with which keys.
+/// Which connections use TLS, and their keys.
 #[derive(Debug)]
 pub(super) struct Security {
     random: Random,
@@ -39,14 +39,14 @@ pub(super) struct Security {
     begun: Vec<Vec<(ConnKey, EndId, Role)>>,
     /// Record layers that were given out.
     begun_total: usize,
-    /// What no peer should have seen.
+    /// Errors in records that peers received.
     complaints: Vec<String>,
     /// Clients' ends whose records were spoiled, and those of them where that was read.
     spoiled: BTreeSet<EndId>,
     found_out: BTreeSet<EndId>,
 }
 
-/// What a peer's end has in addition.
+/// The TLS state of a peer's end.
 #[derive(Debug)]
 struct Secure {
     random: Random,
@@ -67,11 +67,11 @@ struct Secure {
     seen_total: u64,
     /// We have said that nothing more comes.
     has_ended: bool,
-    /// It closes without a word where that does no harm.
+    /// It closes without close_notify where that does no harm.
     is_careless: bool,
-    /// Nothing is right any more of what we say.
+    /// A record was corrupted, so that later ones cannot be opened.
     is_spoiled: bool,
-    /// Where what is wrong ends, if that is known: whoever has read so far knows it.
+    /// Where the corrupted bytes end, if that is known: a reader of so many bytes has seen them.
     spoiled_at: Option<u64>,
 }
 
@@ -138,29 +138,29 @@ impl Security {
     }
 }
 
-/// Who speaks TLS.
+/// Which connections use TLS.
 impl Network {
-    /// This client's connections do, from their first byte.
+    /// Makes this client's connections use TLS, from their first byte.
     pub(crate) fn secure_client(&mut self, peer: PeerId) {
         self.security.clients.insert(peer);
     }
 
-    /// Connections to this address do.
+    /// Makes connections to this address use TLS.
     pub(crate) fn secure_service(&mut self, address: Address) {
         self.security.services.push(address);
     }
 
-    /// Whether this client's do.
+    /// Whether this client's connections use TLS.
     pub(crate) fn is_secure_client(&self, peer: PeerId) -> bool {
         self.security.clients.contains(&peer)
     }
 
-    /// Whether those to this address do.
+    /// Whether connections to this address use TLS.
     pub(super) fn is_secure_service(&self, address: &Address) -> bool {
         self.security.services.contains(address)
     }
 
-    /// Whether a peer's end does.
+    /// Whether a peer's end uses TLS.
     #[must_use]
     pub(crate) fn is_secure(&self, id: EndId) -> bool {
         self.security.ends.contains_key(&id)
@@ -171,7 +171,7 @@ impl Network {
         self.security.begun_total
     }
 
-    /// What peers have seen that they should not have.
+    /// Takes the errors in records that peers received.
     pub(crate) fn take_complaints(&mut self) -> Vec<String> {
         std::mem::take(&mut self.security.complaints)
     }
@@ -190,7 +190,7 @@ impl Network {
         }
     }
 
-    /// The same for who was asked, who has tickets to give.
+    /// Begins TLS on the accepting side, which may send tickets.
     pub(super) fn secure_accepted(&mut self, id: EndId, address: &Address) {
         let Some(asking) = self.get(id).and_then(|end| end.other) else { return };
         if self.is_secure_service(address) {
@@ -203,7 +203,7 @@ impl Network {
     pub(super) fn note_begun(&mut self, id: EndId, worker: usize, key: ConnKey) {
         let Some(end) = self.get_mut(id) else { return };
         if std::mem::replace(&mut end.is_known, true) {
-            // It was moved, with what it has.
+            // The connection was moved together with its record layer.
             return;
         }
         let side = match (end.phase.clone(), end.other) {
@@ -263,7 +263,7 @@ impl Network {
                 Ok(0) if self.is_broken(id) => {
                     secure.over = Some(Over::Broken(ErrorKind::ConnectionReset));
                 }
-                // It was told why, or should have been.
+                // An alert has given the reason, or should have.
                 Ok(0) if secure.is_spoiled => {
                     secure.over = Some(Over::Broken(ErrorKind::ConnectionAborted));
                 }
@@ -336,8 +336,8 @@ impl Network {
         sealed
     }
 
-    /// Says something that is no data, so many times out of a thousand. Not to who may be gone, and
-    /// would answer with a reset.
+    /// Sends a record without data, so many times out of a thousand. Not to a peer that may be
+    /// gone, which would answer with a reset.
     fn talk(&mut self, id: EndId, chance: u32) {
         let is_open = self.get(id).is_some_and(|end| {
             let has_room = end.outbox.len() < end.outbox_max;
@@ -350,7 +350,7 @@ impl Network {
         }
     }
 
-    /// Says that nothing more comes, if that was not said and can be. Whether it was said now.
+    /// Sends close_notify, if it was not sent and can be. Returns whether it was sent now.
     pub(super) fn say_end(&mut self, id: EndId) -> bool {
         let is_open = self.get(id).is_some_and(|end| end.phase == Phase::Open && !end.is_shut);
         let Some(secure) = self.security.ends.get_mut(&id).filter(|_| is_open) else {
@@ -371,7 +371,7 @@ impl Network {
         secure.is_some_and(|secure| secure.random.chance(300))
     }
 
-    /// Whether an end closes without a word.
+    /// Whether an end closes without close_notify.
     pub(super) fn is_careless(&self, id: EndId) -> bool {
         self.security.ends.get(&id).is_some_and(|secure| secure.is_careless)
     }
@@ -381,16 +381,16 @@ impl Network {
         self.security.ends.get(&id).map(|secure| secure.data_total)
     }
 
-    /// The end of what is sent on this end has to be told from a connection that is cut off.
+    /// Makes this end always send close_notify, so that its end differs from a truncation.
     pub(crate) fn be_careful(&mut self, id: EndId) {
         if let Some(secure) = self.security.ends.get_mut(&id) {
             secure.is_careless = false;
         }
     }
 
-    /// Before an end that speaks TLS is closed: hears what there is, since a program that closes
-    /// has read what is no data, and sends its close_notify, if it does. Whether there is data that
-    /// nobody has read.
+    /// Before an end with TLS is closed: reads what has arrived, since a program that closes has
+    /// processed records without data, and sends its close_notify, if it does. Returns whether data
+    /// is left unread.
     pub(super) fn hear_out(&mut self, id: EndId) -> bool {
         let is_unheard = |end: &End| !end.inbox.is_empty() || !end.late.is_empty();
         loop {
@@ -507,7 +507,7 @@ impl Secure {
         record
     }
 
-    /// Makes something of a record of data that nobody can go on behind, sooner or later.
+    /// Corrupts a record of data, so that the receiver fails at once or at a later record.
     fn spoil(&mut self, mut record: Vec<u8>) -> Vec<u8> {
         const HEADER_LEN: usize = 5;
         self.is_spoiled = true;

@@ -28,8 +28,8 @@ impl Network {
         }
         let other = end.other;
         let Some(other_id) = other.filter(|other| self.get(*other).is_some()) else {
-            // Nobody is there any more, which only bytes are told.
-            return self.reach_nobody(id);
+            // The other end is gone; only bytes are answered by a reset.
+            return self.reach_closed_end(id);
         };
         if is_reset {
             self.trace.note(self.now, "breaks", id.number(), &[]);
@@ -102,8 +102,8 @@ impl Network {
         }
     }
 
-    /// What this end sent gets to where the other was.
-    fn reach_nobody(&mut self, id: EndId) {
+    /// Bytes of this end arrive where the other was.
+    fn reach_closed_end(&mut self, id: EndId) {
         let Some(end) = self.get_mut(id) else { return };
         if !end.outbox.is_empty() || !end.is_shut {
             return self.on_reset(id);
@@ -190,7 +190,7 @@ impl Network {
         }
     }
 
-    /// The end is gone at once; the other hears of it.
+    /// Removes the end at once; the other end sees it.
     pub(super) fn destroy(&mut self, id: EndId) {
         self.leave(id);
         let other = self.get(id).and_then(|end| end.other);

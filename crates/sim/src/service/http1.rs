@@ -22,7 +22,7 @@ pub(super) struct Connection {
     /// What happens when all of it is sent.
     after: After,
     requests: u32,
-    /// It began with its client's address, and so is only that client's.
+    /// It began with its client's address (PROXY protocol), and so is for that client alone.
     is_personal: bool,
     stops_reading: bool,
     has_fin: bool,
@@ -148,7 +148,7 @@ impl Host {
         let mut words = head.line.split(' ');
         let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let id = path.rsplit('/').next().and_then(|id| u64::from_str_radix(id, 16).ok());
-        let id = id.ok_or_else(|| format!("no request of ours: {:?}", head.line))?;
+        let id = id.ok_or_else(|| format!("not a request of the simulation: {:?}", head.line))?;
         if connection.is_personal && connection.requests > 0 {
             return Err(format!("{id:016x} came on a connection of another client's"));
         }

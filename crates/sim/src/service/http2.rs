@@ -47,7 +47,7 @@ enum After {
     Goaway,
     /// It ends with the streams that it has.
     GoingAway,
-    /// All is said, and it reads on so that no reset overtakes that.
+    /// Everything is sent, and it reads on so that no reset overtakes that.
     Linger,
     /// Nothing happens any more.
     Hang,
@@ -202,13 +202,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether Strait may have something to say against what came on a stream.
+    /// Whether Strait may reset a stream because of what it received.
     fn is_odd(&self, stream: u32) -> bool {
         let mut exchanges = self.exchanges.iter();
         exchanges.any(|found| found.stream == stream && found.fate == Fate::Malformed)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a request, where it came, and who is concerned")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a request, its stream, and the parts that handle it"
+    )]
     fn on_head(
         &mut self,
         end: EndId,
@@ -223,7 +226,7 @@ impl Connection {
         let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let is_tunnel = words.next() == Some("connect");
         let id = path.rsplit('/').next().and_then(|id| u64::from_str_radix(id, 16).ok());
-        let id = id.ok_or_else(|| format!("no request of ours: {:?}", head.line))?;
+        let id = id.ok_or_else(|| format!("not a request of the simulation: {:?}", head.line))?;
         ledger.saw_stream(id, end, network);
         self.requests += 1;
         let Some(request) = ledger.plan(id).cloned() else { return Ok(()) };
@@ -327,7 +330,7 @@ impl Connection {
         }
         let mut exchanges = self.exchanges.iter_mut();
         let Some(exchange) = exchanges.find(|exchange| exchange.stream == stream) else {
-            return Err(format!("data on {stream}, which is nobody's"));
+            return Err(format!("data on {stream}, which has no request"));
         };
         let Exchange { id, at, echo, is_tunnel, .. } = exchange;
         if !is_request(*id, *at, data) {
@@ -362,7 +365,7 @@ impl Connection {
 
     // Saying.
 
-    /// What the service does now and then.
+    /// Random disturbances: pings, settings, GOAWAY.
     fn act_up(&mut self, end: EndId, host: &mut Host, network: &mut Network) {
         let now = network.now();
         if self.pays.is_due(now, &mut host.random) {
@@ -402,7 +405,7 @@ impl Connection {
             }
         }
         if self.exchanges.is_empty() {
-            // Nobody waits for what was changed to be as it was, but the next.
+            // Restore the settings, so that the next disturbance begins from the originals.
             self.speaker.restore_settings();
             if self.speaker.flush(end, usize::MAX, network).is_err() {
                 return Ok(Verdict::Close);
@@ -421,7 +424,7 @@ impl Connection {
         })
     }
 
-    /// Says a piece of each answer that may go on; whether that was something.
+    /// Sends a piece of each response that may be sent; returns whether it sent any.
     fn answer(
         &mut self,
         end: EndId,
@@ -464,7 +467,7 @@ impl Connection {
         has_said
     }
 
-    /// Lets go of what is answered. Who still asks is told to stop, or heard out.
+    /// Forgets answered streams. A client that still sends gets a reset, or is read to its end.
     fn forget(&mut self, random: &mut Random) {
         let stops = random.chance(300);
         let codec = &mut self.speaker.codec;

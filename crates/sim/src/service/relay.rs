@@ -23,7 +23,7 @@ pub(super) struct Connection {
     has_shut: bool,
 }
 
-/// Who is there.
+/// What is known of the client.
 #[derive(Debug)]
 struct Known {
     id: u64,
@@ -90,11 +90,11 @@ impl Connection {
                 return Ok(self.has_fin.then_some(Verdict::Close));
             }
             let Some((introduction, _)) = self.inbound.split_first_chunk::<9>() else {
-                // Who leaves at once has nothing to say.
+                // A client that leaves at once has sent nothing.
                 return Ok(self.has_fin.then_some(Verdict::Close));
             };
             let [0, id @ ..] = *introduction else {
-                // It was told too late that it is HTTP.
+                // Detection timed out before the bytes showed HTTP.
                 return Ok(Some(Verdict::Reset));
             };
             let id = u64::from_be_bytes(id);
@@ -179,7 +179,7 @@ impl Connection {
         }
         let is_early = self.client.as_ref().is_some_and(|client| client.id % 2 == 0);
         if is_early && !self.has_shut {
-            // It has said everything, and hears on.
+            // It has sent everything, and reads on.
             self.has_shut = true;
             network.shutdown_write(end);
         }

@@ -1,4 +1,4 @@
-//! Who is at the other side of the network.
+//! The scripted clients and services of a run.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ impl Simulation {
         let peer = PeerId(self.peers.len());
         let leaves = match manners.leave {
             Leave::CloseAfter(_) => true,
-            // An end that nobody announced is one all the same, where bytes are relayed.
+            // Where bytes are relayed, an end without close_notify counts as an end all the same.
             Leave::ResetAfter(_) => self.network.borrow().is_secure_client(peer),
             Leave::Answered | Leave::HalfClose | Leave::StopsReading(_) => false,
         };

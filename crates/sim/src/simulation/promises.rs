@@ -1,4 +1,4 @@
-//! What is promised of a run, whatever happens in it.
+//! The promises that are checked in every run.
 
 use telemetry::ProcessFacts;
 
@@ -33,7 +33,7 @@ impl Simulation {
         !self.ledger.violations().is_empty()
     }
 
-    /// Nobody buffers more than its bound.
+    /// No connection and no stream buffers more than its bound.
     pub(super) fn check_queues(&mut self, number: usize) {
         let now = self.now();
         let Some(Some(thread)) = self.threads.get_mut(number) else { return };
@@ -92,7 +92,7 @@ impl Simulation {
         }
     }
 
-    /// What began has ended, as told by the counters.
+    /// Everything that began has ended, by the counters.
     pub(super) fn check_pairs(&mut self) {
         let mut stats = String::new();
         self.collector.write_stats(&ProcessFacts::default(), "_total", &mut stats);
@@ -109,7 +109,8 @@ impl Simulation {
             ("strait_tunnels_started_total", "strait_tunnels_finished_total"),
         ] {
             let (began, ended) = ((began, count(began)), (ended, count(ended)));
-            // Who moved is counted anew, and a listener that went took its counters with it.
+            // A connection that moved is counted again, and a removed listener took its counters
+            // with it.
             let is_recounted = self.uprooted > 0 && self.scenario.swaps > 0;
             if began.1 != ended.1 && !is_recounted {
                 self.ledger.violate(format!("{began:?} and {ended:?} are no pairs"));
@@ -131,7 +132,7 @@ impl Simulation {
         }
     }
 
-    /// A worker without connections tells how many buffers are leased: none.
+    /// A worker without connections reports no leased buffers.
     pub(super) fn check_leases(&mut self, number: usize) {
         let now = self.now();
         let Some(Some(thread)) = self.threads.get_mut(number) else { return };

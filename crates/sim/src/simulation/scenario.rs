@@ -1,9 +1,9 @@
-//! What a run is made of.
+//! The parameters of a run.
 
 use crate::faults::{Faults, ServiceFaults};
 use crate::random::Random;
 
-/// What a run is made of. All of it follows from the seed.
+/// The parameters of a run. All of it follows from the seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Where all random numbers begin.
