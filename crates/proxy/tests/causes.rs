@@ -1,4 +1,4 @@
-//! The causes that metrics tell apart are those that happen.
+//! The causes that metrics distinguish are those that happen.
 #![expect(clippy::unwrap_used, reason = "test code outside of test functions")]
 
 use proxy::fault::{Retry, consequence};

@@ -3,7 +3,7 @@
 //! of HTTP/2 is kept towards them, every request is answered once or not at all, and no byte of
 //! one exchange is heard in another.
 //!
-//! A script is a sequence of steps: one byte for the kind and for whom it is, one for a number, and
+//! A script is a sequence of steps: one byte for the kind and the peer, one for a number, and
 //! for what is said raw that many bytes. A client is either *spoken*, with the codec of its side,
 //! which notices every broken rule, or *raw*, and says whatever the script has. The first step's
 //! highest bit says which the first client is.
@@ -77,7 +77,7 @@ pub(crate) fn check(script: &[u8]) {
     play.end();
 }
 
-/// Who takes part, and what they have heard.
+/// The peers of a script, and what they have received.
 struct Play<'s> {
     talk: Talk<'s>,
     clients: Vec<Client>,
@@ -158,15 +158,15 @@ impl<'s> Play<'s> {
         self.clients.push(Client::Spoken { speaker: Box::new(speaker), asks: Vec::new() });
     }
 
-    fn step(&mut self, kind: u8, whom: usize, number: u8, said: &[u8]) {
-        let client = self.clients.get(whom % self.clients.len().max(1)).map(Client::peer);
-        let place = whom % self.services.len().max(1);
+    fn step(&mut self, kind: u8, peer_index: usize, number: u8, said: &[u8]) {
+        let client = self.clients.get(peer_index % self.clients.len().max(1)).map(Client::peer);
+        let place = peer_index % self.services.len().max(1);
         let service = self.services.get(place).map(|service| service.peer);
         let talk = &mut self.talk;
         match kind {
-            0..4 => self.say_raw(whom, said),
+            0..4 => self.say_raw(peer_index, said),
             4 => self.garble(place, said),
-            5..13 => self.act_client(kind, whom, number),
+            5..13 => self.act_client(kind, peer_index, number),
             13 => client.into_iter().for_each(|peer| talk.ends(peer)),
             14 => client.into_iter().for_each(|peer| talk.breaks(peer)),
             15 => client.into_iter().for_each(|peer| talk.takes(peer, usize::from(number) * 50)),
@@ -206,13 +206,13 @@ impl<'s> Play<'s> {
         }
     }
 
-    fn say_raw(&mut self, whom: usize, said: &[u8]) {
+    fn say_raw(&mut self, peer_index: usize, said: &[u8]) {
         let raw = self.clients.iter().filter_map(|client| match client {
             Client::Raw { peer, .. } => Some(*peer),
             Client::Spoken { .. } => None,
         });
         let raw: Vec<_> = raw.collect();
-        if let Some(peer) = raw.get(whom % raw.len().max(1)) {
+        if let Some(peer) = raw.get(peer_index % raw.len().max(1)) {
             self.talk.says(*peer, said);
         }
     }
@@ -228,10 +228,11 @@ impl<'s> Play<'s> {
 
     // What clients do.
 
-    fn act_client(&mut self, kind: u8, whom: usize, number: u8) {
+    fn act_client(&mut self, kind: u8, peer_index: usize, number: u8) {
         let talk = &mut self.talk;
         let count = self.clients.len().max(1);
-        let Some(Client::Spoken { speaker, asks }) = self.clients.get_mut(whom % count) else {
+        let Some(Client::Spoken { speaker, asks }) = self.clients.get_mut(peer_index % count)
+        else {
             return;
         };
         if talk.is_closed(speaker.peer) {
@@ -303,7 +304,7 @@ impl<'s> Play<'s> {
     fn listen(&mut self) {
         let has_raw = self.clients.iter().any(|client| matches!(client, Client::Raw { .. }));
         for service in &mut self.services {
-            let told = match &mut service.speech {
+            let printed = match &mut service.speech {
                 Speech::Http1 { heard, .. } => {
                     heard.extend(self.talk.heard_bytes(service.peer));
                     String::new()
@@ -318,21 +319,21 @@ impl<'s> Play<'s> {
                 Speech::Http1 { heard, reading } => {
                     hear_http1(heard, reading, &mut service.requests, !has_raw);
                 }
-                _ => hear_http2(&told, &mut service.requests, !has_raw),
+                _ => hear_http2(&printed, &mut service.requests, !has_raw),
             }
         }
         for client in &mut self.clients {
             match client {
                 Client::Spoken { speaker, asks } => {
-                    let told = speaker.hears(&mut self.talk);
-                    told.lines().for_each(|line| hear_answer(line, asks, !self.is_garbled));
+                    let printed = speaker.hears(&mut self.talk);
+                    printed.lines().for_each(|line| hear_answer(line, asks, !self.is_garbled));
                 }
                 Client::Raw { peer, frames } => frames.on_heard(&self.talk.heard_bytes(*peer)),
             }
         }
     }
 
-    /// Everybody takes everything, nobody says anything, and time passes: all that was asked ends.
+    /// All peers read everything and send nothing, and time passes: every request ends.
     fn end(mut self) {
         for client in &mut self.clients {
             if let Client::Spoken { speaker, .. } = client {
@@ -593,9 +594,9 @@ fn hear_http1(
     }
 }
 
-/// The same of HTTP/2, as its [`Speaker`] tells it.
-fn hear_http2(told: &str, requests: &mut Vec<Request>, is_spoken: bool) {
-    for line in told.lines() {
+/// The same of HTTP/2, as its [`Speaker`] prints it.
+fn hear_http2(printed: &str, requests: &mut Vec<Request>, is_spoken: bool) {
+    for line in printed.lines() {
         let Some((stream, what)) = line.split_once(": ") else { continue };
         let Ok(stream) = stream.parse::<u32>() else { continue };
         let what = what.strip_suffix(" END").unwrap_or(what);
@@ -657,7 +658,7 @@ struct Frames {
     heard: Vec<u8>,
     /// Streams on which something was heard, and whether that was the end.
     streams: Vec<(u32, bool)>,
-    /// It is told something in HTTP/1.
+    /// It received bytes of HTTP/1.
     is_http1: bool,
 }
 

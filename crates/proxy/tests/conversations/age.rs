@@ -44,7 +44,7 @@ fn is_answered(talk: &mut Talk<'_>, client: Peer, upstream: Peer) {
 }
 
 #[test]
-fn a_client_of_http1_is_told_with_its_next_response() {
+fn a_client_of_http1_gets_connection_close_with_its_next_response() {
     hold(CONFIG, |talk| {
         let (client, upstream) = answered(talk);
         talk.passes(YOUNG);
@@ -73,7 +73,7 @@ fn a_silent_client_is_closed_soon() {
 }
 
 #[test]
-fn a_client_of_http2_is_told_at_once_and_its_streams_end_first() {
+fn a_client_of_http2_gets_goaway_at_once_and_its_streams_end_first() {
     hold(CONFIG, |talk| {
         let mut client = Speaker::client(talk);
         let stream = client.gets(talk, "/");
@@ -83,8 +83,8 @@ fn a_client_of_http2_is_told_at_once_and_its_streams_end_first() {
         talk.passes(YOUNG);
         assert_eq!(client.hears(talk), "");
         talk.passes(OLD);
-        let told = client.hears(talk);
-        assert!(told.starts_with("going away after 2147483647: NO_ERROR\n"), "{told}");
+        let received = client.hears(talk);
+        assert!(received.starts_with("going away after 2147483647: NO_ERROR\n"), "{received}");
         // Looking again says it no second time.
         talk.passes(second());
         talk.passes(second());

@@ -246,7 +246,7 @@ fn a_client_that_got_no_leave_to_send_its_body_is_not_kept() {
         let upstream = talk.upstream();
         talk.hears(upstream, head);
         talk.says(upstream, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
-        // Whether `data` or a request comes next, nobody can tell.
+        // It cannot be known whether `data` or a request comes next.
         talk.hears_about(client, "HTTP/1.1 401 Unauthorized\r\n", &["connection: close\r\n"]);
         assert!(talk.is_shut(client));
     });

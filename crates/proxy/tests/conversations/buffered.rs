@@ -1,4 +1,5 @@
-//! What all clients of a listener hold in buffers, and who ends beyond its bound.
+//! Bytes that all clients of a listener hold in buffers, and which connections are closed beyond
+//! the bound.
 
 use std::time::Duration;
 

@@ -21,15 +21,15 @@ fn messages_are_counted_and_the_status_is_told() {
         let mut upstream = Speaker::upstream(talk);
         client.sends(talk, call, MESSAGE, false);
         client.sends(talk, call, MESSAGE, true);
-        let told = upstream.hears(talk);
+        let received = upstream.hears(talk);
         let fields = "te: trailers; host: x; content-type: application/grpc+proto";
-        assert!(told.starts_with(&format!("1: POST /shop.Cart/Add; {fields}\n")), "{told}");
+        assert!(received.starts_with(&format!("1: POST /shop.Cart/Add; {fields}\n")), "{received}");
         upstream.answers(talk, 1, ANSWER, false);
         upstream.sends(talk, 1, MESSAGE, false);
         upstream.ends_with(talk, 1, "grpc-status: 5\r\ngrpc-message: none\r\n");
-        let told = client.hears(talk);
+        let received = client.hears(talk);
         let trailers = "trailers grpc-status: 5; grpc-message: none; END\n";
-        assert!(told.ends_with(&format!("{call}: {trailers}")), "{told}");
+        assert!(received.ends_with(&format!("{call}: {trailers}")), "{received}");
         let log = talk.log();
         for field in
             ["\"grpc_status\":5", "\"grpc_request_messages\":2", "\"grpc_response_messages\":1"]
@@ -40,7 +40,7 @@ fn messages_are_counted_and_the_status_is_told() {
 }
 
 #[test]
-fn faults_are_told_in_grpcs_own_words() {
+fn faults_are_reported_as_grpc_statuses() {
     let cases = [
         ("cluster: app", "cluster: app", 14, "Service Unavailable: no_endpoint"),
         ("prefix: /", "path: /other", 12, "Not Found: no_route"),
@@ -51,12 +51,12 @@ fn faults_are_told_in_grpcs_own_words() {
         hold(&config, |talk| {
             let mut client = Speaker::client(talk);
             let call = client.asks(talk, ASK, true);
-            let told = client.hears(talk);
-            assert!(told.starts_with(&format!("{call}: 200; ")), "{told}");
+            let received = client.hears(talk);
+            assert!(received.starts_with(&format!("{call}: 200; ")), "{received}");
             let fields = format!(
                 "content-type: application/grpc; grpc-status: {status}; grpc-message: {message} END\n"
             );
-            assert!(told.ends_with(&fields), "{told}");
+            assert!(received.ends_with(&fields), "{received}");
             let log = talk.log();
             assert!(log.contains(&format!("\"grpc_status\":{status}")), "{log}");
         });
@@ -72,9 +72,11 @@ fn the_clients_deadline_bounds_the_call() {
         let mut upstream = Speaker::upstream(talk);
         assert!(upstream.hears(talk).contains("grpc-timeout: 100m"));
         talk.passes(Duration::from_millis(110));
-        let told = client.hears(talk);
-        assert!(told.starts_with(&format!("{call}: 200; ")), "{told}");
-        assert!(told.contains("grpc-status: 4; grpc-message: Gateway Timeout: request_timeout"));
+        let received = client.hears(talk);
+        assert!(received.starts_with(&format!("{call}: 200; ")), "{received}");
+        assert!(
+            received.contains("grpc-status: 4; grpc-message: Gateway Timeout: request_timeout")
+        );
         assert_eq!(upstream.hears(talk), "1: reset CANCEL\n");
     });
 }
@@ -87,12 +89,12 @@ fn a_route_that_allows_less_time_says_so_upstream() {
         let head = ASK.replace("Connection", "grpc-timeout: 1S\r\nConnection");
         client.asks(talk, &head, true);
         let mut upstream = Speaker::upstream(talk);
-        let told = upstream.hears(talk);
+        let received = upstream.hears(talk);
         assert!(
-            told.contains("grpc-timeout: 50000000n")
-                || told.contains("grpc-timeout: 50000u")
-                || told.contains("grpc-timeout: 50m"),
-            "{told}"
+            received.contains("grpc-timeout: 50000000n")
+                || received.contains("grpc-timeout: 50000u")
+                || received.contains("grpc-timeout: 50m"),
+            "{received}"
         );
         talk.passes(Duration::from_millis(60));
         assert!(client.hears(talk).contains("grpc-status: 4;"));
@@ -111,10 +113,10 @@ fn grpc_web_becomes_grpc_and_its_trailers_a_frame() {
         request.extend(MESSAGE);
         talk.says(client, request);
         let mut upstream = Speaker::upstream(talk);
-        let told = upstream.hears(talk);
-        assert!(told.contains("content-type: application/grpc+proto"), "{told}");
-        assert!(told.contains("te: trailers"), "{told}");
-        assert!(told.contains("1: data \0\0\0\0\u{3}abc END\n"), "{told:?}");
+        let received = upstream.hears(talk);
+        assert!(received.contains("content-type: application/grpc+proto"), "{received}");
+        assert!(received.contains("te: trailers"), "{received}");
+        assert!(received.contains("1: data \0\0\0\0\u{3}abc END\n"), "{received:?}");
         upstream.answers(talk, 1, ANSWER, false);
         upstream.sends(talk, 1, MESSAGE, false);
         upstream.ends_with(talk, 1, "grpc-status: 0\r\n");
@@ -137,9 +139,9 @@ fn grpc_web_in_text_is_decoded_and_encoded() {
         // The message of three bytes in base64.
         talk.says(client, "POST /s HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc-web-text\r\nContent-Length: 12\r\n\r\nAAAAAANhYmM=");
         let mut upstream = Speaker::upstream(talk);
-        let told = upstream.hears(talk);
-        assert!(told.contains("1: data \0\0\0\0\u{3}abc END\n"), "{told:?}");
-        assert!(!told.contains("content-length"), "{told:?}");
+        let received = upstream.hears(talk);
+        assert!(received.contains("1: data \0\0\0\0\u{3}abc END\n"), "{received:?}");
+        assert!(!received.contains("content-length"), "{received:?}");
         upstream.answers(talk, 1, ANSWER, false);
         upstream.sends(talk, 1, MESSAGE, false);
         upstream.ends_with(talk, 1, "grpc-status: 0\r\n");
@@ -167,7 +169,7 @@ fn a_call_may_be_silent_on_either_side() {
         upstream.hears(talk);
         talk.passes(Duration::from_secs(100));
         upstream.answers(talk, 1, ANSWER, false);
-        // The service tells what happens, and is asked nothing more.
+        // First the service alone sends messages, then the client alone.
         for _ in 0..10 {
             talk.passes(Duration::from_secs(100));
             upstream.sends(talk, 1, MESSAGE, false);
@@ -222,10 +224,10 @@ fn a_response_that_is_none_of_grpc_passes_as_it_is() {
         let head = "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n";
         upstream.answers(talk, 1, head, false);
         upstream.sends(talk, 1, b"<h1/>", true);
-        let told = talk.heard(client);
-        assert!(told.starts_with("HTTP/1.1 404 Not Found\r\n"), "{told}");
-        assert!(told.contains("content-type: text/html\r\n"), "{told}");
-        assert!(told.ends_with("\r\n\r\n<h1/>"), "{told}");
+        let received = talk.heard(client);
+        assert!(received.starts_with("HTTP/1.1 404 Not Found\r\n"), "{received}");
+        assert!(received.contains("content-type: text/html\r\n"), "{received}");
+        assert!(received.ends_with("\r\n\r\n<h1/>"), "{received}");
     });
 }
 
@@ -244,7 +246,7 @@ fn half_a_group_of_base64_is_no_call() {
 }
 
 #[test]
-fn what_is_no_base64_is_told_so() {
+fn what_is_no_base64_is_answered_with_a_status() {
     hold(&with_web(), |talk| {
         let client = talk.client();
         talk.says(client, "POST /s HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc-web-text\r\nContent-Length: 4\r\n\r\n!!!!");

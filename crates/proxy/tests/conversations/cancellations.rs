@@ -240,8 +240,8 @@ routes: [{ name: site, hosts: ['*'], rules: [{ match: { prefix: / }, respond: { 
         let said = together(&mut client, 100, false);
         talk.is_one_turn(true);
         talk.says(client.peer, said);
-        let told = client.hears(talk).lines().count();
-        assert_eq!(told, 100);
+        let received = client.hears(talk).lines().count();
+        assert_eq!(received, 100);
         talk.is_one_turn(false);
         talk.assert_at_rest();
     }
@@ -293,11 +293,11 @@ routes: [{ name: site, hosts: ['*'], rules: [{ match: { prefix: / }, respond: { 
         let client = talk.client();
         talk.is_one_turn(true);
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(10));
-        let told = talk.heard(client).matches("HTTP/1.1 204").count();
-        assert!(manner == Manner::Moving || told == 1, "{told} in one turn");
+        let received = talk.heard(client).matches("HTTP/1.1 204").count();
+        assert!(manner == Manner::Moving || received == 1, "{received} in one turn");
         talk.is_one_turn(false);
-        let told = told + talk.heard(client).matches("HTTP/1.1 204").count();
-        assert_eq!(told, 10);
+        let received = received + talk.heard(client).matches("HTTP/1.1 204").count();
+        assert_eq!(received, 10);
         assert!(!talk.is_closed(client));
         talk.assert_at_rest();
     }

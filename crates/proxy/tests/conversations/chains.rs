@@ -113,8 +113,8 @@ fn http_of_either_version_meets_its_chain() {
         let stream = client.gets(talk, "/");
         // The connection of the first is free.
         talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
-        let told = client.hears(talk);
-        assert!(told.is_empty() || told == format!("{stream}: 204 END\n"), "{told}");
+        let received = client.hears(talk);
+        assert!(received.is_empty() || received == format!("{stream}: 204 END\n"), "{received}");
     });
 }
 
@@ -186,7 +186,7 @@ fn connections_of_a_chain_that_is_gone_end_with_what_it_had() {
         talk.heard_bytes(relay);
         let web = "  - { name: web, match: { protocols: [http1, http2] }, routes: web }\n";
         talk.reconfigures(&CONFIG.replace(web, ""));
-        // It is asked once more, answered as before, and told that this was the last time.
+        // Another request is answered as before, and the connection then ends.
         talk.says(busy, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         let (_, upstream) = relayed(talk);
         talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");

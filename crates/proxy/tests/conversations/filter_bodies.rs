@@ -68,7 +68,7 @@ fn add(data: &[u8], slot: &mut [u8]) {
 }
 
 /// Wants whole bodies. A request whose body is `no` is refused, one that begins with `?` is asked
-/// about, and the body's length is told to both sides.
+/// about, and both sides get the body's length.
 #[derive(Debug)]
 struct Whole {
     request_max: usize,

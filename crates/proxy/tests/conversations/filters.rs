@@ -51,7 +51,7 @@ impl Filter for Mark {
     }
 }
 
-/// Asks who the user is, and remembers the answer's length.
+/// Asks a question about the user, and remembers the answer's length.
 #[derive(Debug)]
 struct Ask;
 
@@ -176,8 +176,8 @@ fn an_upgrade_that_the_route_forbids_is_refused_after_a_filter_asked_too() {
         let ask = "GET /chat HTTP/1.1\r\nHost: x\r\nX-User: ann\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
         let stream = client.asks_as(talk, ask, false, RequestForm::Upgrade);
         talk.answers(b"admin");
-        let told = client.hears(talk);
-        assert!(told.starts_with(&format!("{stream}: 501;")), "{told}");
+        let received = client.hears(talk);
+        assert!(received.starts_with(&format!("{stream}: 501;")), "{received}");
         assert!(!talk.is_connecting());
     });
 }

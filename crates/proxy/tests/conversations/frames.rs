@@ -1,7 +1,7 @@
 //! Peers that speak HTTP/2.
 //!
-//! Heads are written as those of HTTP/1, and what a peer hears is told as text, a line for each
-//! element, so that a script reads like those of HTTP/1.
+//! Heads are written as those of HTTP/1, and what a peer receives is printed as text, a line for
+//! each element, so that a script reads like those of HTTP/1.
 
 use std::fmt::Write as _;
 
@@ -167,19 +167,19 @@ impl Speaker {
 
     /// What was heard since the last look, an element a line; pieces of a body are put together.
     pub(crate) fn hears(&mut self, talk: &mut Talk<'_>) -> String {
-        let mut told = String::new();
+        let mut printed = String::new();
         loop {
             self.unread.extend(talk.heard_bytes(self.peer));
-            if !self.read(&mut told) {
+            if !self.read(&mut printed) {
                 break;
             }
             self.greet(talk);
         }
-        told
+        printed
     }
 
     /// Reads what there is; says whether that was anything.
-    fn read(&mut self, told: &mut String) -> bool {
+    fn read(&mut self, printed: &mut String) -> bool {
         let mut scratch = Scratch::default();
         let mut last_data = None;
         let input = std::mem::take(&mut self.unread);
@@ -199,51 +199,51 @@ impl Speaker {
                 Element::Request { stream, head, is_end } => {
                     let path = String::from_utf8_lossy(head.path()).into_owned();
                     let method = String::from_utf8_lossy(head.method_bytes()).into_owned();
-                    let _ = write!(told, "{stream}: {method} {path}");
+                    let _ = write!(printed, "{stream}: {method} {path}");
                     if head.accepts_trailers() {
-                        told.push_str("; te: trailers");
+                        printed.push_str("; te: trailers");
                     }
                     if head.never_indexed().any(|name| name == NEVER_INDEXED) {
-                        told.push_str("; never indexed");
+                        printed.push_str("; never indexed");
                     }
-                    tell_fields(told, head.iter(), is_end);
+                    print_fields(printed, head.iter(), is_end);
                 }
                 Element::Response { stream, head, is_end } => {
-                    let _ = write!(told, "{stream}: {}", head.status());
-                    tell_fields(told, head.iter(), is_end);
+                    let _ = write!(printed, "{stream}: {}", head.status());
+                    print_fields(printed, head.iter(), is_end);
                 }
                 Element::Interim { stream, head } => {
-                    let _ = write!(told, "{stream}: {}", head.status());
-                    tell_fields(told, head.iter(), false);
+                    let _ = write!(printed, "{stream}: {}", head.status());
+                    print_fields(printed, head.iter(), false);
                 }
                 Element::Data { stream, bytes, is_end } => {
                     if data == Some(stream) {
-                        told.pop();
+                        printed.pop();
                     } else {
-                        let _ = write!(told, "{stream}: data ");
+                        let _ = write!(printed, "{stream}: data ");
                     }
                     let text = String::from_utf8_lossy(bytes);
-                    let _ = writeln!(told, "{text}{}", end(is_end));
+                    let _ = writeln!(printed, "{text}{}", end(is_end));
                     taken = Some((stream, bytes.len()));
                     last_data = (!is_end).then_some(stream);
                 }
                 Element::End { stream } => {
                     if data == Some(stream) {
-                        told.pop();
-                        told.push_str(" END\n");
+                        printed.pop();
+                        printed.push_str(" END\n");
                     } else {
-                        let _ = writeln!(told, "{stream}: END");
+                        let _ = writeln!(printed, "{stream}: END");
                     }
                 }
                 Element::Trailers { stream, section } => {
                     let section = String::from_utf8_lossy(section).replace("\r\n", "; ");
-                    let _ = writeln!(told, "{stream}: trailers {section}END");
+                    let _ = writeln!(printed, "{stream}: trailers {section}END");
                 }
                 Element::Reset { stream, code } => {
-                    let _ = writeln!(told, "{stream}: reset {code:?}");
+                    let _ = writeln!(printed, "{stream}: reset {code:?}");
                 }
                 Element::GoingAway { last_stream, code, .. } => {
-                    let _ = writeln!(told, "going away after {last_stream}: {code:?}");
+                    let _ = writeln!(printed, "going away after {last_stream}: {code:?}");
                 }
                 Element::Unacceptable { stream, error, .. } => {
                     panic!("what the proxy says on {stream} cannot be read: {error}");
@@ -267,16 +267,16 @@ impl Speaker {
     }
 }
 
-fn tell_fields<'h>(
-    told: &mut String,
+fn print_fields<'h>(
+    printed: &mut String,
     fields: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     is_end: bool,
 ) {
     for (name, value) in fields {
         let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
-        let _ = write!(told, "; {}: {value}", name.to_lowercase());
+        let _ = write!(printed, "; {}: {value}", name.to_lowercase());
     }
-    let _ = writeln!(told, "{}", end(is_end));
+    let _ = writeln!(printed, "{}", end(is_end));
 }
 
 const fn end(is_end: bool) -> &'static str {

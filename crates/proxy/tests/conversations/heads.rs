@@ -3,7 +3,7 @@
 use crate::keep_alive::CONFIG;
 use crate::kit::hold;
 
-const TELLING: &str = "
+const FORWARDING: &str = "
 listeners:
   - name: edge
     address: 127.0.0.1:8080
@@ -19,8 +19,8 @@ clusters:
 ";
 
 #[test]
-fn the_upstream_is_told_of_the_client_and_not_what_the_client_claims() {
-    hold(TELLING, |talk| {
+fn the_upstream_gets_the_clients_address_and_not_what_the_client_claims() {
+    hold(FORWARDING, |talk| {
         let client = talk.client();
         talk.says(
             client,
@@ -49,7 +49,7 @@ fn the_upstream_is_told_of_the_client_and_not_what_the_client_claims() {
 
 #[test]
 fn a_trusted_proxy_in_front_is_believed_and_added_to() {
-    let config = TELLING.replace("forwarded: both", "trusted_hops: 1, forwarded: both");
+    let config = FORWARDING.replace("forwarded: both", "trusted_hops: 1, forwarded: both");
     hold(&config, |talk| {
         let client = talk.client();
         talk.says(
@@ -275,7 +275,7 @@ fn the_proxy_header_names_the_client() {
         );
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert!(talk.is_closed(client), "it is not who it should be");
+        assert!(talk.is_closed(client), "it sent no PROXY header");
         talk.hears(client, "");
     });
 }
@@ -304,7 +304,7 @@ fn a_proxy_header_goes_in_front_of_each_upstream_connection() {
 #[test]
 fn only_as_many_hops_are_believed_as_are_trusted() {
     let trusting = |hops: u8| {
-        TELLING.replace("forwarded: both", &format!("trusted_hops: {hops}, forwarded: both"))
+        FORWARDING.replace("forwarded: both", &format!("trusted_hops: {hops}, forwarded: both"))
     };
     let claims = "X-Forwarded-For: 6.6.6.6, 203.0.113.5\r\nX-Forwarded-For: 198.51.100.2\r\n\
         X-Real-IP: 6.6.6.6\r\nForwarded: for=6.6.6.6, for=\"[2001:db8::1]\"\r\n";
@@ -344,7 +344,7 @@ fn max_forwards_is_counted_down_and_ends_here_at_zero() {
 
 #[test]
 fn via_names_the_version_that_a_message_was_received_in() {
-    hold(TELLING, |talk| {
+    hold(FORWARDING, |talk| {
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.0\r\nHost: shop\r\n\r\n");
         let upstream = talk.upstream();

@@ -59,9 +59,9 @@ fn a_body_and_its_trailers_go_both_ways() {
             upstream,
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-T: 2\r\n\r\n",
         );
-        let told = client.hears(talk);
+        let received = client.hears(talk);
         let body = format!("{stream}: 200\n{stream}: data abc\n{stream}: trailers x-t: 2; END\n");
-        assert_eq!(told, body);
+        assert_eq!(received, body);
     });
 }
 
@@ -75,12 +75,12 @@ fn clients_of_http1_share_a_connection_of_http2() {
         let mut other = Speaker::upstream(talk);
         let three = talk.client();
         talk.says(three, "POST /three HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi");
-        let told = format!("{}{}", upstream.hears(talk), other.hears(talk));
-        assert!(told.contains("1: GET /one; host: x END\n"), "{told}");
-        assert!(told.contains("1: GET /two; host: x END\n"), "{told}");
+        let received = format!("{}{}", upstream.hears(talk), other.hears(talk));
+        assert!(received.contains("1: GET /one; host: x END\n"), "{received}");
+        assert!(received.contains("1: GET /two; host: x END\n"), "{received}");
         assert!(
-            told.contains("3: POST /three; host: x; content-length: 2\n3: data hi END"),
-            "{told}"
+            received.contains("3: POST /three; host: x; content-length: 2\n3: data hi END"),
+            "{received}"
         );
         assert!(!talk.is_connecting(), "two connections are enough");
         upstream.answers(talk, 1, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", false);
@@ -102,15 +102,15 @@ fn trailers_pass_from_stream_to_stream() {
         );
         let mut upstream = Speaker::upstream(talk);
         client.sends(talk, stream, b"ask", true);
-        let told = upstream.hears(talk);
-        assert_eq!(told, "1: POST /s; te: trailers; host: x\n1: data ask END\n");
+        let received = upstream.hears(talk);
+        assert_eq!(received, "1: POST /s; te: trailers; host: x\n1: data ask END\n");
         upstream.answers(talk, 1, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false);
         assert_eq!(client.hears(talk), format!("{stream}: 200\n"));
         upstream.sends(talk, 1, b"answer", false);
         upstream.ends_with(talk, 1, "grpc-status: 0\r\n");
-        let told = client.hears(talk);
+        let received = client.hears(talk);
         assert_eq!(
-            told,
+            received,
             format!("{stream}: data answer\n{stream}: trailers grpc-status: 0; END\n")
         );
         assert!(talk.log().contains("\"status\":200"));
@@ -133,23 +133,23 @@ fn a_slow_stream_holds_up_its_service_and_nothing_else() {
             talk.says(one, PIECE);
         }
         assert!(talk.unread(one) > 50 * PIECE.len(), "{} wait", talk.unread(one));
-        let told = client.hears(talk);
-        assert!(told.len() < 5 * PIECE.len(), "no more than a window");
+        let received = client.hears(talk);
+        assert!(received.len() < 5 * PIECE.len(), "no more than a window");
         // The window of the connection has room for others.
         let quick = client.gets(talk, "/quick");
         let two = talk.upstream();
         talk.says(two, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nquick");
-        let told = client.hears(talk);
-        assert!(told.contains(&format!("{quick}: data quick END")), "{}", told.len());
+        let received = client.hears(talk);
+        assert!(received.contains(&format!("{quick}: data quick END")), "{}", received.len());
         client.takes = true;
         client.does(talk, |codec| codec.on_taken(slow, 1 << 20));
         let mut bytes = 0;
         loop {
-            let told = client.hears(talk);
-            if told.is_empty() {
+            let received = client.hears(talk);
+            if received.is_empty() {
                 break;
             }
-            bytes += told.bytes().filter(|byte| *byte == b'x').count();
+            bytes += received.bytes().filter(|byte| *byte == b'x').count();
         }
         assert!(bytes > 90 * PIECE.len(), "{bytes}");
         assert_eq!(talk.unread(one), 0);
@@ -229,15 +229,18 @@ fn what_is_never_to_be_indexed_stays_so_whatever_it_waited_for() {
         client.asks(talk, head, true);
         let (mut first, mut second) = (Speaker::upstream(talk), Speaker::upstream(talk));
         let last = client.asks(talk, head, true);
-        for told in [first.hears(talk), second.hears(talk)] {
-            let requests = told.matches("GET /").count();
-            assert!(requests > 0 && told.matches("; never indexed").count() == requests, "{told}");
+        for received in [first.hears(talk), second.hears(talk)] {
+            let requests = received.matches("GET /").count();
+            assert!(
+                requests > 0 && received.matches("; never indexed").count() == requests,
+                "{received}"
+            );
         }
         // Sent again, it is read from where it was kept.
         first.resets(talk, 1, ErrorCode::REFUSED_STREAM);
         second.resets(talk, 1, ErrorCode::REFUSED_STREAM);
-        let told = first.hears(talk) + &second.hears(talk);
-        assert_eq!(told.matches("GET /; never indexed").count(), 2, "{told} after {last}");
+        let received = first.hears(talk) + &second.hears(talk);
+        assert_eq!(received.matches("GET /; never indexed").count(), 2, "{received} after {last}");
     });
 }
 
@@ -364,9 +367,9 @@ fn a_draining_proxy_says_so_twice_and_answers_what_was_asked_in_between() {
         // Before it knows.
         let late = client.gets(talk, "/late");
         let upstream = talk.upstream();
-        let told = client.hears(talk);
-        assert!(told.starts_with("going away after 2147483647: NO_ERROR\n"), "{told}");
-        assert!(told.ends_with(&format!("going away after {late}: NO_ERROR\n")), "{told}");
+        let received = client.hears(talk);
+        assert!(received.starts_with("going away after 2147483647: NO_ERROR\n"), "{received}");
+        assert!(received.ends_with(&format!("going away after {late}: NO_ERROR\n")), "{received}");
         talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
         assert_eq!(client.hears(talk), format!("{late}: 204 END\n"));
         assert!(talk.is_shut(client.peer));
@@ -527,8 +530,8 @@ fn streams_opened_and_reset_without_end_cost_the_connection() {
             assert!(asked < 10_000, "it has an end");
         }
         assert!(asked > 400, "closing many tabs is no attack: {asked}");
-        let told = client.hears(talk);
-        assert!(told.contains("ENHANCE_YOUR_CALM"), "{told}");
+        let received = client.hears(talk);
+        assert!(received.contains("ENHANCE_YOUR_CALM"), "{received}");
     });
 }
 
@@ -616,10 +619,10 @@ fn an_early_answer_ends_the_stream_and_not_the_connection() {
         let upstream = talk.upstream();
         client.sends(talk, stream, b"much", false);
         talk.says(upstream, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
-        let told = client.hears(talk);
+        let received = client.hears(talk);
         let answer = format!("{stream}: 403; content-length: 2\n{stream}: data no END\n");
-        assert_eq!(told, format!("{answer}{stream}: reset NO_ERROR\n"));
-        assert!(talk.is_closed(upstream), "it was not told the rest");
+        assert_eq!(received, format!("{answer}{stream}: reset NO_ERROR\n"));
+        assert!(talk.is_closed(upstream), "it did not get the rest");
         let next = client.gets(talk, "/next");
         let upstream = talk.upstream();
         talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
@@ -635,9 +638,9 @@ fn a_response_that_breaks_off_is_reset_behind_what_came_of_it() {
         let upstream = talk.upstream();
         talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
         talk.ends(upstream);
-        let told = client.hears(talk);
+        let received = client.hears(talk);
         assert_eq!(
-            told,
+            received,
             format!(
                 "{stream}: 200; content-length: 9\n{stream}: data half\n{stream}: reset INTERNAL_ERROR\n"
             )
@@ -680,9 +683,9 @@ fn a_service_that_cannot_be_reached_fails_all_that_were_on_their_way() {
         talk.refuse(upstream);
         let upstream = talk.connecting();
         talk.refuse(upstream);
-        let told = client.hears(talk);
-        assert!(told.starts_with(&format!("{one}: 503;")), "{told}");
-        assert!(told.contains("connect_failed"), "{told}");
+        let received = client.hears(talk);
+        assert!(received.starts_with(&format!("{one}: 503;")), "{received}");
+        assert!(received.contains("connect_failed"), "{received}");
     });
 }
 
@@ -727,9 +730,9 @@ fn websocket_over_http1_reaches_a_service_of_http2() {
             "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
         );
         let mut upstream = Speaker::upstream(talk);
-        let told = upstream.hears(talk);
-        assert!(told.starts_with("1: CONNECT /chat; host: x"), "{told}");
-        assert!(!told.contains("END"), "{told}");
+        let received = upstream.hears(talk);
+        assert!(received.starts_with("1: CONNECT /chat; host: x"), "{received}");
+        assert!(!received.contains("END"), "{received}");
         upstream.answers(talk, 1, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false);
         talk.hears_about(
             client,
@@ -840,8 +843,8 @@ fn upgrades_wait_for_one_connection_to_say_what_it_takes() {
         }
         let mut upstream = Speaker::upstream(talk);
         assert!(!talk.is_connecting(), "one is enough");
-        let told = upstream.hears(talk);
-        assert_eq!(told.matches("CONNECT /chat").count(), 5, "{told}");
+        let received = upstream.hears(talk);
+        assert_eq!(received.matches("CONNECT /chat").count(), 5, "{received}");
     });
 }
 
@@ -872,7 +875,7 @@ fn a_silent_service_is_asked_for_a_sign_of_life() {
 fn an_upgrade_gives_up_on_a_service_that_cannot_be_reached() {
     hold(TO_HTTP2, |talk| {
         if talk.manner() == Manner::Moving {
-            // Whoever moves while it waits opens a connection there, and attempts are not one's own.
+            // An exchange that moves while it waits opens a connection there, and attempts differ.
             return;
         }
         let client = talk.client();
@@ -899,9 +902,9 @@ fn an_exchange_ends_with_a_reply_that_has_no_body() {
             let upstream = talk.connecting();
             talk.refuse(upstream);
         }
-        let told = client.hears(talk);
-        assert!(told.starts_with(&format!("{stream}: 503;")), "{told}");
-        assert!(told.ends_with("END\n"), "{told}");
+        let received = client.hears(talk);
+        assert!(received.starts_with(&format!("{stream}: 503;")), "{received}");
+        assert!(received.ends_with("END\n"), "{received}");
         assert!(talk.log().contains("connect_failed"), "the exchange is over: {}", talk.log());
     });
 }
@@ -923,8 +926,12 @@ fn a_long_body_that_was_framed_for_a_connection_that_failed_is_not_sent_again_in
         assert!(talk.is_connecting() || answer.starts_with("HTTP/1.1 503 "), "{answer}");
         if talk.is_connecting() {
             let mut upstream = Speaker::upstream(talk);
-            let told = upstream.hears(talk);
-            assert_eq!(told.matches('x').count(), 40_000 + 1, "of the host, and all of the body");
+            let received = upstream.hears(talk);
+            assert_eq!(
+                received.matches('x').count(),
+                40_000 + 1,
+                "of the host, and all of the body"
+            );
         }
     });
 }
@@ -1163,7 +1170,7 @@ fn a_broken_preface_is_answered_with_goaway_and_not_in_http1() {
             assert!(talk.is_shut(client));
         });
     }
-    // What is too little to tell is a request that is malformed, once there is more.
+    // Too few bytes to detect the protocol become a malformed request once there are more.
     hold(CONFIG, |talk| {
         let client = talk.client();
         talk.says(client, " /x HTTP/1.1\r\n\r\n");

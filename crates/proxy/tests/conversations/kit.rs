@@ -354,11 +354,11 @@ impl<'s> Talk<'s> {
         self.settle();
     }
 
-    /// The kernel reports that both sides have ended, or that the connection is broken, and nobody
-    /// reads.
+    /// The kernel reports that both sides have ended, or that the connection is broken, and the
+    /// proxy does not reads.
     pub(crate) fn hangs_up(&mut self, peer: Peer) {
         if let Some(key) = self.peers[peer.0].key {
-            assert_eq!(self.proxy.read_bytes_max(key), 0, "nobody reads");
+            assert_eq!(self.proxy.read_bytes_max(key), 0, "the proxy does not read");
             self.proxy.on_hangup(key, self.now);
         }
         self.settle();
@@ -409,7 +409,7 @@ impl<'s> Talk<'s> {
         self.settle();
     }
 
-    /// The worker has other things to do, so that nobody is alone with what may wait.
+    /// The worker has other things to do, so that a signature may wait for others.
     pub(crate) const fn is_busy(&mut self, is_busy: bool) {
         self.is_busy = is_busy;
     }
@@ -489,7 +489,7 @@ impl<'s> Talk<'s> {
         self.retired
     }
 
-    /// The question that a filter asks; whom to answer stays with the kit.
+    /// The question that a filter asks; the kit keeps the key of its exchange.
     pub(crate) fn question(&self) -> Question {
         self.asked.last().expect("a filter asks").1.clone()
     }
@@ -734,8 +734,8 @@ impl<'s> Talk<'s> {
                 saved.push((group.bytes, places));
             }
         }
-        // Connections that wait to be used go first, so that whoever waits for one need not call
-        // another.
+        // Connections that wait to be used go first, so that an exchange that waits for one need
+        // not call another.
         saved.sort_by_key(|(_, places)| {
             places.iter().any(|place| self.peers[*place].address.is_none())
         });
@@ -771,10 +771,10 @@ impl<'s> Talk<'s> {
         assert_eq!(load.buffers.leased, 0, "every buffer came back");
     }
 
-    /// When nobody is connected any more, nothing is held.
+    /// When no peer is connected any more, nothing is held.
     pub(crate) fn assert_at_rest(&mut self) {
         self.manner = Manner::Plain;
-        // Whoever loses an upstream may call another.
+        // An exchange that loses its upstream may connect to another.
         let mut place = 0;
         while place < self.peers.len() {
             self.breaks(Peer(place));

@@ -106,7 +106,7 @@ fn a_connection_without_a_server_name_is_one_of_the_listeners_own() {
 }
 
 #[test]
-fn streams_of_http2_are_told_one_by_one() {
+fn streams_of_http2_are_answered_one_by_one() {
     hold(CONFIG, |talk, _| {
         let mut config = trusting_anybody();
         config.alpn_protocols = vec![b"h2".to_vec()];
@@ -124,17 +124,17 @@ fn streams_of_http2_are_told_one_by_one() {
         }
         client.says(talk, out.filled());
         let heard = client.hears_bytes(talk);
-        let (mut at, mut scratch, mut told) = (0, Scratch::default(), Vec::new());
+        let (mut at, mut scratch, mut received) = (0, Scratch::default(), Vec::new());
         loop {
             let (n, element) = codec.decode(&heard[at..], &limits, &mut scratch).unwrap();
             at += n;
             match element {
                 Element::NeedMore => break,
-                Element::Response { stream, head, .. } => told.push((stream, head.status())),
+                Element::Response { stream, head, .. } => received.push((stream, head.status())),
                 _ => {}
             }
         }
-        assert_eq!(told, [(1, 201), (3, 421), (5, 201)]);
+        assert_eq!(received, [(1, 201), (3, 421), (5, 201)]);
     });
 }
 

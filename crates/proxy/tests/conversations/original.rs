@@ -100,7 +100,7 @@ fn connections_are_kept_and_shared_by_those_who_go_the_same_way() {
         talk.says(first, GET);
         talk.hears(newer, GET);
         talk.says(newer, OK);
-        // The one that nobody used for a minute is gone from the middle of its pool.
+        // The one that was unused for a minute is gone from the middle of its pool.
         talk.passes(Duration::from_secs(59));
         talk.says(first, GET);
         talk.says(newer, OK);
@@ -144,7 +144,7 @@ fn an_address_of_our_own_is_not_connected_to() {
             talk.hears_about(client, start, &[": no_original_destination\n"]);
         });
     }
-    // Their ports elsewhere, and other ports there, are nothing of ours.
+    // Their ports elsewhere, and other ports there, are not this process's.
     for address in ["127.0.0.2:15001", "127.0.0.1:15002", "[2001:db8::7]:15006"] {
         hold(CONFIG, |talk| {
             exchange(talk, address);
@@ -259,7 +259,7 @@ fn a_proxy_header_names_the_client_and_never_the_way() {
 }
 
 #[test]
-fn the_upstream_may_be_told_where_the_client_was_going() {
+fn the_upstream_may_get_the_original_destination() {
     let config = format!("{TCP}    proxy_protocol: v1\n");
     hold(&config, |talk| {
         let client = talk.intercepted(A);

@@ -1,4 +1,4 @@
-//! Who may say where a connection comes from.
+//! Which peers may send a PROXY header.
 
 use crate::kit::hold;
 

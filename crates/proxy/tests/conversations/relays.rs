@@ -1,4 +1,4 @@
-//! Connections whose bytes are relayed as they come, and how they are told from HTTP.
+//! Connections whose bytes are relayed, and how they are distinguished from HTTP.
 
 use std::time::Duration;
 
@@ -179,7 +179,7 @@ fn relayed_connections_wait_for_their_cluster_as_requests_do() {
 }
 
 #[test]
-fn an_upstream_may_be_told_who_the_client_is() {
+fn an_upstream_may_get_the_clients_address() {
     let config = format!("{TCP}    proxy_protocol: v1\n");
     hold(&config, |talk| {
         let client = talk.client();
@@ -190,7 +190,7 @@ fn an_upstream_may_be_told_who_the_client_is() {
 }
 
 #[test]
-fn http_is_told_from_the_rest_by_its_first_bytes() {
+fn http_is_detected_by_its_first_bytes() {
     hold(AUTO, |talk| {
         let client = talk.client();
         assert!(!talk.is_connecting());
@@ -324,7 +324,7 @@ fn each_connection_counts_once_as_what_it_speaks() {
         (&plain, "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", 0, "tls"),
         (&plain, "EHLO x\r\n", 0, "other"),
         (&plain, "GET / HT", 100_000, ""),
-        // What the first bytes tell, or that they do not.
+        // What the first bytes show, or that they are too few.
         (&AUTO.to_owned(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 0, "http1"),
         (&AUTO.to_owned(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 0, "http2"),
         (&AUTO.to_owned(), "EHLO x\r\n", 0, "other"),
@@ -339,10 +339,10 @@ fn each_connection_counts_once_as_what_it_speaks() {
             talk.says(client, words);
             talk.passes(Duration::from_millis(patience));
             let counted = talk.counted(DETECTED);
-            let told: Vec<_> = counted.iter().map(|(label, n)| (label.as_str(), *n)).collect();
+            let shown: Vec<_> = counted.iter().map(|(label, n)| (label.as_str(), *n)).collect();
             let expected = format!("edge {expected}");
             let one = [(expected.as_str(), 1)];
-            assert_eq!(told, if expected == "edge " { &[][..] } else { &one }, "{words:?}");
+            assert_eq!(shown, if expected == "edge " { &[][..] } else { &one }, "{words:?}");
         });
     }
 }

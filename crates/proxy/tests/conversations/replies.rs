@@ -99,7 +99,7 @@ fn a_reply_lets_the_rest_of_a_small_body_pass() {
         let client = talk.client();
         talk.says(
             client,
-            "POST / HTTP/1.1\r\nHost: nobody\r\nContent-Length: 5\r\n\r\nhelloGET /healthz HTTP/1.1\r\nHost: shop.example.com\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: unknown\r\nContent-Length: 5\r\n\r\nhelloGET /healthz HTTP/1.1\r\nHost: shop.example.com\r\n\r\n",
         );
         let heard =
             talk.hears_about(client, "HTTP/1.1 404 Not Found\r\n", &["HTTP/1.1 200 OK\r\n"]);
@@ -109,12 +109,12 @@ fn a_reply_lets_the_rest_of_a_small_body_pass() {
 }
 
 #[test]
-fn a_client_that_waits_for_leave_to_send_is_told_and_closed() {
+fn a_client_that_waits_for_a_100_is_answered_and_closed() {
     hold(CONFIG, |talk| {
         let client = talk.client();
         talk.says(
             client,
-            "POST / HTTP/1.1\r\nHost: nobody\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: unknown\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
         );
         talk.hears_about(client, "HTTP/1.1 404 Not Found\r\n", &["connection: close\r\n"]);
         assert!(talk.is_shut(client));

@@ -41,7 +41,7 @@ fn a_dead_endpoint_is_tried_in_its_turn_and_no_more_often() {
             talk.says(upstream, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
             talk.heard(client);
         }
-        // Each move begins anew.
+        // Each move restarts the count.
         assert!(refused == 4 || talk.manner() == Manner::Moving, "{refused}");
     });
 }

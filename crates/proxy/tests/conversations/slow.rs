@@ -126,8 +126,8 @@ fn a_body_on_a_stream_waits_too_and_goes_on_when_connections_are_free_again() {
         client.sends(talk, stream, b" world", true);
         talk.hears(busy, " world");
         talk.says(busy, OK);
-        let told = client.hears(talk);
-        assert!(told.ends_with("data ok END\n"), "{told}");
+        let received = client.hears(talk);
+        assert!(received.ends_with("data ok END\n"), "{received}");
     });
 }
 
@@ -469,8 +469,8 @@ fn a_stream_with_a_shut_window_gives_way_and_its_connection_goes_on() {
         let client = talk.client();
         talk.says(client, GET);
         assert!(talk.is_closed(upstream));
-        let told = slow.hears(talk);
-        assert!(told.contains(&format!("{stream}: reset")), "{told}");
+        let received = slow.hears(talk);
+        assert!(received.contains(&format!("{stream}: reset")), "{received}");
         assert!(!talk.is_closed(slow.peer));
         let upstream = talk.upstream();
         serves(talk, upstream, client);

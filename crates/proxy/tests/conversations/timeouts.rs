@@ -26,7 +26,7 @@ fn silence_before_a_request_is_closed_without_a_word() {
 }
 
 #[test]
-fn half_a_head_is_told_that_it_took_too_long() {
+fn half_a_head_is_answered_with_408() {
     hold(CONFIG, |talk| {
         let client = talk.client();
         talk.passes(secs(8));

@@ -328,7 +328,7 @@ fn a_last_word_is_heard_behind_what_it_follows() {
     hold(CONFIG, |talk, pki| {
         let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
         client.turn(talk);
-        // In one piece, before anybody is there to get it.
+        // In one piece, before the upstream is connected.
         let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n";
         client.connection.writer().write_all(head.as_bytes()).unwrap();
         client.connection.writer().write_all(b"body").unwrap();
@@ -433,7 +433,7 @@ fn what_is_cut_off_on_one_side_of_a_tunnel_is_reset_on_the_other() {
 }
 
 #[test]
-fn a_client_that_is_cut_off_before_its_protocol_is_known_is_not_told_that_its_service_ended() {
+fn a_client_that_is_cut_off_before_its_protocol_is_known_gets_no_end_from_its_service() {
     let config = CONFIG
         .replace("  routes: all\nroutes", "  protocol: auto\n  cluster: web\n  routes: all\nroutes")
         .replace("address: 127.0.0.1:8443", "address: 127.0.0.1:8443\n  timeouts: { detect: 10s }");
@@ -470,7 +470,7 @@ fn a_client_that_is_cut_off_is_gone_and_one_that_ends_is_answered() {
 }
 
 #[test]
-fn a_handshake_that_fails_is_told_why_and_counted() {
+fn a_handshake_that_fails_gets_an_alert_and_is_counted() {
     hold(CONFIG, |talk, pki| {
         let plain = talk.client();
         talk.says(plain, GET);
@@ -486,7 +486,7 @@ fn a_handshake_that_fails_is_told_why_and_counted() {
         talk.says(garbage, [22, 3, 1, 255, 255]);
         assert!(talk.is_shut(garbage));
         let mut stranger =
-            Secure::client(talk, ClientConfig::clone(&trusting_nobody()), "a.example");
+            Secure::client(talk, ClientConfig::clone(&trusting_without_certificate()), "a.example");
         stranger.turn(talk);
         assert!(stranger.error.is_some());
         stranger.turn(talk);
@@ -555,7 +555,7 @@ routes:
 }
 
 #[test]
-fn clients_that_do_not_finish_keep_nobody_from_a_handshake() {
+fn clients_that_do_not_finish_keep_without_certificate_from_a_handshake() {
     for unfinished in [Unfinished::Silent, Unfinished::HalfHello, Unfinished::Hello] {
         hold(&few_handshakes(), |talk, pki| {
             let attackers: Vec<_> = (0..40).map(|_| unfinished.client(talk, pki, 0)).collect();
@@ -565,7 +565,8 @@ fn clients_that_do_not_finish_keep_nobody_from_a_handshake() {
                 client.turn(talk);
                 assert!(!client.connection.is_handshaking(), "{unfinished:?} {listener}");
             }
-            // Who is silent is no handshake; of the others, those go that were still for longest.
+            // A silent connection is not a handshake; of the others, those without progress for
+            // longest are closed.
             let open = attackers.iter().filter(|peer| !talk.is_closed(**peer)).count();
             let expected = if unfinished == Unfinished::Silent { 40 } else { 6 };
             assert!((expected..=40).contains(&open) && (open == 40 || open < 8), "{open}");
@@ -621,7 +622,7 @@ fn a_hello_that_comes_slowly_meets_the_chain_that_it_names() {
             let mut hello = Vec::new();
             client.connection.write_tls(&mut hello).unwrap();
             talk.says(client.peer, &hello[..cut]);
-            // `timeouts.detect` is for those who say nothing.
+            // `timeouts.detect` is for clients that send nothing.
             talk.passes(Duration::from_secs(7));
             talk.says(client.peer, &hello[cut..]);
             client.turn(talk);
@@ -901,7 +902,7 @@ fn a_client_that_does_not_finish_its_handshake_well_is_cut_off() {
             [23, 3, 3, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
         );
         assert!(talk.is_closed(back.peer));
-        // Nobody else is touched.
+        // No other connection is touched.
         first.says(talk, GET);
         talk.hears(upstream, GET);
     });
@@ -974,33 +975,33 @@ fn streams_may_begin_early_too() {
         talk.hears(upstream, "GET / HTTP/1.1\r\nhost: x\r\nearly-data: 1\r\n\r\n");
         talk.says(upstream, OK);
         back.turn(talk);
-        let (mut heard, mut at, mut scratch, mut told) =
+        let (mut heard, mut at, mut scratch, mut received) =
             (std::mem::take(&mut back.heard), 0, Scratch::default(), Vec::new());
         loop {
             let (n, element) = codec.decode(&heard[at..], &limits, &mut scratch).unwrap();
             at += n;
             match element {
                 Element::NeedMore => break,
-                Element::Response { head, .. } => told.push(head.status()),
+                Element::Response { head, .. } => received.push(head.status()),
                 _ => {}
             }
         }
         heard.drain(..at);
-        told.sort_unstable();
-        assert_eq!(told, [200, 425]);
+        received.sort_unstable();
+        assert_eq!(received, [200, 425]);
     });
 }
 
 const XFCC: &str = "x-forwarded-client-cert";
 
-/// What a service is told of the client's certificate, if anything.
-fn told(heard: &str) -> Option<&str> {
+/// The value of `x-forwarded-client-cert` that a service got, if any.
+fn client_cert(heard: &str) -> Option<&str> {
     let mut lines = heard.lines().filter_map(|line| line.split_once(": "));
     lines.find(|(name, _)| name.eq_ignore_ascii_case(XFCC)).map(|(_, value)| value)
 }
 
 #[test]
-fn services_are_told_of_clients_what_the_listener_says() {
+fn services_get_of_client_certificates_what_the_listener_forwards() {
     let element = |said: &str| format!("{said},By=");
     for (mode, from_client, without) in [
         ("sanitize", None, None),
@@ -1023,9 +1024,12 @@ fn services_are_told_of_clients_what_the_listener_says() {
             let heard = talk.heard(upstream);
             match &from_client {
                 Some(said) => {
-                    assert!(told(&heard).is_some_and(|told| told.starts_with(said)), "{heard}");
+                    assert!(
+                        client_cert(&heard).is_some_and(|got| got.starts_with(said)),
+                        "{heard}"
+                    );
                 }
-                None => assert_eq!(told(&heard), None, "{heard}"),
+                None => assert_eq!(client_cert(&heard), None, "{heard}"),
             }
             if mode == "sanitize_set" {
                 assert!(heard.contains(";Subject=\"CN=rcgen self signed cert\";URI=spiffe://x/e"));
@@ -1040,10 +1044,10 @@ fn services_are_told_of_clients_what_the_listener_says() {
             ] {
                 assert!(log.contains(said), "{said} in {log}");
             }
-            let mut nobody = Secure::client(talk, pki.client(&TLS13), "d.example");
-            nobody.says(talk, &request);
+            let mut without_certificate = Secure::client(talk, pki.client(&TLS13), "d.example");
+            without_certificate.says(talk, &request);
             let heard = talk.heard(upstream);
-            assert_eq!(told(&heard), without, "{heard}");
+            assert_eq!(client_cert(&heard), without, "{heard}");
         });
     }
 }
@@ -1240,7 +1244,7 @@ fn an_upstream_is_asked_over_tls_and_kept() {
 }
 
 #[test]
-fn an_upstream_is_told_that_the_client_was_secure() {
+fn an_upstream_learns_that_the_client_was_secure() {
     let config = CONFIG.replace("forwarded: off", "forwarded: both");
     hold(&config, |talk, pki| {
         let mut client = Secure::client(talk, pki.client(&TLS13), "a.example");
@@ -1347,8 +1351,8 @@ fn a_proxy_header_goes_before_the_handshake() {
     });
 }
 
-/// Of who takes no certificate.
-fn trusting_nobody() -> ClientConfig {
+/// Of an upstream that accepts no certificate.
+fn trusting_without_certificate() -> ClientConfig {
     trusting(false)
 }
 
@@ -1453,7 +1457,7 @@ fn handshakes_beyond_the_first_few_wait_for_requests() {
 }
 
 #[test]
-fn a_lone_handshake_waits_for_nobody() {
+fn a_lone_handshake_waits_for_without_certificate() {
     for version in [&TLS12, &TLS13] {
         hold(&batched(), |talk, pki| {
             let mut client = Secure::client(talk, pki.client(version), "rsa.example");
@@ -1500,7 +1504,7 @@ fn what_comes_while_a_signature_is_made_waits_and_clients_may_go() {
         talk.ends(ended.peer);
         let mut hasty = Secure::client(talk, pki.client(&TLS13), "rsa.example");
         hasty.turn(talk);
-        // Nothing may come here: it is refused once somebody looks.
+        // No bytes may come here: they are refused when they are read.
         talk.says(hasty.peer, [23, 3, 3, 0, 1, 0]);
         assert_ne!(talk.is_shut(hasty.peer), has_batches());
         let mut slow = Secure::client(talk, pki.client(&TLS13), "rsa.example");
