@@ -100,7 +100,7 @@ impl Frames {
     ///
     /// # Errors
     ///
-    /// A frame that is longer than anybody was told it may be, or one that `on_frame` refuses.
+    /// A frame that is longer than any setting allowed, or one that `on_frame` refuses.
     pub fn feed(
         &mut self,
         bytes: &[u8],

@@ -64,7 +64,7 @@ impl Service {
         }
     }
 
-    /// Takes the next `bytes` and appends what is to be said to them to `out`.
+    /// Takes the next `bytes` and appends the answer to `out`.
     ///
     /// # Errors
     ///
@@ -293,7 +293,7 @@ impl Streams {
 /// A short text that is not Huffman-coded (RFC 7541, section 5.2).
 fn push_text(text: &[u8], block: &mut Vec<u8>) {
     let length = u8::try_from(text.len()).ok().filter(|&length| length < 127);
-    block.push(length.expect("texts of ours are short"));
+    block.push(length.expect("the service's texts are short"));
     block.extend_from_slice(text);
 }
 

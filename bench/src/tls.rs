@@ -135,12 +135,12 @@ impl fmt::Display for UnknownVersion {
 }
 
 impl Client {
-    /// Takes the next `bytes`, tells `on_text` what was said, and appends what is to be sent to
-    /// `out`.
+    /// Takes the next `bytes`, calls `on_text` with the data in them, and appends what is to be
+    /// sent to `out`.
     ///
     /// # Errors
     ///
-    /// The other side does not keep to the protocol, or said that it cannot go on.
+    /// The other side broke the protocol, or sent a fatal alert.
     pub fn feed(
         &mut self,
         bytes: &[u8],
@@ -180,7 +180,7 @@ impl Client {
         }
     }
 
-    /// Whether the other side has said that it says no more.
+    /// Whether the other side has sent close_notify.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.has_ended
@@ -230,7 +230,7 @@ fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// Believes all that it is shown. For a client that only makes work for servers.
+/// Accepts every certificate. For a client that only makes work for servers.
 #[derive(Debug)]
 struct Believer {
     schemes: Vec<SignatureScheme>,

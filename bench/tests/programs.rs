@@ -1,4 +1,4 @@
-//! The programs of the benchmark do what the method says of them.
+//! The programs of the benchmark do what the method describes.
 
 #![forbid(unsafe_code)]
 
@@ -180,7 +180,7 @@ fn the_relay_passes_on_every_byte_and_each_end_on_its_own() {
     let (mut upstream, _) = listener.accept().unwrap();
     let mut writer = downstream.try_clone().unwrap();
     let copy = sent.clone();
-    // Nobody reads at first: more than all socket buffers hold is on its way.
+    // At first nothing is read: more than all socket buffers hold is on its way.
     let writing = thread::spawn(move || {
         writer.write_all(&copy).unwrap();
         writer.shutdown(Shutdown::Write).unwrap();
@@ -333,7 +333,7 @@ fn requests_that_are_never_answered_are_counted_as_such() {
 }
 
 #[test]
-fn idle_connections_and_open_streams_stay_until_the_input_ends_and_closed_ones_are_told() {
+fn idle_connections_and_open_streams_stay_until_the_input_ends_and_closed_ones_are_counted() {
     let cases = [("http1", &["--connections", "100"][..]), ("silent", &STREAMS)];
     for (protocol, arguments) in cases {
         let upstream = upstream_of(protocol).unwrap();

@@ -1,7 +1,7 @@
 //! One operation many times, for a program that counts instructions.
 //!
 //! `instructions --case exchange-get --count 1000` does the operation a hundred times to warm up,
-//! then a thousand times inside [`measured`], which callgrind is told to count. `--case list` names
+//! then a thousand times inside [`measured`], which callgrind counts. `--case list` names
 //! the cases. `cargo xtask bench instructions` runs them all.
 
 #![forbid(unsafe_code)]
@@ -174,8 +174,8 @@ fn exchange_case(request: &'static [u8]) -> Box<dyn FnMut()> {
     Box::new(move || bench.exchange(&mut request))
 }
 
-/// What a client of HTTP/2 says before its first request: the preface, no settings, and that it took
-/// ours.
+/// What a client of HTTP/2 sends before its first request: the preface, empty SETTINGS, and the
+/// acknowledgement of ours.
 const OPENING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
     \x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x04\x01\x00\x00\x00\x00";
 

@@ -58,7 +58,7 @@ fn serve(listener: &TcpListener, is_http: bool) -> io::Result<()> {
     writeln!(io::stdout(), "{}", listener.local_addr()?)?;
     loop {
         let (connection, _) = listener.accept()?;
-        // Whoever hangs up early is told of by the asking side.
+        // The asking side reports a connection that ends early.
         thread::spawn(move || _ = send(connection, is_http));
     }
 }

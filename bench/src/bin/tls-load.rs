@@ -4,8 +4,8 @@
 //! tls-load --target 127.0.0.1:8443 --connections 16 --seconds 4 [--version 1.3] [--resume yes] [--rate 800]
 //! ```
 //!
-//! Each connection shakes hands, asks once with `Connection: close`, reads the response and what
-//! tells that nothing follows, and is closed; the next one takes its place. A request counts from
+//! Each connection shakes hands, asks once with `Connection: close`, reads the response and
+//! close_notify, and is closed; the next one takes its place. A request counts from
 //! the call that opens its connection. Without `--resume` each handshake is a whole one. With it,
 //! each goes on with the session of the one whose place it took: a whole handshake is an error,
 //! where it is not the first in its place. So is a response that is cut off.

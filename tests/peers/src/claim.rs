@@ -70,7 +70,7 @@ struct Results {
 
 impl Run {
     /// Runs the claims whose names hold `name`; whether all held. The closing line is that of a
-    /// Rust test program, so that whoever counts those can count these.
+    /// Rust test program, so that a program that counts those can count these.
     pub(crate) fn all(&self, name: Option<&str>) -> Result<bool> {
         let wanted = |claim: &&Claim| name.is_none_or(|name| claim.name().contains(name));
         let alone: Vec<&Claim> = claims::alone().into_iter().filter(wanted).collect();

@@ -1,4 +1,4 @@
-//! A client that sends exactly the bytes it is told to and reads what comes back.
+//! A client that sends exactly the given bytes and reads what comes back.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

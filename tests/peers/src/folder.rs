@@ -24,7 +24,7 @@ impl Folder {
         &self.path
     }
 
-    /// Leaves the folder for somebody to look at.
+    /// Leaves the folder for inspection.
     pub(crate) fn keep(&mut self) {
         self.is_kept = true;
     }

@@ -62,7 +62,7 @@ impl GoHttp2 {
         Self::start_with(lab, &[])
     }
 
-    /// Within TLS, for clients that `clients` vouches for, an authority's file.
+    /// Within TLS, for clients with a certificate from the CA in the file `clients`.
     pub(crate) fn start_secured(lab: &Lab, pair: &Pair, clients: &str) -> Result<Self> {
         let (chain, key) = (pair.chain.to_string_lossy(), pair.key.to_string_lossy());
         Self::start_with(lab, &[&chain, &key, clients])

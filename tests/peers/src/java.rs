@@ -13,8 +13,8 @@ const FETCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/Fetch.java")
 /// Of the files; the client knows it.
 const PASSWORD: &str = "nothing secret";
 
-/// Has `java.net.http` send bodies to `/echo` of a server with this name, whom `ca.pem` vouches for,
-/// and show a certificate if it is given one.
+/// Has `java.net.http` send bodies to `/echo` of a server with this name and a certificate from
+/// `ca.pem`, and show a certificate if it is given one.
 pub(crate) fn fetch(
     lab: &Lab,
     server: SocketAddr,

@@ -2,8 +2,8 @@
 //! their own.
 //!
 //! A namespace has no name and lives as long as a program in it, which ends when its standard input
-//! does: nothing is left behind, however this program ends. Root makes namespaces as it is; anybody
-//! else does as the root of a user namespace, where the machine allows those.
+//! does: nothing is left behind, however this program ends. Root makes namespaces as it is; any
+//! other user else does as the root of a user namespace, where the machine allows those.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -69,7 +69,7 @@ impl Network {
 
     /// Gives an interface an address, as `10.0.0.1/24`.
     pub(crate) fn address(&self, interface: &str, address: &str) -> Result<()> {
-        // Nobody else can have it, so nobody has to be asked.
+        // No other program can have it, so no search is needed.
         let nodad = if address.contains(':') { "nodad" } else { "" };
         self.ip(&format!("address add {address} dev {interface} {nodad}"))
     }
@@ -117,7 +117,7 @@ impl Network {
         Process::start(lab.folder(), "nsenter", &all)
     }
 
-    /// Waits until somebody listens on this port of an address of the network.
+    /// Waits until a program listens on this port of an address of the network.
     pub(crate) fn listens(&self, process: &mut Process, port: u16) -> Result<()> {
         let is_listening = || {
             let port = format!("sport = :{port}");

@@ -59,8 +59,8 @@ http {{
 ",
         );
         let file = lab.write("nginx.conf", config)?;
-        // Started by root, its workers would otherwise give up their rights to read the folder. Who is
-        // not root gets a warning; who is in a network of their own (`network`) is.
+        // Started by root, its workers would otherwise give up their rights to read the folder.
+        // Users other than root get a warning; in a network namespace (`network`) the user is root.
         let user = "user root;";
         Ok(["-c", &file.to_string_lossy(), "-e", "stderr", "-g", user].map(str::to_owned).into())
     }

@@ -1,4 +1,4 @@
-//! OpenSSL's own client and server, and what somebody types into them.
+//! OpenSSL's own client and server, and what is typed into them.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -56,8 +56,9 @@ impl Session {
         let mut this = Self::start(lab, &server)?;
         let process = &mut this.process;
         let output = process.output_file().to_owned();
-        process
-            .ready(|| std::fs::read_to_string(&output).is_ok_and(|told| told.contains("ACCEPT")))?;
+        process.ready(|| {
+            std::fs::read_to_string(&output).is_ok_and(|printed| printed.contains("ACCEPT"))
+        })?;
         Ok((this, address))
     }
 
@@ -93,31 +94,33 @@ impl Session {
         let before = self.count(word);
         self.types(format!("{command}\n"))?;
         wait::until(&format!("{word} after {command}"), wait::SOON, || self.count(word) > before)
-            .with_context(|| self.told())
+            .with_context(|| self.printed())
     }
 
     /// Waits until it has printed this.
-    pub(crate) fn tells(&self, text: &str) -> Result<()> {
-        wait::until(&format!("{text:?} to be told"), wait::SOON, || self.count(text) > 0)
-            .with_context(|| self.told())
+    pub(crate) fn prints(&self, text: &str) -> Result<()> {
+        wait::until(&format!("{text:?} to be printed"), wait::SOON, || self.count(text) > 0)
+            .with_context(|| self.printed())
     }
 
     /// What it printed so far.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn printed(&self) -> String {
         self.process.output()
     }
 
     /// The next body, of `len` bytes: without what s_client says in between.
     pub(crate) fn body(&mut self, len: usize) -> Result<Vec<u8>> {
         let body = wait::for_some(&format!("{len} bytes of a body"), wait::SOON, || {
-            let told = without(&std::fs::read(self.process.output_file()).ok()?, b"read R BLOCK\n");
+            let printed =
+                without(&std::fs::read(self.process.output_file()).ok()?, b"read R BLOCK\n");
             let line = b"HTTP/1.1 200 OK\r\n";
-            let mut heads = told.windows(line.len()).enumerate().filter(|(_, found)| found == line);
-            let (_, head) = told.split_at(heads.nth(self.heard)?.0);
+            let mut heads =
+                printed.windows(line.len()).enumerate().filter(|(_, found)| found == line);
+            let (_, head) = printed.split_at(heads.nth(self.heard)?.0);
             let body = head.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
             Some(head.get(body..body + len)?.to_vec())
         })
-        .with_context(|| self.told())?;
+        .with_context(|| self.printed())?;
         self.heard += 1;
         Ok(body)
     }
@@ -130,12 +133,12 @@ impl Session {
 
     /// Whether it still runs.
     pub(crate) fn expect_running(&mut self) -> Result<()> {
-        ensure!(self.process.is_running(), "it ended:\n{}", self.told());
+        ensure!(self.process.is_running(), "it ended:\n{}", self.printed());
         Ok(())
     }
 
     fn count(&self, text: &str) -> usize {
-        self.told().matches(text).count()
+        self.printed().matches(text).count()
     }
 }
 

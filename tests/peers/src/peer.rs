@@ -10,7 +10,7 @@ use crate::{cargo, go, python, say};
 pub(crate) enum Peer {
     /// Makes Debian packages of cargo's.
     CargoDeb,
-    /// Tells Chromium whom to trust.
+    /// Makes Chromium trust a CA.
     Certutil,
     /// A browser.
     Chromium,
@@ -226,7 +226,7 @@ impl Peer {
     }
 }
 
-/// Installs what is missing: Debian's packages as root, Python's and Go's as anybody. What cannot
+/// Installs what is missing: Debian's packages as root, Python's and Go's as any user. What cannot
 /// be installed is named with its command; the claims that need it will say so, too.
 pub(crate) fn install() {
     let is_missing = |peer: &Peer| !peer.is_installed();

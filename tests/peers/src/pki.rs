@@ -10,7 +10,7 @@ use rcgen::{
 
 use crate::lab::Lab;
 
-/// Somebody who vouches for names, with an intermediate that signs for them.
+/// A root CA, with an intermediate that signs leaf certificates.
 #[derive(Debug)]
 pub(crate) struct Authority {
     intermediate: CertifiedIssuer<'static, KeyPair>,

@@ -1,6 +1,6 @@
-//! Ports that nobody listens on.
+//! Free ports.
 //!
-//! For servers that cannot be told "any port" and then asked which. The range lies below the one
+//! For servers that cannot choose a free port and report it. The range lies below the one
 //! that the kernel takes for outgoing connections, so that a load generator does not take a port
 //! between its choice and its use. It has blocks, of which each process of this program has one to
 //! itself, so that several can run at a time.

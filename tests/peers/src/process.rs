@@ -1,4 +1,4 @@
-//! A program that runs as long as somebody holds it.
+//! A program that runs until its handle is dropped.
 //!
 //! Dropping kills it and whatever it started in its group, also when the claim panics. `setpriv`
 //! makes the kernel kill it when this program itself is killed.

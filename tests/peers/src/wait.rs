@@ -34,7 +34,7 @@ pub(crate) fn for_some<T>(
             return Ok(found);
         }
         if stopwatch.elapsed() > patience {
-            bail!("waited {patience:?} in vain for {what}");
+            bail!("timed out after {patience:?} waiting for {what}");
         }
         std::thread::sleep(BETWEEN);
     }

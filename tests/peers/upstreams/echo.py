@@ -17,7 +17,7 @@ def choose(connection, offered):
 
 
 async def main():
-    # The suite breaks the protocol on purpose; a trace for each time helps nobody.
+    # The suite breaks the protocol on purpose; a trace for each time is of no use.
     logging.getLogger("websockets").setLevel(logging.CRITICAL)
     port = int(sys.argv[1])
     options = {"max_size": None, "ping_interval": None, "compression": None}

@@ -246,21 +246,21 @@ def break_all():
             if ends:
                 tls.sock.shutdown(socket.SHUT_WR)
             try:
-                told = tls.alert()
-                assert alert is None or told == alert, f"{version}, {name}: {told}"
+                received = tls.alert()
+                assert alert is None or received == alert, f"{version}, {name}: {received}"
                 assert is_closed(tls.sock)
             except TimeoutError:
                 raise AssertionError(f"{version}: stays open after {name}") from None
             bystander.ask()
-        # Once is a request, twice is somebody on the way.
+        # Once is a request, twice is a replay.
         tls = Tls(version)
         tls.shake_hands()
         record = tls.seal(GET)
         tls.send(record)
         tls.expect_answer()
         tls.send(record)
-        told = tls.alert()
-        assert told == "SSLV3_ALERT_BAD_RECORD_MAC", f"{version}, sent twice: {told}"
+        received = tls.alert()
+        assert received == "SSLV3_ALERT_BAD_RECORD_MAC", f"{version}, sent twice: {received}"
         bystander.ask()
 
 

@@ -52,8 +52,8 @@ fn holds_for(lab: &Lab, check: &str, pairs: &[Pair]) -> Result<()> {
         let cluster = format!("protocol: {protocol}");
         let options = Options { cluster: &cluster, ..Options::default() };
         let strait = Strait::forwarding_to(lab, server.address(), options)?;
-        let told = lab.run(&client, &[version, &strait.url(""), check])?;
-        told.ok().with_context(|| format!("from {version} to {protocol}"))?;
+        let printed = lab.run(&client, &[version, &strait.url(""), check])?;
+        printed.ok().with_context(|| format!("from {version} to {protocol}"))?;
         wait::until("all to end", wait::SOON, || {
             let started = strait.metric("strait_exchanges_started_total").unwrap_or(-1.0);
             let active = strait.metric("strait_downstream_connections_active");

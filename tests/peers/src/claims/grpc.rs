@@ -17,8 +17,8 @@ use crate::strait::local;
 pub(super) const CLAIMS: &[Claim] =
     &[the_interop_client_cannot_tell::CLAIM, nginx_may_stand_in_front::CLAIM];
 
-/// Those that need neither TLS nor somebody else's credentials, and that the server knows:
-/// `pick_first_unary` wants a server that says who it is.
+/// Those that need neither TLS nor credentials of a cloud provider, and that the server supports:
+/// `pick_first_unary` needs a server that sends its id.
 const CASES: &[&str] = &[
     "empty_unary",
     "large_unary",

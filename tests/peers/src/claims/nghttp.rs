@@ -1,4 +1,4 @@
-//! nghttp2's client, which can be told to do what is allowed and seldom done.
+//! nghttp2's client, which has options for what is allowed and seldom done.
 
 mod frames_may_be_padded_and_continued;
 mod small_windows_hold_back_and_lose_nothing;

@@ -1,4 +1,4 @@
-//! What somebody who runs Strait does to it.
+//! What operators of Strait do.
 
 mod a_wrong_file_changes_nothing;
 mod http2_drains_and_loses_nothing;

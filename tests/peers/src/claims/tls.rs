@@ -99,7 +99,7 @@ const NAME: &str = "shop.example";
 /// Of a listener: ends TLS with the certificate of [`secured`].
 const SITE: &str = "tls: { certificates: [{ chain: site.pem, key: site.key }] }";
 
-/// The same for those alone that the authority `clients` vouches for.
+/// The same for clients with a certificate from the CA `clients` alone.
 const MEMBERS: &str = "tls:
   certificates: [{ chain: site.pem, key: site.key }]
   client: { ca: clients.pem }";
@@ -107,14 +107,14 @@ const MEMBERS: &str = "tls:
 /// Versions of HTTP and TLS in pairs, as the access log has them behind their names.
 const PAIRS: [(&str, &str); 4] = [("1.1", "1.2"), ("1.1", "1.3"), ("2.0", "1.2"), ("2.0", "1.3")];
 
-/// How clients are told to speak one version of TLS: curl, then openssl.
+/// Options by which clients speak one version of TLS: curl's, then openssl's.
 const VERSIONS: [(&[&str], &str); 2] =
     [(&["--tlsv1.2", "--tls-max", "1.2"], "-tls1_2"), (&["--tlsv1.3"], "-tls1_3")];
 
 /// Memory that may be another after an attack: what allocators keep.
 const LEFT_BYTES_MAX: u64 = 8 << 20;
 
-/// A Strait in front of `upstream` that is [`NAME`], whom `ca.pem` vouches for.
+/// A Strait in front of `upstream` that is [`NAME`], with a certificate from `ca.pem`.
 fn secured(lab: &Lab, upstream: SocketAddr) -> Result<Strait> {
     issue_site(lab)?;
     Strait::forwarding_to(lab, upstream, Options { listener: SITE, ..Options::default() })
@@ -169,17 +169,17 @@ fn run_curl(
 /// Has s_client ask for `/seen` and wait for the end, by which a ticket has come: what it prints.
 fn visit(lab: &Lab, server: SocketAddr, options: &[&str]) -> Result<String> {
     let mut session = Session::connect(lab, server, NAME, options)?;
-    // Who is refused cannot ask.
+    // A refused client cannot send a request.
     let request = "GET /seen HTTP/1.1\r\nhost: shop.example\r\nconnection: close\r\n\r\n";
     let asked = session.types(request);
     session.ends()?;
-    let told = session.told();
-    asked.or_else(|error| if told.contains("alert") { Ok(()) } else { Err(error) })?;
-    Ok(told)
+    let printed = session.printed();
+    asked.or_else(|error| if printed.contains("alert") { Ok(()) } else { Err(error) })?;
+    Ok(printed)
 }
 
-/// Waits until at least so many lines of the access log are about requests in this pair of versions, by whom
-/// the client's certificate is about.
+/// Waits until at least so many lines of the access log are about requests in this pair of
+/// versions, from the client the client's certificate is about.
 fn are_logged(
     strait: &Strait,
     count: usize,

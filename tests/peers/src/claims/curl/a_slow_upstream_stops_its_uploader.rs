@@ -41,7 +41,7 @@ fn holds(lab: &Lab) -> Result<()> {
         quiet == 20
     })?;
     let gathered = strait.resident_bytes()?.saturating_sub(before);
-    ensure!(curl.is_running(), "curl is done although nobody read");
+    ensure!(curl.is_running(), "curl is done although the upstream has not read");
     ensure!(gathered < GATHERED_BYTES_MAX, "{gathered} bytes more than before");
     origin.release();
     ensure!(curl.wait(wait::SOON)?.success(), "{}", curl.output());

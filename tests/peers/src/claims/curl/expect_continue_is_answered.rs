@@ -16,8 +16,8 @@ fn holds(lab: &Lab) -> Result<()> {
 
     // A minute of patience: if nothing answered the expectation, the claim would time out.
     let expect = ["-v", "-H", "Expect: 100-continue", "--expect100-timeout", "60"];
-    let told = lab.curl(&[&expect[..], &["-d", "three", &strait.url("/echo")]].concat())?;
-    ensure!(told.contains("< HTTP/1.1 100"), "{told}");
-    ensure!(told.contains("< HTTP/1.1 200") && told.contains("three"), "{told}");
+    let printed = lab.curl(&[&expect[..], &["-d", "three", &strait.url("/echo")]].concat())?;
+    ensure!(printed.contains("< HTTP/1.1 100"), "{printed}");
+    ensure!(printed.contains("< HTTP/1.1 200") && printed.contains("three"), "{printed}");
     Ok(())
 }

@@ -24,16 +24,16 @@ fn holds(lab: &Lab) -> Result<()> {
 
     for framing in ["bytes", "chunked"] {
         let url = strait.url(&format!("/{framing}/{LEN}"));
-        let told = lab.curl(&[super::HTTP2, "-o", "down", "-w", "%{http_version}", &url])?;
-        ensure!(told == "2", "{framing}: HTTP/{told}");
+        let printed = lab.curl(&[super::HTTP2, "-o", "down", "-w", "%{http_version}", &url])?;
+        ensure!(printed == "2", "{framing}: HTTP/{printed}");
         pattern::check(File::open(lab.folder().join("down"))?, LEN)?;
     }
     let check = strait.url(&format!("/check/{LEN}"));
-    let told = lab.curl(&[super::HTTP2, "-T", &file, &check])?;
-    ensure!(told == "as sent", "with a length: {told}");
+    let printed = lab.curl(&[super::HTTP2, "-T", &file, &check])?;
+    ensure!(printed == "as sent", "with a length: {printed}");
     // Without a length, so that HTTP/1.1 needs chunks.
     let script = format!("curl -sS {} -T - {check} < upload", super::HTTP2);
-    let told = lab.run("sh", &["-c", &script])?.ok()?;
-    ensure!(told == "as sent", "without a length: {told}");
+    let printed = lab.run("sh", &["-c", &script])?.ok()?;
+    ensure!(printed == "as sent", "without a length: {printed}");
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! curl and nghttp ask over HTTP/1.1 for HTTP/2, get it, and go on with it; the upstream is not told.
+//! curl and nghttp ask over HTTP/1.1 for HTTP/2, get it, and go on with it; the upstream does not
+//! see the upgrade.
 
 use anyhow::{Result, ensure};
 
@@ -16,19 +17,19 @@ fn holds(lab: &Lab) -> Result<()> {
     let strait = Strait::in_front_of(lab, origin.address())?;
 
     let (first, second) = (strait.url("/first"), strait.url("/second"));
-    let told = lab.curl(&["--http2", "-w", "%{http_version};", &first, &second])?.to_lowercase();
-    ensure!(told.contains("get /first http/1.1\r\n"), "{told}");
-    ensure!(told.contains("get /second http/1.1\r\n"), "{told}");
-    ensure!(told.matches("2;").count() == 2, "{told}");
-    ensure!(!told.contains("upgrade") && !told.contains("http2-settings"), "{told}");
+    let printed = lab.curl(&["--http2", "-w", "%{http_version};", &first, &second])?.to_lowercase();
+    ensure!(printed.contains("get /first http/1.1\r\n"), "{printed}");
+    ensure!(printed.contains("get /second http/1.1\r\n"), "{printed}");
+    ensure!(printed.matches("2;").count() == 2, "{printed}");
+    ensure!(!printed.contains("upgrade") && !printed.contains("http2-settings"), "{printed}");
     let accepted = strait.metric("strait_downstream_connections_opened_total")?;
     ensure!(accepted == 1.0, "{accepted} connections");
-    let told = lab.run("nghttp", &["--upgrade", &first, &second])?.ok()?.to_lowercase();
-    ensure!(told.contains("get /first http/1.1\r\n"), "{told}");
-    ensure!(told.contains("get /second http/1.1\r\n"), "{told}");
+    let printed = lab.run("nghttp", &["--upgrade", &first, &second])?.ok()?.to_lowercase();
+    ensure!(printed.contains("get /first http/1.1\r\n"), "{printed}");
+    ensure!(printed.contains("get /second http/1.1\r\n"), "{printed}");
     // A request with a body need not be upgraded; it must be answered.
     let path = lab.write("body", "a body")?;
-    let told = lab.curl(&["--http2", "-T", &path.to_string_lossy(), &strait.url("/echo")])?;
-    ensure!(told == "a body", "{told}");
+    let printed = lab.curl(&["--http2", "-T", &path.to_string_lossy(), &strait.url("/echo")])?;
+    ensure!(printed == "a body", "{printed}");
     Ok(())
 }

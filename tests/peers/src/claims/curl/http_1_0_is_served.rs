@@ -14,8 +14,8 @@ fn holds(lab: &Lab) -> Result<()> {
     let origin = Origin::start()?;
     let strait = Strait::in_front_of(lab, origin.address())?;
 
-    let told = lab.curl(&["--http1.0", "-i", "-o", "old", &strait.url("/chunked/70000")])?;
-    ensure!(told.is_empty(), "{told}");
+    let printed = lab.curl(&["--http1.0", "-i", "-o", "old", &strait.url("/chunked/70000")])?;
+    ensure!(printed.is_empty(), "{printed}");
     let response = std::fs::read(lab.folder().join("old"))?;
     let end = response.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_default();
     let (head, body) = response.split_at(end + 4);

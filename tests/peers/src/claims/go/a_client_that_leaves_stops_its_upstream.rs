@@ -21,7 +21,7 @@ fn holds(lab: &Lab) -> Result<()> {
         let strait = Strait::forwarding_to(lab, server.address(), options)?;
         lab.run(&client.to_string_lossy(), &["2", &strait.url(""), "cancel"])?.ok()?;
         wait::until("the upstream to learn of each", wait::SOON, || {
-            server.output().matches("nobody wants it any more").count() == 5
+            server.output().matches("the client is gone").count() == 5
         })?;
         let accepted = strait.metric("strait_downstream_connections_opened_total")?;
         ensure!(accepted == 1.0, "{accepted} downstream connections");

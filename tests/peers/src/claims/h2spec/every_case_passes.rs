@@ -20,9 +20,9 @@ fn holds(lab: &Lab) -> Result<()> {
         let options =
             Options { listener: "protocol: http2", cluster: &cluster, ..Options::default() };
         let strait = Strait::forwarding_to(lab, server.address(), options)?;
-        let told = super::told(lab, strait.address())?;
-        let passed = told.contains("146 tests, 146 passed, 0 skipped, 0 failed");
-        ensure!(passed, "upstream {protocol}: {told}");
+        let printed = super::run(lab, strait.address())?;
+        let passed = printed.contains("146 tests, 146 passed, 0 skipped, 0 failed");
+        ensure!(passed, "upstream {protocol}: {printed}");
         wait::until("its connections to end", wait::SOON, || {
             strait.metric("strait_downstream_connections_active").is_ok_and(|active| active == 0.0)
         })?;

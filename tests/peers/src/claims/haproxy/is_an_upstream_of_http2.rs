@@ -30,8 +30,9 @@ fn holds(lab: &Lab) -> Result<()> {
         ensure!(hinted.contains("/hinted on 2.0"), "{hinted}");
     }
     let url = strait.url("/plain");
-    let told = lab.run("h2load", &["-n", "5000", "-c", "4", "-m", "20", "-t", "1", &url])?.ok()?;
-    ensure!(told.contains("5000 2xx") && told.contains("0 failed"), "{told}");
+    let printed =
+        lab.run("h2load", &["-n", "5000", "-c", "4", "-m", "20", "-t", "1", &url])?.ok()?;
+    ensure!(printed.contains("5000 2xx") && printed.contains("0 failed"), "{printed}");
     let connects = strait.metric("strait_upstream_connections_opened_total")?;
     ensure!(connects == 1.0, "{connects} connections for eighty requests at a time");
     Ok(())

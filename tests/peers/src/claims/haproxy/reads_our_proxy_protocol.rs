@@ -1,4 +1,4 @@
-//! Strait tells HAProxy the client's address, with either version of the PROXY protocol.
+//! Strait sends HAProxy the client's address, with either version of the PROXY protocol.
 
 use anyhow::{Result, ensure};
 

@@ -26,8 +26,8 @@ backend strait
     let haproxy = Haproxy::start(lab, &backend)?;
     let url = format!("http://{}/bytes/2000", haproxy.address());
     let options = ["--h1", "-n", "5000", "-c", "16", "-t", "1", &url];
-    let told = lab.run("h2load", &options)?.ok()?;
-    ensure!(told.contains("5000 2xx") && told.contains("0 failed"), "{told}");
+    let printed = lab.run("h2load", &options)?.ok()?;
+    ensure!(printed.contains("5000 2xx") && printed.contains("0 failed"), "{printed}");
     let opened = strait.metric("strait_downstream_connections_opened_total")?;
     ensure!(opened <= 16.0, "HAProxy needed {opened} connections");
     Ok(())

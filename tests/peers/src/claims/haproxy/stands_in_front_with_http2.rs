@@ -32,15 +32,15 @@ backend strait
     let haproxy = Haproxy::start(lab, &backend)?;
     let url = |path: &str| format!("http://{}{path}", haproxy.address());
     let options = ["-n", "5000", "-c", "4", "-m", "20", "-t", "1", &url("/bytes/2000")];
-    let told = lab.run("h2load", &options)?.ok()?;
-    ensure!(told.contains("5000 2xx") && told.contains("0 failed"), "{told}");
+    let printed = lab.run("h2load", &options)?.ok()?;
+    ensure!(printed.contains("5000 2xx") && printed.contains("0 failed"), "{printed}");
     lab.curl(&[HTTP2, "-o", "down", &url(&format!("/chunked/{LEN}"))])?;
     pattern::check(File::open(lab.folder().join("down"))?, LEN)?;
     let path = lab.folder().join("upload");
     Pattern::new().write(&mut File::create(&path)?, LEN)?;
     let url = url(&format!("/check/{LEN}"));
-    let told = lab.curl(&[HTTP2, "-T", &path.to_string_lossy(), &url])?;
-    ensure!(told == "as sent", "{told}");
+    let printed = lab.curl(&[HTTP2, "-T", &path.to_string_lossy(), &url])?;
+    ensure!(printed == "as sent", "{printed}");
     let opened = strait.metric("strait_downstream_connections_opened_total")?;
     ensure!(opened <= 16.0, "HAProxy needed {opened} connections");
     Ok(())

@@ -12,7 +12,7 @@ fn holds(lab: &Lab) -> Result<()> {
     let tproxy = from_the_guide("yaml", "original_destination: tproxy")?;
     let tproxy = tproxy.replace(":15001", ":0");
     let file = lab.write("strait.yaml", &tproxy)?;
-    // No capability is in the bounding set of what is started, whoever starts it.
+    // The started program has no capability in its bounding set, also if root starts it.
     let strait = lab.strait.to_string_lossy();
     let arguments = ["--bounding-set=-all", &strait, "run", "-c", &file.to_string_lossy()];
     let ended = if rustix::process::geteuid().is_root() {

@@ -38,7 +38,7 @@ fn holds(lab: &Lab) -> Result<()> {
     let relayed = metric(lab, &machine, "strait_tunnels_started_total")?;
     ensure!(relayed == 1.0, "{relayed} connections were relayed");
 
-    // Who comes straight to Strait was going nowhere else.
+    // A client that connects straight to Strait has no other destination.
     let said = machine.curl(lab, &["http://127.0.0.1:15001/", "http://[::1]:15001/"])?;
     ensure!(said.matches("no_original_destination").count() == 2, "{said}");
     Ok(())

@@ -17,8 +17,8 @@ fn holds(lab: &Lab) -> Result<()> {
     let strait = Strait::in_front_of(lab, nginx.address())?;
     let options = ["--h1", "-n", "30000", "-c", "50", "-t", "1"];
     let url = strait.url("/");
-    let told = lab.run("h2load", &[&options[..], &[&url]].concat())?.ok()?;
-    ensure!(told.contains("30000 succeeded, 0 failed, 0 errored, 0 timeout"), "{told}");
+    let printed = lab.run("h2load", &[&options[..], &[&url]].concat())?.ok()?;
+    ensure!(printed.contains("30000 succeeded, 0 failed, 0 errored, 0 timeout"), "{printed}");
     wait::until("all to be counted", wait::SOON, || {
         strait.metric("strait_exchanges_finished_total").is_ok_and(|count| count == 30_000.0)
     })?;

@@ -22,9 +22,9 @@ fn holds(lab: &Lab) -> Result<()> {
         let strait = Strait::forwarding_to(lab, nginx.address(), options)?;
         let url = strait.url("/");
         let options = ["-n", "30000", "-c", "10", "-m", "50", "-t", "1", &url];
-        let told = lab.run("h2load", &options)?.ok()?;
-        ensure!(told.contains("30000 succeeded, 0 failed, 0 errored, 0 timeout"), "{told}");
-        ensure!(told.contains("30000 2xx"), "{told}");
+        let printed = lab.run("h2load", &options)?.ok()?;
+        ensure!(printed.contains("30000 succeeded, 0 failed, 0 errored, 0 timeout"), "{printed}");
+        ensure!(printed.contains("30000 2xx"), "{printed}");
         wait::until("all to be counted", wait::SOON, || {
             strait.metric("strait_exchanges_finished_total").is_ok_and(|count| count == 30_000.0)
         })?;

@@ -16,8 +16,8 @@ fn holds(lab: &Lab) -> Result<()> {
     let strait = Strait::in_front_of(lab, nginx.address())?;
     let options = ["--h1", "-n", "20000", "-c", "1000", "-t", "1"];
     let url = strait.url("/");
-    let told = lab.run("h2load", &[&options[..], &[&url]].concat())?.ok()?;
-    ensure!(told.contains("20000 succeeded, 0 failed, 0 errored, 0 timeout"), "{told}");
+    let printed = lab.run("h2load", &[&options[..], &[&url]].concat())?.ok()?;
+    ensure!(printed.contains("20000 succeeded, 0 failed, 0 errored, 0 timeout"), "{printed}");
     let connects = strait.metric("strait_upstream_connections_opened_total")?;
     ensure!((1.0..=1024.0).contains(&connects), "{connects} upstream connections");
     Ok(())

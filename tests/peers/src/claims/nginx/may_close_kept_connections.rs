@@ -18,8 +18,8 @@ fn holds(lab: &Lab) -> Result<()> {
     let strait = Strait::in_front_of(lab, nginx.address())?;
     let url = strait.url("/");
     let options = ["--h1", "-n", "5000", "-c", "20", "-t", "1", &url];
-    let told = lab.run("h2load", &options)?.ok()?;
-    ensure!(told.contains("5000 succeeded, 0 failed, 0 errored, 0 timeout"), "{told}");
-    ensure!(told.contains("5000 2xx"), "{told}");
+    let printed = lab.run("h2load", &options)?.ok()?;
+    ensure!(printed.contains("5000 succeeded, 0 failed, 0 errored, 0 timeout"), "{printed}");
+    ensure!(printed.contains("5000 2xx"), "{printed}");
     Ok(())
 }

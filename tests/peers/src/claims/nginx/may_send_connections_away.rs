@@ -28,9 +28,12 @@ fn holds(lab: &Lab) -> Result<()> {
         let url = strait.url("/");
         for version in [&["-m", "10"][..], &["--h1"]] {
             let options = ["-n", "5000", "-c", "20", "-t", "1", &url];
-            let told = lab.run("h2load", &[version, &options[..]].concat())?.ok()?;
-            ensure!(told.contains("5000 succeeded, 0 failed, 0 errored, 0 timeout"), "{told}");
-            ensure!(told.contains("5000 2xx"), "{requests_max}: {told}");
+            let printed = lab.run("h2load", &[version, &options[..]].concat())?.ok()?;
+            ensure!(
+                printed.contains("5000 succeeded, 0 failed, 0 errored, 0 timeout"),
+                "{printed}"
+            );
+            ensure!(printed.contains("5000 2xx"), "{requests_max}: {printed}");
         }
     }
     Ok(())

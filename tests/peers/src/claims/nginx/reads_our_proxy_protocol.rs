@@ -1,4 +1,4 @@
-//! Strait tells nginx the client's address with the PROXY protocol, version 1.
+//! Strait sends nginx the client's address with the PROXY protocol, version 1.
 
 use anyhow::{Result, ensure};
 

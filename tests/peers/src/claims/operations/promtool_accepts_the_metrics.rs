@@ -26,7 +26,7 @@ fn holds(lab: &Lab) -> Result<()> {
         .args(["check", "metrics"])
         .stdin(Stdio::from(File::open(page)?))
         .output()?;
-    let told = String::from_utf8_lossy(&judged.stderr);
-    ensure!(judged.status.success() && told.is_empty(), "{told}");
+    let printed = String::from_utf8_lossy(&judged.stderr);
+    ensure!(judged.status.success() && printed.is_empty(), "{printed}");
     Ok(())
 }

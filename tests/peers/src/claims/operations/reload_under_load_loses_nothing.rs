@@ -28,8 +28,8 @@ fn holds(lab: &Lab) -> Result<()> {
     }
     ensure!(wrk.is_running(), "wrk ended before the last configuration");
     ensure!(wrk.wait(wait::SOON)?.success(), "{}", wrk.output());
-    let told = wrk.output();
-    ensure!(!told.contains("Socket errors") && !told.contains("Non-2xx"), "{told}");
+    let printed = wrk.output();
+    ensure!(!printed.contains("Socket errors") && !printed.contains("Non-2xx"), "{printed}");
     let version = lab.curl(&[&strait.url("/version")])?;
     ensure!(version == "version-10", "{version}");
     // Sixteen of wrk, the one with which it looks first, and curl's.

@@ -1,4 +1,4 @@
-//! A request that waits for its upstream when SIGTERM comes is answered, and told that its connection ends.
+//! A request that waits for its upstream when SIGTERM comes is answered, with `connection: close`.
 
 use anyhow::{Result, ensure};
 

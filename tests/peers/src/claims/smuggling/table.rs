@@ -1,9 +1,9 @@
 //! The table: bytes that a client sends, and what must become of them.
 //!
-//! `/first` is what the client asks for; `/smuggled` is what an attacker hopes that somebody reads
-//! as a second request. Each row is sent on a connection of its own, followed by an honest request
-//! `/after` from another client, which shares Strait's connections to the upstream: had anything
-//! been left over on one of them, that request would get the wrong answer. In the end the
+//! `/first` is what the client asks for; `/smuggled` is what an attacker hopes that the upstream
+//! reads as a second request. Each row is sent on a connection of its own, followed by an honest
+//! request `/after` from another client, which shares Strait's connections to the upstream: had
+//! anything been left over on one of them, that request would get the wrong answer. In the end the
 //! upstream's own log is compared with what Strait let through.
 
 use std::net::SocketAddr;

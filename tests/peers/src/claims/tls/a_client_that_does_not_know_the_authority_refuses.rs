@@ -1,4 +1,4 @@
-//! curl refuses a Strait whose authority it does not know, and one that is somebody else; Strait
+//! curl refuses a Strait whose CA it does not trust, and one with another name; Strait
 //! counts that and serves the others.
 
 use anyhow::{Result, ensure};
@@ -25,8 +25,8 @@ fn holds(lab: &Lab) -> Result<()> {
             let refused = super::run_curl(lab, strait.address(), &options, name, "/")?;
             ensure!(refused.status.code() == NOT_TRUSTED, "{authority}: {}", refused.output);
         }
-        let told = super::curl(lab, strait.address(), version, "/still")?;
-        ensure!(told.starts_with("GET /still"), "{told}");
+        let printed = super::curl(lab, strait.address(), version, "/still")?;
+        ensure!(printed.starts_with("GET /still"), "{printed}");
     }
     // It is a name that curl checks after the handshake, and an authority within.
     wait::until("two failed handshakes to be counted", wait::SOON, || {

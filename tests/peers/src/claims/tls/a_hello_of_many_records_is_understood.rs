@@ -1,5 +1,5 @@
 //! A hello that s_client has to cut into many records is put together again, also where its name
-//! picks the chain, and where first bytes tell what a connection is.
+//! picks the chain, and where the protocol is detected by first bytes.
 
 use anyhow::{Result, ensure};
 
@@ -37,9 +37,12 @@ fn holds(lab: &Lab) -> Result<()> {
             let protocols = unknown.chain(["http/1.1".to_owned()]).collect::<String>();
             let options = [version, "-max_send_frag", "512", "-alpn", &protocols];
             let shaken = openssl::shake_hands(lab, strait.address(), super::NAME, &options)?;
-            let told = shaken.ok()?;
-            ensure!(told.contains("subject=CN = site for shop.example"), "{listener}: {told}");
-            ensure!(told.contains("ALPN protocol: http/1.1"), "{listener}: {told}");
+            let printed = shaken.ok()?;
+            ensure!(
+                printed.contains("subject=CN = site for shop.example"),
+                "{listener}: {printed}"
+            );
+            ensure!(printed.contains("ALPN protocol: http/1.1"), "{listener}: {printed}");
         }
     }
     Ok(())

@@ -48,13 +48,17 @@ fn holds(lab: &Lab) -> Result<()> {
             let field = format!("Host: {host}");
             let asked = ["--write-out", "status %{http_code}", "-H", &field, http];
             let options = [options, &asked].concat();
-            let told = super::run_curl(lab, strait.address(), &options, name, "/seen")?;
+            let finished = super::run_curl(lab, strait.address(), &options, name, "/seen")?;
             let row = format!("{http}, {host} over {name}, {}", options.len());
-            ensure!(told.status.success() == expected.is_some(), "{row}: {}", told.output);
+            ensure!(finished.status.success() == expected.is_some(), "{row}: {}", finished.output);
             let Some(expected) = expected else { continue };
-            ensure!(told.output.ends_with(&format!("status {expected}")), "{row}: {}", told.output);
-            let is_seen = told.output.starts_with("GET /seen");
-            ensure!(is_seen == (expected == 200), "{row}: {}", told.output);
+            ensure!(
+                finished.output.ends_with(&format!("status {expected}")),
+                "{row}: {}",
+                finished.output
+            );
+            let is_seen = finished.output.starts_with("GET /seen");
+            ensure!(is_seen == (expected == 200), "{row}: {}", finished.output);
             misdirected += u32::from(expected == 421);
         }
     }

@@ -47,8 +47,8 @@ fn holds(lab: &Lab) -> Result<()> {
 
 /// Whose certificate a new connection is shown.
 fn shown(lab: &Lab, strait: &Strait) -> Result<String> {
-    let told = openssl::shake_hands(lab, strait.address(), super::NAME, &[])?.ok()?;
-    let subject = told.lines().find_map(|line| line.strip_prefix("subject="));
+    let printed = openssl::shake_hands(lab, strait.address(), super::NAME, &[])?.ok()?;
+    let subject = printed.lines().find_map(|line| line.strip_prefix("subject="));
     Ok(subject.context("no certificate")?.to_owned())
 }
 

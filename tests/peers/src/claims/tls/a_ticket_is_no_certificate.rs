@@ -16,7 +16,7 @@ pub(super) const CLAIM: Claim = Claim { module: module_path!(), needs: &[Peer::O
 fn holds(lab: &Lab) -> Result<()> {
     let origin = Origin::start()?;
     super::issue_site(lab)?;
-    Authority::new(lab, "clients")?.issue(lab, "client", "somebody.example")?;
+    Authority::new(lab, "clients")?.issue(lab, "client", "member.example")?;
     let strict = local(ports::free()?);
     let required = "client: { ca: clients.pem }, certificates";
     let listeners = format!(
@@ -30,18 +30,18 @@ fn holds(lab: &Lab) -> Result<()> {
     let strait = Strait::forwarding_to(lab, origin.address(), options)?;
     let seen = "GET /seen HTTP/1.1";
     for (_, version) in super::VERSIONS {
-        let told = super::visit(lab, strait.address(), &[version, "-sess_out", version])?;
-        ensure!(told.contains(seen), "{told}");
-        let told = super::visit(lab, strict, &[version, "-sess_in", version])?;
-        ensure!(told.contains("alert") && !told.contains(seen), "{version}: {told}");
+        let printed = super::visit(lab, strait.address(), &[version, "-sess_out", version])?;
+        ensure!(printed.contains(seen), "{printed}");
+        let printed = super::visit(lab, strict, &[version, "-sess_in", version])?;
+        ensure!(printed.contains("alert") && !printed.contains(seen), "{version}: {printed}");
         let own = ["-cert", "client.pem", "-cert_chain", "client.pem", "-key", "client.key"];
-        let told = super::visit(lab, strict, &[&[version], &own[..]].concat())?;
-        ensure!(told.contains(seen), "{version}: {told}");
+        let printed = super::visit(lab, strict, &[&[version], &own[..]].concat())?;
+        ensure!(printed.contains(seen), "{version}: {printed}");
     }
     strait.reconfigure("tls: { certificates", &format!("tls: {{ {required}"))?;
     for (_, version) in super::VERSIONS {
-        let told = super::visit(lab, strait.address(), &[version, "-sess_in", version])?;
-        ensure!(told.contains("alert") && !told.contains(seen), "{version}: {told}");
+        let printed = super::visit(lab, strait.address(), &[version, "-sess_in", version])?;
+        ensure!(printed.contains("alert") && !printed.contains(seen), "{version}: {printed}");
     }
     Ok(())
 }

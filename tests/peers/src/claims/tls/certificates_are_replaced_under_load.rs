@@ -47,12 +47,12 @@ fn holds(lab: &Lab) -> Result<()> {
         let linked = format!("CN = linked-{n} for linked.example");
         shows(lab, &strait, "linked.example", &linked)?;
         kept.types(format!("GET /kept/{n} HTTP/1.1\r\nhost: shop.example\r\n\r\n"))?;
-        kept.tells(&format!("GET /kept/{n} HTTP/1.1"))?;
+        kept.prints(&format!("GET /kept/{n} HTTP/1.1"))?;
     }
     ensure!(wrk.is_running(), "wrk ended before the last certificate");
     ensure!(wrk.wait(wait::SOON)?.success(), "{}", wrk.output());
-    let told = wrk.output();
-    ensure!(!told.contains("Socket errors") && !told.contains("Non-2xx"), "{told}");
+    let printed = wrk.output();
+    ensure!(!printed.contains("Socket errors") && !printed.contains("Non-2xx"), "{printed}");
     kept.expect_running()
 }
 
@@ -69,12 +69,12 @@ fn link(lab: &Lab, authority: &Authority, n: u32) -> Result<()> {
 
 /// Waits until new connections are shown this certificate.
 fn shows(lab: &Lab, strait: &Strait, name: &str, subject: &str) -> Result<()> {
-    let mut told = String::new();
+    let mut printed = String::new();
     wait::until(&format!("{subject} to be shown"), wait::SOON, || {
         let shaken = openssl::shake_hands(lab, strait.address(), name, &["-CAfile", "ca.pem"]);
-        told = shaken.map(|finished| finished.output).unwrap_or_default();
-        told.contains(&format!("subject={subject}\n"))
-            && told.contains("Verify return code: 0 (ok)")
+        printed = shaken.map(|finished| finished.output).unwrap_or_default();
+        printed.contains(&format!("subject={subject}\n"))
+            && printed.contains("Verify return code: 0 (ok)")
     })
-    .with_context(|| told)
+    .with_context(|| printed)
 }

@@ -20,10 +20,10 @@ const GROUP: &str = r#""key_exchange_group":4588"#;
 fn holds(lab: &Lab) -> Result<()> {
     let nginx = Nginx::start(lab, &site(lab)?)?;
     let strait = super::secured(lab, nginx.address())?;
-    let told = show(lab, &strait)?;
-    ensure!(!told.contains("It begins"), "{told}");
+    let printed = show(lab, &strait)?;
+    ensure!(!printed.contains("It begins"), "{printed}");
     let asked = strait.metric("strait_exchanges_started_total")?;
-    ensure!(asked == 0.0, "{asked} requests of somebody who does not know the authority");
+    ensure!(asked == 0.0, "{asked} requests of a client that does not trust the CA");
 
     let database = lab.folder().join(".pki/nssdb");
     std::fs::create_dir_all(&database)?;
@@ -31,10 +31,10 @@ fn holds(lab: &Lab) -> Result<()> {
     lab.run("certutil", &["-d", &database, "-N", "--empty-password"])?.ok()?;
     let add = ["-d", &database, "-A", "-t", "C,,", "-n", "ca", "-i", "ca.pem"];
     lab.run("certutil", &add)?.ok()?;
-    let told = show(lab, &strait)?;
+    let printed = show(lab, &strait)?;
     let all: String = (0..SCRIPTS).map(|n| format!(" {n}")).collect();
-    ensure!(told.contains(&format!("<p>It begins{all}</p>")), "{told}");
-    // Beside what it was told to, it asks for an icon.
+    ensure!(printed.contains(&format!("<p>It begins{all}</p>")), "{printed}");
+    // Beside the page, it asks for an icon.
     super::are_logged(&strait, SCRIPTS + 1, ("2.0", "1.3"), None)?;
     let events = std::fs::read_to_string(lab.folder().join("events.json"))?;
     ensure!(events.contains(GROUP), "another group");

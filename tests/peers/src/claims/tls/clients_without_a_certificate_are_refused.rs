@@ -15,8 +15,8 @@ pub(super) const CLAIM: Claim = Claim { module: module_path!(), needs: &[Peer::C
 fn holds(lab: &Lab) -> Result<()> {
     let origin = Origin::start()?;
     super::issue_site(lab)?;
-    Authority::new(lab, "clients")?.issue(lab, "client", "somebody.example")?;
-    Authority::new(lab, "strangers")?.issue(lab, "stranger", "somebody.example")?;
+    Authority::new(lab, "clients")?.issue(lab, "client", "member.example")?;
+    Authority::new(lab, "strangers")?.issue(lab, "stranger", "member.example")?;
     let known = ["--cert", "client.pem", "--key", "client.key"];
     let strange = ["--cert", "stranger.pem", "--key", "stranger.key"];
     for (mode, without) in [("required", false), ("optional", true)] {
@@ -32,10 +32,11 @@ fn holds(lab: &Lab) -> Result<()> {
                 [(&known[..], true), (&strange[..], false), (&[], without)]
             {
                 let options = [&["--cacert", "ca.pem"], certificate, version].concat();
-                let told = super::run_curl(lab, strait.address(), &options, super::NAME, "/in")?;
-                let seen = told.output.starts_with("GET /in");
-                ensure!(seen == is_served, "{mode}, {certificate:?}: {}", told.output);
-                ensure!(told.status.success() == is_served, "{mode}, {certificate:?}");
+                let finished =
+                    super::run_curl(lab, strait.address(), &options, super::NAME, "/in")?;
+                let seen = finished.output.starts_with("GET /in");
+                ensure!(seen == is_served, "{mode}, {certificate:?}: {}", finished.output);
+                ensure!(finished.status.success() == is_served, "{mode}, {certificate:?}");
             }
         }
         let asked = strait.metric("strait_exchanges_started_total")?;

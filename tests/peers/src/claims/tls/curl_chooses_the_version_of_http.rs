@@ -1,5 +1,5 @@
 //! curl gets the version of HTTP that it offers (ALPN), with either version of TLS; the upstream is
-//! told that the client's connection was secure.
+//! informed that the client's connection was secure.
 
 use anyhow::{Result, ensure};
 
@@ -18,20 +18,20 @@ fn holds(lab: &Lab) -> Result<()> {
             [("--http1.0", "1"), ("--http1.1", "1.1"), ("--http2", "2"), ("--no-alpn", "1.1")]
         {
             let format = ["-v", "-w", "spoke %{http_version}", offer];
-            let told =
+            let printed =
                 super::curl(lab, strait.address(), &[&format, tls].concat(), "/what?is=seen")?;
             let secure = openssl.replace("-tls1_", "SSL connection using TLSv1.");
-            ensure!(told.contains(&secure), "{offer}: {told}");
-            ensure!(told.contains(&format!("spoke {version}")), "{offer}: {told}");
-            ensure!(told.contains("GET /what?is=seen HTTP/1.1\r\n"), "{told}");
-            ensure!(told.to_lowercase().contains("x-forwarded-proto: https\r\n"), "{told}");
+            ensure!(printed.contains(&secure), "{offer}: {printed}");
+            ensure!(printed.contains(&format!("spoke {version}")), "{offer}: {printed}");
+            ensure!(printed.contains("GET /what?is=seen HTTP/1.1\r\n"), "{printed}");
+            ensure!(printed.to_lowercase().contains("x-forwarded-proto: https\r\n"), "{printed}");
         }
         // One handshake for several requests.
         let several = ["--http2", "-w", "%{num_connects} ", "-o", "/dev/null", "-o", "/dev/null"];
         let url = format!("https://{}/again", super::NAME);
-        let told =
+        let printed =
             super::curl(lab, strait.address(), &[&several, tls, &[&url]].concat(), "/again")?;
-        ensure!(told == "1 0 ", "{told}");
+        ensure!(printed == "1 0 ", "{printed}");
     }
     let shaken = strait.metric("strait_tls_handshakes_total")?;
     ensure!(shaken == 10.0, "{shaken} handshakes");

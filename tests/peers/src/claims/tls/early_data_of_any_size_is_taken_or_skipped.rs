@@ -57,13 +57,13 @@ fn holds(lab: &Lab) -> Result<()> {
                 let is_retried = !groups.is_empty();
                 // The session is of the other listener: it is not known here, and still good there.
                 for (server, is_taken) in [(strait.address(), false), (taking, !is_retried)] {
-                    let told = super::visit(lab, server, &come)?;
+                    let printed = super::visit(lab, server, &come)?;
                     let verdict = if is_taken { ACCEPTED } else { REJECTED };
-                    ensure!(told.contains(verdict), "{come:?}, not {verdict:?}: {told}");
-                    let answers = told.matches("HTTP/1.1 200 OK").count();
-                    ensure!(answers == 1 + usize::from(is_taken), "{come:?}: {answers}: {told}");
-                    ensure!(told.contains("GET /seen HTTP/1.1"), "{come:?}: {told}");
-                    ensure!(told.contains("as sent") == is_taken, "{come:?}: {told}");
+                    ensure!(printed.contains(verdict), "{come:?}, not {verdict:?}: {printed}");
+                    let answers = printed.matches("HTTP/1.1 200 OK").count();
+                    ensure!(answers == 1 + usize::from(is_taken), "{come:?}: {answers}: {printed}");
+                    ensure!(printed.contains("GET /seen HTTP/1.1"), "{come:?}: {printed}");
+                    ensure!(printed.contains("as sent") == is_taken, "{come:?}: {printed}");
                     accepted += u32::from(is_taken);
                 }
             }

@@ -64,7 +64,7 @@ fn upstream_updates(lab: &Lab) -> Result<()> {
     let strait = Strait::forwarding_to(lab, address, options)?;
     let arguments = ["-sS", "--max-time", "50", &strait.url("/up")];
     let mut curl = Process::start(lab.folder(), "curl", &arguments)?;
-    server.tells("GET /up HTTP/1.1")?;
+    server.prints("GET /up HTTP/1.1")?;
     server.commands("k", ">>> TLS 1.3, Handshake [length 0005], KeyUpdate")?;
     server.types("HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\n01234")?;
     let answer = "<<< TLS 1.3, Handshake [length 0005], KeyUpdate";

@@ -16,7 +16,7 @@ pub(super) const CLAIM: Claim =
 fn holds(lab: &Lab) -> Result<()> {
     let server = GoHttp2::start(lab)?;
     super::issue_site(lab)?;
-    let pair = Authority::new(lab, "clients")?.issue(lab, "client", "somebody.example")?;
+    let pair = Authority::new(lab, "clients")?.issue(lab, "client", "member.example")?;
     let options = Options { listener: super::MEMBERS, ..Options::default() };
     let strait = Strait::forwarding_to(lab, server.address(), options)?;
     let client = Peer::GoClient.program().context("h2client")?.to_string_lossy().into_owned();
@@ -24,18 +24,18 @@ fn holds(lab: &Lab) -> Result<()> {
     for (http, tls) in super::PAIRS {
         let version = http.split('.').next().unwrap_or_default();
         for check in ["resumes", "bodies", "trailers", "many"] {
-            let told = lab.run(&client, &[version, &url, check, tls])?;
-            told.ok().with_context(|| format!("{check}, HTTP/{http} in TLS {tls}"))?;
+            let finished = lab.run(&client, &[version, &url, check, tls])?;
+            finished.ok().with_context(|| format!("{check}, HTTP/{http} in TLS {tls}"))?;
             if check == "resumes" {
-                super::are_logged(&strait, 2, (http, tls), Some("somebody.example"))?;
+                super::are_logged(&strait, 2, (http, tls), Some("member.example"))?;
             }
         }
     }
     std::fs::remove_file(pair.chain)?;
     for tls in ["1.2", "1.3"] {
-        let told = lab.run(&client, &["2", &url, "resumes", tls])?;
-        ensure!(told.output.contains("remote error: tls: "), "TLS {tls}: {}", told.output);
-        ensure!(!told.status.success(), "TLS {tls}");
+        let finished = lab.run(&client, &["2", &url, "resumes", tls])?;
+        ensure!(finished.output.contains("remote error: tls: "), "TLS {tls}: {}", finished.output);
+        ensure!(!finished.status.success(), "TLS {tls}");
     }
     Ok(())
 }

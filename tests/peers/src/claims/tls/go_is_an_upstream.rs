@@ -24,17 +24,17 @@ fn holds(lab: &Lab) -> Result<()> {
             let options = Options { cluster: &cluster, ..Options::default() };
             let strait = Strait::forwarding_to(lab, server.address(), options)?;
             for resumed in [false, true] {
-                let told = lab.curl(&[&strait.url("/last")])?;
-                ensure!(told.starts_with(&format!("HTTP/{http} GET /last\n")), "{told}");
+                let printed = lab.curl(&[&strait.url("/last")])?;
+                ensure!(printed.starts_with(&format!("HTTP/{http} GET /last\n")), "{printed}");
                 let secure = format!(
                     "\ntls {tls} for shop.example, client strait for strait.example, \
                      resumed: {resumed}\n"
                 );
-                ensure!(told.contains(&secure), "{protocol}: {secure} in {told}");
+                ensure!(printed.contains(&secure), "{protocol}: {secure} in {printed}");
             }
             for check in ["bodies", "trailers", "many"] {
-                let told = lab.run(&client, &["2", &strait.url(""), check])?;
-                told.ok().with_context(|| format!("{check}, {protocol} in TLS {tls}"))?;
+                let printed = lab.run(&client, &["2", &strait.url(""), check])?;
+                printed.ok().with_context(|| format!("{check}, {protocol} in TLS {tls}"))?;
             }
         }
     }

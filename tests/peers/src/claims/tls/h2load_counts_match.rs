@@ -37,10 +37,13 @@ fn holds(lab: &Lab) -> Result<()> {
             let strait = Strait::forwarding_to(lab, nginx.address(), options)?;
             let (count, url) = (REQUESTS.to_string(), format!("https://{}/", strait.address()));
             let options = [version, "-n", &count, "-c", "8", "-m", "4", "-t", "1", &url];
-            let told = lab.run("h2load", &options)?.ok()?;
+            let printed = lab.run("h2load", &options)?.ok()?;
             let succeeded = format!("{REQUESTS} succeeded, 0 failed, 0 errored, 0 timeout");
-            ensure!(told.contains(&succeeded), "{version} to {protocol}: {told}");
-            ensure!(told.contains(&format!("{REQUESTS} 2xx")), "{version} to {protocol}: {told}");
+            ensure!(printed.contains(&succeeded), "{version} to {protocol}: {printed}");
+            ensure!(
+                printed.contains(&format!("{REQUESTS} 2xx")),
+                "{version} to {protocol}: {printed}"
+            );
             wait::until("all to be counted", wait::SOON, || {
                 let finished = strait.metric("strait_exchanges_finished_total");
                 finished.is_ok_and(|count| count == f64::from(REQUESTS))

@@ -25,9 +25,9 @@ fn holds(lab: &Lab) -> Result<()> {
         // Some cases take an answer that was faster than what they do wrong for a failure; hence
         // the path.
         let arguments = ["-t", "-k", "--strict", "--path", "/slow", "-h", "127.0.0.1", "-p", &port];
-        let told = lab.run(&program.to_string_lossy(), &arguments)?.output;
-        let passed = told.contains("146 tests, 146 passed, 0 skipped, 0 failed");
-        ensure!(passed, "{protocol}: {told}");
+        let printed = lab.run(&program.to_string_lossy(), &arguments)?.output;
+        let passed = printed.contains("146 tests, 146 passed, 0 skipped, 0 failed");
+        ensure!(passed, "{protocol}: {printed}");
         wait::until("its connections to end", wait::SOON, || {
             strait.metric("strait_downstream_connections_active").is_ok_and(|active| active == 0.0)
         })?;

@@ -1,5 +1,5 @@
 //! Python's ssl shakes hands, asks and is answered although each byte that it sends comes alone; in
-//! either version, also where first bytes tell what a connection is.
+//! either version, also where the protocol is detected by first bytes.
 
 use anyhow::Result;
 

@@ -28,11 +28,11 @@ fn holds(lab: &Lab) -> Result<()> {
             format!("protocol: {protocol}\ntls: {{ server_name: {}, ca: ca.pem }}", super::NAME);
         let options = Options { cluster: &cluster, ..Options::default() };
         let strait = Strait::forwarding_to(lab, haproxy.address(), options)?;
-        let told = lab.curl(&[&strait.url("/seen")])?;
-        ensure!(told == format!("/seen on {seen} for shop.example in TLSv1.3"), "{told}");
+        let printed = lab.curl(&[&strait.url("/seen")])?;
+        ensure!(printed == format!("/seen on {seen} for shop.example in TLSv1.3"), "{printed}");
         let options = ["-n", "5000", "-c", "4", "-m", "20", "-t", "1", &strait.url("/plain")];
-        let told = lab.run("h2load", &options)?.ok()?;
-        ensure!(told.contains("5000 2xx") && told.contains("0 failed"), "{told}");
+        let printed = lab.run("h2load", &options)?.ok()?;
+        ensure!(printed.contains("5000 2xx") && printed.contains("0 failed"), "{printed}");
         let connects = strait.metric("strait_upstream_connections_opened_total")?;
         let most = if protocol == "http2" { 1.0 } else { 80.0 };
         ensure!(connects <= most, "{protocol}: {connects} connections");

@@ -41,13 +41,16 @@ backend strait
         let haproxy = Haproxy::start(lab, &frontend)?;
         let url = |path: &str| format!("http://{}{path}", haproxy.address());
         let options = ["-n", "3000", "-c", "4", "-m", "20", "-t", "1", &url("/bytes/2000")];
-        let told = lab.run("h2load", &options)?.ok()?;
-        ensure!(told.contains("3000 2xx") && told.contains("0 failed"), "{protocol}: {told}");
+        let printed = lab.run("h2load", &options)?.ok()?;
+        ensure!(
+            printed.contains("3000 2xx") && printed.contains("0 failed"),
+            "{protocol}: {printed}"
+        );
         lab.curl(&[HTTP2, "-o", "down", &url(&format!("/chunked/{LEN}"))])?;
         pattern::check(File::open(lab.folder().join("down"))?, LEN)?;
         let check = url(&format!("/check/{LEN}"));
-        let told = lab.curl(&[HTTP2, "-T", &path.to_string_lossy(), &check])?;
-        ensure!(told == "as sent", "{protocol}: {told}");
+        let printed = lab.curl(&[HTTP2, "-T", &path.to_string_lossy(), &check])?;
+        ensure!(printed == "as sent", "{protocol}: {printed}");
         let opened = strait.metric("strait_downstream_connections_opened_total")?;
         // As many as there are requests before it knows what is agreed on.
         ensure!(opened <= 90.0, "{protocol}: HAProxy needed {opened} connections");

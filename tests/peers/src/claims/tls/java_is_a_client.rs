@@ -17,20 +17,20 @@ pub(super) const CLAIM: Claim =
 fn holds(lab: &Lab) -> Result<()> {
     let origin = Origin::start()?;
     super::issue_site(lab)?;
-    let client = Authority::new(lab, "clients")?.issue(lab, "client", "somebody.example")?;
+    let client = Authority::new(lab, "clients")?.issue(lab, "client", "member.example")?;
     let options = Options { listener: super::MEMBERS, ..Options::default() };
     let strait = Strait::forwarding_to(lab, origin.address(), options)?;
     java::fetch(lab, strait.address(), super::NAME, Some(&client))?.ok()?;
     for pair in super::PAIRS {
         // Two requests on each of two connections.
-        super::are_logged(&strait, 4, pair, Some("somebody.example"))?;
+        super::are_logged(&strait, 4, pair, Some("member.example"))?;
     }
     let shaken = strait.metric("strait_tls_handshakes_total")?;
     ensure!(shaken == 8.0, "{shaken} handshakes");
 
-    let told = java::fetch(lab, strait.address(), super::NAME, None)?;
-    ensure!(told.output.contains("Received fatal alert"), "{}", told.output);
-    ensure!(!told.status.success(), "{}", told.output);
+    let finished = java::fetch(lab, strait.address(), super::NAME, None)?;
+    ensure!(finished.output.contains("Received fatal alert"), "{}", finished.output);
+    ensure!(!finished.status.success(), "{}", finished.output);
     let asked = strait.metric("strait_exchanges_started_total")?;
     ensure!(asked == 16.0, "{asked} requests");
     Ok(())

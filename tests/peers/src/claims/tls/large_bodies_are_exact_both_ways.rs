@@ -29,8 +29,8 @@ fn holds(lab: &Lab) -> Result<()> {
                 pattern::check(File::open(lab.folder().join("down"))?, LEN)?;
             }
             let options = [&[version, "-T", &file], tls].concat();
-            let told = super::curl(lab, strait.address(), &options, &format!("/check/{LEN}"))?;
-            ensure!(told == "as sent", "{version}: {told}");
+            let printed = super::curl(lab, strait.address(), &options, &format!("/check/{LEN}"))?;
+            ensure!(printed == "as sent", "{version}: {printed}");
         }
     }
     Ok(())

@@ -49,10 +49,10 @@ fn holds(lab: &Lab) -> Result<()> {
         let cluster = super::showing_a_certificate(protocol, version);
         let options = Options { cluster: &cluster, ..Options::default() };
         let strait = Strait::forwarding_to(lab, nginx.address(), options)?;
-        let told = lab.curl(&[&strait.url("/seen")])?;
+        let printed = lab.curl(&[&strait.url("/seen")])?;
         let secure = format!("https TLSv{version} shop.example CN=strait for strait.example");
-        ensure!(told.starts_with(&secure), "{told}");
-        ensure!(told.ends_with("reused:.."), "{told}");
+        ensure!(printed.starts_with(&secure), "{printed}");
+        ensure!(printed.ends_with("reused:.."), "{printed}");
         lab.curl(&["-o", "down", &strait.url("/large")])?;
         pattern::check(File::open(lab.folder().join("down"))?, LEN)?;
         lab.curl(&["-T", &path.to_string_lossy(), &strait.url("/stored")])?;
@@ -62,8 +62,8 @@ fn holds(lab: &Lab) -> Result<()> {
         // The next connection comes back with the ticket of the first. nginx keeps one of HTTP/2.
         if protocol == "http1" {
             lab.curl(&[&strait.url("/last")])?;
-            let told = lab.curl(&[&strait.url("/seen")])?;
-            ensure!(told.starts_with(&secure) && told.ends_with("reused:r."), "{told}");
+            let printed = lab.curl(&[&strait.url("/seen")])?;
+            ensure!(printed.starts_with(&secure) && printed.ends_with("reused:r."), "{printed}");
         }
     }
     Ok(())

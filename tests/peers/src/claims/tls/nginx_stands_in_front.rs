@@ -41,14 +41,14 @@ fn holds(lab: &Lab) -> Result<()> {
     let nginx = Nginx::start(lab, &http)?;
     let url = |path: &str| format!("http://{}{path}", nginx.address());
     let options = ["--h1", "-n", "5000", "-c", "16", "-t", "1", &url("/bytes/2000")];
-    let told = lab.run("h2load", &options)?.ok()?;
-    ensure!(told.contains("5000 2xx") && told.contains("0 failed"), "{told}");
+    let printed = lab.run("h2load", &options)?.ok()?;
+    ensure!(printed.contains("5000 2xx") && printed.contains("0 failed"), "{printed}");
     let opened = strait.metric("strait_downstream_connections_opened_total")?;
     ensure!(opened <= 16.0, "nginx needed {opened} connections");
     // A connection for each: its sessions are resumed.
     let options = ["--h1", "-n", "200", "-c", "4", "-t", "1", &url("/once/")];
-    let told = lab.run("h2load", &options)?.ok()?;
-    ensure!(told.contains("200 2xx") && told.contains("0 failed"), "{told}");
+    let printed = lab.run("h2load", &options)?.ok()?;
+    ensure!(printed.contains("200 2xx") && printed.contains("0 failed"), "{printed}");
     let refused = lab.curl(&["-o", "/dev/null", "-w", "%{http_code}", &url("/wrong/")])?;
     ensure!(refused == "502", "{refused}");
     Ok(())

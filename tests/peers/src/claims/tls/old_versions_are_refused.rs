@@ -1,4 +1,4 @@
-//! TLS 1.0 and 1.1 are told that it is their version, as are TLS 1.2 where 1.3 is the least, and 1.3
+//! TLS 1.0 and 1.1 get a protocol_version alert, as do TLS 1.2 where 1.3 is the least, and 1.3
 //! where 1.2 is the most; what has no AEAD or no forward secrecy finds no cipher suite.
 
 use anyhow::{Result, ensure};
@@ -22,9 +22,9 @@ fn holds(lab: &Lab) -> Result<()> {
     let origin = Origin::start()?;
     let strait = super::secured(lab, origin.address())?;
     let refused = |strait: &Strait, options: &[&str], alert: &str| {
-        let told = openssl::shake_hands(lab, strait.address(), super::NAME, options)?;
-        ensure!(!told.status.success(), "{options:?}: {}", told.output);
-        ensure!(told.output.contains(alert), "{options:?}: {}", told.output);
+        let finished = openssl::shake_hands(lab, strait.address(), super::NAME, options)?;
+        ensure!(!finished.status.success(), "{options:?}: {}", finished.output);
+        ensure!(finished.output.contains(alert), "{options:?}: {}", finished.output);
         Ok(())
     };
     for version in ["-tls1", "-tls1_1"] {

@@ -17,19 +17,19 @@ fn holds(lab: &Lab) -> Result<()> {
     let strait = super::secured(lab, origin.address())?;
     let mut other = Session::connect(lab, strait.address(), super::NAME, &["-tls1_2"])?;
     other.types(GET)?;
-    other.tells("GET /seen HTTP/1.1")?;
+    other.prints("GET /seen HTTP/1.1")?;
 
     let options = ["-tls1_2", "-legacy_renegotiation", "-msg"];
     let mut session = Session::connect(lab, strait.address(), super::NAME, &options)?;
     session.types(GET)?;
-    session.tells("GET /seen HTTP/1.1")?;
+    session.prints("GET /seen HTTP/1.1")?;
     session.commands("R", "RENEGOTIATING")?;
     session.ends()?;
-    let told = session.told();
-    let (_, after) = told.split_once("RENEGOTIATING").unwrap_or_default();
-    ensure!(after.contains("ClientHello") && !after.contains("ServerHello"), "{told}");
-    ensure!(after.contains("<<< TLS 1.2, Alert"), "{told}");
+    let printed = session.printed();
+    let (_, after) = printed.split_once("RENEGOTIATING").unwrap_or_default();
+    ensure!(after.contains("ClientHello") && !after.contains("ServerHello"), "{printed}");
+    ensure!(after.contains("<<< TLS 1.2, Alert"), "{printed}");
 
     other.types(GET.replace("/seen", "/still"))?;
-    other.tells("GET /still HTTP/1.1")
+    other.prints("GET /still HTTP/1.1")
 }

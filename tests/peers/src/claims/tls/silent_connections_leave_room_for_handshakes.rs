@@ -89,9 +89,9 @@ fn stand(strait: &Strait, count: u64) -> Result<()> {
 fn is_served_at_once(lab: &Lab, strait: &Strait) -> Result<()> {
     for (version, _) in super::VERSIONS {
         let stopwatch = Stopwatch::start();
-        let told = super::curl(lab, strait.address(), version, "/seen")?;
+        let printed = super::curl(lab, strait.address(), version, "/seen")?;
         let waited = stopwatch.elapsed();
-        ensure!(told.starts_with("GET /seen"), "{told}");
+        ensure!(printed.starts_with("GET /seen"), "{printed}");
         ensure!(waited < PATIENCE, "a client waited {waited:?}");
     }
     Ok(())

@@ -19,8 +19,8 @@ fn holds(lab: &Lab) -> Result<()> {
     let options = Options { listener: &listener, ..Options::default() };
     let strait = Strait::forwarding_to(lab, origin.address(), options)?;
     // It checks that each is closed, and none before a second has passed.
-    let told = python::speak_tls(lab, strait.address(), &["dawdle"])?;
-    ensure!(told.trim() == "8 were cut off", "{told}");
+    let printed = python::speak_tls(lab, strait.address(), &["dawdle"])?;
+    ensure!(printed.trim() == "8 were cut off", "{printed}");
     let page = strait.admin("/metrics")?.text();
     for line in [
         "strait_downstream_connections_ended_total{cause=\"tls_handshake_timeout\"} 8",

@@ -40,9 +40,9 @@ fn holds(lab: &Lab) -> Result<()> {
     let output = ["--quiet", "--color", "0", "--warnings", "off", "--jsonfile", "findings.json"];
     let options = [&SECTIONS[..], &place, &output, &[&url]].concat();
     // What it exits with is a count of whatever it found.
-    let told = Process::run(lab.folder(), "testssl", &options, PATIENCE)?.output;
+    let printed = Process::run(lab.folder(), "testssl", &options, PATIENCE)?.output;
 
-    let findings = std::fs::read(lab.folder().join("findings.json")).with_context(|| told)?;
+    let findings = std::fs::read(lab.folder().join("findings.json")).with_context(|| printed)?;
     let findings: Vec<Value> = serde_json::from_slice(&findings)?;
     let word = |finding: &Value, key| finding.get(key).and_then(Value::as_str).map(str::to_owned);
     let mut seen = Vec::new();

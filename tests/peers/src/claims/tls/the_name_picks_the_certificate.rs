@@ -50,15 +50,18 @@ fn holds(lab: &Lab) -> Result<()> {
     for (_, version) in super::VERSIONS {
         for (name, keys, subject) in rows {
             let options = [version, "-sigalgs", keys];
-            let told = openssl::shake_hands(lab, strait.address(), name, &options)?.ok()?;
-            ensure!(told.contains(&format!("subject={subject}\n")), "{version} {name}: {told}");
+            let printed = openssl::shake_hands(lab, strait.address(), name, &options)?.ok()?;
+            ensure!(
+                printed.contains(&format!("subject={subject}\n")),
+                "{version} {name}: {printed}"
+            );
         }
     }
     // curl takes no `*` for all of a top-level domain.
     for name in ["shop.example", "mail.example", "apart.example"] {
         let options = ["--cacert", "ca.pem"];
-        let told = super::run_curl(lab, strait.address(), &options, name, "/seen")?.ok()?;
-        ensure!(told.starts_with("GET /seen"), "{name}: {told}");
+        let printed = super::run_curl(lab, strait.address(), &options, name, "/seen")?.ok()?;
+        ensure!(printed.starts_with("GET /seen"), "{name}: {printed}");
     }
     Ok(())
 }

@@ -33,13 +33,13 @@ fn holds(lab: &Lab) -> Result<()> {
     for way in WAYS {
         let verify = ["-CAfile", "ca.pem", "-verify_hostname", super::NAME, "-verify_return_error"];
         let options = [&verify[..], &["-showcerts"], way].concat();
-        let told = openssl::shake_hands(lab, strait.address(), super::NAME, &options)?.ok()?;
-        ensure!(told.contains("Verify return code: 0 (ok)"), "{way:?}: {told}");
-        ensure!(told.contains(" 0 s:CN = site for shop.example\n"), "{way:?}: {told}");
-        ensure!(told.contains(" 1 s:CN = ca intermediate\n"), "{way:?}: {told}");
-        ensure!(told.matches("BEGIN CERTIFICATE").count() >= 2, "{way:?}: {told}");
+        let printed = openssl::shake_hands(lab, strait.address(), super::NAME, &options)?.ok()?;
+        ensure!(printed.contains("Verify return code: 0 (ok)"), "{way:?}: {printed}");
+        ensure!(printed.contains(" 0 s:CN = site for shop.example\n"), "{way:?}: {printed}");
+        ensure!(printed.contains(" 1 s:CN = ca intermediate\n"), "{way:?}: {printed}");
+        ensure!(printed.matches("BEGIN CERTIFICATE").count() >= 2, "{way:?}: {printed}");
         if let [_, "-cipher" | "-ciphersuites", suite] = way {
-            ensure!(told.contains(&format!("Cipher is {suite}")), "{way:?}: {told}");
+            ensure!(printed.contains(&format!("Cipher is {suite}")), "{way:?}: {printed}");
         }
     }
     Ok(())

@@ -37,8 +37,8 @@ fn holds(lab: &Lab) -> Result<()> {
 }
 
 fn ask(lab: &Lab, strait: &Strait, options: &[&str], how: &str) -> Result<()> {
-    let told = super::visit(lab, strait.address(), options)?;
-    ensure!(told.contains("GET /seen HTTP/1.1"), "{options:?}: {told}");
-    ensure!(told.contains(how), "{options:?}: {told}");
+    let printed = super::visit(lab, strait.address(), options)?;
+    ensure!(printed.contains("GET /seen HTTP/1.1"), "{options:?}: {printed}");
+    ensure!(printed.contains(how), "{options:?}: {printed}");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A tunnel within TLS: bytes pass both ways, each side may end before the other, and both are told
-//! that it was the end.
+//! A tunnel within TLS: bytes pass both ways, each side may end before the other, and both learn of
+//! it that it was the end.
 
 use anyhow::{Result, ensure};
 

@@ -1,5 +1,5 @@
 //! An upstream by another authority, under another name, without TLS, or with too old a version gets
-//! no request, and the client a 503; unless nobody asks who it is.
+//! no request, and the client a 503; unless `verify` is off.
 
 use std::net::SocketAddr;
 
@@ -47,7 +47,7 @@ fn holds(lab: &Lab) -> Result<()> {
             true,
         ),
         ("a stranger", by_name, at_stranger, false),
-        ("whom the system trusts", "tls: { server_name: shop.example }", at_shop, false),
+        ("the system's CAs", "tls: { server_name: shop.example }", at_shop, false),
         (
             "no HTTP/2",
             "protocol: http2\ntls: { server_name: shop.example, ca: ca.pem }",
@@ -55,7 +55,7 @@ fn holds(lab: &Lab) -> Result<()> {
             false,
         ),
         ("no TLS", by_name, plain.address(), false),
-        ("anybody", "tls: { server_name: shop.example, verify: off }", at_stranger, true),
+        ("any certificate", "tls: { server_name: shop.example, verify: off }", at_stranger, true),
     ];
     for (what, cluster, upstream, is_used) in rows {
         ask(lab, cluster, upstream, is_used).context(what)?;
@@ -66,12 +66,12 @@ fn holds(lab: &Lab) -> Result<()> {
 fn ask(lab: &Lab, cluster: &str, upstream: SocketAddr, is_used: bool) -> Result<()> {
     let options = Options { cluster, ..Options::default() };
     let strait = Strait::forwarding_to(lab, upstream, options)?;
-    let told = lab.curl(&["-w", "%{http_code}", &strait.url("/")])?;
+    let printed = lab.curl(&["-w", "%{http_code}", &strait.url("/")])?;
     if is_used {
-        ensure!(told.contains("s_server -accept") && told.ends_with("200"), "{told}");
+        ensure!(printed.contains("s_server -accept") && printed.ends_with("200"), "{printed}");
         return Ok(());
     }
-    ensure!(told.ends_with("503"), "{told}");
+    ensure!(printed.ends_with("503"), "{printed}");
     let cause = r#"strait_exchange_causes_total{cause="upstream_tls_failed"} 1"#;
     wait::until(cause, wait::SOON, || {
         strait.admin("/metrics").is_ok_and(|page| page.text().contains(cause))

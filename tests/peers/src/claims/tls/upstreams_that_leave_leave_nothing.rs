@@ -53,13 +53,13 @@ fn holds(lab: &Lab) -> Result<()> {
 fn load(lab: &Lab, strait: &Strait, count: u32) -> Result<()> {
     let (number, url) = (count.to_string(), strait.url("/"));
     let options = ["--h1", "-n", &number, "-c", "10", "-t", "1", &url];
-    let told = lab.run("h2load", &options)?.ok()?;
-    ensure!(told.contains("0 errored, 0 timeout"), "{told}");
-    let (_, statuses) = told.split_once("status codes: ").context("no status codes")?;
+    let printed = lab.run("h2load", &options)?.ok()?;
+    ensure!(printed.contains("0 errored, 0 timeout"), "{printed}");
+    let (_, statuses) = printed.split_once("status codes: ").context("no status codes")?;
     let mut numbers = statuses.split([' ', ',']).filter_map(|word| word.parse::<u32>().ok());
     let numbers = [(); 4].map(|()| numbers.next().unwrap_or_default());
     let [served, _, _, failed] = numbers;
-    ensure!(served > count / 2 && served + failed == count, "{told}");
+    ensure!(served > count / 2 && served + failed == count, "{printed}");
     let connections =
         ["strait_downstream_connections_active", "strait_upstream_connections_active"];
     super::nothing_is_left(strait, &connections)

@@ -1,4 +1,4 @@
-//! A tunnel in which nobody speaks is closed after its own timeout, and counted.
+//! An idle tunnel is closed after its own timeout, and counted.
 
 use anyhow::{Result, ensure};
 

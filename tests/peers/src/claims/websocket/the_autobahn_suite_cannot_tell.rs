@@ -34,7 +34,7 @@ fn holds(lab: &Lab) -> Result<()> {
         ensure!(verdict == other, "case {case}: direct {verdict}, through Strait {other}");
     }
     let good = direct.values().filter(|verdict| !verdict.contains("FAILED")).count();
-    ensure!(good + 5 > direct.len(), "the server fails too often to tell anything");
+    ensure!(good + 5 > direct.len(), "the server fails too often for a comparison");
     Ok(())
 }
 
@@ -46,8 +46,8 @@ fn verdicts(lab: &Lab, name: &str, server: SocketAddr) -> Result<BTreeMap<String
     let server = server.to_string();
     let options = ["-p", "4", "-x", "12.*", "-x", "13.*", "-o", &report, &server];
     // It exits with 1 if a case failed, which is compared, not judged.
-    let told = Process::run(lab.folder(), suite, &options, PATIENCE)?.output;
-    let index = std::fs::read_to_string(folder.join("index.json")).context(told)?;
+    let printed = Process::run(lab.folder(), suite, &options, PATIENCE)?.output;
+    let index = std::fs::read_to_string(folder.join("index.json")).context(printed)?;
     let index: serde_json::Value = serde_json::from_str(&index)?;
     let servers = index.as_object().context("an object of servers")?.values();
     let cases = servers.filter_map(serde_json::Value::as_object).flatten();

@@ -144,7 +144,7 @@ func noise(size int, seed int64) []byte {
 	return bytes
 }
 
-// A reader whose length nobody knows in advance.
+// A reader whose length is not known in advance.
 type unsized struct{ io.Reader }
 
 // Bodies of every size come back as they were sent, with and without a length.
@@ -226,7 +226,7 @@ func cookies(c *client) error {
 	return nil
 }
 
-// A final response in front of the end of a body that nobody reads.
+// A final response in front of the end of a body that is not read.
 func early(c *client) error {
 	for n := 0; n < 3; n++ {
 		got, err := c.send("POST", "/early", bytes.NewReader(noise(10<<20, 1)), nil)
@@ -336,7 +336,7 @@ func resumes(c *client) error {
 			return fmt.Errorf("resumed: %v; the second time: %v", !again, again)
 		}
 		if len(got.TLS.VerifiedChains) == 0 {
-			return errors.New("nobody knows whose session it is")
+			return errors.New("the session has no state")
 		}
 		c.CloseIdleConnections()
 	}

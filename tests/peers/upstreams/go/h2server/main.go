@@ -1,6 +1,6 @@
 // An upstream on Go's net/http that speaks HTTP/1.1 and HTTP/2 on one port, the latter with prior
 // knowledge or after an upgrade: `h2server PORT [CHAIN KEY CLIENTS]`. With the files of a certificate
-// it speaks TLS with those that show one that the authority in the file CLIENTS vouches for.
+// it speaks TLS with clients whose certificate is from the CA in the file CLIENTS.
 //
 // What it does is in the path: see the functions below. It prints a line for each request.
 package main
@@ -83,7 +83,7 @@ func say(w http.ResponseWriter, r *http.Request) {
 }
 
 // The body, once it is there; the request's trailer "sent" comes back as the trailer "seen", beside
-// another one that was not announced. Flushed first, because Go would tell a short body's length,
+// another one that was not announced. Flushed first, because Go would send a short body's length,
 // which over HTTP/1.1 leaves no place for trailers.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
@@ -144,14 +144,14 @@ func breakOff(w http.ResponseWriter, _ *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// A response that goes on until nobody wants it any more.
+// A response that goes on until its client is gone.
 func endless(w http.ResponseWriter, r *http.Request) {
 	for r.Context().Err() == nil {
 		_, _ = w.Write(make([]byte, 1<<14))
 		w.(http.Flusher).Flush()
 		time.Sleep(time.Millisecond)
 	}
-	fmt.Println("nobody wants it any more")
+	fmt.Println("the client is gone")
 }
 
 // A response before the request's body was read, which it never is.
