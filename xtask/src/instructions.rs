@@ -78,9 +78,9 @@ fn count(root: &Path, program: &Path, case: &str) -> Result<f64> {
         "--count",
         &count,
     ];
-    let told = Plain::new(root, "valgrind", &arguments).read_errors()?;
-    let line = told.lines().find_map(|line| line.split_once("Collected : "));
-    let (_, collected) = line.with_context(|| format!("valgrind counted nothing:\n{told}"))?;
+    let printed = Plain::new(root, "valgrind", &arguments).read_errors()?;
+    let line = printed.lines().find_map(|line| line.split_once("Collected : "));
+    let (_, collected) = line.with_context(|| format!("valgrind counted nothing:\n{printed}"))?;
     let collected: f64 = collected.trim().parse().context("valgrind's count is no number")?;
     if collected == 0.0 {
         bail!("valgrind found no function `instructions::measured` in {name}");

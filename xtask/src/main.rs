@@ -1,7 +1,8 @@
 //! Developer commands: `cargo xtask` lists them.
 //!
-//! Each command prints the plain commands that it runs, so that nobody needs this program to know
-//! how something is done. A module per command; `plain` runs, `say` prints, `tidy` reads.
+//! Each command prints the plain commands that it runs, so that developers need not read this
+//! program to know how something is done. A module per command; `plain` runs, `say` prints, `tidy`
+//! reads.
 
 #![forbid(unsafe_code)]
 

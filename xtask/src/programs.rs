@@ -2,7 +2,7 @@
 //!
 //! `cargo test` would run them, too, but a test that hangs would hang it, and it does not say how far
 //! it is. That programs and tests come from one command also spares a second build of what they
-//! share: cargo picks the features of a package anew for each set of packages that it is asked for.
+//! share: cargo resolves the features of a package for each set of packages that it builds.
 
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -52,9 +52,9 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     /// Failed connections and wrong answers.
     pub(crate) errors: u64,
-    /// Median latency, if the generator tells.
+    /// Median latency, if the generator reports it.
     pub(crate) p50_ns: Option<f64>,
-    /// 99th percentile of latency, if the generator tells.
+    /// 99th percentile of latency, if the generator reports it.
     pub(crate) p99_ns: Option<f64>,
     /// All answered requests, where some do not count.
     answered: Option<u64>,
@@ -203,7 +203,7 @@ impl Load {
         )
     }
 
-    /// The command as anybody may see it.
+    /// The command without paths of this machine.
     pub(crate) fn text(&self, tools: &Tools, options: &Options, target: SocketAddr) -> String {
         tools.without_places(&self.words(tools, options, target).join(" "))
     }
@@ -309,7 +309,7 @@ pub(crate) fn check(
             check_http2(tools, options, setup, target)?;
             check_trailers(tools, options, target)
         }
-        // Nobody answers; `idle` tells whether the requests are kept.
+        // This service never answers; `idle` checks that the requests are kept.
         Setup::Silent => Ok(()),
         Setup::Stream | Setup::Tls(Tls::Download) => {
             let outcome = Load::usual(setup, 1).run(tools, options, target)?;

@@ -166,8 +166,8 @@ impl<'a> Lineup<'a> {
     }
 }
 
-/// The order of a round from 1: each begins with another, so that nobody always has the same before
-/// it, or is always measured as far from the one it is compared with.
+/// The order of a round from 1: each begins with another, so that no proxy always has the same one
+/// before it, or always runs at the same distance from the one it is compared with.
 fn places(round: u32, count: usize) -> impl Iterator<Item = usize> {
     (round as usize - 1..).take(count).map(move |place| place % count)
 }

@@ -28,7 +28,7 @@ pub(crate) struct Machine {
     pub(crate) versions: Vec<String>,
 }
 
-/// Above this, a warning tells that the machine is not quiet.
+/// Above this, a warning says that the machine is not quiet.
 const LOAD_QUIET_MAX: f64 = 0.5;
 
 impl Machine {
@@ -36,7 +36,7 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// If one of the commands that tell fails.
+    /// If one of the commands that it asks fails.
     pub(crate) fn look(tools: &Tools) -> Result<Self> {
         let read = |program: &str, arguments: &[&str]| -> Result<String> {
             Ok(Plain::new(&tools.root, program, arguments).read()?.trim().to_owned())

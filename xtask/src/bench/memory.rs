@@ -1,6 +1,6 @@
 //! Scenarios `idle`, `idle-tls` and `h2-memory`: what connections that do nothing cost in memory.
 //!
-//! Each proxy is started anew in each round, warmed up by connections that come and go, and then
+//! Each proxy is restarted in each round, warmed up by connections that come and go, and then
 //! measured before and after. The open-file limit of 20,000 that is common keeps the number down.
 
 use std::io::{BufRead as _, BufReader};

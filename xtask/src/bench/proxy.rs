@@ -264,8 +264,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program` on `core`, with its outputs in the file `log`. Returns the command too, as
-    /// anybody may see it.
+    /// Starts `program` on `core`, with its outputs in the file `log`. Returns the command too,
+    /// without paths of this machine.
     ///
     /// # Errors
     ///
@@ -289,7 +289,7 @@ impl Process {
         Ok((Self { child }, text))
     }
 
-    /// Waits until somebody accepts at `address`.
+    /// Waits until the program accepts connections at `address`.
     ///
     /// # Errors
     ///
@@ -329,7 +329,7 @@ impl Drop for Process {
     }
 }
 
-/// An address of this machine that nobody listens on.
+/// A free address of this machine.
 ///
 /// # Errors
 ///

@@ -13,9 +13,9 @@ pub(crate) struct Sample {
     pub(crate) requests_per_second: f64,
     /// Failed connections, wrong answers, requests without an answer.
     pub(crate) errors: u64,
-    /// Median latency in microseconds, if the generator tells.
+    /// Median latency in microseconds, if the generator reports it.
     pub(crate) p50_us: Option<f64>,
-    /// 99th percentile of latency in microseconds, if the generator tells.
+    /// 99th percentile of latency in microseconds, if the generator reports it.
     pub(crate) p99_us: Option<f64>,
     /// CPU time of the proxy in user mode, microseconds each request.
     pub(crate) user_us: f64,

@@ -145,7 +145,7 @@ pub(crate) enum Service {
     Nginx,
 }
 
-/// A certificate that signs for itself: nobody looks who it is.
+/// A self-signed certificate, which clients do not check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Certificate {
     /// With a key of RSA, 2,048 bits.
@@ -166,7 +166,7 @@ impl Certificate {
         }
     }
 
-    /// The key that `openssl req` is told to make.
+    /// The key type for `openssl req`.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Self::Rsa2048 => "-newkey rsa:2048",

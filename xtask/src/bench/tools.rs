@@ -28,7 +28,7 @@ pub(crate) struct Tools {
     pub(crate) has_perf: bool,
 }
 
-/// Where nginx looks for what it is told to load, in Debian.
+/// The folder from which Debian's nginx loads modules.
 const NGINX_STREAM: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 const NGINX_STREAM_MISSING: &str =
     "nginx's stream module is missing: apt-get install libnginx-mod-stream";
@@ -88,7 +88,7 @@ impl Tools {
         self.scratch.join(which.name())
     }
 
-    /// Makes certificates, anew for each run.
+    /// Makes new certificates for each run.
     fn make_certificates(&self) -> Result<()> {
         for which in Certificate::ALL {
             let stem = self.certificate(which).display().to_string();
@@ -119,7 +119,8 @@ impl Tools {
         profiling::program(&self.target, name)
     }
 
-    /// The text as anybody may see it: places below the root or the target directory are relative.
+    /// The text without paths of this machine: places below the root or the target directory are
+    /// relative.
     pub(crate) fn without_places(&self, text: &str) -> String {
         let target = self.target.to_string_lossy();
         let root = format!("{}/", self.root.to_string_lossy());

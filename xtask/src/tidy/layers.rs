@@ -1,6 +1,6 @@
 //! Which crate may use which: the table of ARCHITECTURE.md against the manifests.
 //!
-//! What only tests and benches use is free, because it is in nobody's product; what the product
+//! What only tests and benches use is free, because it is not in the product; what the product
 //! uses is not. A package outside `crates/` (tools, tests) is not in the table.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Finding, Package, Tree};
 
 const PAGE: &str = "ARCHITECTURE.md";
-const HEADING: &str = "| crate | may use of ours |";
+const HEADING: &str = "| crate | may use these crates |";
 
 /// Compares the table with the manifests, both ways.
 pub(super) fn check(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
@@ -64,7 +64,7 @@ mod tests {
     const TABLE: &str = "\
 # Shape
 
-| crate | may use of ours | never |
+| crate | may use these crates | never |
 |---|---|---|
 | `wire` | nothing | `proxy` |
 | `proxy` | `wire`, and `config` for types | |

@@ -12,7 +12,7 @@ const EXEMPT: [&str; 4] = [
     "crates/tls/src/handshake/coroutine.rs",
 ];
 
-/// A test program that counts allocations implements an unsafe trait; it is in nobody's product.
+/// A test program that counts allocations implements an unsafe trait; it is not in the product.
 const COUNTING_ALLOCATOR: &str = "unsafe impl GlobalAlloc for";
 
 /// Looks at each root of a library or program, and for the word anywhere else.
