@@ -12,6 +12,7 @@ mod imports;
 mod layers;
 mod parts;
 mod unsafe_code;
+mod words;
 
 use std::fmt;
 
@@ -38,6 +39,7 @@ pub(crate) fn run(at: &Surroundings) -> Result<()> {
         imports::check(&tree),
         documents::check(&tree),
         dead_files::check(&tree),
+        words::check(&tree),
     ]
     .concat();
     for finding in &findings {
