@@ -4,7 +4,7 @@
 //! its output, which may block. This thread never does: control's commands reach it at any time.
 //! While an output takes nothing, records stay in the workers' queues for a moment, since it may
 //! only be slow; after that lines are lost and counted. The same thread keeps the list of slow
-//! requests, which comes by the same queues.
+//! requests, and warns of requests that fail, which come by the same queues.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use telemetry::{LogReader, Names};
+use telemetry::{FailureWarning, LogReader, Names};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock;
@@ -158,6 +158,16 @@ impl Writing {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             self.take_all();
+            self.warn_of_failures();
+        }
+    }
+
+    /// Says that requests fail, also where no access log is written.
+    fn warn_of_failures(&mut self) {
+        for warning in self.reader.take_warnings(clock::monotonic_ns()) {
+            let FailureWarning { of, cause, failed, detail, endpoint } = warning;
+            let of = of.to_string();
+            tracing::warn!(of, cause, failed, detail, endpoint, "requests fail");
         }
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod clients;
 pub(crate) mod drain;
 pub(crate) mod listeners;
 pub mod misdirected;
+pub(crate) mod refusals;
 pub(crate) mod relay;
 
 use crate::cx::Cx;

@@ -28,6 +28,7 @@ use crate::ops::Op;
 use crate::share::Settings;
 use crate::timers::TimerOwner;
 use crate::tools::buffers::BufferUse;
+use crate::tools::detail::Detail;
 use crate::tools::outbox::SLICES_MAX;
 use crate::tools::pinned::Pinned;
 use crate::tools::time::Time;
@@ -389,6 +390,17 @@ impl Proxy {
     // What methods of `Proxy` ask of one part, with what that takes.
 
     /// [`Connections::close_downstream`].
+    /// As [`Connections::log_failed`].
+    pub(crate) fn log_failed(
+        &mut self,
+        key: ConnKey,
+        cause: Cause,
+        detail: impl FnOnce() -> Detail,
+        now: Time,
+    ) {
+        self.connections.log_failed(key, cause, detail, now, &self.listen, &mut self.cx);
+    }
+
     pub(crate) fn close_downstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
         self.connections.close_downstream(key, cause, now, &mut self.listen, &mut self.cx);
     }

@@ -41,6 +41,7 @@ fn exchange(place: u32) -> ExchangeFinished<'static> {
         version: 11,
         status: 200,
         cause: None,
+        failures: 0,
         cause_detail: b"",
         is_reply: false,
         request_bytes: 0,

@@ -32,7 +32,7 @@ pub enum LogFormat {
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
     pub(crate) event: ExchangeFinished<'a>,
-    listener: &'a str,
+    pub(crate) listener: &'a str,
     pub(crate) route: &'a str,
     pub(crate) cluster: &'a str,
 }
@@ -264,6 +264,7 @@ pub fn reference() -> String {
         version: 11,
         status: 200,
         cause: None,
+        failures: 0,
         cause_detail: b"",
         is_reply: false,
         request_bytes: 0,
@@ -329,6 +330,14 @@ A line is written when the last byte of the response was handed to the kernel, b
 what was sent, not what arrived. What a client does not take before its connection is given up is lost without a sign in the line;
 `strait_downstream_connections_ended_total{cause="response_undelivered"}` counts such connections, and
 `strait_downstream_undelivered_bytes_total` the bytes.
+
+A connection that came to nothing before it had a request has a line without `method`, `target` and `protocol`: one that was refused, whose
+handshake of TLS failed, or whose first bytes were wrong. `client`, `cause` and `cause_detail` say whose and why, and `duration_us` runs from
+its accept. Each worker writes 20 of these lines a second and counts the others in `strait_access_log_connections_left_out_total`. One that sent
+nothing has none.
+
+With or without an access log, the program's own log warns when requests fail for what is wrong upstream or too small here:
+once a minute for each cluster and cause, with how many failed, and the endpoint and detail of the last.
 
 A stage that did not happen is absent; all but `duration_us` are when stage times are off.
 

@@ -7,12 +7,14 @@
 use std::sync::Arc;
 
 use crate::block::{Announced, Announcer, Blocks, ListenerBlock, WorkerBlock};
+use crate::cause::Cause;
 use crate::events::{
-    ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionOpened, ConnectionRefused,
-    ExchangeFinished, ExchangeStarted, HeadersDropped, LabelId, ListenerGauges, SignaturesMade,
-    TlsHandshakeFinished, TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected,
-    UpstreamPaused, UpstreamRetried, WorkerGauges,
+    ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened,
+    ConnectionRefused, ExchangeFinished, ExchangeStarted, HeadersDropped, LabelId, ListenerGauges,
+    SignaturesMade, TlsHandshakeFinished, TunnelStarted, UpstreamClosed, UpstreamConnectFailed,
+    UpstreamConnected, UpstreamPaused, UpstreamRetried, WorkerGauges,
 };
+use crate::failures::FailureCounts;
 use crate::metrics::exchange::{RULES_PER_BLOCK, RuleBlock};
 use crate::metrics::upstream::ClusterBlock;
 use crate::record::{self, Audience, RECORD_BYTES_MAX};
@@ -20,6 +22,10 @@ use crate::record::{self, Audience, RECORD_BYTES_MAX};
 /// Bytes of records that wait for the log reader, a worker, by default: some 3,000
 /// records, which a worker at full speed makes in 40 ms.
 pub const RECORD_QUEUE_BYTES: usize = 1024 * 1024;
+
+/// Lines of the access log in a second for connections that come to nothing, a worker. A client that opens
+/// them by the thousand does not push out the lines of requests.
+const FAILED_CONNECTIONS_PER_SECOND_MAX: u32 = 20;
 
 /// Takes the events of one worker.
 #[derive(Debug)]
@@ -33,6 +39,8 @@ pub struct Emitter {
     records: rtrb::Producer<u8>,
     scratch: Box<[u8; RECORD_BYTES_MAX]>,
     is_access_log: bool,
+    failures: FailureCounts,
+    failed_connections: SecondBudget,
 }
 
 /// What control reads of one emitter.
@@ -79,6 +87,8 @@ impl Emitter {
             records: producer,
             scratch: Box::new([0; RECORD_BYTES_MAX]),
             is_access_log: false,
+            failures: FailureCounts::default(),
+            failed_connections: SecondBudget::default(),
         };
         (emitter, reports)
     }
@@ -152,6 +162,40 @@ impl Emitter {
         }
     }
 
+    /// Whether a connection that comes to nothing at this time, wall-clock ns, has a line in the access log:
+    /// 20 a second have on each worker, and the others are counted.
+    pub fn may_log_connection(&mut self, at: u64) -> bool {
+        if !self.is_access_log {
+            return false;
+        }
+        let may = self.failed_connections.take(at);
+        if !may {
+            self.worker.records.connections_unlogged.increment();
+        }
+        may
+    }
+
+    /// See [`ConnectionFailed`]. To be called if [`Emitter::may_log_connection`] allows it.
+    pub fn connection_failed(&mut self, event: &ConnectionFailed<'_>) {
+        self.hand_on(
+            &event.as_exchange(),
+            Audience { is_log: true, is_slow: false, is_failure: false },
+        );
+    }
+
+    /// Counts an exchange that failed and that control is to warn of. Gives what
+    /// [`ExchangeFinished::failures`] has to be, which is not 0 once a second for each kind of failure. `at`
+    /// is wall-clock time, ns.
+    pub fn note_failure(
+        &mut self,
+        cluster: Option<LabelId>,
+        listener: LabelId,
+        cause: Cause,
+        at: u64,
+    ) -> u32 {
+        self.failures.note(cluster, listener, cause, at)
+    }
+
     /// Whether an exchange of this length, ns, is recorded with its words and addresses when it is
     /// finished, and not only counted.
     #[must_use]
@@ -172,8 +216,9 @@ impl Emitter {
             block.exchange_finished(event);
         }
         let is_slow = self.is_slow(event.stages.total, event.is_tunnel);
-        if self.is_access_log || is_slow {
-            self.hand_on(event, Audience { is_log: self.is_access_log, is_slow });
+        let is_failure = event.failures > 0;
+        if self.is_access_log || is_slow || is_failure {
+            self.hand_on(event, Audience { is_log: self.is_access_log, is_slow, is_failure });
         }
     }
 
@@ -299,5 +344,26 @@ impl Emitter {
         if audience.is_slow && !is_handed_on {
             counters.slow_dropped.increment();
         }
+    }
+}
+
+/// So many a second, and no more.
+#[derive(Debug, Default)]
+struct SecondBudget {
+    second: u64,
+    taken: u32,
+}
+
+impl SecondBudget {
+    /// Takes one, at this wall-clock time in ns. Says whether there was one left.
+    const fn take(&mut self, at: u64) -> bool {
+        let second = at / 1_000_000_000;
+        if self.second != second {
+            self.second = second;
+            self.taken = 0;
+        }
+        let has_left = self.taken < FAILED_CONNECTIONS_PER_SECOND_MAX;
+        self.taken += has_left as u32;
+        has_left
     }
 }

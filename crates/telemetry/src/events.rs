@@ -14,7 +14,8 @@ mod worker;
 
 pub use config::{AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected};
 pub use connection::{
-    ConnectionClosed, ConnectionDetected, ConnectionOpened, ConnectionRefused, DetectedProtocol,
+    ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened, ConnectionRefused,
+    DetectedProtocol,
 };
 pub use exchange::{
     ExchangeFinished, ExchangeStarted, GrpcCall, HeaderDrop, HeadersDropped, Stages, TunnelStarted,

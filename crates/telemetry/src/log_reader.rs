@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::access_log::{Clock, Line, LogFormat, write_json, write_text};
 use crate::emitter::RecordSource;
+use crate::failures::{FailureWarning, Failures};
 use crate::names::{NameHistory, Names};
 use crate::record::{self, Audience, RECORD_BYTES_MAX};
 use crate::slow::SlowRequests;
@@ -87,6 +88,12 @@ impl LogReader {
         polled
     }
 
+    /// The warnings that are due of requests that fail, of what was polled. `now` is as for
+    /// [`LogReader::poll`].
+    pub fn take_warnings(&mut self, now: u64) -> Vec<FailureWarning> {
+        self.lines.failures.take_due(now)
+    }
+
     /// Appends the slow requests as JSON.
     pub fn write_slow_json(&self, out: &mut Vec<u8>) {
         self.lines.slow.write_json(out);
@@ -115,6 +122,7 @@ struct Lines {
     format: Option<LogFormat>,
     clock: Clock,
     slow: SlowRequests,
+    failures: Failures,
 }
 
 impl Lines {
@@ -156,7 +164,7 @@ impl Lines {
 
     /// Turns one record into a line, a slow request, or both; returns whether it was a line.
     fn on_record(&mut self, record: &[u8], out: &mut Vec<u8>) -> bool {
-        let Some((Audience { is_log, is_slow }, event)) = record::decode(record) else {
+        let Some((Audience { is_log, is_slow, is_failure }, event)) = record::decode(record) else {
             debug_assert!(false, "a worker wrote a record that cannot be read");
             return false;
         };
@@ -164,8 +172,15 @@ impl Lines {
             let total = event.stages.total;
             self.slow.offer(record, total, &self.names, &mut self.clock);
         }
-        let Some(format) = self.format.filter(|_| is_log) else { return false };
+        let format = self.format.filter(|_| is_log);
+        if format.is_none() && !is_failure {
+            return false;
+        }
         let line = Line::new(event, &self.names);
+        if is_failure {
+            self.failures.note(&line);
+        }
+        let Some(format) = format else { return false };
         match format {
             LogFormat::Json => write_json(&line, &mut self.clock, out),
             LogFormat::Text => write_text(&line, &mut self.clock, out),

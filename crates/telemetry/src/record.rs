@@ -1,7 +1,7 @@
 //! The compact form in which a finished exchange travels from its worker to the log reader.
 //!
 //! ```text
-//! u32 length of all | u8 flags | u8 version | u16 status | u8 cause | u8 attempts | u32 rule
+//! u32 length of all | u8 flags | u8 version | u16 status | u8 cause | u8 attempts | u32 rule | u32 failures
 //! 3 x (u32 slot, u32 generation): listener, route table, cluster
 //! 3 x u64: request bytes, response bytes, start | 10 x u64: stages
 //! u8 gRPC status | 2 x u64: messages up and down | 12 x u16: lengths of texts
@@ -52,7 +52,7 @@ const TEXTS_MAX: [usize; 12] = [
     CAUSE_DETAIL_BYTES_MAX,
 ];
 /// Bytes before the texts.
-const FIXED_BYTES: usize = 14 + 24 + 24 + 80 + 17 + 24;
+const FIXED_BYTES: usize = 18 + 24 + 24 + 80 + 17 + 24;
 /// Bytes of the longest record.
 pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + 2 * ADDRESS_BYTES_MAX
@@ -74,6 +74,8 @@ pub(crate) struct Audience {
     pub(crate) is_log: bool,
     /// The list of slow requests.
     pub(crate) is_slow: bool,
+    /// Warnings of failures.
+    pub(crate) is_failure: bool,
 }
 
 const FLAG_LOG: u8 = 1;
@@ -83,6 +85,7 @@ const FLAG_CLUSTER: u8 = 8;
 const FLAG_REPLY: u8 = 16;
 const FLAG_TUNNEL: u8 = 32;
 const FLAG_GRPC: u8 = 64;
+const FLAG_FAILURE: u8 = 128;
 /// What stands for no gRPC status.
 const GRPC_STATUS_NONE: u8 = u8::MAX;
 /// What stands for no cause.
@@ -99,6 +102,7 @@ pub(crate) fn encode<'b>(
     for (is_set, flag) in [
         (audience.is_log, FLAG_LOG),
         (audience.is_slow, FLAG_SLOW),
+        (audience.is_failure, FLAG_FAILURE),
         (event.rule.is_some(), FLAG_RULE),
         (event.cluster.is_some(), FLAG_CLUSTER),
         (event.is_reply, FLAG_REPLY),
@@ -137,6 +141,7 @@ pub(crate) fn encode<'b>(
     writer.put(event.status.to_le_bytes());
     writer.put([event.cause.map_or(CAUSE_NONE, |cause| cause as u8), event.attempts]);
     writer.put(rule.to_le_bytes());
+    writer.put(event.failures.to_le_bytes());
     for id in [event.listener, table, cluster] {
         writer.put(id.slot.to_le_bytes());
         writer.put(id.generation.to_le_bytes());
@@ -175,6 +180,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
     let status = u16::from_le_bytes(reader.take()?);
     let [cause, attempts] = reader.take()?;
     let rule = u32::from_le_bytes(reader.take()?);
+    let failures = u32::from_le_bytes(reader.take()?);
     let mut ids = [LabelId::default(); 3];
     for id in &mut ids {
         id.slot = u32::from_le_bytes(reader.take()?);
@@ -213,7 +219,8 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
     let [endpoint, client, method, target, host, request_id, user_agent, ..] = texts;
     let [.., server_name, tls_version, tls_cipher, peer_identity, cause_detail] = texts;
     let has = |flag| flags & flag != 0;
-    let audience = Audience { is_log: has(FLAG_LOG), is_slow: has(FLAG_SLOW) };
+    let audience =
+        Audience { is_log: has(FLAG_LOG), is_slow: has(FLAG_SLOW), is_failure: has(FLAG_FAILURE) };
     let event = ExchangeFinished {
         listener,
         rule: has(FLAG_RULE).then_some((table, rule)),
@@ -232,6 +239,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         version,
         status,
         cause: Cause::ALL.get(usize::from(cause)).copied(),
+        failures,
         cause_detail,
         is_reply: has(FLAG_REPLY),
         request_bytes,
@@ -294,7 +302,7 @@ mod tests {
     use super::*;
     use crate::sample::exchange;
 
-    const BOTH: Audience = Audience { is_log: true, is_slow: true };
+    const ALL: Audience = Audience { is_log: true, is_slow: true, is_failure: true };
 
     fn round_trip(event: &ExchangeFinished<'_>, audience: Audience) -> (Audience, String) {
         let mut buffer = [0xaa; RECORD_BYTES_MAX];
@@ -313,6 +321,7 @@ mod tests {
             is_reply: true,
             grpc: Some(GrpcCall { status: Some(16), request_messages: 3, response_messages: 4 }),
             is_tunnel: true,
+            failures: u32::MAX,
             attempts: u8::MAX,
             started_at: u64::MAX,
             endpoint: b"",
@@ -320,7 +329,7 @@ mod tests {
         };
         for event in [event, bare, edges] {
             for (is_log, is_slow) in [(true, false), (false, true), (true, true)] {
-                let audience = Audience { is_log, is_slow };
+                let audience = Audience { is_log, is_slow, is_failure: is_log && is_slow };
                 assert_eq!(round_trip(&event, audience), (audience, format!("{event:?}")));
             }
         }
@@ -349,7 +358,7 @@ mod tests {
                 ..exchange()
             };
             let mut buffer = [0; RECORD_BYTES_MAX];
-            let record = encode(&event, BOTH, &mut buffer);
+            let record = encode(&event, ALL, &mut buffer);
             assert_eq!(record.len(), RECORD_BYTES_MAX);
             let (_, found) = decode(record).unwrap();
             assert_eq!(found.target.len(), target.len() - cut);
@@ -362,7 +371,7 @@ mod tests {
     #[test]
     fn a_record_cut_short_is_refused_at_every_byte() {
         let mut buffer = [0; RECORD_BYTES_MAX];
-        let record = encode(&exchange(), BOTH, &mut buffer).to_vec();
+        let record = encode(&exchange(), ALL, &mut buffer).to_vec();
         for n in 0..record.len() {
             assert!(decode(&record[..n]).is_none(), "{n} bytes");
         }

@@ -22,6 +22,7 @@ pub(crate) fn exchange() -> ExchangeFinished<'static> {
         version: 11,
         status: 200,
         cause: None,
+        failures: 0,
         cause_detail: b"",
         is_reply: false,
         request_bytes: 0,

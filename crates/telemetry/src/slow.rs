@@ -232,7 +232,11 @@ mod tests {
         let mut history = NameHistory::default();
         history.set(Arc::new(names));
         let mut buffer = [0; RECORD_BYTES_MAX];
-        let record = encode(event, Audience { is_log: false, is_slow: true }, &mut buffer);
+        let record = encode(
+            event,
+            Audience { is_log: false, is_slow: true, is_failure: false },
+            &mut buffer,
+        );
         slow.offer(record, event.stages.total, &history, &mut Clock::default());
     }
 

@@ -60,6 +60,7 @@ fn finished() -> ExchangeFinished<'static> {
         version: 11,
         status: 200,
         cause: None,
+        failures: 0,
         cause_detail: b"",
         is_reply: false,
         request_bytes: 10,

@@ -388,6 +388,12 @@ impl Proxy {
             let other = Detail::of_other_protocol(Detected::Http2, input);
             other.filter(|_| is_first).unwrap_or_else(|| Detail::of(&error))
         });
+        if self.connections.is_downstream(key) {
+            for exchange in self.connections.exchanges_on(key) {
+                self.exchanges.note_detail(exchange, || Detail::of(&error));
+            }
+            self.log_failed(key, cause, || Detail::of(&error), now);
+        }
         self.end_streams(key, told, now);
         // GOAWAY says why.
         self.connections.queue_send(key, &mut self.cx);
@@ -436,6 +442,7 @@ impl Proxy {
                 self.on_established(key, Err(Cause::ConnectTimeout), now);
             }
             Watch::Opening => {
+                self.log_head_bound(key, now);
                 self.end_streams(key, Cause::RequestHeadTimeout, now);
                 self.close_downstream(key, Some(Cause::RequestHeadTimeout), now);
             }

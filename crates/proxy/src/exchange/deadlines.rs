@@ -1,5 +1,6 @@
 //! What happens when something takes too long.
 
+use config::snapshot::DownstreamTimeouts;
 use telemetry::cause::Cause;
 
 use crate::connection::codec::http1::{Http1, Receive};
@@ -111,6 +112,27 @@ impl Proxy {
         self.fail(key, cause, now);
     }
 
+    /// A client began with TLS, and did not finish in time.
+    fn log_handshake_bound(&mut self, key: ConnKey, now: Time) {
+        let Some(timeouts) = self.downstream_timeouts(key) else { return };
+        let (option, bound) = ("timeouts.tls_handshake of the listener", timeouts.tls_handshake);
+        let detail = || Detail::of_bound(option, bound);
+        self.log_failed(key, Cause::TlsHandshakeTimeout, detail, now);
+    }
+
+    /// A client began with HTTP/2, and did not go on in time.
+    pub(crate) fn log_head_bound(&mut self, key: ConnKey, now: Time) {
+        let Some(timeouts) = self.downstream_timeouts(key) else { return };
+        let (option, bound) = ("timeouts.request_head of the listener", timeouts.request_head);
+        let detail = || Detail::of_bound(option, bound);
+        self.log_failed(key, Cause::RequestHeadTimeout, detail, now);
+    }
+
+    fn downstream_timeouts(&self, key: ConnKey) -> Option<DownstreamTimeouts> {
+        let downstream = self.connections.get(key)?.downstream()?;
+        Some(self.listen.listeners.get(downstream.listener).listener().timeouts)
+    }
+
     /// An endpoint that refused may be connected to again: the exchange that waits first does.
     fn on_pause_over(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
@@ -157,12 +179,14 @@ impl Proxy {
                         .on_handshake_timeout(key, now, &mut self.listen, &mut self.cx),
                     (Codec::Opening(Opening::Detect), _) => self.on_detect_timeout(key, now),
                     (Codec::Opening(Opening::Hello), _) => {
+                        self.log_handshake_bound(key, now);
                         self.close_downstream(key, Some(Cause::TlsHandshakeTimeout), now);
                     }
                     (Codec::Http1(Http1 { receive: Receive::Head(_), .. }), Life::Open)
                         if self.connections.has_begun_preface(key) =>
                     {
                         // It waits for frames: text of HTTP/1 would tell it nothing.
+                        self.log_head_bound(key, now);
                         self.close_downstream(key, Some(Cause::RequestHeadTimeout), now);
                     }
                     (Codec::Http1(Http1 { receive: Receive::Head(_), .. }), Life::Open)

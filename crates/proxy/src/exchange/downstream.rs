@@ -6,7 +6,7 @@ use telemetry::events::{DetectedProtocol, ExchangeStarted};
 use wire::detect::resembles_http2;
 use wire::h1::{
     BodyDecoder, BodyElement, BodyLimits, HeadError, HeadErrorKind, HeadLimits, Parsing,
-    decode_request,
+    REFUSED_OCTETS_MAX, decode_request,
 };
 use wire::h2::PREFACE;
 use wire::head::{Framing, Known, Method, RequestHead};
@@ -24,6 +24,7 @@ use crate::exchange::record::{Record, Stamps, Words, label};
 use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage, lookalikes, route};
 use crate::filter::chain::{BodyObservers, ChainStep};
 use crate::listen::Listen;
+use crate::listen::accepting::of_client_bound;
 use crate::listen::clients::Part;
 use crate::proxy::Proxy;
 use crate::timers::TimerOwner;
@@ -174,15 +175,21 @@ impl Proxy {
                     connection.local = PeerAddress::from(destination);
                 }
                 if !self.connections.count_proxied_client(key, &mut self.listen, &self.cx) {
-                    let cause = Some(Cause::ClientConnectionsOverflow);
-                    self.close_downstream(key, cause, now);
+                    let cause = Cause::ClientConnectionsOverflow;
+                    let max = self.listen.per_client_max(key, &self.connections);
+                    let detail = || max.map_or_else(|| Detail::of(&""), of_client_bound);
+                    self.log_failed(key, cause, detail, now);
+                    self.close_downstream(key, Some(cause), now);
                     return Step::Took(input.len());
                 }
                 self.begin_connection(key, now);
                 Step::Took(n)
             }
-            Err(_) => {
+            Err(error) => {
                 // There is no telling what the peer speaks, so nothing is said to it.
+                let octets = input.get(..REFUSED_OCTETS_MAX).unwrap_or(input);
+                let detail = || Detail::of_place(&error, octets);
+                self.log_failed(key, Cause::ProxyProtocolInvalid, detail, now);
                 self.close_downstream(key, Some(Cause::ProxyProtocolInvalid), now);
                 Step::Took(input.len())
             }

@@ -11,6 +11,7 @@ use crate::connection::turns::has_request_waiting;
 use crate::connection::{ConnKey, Connection, ExchangeKey, Life, OUTBOX_BYTES_MAX, StreamKey};
 use crate::exchange::{Stage, Wait};
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::rate::Rate;
 use crate::tools::time::Time;
 
@@ -21,6 +22,8 @@ impl Proxy {
             Some(Opening::Detect) => self.on_detect_end(key, now),
             // A hello that is not whole names nothing, and nothing can come of it.
             Some(Opening::Hello) => {
+                let detail = || Detail::of(&"the peer is gone amid the handshake: FIN");
+                self.log_failed(key, Cause::TlsHandshakeFailed, detail, now);
                 return self.close_downstream(key, Some(Cause::TlsHandshakeFailed), now);
             }
             Some(Opening::ProxyHeader | Opening::Handshake) | None => {}

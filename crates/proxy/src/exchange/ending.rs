@@ -14,7 +14,7 @@ use crate::connection::transport::Tls;
 use crate::connection::{ExchangeKey, Life, StreamKey};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::fault::{Side, consequence};
+use crate::exchange::fault::{Side, consequence, is_warned_of};
 use crate::exchange::record::{Word, label};
 use crate::exchange::{Deadlines, Exchange, Kind, Stage, Wait};
 use crate::listen::Listen;
@@ -41,8 +41,18 @@ impl Connections {
         } else {
             record.stamps.total_only(now)
         };
+        let listener = label(exchange.listener().id.0);
+        let cluster_label = route.and_then(|route| route.cluster).map(|id| label(id.0));
+        let failures = match cause.filter(|cause| is_warned_of(*cause)) {
+            Some(cause) => {
+                let at = cx.wall_clock_zero.saturating_add(now.as_nanos());
+                cx.emitter.note_failure(cluster_label, listener, cause, at)
+            }
+            None => 0,
+        };
         // Most exchanges are only counted; their addresses need not become text.
-        let is_recorded = cx.emitter.is_recorded(stages.total, exchange.progress.is_tunnel);
+        let is_recorded =
+            failures > 0 || cx.emitter.is_recorded(stages.total, exchange.progress.is_tunnel);
         let (endpoint, peer) = if is_recorded { (endpoint, peer) } else { (None, None) };
         let onward = if is_recorded { self.connect_target_of(exchange) } else { None };
         let endpoint = endpoint.map(|endpoint| &endpoint.address).or(onward.as_ref());
@@ -55,9 +65,9 @@ impl Connections {
         let tls = connection.and_then(|connection| connection.tls.as_deref());
         let tls = tls.filter(|_| is_recorded).map(Tls::words).unwrap_or_default();
         cx.emitter.exchange_finished(&ExchangeFinished {
-            listener: label(exchange.listener().id.0),
+            listener,
             rule: route.and_then(|route| route.rule).map(|(table, rule)| (label(table.0), rule)),
-            cluster: route.and_then(|route| route.cluster).map(|id| label(id.0)),
+            cluster: cluster_label,
             endpoint: endpoint.as_bytes(),
             client: client.as_bytes(),
             method: words.word(Word::Method),
@@ -78,6 +88,7 @@ impl Connections {
             },
             status: record.status,
             cause,
+            failures,
             cause_detail: record.cause_detail.as_ref().map_or(&[], Detail::as_bytes),
             is_reply: record.is_reply,
             request_bytes: exchange.progress.request_bytes,

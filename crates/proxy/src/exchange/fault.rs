@@ -66,6 +66,25 @@ pub(crate) const fn follows_from_connection(cause: Cause) -> bool {
     )
 }
 
+/// Whether the log warns of requests that fail with this cause: something is wrong upstream, or is too small
+/// here. What clients do wrong or ask for in vain is for the access log alone.
+pub(crate) const fn is_warned_of(cause: Cause) -> bool {
+    match consequence(cause).side {
+        Side::Downstream => false,
+        Side::Upstream => true,
+        Side::Proxy => matches!(
+            cause,
+            Cause::FilterTimeout
+                | Cause::NoEndpoint
+                | Cause::NoOriginalDestination
+                | Cause::OutOfDescriptors
+                | Cause::PendingOverflow
+                | Cause::PendingTimeout
+                | Cause::RequestTimeout
+        ),
+    }
+}
+
 /// The table.
 #[must_use]
 pub const fn consequence(cause: Cause) -> Consequence {

@@ -1,6 +1,7 @@
 //! New connections: the bounds that they meet before anything is read from them.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 
 use config::cidr::Cidr;
 use config::snapshot::ListenerId;
@@ -9,10 +10,13 @@ use telemetry::events::{ConnectionOpened, ConnectionRefused};
 
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
+use crate::connection::connections::Connections;
 use crate::connection::{ConnKey, Downstream, Life, Role};
 use crate::exchange::record::label;
+use crate::listen::Listen;
 use crate::listen::clients::Part;
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::peer_address::PeerAddress;
 use crate::tools::time::Time;
 
@@ -35,13 +39,19 @@ impl Proxy {
             || self.listen.listeners.open
                 >= self.cx.share.of(self.listen.connections_max(&self.cx));
         if is_over {
-            let (listener, cause) = (label(state.id.0), Cause::ConnectionsOverflow);
-            self.cx.emitter.connection_refused(&ConnectionRefused { listener, cause });
+            let (id, max) = (state.id, settings.connections_max);
+            let process_max = self.cx.snapshot.limits.connections_max;
+            let detail = || {
+                Detail::of(&format_args!(
+                    "connections_max of the listener: {max}; of limits: {process_max}"
+                ))
+            };
+            self.cx.refuse(id, &peer, Cause::ConnectionsOverflow, detail, now);
             return None;
         }
         if !may_send_proxy_header(settings.http.proxy_protocol.as_deref(), &peer) {
-            let (listener, cause) = (label(state.id.0), Cause::ProxyProtocolSource);
-            self.cx.emitter.connection_refused(&ConnectionRefused { listener, cause });
+            let detail = || Detail::of(&"proxy_protocol.from does not have the address");
+            self.cx.refuse(state.id, &peer, Cause::ProxyProtocolSource, detail, now);
             return None;
         }
         let has_proxy_header = settings.http.proxy_protocol.is_some();
@@ -52,8 +62,9 @@ impl Proxy {
         let (client, count) = self.listen.clients.enter(address, Part::Connection);
         if count > per_client_max {
             self.listen.clients.remove(client, Part::Connection);
-            let (listener, cause) = (label(state.id.0), Cause::ClientConnectionsOverflow);
-            self.cx.emitter.connection_refused(&ConnectionRefused { listener, cause });
+            let (id, max) = (state.id, settings.connections_per_client_max);
+            let detail = || of_client_bound(max);
+            self.cx.refuse(id, &peer, Cause::ClientConnectionsOverflow, detail, now);
             return None;
         }
         let deadline = now + settings.timeouts.request_head;
@@ -100,6 +111,24 @@ impl Proxy {
         let listener = label(listener.0);
         self.cx.emitter.connection_refused(&ConnectionRefused { listener, cause });
     }
+}
+
+impl Listen {
+    /// How many connections a client of this one's listener may have.
+    pub(crate) fn per_client_max(
+        &self,
+        key: ConnKey,
+        connections: &Connections,
+    ) -> Option<NonZeroU32> {
+        let downstream = connections.get(key)?.downstream()?;
+        let listener = self.listeners.get(downstream.listener).listener();
+        Some(listener.connections_per_client_max)
+    }
+}
+
+/// The bound on the connections of one client.
+pub(crate) fn of_client_bound(max: NonZeroU32) -> Detail {
+    Detail::of(&format_args!("connections_per_client_max of the listener: {max}"))
 }
 
 /// Whether a peer may say where its connection comes from, or need not be asked.

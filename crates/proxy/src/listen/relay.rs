@@ -28,6 +28,7 @@ use crate::exchange::record::{Words, label};
 use crate::exchange::{Form, Kind, QueuedRequest, Request, Route, Stage};
 use crate::listen::Listen;
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::outbox::Outbox;
 use crate::tools::time::Time;
 use crate::upstream::original::destination;
@@ -197,6 +198,8 @@ impl Listen {
         let listener = self.listeners.get(downstream.listener).listener();
         let chain = listener.chains.choose(&facts).map(|chain| chain.id);
         if chain.is_none() && !listener.has_default {
+            let detail = || of_unmatched(&facts);
+            connections.log_failed(key, Cause::NoChain, detail, now, self, cx);
             connections.close_downstream(key, Some(Cause::NoChain), now, self, cx);
             return false;
         }
@@ -484,4 +487,12 @@ impl Proxy {
             self.on_request_end(key, &[], now);
         }
     }
+}
+
+/// What no chain is for: the names of a ClientHello, if there was one.
+fn of_unmatched(facts: &ConnectionFacts<'_>) -> Detail {
+    let server_name = facts.server_name.map_or("none", |name| name);
+    let alpn = facts.alpn.iter().map(|name| name.escape_ascii().to_string());
+    let alpn = alpn.collect::<Vec<_>>().join(",");
+    Detail::of(&format_args!("server name {server_name}, ALPN {alpn}"))
 }

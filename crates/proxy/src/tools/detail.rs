@@ -13,7 +13,7 @@ use std::fmt::{self, Write as _};
 
 use std::time::Duration;
 
-use wire::detect::{Detected, detect_server};
+use wire::detect::{Detected, detect_late, detect_server};
 use wire::h1::{BodyError, HeadError, REFUSED_OCTETS_MAX, refused_body_octets, refused_octets};
 use wire::h2::ErrorCode;
 
@@ -73,6 +73,18 @@ impl Detail {
                 Self::of_place(&format_args!("the upstream does not speak {expected}"), octets)
             }
         })
+    }
+
+    /// What a client speaks, or begins with, that should speak TLS.
+    pub(crate) fn of_client(input: &[u8]) -> Option<Self> {
+        let words = match name(detect_late(input)) {
+            Some(spoken) => Self::of(&format_args!("the client speaks {spoken}")),
+            None => {
+                let octets = input.get(..REFUSED_OCTETS_MAX).unwrap_or(input);
+                Self::of_place(&"the client does not speak TLS", octets)
+            }
+        };
+        Some(words)
     }
 
     /// What a peer says when it resets a stream (RFC 9113, section 7): `INTERNAL_ERROR`.

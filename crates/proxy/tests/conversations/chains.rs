@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::frames::Speaker;
 use crate::kit::{Manner, Peer, Talk, hold};
 
-const CONFIG: &str = "
+pub(crate) const CONFIG: &str = "
 listeners:
 - name: edge
   address: 127.0.0.1:8443

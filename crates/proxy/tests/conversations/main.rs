@@ -36,6 +36,7 @@ mod original;
 mod pools;
 mod proxy_sources;
 mod reconfiguring;
+mod refusals;
 mod relays;
 mod replies;
 mod retries;

@@ -499,6 +499,26 @@ fn a_handshake_that_fails_gets_an_alert_and_is_counted() {
             other.error,
             Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol))
         );
+        let log = talk.log().to_owned();
+        let octets = match talk.manner() {
+            Manner::ByteByByte => "the client does not speak TLS: \\u0001",
+            Manner::Plain | Manner::Moving => "the client does not speak TLS: \\u0001\\u0002",
+        };
+        let details = log.lines().map(|line| {
+            assert!(line.contains("\"cause\":\"tls_handshake_failed\""), "{line}");
+            assert!(line.contains("\"client\":\"192.0.2.7\""), "{line}");
+            line.split("\"cause_detail\":\"").nth(1).and_then(|rest| rest.split('"').next())
+        });
+        assert_eq!(
+            details.collect::<Vec<_>>(),
+            [
+                Some("the client speaks HTTP/1"),
+                Some(octets),
+                Some("a record that is too long"),
+                Some("the peer has sent alert unknown_ca"),
+                Some("no application protocol in common"),
+            ]
+        );
     });
 }
 

@@ -210,3 +210,20 @@ fn a_pipe_that_is_read_again_gets_lines_again() {
     client.get("/marked");
     assert!(lines.any(|line| line.unwrap().contains("/marked")));
 }
+
+#[test]
+fn with_nothing_configured_the_log_says_once_a_minute_that_requests_fail() {
+    // A port that nothing listens on.
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], claim_port()));
+    let mut strait = Strait::run(&forward_to(nowhere));
+    for _ in 0..30 {
+        assert_eq!(get(strait.listener, "/a").status, 503);
+    }
+    strait.wait_for_log("requests fail");
+    let line = strait.all_logged();
+    for part in ["cluster service", "connect_failed", "ECONNREFUSED", &nowhere.to_string()] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    assert_eq!(get(strait.listener, "/a").status, 503);
+    assert_eq!(strait.times_logged("requests fail"), 1);
+}

@@ -1,6 +1,6 @@
 //! Downstream connections.
 
-use super::LabelId;
+use super::{ExchangeFinished, LabelId, Stages};
 use crate::cause::Cause;
 
 /// A downstream connection was accepted.
@@ -47,6 +47,70 @@ pub struct ConnectionRefused {
     pub listener: LabelId,
     /// The reason for which the connection was refused.
     pub cause: Cause,
+}
+
+/// A downstream connection came to nothing before it had a request: it was refused, its handshake failed,
+/// or its first bytes were wrong. It has a line in the access log, since no exchange has one for it.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionFailed<'a> {
+    /// The listener.
+    pub listener: LabelId,
+    /// Where the downstream connects from, as text.
+    pub client: &'a [u8],
+    /// Why.
+    pub cause: Cause,
+    /// What is known about that. A peer may have chosen its bytes.
+    pub cause_detail: &'a [u8],
+    /// Wall-clock time at which it was accepted, ns since the Unix epoch.
+    pub started_at: u64,
+    /// From there on, ns.
+    pub duration: u64,
+}
+
+impl<'a> ConnectionFailed<'a> {
+    /// The same as the access log knows it: an exchange without a request.
+    pub(crate) const fn as_exchange(&self) -> ExchangeFinished<'a> {
+        ExchangeFinished {
+            listener: self.listener,
+            rule: None,
+            cluster: None,
+            endpoint: &[],
+            client: self.client,
+            method: &[],
+            target: &[],
+            host: &[],
+            request_id: &[],
+            user_agent: &[],
+            server_name: &[],
+            tls_version: &[],
+            tls_cipher: &[],
+            peer_identity: &[],
+            version: 0,
+            status: 0,
+            cause: Some(self.cause),
+            failures: 0,
+            cause_detail: self.cause_detail,
+            is_reply: false,
+            request_bytes: 0,
+            response_bytes: 0,
+            attempts: 0,
+            grpc: None,
+            is_tunnel: false,
+            started_at: self.started_at,
+            stages: Stages {
+                accept: 0,
+                read_head: 0,
+                route: 0,
+                pool_wait: 0,
+                connect: 0,
+                upstream_write: 0,
+                first_byte: 0,
+                response: 0,
+                downstream_write: 0,
+                total: self.duration,
+            },
+        }
+    }
 }
 
 /// A downstream connection ended.

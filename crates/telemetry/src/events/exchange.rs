@@ -58,6 +58,9 @@ pub struct ExchangeFinished<'a> {
     pub status: u16,
     /// The reason for which it failed, if it did.
     pub cause: Option<Cause>,
+    /// How many failed like it, with it, since the last that was reported to control; 0 if this one is not
+    /// reported. [`Emitter::note_failure`](crate::Emitter::note_failure) counts them.
+    pub failures: u32,
     /// Details of the cause from a peer or the kernel; empty if there are none. A peer may have
     /// chosen the bytes.
     pub cause_detail: &'a [u8],

@@ -49,6 +49,7 @@ pub(crate) struct RecordCounters {
     pub(crate) logged: Counter,
     pub(crate) log_dropped: Counter,
     pub(crate) slow_dropped: Counter,
+    pub(crate) connections_unlogged: Counter,
 }
 
 pub(super) static FAMILIES: &[Family] = &[
@@ -147,6 +148,16 @@ pub(super) static FAMILIES: &[Family] = &[
         labels: &[],
         samples: |view, out| {
             out.number(&[], view.worker_total(|block| &block.records.log_dropped));
+        },
+    },
+    Family {
+        name: "strait_access_log_connections_left_out_total",
+        kind: Kind::Counter,
+        help: "Connections that came to nothing before they had a request, and have no line in the access log: \
+               each worker writes 20 of these a second.",
+        labels: &[],
+        samples: |view, out| {
+            out.number(&[], view.worker_total(|block| &block.records.connections_unlogged));
         },
     },
     Family {

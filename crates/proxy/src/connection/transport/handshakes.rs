@@ -8,6 +8,7 @@
 //! ```
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::snapshot::ListenerTls;
 use telemetry::cause::Cause;
@@ -122,7 +123,7 @@ impl Connections {
     fn tell_handshake(
         &self,
         key: ConnKey,
-        failure: Option<TlsFailure>,
+        failure: Option<(TlsFailure, Detail)>,
         now: Time,
         listen: &Listen,
         cx: &mut Cx,
@@ -139,8 +140,14 @@ impl Connections {
             true => TlsHandshakeKind::Resumed,
             false => TlsHandshakeKind::Full,
         };
+        let (failure, detail) = failure.unzip();
         let event = TlsHandshakeFinished { listener, kind, duration, failure };
         cx.emitter.tls_handshake_finished(&event);
+        // One that says nothing and goes is a probe, or has changed its mind.
+        let is_begun = !matches!(tls.state, State::Expected(_));
+        if let Some((failure, detail)) = failure.zip(detail).filter(|_| is_begun) {
+            self.log_failed(key, cause_of(failure), || detail, now, listen, cx);
+        }
     }
 }
 
@@ -150,7 +157,7 @@ impl Connections {
     fn refuse_handshake(
         &mut self,
         key: ConnKey,
-        failure: TlsFailure,
+        failure: (TlsFailure, Detail),
         now: Time,
         listen: &mut Listen,
         cx: &mut Cx,
@@ -177,8 +184,20 @@ impl Connections {
         listen: &mut Listen,
         cx: &mut Cx,
     ) {
-        self.tell_handshake(key, Some(TlsFailure::Timeout), now, listen, cx);
+        let failure = (TlsFailure::Timeout, self.handshake_bound(key, listen));
+        self.tell_handshake(key, Some(failure), now, listen, cx);
         self.close_downstream(key, Some(Cause::TlsHandshakeTimeout), now, listen, cx);
+    }
+}
+
+impl Connections {
+    /// The time that a client has for its handshake.
+    fn handshake_bound(&self, key: ConnKey, listen: &Listen) -> Detail {
+        let downstream = self.get(key).and_then(Connection::downstream);
+        let bound = downstream.map_or(Duration::ZERO, |downstream| {
+            listen.listeners.get(downstream.listener).listener().timeouts.tls_handshake
+        });
+        Detail::of_bound("timeouts.tls_handshake of the listener", bound)
     }
 }
 
@@ -223,7 +242,9 @@ impl Proxy {
                 break;
             }
             if let Some(stillest) = self.connections.handshakes.stillest(listener) {
-                self.end_unfinished(stillest, TlsFailure::Overflow, Cause::HandshakesOverflow, now);
+                let max = self.cx.snapshot.limits.handshakes_max;
+                let detail = Detail::of(&format_args!("limits.handshakes_max: {max}"));
+                self.end_unfinished(stillest, (TlsFailure::Overflow, detail), now);
             }
         }
         let Some(tls) = self.connections.tls_mut(key) else { return };
@@ -239,7 +260,8 @@ impl Proxy {
 
     /// Ends a connection with a client that has not finished its handshake, requests that came early
     /// included.
-    fn end_unfinished(&mut self, key: ConnKey, failure: TlsFailure, cause: Cause, now: Time) {
+    fn end_unfinished(&mut self, key: ConnKey, failure: (TlsFailure, Detail), now: Time) {
+        let cause = cause_of(failure.0);
         self.connections.tell_handshake(key, Some(failure), now, &self.listen, &mut self.cx);
         match self.connections.tls_mut(key).is_some_and(|tls| tls.is_early()) {
             true => self.break_downstream(key, Some(cause), now),
@@ -250,7 +272,8 @@ impl Proxy {
     /// A client whose connection has begun early did not finish its handshake in time.
     pub(crate) fn on_early_deadline(&mut self, key: ConnKey, now: Time) {
         if self.connections.tls_mut(key).is_some_and(|tls| tls.is_early()) {
-            self.end_unfinished(key, TlsFailure::Timeout, Cause::TlsHandshakeTimeout, now);
+            let detail = self.connections.handshake_bound(key, &self.listen);
+            self.end_unfinished(key, (TlsFailure::Timeout, detail), now);
         }
     }
 
@@ -286,8 +309,7 @@ impl Proxy {
                 self.connections.queue_send(key, &mut self.cx);
             }
             Err(error) => {
-                self.connections.note_reason(key, || Detail::of(&error));
-                self.on_handshake_failed(key, failure_of(&error), now);
+                self.on_handshake_failed(key, (failure_of(&error), Detail::of(&error)), now);
             }
         }
         true
@@ -337,7 +359,7 @@ impl Proxy {
                 self.cx.ops.extend(words.map(|words| Op::SendNow(key, words)));
                 self.connections.tell_handshake(
                     key,
-                    Some(failure_of(&error)),
+                    Some((failure_of(&error), Detail::of(&error))),
                     now,
                     &self.listen,
                     &mut self.cx,
@@ -446,10 +468,12 @@ impl Proxy {
             }
             Err(error) => {
                 let is_not_tls = matches!(error, HandshakeError::NotTls);
-                self.connections.note_reason(key, || {
-                    let other = Detail::of_other_protocol(Detected::Tls, input);
-                    other.filter(|_| is_not_tls).unwrap_or_else(|| Detail::of(&error))
-                });
+                let detail = match is_not_tls {
+                    true if is_downstream => Detail::of_client(input),
+                    true => Detail::of_other_protocol(Detected::Tls, input),
+                    false => None,
+                };
+                let failure = (failure_of(&error), detail.unwrap_or_else(|| Detail::of(&error)));
                 let is_http = input.first().is_some_and(u8::is_ascii_uppercase);
                 if is_downstream && is_http && is_not_tls {
                     out.extend_from_slice(PLAIN_HTTP_REPLY);
@@ -461,12 +485,12 @@ impl Proxy {
                 match has_words && is_downstream {
                     true => self.connections.refuse_handshake(
                         key,
-                        failure_of(&error),
+                        failure,
                         now,
                         &mut self.listen,
                         &mut self.cx,
                     ),
-                    false => self.on_handshake_failed(key, failure_of(&error), now),
+                    false => self.on_handshake_failed(key, failure, now),
                 }
                 None
             }
@@ -519,12 +543,11 @@ impl Proxy {
 
     /// The peer closed its connection amid the handshake, or broke it.
     pub(super) fn on_peer_gone(&mut self, key: ConnKey, how: &str, now: Time) {
-        let words = format!("the peer is gone amid the handshake: {how}");
-        self.connections.note_reason(key, || Detail::of(&words));
-        self.on_handshake_failed(key, TlsFailure::PeerGone, now);
+        let words = format_args!("the peer is gone amid the handshake: {how}");
+        self.on_handshake_failed(key, (TlsFailure::PeerGone, Detail::of(&words)), now);
     }
 
-    pub(super) fn on_handshake_failed(&mut self, key: ConnKey, failure: TlsFailure, now: Time) {
+    fn on_handshake_failed(&mut self, key: ConnKey, failure: (TlsFailure, Detail), now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         match connection.role {
             Role::Downstream(_) => {
@@ -538,9 +561,19 @@ impl Proxy {
                 self.close_downstream(key, Some(Cause::TlsHandshakeFailed), now);
             }
             Role::Upstream(_) => {
+                self.connections.note_reason(key, || failure.1);
                 self.on_established(key, Err(Cause::UpstreamTlsFailed), now);
             }
         }
+    }
+}
+
+/// What a failed handshake of a client's is called.
+const fn cause_of(failure: TlsFailure) -> Cause {
+    match failure {
+        TlsFailure::Timeout => Cause::TlsHandshakeTimeout,
+        TlsFailure::Overflow => Cause::HandshakesOverflow,
+        _ => Cause::TlsHandshakeFailed,
     }
 }
 

@@ -11,6 +11,7 @@ use crate::connection::{ConnKey, Connection, Role};
 use crate::cx::Cx;
 use crate::ops::Op;
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
 /// Connections that [`Proxy::cool_down`] looks at in one call: some hundred microseconds of work.
@@ -181,6 +182,7 @@ impl Proxy {
         }
         let is_peers_word = matches!(error, RecordError::AlertReceived(_));
         if self.connections.is_downstream(key) && !is_peers_word {
+            self.log_failed(key, Cause::TlsInvalid, || Detail::of(&error), now);
             self.break_downstream(key, Some(Cause::TlsInvalid), now);
         } else {
             self.handle_broken(key, &error.to_string(), now);
