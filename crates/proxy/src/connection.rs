@@ -17,6 +17,7 @@ pub(crate) mod handshake_slots;
 pub(crate) mod keepalive;
 pub(crate) mod lingering;
 pub(crate) mod passthrough;
+pub(crate) mod reading;
 pub(crate) mod sending;
 pub(crate) mod signers;
 pub(crate) mod streams;

@@ -17,6 +17,7 @@ pub(crate) mod client_cert;
 pub(crate) mod deadlines;
 pub(crate) mod downstream;
 pub(crate) mod downstream_end;
+pub(crate) mod elements;
 pub(crate) mod encoding;
 pub(crate) mod ending;
 pub(crate) mod exchanges;

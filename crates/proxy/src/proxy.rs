@@ -9,6 +9,7 @@ use std::sync::Arc;
 use telemetry::Emitter;
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
+use wire::head::RequestHead;
 
 use crate::Snapshot;
 use crate::connection::codec::Codec;
@@ -415,13 +416,17 @@ impl Proxy {
     pub(crate) fn begin_exchange(
         &mut self,
         at: StreamKey,
-        snapshot: Pinned,
-        place: usize,
         request: Request,
         now: Time,
-    ) -> ExchangeKey {
+    ) -> Option<ExchangeKey> {
         let Self { connections, exchanges, listen, cx, .. } = self;
-        exchanges.begin_exchange(at, snapshot, place, request, now, connections, listen, cx)
+        exchanges.begin_exchange(at, request, now, connections, listen, cx)
+    }
+
+    /// [`Exchanges::upgrade_to_http2`].
+    pub(crate) fn upgrade_to_http2(&mut self, key: ExchangeKey, head: &RequestHead<'_>, now: Time) {
+        let Self { connections, exchanges, cx, .. } = self;
+        exchanges.upgrade_to_http2(key, head, now, connections, cx);
     }
 
     /// [`Exchanges::remove_exchange`].
@@ -437,15 +442,6 @@ impl Proxy {
     }
 
     // What several parts share.
-
-    /// Feeds bytes to a connection; returns how many it consumed.
-    pub(crate) fn consume(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
-        match self.connections.get(key).map(|connection| &connection.role) {
-            Some(Role::Downstream(_)) => self.consume_downstream(key, input, now),
-            Some(Role::Upstream(_)) => self.consume_upstream(key, input, now),
-            None => input.len(),
-        }
-    }
 
     /// Reads on from a connection, beginning with what it could not consume before.
     pub(crate) fn resume_inbox(&mut self, key: ConnKey, now: Time) {

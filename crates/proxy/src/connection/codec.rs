@@ -16,11 +16,11 @@ pub(crate) mod elements;
 pub(crate) mod http1;
 pub(crate) mod http2;
 
-use wire::h1::{BodyDecoder, BodyElement, BodyError, BodyLimits, ConnectionField};
-use wire::head::{Framing, ResponseHead};
+use wire::h1::{ConnectionField, Parsing};
+use wire::head::ResponseHead;
 
 use crate::connection::codec::bytes::Bytes;
-use crate::connection::codec::elements::{Answer, Output, ReadEnd, Slot, WholeReply};
+use crate::connection::codec::elements::{Answer, Element, Output, ReadEnd, Slot, WholeReply};
 use crate::connection::codec::http1::Http1;
 use crate::connection::codec::http2::{Multiplex, Tail};
 
@@ -254,36 +254,18 @@ impl Codec {
         }
     }
 
-    /// A head was read; its body follows in this framing.
-    pub(crate) fn begin_body(&mut self, framing: Framing) {
-        if let Self::Http1(codec) = self {
-            codec.receive = http1::Receive::Body(BodyDecoder::new(framing));
-        }
-    }
-
-    /// Reads on in the body of the message that comes, or in the bytes of a tunnel. Says too whether the
-    /// body is complete with that.
-    ///
-    /// # Errors
-    ///
-    /// What the chunked coding does not allow.
+    /// Reads on in the body of the message that comes, or in the bytes of a tunnel. Without an element,
+    /// more bytes are needed.
     #[inline]
-    pub(crate) fn decode_body<'i>(
+    pub(crate) fn decode_body<'b>(
         &mut self,
-        input: &'i [u8],
-        limits: &BodyLimits,
-    ) -> Result<(usize, BodyElement<'i>, bool), BodyError> {
+        input: &'b [u8],
+        parsing: Parsing,
+    ) -> (usize, Option<Element<'b>>) {
         match self {
-            Self::Http1(Http1 { receive: http1::Receive::Body(body), .. }) => {
-                let (n, element) = body.decode(input, limits)?;
-                Ok((n, element, body.is_complete()))
-            }
-            Self::Bytes(codec) if !codec.is_read_complete => {
-                Ok((input.len(), BodyElement::Data(input), false))
-            }
-            Self::Http1(_) | Self::Bytes(_) | Self::Opening(_) | Self::Http2(_) => {
-                Ok((0, BodyElement::NeedMore, false))
-            }
+            Self::Http1(codec) => codec.decode_body(input, parsing),
+            Self::Bytes(codec) => codec.decode(input),
+            Self::Opening(_) | Self::Http2(_) => (0, None),
         }
     }
 

@@ -5,17 +5,19 @@
 
 use std::time::Duration;
 
-use config::snapshot::Ping;
+use config::snapshot::{ListenerProtocol, Ping};
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamPaused;
 use wire::detect::Detected;
 use wire::detect::resembles_http2;
-use wire::h2::{ConnectionError, Element, ErrorCode, Http2};
+use wire::h2::{ConnectionError, ErrorCode, Http2};
 use wire::head::{RequestHead, Version};
 
 use crate::connection::codec::Codec;
-use crate::connection::codec::elements::Slot;
-use crate::connection::codec::http2::{Framed, Multiplex, Stream, Tail, Watch, downstream_limits};
+use crate::connection::codec::elements::{Element, Slot};
+use crate::connection::codec::http2::{
+    Decoded, Framed, Multiplex, Stream, Watch, downstream_limits,
+};
 use crate::connection::connections::Connections;
 use crate::connection::delivery::Lingering;
 use crate::connection::{
@@ -23,10 +25,10 @@ use crate::connection::{
     UNDELIVERED_BYTES_MAX, is_peer_behind,
 };
 use crate::cx::Cx;
-use crate::exchange::downstream::cause_of_request;
+use crate::exchange::Stage;
+use crate::exchange::elements::Source;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::label;
-use crate::exchange::{Request, Stage};
 use crate::listen::Listen;
 use crate::listen::drain::DRAIN_IDLE;
 use crate::proxy::Proxy;
@@ -160,7 +162,8 @@ impl Connections {
 }
 
 impl Exchanges {
-    /// An HTTP/1 request that asked for `h2c` is stream 1 of the connection from here on.
+    /// An HTTP/1 request that asked for `h2c` is stream 1 of the connection from here on: the first of a
+    /// connection that may speak either. Inside TLS it is ALPN that offers HTTP/2.
     pub(crate) fn upgrade_to_http2(
         &mut self,
         key: ExchangeKey,
@@ -168,38 +171,40 @@ impl Exchanges {
         now: Time,
         connections: &mut Connections,
         cx: &mut Cx,
-    ) -> bool {
+    ) {
         const SWITCHING: &[u8] =
             b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n";
-        let Some(exchange) = self.get_mut(key) else { return false };
-        let Some(settings) = head.http2_settings() else { return false };
+        let Some(exchange) = self.get_mut(key) else { return };
+        let Some(settings) = head.http2_settings() else { return };
         let (listener, connection) = (exchange.listener(), exchange.downstream.connection);
+        let Some(open) = connections.get_mut(connection) else { return };
+        let is_first = open.requests == 1 && open.tls.is_none();
+        if !is_first || listener.protocol != ListenerProtocol::Auto {
+            return;
+        }
         let limits = downstream_limits(&listener.http, &listener.http2);
-        let Ok(codec) = Http2::upgraded_server(settings, &limits) else { return false };
+        let Ok(codec) = Http2::upgraded_server(settings, &limits) else { return };
         let opening = now + listener.timeouts.request_head;
         let mut multiplex = Multiplex::new(codec, limits, now);
         multiplex.watches.set(Watch::Opening, opening);
         multiplex.insert(Stream::new(1, key));
         exchange.downstream.slot = Slot::of_stream(1);
         exchange.request.version = Version::Http2;
-        let Some(open) = connections.get_mut(connection) else { return false };
         open.outbox.push(SWITCHING, &mut cx.buffers);
         if let Some(downstream) = open.downstream_mut() {
             downstream.exchange = None;
         }
         connections.set_multiplex(connection, multiplex, cx);
         connections.queue_send(connection, cx);
-        true
     }
 }
 
 impl Proxy {
     /// Consumes frames as far as possible.
     pub(crate) fn consume_frames(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
-        let silence = self
-            .connections
-            .get(key)
-            .and_then(|connection| self.listen.silence(connection, &self.cx));
+        let Some(connection) = self.connections.get(key) else { return input.len() };
+        let is_downstream = connection.downstream().is_some();
+        let silence = self.listen.silence(connection, &self.cx);
         if let Some(multiplex) = self.connections.multiplex_mut(key) {
             multiplex.on_sign_of_life(now, silence);
         }
@@ -222,14 +227,14 @@ impl Proxy {
                 multiplex.frame_control(&mut connection.outbox, &mut self.cx.buffers);
             }
             let rest = input.get(at..).unwrap_or_default();
-            match multiplex.codec.decode(rest, &multiplex.limits, &mut scratch) {
-                Ok((n, Element::NeedMore)) => {
+            match multiplex.decode(rest, &mut scratch) {
+                Ok((n, Decoded::NeedMore)) => {
                     at += n;
                     break;
                 }
-                Ok((n, element)) => {
+                Ok((n, decoded)) => {
                     at += n;
-                    self.on_element(key, element, now);
+                    self.on_decoded(key, is_downstream, decoded, now);
                 }
                 Err(error) => {
                     at = input.len();
@@ -265,100 +270,32 @@ impl Proxy {
         }
     }
 
-    fn on_element(&mut self, key: ConnKey, element: Element<'_>, now: Time) {
-        match element {
-            Element::NeedMore | Element::AnswersDue => {}
-            Element::Request { stream, mut head, is_end } => {
-                let request = Request::of(&head, is_end);
-                self.connections.count_request(key, head.block().len());
-                let exchange = self.begin_stream(key, Slot::of_stream(stream), request, now);
-                if let Some(exchange) = exchange {
-                    self.on_request_head(exchange, &mut head, now);
+    #[inline]
+    fn on_decoded(&mut self, key: ConnKey, is_downstream: bool, decoded: Decoded<'_>, now: Time) {
+        match decoded {
+            Decoded::NeedMore | Decoded::Nothing => {}
+            Decoded::Of(slot, element) => {
+                let at = StreamKey { connection: key, slot };
+                let exchange = self.connections.exchange_of(at);
+                self.connections.count(key, &element, exchange.is_some());
+                if let (Element::Interim { .. } | Element::Response { .. }, Some(exchange)) =
+                    (&element, exchange)
+                {
+                    self.on_first_byte(at, exchange, now);
                 }
+                self.on_element(Source { at, is_downstream, exchange }, element, 0, now);
             }
-            Element::Unacceptable { stream, error, is_end } => {
-                let request = Request { is_complete: is_end, ..Request::NONE };
-                self.connections.count_request(key, 0);
-                let exchange = self.begin_stream(key, Slot::of_stream(stream), request, now);
-                if let Some(exchange) = exchange {
-                    self.exchanges.note_detail(exchange, || Detail::of(&error));
-                    self.fail(exchange, cause_of_request(&error), now);
-                }
-            }
-            Element::Malformed { stream, error, is_end } => {
-                let at = StreamKey { connection: key, slot: Slot::of_stream(stream) };
-                self.on_malformed_request(at, error, is_end, now);
-            }
-            Element::Response { stream, mut head, is_end } => {
-                let upstream = StreamKey { connection: key, slot: Slot::of_stream(stream) };
-                if let Some(exchange) = self.connections.exchange_of(upstream) {
-                    self.on_stream_response(upstream, exchange, &mut head, is_end, now);
-                }
-            }
-            Element::Interim { stream, head } => {
-                let upstream = StreamKey { connection: key, slot: Slot::of_stream(stream) };
-                if let Some(exchange) = self.connections.exchange_of(upstream) {
-                    self.on_first_byte(upstream, exchange, now);
-                    self.on_interim_response(exchange, &head, now);
-                }
-            }
-            Element::Data { stream, bytes, is_end } => {
-                let from = StreamKey { connection: key, slot: Slot::of_stream(stream) };
-                self.on_stream_data(from, bytes, now);
-                if is_end {
-                    self.on_stream_end(from, Tail::End, now);
-                }
-            }
-            Element::End { stream } => {
-                self.on_stream_end(
-                    StreamKey { connection: key, slot: Slot::of_stream(stream) },
-                    Tail::End,
-                    now,
-                );
-            }
-            Element::Trailers { stream, section } => {
-                let tail = Tail::of(section);
-                self.on_stream_end(
-                    StreamKey { connection: key, slot: Slot::of_stream(stream) },
-                    tail,
-                    now,
-                );
-            }
-            Element::Reset { stream, code } => {
-                self.connections.count_cancelled(key);
-                self.on_stream_reset(
-                    StreamKey { connection: key, slot: Slot::of_stream(stream) },
-                    code,
-                    now,
-                );
-            }
-            Element::Failed { stream, error } => {
-                self.connections.count_cancelled(key);
-                self.on_stream_failed(
-                    StreamKey { connection: key, slot: Slot::of_stream(stream) },
-                    error,
-                    now,
-                );
-            }
-            Element::WindowOpened { stream } => {
-                if let Some(multiplex) = self.connections.multiplex_mut(key) {
-                    multiplex.on_window_opened(stream);
-                }
-            }
-            Element::SettingsChanged => {
-                if let Some(multiplex) = self.connections.multiplex_mut(key) {
-                    multiplex.on_window_opened(None);
-                }
+            Decoded::SettingsChanged => {
                 if let Some(cluster) = self.upstream.offer(key, &mut self.connections, &mut self.cx)
                 {
                     self.upstream.note_room(cluster, &mut self.cx);
                 }
             }
-            Element::GoingAway { code, debug, .. } => {
+            Decoded::GoingAway { code, debug } => {
                 self.connections.note_reason(key, || Detail::of_goaway(code, debug));
                 self.on_going_away(key, now);
             }
-            Element::PingAnswered { opaque } => {
+            Decoded::PingAnswered(opaque) => {
                 if opaque == GOAWAY_PING {
                     self.connections.finish_goaway(key, &mut self.cx);
                 }

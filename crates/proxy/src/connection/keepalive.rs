@@ -1,14 +1,12 @@
 //! A downstream connection of HTTP/1 between two exchanges: what is left of one request, the wait for
 //! the next, and the end.
 
-use wire::h1::BodyElement;
-
-use crate::connection::codec::http1::Receive;
+use crate::connection::codec::http1::{Discarded, Receive};
 use crate::connection::connections::Connections;
 use crate::connection::delivery::Lingering;
+use crate::connection::reading::Step;
 use crate::connection::{ConnKey, Life, StreamKey};
 use crate::cx::Cx;
-use crate::exchange::downstream::{BODY_LIMITS, Step};
 use crate::listen::Listen;
 use crate::ops::Op;
 use crate::tools::time::Time;
@@ -59,26 +57,16 @@ impl Connections {
     ) -> Step {
         let Some(connection) = self.get_mut(key) else { return Step::Wait(0) };
         let Some(codec) = connection.codec.http1_mut() else { return Step::Wait(0) };
-        let Receive::Discard { body, left } = &mut codec.receive else { return Step::Wait(0) };
-        let (n, is_complete) = match body.decode(input, &BODY_LIMITS) {
-            Ok((n, BodyElement::NeedMore)) if n < input.len() => return Step::Wait(n),
-            Ok((n, BodyElement::NeedMore)) => (n, false),
-            Ok((n, BodyElement::Data(_))) => (n, body.is_complete()),
-            Ok((n, BodyElement::End | BodyElement::Trailers(_))) => (n, true),
-            Err(_) => {
-                self.end_downstream(key, now, listen, cx);
-                return Step::Took(input.len());
+        let (n, discarded) = codec.discard(input);
+        match discarded {
+            Discarded::NeedMore => return Step::Wait(n),
+            Discarded::Some => {}
+            Discarded::Complete => {
+                if connection.exchange().is_none() {
+                    self.await_request(key, now, listen, cx);
+                }
             }
-        };
-        *left = left.saturating_sub(n as u64);
-        let is_over = *left == 0;
-        if is_complete {
-            codec.receive = Receive::Complete;
-            if connection.exchange().is_none() {
-                self.await_request(key, now, listen, cx);
-            }
-        } else if is_over {
-            self.end_downstream(key, now, listen, cx);
+            Discarded::TooMuch => self.end_downstream(key, now, listen, cx),
         }
         Step::Took(n)
     }

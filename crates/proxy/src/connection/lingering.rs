@@ -20,9 +20,9 @@ use telemetry::cause::Cause;
 
 use crate::connection::connections::Connections;
 use crate::connection::delivery::{Lingering, Verdict};
+use crate::connection::reading::Step;
 use crate::connection::{ConnKey, Connection, Life};
 use crate::cx::Cx;
-use crate::exchange::downstream::Step;
 use crate::listen::Listen;
 use crate::ops::Op;
 use crate::proxy::Proxy;

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 
+use crate::connection::codec::elements::{Element, Invalid};
 use crate::connection::codec::http1::{Http1, Receive};
 use crate::connection::connections::Connections;
 use crate::connection::{ConnKey, Connection};
@@ -78,17 +79,20 @@ impl Connections {
         self.held_back.keys.push_back(key);
     }
 
-    /// A stream of HTTP/2 begins with a request, whose head has so many bytes.
-    pub(crate) fn count_request(&mut self, key: ConnKey, bytes: usize) {
+    /// Counts an element of a stream of HTTP/2: one that begins an exchange by the bytes of its head, one
+    /// that ends it before its time as much as another request.
+    #[inline]
+    pub(crate) fn count(&mut self, key: ConnKey, element: &Element<'_>, has_exchange: bool) {
+        let bytes = match element {
+            Element::Request { head, .. } => head.block().len(),
+            Element::Invalid { error: Invalid::Stream(_), .. } | Element::Reset { .. } => 0,
+            Element::Invalid { .. } if !has_exchange => 0,
+            _ => return,
+        };
         let turn = self.held_back.turn;
         if let Some(multiplex) = self.multiplex_mut(key) {
             multiplex.share.on_request(turn, bytes);
         }
-    }
-
-    /// A stream of HTTP/2 ends before its time, which costs as much as another request.
-    pub(crate) fn count_cancelled(&mut self, key: ConnKey) {
-        self.count_request(key, 0);
     }
 
     /// Whether a connection of HTTP/2 has to wait for the next turn; then it does.

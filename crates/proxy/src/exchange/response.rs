@@ -1,24 +1,16 @@
 //! Hop 8, backwards: what an upstream answers, from the head to the end of the body.
 
-use config::snapshot::ResponseParsing;
 use telemetry::cause::Cause;
 use telemetry::events::TunnelStarted;
-use wire::detect::Detected;
-use wire::h1::{
-    BodyDecoder, BodyElement, BodyLimits, ConnectionField, HeadError, HeadErrorKind, HeadLimits,
-    Parsing, Scan, allowed_trailers, decode_response_as,
-};
+use wire::h1::ConnectionField;
 use wire::head::{Framing, Method, ResponseHead, Version};
-use wire::path::Slashes;
 
 use crate::agenda::Note;
 use crate::connection::codec::Codec;
 use crate::connection::codec::bytes::Bytes;
 use crate::connection::codec::elements::Answer;
-use crate::connection::codec::http1::Receive;
-use crate::connection::{ConnKey, Connection, ExchangeKey, Life, OUTBOX_BYTES_MAX, StreamKey};
+use crate::connection::{Connection, ExchangeKey, Life, OUTBOX_BYTES_MAX, StreamKey};
 use crate::cx::Cx;
-use crate::exchange::downstream::{BODY_LIMITS, Step};
 use crate::exchange::encoding::announces_trailers;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::label;
@@ -26,14 +18,6 @@ use crate::exchange::{Exchange, Stage, Wait};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
-
-/// Bounds on a response head. They are not an option: a service that needs more is broken.
-pub(crate) const RESPONSE_HEAD: HeadLimits = HeadLimits {
-    request_line_bytes_max: 8 << 10,
-    head_bytes_max: 60 << 10,
-    fields_max: 200,
-    slashes: Slashes::Keep,
-};
 
 impl Exchanges {
     /// So many bytes of the response body came.
@@ -52,97 +36,6 @@ impl Exchanges {
 }
 
 impl Proxy {
-    /// Consumes an upstream's bytes as far as possible.
-    pub(crate) fn consume_upstream(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
-        let mut at = 0;
-        while let Some(rest) = input.get(at..).filter(|rest| !rest.is_empty()) {
-            let Some(connection) = self.connections.get_mut(key) else { return input.len() };
-            if connection.multiplex().is_some_and(|multiplex| multiplex.failure.is_none()) {
-                return at + self.consume_frames(key, rest, now);
-            }
-            let Some(exchange) = connection.exchange() else {
-                // It was not asked: whatever this is, the connection is not used again.
-                self.close_upstream(key, Some(Cause::ResponseInvalid), now);
-                return input.len();
-            };
-            let step = if connection.codec.awaits_head() {
-                self.on_response_head_bytes(key, exchange, rest, now)
-            } else {
-                self.on_response_body_bytes(key, exchange, rest, now)
-            };
-            match step {
-                Step::Took(n) => at += n,
-                Step::Wait(n) => return at + n,
-            }
-        }
-        at
-    }
-
-    fn on_response_head_bytes(
-        &mut self,
-        key: ConnKey,
-        exchange_key: ExchangeKey,
-        input: &[u8],
-        now: Time,
-    ) -> Step {
-        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
-        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return Step::Wait(0) };
-        let Some(codec) = connection.codec.http1_mut() else { return Step::Wait(0) };
-        let Receive::Head(mut scan) = codec.receive else { return Step::Wait(0) };
-        if connection.outbox.is_untouched() {
-            // Nothing was asked yet, so this is no answer; the request goes elsewhere.
-            let other = Detail::of_other_protocol(Detected::Http1, input);
-            self.connections.note_reason(key, || {
-                other.unwrap_or_else(|| Detail::of(&"a response before anything was asked"))
-            });
-            self.fail_attempt(exchange_key, Cause::ResponseUnasked, now);
-            return Step::Took(input.len());
-        }
-        if !exchange.record.stamps.first_byte.is_set() {
-            exchange.record.stamps.first_byte = now;
-        }
-        // From here on the upstream has said something, so it is not asked again.
-        connection.outbox.forget(&mut self.cx.buffers);
-        let method = exchange.request.method;
-        let how = (parsing_of(exchange), exchange.progress.interim_responses > 0);
-        let mut index = self.cx.response_index.take().unwrap_or_default();
-        let decoded = decode_response_as(input, &mut scan, &RESPONSE_HEAD, &mut index, method, how);
-        let step = match decoded {
-            Ok(None) => {
-                codec.receive = Receive::Head(scan);
-                Step::Wait(0)
-            }
-            Ok(Some((mut head, n))) => {
-                codec.receive = Receive::Head(Scan::default());
-                match head.status() {
-                    101 => {
-                        let at = StreamKey::alone(key);
-                        self.on_switching_protocols(at, exchange_key, &mut head, now);
-                    }
-                    100..=199 => self.on_interim_response(exchange_key, &head, now),
-                    _ => {
-                        let behind = input.len() - n;
-                        let is_end = BodyDecoder::new(head.framing()).is_complete();
-                        let rest = (behind, is_end);
-                        let at = StreamKey::alone(key);
-                        self.on_response_head(at, exchange_key, &mut head, rest, now);
-                    }
-                }
-                Step::Took(n)
-            }
-            Err(error) => {
-                self.exchanges.note_detail(exchange_key, || {
-                    let other = Detail::of_other_protocol(Detected::Http1, input);
-                    other.unwrap_or_else(|| Detail::of_head(error, input))
-                });
-                self.fail(exchange_key, cause_of_response(&error), now);
-                Step::Took(input.len())
-            }
-        };
-        self.cx.response_index = Some(index);
-        step
-    }
-
     /// A 1xx response other than 101: passed on to those who can understand it.
     pub(crate) fn on_interim_response(
         &mut self,
@@ -193,7 +86,6 @@ impl Proxy {
         }
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         if upstream.is_alone() {
-            connection.codec.begin_body(head.framing());
             let is_worn = connection.is_key_nearly_worn();
             if let Some(role) = connection.upstream_mut() {
                 role.is_reusable = head.persistent()
@@ -333,47 +225,6 @@ impl Proxy {
         self.cx.agenda.push(Note::Resume(downstream));
     }
 
-    fn on_response_body_bytes(
-        &mut self,
-        key: ConnKey,
-        exchange_key: ExchangeKey,
-        input: &[u8],
-        now: Time,
-    ) -> Step {
-        let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
-        let at = StreamKey::alone(key);
-        // Only what the chunked coding puts around data can be read in more than one way.
-        let parsing = match self.exchanges.get(exchange_key) {
-            Some(exchange) if connection.codec.is_chunked() => parsing_of(exchange),
-            _ => Parsing::Strict,
-        };
-        match connection.codec.decode_body(input, &BodyLimits { parsing, ..BODY_LIMITS }) {
-            Ok((n, BodyElement::NeedMore, _)) => Step::Wait(n),
-            Ok((n, BodyElement::Data(data), is_complete)) => {
-                self.on_response_data(exchange_key, data, now);
-                if is_complete {
-                    self.on_response_end(at, exchange_key, &[], n == input.len(), now);
-                }
-                Step::Took(n)
-            }
-            Ok((n, BodyElement::End, _)) => {
-                self.on_response_end(at, exchange_key, &[], n == input.len(), now);
-                Step::Took(n)
-            }
-            Ok((n, BodyElement::Trailers(trailers), _)) => {
-                let mut room = Vec::new();
-                let trailers = allowed_trailers(trailers, &mut room);
-                self.on_response_end(at, exchange_key, trailers, n == input.len(), now);
-                Step::Took(n)
-            }
-            Err(error) => {
-                self.exchanges.note_detail(exchange_key, || Detail::of_body(error, input));
-                self.fail(exchange_key, Cause::ResponseInvalid, now);
-                Step::Took(input.len())
-            }
-        }
-    }
-
     pub(crate) fn on_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
         self.exchanges.count_response_data(key, data.len());
         let Some(exchange) = self.exchanges.get(key) else { return };
@@ -457,28 +308,7 @@ impl Proxy {
     }
 }
 
-/// How strictly an exchange's response is read.
-fn parsing_of(exchange: &Exchange) -> Parsing {
-    match exchange.cluster().map(|cluster| cluster.response_parsing) {
-        Some(ResponseParsing::Tolerant) => Parsing::Tolerant,
-        Some(ResponseParsing::Strict) | None => Parsing::Strict,
-    }
-}
-
 /// Whether trailers may come behind a body whose length is known.
 fn has_late_trailers(head: &ResponseHead<'_>) -> bool {
     head.version() == Version::Http2 && announces_trailers(head)
-}
-
-/// What a refused response head is called.
-fn cause_of_response(error: &HeadError) -> Cause {
-    match error.kind() {
-        HeadErrorKind::LineTooLong | HeadErrorKind::TooLarge => Cause::ResponseHeadTooLarge,
-        HeadErrorKind::Syntax
-        | HeadErrorKind::Framing
-        | HeadErrorKind::Host
-        | HeadErrorKind::Target
-        | HeadErrorKind::NotImplemented
-        | HeadErrorKind::Version => Cause::ResponseInvalid,
-    }
 }

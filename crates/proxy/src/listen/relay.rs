@@ -396,12 +396,11 @@ impl Proxy {
             downstream.head_began = now;
         }
         let state = self.listen.listeners.get(downstream.listener);
-        let (snapshot, place) = state.pin();
         let random = self.cx.random.next();
         let listener = state.listener().seen_by(downstream.chain);
         let cluster = listener.relay.as_ref().and_then(|relay| relay.choose(random));
         let at = StreamKey::alone(key);
-        let exchange = self.begin_exchange(at, snapshot, place, Request::NONE, now);
+        let Some(exchange) = self.begin_exchange(at, Request::NONE, now) else { return };
         if let Some(exchange) = self.exchanges.get_mut(exchange) {
             let is_tls = first.is_some_and(|first| first.protocol == Some(Detected::Tls));
             exchange.kind = if is_tls { Kind::Tls } else { Kind::Tcp };

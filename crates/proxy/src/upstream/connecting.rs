@@ -11,6 +11,7 @@ use wire::h2::{ErrorCode, Http2, RequestForm};
 use wire::head::RequestHead;
 
 use crate::connection::codec::elements::ReadEnd;
+use crate::connection::codec::http1::RESPONSE_HEAD;
 use crate::connection::codec::http2::{Multiplex, Stream, Tail, Watch};
 use crate::connection::codec::{Codec, http2};
 use crate::connection::connections::Connections;
@@ -21,7 +22,6 @@ use crate::connection::{
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::label;
-use crate::exchange::response::RESPONSE_HEAD;
 use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
 use crate::listen::Listen;
 use crate::ops::{ConnectFailure, ConnectOptions, Op};

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::connection::codec::elements::Output;
+use crate::connection::codec::elements::{Element, Output};
 
 /// A connection that carries bytes as they come, both ways.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -25,6 +25,13 @@ impl Bytes {
 
     pub(crate) const fn takes_data(&self) -> bool {
         !self.is_ending
+    }
+
+    pub(super) const fn decode<'b>(&self, input: &'b [u8]) -> (usize, Option<Element<'b>>) {
+        if self.is_read_complete {
+            return (0, None);
+        }
+        (input.len(), Some(Element::Data { bytes: input, is_end: false }))
     }
 
     pub(super) fn send_data(&self, data: &[u8], out: &mut Output<'_>) {

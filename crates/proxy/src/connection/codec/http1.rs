@@ -9,10 +9,42 @@
 
 use serde::{Deserialize, Serialize};
 use wire::h1;
-use wire::h1::{BodyDecoder, BodyEncoder, ConnectionField, Scan, encode_reply, encode_response};
-use wire::head::{Framing, ResponseHead, Version};
+use wire::h1::{
+    BodyDecoder, BodyElement, BodyEncoder, BodyLimits, ConnectionField, HeadLimits, Parsing, Scan,
+    encode_reply, encode_response,
+};
+use wire::head::{Framing, HeadIndex, Method, ResponseHead, Version};
+use wire::path::Slashes;
 
-use crate::connection::codec::elements::{Answer, Output, ReadEnd, TOGETHER_BYTES_MAX, WholeReply};
+use crate::connection::codec::elements::{
+    Answer, Element, Invalid, Output, ReadEnd, TOGETHER_BYTES_MAX, WholeReply,
+};
+
+/// Bounds on what the chunked coding may add to a body.
+const BODY_LIMITS: BodyLimits = BodyLimits {
+    chunk_line_bytes_max: 256,
+    trailers_bytes_max: 8 << 10,
+    fields_max: 100,
+    parsing: Parsing::Strict,
+};
+
+/// Bounds on a response head. They are not an option: a service that needs more is broken.
+pub(crate) const RESPONSE_HEAD: HeadLimits = HeadLimits {
+    request_line_bytes_max: 8 << 10,
+    head_bytes_max: 60 << 10,
+    fields_max: 200,
+    slashes: Slashes::Keep,
+};
+
+/// What a response answers, as far as its reading depends on that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    pub(crate) method: Method,
+    /// How strictly the response is read.
+    pub(crate) parsing: Parsing,
+    /// Whether an interim response came before it.
+    pub(crate) is_after_interim: bool,
+}
 
 /// A connection of HTTP/1.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -47,6 +79,16 @@ pub(crate) enum Send {
     Ending,
 }
 
+/// What came of reading a body that its exchange does not want.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Discarded {
+    NeedMore,
+    Some,
+    Complete,
+    /// It is longer than what is read of such a body, or its end cannot be found.
+    TooMuch,
+}
+
 /// Both sides of an exchange have the same framing, and the decoder keeps to it.
 const SAME: &str = "a body has the length that its head announced";
 
@@ -59,6 +101,95 @@ impl Http1 {
     /// A head comes next, and what is sent stands here.
     pub(crate) fn sending(send: Send) -> Self {
         Self { receive: Receive::Head(Scan::default()), send }
+    }
+
+    /// Reads on in a request's head: how many bytes are done with, and what they are. Without an element,
+    /// more are needed.
+    #[inline]
+    pub(crate) fn decode_request<'b>(
+        &mut self,
+        input: &'b [u8],
+        limits: &HeadLimits,
+        index: &'b mut HeadIndex,
+    ) -> (usize, Option<Element<'b>>) {
+        let Receive::Head(scan) = &mut self.receive else { return (0, None) };
+        match h1::decode_request(input, scan, limits, index) {
+            Ok(None) => (0, None),
+            Ok(Some((head, n))) => {
+                let body = BodyDecoder::new(head.framing());
+                let is_end = body.is_complete();
+                self.receive = if is_end { Receive::Complete } else { Receive::Body(body) };
+                (n, Some(Element::Request { head, is_end }))
+            }
+            Err(error) => (input.len(), Some(Element::invalid(Invalid::Head(error), input))),
+        }
+    }
+
+    /// Reads on in a response's head, as in a request's.
+    #[inline]
+    pub(crate) fn decode_response<'b>(
+        &mut self,
+        input: &'b [u8],
+        to: Answered,
+        index: &'b mut HeadIndex,
+    ) -> (usize, Option<Element<'b>>) {
+        let Receive::Head(scan) = &mut self.receive else { return (0, None) };
+        let how = (to.parsing, to.is_after_interim);
+        match h1::decode_response_as(input, scan, &RESPONSE_HEAD, index, to.method, how) {
+            Ok(None) => (0, None),
+            Ok(Some((head, n))) if is_interim(head.status()) => {
+                self.receive = Receive::Head(Scan::default());
+                (n, Some(Element::Interim { head }))
+            }
+            Ok(Some((head, n))) => {
+                let body = BodyDecoder::new(head.framing());
+                let is_end = body.is_complete();
+                self.receive = Receive::Body(body);
+                (n, Some(Element::Response { head, is_end }))
+            }
+            Err(error) => (input.len(), Some(Element::invalid(Invalid::Head(error), input))),
+        }
+    }
+
+    /// Reads on in a body, as in a head.
+    #[inline]
+    pub(super) fn decode_body<'b>(
+        &mut self,
+        input: &'b [u8],
+        parsing: Parsing,
+    ) -> (usize, Option<Element<'b>>) {
+        let Receive::Body(body) = &mut self.receive else { return (0, None) };
+        match body.decode(input, &BodyLimits { parsing, ..BODY_LIMITS }) {
+            Ok((n, BodyElement::NeedMore)) => (n, None),
+            Ok((n, BodyElement::Data(bytes))) => {
+                (n, Some(Element::Data { bytes, is_end: body.is_complete() }))
+            }
+            Ok((n, BodyElement::End)) => (n, Some(Element::End { trailers: &[] })),
+            Ok((n, BodyElement::Trailers(trailers))) => (n, Some(Element::End { trailers })),
+            Err(error) => (input.len(), Some(Element::invalid(Invalid::Body(error), input))),
+        }
+    }
+
+    /// Reads on in a body that its exchange does not want: how many bytes are done with, and whether the
+    /// next request is to come.
+    pub(crate) fn discard(&mut self, input: &[u8]) -> (usize, Discarded) {
+        let Receive::Discard { body, left } = &mut self.receive else {
+            return (0, Discarded::NeedMore);
+        };
+        let (n, is_complete) = match body.decode(input, &BODY_LIMITS) {
+            Ok((n, BodyElement::NeedMore)) if n < input.len() => return (n, Discarded::NeedMore),
+            Ok((n, BodyElement::NeedMore)) => (n, false),
+            Ok((n, BodyElement::Data(_))) => (n, body.is_complete()),
+            Ok((n, BodyElement::End | BodyElement::Trailers(_))) => (n, true),
+            Err(_) => return (input.len(), Discarded::TooMuch),
+        };
+        *left = left.saturating_sub(n as u64);
+        let is_over = *left == 0;
+        if is_complete {
+            self.receive = Receive::Complete;
+            return (n, Discarded::Complete);
+        }
+        (n, if is_over { Discarded::TooMuch } else { Discarded::Some })
     }
 
     pub(super) fn send_response(&mut self, answer: &Answer<'_, '_>, out: &mut Output<'_>) {
@@ -149,6 +280,12 @@ impl Http1 {
     pub(super) const fn reads_to_end(&self) -> bool {
         matches!(&self.receive, Receive::Body(body) if body.ends_with_connection())
     }
+}
+
+/// Whether another head follows this response's (RFC 9110, section 15.2); behind 101 come bytes of another
+/// protocol.
+const fn is_interim(status: u16) -> bool {
+    matches!(status, 100 | 102..=199)
 }
 
 /// Sends a head behind which another follows, of whatever protocol.

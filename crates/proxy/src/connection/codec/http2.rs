@@ -18,10 +18,15 @@ use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
 use wire::h1::HeadLimits;
-use wire::h2::{ErrorCode, Http2, Limits, head_len_max, place_of, reply_len_max, trailers_len_max};
+use wire::h2::{
+    self, ConnectionError, ErrorCode, Http2, Limits, Scratch, head_len_max, place_of,
+    reply_len_max, trailers_len_max,
+};
 use wire::head::{Framing, ResponseHead};
 
-use crate::connection::codec::elements::{Answer, Output, Slot, TOGETHER_BYTES_MAX, WholeReply};
+use crate::connection::codec::elements::{
+    Answer, Element, Invalid, Output, Slot, TOGETHER_BYTES_MAX, WholeReply,
+};
 use crate::connection::turns::TurnShare;
 use crate::connection::{ExchangeKey, OUTBOX_BYTES_MAX};
 use crate::tools::buffers::Buffers;
@@ -177,6 +182,23 @@ impl Watches {
     }
 }
 
+/// What frames hold.
+#[derive(Debug)]
+pub(crate) enum Decoded<'b> {
+    /// Nothing yet: more bytes are needed.
+    NeedMore,
+    /// Nothing that anything follows from.
+    Nothing,
+    /// An element of a stream's message.
+    Of(Slot, Element<'b>),
+    /// The peer's settings have changed: it may take more streams.
+    SettingsChanged,
+    /// The peer takes no more streams.
+    GoingAway { code: ErrorCode, debug: &'b [u8] },
+    /// The peer has answered a PING of this content.
+    PingAnswered([u8; 8]),
+}
+
 /// What framing came to for one stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Framed {
@@ -201,11 +223,6 @@ impl Stream {
             owed: 0,
             head: None,
         }
-    }
-
-    /// Of a stream that the peer has opened.
-    pub(crate) const fn at(slot: Slot, exchange: ExchangeKey) -> Self {
-        Self::new(slot.0, exchange)
     }
 
     pub(crate) const fn slot(&self) -> Slot {
@@ -276,6 +293,12 @@ impl Multiplex {
         self.streams.get_mut(place)
     }
 
+    /// The peer has opened a stream, for this exchange.
+    pub(crate) fn begin_stream(&mut self, slot: Slot, exchange: ExchangeKey) {
+        self.insert(Stream::new(slot.0, exchange));
+        self.watches.clear(Watch::Idle);
+    }
+
     /// Adds a stream whose number is above all others'.
     pub(crate) fn insert(&mut self, stream: Stream) {
         debug_assert!(self.streams.back().is_none_or(|last| last.id < stream.id));
@@ -342,7 +365,7 @@ impl Multiplex {
     }
 
     /// A window opened, or all of them.
-    pub(crate) fn on_window_opened(&mut self, stream: Option<u32>) {
+    fn on_window_opened(&mut self, stream: Option<u32>) {
         match stream {
             Some(id) => self.wake(Slot(id)),
             None => {
@@ -406,6 +429,65 @@ impl Multiplex {
             }
             return Some(framed);
         }
+    }
+}
+
+/// What the peer says.
+impl Multiplex {
+    /// Reads on: how many bytes of `input` are done with, and what they hold.
+    ///
+    /// # Errors
+    ///
+    /// Which rule the peer broke that the connection does not survive.
+    #[inline]
+    pub(crate) fn decode<'b>(
+        &mut self,
+        input: &'b [u8],
+        scratch: &'b mut Scratch,
+    ) -> Result<(usize, Decoded<'b>), ConnectionError> {
+        let (n, element) = self.codec.decode(input, &self.limits, scratch)?;
+        let (stream, element) = match element {
+            h2::Element::NeedMore => return Ok((n, Decoded::NeedMore)),
+            h2::Element::AnswersDue => return Ok((n, Decoded::Nothing)),
+            h2::Element::Request { stream, head, is_end } => {
+                (stream, Element::Request { head, is_end })
+            }
+            h2::Element::Unacceptable { stream, error, is_end } => {
+                (stream, Element::Invalid { error: Invalid::Head(error), input: &[], is_end })
+            }
+            h2::Element::Malformed { stream, error, is_end } => {
+                (stream, Element::Invalid { error: Invalid::Message(error), input: &[], is_end })
+            }
+            h2::Element::Failed { stream, error } => (
+                stream,
+                Element::Invalid { error: Invalid::Stream(error), input: &[], is_end: true },
+            ),
+            h2::Element::Response { stream, head, is_end } => {
+                (stream, Element::Response { head, is_end })
+            }
+            h2::Element::Interim { stream, head } => (stream, Element::Interim { head }),
+            h2::Element::Data { stream, bytes, is_end } => {
+                (stream, Element::Data { bytes, is_end })
+            }
+            h2::Element::End { stream } => (stream, Element::End { trailers: &[] }),
+            h2::Element::Trailers { stream, section } => {
+                (stream, Element::End { trailers: section })
+            }
+            h2::Element::Reset { stream, code } => (stream, Element::Reset { code }),
+            h2::Element::WindowOpened { stream } => {
+                self.on_window_opened(stream);
+                return Ok((n, Decoded::Nothing));
+            }
+            h2::Element::SettingsChanged => {
+                self.on_window_opened(None);
+                return Ok((n, Decoded::SettingsChanged));
+            }
+            h2::Element::GoingAway { code, debug, .. } => {
+                return Ok((n, Decoded::GoingAway { code, debug }));
+            }
+            h2::Element::PingAnswered { opaque } => return Ok((n, Decoded::PingAnswered(opaque))),
+        };
+        Ok((n, Decoded::Of(Slot(stream), element)))
     }
 }
 
