@@ -311,6 +311,18 @@ impl Connection {
         if self.is_lingering() { None } else { self.codec.opening() }
     }
 
+    /// The upstream's final answer has begun: the request is not sent again.
+    pub(crate) fn forget_request(&mut self, slot: Slot, buffers: &mut Buffers) {
+        match self.codec.multiplex_mut() {
+            Some(multiplex) => {
+                if let Some(stream) = multiplex.stream_mut(slot) {
+                    stream.forget_request(buffers);
+                }
+            }
+            None => self.outbox.forget(buffers),
+        }
+    }
+
     /// Whether what comes is dropped.
     pub(crate) const fn is_lingering(&self) -> bool {
         matches!(&self.role, Role::Downstream(Downstream { lingering: Some(_), .. }))

@@ -245,6 +245,14 @@ impl Codec {
         matches!(self, Self::Http1(Http1 { receive: http1::Receive::Head(_), .. }))
     }
 
+    /// Whether the head of a message has begun, and is not there whole. Of streams it is handed out whole.
+    pub(crate) const fn is_amid_head(&self) -> bool {
+        match self {
+            Self::Http1(codec) => codec.is_amid_head(),
+            Self::Opening(_) | Self::Http2(_) | Self::Bytes(_) => false,
+        }
+    }
+
     /// Between messages of HTTP/1: a head comes next.
     #[inline]
     pub(crate) fn await_head(&mut self) {

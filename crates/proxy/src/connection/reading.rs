@@ -252,8 +252,6 @@ impl Proxy {
         if !exchange.record.stamps.first_byte.is_set() {
             exchange.record.stamps.first_byte = now;
         }
-        // From here on the upstream has said something, so it is not asked again.
-        connection.outbox.forget(&mut self.cx.buffers);
         let answered = Answered {
             method: exchange.request.method,
             parsing: parsing_of(exchange),

@@ -159,12 +159,7 @@ impl Proxy {
         {
             exchange.record.stamps.first_byte = now;
         }
-        let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
-        if let Some(multiplex) = connection.codec.multiplex_mut()
-            && let Some(stream) = multiplex.stream_mut(upstream.slot)
-        {
-            stream.forget_request(&mut self.cx.buffers);
-        }
+        let Some(connection) = self.connections.get(upstream.connection) else { return };
         if let Some(role) = connection.upstream() {
             self.upstream.pools.on_answered(role.endpoint, &connection.peer);
         }

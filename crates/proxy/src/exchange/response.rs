@@ -85,6 +85,7 @@ impl Proxy {
             None => self.begin_response(exchange_key, head, received, (behind, is_end)),
         }
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
+        connection.forget_request(upstream.slot, &mut self.cx.buffers);
         if upstream.is_alone() {
             let is_worn = connection.is_key_nearly_worn();
             if let Some(role) = connection.upstream_mut() {
@@ -210,6 +211,9 @@ impl Proxy {
         let downstream = exchange.downstream;
         let timeout = exchange.listener().timeouts.tunnel_idle;
         self.exchanges.set_deadline(exchange_key, Wait::TunnelIdle, now + timeout, &mut self.cx);
+        if let Some(connection) = self.connections.get_mut(upstream.connection) {
+            connection.forget_request(upstream.slot, &mut self.cx.buffers);
+        }
         self.connections.send_switching(downstream, head, &mut self.cx);
         for side in [upstream, downstream].into_iter().filter(|side| side.is_alone()) {
             if let Some(connection) = self.connections.get_mut(side.connection) {

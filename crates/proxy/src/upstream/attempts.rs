@@ -173,7 +173,7 @@ impl Proxy {
         self.fail(key, cause, now);
     }
 
-    /// The attempt on this exchange's connection failed before a byte of the response. Tries again
+    /// The attempt on this exchange's connection failed before the head of the final response. Tries again
     /// where that is safe, else fails.
     pub(crate) fn fail_attempt(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
@@ -204,6 +204,8 @@ impl Proxy {
             cause,
             number: exchange.progress.attempts,
             kept,
+            has_answered: exchange.progress.interim_responses > 0
+                || connection.codec.is_amid_head(),
             is_reused: connection.requests > 1,
             is_idempotent: exchange.request.method.is_idempotent(),
             is_head_alone: exchange.request.is_complete

@@ -26,13 +26,15 @@ pub(crate) enum Kept {
     Part,
 }
 
-/// An attempt that failed before a byte of the response.
+/// An attempt that failed before the head of the final response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FailedAttempt {
     pub(crate) cause: Cause,
     /// Which attempt of the request it was, from 1.
     pub(crate) number: u8,
     pub(crate) kept: Kept,
+    /// Whether the upstream has said something: an interim response, or the beginning of a head.
+    pub(crate) has_answered: bool,
     /// Whether the connection had carried a request before.
     pub(crate) is_reused: bool,
     pub(crate) is_idempotent: bool,
@@ -64,7 +66,7 @@ impl FailedAttempt {
                 is_whole && self.is_idempotent && self.is_head_alone && self.has_others
             }
         };
-        is_allowed && self.number < attempts_max
+        is_allowed && !self.has_answered && self.number < attempts_max
     }
 }
 
@@ -76,6 +78,7 @@ mod tests {
         cause: Cause::UpstreamClosed,
         number: 1,
         kept: Kept::Whole,
+        has_answered: false,
         is_reused: true,
         is_idempotent: true,
         is_head_alone: true,
@@ -91,6 +94,7 @@ mod tests {
         for (attempt, may_retry, what) in [
             (GET, true, "GET on a connection that was used before"),
             (FailedAttempt { kept: part, ..GET }, false, "of which not all is here"),
+            (FailedAttempt { has_answered: true, ..GET }, false, "of which an answer has begun"),
             (FailedAttempt { is_reused: false, ..GET }, true, "on a fresh connection"),
             (
                 FailedAttempt { is_reused: false, has_others: false, ..GET },

@@ -207,6 +207,24 @@ fn nothing_is_sent_again_once_the_upstream_has_said_a_byte() {
 }
 
 #[test]
+fn nothing_is_sent_again_behind_an_interim_response() {
+    const EARLY: &str = "HTTP/1.1 103 Early Hints\r\n\r\n";
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.heard(client);
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.says(upstream, EARLY);
+        talk.hears(client, EARLY);
+        talk.ends(upstream);
+        assert!(!talk.is_connecting());
+        talk.hears_about(client, "HTTP/1.1 502 Bad Gateway\r\n", &[]);
+    });
+}
+
+#[test]
 fn an_idempotent_body_that_is_still_here_is_sent_again_whole() {
     hold(CONFIG, |talk| {
         let client = talk.client();

@@ -18,6 +18,12 @@ pub struct Scan {
 }
 
 impl Scan {
+    /// Whether some of the section was there, and not all of it.
+    #[must_use]
+    pub const fn has_begun(&self) -> bool {
+        self.searched > 0
+    }
+
     /// Whether `input` is to be read (again), having grown since the last time.
     pub(crate) fn is_due(&mut self, input: &[u8]) -> bool {
         if input.len() >= self.due_len as usize {

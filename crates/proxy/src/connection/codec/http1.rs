@@ -267,6 +267,11 @@ impl Http1 {
         }
     }
 
+    /// Whether a head has begun, and is not there whole.
+    pub(super) const fn is_amid_head(&self) -> bool {
+        matches!(&self.receive, Receive::Head(scan) if scan.has_begun())
+    }
+
     pub(super) fn on_eof(&mut self) -> ReadEnd {
         match &mut self.receive {
             Receive::Body(body) => match body.on_eof() {

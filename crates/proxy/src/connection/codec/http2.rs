@@ -249,7 +249,7 @@ impl Stream {
         self.forget_request(buffers);
     }
 
-    /// The peer has said something: what was asked is not asked again.
+    /// What was asked is not asked again.
     pub(crate) fn forget_request(&mut self, buffers: &mut Buffers) {
         self.outbox.forget(buffers);
         if let Some(head) = self.head.take() {
