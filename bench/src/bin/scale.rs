@@ -1,7 +1,8 @@
 //! What a change costs in a large configuration: CPU time of the thread that builds snapshots.
 //!
 //! `scale --clusters 10000 --endpoints 5 --rules 10000` builds a configuration of that size, which is also
-//! the default, makes one change after the other, and prints the median of each kind in microseconds.
+//! the default, makes one change after the other, and prints the median of each kind in microseconds. The
+//! endpoints of one cluster stand in a file of their own: `file` is a change of one of them there.
 //! Nothing is served: what a worker does with a snapshot is in `instructions`, rows `change-*`.
 
 #![forbid(unsafe_code)]
@@ -9,10 +10,15 @@
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::io::{self, Write as _};
+use std::sync::Arc;
 
 use bench::arguments::Arguments;
+use config::outside::Memory;
 use config::{FilterKinds, Loader};
 use rustix::time::{ClockId, clock_gettime};
+
+/// The file with the endpoints of one cluster.
+const FILE: &str = "apart.yaml";
 
 /// Rules of a route table.
 const TABLE_RULES: usize = 100;
@@ -48,19 +54,28 @@ fn main() -> io::Result<()> {
     let rounds = arguments.find::<u16>("rounds")?.unwrap_or(9);
     let mut loader = Loader::<()>::new(FilterKinds::new()).map_err(io::Error::other)?;
     let mut stdout = io::stdout();
-    let (bytes, first) = load(&mut loader, size, Change::default())?;
+    let mut outside = Memory::default();
+    outside.insert(FILE, endpoints(size, size.clusters, 0));
+    let (bytes, first) = load(&mut loader, size, Change::default(), &outside)?;
     writeln!(stdout, "{}", line("first", bytes, &mut [first]))?;
     for kind in ["nothing", "endpoint", "cluster", "rule"] {
         let mut times = Vec::new();
         let mut bytes = 0;
         for round in 1..=rounds {
-            let (length, time) = load(&mut loader, size, Change::new(kind, round))?;
+            let change = Change::new(kind, round);
+            let (length, time) = load(&mut loader, size, change, &outside)?;
             bytes = length;
             times.push(time);
         }
         writeln!(stdout, "{}", line(kind, bytes, &mut times))?;
     }
-    Ok(())
+    let mut times = Vec::new();
+    for round in 1..=rounds {
+        outside.insert(FILE, endpoints(size, size.clusters, round));
+        times.push(load_endpoints(&mut loader, &outside)?);
+    }
+    let bytes = endpoints(size, size.clusters, rounds).len();
+    writeln!(stdout, "{}", line("file", bytes, &mut times))
 }
 
 impl Change {
@@ -76,12 +91,27 @@ impl Change {
 }
 
 /// The length of the text in bytes, and the time that it takes to build a snapshot of it.
-fn load(loader: &mut Loader<()>, size: Size, change: Change) -> io::Result<(usize, u64)> {
+fn load(
+    loader: &mut Loader<()>,
+    size: Size,
+    change: Change,
+    outside: &Memory,
+) -> io::Result<(usize, u64)> {
     let text = text(size, change);
     let began = cpu_ns();
-    let snapshot = loader.load("scale.yaml", &text).map_err(io::Error::other)?;
+    let snapshot = loader.load_with("scale.yaml", &text, outside).map_err(io::Error::other)?;
     drop(black_box(snapshot));
     Ok((text.len(), cpu_ns() - began))
+}
+
+/// The time that it takes to build a snapshot after a change of the file of endpoints.
+fn load_endpoints(loader: &mut Loader<()>, outside: &Memory) -> io::Result<u64> {
+    let file = [Arc::from(FILE)];
+    let began = cpu_ns();
+    let prepared = loader.prepare_endpoints(&file, outside).prepared;
+    let prepared = prepared.ok_or_else(|| io::Error::other("nothing changed"))?;
+    drop(black_box(loader.keep(prepared)));
+    Ok(cpu_ns() - began)
 }
 
 /// CPU time of this thread, ns.
@@ -103,6 +133,7 @@ fn text(size: Size, change: Change) -> String {
     for table in 0..tables {
         let _ = writeln!(text, "  - table-{table}");
     }
+    text.push_str("  - apart\n");
     text.push_str("routes:\n");
     for table in 0..tables {
         let _ =
@@ -118,7 +149,9 @@ fn text(size: Size, change: Change) -> String {
             );
         }
     }
-    text.push_str("clusters:\n");
+    text.push_str("- name: apart\n  hosts: [apart.example.com]\n  rules:\n");
+    text.push_str("  - match: { prefix: / }\n    cluster: apart\n");
+    let _ = write!(text, "clusters:\n- name: apart\n  endpoints: {{ file: {FILE} }}\n");
     for cluster in 0..size.clusters {
         let is_changed = cluster == size.clusters / 2;
         let connections = if is_changed { change.connections } else { 0 };
@@ -127,11 +160,19 @@ fn text(size: Size, change: Change) -> String {
             "- name: cluster-{cluster}\n  connections_max: {}\n  endpoints:\n",
             1024 + u32::from(connections)
         );
-        for endpoint in 0..size.endpoints {
-            let port = if is_changed && endpoint == 0 { change.port } else { 0 };
-            let (high, low) = (cluster / 250, cluster % 250);
-            let _ = writeln!(text, "  - 10.{endpoint}.{high}.{low}:{}", 8080 + port);
-        }
+        let port = if is_changed { change.port } else { 0 };
+        text.push_str(&endpoints(size, cluster, port));
+    }
+    text
+}
+
+/// The endpoints of a cluster as a list, the first with its port changed by so much.
+fn endpoints(size: Size, cluster: usize, port: u16) -> String {
+    let (high, low) = (cluster / 250, cluster % 250);
+    let mut text = String::new();
+    for endpoint in 0..size.endpoints {
+        let port = if endpoint == 0 { port } else { 0 };
+        let _ = writeln!(text, "  - 10.{endpoint}.{high}.{low}:{}", 8080 + port);
     }
     text
 }

@@ -26,6 +26,12 @@ pub enum Address {
 }
 
 impl Address {
+    /// Whether this is a socket of the file system.
+    #[must_use]
+    pub const fn is_unix(&self) -> bool {
+        matches!(self, Self::Unix(_))
+    }
+
     /// Whether listeners on both would take each other's connections: the port is the same, and
     /// so is the IP address, unless one of them is all addresses of its family. A listener on IPv6
     /// takes no IPv4. Port 0 is any free port, hence never the same.

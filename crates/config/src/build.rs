@@ -6,6 +6,7 @@
 //! names that stood there still count as known.
 
 mod clusters;
+pub(crate) mod endpoints;
 mod files;
 mod http;
 mod listeners;
@@ -16,18 +17,19 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use files::Files;
+pub(crate) use files::{Files, digest, unreadable};
 
+use crate::endpoint_files::EndpointReads;
 use crate::file::{self, OrNone, Timeout};
 use crate::filters::FilterKinds;
 use crate::findings::{Findings, Problem};
 use crate::hosts::Host;
-use crate::ids::Ids;
+use crate::ids::Draft;
 use crate::map::Map;
 use crate::nearest;
 use crate::snapshot::{
-    AccessLog, AccessLogFormat, AccessLogOutput, Address, Cluster, ClusterId, Http2Options, Limits,
-    Listener, Ping, RouteTable, RouteTableId, Snapshot, StartupOptions,
+    AccessLog, AccessLogFormat, AccessLogOutput, Address, Cluster, Http2Options, Limits, Listener,
+    Ping, RouteTable, Snapshot, StartupOptions,
 };
 use crate::tree::{Node, Site};
 use crate::units::Size;
@@ -39,7 +41,10 @@ pub(crate) struct Context<'a, 'text, F> {
     pub(crate) former: Option<&'a Snapshot<F>>,
     /// What the text names beside itself.
     pub(crate) files: Files<'a>,
-    pub(crate) ids: &'a mut Ids,
+    /// Ids for what is new.
+    pub(crate) ids: Draft<'a>,
+    /// The files that endpoints stand in.
+    pub(crate) endpoint_files: EndpointReads<'a>,
     pub(crate) findings: &'a mut Findings<'text>,
 }
 
@@ -166,11 +171,9 @@ pub(crate) fn parts<F>(
     declared: (&Declared, &Declared),
     context: &mut Context<'_, '_, F>,
 ) -> Parts<F> {
-    let ids = &mut *context.ids;
-    let mut cluster_names =
-        Names::new(declared.0, |name| ClusterId(ids.clusters.assign(Arc::from(name))));
-    let mut table_names =
-        Names::new(declared.1, |name| RouteTableId(ids.route_tables.assign(Arc::from(name))));
+    let ids = &mut context.ids;
+    let mut cluster_names = Names::new(declared.0, |name| ids.cluster(name));
+    let mut table_names = Names::new(declared.1, |name| ids.route_table(name));
 
     let clusters = clusters::build(file, &site.key("clusters"), &cluster_names, context);
     let tables =
@@ -415,16 +418,6 @@ fn or_none(timeout: OrNone<Timeout>) -> Option<Duration> {
     match timeout {
         OrNone::None => None,
         OrNone::Some(timeout) => Some(timeout.into()),
-    }
-}
-
-/// Port 0 names no endpoint.
-fn check_reachable(address: &Address) -> Result<(), Problem> {
-    match address {
-        Address::Tcp(address) if address.port() == 0 => {
-            Err(Problem::new("nothing can be reached at port 0", "write the endpoint's port"))
-        }
-        Address::Tcp(_) | Address::Unix(_) => Ok(()),
     }
 }
 

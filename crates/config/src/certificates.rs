@@ -41,7 +41,7 @@ pub fn certificates<F>(snapshot: &Snapshot<F>) -> Vec<CertificateUse> {
         let of_user = |source| CertificateUse { user: user.clone(), source: Arc::clone(source) };
         all.extend(sources.iter().map(of_user));
     };
-    for listener in &snapshot.listeners {
+    for listener in &*snapshot.listeners {
         if let Some(tls) = &listener.tls {
             let user = CertificateUser::Listener(Arc::clone(&listener.name));
             add(user, &tls.source.certificates);

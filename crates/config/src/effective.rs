@@ -11,6 +11,7 @@ use wire::path::Slashes;
 
 use crate::certificates::certificates;
 use crate::clients::ClientMatch;
+use crate::file::cluster::{Endpoints, EndpointsFile};
 use crate::file::{self, OrNone, Timeout};
 use crate::filters::FILTER_NOUN;
 use crate::secrets::{MASK, is_secret_name};
@@ -440,9 +441,13 @@ fn cluster(cluster: &Cluster) -> file::Cluster {
     let timeouts = &cluster.timeouts;
     file::Cluster {
         name: cluster.name.to_string(),
-        endpoints: match cluster.original_destination {
-            None => Some(cluster.endpoints.iter().map(endpoint).collect()),
-            Some(_) => None,
+        endpoints: match (&cluster.endpoints_file, cluster.original_destination) {
+            (_, Some(_)) => None,
+            (Some(file), None) => {
+                let file = file.to_string();
+                Some(Endpoints::File(EndpointsFile { file }))
+            }
+            (None, None) => Some(Endpoints::List(cluster.endpoints.iter().map(endpoint).collect())),
         },
         original_destination: cluster.original_destination.is_some(),
         protocol: match cluster.protocol {

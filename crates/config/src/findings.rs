@@ -179,6 +179,9 @@ impl fmt::Display for Path<'_> {
     }
 }
 
+/// The beginning of a file.
+pub(crate) const START: Position = Position { line: 1, column: 1 };
+
 /// Gathers what is found while one file is read.
 #[derive(Debug)]
 pub(crate) struct Findings<'a> {
@@ -233,6 +236,25 @@ impl<'a> Findings<'a> {
         }
     }
 
+    /// Notes the mistakes of a file that this one names.
+    pub(crate) fn absorb(&mut self, Errors { errors, more }: Errors) {
+        let room = FINDINGS_MAX.saturating_sub(self.errors.len()).min(errors.len());
+        self.errors_more = self.errors_more.saturating_add(more + errors.len() - room);
+        self.errors.extend(errors.into_iter().take(room));
+    }
+
+    /// Notes what looks like a mistake in a file that this one names.
+    pub(crate) fn absorb_warnings(&mut self, warnings: &[Finding]) {
+        let room = FINDINGS_MAX.saturating_sub(self.warnings.len());
+        self.warnings.extend(warnings.iter().take(room).cloned());
+    }
+
+    /// One mistake, and that is all.
+    pub(crate) fn into_error(self, at: Position, problem: Problem) -> Errors {
+        let error = self.finding(at, Path::Root, "", false, problem);
+        Errors { errors: vec![error], more: 0 }
+    }
+
     /// How many mistakes were noted.
     pub(crate) const fn errors_len(&self) -> usize {
         self.errors.len().saturating_add(self.errors_more)
@@ -240,8 +262,12 @@ impl<'a> Findings<'a> {
 
     /// The warnings, or all the errors if there is one.
     pub(crate) fn into_result(self) -> Result<Vec<Finding>, Errors> {
-        let Self { mut errors, errors_more: more, mut warnings, .. } = self;
-        let place = |finding: &Finding| (finding.line, finding.column);
+        let Self { file, mut errors, errors_more: more, mut warnings, .. } = self;
+        // Those of the files that it names stand behind its own.
+        let place = |finding: &Finding| {
+            let other = (finding.file != file).then(|| Arc::clone(&finding.file));
+            (other, finding.line, finding.column)
+        };
         if errors.is_empty() {
             warnings.sort_by_key(place);
             Ok(warnings)

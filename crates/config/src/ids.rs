@@ -1,101 +1,196 @@
 //! Ids that stay the same for as long as the named thing exists.
 //!
-//! A load gives ids on a copy of the registries; only a snapshot without errors puts the copy in
-//! the place of the original. A slot whose resource went is free from the *next* load on, so that
-//! within one snapshot no slot is both removed and added.
+//! A load takes new ids from a [`Draft`], which changes nothing; only a snapshot that is kept has its
+//! ids taken from the [`Allocator`]s and those of what is gone given back. So a slot whose resource went
+//! is free from the *next* load on, and within one snapshot no slot is both removed and added. Which id
+//! a thing has is known by the snapshot that has the thing, and by [`Named`] for what others refer to.
 
-use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::map::Map;
 use crate::snapshot::{
-    Address, ClusterId, ClusterProtocol, Id, ListenSocket, ListenerId, ProxyProtocolVersion,
+    ChainId, Changes, ClusterId, EndpointId, Id, ListenerId, RouteTableId, Snapshot, TransportId,
 };
 
-/// Which name has which id.
-#[derive(Clone, Debug)]
-pub(crate) struct Registry<K> {
-    ids: Map<K, (Id, u64)>,
+/// The slots of one kind of resource.
+#[derive(Clone, Debug, Default)]
+struct Allocator {
     /// How often each slot was given away before.
     generations: Vec<u32>,
     free: Vec<u32>,
-    /// Counts loads: what was not asked for in the current one is gone.
-    round: u64,
 }
 
-impl<K> Default for Registry<K> {
-    fn default() -> Self {
-        Self { ids: Map::default(), generations: Vec::new(), free: Vec::new(), round: 0 }
-    }
+/// What a draft takes of an allocator.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    /// Of `free`, from its end.
+    free: usize,
+    /// Beyond `generations`.
+    new: usize,
 }
 
-impl<K: Hash + Eq + Clone + Ord> Registry<K> {
-    /// The id of `key`: the one it had, or a new one.
-    pub(crate) fn assign(&mut self, key: K) -> Id {
-        if let Some((id, seen)) = self.ids.get_mut(&key) {
-            *seen = self.round;
-            return *id;
+impl Allocator {
+    fn take(&self, taken: &mut Taken) -> Id {
+        let left = self.free.len().checked_sub(taken.free + 1);
+        if let Some(slot) = left.and_then(|left| self.free.get(left)) {
+            taken.free += 1;
+            let generation = self.generations.get(*slot as usize).copied().unwrap_or_default();
+            return Id { slot: *slot, generation };
         }
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.generations.push(0);
-            // A table of 2^32 resources does not fit into memory before.
-            u32::try_from(self.generations.len() - 1).unwrap_or(u32::MAX)
-        });
-        let generation = self.generations.get(slot as usize).copied().unwrap_or_default();
-        let id = Id { slot, generation };
-        self.ids.insert(key, (id, self.round));
-        id
+        // A table of 2^32 resources does not fit into memory before.
+        let slot = u32::try_from(self.generations.len() + taken.new).unwrap_or(u32::MAX);
+        taken.new += 1;
+        Id { slot, generation: 0 }
     }
 
-    /// Ends a load: frees the slots of all that was not asked for, and says what that was.
-    pub(crate) fn sweep(&mut self) -> Vec<(K, Id)> {
-        let round = self.round;
-        let mut gone: Vec<(K, Id)> = self
-            .ids
-            .extract_if(|_, (_, seen)| *seen != round)
-            .map(|(key, (id, _))| (key, id))
-            .collect();
-        gone.sort();
-        for (_, id) in &gone {
+    /// Makes what was taken count, and frees the slots of what is gone.
+    fn keep(&mut self, taken: Taken, gone: impl Iterator<Item = Id>) {
+        self.free.truncate(self.free.len().saturating_sub(taken.free));
+        self.generations.resize(self.generations.len() + taken.new, 0);
+        for id in gone {
             if let Some(generation) = self.generations.get_mut(id.slot as usize) {
                 *generation = generation.wrapping_add(1);
+                self.free.push(id.slot);
             }
-            self.free.push(id.slot);
         }
-        self.round = self.round.wrapping_add(1);
-        gone
     }
 }
 
-/// The registries of all kinds of resources.
-#[derive(Clone, Debug, Default)]
+/// The ids of all kinds of resources.
+#[derive(Debug, Default)]
 pub(crate) struct Ids {
-    /// A listener with another socket is another listener.
-    pub(crate) listeners: Registry<(Arc<str>, Address, ListenSocket)>,
-    pub(crate) chains: Registry<(ListenerId, Arc<str>)>,
-    pub(crate) route_tables: Registry<Arc<str>>,
-    pub(crate) clusters: Registry<Arc<str>>,
-    /// An endpoint is its cluster and its address, however it is spoken to.
-    pub(crate) endpoints: Registry<(ClusterId, Address)>,
-    pub(crate) transports: Registry<(ClusterId, Transport)>,
+    listeners: Allocator,
+    chains: Allocator,
+    route_tables: Allocator,
+    clusters: Allocator,
+    endpoints: Allocator,
+    transports: Allocator,
     /// The last serial of a cluster's TLS.
+    cluster_tls: u64,
+    named: Named,
+}
+
+/// The ids of what is referred to by name.
+#[derive(Debug, Default)]
+struct Named {
+    route_tables: Map<Arc<str>, RouteTableId>,
+    clusters: Map<Arc<str>, ClusterId>,
+}
+
+/// What a draft took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TakenIds {
+    listeners: Taken,
+    chains: Taken,
+    route_tables: Taken,
+    clusters: Taken,
+    endpoints: Taken,
+    transports: Taken,
     cluster_tls: u64,
 }
 
-/// How the endpoints of a cluster are spoken to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Transport {
-    pub(crate) protocol: ClusterProtocol,
-    /// The serial of the cluster's TLS, if there is any.
-    pub(crate) tls: Option<u64>,
-    pub(crate) proxy_protocol: Option<ProxyProtocolVersion>,
+/// Ids for a snapshot that does not count yet.
+#[derive(Debug)]
+pub(crate) struct Draft<'a> {
+    ids: &'a Ids,
+    taken: TakenIds,
 }
 
 impl Ids {
+    /// Ids for the next snapshot. Drafts of the same ids take the same.
+    pub(crate) fn draft(&self) -> Draft<'_> {
+        let taken = TakenIds { cluster_tls: self.cluster_tls, ..TakenIds::default() };
+        Draft { ids: self, taken }
+    }
+
+    /// The id of the cluster of this name, if the latest snapshot has it.
+    pub(crate) fn cluster(&self, name: &str) -> Option<ClusterId> {
+        self.named.clusters.get(name).copied()
+    }
+
+    /// Makes `now` the latest snapshot, which was made with these ids. `transports_gone` are those that
+    /// `former` had and `now` has not.
+    pub(crate) fn keep<F>(
+        &mut self,
+        taken: TakenIds,
+        now: &Snapshot<F>,
+        former: Option<&Snapshot<F>>,
+        transports_gone: &[TransportId],
+    ) {
+        let Changes {
+            listeners_removed,
+            chains_removed,
+            clusters_removed,
+            endpoints_removed,
+            route_tables_removed,
+            route_tables_added,
+            clusters_added,
+            ..
+        } = &now.changes;
+        self.listeners.keep(taken.listeners, listeners_removed.iter().map(|id| id.0));
+        self.chains.keep(taken.chains, chains_removed.iter().map(|(_, id)| id.0));
+        self.route_tables.keep(taken.route_tables, route_tables_removed.iter().map(|id| id.0));
+        self.clusters.keep(taken.clusters, clusters_removed.iter().map(|id| id.0));
+        self.endpoints.keep(taken.endpoints, endpoints_removed.iter().map(|(_, id)| id.0));
+        self.transports.keep(taken.transports, transports_gone.iter().map(|id| id.0));
+        self.cluster_tls = taken.cluster_tls;
+        for cluster in clusters_removed.iter().filter_map(|id| former?.cluster(*id)) {
+            self.named.clusters.remove(&cluster.name);
+        }
+        for table in route_tables_removed.iter().filter_map(|id| former?.route_table(*id)) {
+            self.named.route_tables.remove(&table.name);
+        }
+        for cluster in clusters_added.iter().filter_map(|id| now.cluster(*id)) {
+            self.named.clusters.insert(Arc::clone(&cluster.name), cluster.id);
+        }
+        for table in route_tables_added.iter().filter_map(|id| now.route_table(*id)) {
+            self.named.route_tables.insert(Arc::clone(&table.name), table.id);
+        }
+    }
+}
+
+impl Draft<'_> {
+    /// The id of the cluster of this name, or a new one.
+    pub(crate) fn cluster(&mut self, name: &str) -> ClusterId {
+        let new = || ClusterId(self.ids.clusters.take(&mut self.taken.clusters));
+        self.ids.cluster(name).unwrap_or_else(new)
+    }
+
+    /// The id of the route table of this name, or a new one.
+    pub(crate) fn route_table(&mut self, name: &str) -> RouteTableId {
+        let new = || RouteTableId(self.ids.route_tables.take(&mut self.taken.route_tables));
+        self.ids.named.route_tables.get(name).copied().unwrap_or_else(new)
+    }
+
+    /// The id of a new listener.
+    pub(crate) fn listener(&mut self) -> ListenerId {
+        ListenerId(self.ids.listeners.take(&mut self.taken.listeners))
+    }
+
+    /// The id of a new chain.
+    pub(crate) fn chain(&mut self) -> ChainId {
+        ChainId(self.ids.chains.take(&mut self.taken.chains))
+    }
+
+    /// The id of a new endpoint.
+    pub(crate) fn endpoint(&mut self) -> EndpointId {
+        EndpointId(self.ids.endpoints.take(&mut self.taken.endpoints))
+    }
+
+    /// The id of a new transport.
+    pub(crate) fn transport(&mut self) -> TransportId {
+        TransportId(self.ids.transports.take(&mut self.taken.transports))
+    }
+
     /// A number for how TLS is spoken with a cluster that no other has or had.
     pub(crate) const fn cluster_tls_serial(&mut self) -> u64 {
-        self.cluster_tls = self.cluster_tls.wrapping_add(1);
-        self.cluster_tls
+        self.taken.cluster_tls = self.taken.cluster_tls.wrapping_add(1);
+        self.taken.cluster_tls
+    }
+
+    /// What was taken.
+    pub(crate) const fn into_taken(self) -> TakenIds {
+        self.taken
     }
 }
 
@@ -105,17 +200,33 @@ mod tests {
 
     #[test]
     fn a_slot_is_used_again_with_the_next_generation_but_not_in_the_same_round() {
-        let mut registry = Registry::default();
-        let a = registry.assign("a");
-        let b = registry.assign("b");
-        assert_eq!(registry.sweep(), []);
-        assert_eq!(registry.assign("b"), b);
-        let c = registry.assign("c");
+        let mut allocator = Allocator::default();
+        let mut taken = Taken::default();
+        let a = allocator.take(&mut taken);
+        let b = allocator.take(&mut taken);
+        assert_eq!((a.slot, b.slot), (0, 1));
+        allocator.keep(taken, std::iter::empty());
+        let mut taken = Taken::default();
+        let c = allocator.take(&mut taken);
         assert_eq!((c.slot, c.generation), (2, 0));
-        assert_eq!(registry.sweep(), [("a", a)]);
-        registry.assign("b");
-        let a_again = registry.assign("a");
-        assert_eq!((a_again.slot, a_again.generation), (a.slot, a.generation + 1));
-        assert_eq!(registry.sweep(), [("c", c)]);
+        allocator.keep(taken, [a, c].into_iter());
+        let mut taken = Taken::default();
+        let again = [(); 3].map(|()| allocator.take(&mut taken));
+        let places = again.map(|id| (id.slot, id.generation));
+        assert_eq!(places, [(2, 1), (0, 1), (3, 0)]);
+    }
+
+    #[test]
+    fn what_a_draft_takes_and_does_not_keep_is_taken_again() {
+        let mut allocator = Allocator::default();
+        let mut taken = Taken::default();
+        let ids = [(); 2].map(|()| allocator.take(&mut taken));
+        allocator.keep(taken, std::iter::empty());
+        allocator.keep(Taken::default(), ids.into_iter());
+        let take = || {
+            let mut taken = Taken::default();
+            [(); 3].map(|()| allocator.take(&mut taken))
+        };
+        assert_eq!(take(), take());
     }
 }

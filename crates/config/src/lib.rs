@@ -1,10 +1,13 @@
 //! Text to snapshot: typed, valid, immutable.
 //!
 //! ```text
-//! text ─ tree ─ shape::check ─ file::* ─ build ─ snapshot::*
-//!        with    unknown keys,  types     names,   what workers
-//!        places  kinds, bounds            hosts    use
+//! text ─ tree ─ shape::check ─ file::* ─ build ─ store ─ snapshot::*
+//!        with    unknown keys,  types     names,   ids,     what workers
+//!        places  kinds, bounds            hosts    changes  use
 //! ```
+//!
+//! Endpoints may stand in files of their own ([`Loader::prepare_endpoints`]): these go from the text to
+//! `resource::Assignment` and to the store, past everything else.
 //!
 //! A [`Loader`] takes one text after the other and gives an `Arc<Snapshot>` or [`Errors`]: all of
 //! them at once, each with its place and what would be right. The types in [`mod@file`] are the only
@@ -22,6 +25,7 @@ pub mod clients;
 pub mod date;
 pub mod defaults;
 mod effective;
+mod endpoint_files;
 pub mod explain;
 pub mod file;
 pub mod filters;
@@ -34,11 +38,13 @@ mod nearest;
 pub mod outside;
 pub mod paths;
 mod reference;
+mod resource;
 pub mod schedule;
 mod schema;
 mod secrets;
 mod shape;
 pub mod snapshot;
+mod store;
 mod tree;
 pub mod units;
 
@@ -46,7 +52,7 @@ pub use certificates::{CertificateUse, CertificateUser, certificates};
 pub use effective::{effective, effective_yaml};
 pub use filters::{FilterError, FilterKinds};
 pub use findings::{Errors, Finding, Problem};
-pub use load::{Loader, Prepared};
+pub use load::{EndpointsOutcome, Loader, Prepared, PreparedEndpoints};
 pub use outside::Outside;
 pub use reference::reference;
 pub use schema::schema;

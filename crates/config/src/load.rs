@@ -7,26 +7,30 @@
 use std::sync::Arc;
 
 use crate::build::{self, Context, Declared, Files, Parts};
+use crate::endpoint_files::{Accepted, EndpointFiles, EndpointReader, EndpointReads, ListShape};
 use crate::file;
 use crate::filters::FilterKinds;
 use crate::findings::{Errors, Finding, Findings, Path, Problem};
-use crate::ids::Ids;
+use crate::ids::TakenIds;
 use crate::outside::{Memory, Outside};
 use crate::schema::schema;
 use crate::shape::{self, SchemaError, Shape};
-use crate::snapshot::{
-    ChainId, Changes, Cluster, ClusterId, EndpointId, Id, ListenerBounds, ListenerId, RouteTableId,
-    Slots, Snapshot,
-};
+use crate::snapshot::{ClusterId, Snapshot};
+use crate::store::{Linked, Store};
 use crate::tree::{self, Site};
+
+/// What stands in a file without anything.
+const EMPTY_HINT: &str =
+    "begin with `listeners:`, `routes:` and `clusters:`; examples/ has files to start from";
 
 /// Makes snapshots from texts, one after the other.
 #[derive(Debug)]
 pub struct Loader<F> {
     kinds: FilterKinds<F>,
     shape: Shape,
-    ids: Ids,
-    former: Option<Arc<Snapshot<F>>>,
+    list_shape: ListShape,
+    store: Store<F>,
+    endpoint_files: EndpointFiles,
     warnings: Vec<Finding>,
 }
 
@@ -34,19 +38,53 @@ pub struct Loader<F> {
 /// else may be kept in between.
 #[derive(Debug)]
 pub struct Prepared<F> {
-    snapshot: Arc<Snapshot<F>>,
+    linked: Linked<F>,
     warnings: Vec<Finding>,
-    ids: Ids,
+    endpoints_refused: Vec<EndpointsOutcome>,
+    files: FilesRead,
+}
+
+/// The files of endpoints that a snapshot was made from.
+#[derive(Debug)]
+enum FilesRead {
+    /// All that there are.
+    All(EndpointFiles),
+    /// Those that changed; the others are as they were.
+    Changed(Vec<(Arc<str>, Accepted)>),
+}
+
+/// What became of one file of endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointsOutcome {
+    /// The file, as the text names it.
+    pub file: Arc<str>,
+    /// Why it is refused, so that its last good list stays; none if it is good.
+    pub refused: Option<Errors>,
+}
+
+/// What became of files of endpoints that were read by themselves.
+#[derive(Debug)]
+pub struct PreparedEndpoints<F> {
+    /// The next snapshot, if any cluster has other endpoints now.
+    pub prepared: Option<Prepared<F>>,
+    /// Of each file that was asked for and that the configuration names, in that order.
+    pub outcomes: Vec<EndpointsOutcome>,
 }
 
 impl<F> Prepared<F> {
     /// It.
     #[must_use]
     pub const fn snapshot(&self) -> &Arc<Snapshot<F>> {
-        &self.snapshot
+        &self.linked.snapshot
     }
 
-    /// What looks like a mistake in its text.
+    /// The files of endpoints that are refused, and whose last good lists stay.
+    #[must_use]
+    pub fn endpoints_refused(&self) -> &[EndpointsOutcome] {
+        &self.endpoints_refused
+    }
+
+    /// What looks like a mistake in what was read for it.
     #[must_use]
     pub fn warnings(&self) -> &[Finding] {
         &self.warnings
@@ -62,7 +100,14 @@ impl<F> Loader<F> {
     /// nothing but the types in it.
     pub fn new(kinds: FilterKinds<F>) -> Result<Self, SchemaError> {
         let shape = Shape::new(&schema(&kinds), "")?;
-        Ok(Self { kinds, shape, ids: Ids::default(), former: None, warnings: Vec::new() })
+        Ok(Self {
+            kinds,
+            shape,
+            list_shape: ListShape::new()?,
+            store: Store::default(),
+            endpoint_files: EndpointFiles::default(),
+            warnings: Vec::new(),
+        })
     }
 
     /// The next snapshot, from the text of a file that names no other files. `file` is only a name
@@ -103,28 +148,78 @@ impl<F> Loader<F> {
         outside: &dyn Outside,
     ) -> Result<Prepared<F>, Errors> {
         let mut findings = Findings::new(file, text);
-        let mut ids = self.ids.clone();
-        let parts = self.parts(text, outside, &mut ids, &mut findings);
+        let lowered = self.lower(text, outside, &mut findings);
         let warnings = findings.into_result()?;
-        let parts = parts.expect("what stops the reading is reported as an error");
-        let changes = changes(&parts, self.former.as_deref(), &mut ids);
-        let snapshot = Arc::new(self.snapshot(parts, changes));
-        Ok(Prepared { snapshot, warnings, ids })
+        let lowered = lowered.expect("what stops the reading is reported as an error");
+        let Lowered { parts, taken, files, refused } = lowered;
+        let refused = refused.into_iter();
+        Ok(Prepared {
+            linked: self.store.link(parts, taken),
+            warnings,
+            endpoints_refused: refused
+                .map(|(file, errors)| EndpointsOutcome { file, refused: Some(errors) })
+                .collect(),
+            files: FilesRead::All(files),
+        })
+    }
+
+    /// The next snapshot after changes in these files of endpoints, which are named as the text names them. Nothing
+    /// else is read, and the loader stays as it was. Costs as much as the files and the clusters that name them.
+    pub fn prepare_endpoints(
+        &self,
+        files: &[Arc<str>],
+        outside: &dyn Outside,
+    ) -> PreparedEndpoints<F> {
+        let reader = EndpointReader { outside, shape: &self.list_shape };
+        let (mut outcomes, mut changed) = (Vec::new(), Vec::new());
+        for file in files {
+            let Some(former) = self.endpoint_files.get(file) else { continue };
+            let read = reader.read_again(file, former, self.allow_unix(&former.users));
+            let refused = match read {
+                Ok(accepted) => {
+                    changed.extend(accepted.map(|accepted| (Arc::clone(file), accepted)));
+                    None
+                }
+                Err(errors) => Some(errors),
+            };
+            outcomes.push(EndpointsOutcome { file: Arc::clone(file), refused });
+        }
+        let assigned = changed.iter().flat_map(|(_, accepted)| {
+            let users = accepted.users.iter();
+            users.map(|user| (*user, Arc::clone(&accepted.assignment)))
+        });
+        let assigned: Vec<_> = assigned.collect();
+        let prepared = self.store.link_assignments(&assigned).map(|linked| Prepared {
+            linked,
+            warnings: changed.iter().flat_map(|(_, it)| it.warnings()).cloned().collect(),
+            endpoints_refused: Vec::new(),
+            files: FilesRead::Changed(changed),
+        });
+        PreparedEndpoints { prepared, outcomes }
+    }
+
+    /// The files of endpoints that the latest text names, as it names them.
+    pub fn endpoint_files(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.endpoint_files.keys()
     }
 
     /// Makes what was prepared last the latest snapshot.
     pub fn keep(&mut self, prepared: Prepared<F>) -> Arc<Snapshot<F>> {
-        let Prepared { snapshot, warnings, ids } = prepared;
-        self.ids = ids;
-        self.warnings = warnings;
-        self.former = Some(Arc::clone(&snapshot));
-        snapshot
+        let Prepared { linked, warnings, files, .. } = prepared;
+        match files {
+            FilesRead::All(files) => {
+                self.endpoint_files = files;
+                self.warnings = warnings;
+            }
+            FilesRead::Changed(changed) => self.endpoint_files.extend(changed),
+        }
+        self.store.keep(linked)
     }
 
     /// The latest snapshot, if there is one.
     #[must_use]
     pub const fn snapshot_latest(&self) -> Option<&Arc<Snapshot<F>>> {
-        self.former.as_ref()
+        self.store.latest()
     }
 
     /// What the latest snapshot was made from in spite of looking like a mistake.
@@ -133,14 +228,19 @@ impl<F> Loader<F> {
         &self.warnings
     }
 
-    fn parts(
+    /// Whether sockets of the file system are nothing wrong with any of these clusters.
+    fn allow_unix(&self, clusters: &[ClusterId]) -> bool {
+        let clusters = clusters.iter().filter_map(|id| self.store.latest()?.cluster(*id));
+        clusters.filter_map(|cluster| cluster.tls.as_ref()).all(|tls| tls.allows_unix())
+    }
+
+    fn lower(
         &self,
         text: &str,
         outside: &dyn Outside,
-        ids: &mut Ids,
         findings: &mut Findings<'_>,
-    ) -> Option<Parts<F>> {
-        let mut root = tree::read(text, findings)?;
+    ) -> Option<Lowered<F>> {
+        let mut root = tree::read(text, EMPTY_HINT, findings)?;
         let declared = (Declared::read(&root, "clusters"), Declared::read(&root, "routes"));
         if !shape::check(&mut root, &self.shape, Path::Root, findings) {
             return None;
@@ -154,116 +254,28 @@ impl<F> Loader<F> {
                 return None;
             }
         };
-        let former = self.former.as_deref();
-        let files = Files::new(outside, former);
-        let mut context = Context { kinds: &self.kinds, former, files, ids, findings };
+        let former = self.store.latest().map(AsRef::as_ref);
+        let reader = EndpointReader { outside, shape: &self.list_shape };
+        let mut context = Context {
+            kinds: &self.kinds,
+            former,
+            files: Files::new(outside, former),
+            endpoint_files: EndpointReads::new(reader, &self.endpoint_files),
+            ids: self.store.draft(),
+            findings,
+        };
         let declared = (&declared.0, &declared.1);
-        Some(build::parts(&file, &Site::root(&root), declared, &mut context))
-    }
-
-    fn snapshot(&self, parts: Parts<F>, changes: Changes) -> Snapshot<F> {
-        let mut route_tables = Slots::default();
-        for table in parts.route_tables {
-            route_tables.insert(table.id.0, table);
-        }
-        let mut clusters = Slots::default();
-        for cluster in parts.clusters {
-            clusters.insert(cluster.id.0, cluster);
-        }
-        let mut listener_places = Slots::default();
-        for (listener, place) in parts.listeners.iter().zip(0u32..) {
-            listener_places.insert(listener.id.0, place);
-        }
-        Snapshot {
-            version: self.former.as_ref().map_or(1, |former| former.version.saturating_add(1)),
-            startup: parts.startup,
-            listener_bounds: ListenerBounds::of(&parts.listeners),
-            listeners: parts.listeners,
-            listener_places,
-            route_tables,
-            clusters,
-            limits: parts.limits,
-            access_log: parts.access_log,
-            changes,
-        }
+        let parts = build::parts(&file, &Site::root(&root), declared, &mut context);
+        let (files, refused) = context.endpoint_files.into_files();
+        Some(Lowered { parts, taken: context.ids.into_taken(), files, refused })
     }
 }
 
-/// What is new, what is other and what is gone. The latter is what nobody asked an id for.
-fn changes<F>(parts: &Parts<F>, former: Option<&Snapshot<F>>, ids: &mut Ids) -> Changes {
-    let mut changes = Changes::default();
-    for listener in &parts.listeners {
-        let before = former.and_then(|former| former.listener(listener.id));
-        let before = before.map(|(_, before)| before);
-        let (added, changed) = (&mut changes.listeners_added, &mut changes.listeners_changed);
-        note(listener.id, listener, before, added, changed);
-    }
-    for table in &parts.route_tables {
-        let before = former.and_then(|former| former.route_table(table.id));
-        let (added, changed) = (&mut changes.route_tables_added, &mut changes.route_tables_changed);
-        note(table.id, table, before, added, changed);
-    }
-    for cluster in &parts.clusters {
-        let before = former.and_then(|former| former.cluster(cluster.id));
-        note(
-            cluster.id,
-            cluster,
-            before,
-            &mut changes.clusters_added,
-            &mut changes.clusters_changed,
-        );
-        if before.is_some_and(|before| before.transport != cluster.transport) {
-            changes.transports_changed.push(cluster.id);
-        }
-        if !before.is_some_and(|before| Arc::ptr_eq(before, cluster)) {
-            changes.endpoints_added.extend(endpoints_added(cluster, before));
-        }
-    }
-    changes.listeners_removed =
-        ids.listeners.sweep().into_iter().map(gone_id).map(ListenerId).collect();
-    changes.chains_removed =
-        ids.chains.sweep().into_iter().map(|((listener, _), id)| (listener, ChainId(id))).collect();
-    changes.route_tables_removed =
-        ids.route_tables.sweep().into_iter().map(gone_id).map(RouteTableId).collect();
-    changes.clusters_removed =
-        ids.clusters.sweep().into_iter().map(gone_id).map(ClusterId).collect();
-    // Each stands in its cluster.
-    ids.transports.sweep();
-    changes.endpoints_removed = ids
-        .endpoints
-        .sweep()
-        .into_iter()
-        .map(|((cluster, ..), id)| (cluster, EndpointId(id)))
-        .collect();
-    changes
-}
-
-fn gone_id<K>((_, id): (K, Id)) -> Id {
-    id
-}
-
-fn note<I, T>(
-    id: I,
-    now: &Arc<T>,
-    before: Option<&Arc<T>>,
-    added: &mut Vec<I>,
-    changed: &mut Vec<I>,
-) {
-    match before {
-        None => added.push(id),
-        Some(before) if Arc::ptr_eq(before, now) => {}
-        Some(_) => changed.push(id),
-    }
-}
-
-/// The endpoints of `cluster` that were not in `before`.
-fn endpoints_added(
-    cluster: &Cluster,
-    before: Option<&Arc<Cluster>>,
-) -> Vec<(ClusterId, EndpointId)> {
-    let mut known: Vec<EndpointId> =
-        before.iter().flat_map(|before| before.endpoint_ids()).collect();
-    known.sort_unstable();
-    let is_new = |id: &EndpointId| known.binary_search(id).is_err();
-    cluster.endpoint_ids().filter(is_new).map(|id| (cluster.id, id)).collect()
+/// What became of a text.
+struct Lowered<F> {
+    parts: Parts<F>,
+    taken: TakenIds,
+    files: EndpointFiles,
+    /// The files of endpoints that are refused.
+    refused: Vec<(Arc<str>, Errors)>,
 }

@@ -20,6 +20,21 @@ pub trait Outside {
     /// Why it cannot be read: an error of the text, at each place that names the file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
+    /// The content of a file that holds the endpoints of clusters; as [`Self::read`], but it is no secret.
+    /// Asked also apart from loads of the text, since such a file is taken up by itself.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be read.
+    fn read_endpoints(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.read(path)
+    }
+
+    /// What the file at `path` is called in reports.
+    fn name(&self, path: &Path) -> String {
+        path.display().to_string()
+    }
+
     /// Whom the system trusts. Asked once, for as long as any cluster needs it.
     ///
     /// # Errors

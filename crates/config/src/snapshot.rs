@@ -70,45 +70,75 @@ ids! {
     TransportId
 }
 
-/// A table from ids to resources with shared structure: building the next one copies pointers.
+/// Slots of a chunk: a change copies one chunk, and the pointers to all of them.
+const CHUNK_SLOTS: usize = 64;
+
+/// A table from ids to resources with shared structure: the next one shares all chunks but those in
+/// which it differs.
 #[derive(Clone, Debug)]
 pub struct Slots<T> {
-    slots: Vec<Option<(u32, T)>>,
+    chunks: Vec<Arc<Chunk<T>>>,
 }
+
+type Chunk<T> = [Option<(u32, T)>; CHUNK_SLOTS];
 
 impl<T> Default for Slots<T> {
     fn default() -> Self {
-        Self { slots: Vec::new() }
+        Self { chunks: Vec::new() }
     }
+}
+
+/// The chunk of a slot, and its place there.
+const fn place(slot: u32) -> (usize, usize) {
+    let slot = slot as usize;
+    (slot / CHUNK_SLOTS, slot % CHUNK_SLOTS)
 }
 
 impl<T> Slots<T> {
     /// The resource with this id, if this snapshot still has it.
     #[must_use]
     pub fn find(&self, id: Id) -> Option<&T> {
-        match self.slots.get(id.slot as usize) {
+        let (chunk, place) = place(id.slot);
+        match self.chunks.get(chunk)?.get(place) {
             Some(Some((generation, value))) if *generation == id.generation => Some(value),
             _ => None,
         }
     }
 
+    /// All resources with their ids, in slot order.
+    pub fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
+        let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
+        slots.zip(0u32..).filter_map(|(place, slot)| {
+            place.as_ref().map(|(generation, value)| (Id { slot, generation: *generation }, value))
+        })
+    }
+}
+
+impl<T: Clone> Slots<T> {
     /// Puts `value` under `id`, replacing what the slot held. Slots are given out densely: a table
     /// is as long as the largest slot.
     pub fn insert(&mut self, id: Id, value: T) {
-        let slot = id.slot as usize;
-        if self.slots.len() <= slot {
-            self.slots.resize_with(slot + 1, || None);
+        let (chunk, place) = place(id.slot);
+        if self.chunks.len() <= chunk {
+            self.chunks.resize_with(chunk + 1, || Arc::new([const { None }; CHUNK_SLOTS]));
         }
-        if let Some(place) = self.slots.get_mut(slot) {
-            *place = Some((id.generation, value));
+        if let Some(slot) = self.slot_mut(chunk, place) {
+            *slot = Some((id.generation, value));
         }
     }
 
-    /// All resources with their ids, in slot order.
-    pub fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
-        self.slots.iter().zip(0u32..).filter_map(|(place, slot)| {
-            place.as_ref().map(|(generation, value)| (Id { slot, generation: *generation }, value))
-        })
+    /// Empties the slot of `id`, if it holds that.
+    pub(crate) fn remove(&mut self, id: Id) {
+        let (chunk, place) = place(id.slot);
+        if self.find(id).is_some()
+            && let Some(slot) = self.slot_mut(chunk, place)
+        {
+            *slot = None;
+        }
+    }
+
+    fn slot_mut(&mut self, chunk: usize, place: usize) -> Option<&mut Option<(u32, T)>> {
+        Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(place)
     }
 }
 
@@ -120,7 +150,7 @@ pub struct Snapshot<F> {
     /// What was taken up when the process started, and stays until it ends.
     pub startup: StartupOptions,
     /// The listeners, in the order of the file.
-    pub listeners: Vec<Arc<Listener<F>>>,
+    pub listeners: Arc<[Arc<Listener<F>>]>,
     /// The places of the listeners in that order, by [`ListenerId`].
     pub(crate) listener_places: Slots<u32>,
     /// What bounds connections of any listener.
@@ -749,7 +779,7 @@ pub enum RedirectPath {
 }
 
 /// A logical service.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
     /// Stable name.
     pub id: ClusterId,
@@ -757,6 +787,8 @@ pub struct Cluster {
     pub name: Arc<str>,
     /// Its addresses; none if it has an original destination.
     pub endpoints: Vec<Endpoint>,
+    /// The file that has its endpoints, as the text names it, if they do not stand in the text.
+    pub endpoints_file: Option<Arc<str>>,
     /// Stands for every address, if it connects to where downstream connections were going.
     pub original_destination: Option<EndpointId>,
     /// Their places in the order of their ids; empty if they stand in that order.

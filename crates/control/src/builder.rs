@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use config::snapshot::Snapshot;
 use tokio::sync::mpsc;
 
-use crate::reload::{Candidate, ConfigFile, Look, Refused};
+use crate::reload::{Candidate, ConfigFile, Endpoints, EndpointsCandidate, Look, Refused, Starved};
 
 /// Answers that wait for control: there is one question at a time.
 const BUILT_MAX: usize = 1;
@@ -47,6 +47,8 @@ pub(crate) enum Built<F> {
     Starved,
     /// It changed, and will not be read again: the process ends.
     Skipped,
+    /// Files of endpoints changed, and nothing else.
+    Endpoints(Endpoints<F>),
     /// A snapshot, or why there is none, and the files that are to be watched from now on.
     Read(Result<Box<Candidate<F>>, Refused>, Vec<PathBuf>),
 }
@@ -56,6 +58,7 @@ enum Command<F> {
     Skip,
     Keep(Box<Candidate<F>>),
     Discard(Box<Candidate<F>>),
+    KeepEndpoints(Box<EndpointsCandidate<F>>),
     Free(Arc<Snapshot<F>>),
 }
 
@@ -144,6 +147,12 @@ impl<F: Send + Sync + 'static> Builder<F> {
         self.tell(Command::Keep(candidate));
     }
 
+    /// The same for one that differs in endpoints alone. One that is not to count is just dropped: it shares all
+    /// but that.
+    pub(crate) fn keep_endpoints(&self, candidate: Box<EndpointsCandidate<F>>) {
+        self.tell(Command::KeepEndpoints(candidate));
+    }
+
     /// Frees a candidate that does not count.
     pub(crate) fn discard(&self, candidate: Box<Candidate<F>>) {
         self.tell(Command::Discard(candidate));
@@ -184,6 +193,10 @@ fn build<F>(
                 file.keep(*candidate);
                 continue;
             }
+            Command::KeepEndpoints(candidate) => {
+                file.keep_endpoints(*candidate);
+                continue;
+            }
             Command::Discard(candidate) => {
                 drop(candidate);
                 continue;
@@ -202,7 +215,7 @@ fn build<F>(
 fn read<F>(file: &mut ConfigFile<F>, reading: Reading) -> Built<F> {
     let is_text_same = file.is_text_same();
     match (file.look(), reading) {
-        (Look::Same, Reading::IfChanged | Reading::UnlessSame) => Built::Same,
+        (Look::Same, Reading::IfChanged | Reading::UnlessSame) => read_endpoints(file),
         (Look::Unreadable, Reading::IfChanged) => Built::Unreadable,
         (Look::Starved, _) => Built::Starved,
         (_, reading) => match file.load().map(Box::new) {
@@ -210,6 +223,14 @@ fn read<F>(file: &mut ConfigFile<F>, reading: Reading) -> Built<F> {
             Err(_) if reading == Reading::IfChanged && is_text_same => Built::Unsettled,
             result => Built::Read(result, file.watched()),
         },
+    }
+}
+
+fn read_endpoints<F>(file: &mut ConfigFile<F>) -> Built<F> {
+    match file.load_endpoints() {
+        Ok(None) => Built::Same,
+        Ok(Some(endpoints)) => Built::Endpoints(endpoints),
+        Err(Starved) => Built::Starved,
     }
 }
 

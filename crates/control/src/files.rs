@@ -1,13 +1,16 @@
 //! The files that a configuration names, from the disk: read once for each load, and remembered by a
 //! digest, so that a later look tells whether any has changed. Contents are not kept: there are keys
-//! among them.
+//! among them. A file whose [`Stamp`] is as it was is not read for that look. Files of endpoints are apart from
+//! the others: a change of one is taken up by itself.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use config::Outside;
 use rustix::io::Errno;
@@ -20,16 +23,65 @@ use crate::clock;
 /// Bytes of a file that a configuration names: bundles of every authority there is have half of one.
 const NAMED_BYTES_MAX: u64 = 8 << 20;
 
+/// How long a file must have been left alone, ns, for its stamp to be trusted: two writes within a tick of the
+/// file system's clock leave the same one. The coarsest of these clocks has ticks of two seconds.
+const SETTLED: u64 = 2_000_000_000;
+
 /// Reads the files of one load, relative to a folder.
 #[derive(Debug)]
 pub struct Files {
     folder: PathBuf,
     seen: RefCell<Seen>,
+    endpoints: RefCell<EndpointFiles>,
 }
 
 /// What the files of a load were like.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(BTreeMap<PathBuf, State>);
+pub(crate) struct Seen(BTreeMap<PathBuf, (Option<Stamp>, State)>);
+
+/// What the files of endpoints were like when they were read last, by their names in the configuration.
+#[derive(Debug, Default)]
+pub(crate) struct EndpointFiles(BTreeMap<Arc<str>, EndpointFile>);
+
+#[derive(Debug)]
+struct EndpointFile {
+    path: PathBuf,
+    stamp: Option<Stamp>,
+    is_starved: bool,
+}
+
+/// What the file system says of a file, by which a change is seen without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    /// Seconds and nanoseconds, of content and of anything else.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// The stamp of the file at `path`. None if there is no such file, or if the stamp does not vouch for the content
+    /// since it was written a moment ago.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let now = clock::wall_ns();
+        let found = std::fs::metadata(path).ok()?;
+        let changed_at = |seconds: i64, ns: i64| {
+            let ns = i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+            i128::from(now) - ns >= i128::from(SETTLED)
+        };
+        let is_settled = changed_at(found.mtime(), found.mtime_nsec())
+            && changed_at(found.ctime(), found.ctime_nsec());
+        is_settled.then(|| Self {
+            device: found.dev(),
+            inode: found.ino(),
+            bytes: found.len(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        })
+    }
+}
 
 /// What a file was like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,22 +98,40 @@ impl Files {
     /// The files beside the configuration file at `path`.
     #[must_use]
     pub fn beside(path: &Path) -> Self {
-        Self { folder: path.parent().unwrap_or(path).to_owned(), seen: RefCell::default() }
+        let folder = path.parent().unwrap_or(path).to_owned();
+        Self { folder, seen: RefCell::default(), endpoints: RefCell::default() }
     }
 
-    /// What was read.
-    pub(crate) fn into_seen(self) -> Seen {
-        self.seen.into_inner()
+    /// What was read: secrets, and endpoints.
+    pub(crate) fn into_seen(self) -> (Seen, EndpointFiles) {
+        (self.seen.into_inner(), self.endpoints.into_inner())
     }
 }
 
 impl Outside for Files {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let path = self.folder.join(path);
+        let stamp = Stamp::of(&path);
         let content = read(&path);
-        self.seen.borrow_mut().0.insert(path, State::of(&content));
+        self.seen.borrow_mut().0.insert(path, (stamp, State::of(&content)));
         let content = content.map(|mut content| std::mem::take(&mut *content));
         content.map_err(|error| with_user(error, geteuid()))
+    }
+
+    fn read_endpoints(&self, name: &Path) -> io::Result<Vec<u8>> {
+        let path = self.folder.join(name);
+        let stamp = Stamp::of(&path);
+        let content = read(&path);
+        let is_starved = content.as_ref().is_err_and(is_starved);
+        let file = EndpointFile { path, stamp, is_starved };
+        let name = Arc::from(name.to_string_lossy());
+        self.endpoints.borrow_mut().0.insert(name, file);
+        let content = content.map(|mut content| std::mem::take(&mut *content));
+        content.map_err(|error| with_user(error, geteuid()))
+    }
+
+    fn name(&self, path: &Path) -> String {
+        self.folder.join(path).display().to_string()
     }
 
     fn system_roots(&self) -> Result<Roots, RootsError> {
@@ -81,19 +151,52 @@ impl Seen {
 
     /// Whether any could not be read for lack of descriptors.
     pub(crate) fn is_starved(&self) -> bool {
-        self.0.values().any(|state| *state == State::Starved)
+        self.0.values().any(|(_, state)| *state == State::Starved)
     }
 
     /// Whether any file is not as it was.
-    pub(crate) fn is_changed(&self) -> bool {
-        self.0.iter().any(|(path, state)| State::at(path) != *state)
+    pub(crate) fn is_changed(&mut self) -> bool {
+        self.0.iter_mut().any(|(path, (stamp, state))| {
+            let now = Stamp::of(path);
+            if now.is_some() && now == *stamp {
+                return false;
+            }
+            *stamp = now;
+            State::at(path) != *state
+        })
     }
 
     /// Takes the files for seen as they are.
     pub(crate) fn refresh(&mut self) {
-        for (path, state) in &mut self.0 {
-            *state = State::at(path);
+        for (path, (stamp, state)) in &mut self.0 {
+            (*stamp, *state) = (Stamp::of(path), State::at(path));
         }
+    }
+}
+
+impl EndpointFiles {
+    /// Where the files are, or should be.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.values().map(|file| file.path.as_path())
+    }
+
+    /// The names of those that may not be as they were.
+    pub(crate) fn changed(&self) -> Vec<Arc<str>> {
+        let is_changed = |(name, file): (&Arc<str>, &EndpointFile)| {
+            let now = Stamp::of(&file.path);
+            (now.is_none() || now != file.stamp).then(|| Arc::clone(name))
+        };
+        self.0.iter().filter_map(is_changed).collect()
+    }
+
+    /// Takes over what was read again.
+    pub(crate) fn update(&mut self, read: Self) {
+        self.0.extend(read.0);
+    }
+
+    /// Whether any could not be read for lack of descriptors.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.0.values().any(|file| file.is_starved)
     }
 }
 
@@ -185,6 +288,22 @@ fn too_large() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_has_a_stamp_once_it_was_left_alone_and_only_while_it_is_there() {
+        let old = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        assert!(Stamp::of(&old).is_some());
+        assert_eq!(Stamp::of(&old), Stamp::of(&old));
+        let new = std::env::temp_dir().join(format!("strait-stamp-{}", std::process::id()));
+        std::fs::write(&new, "a").unwrap();
+        assert_eq!(Stamp::of(&new), None);
+        // An old time of its content alone does not do: that can be set.
+        let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+        File::options().write(true).open(&new).unwrap().set_modified(long_ago).unwrap();
+        assert_eq!(Stamp::of(&new), None);
+        std::fs::remove_file(&new).unwrap();
+        assert_eq!(Stamp::of(&new), None);
+    }
 
     #[test]
     fn who_is_denied_a_file_is_told_and_other_errors_stay() {

@@ -14,7 +14,7 @@ pub(crate) const fn label(id: Id) -> LabelId {
 /// The names of everything in `snapshot`.
 pub(crate) fn names_of<F>(snapshot: &Snapshot<F>) -> Arc<Names> {
     let mut names = Names::default();
-    for listener in &snapshot.listeners {
+    for listener in &*snapshot.listeners {
         names.insert_listener(label(listener.id.0), Arc::clone(&listener.name));
     }
     for (id, table) in snapshot.route_tables.iter() {

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::snapshot::Snapshot;
-use config::{Errors, Finding, Loader, Prepared};
+use config::{EndpointsOutcome, Errors, Finding, Loader, Prepared, PreparedEndpoints};
 use telemetry::Names;
 
 use crate::clock;
 use crate::expiry::Expiry;
-use crate::files::{Files, Seen, State, is_starved};
+use crate::files::{EndpointFiles, Files, Seen, Stamp, State, is_starved};
 use crate::log_output::{LogOutput, OpenError};
 use crate::names::names_of;
 use crate::workers::BindFailure;
@@ -28,10 +28,14 @@ pub struct ConfigFile<F> {
     text: String,
     /// What the file was like at the last look; none before the first.
     state: Option<State>,
+    /// As long as it is this, the file need not be read to see that.
+    stamp: Option<Stamp>,
     /// Whether it is a pipe or the like, which is read once.
     is_stream: bool,
     /// The files that it named then.
     seen: Seen,
+    /// The files of endpoints among them.
+    endpoints: EndpointFiles,
     /// Whether the access log could not be opened then, for lack of descriptors.
     is_log_starved: bool,
     loader: Loader<F>,
@@ -60,11 +64,46 @@ pub struct Candidate<F> {
     duration: u64,
 }
 
+/// What became of files of endpoints that changed.
+#[derive(Debug)]
+pub(crate) struct Endpoints<F> {
+    /// A snapshot with other endpoints, if any differ.
+    pub(crate) candidate: Option<Box<EndpointsCandidate<F>>>,
+    /// Of each file.
+    pub(crate) outcomes: Vec<EndpointsOutcome>,
+}
+
+/// There was no descriptor to read a file with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Starved;
+
+/// A snapshot that differs in endpoints alone, and does not count before it is kept.
+#[derive(Debug)]
+pub(crate) struct EndpointsCandidate<F> {
+    prepared: Prepared<F>,
+    /// Reading and linking took this long, ns.
+    pub(crate) duration: u64,
+}
+
+impl<F> EndpointsCandidate<F> {
+    /// The snapshot.
+    pub(crate) const fn snapshot(&self) -> &Arc<Snapshot<F>> {
+        self.prepared.snapshot()
+    }
+
+    /// What looks like a mistake in the files that changed.
+    pub(crate) fn warnings(&self) -> &[Finding] {
+        self.prepared.warnings()
+    }
+}
+
 /// What control keeps of a candidate that is taken up. It was made beside the snapshot, since all of
 /// it takes longer the larger the configuration is.
 #[derive(Debug)]
 pub(crate) struct TakenUp {
     pub(crate) warnings: Vec<Finding>,
+    /// The files of endpoints that are refused.
+    pub(crate) endpoints_refused: Vec<EndpointsOutcome>,
     pub(crate) log_output: Option<LogOutput>,
     pub(crate) names: Arc<Names>,
     pub(crate) expiry: Expiry,
@@ -83,6 +122,7 @@ impl<F> Candidate<F> {
     pub(crate) fn take_up(&mut self) -> TakenUp {
         TakenUp {
             warnings: self.prepared.warnings().to_vec(),
+            endpoints_refused: self.prepared.endpoints_refused().to_vec(),
             log_output: self.log_output.take(),
             names: Arc::clone(&self.names),
             expiry: std::mem::take(&mut self.expiry),
@@ -122,25 +162,24 @@ impl<F> ConfigFile<F> {
     #[must_use]
     pub fn new(path: &Path, loader: Loader<F>) -> Self {
         let name = path.display().to_string();
-        Self {
-            path: Some(path.to_owned()),
-            name,
-            text: String::new(),
-            state: None,
-            is_stream: false,
-            seen: Seen::default(),
-            is_log_starved: false,
-            loader,
-        }
+        Self { path: Some(path.to_owned()), name, ..Self::fixed("", String::new(), loader) }
     }
 
     /// A configuration that never changes.
     #[must_use]
     pub fn fixed(name: &str, text: String, loader: Loader<F>) -> Self {
-        let name = name.to_owned();
-        let (state, is_stream, seen) = (None, false, Seen::default());
-        let is_log_starved = false;
-        Self { path: None, name, text, state, is_stream, seen, is_log_starved, loader }
+        Self {
+            path: None,
+            name: name.to_owned(),
+            text,
+            state: None,
+            stamp: None,
+            is_stream: false,
+            seen: Seen::default(),
+            endpoints: EndpointFiles::default(),
+            is_log_starved: false,
+            loader,
+        }
     }
 
     /// The file, if there is one.
@@ -150,7 +189,7 @@ impl<F> ConfigFile<F> {
 
     /// The file and those that it named when it was read last; empty if there is none.
     pub(crate) fn watched(&self) -> Vec<PathBuf> {
-        let named = self.seen.paths().map(Path::to_owned);
+        let named = self.seen.paths().chain(self.endpoints.paths()).map(Path::to_owned);
         self.path.iter().cloned().chain(named).collect()
     }
 
@@ -160,13 +199,21 @@ impl<F> ConfigFile<F> {
         &self.name
     }
 
-    /// How the file, and those that it names, compare with last time.
-    pub(crate) fn look(&self) -> Look {
+    /// How the file, and those that it names but for endpoints, compare with last time.
+    pub(crate) fn look(&mut self) -> Look {
         let Some(path) = self.path.as_deref().filter(|_| !self.is_stream) else {
             return Look::Same;
         };
+        let stamp = Stamp::of(path);
+        let is_known = stamp.is_some() && stamp == self.stamp;
+        if is_known && !self.is_log_starved && !self.seen.is_changed() {
+            return Look::Same;
+        }
         let content = read_again(path);
         let is_same = self.state == Some(State::of(&content));
+        if is_same {
+            self.stamp = stamp;
+        }
         match content {
             Ok(_) if is_same && !self.is_log_starved && !self.seen.is_changed() => Look::Same,
             Err(error) if is_starved(&error) => Look::Starved,
@@ -188,7 +235,9 @@ impl<F> ConfigFile<F> {
             Some(State::Starved) => true,
             // What it named was not read.
             Some(State::Unreadable(_)) => false,
-            Some(State::Digest(_)) | None => self.is_log_starved || self.seen.is_starved(),
+            Some(State::Digest(_)) | None => {
+                self.is_log_starved || self.seen.is_starved() || self.endpoints.is_starved()
+            }
         }
     }
 
@@ -206,6 +255,7 @@ impl<F> ConfigFile<F> {
     pub fn load(&mut self) -> Result<Candidate<F>, Refused> {
         let began = clock::monotonic_ns();
         if let Some(path) = &self.path {
+            self.stamp = Stamp::of(path);
             let content = if self.state.is_none() {
                 self.is_stream = is_stream(path);
                 read(path)
@@ -215,9 +265,9 @@ impl<F> ConfigFile<F> {
             self.state = Some(State::of(&content));
             self.text = text_of(path, content)?;
         }
-        let files = Files::beside(self.path.as_deref().unwrap_or_else(|| Path::new("")));
+        let files = self.files();
         let prepared = self.loader.prepare(&self.name, &self.text, &files);
-        self.seen = files.into_seen();
+        (self.seen, self.endpoints) = files.into_seen();
         let prepared = prepared.map_err(Refused::Invalid)?;
         let access_log = &prepared.snapshot().access_log;
         let folder = self.path.as_deref().and_then(Path::parent).unwrap_or_else(|| Path::new(""));
@@ -228,6 +278,39 @@ impl<F> ConfigFile<F> {
         let (names, expiry) = (names_of(snapshot), Expiry::new(snapshot));
         let duration = clock::monotonic_ns().saturating_sub(began);
         Ok(Candidate { prepared, log_output, names, expiry, duration })
+    }
+
+    fn files(&self) -> Files {
+        Files::beside(self.path.as_deref().unwrap_or_else(|| Path::new("")))
+    }
+
+    /// Reads those files of endpoints again that may have changed, and nothing else. None if there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`Starved`]: then none counts as read.
+    pub(crate) fn load_endpoints(&mut self) -> Result<Option<Endpoints<F>>, Starved> {
+        let began = clock::monotonic_ns();
+        let changed = self.endpoints.changed();
+        if changed.is_empty() {
+            return Ok(None);
+        }
+        let files = self.files();
+        let PreparedEndpoints { prepared, outcomes } =
+            self.loader.prepare_endpoints(&changed, &files);
+        let (_, read) = files.into_seen();
+        if read.is_starved() {
+            return Err(Starved);
+        }
+        self.endpoints.update(read);
+        let duration = clock::monotonic_ns().saturating_sub(began);
+        let candidate = |prepared| Box::new(EndpointsCandidate { prepared, duration });
+        Ok(Some(Endpoints { candidate: prepared.map(candidate), outcomes }))
+    }
+
+    /// Lets what was loaded last of files of endpoints count.
+    pub(crate) fn keep_endpoints(&mut self, candidate: EndpointsCandidate<F>) {
+        self.loader.keep(candidate.prepared);
     }
 
     /// Lets what was loaded last count: everything that it needs is there.

@@ -6,14 +6,14 @@
 //! (there), sockets bound, names told to who needs them, then the workers. What fails before the last
 //! step leaves the former configuration serving.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::Finding;
 use config::snapshot::{ListenerId, Snapshot};
+use config::{EndpointsOutcome, Errors, Finding};
 use serde_json::{Value, json};
 use telemetry::events::{AccessLogWriteFailed, ConfigAccepted, ConfigRejected};
 use telemetry::{Collector, ProcessFacts};
@@ -30,7 +30,9 @@ use crate::memory::MemoryRelease;
 use crate::names::{label, names_of};
 use crate::overflows::Overflows;
 use crate::questions::Answerers;
-use crate::reload::{Accepted, Candidate, ConfigFile, Refused, TakenUp};
+use crate::reload::{
+    Accepted, Candidate, ConfigFile, Endpoints, EndpointsCandidate, Refused, TakenUp,
+};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Asked, Signals};
 use crate::watch::{FileWatch, WatchList};
@@ -218,6 +220,8 @@ struct InEffect<F> {
     look_again_at: Option<u64>,
     /// Why a later one was refused, and when.
     refused: Option<(u64, Refused)>,
+    /// The files of endpoints that are refused since when, and why.
+    endpoints_refused: BTreeMap<Arc<str>, (u64, Errors)>,
 }
 
 impl<W: Workers> Running<W> {
@@ -273,6 +277,7 @@ impl<W: Workers> Running<W> {
                 unsettled_since: None,
                 look_again_at: None,
                 refused: None,
+                endpoints_refused: BTreeMap::new(),
             },
             log,
             collector,
@@ -652,6 +657,7 @@ impl<W: Workers> Running<W> {
     async fn on_built(&mut self, built: Built<W::Filter>) {
         let (result, watched) = match built {
             Built::Same => return self.config.unreadable_since = None,
+            Built::Endpoints(endpoints) => return self.on_endpoints(endpoints),
             Built::Unreadable => {
                 self.config.unreadable_since.get_or_insert_with(clock::monotonic_ns);
                 return;
@@ -690,6 +696,70 @@ impl<W: Workers> Running<W> {
         }
     }
 
+    /// Files of endpoints changed, and nothing else.
+    fn on_endpoints(&mut self, Endpoints { candidate, outcomes }: Endpoints<W::Filter>) {
+        self.config.unreadable_since = None;
+        if self.is_ending() {
+            return self.warn_of_skip();
+        }
+        for outcome in outcomes {
+            self.note_endpoints(outcome);
+        }
+        if let Some(candidate) = candidate {
+            self.take_up_endpoints(candidate);
+        }
+    }
+
+    /// Remembers what became of a file of endpoints, and reports what is new of it.
+    fn note_endpoints(&mut self, EndpointsOutcome { file, refused }: EndpointsOutcome) {
+        let Some(errors) = refused else {
+            if self.config.endpoints_refused.remove(&file).is_some() {
+                tracing::info!(%file, "endpoints are good again");
+            }
+            return;
+        };
+        let known = self.config.endpoints_refused.get(&file);
+        if known.is_some_and(|(_, known)| *known == errors) {
+            return;
+        }
+        tracing::error!("endpoints refused, those of before serve on:\n{errors}");
+        let refused = Refused::Invalid(errors.clone());
+        let at = clock::wall_ns();
+        self.collector.config_rejected(&ConfigRejected { errors: refused.count(), at });
+        self.config.endpoints_refused.insert(file, (at, errors));
+    }
+
+    /// Takes other endpoints up. Names, logs and listeners stay, so that nothing here follows the size of the
+    /// configuration.
+    fn take_up_endpoints(&mut self, candidate: Box<EndpointsCandidate<W::Filter>>) {
+        let snapshot = Arc::clone(candidate.snapshot());
+        let sockets = match self.workers.bind(&snapshot) {
+            Ok(bound) => bound.sockets,
+            Err(failures) => {
+                let refused = Refused::Unbindable(failures);
+                return tracing::error!("endpoints refused, those of before serve on:\n{refused}");
+            }
+        };
+        warn(candidate.warnings());
+        let duration = candidate.duration;
+        self.config.builder.keep_endpoints(candidate);
+        self.workers.publish(&snapshot, sockets);
+        self.publish_done(snapshot, duration);
+    }
+
+    /// Ends the taking up of a snapshot that the workers have.
+    fn publish_done(&mut self, snapshot: Arc<Snapshot<W::Filter>>, duration: u64) {
+        let loaded_at = clock::wall_ns();
+        let version = snapshot.version;
+        self.collector.config_accepted(&ConfigAccepted { version, at: loaded_at, duration });
+        let changed = changes::summary(&self.config.snapshot, &snapshot);
+        let milliseconds = duration / 1_000_000;
+        tracing::info!(version, milliseconds, %changed, "configuration taken up");
+        let former = std::mem::replace(&mut self.config.snapshot, snapshot);
+        self.config.builder.free(former);
+        self.config.loaded_at = loaded_at;
+    }
+
     /// Takes a candidate up, or changes nothing.
     async fn take_up(&mut self, mut candidate: Box<Candidate<W::Filter>>) -> Result<(), Refused> {
         let snapshot = Arc::clone(candidate.snapshot());
@@ -700,20 +770,14 @@ impl<W: Workers> Running<W> {
                 return Err(Refused::Unbindable(failures));
             }
         };
-        let TakenUp { warnings, log_output, names, expiry, duration } = candidate.take_up();
+        let taken_up = candidate.take_up();
+        let TakenUp { warnings, endpoints_refused, log_output, names, expiry, duration } = taken_up;
         self.config.builder.keep(candidate);
         self.collector.set_names(Arc::clone(&names));
         self.log.set_names(names).await;
         self.log.set_output(log_output);
         self.workers.publish(&snapshot, bound.sockets);
 
-        let loaded_at = clock::wall_ns();
-        let version = snapshot.version;
-        self.collector.config_accepted(&ConfigAccepted { version, at: loaded_at, duration });
-        let changed = changes::summary(&self.config.snapshot, &snapshot);
-        let milliseconds = duration / 1_000_000;
-        tracing::info!(version, milliseconds, %changed, "configuration taken up");
-        warn(&warnings);
         let config = &mut self.config;
         config.expiry = expiry;
         self.collector.certificates_in_use(config.expiry.in_use());
@@ -722,12 +786,17 @@ impl<W: Workers> Running<W> {
         }
         config.addresses.extend(bound.addresses);
         config.refused = None;
-        let former = std::mem::replace(&mut config.snapshot, snapshot);
-        config.builder.free(former);
+        self.publish_done(snapshot, duration);
+        warn(&warnings);
+        self.config.warnings = warnings;
+        let is_refused = |file: &Arc<str>| endpoints_refused.iter().any(|it| it.file == *file);
+        self.config.endpoints_refused.retain(|file, _| is_refused(file));
+        for outcome in endpoints_refused {
+            self.note_endpoints(outcome);
+        }
         if duration >= LONG_BUILD {
             self.memory.note_freed();
         }
-        (config.warnings, config.loaded_at) = (warnings, loaded_at);
         Ok(())
     }
 
@@ -881,11 +950,15 @@ impl<F: Send + Sync + 'static> InEffect<F> {
     /// large.
     fn show(&self, reply: oneshot::Sender<Answer>) {
         let described = self.describe();
+        let refused = self.endpoints_refused.clone();
         let snapshot = Arc::clone(&self.snapshot);
         tokio::task::spawn_blocking(move || {
-            let effective = config::effective(&snapshot);
-            let effective = std::iter::once(("effective".to_owned(), effective));
-            let _ = reply.send(Answer::json(&described.into_iter().chain(effective).collect()));
+            let sections = [
+                ("endpoints_files", endpoints_files(&snapshot, &refused)),
+                ("effective", config::effective(&snapshot)),
+            ];
+            let sections = sections.map(|(name, value)| (name.to_owned(), value));
+            let _ = reply.send(Answer::json(&described.into_iter().chain(sections).collect()));
         });
     }
 
@@ -905,6 +978,22 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         ]
         .map(|(name, value)| (name.to_owned(), value))
     }
+}
+
+/// The files of endpoints, and why those of them are refused that are.
+fn endpoints_files<F>(
+    snapshot: &Snapshot<F>,
+    refused: &BTreeMap<Arc<str>, (u64, Errors)>,
+) -> Value {
+    let files = snapshot.clusters.iter().filter_map(|(_, cluster)| cluster.endpoints_file.as_ref());
+    let files: BTreeSet<&Arc<str>> = files.collect();
+    let described = files.into_iter().map(|file| {
+        let refused = refused.get(file);
+        let refused = refused
+            .map(|(at, errors)| json!({ "at": clock::rfc3339(*at), "errors": errors.errors }));
+        json!({ "file": file, "last_error": refused })
+    });
+    described.collect()
 }
 
 fn warn(warnings: &[Finding]) {

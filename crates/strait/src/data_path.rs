@@ -435,10 +435,12 @@ fn failure(listener: &ListenerConfig<Box<dyn Filter>>, reason: String) -> BindFa
     BindFailure::Listener { listener: Arc::clone(&listener.name), address, reason }
 }
 
-/// The clusters that ask for a mark, if this process cannot give any.
+/// The new and changed clusters that ask for a mark, if this process cannot give any.
 fn unmarkable(snapshot: &Snapshot) -> Vec<BindFailure> {
-    let mut marked =
-        snapshot.clusters.iter().filter(|(_, cluster)| cluster.mark.is_some()).peekable();
+    let changes = &snapshot.changes;
+    let asking = changes.clusters_added.iter().chain(&changes.clusters_changed);
+    let asking = asking.filter_map(|id| snapshot.cluster(*id));
+    let mut marked = asking.filter(|cluster| cluster.mark.is_some()).peekable();
     if marked.peek().is_none() {
         return Vec::new();
     }
@@ -453,7 +455,7 @@ fn unmarkable(snapshot: &Snapshot) -> Vec<BindFailure> {
         cluster: Arc::clone(cluster),
         reason: reason.clone(),
     };
-    marked.map(|(_, cluster)| failure(&cluster.name)).collect()
+    marked.map(|cluster| failure(&cluster.name)).collect()
 }
 
 /// An address as the configuration file writes it.

@@ -257,7 +257,7 @@ fn choose_listener<'s>(
             all()
         ));
     }
-    match snapshot.listeners.as_slice() {
+    match &*snapshot.listeners {
         [only] => Ok((only, "the only one")),
         _ => Err(format!("the URL fits no listener; say --listener NAME, one of: {}", all())),
     }

@@ -1,22 +1,20 @@
 //! `clusters` to [`Cluster`]s.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use super::{Context, Names, Once, check_reachable, http2, keepalive, share, tls};
-use crate::defaults;
-use crate::file::cluster::{Endpoint as FileEndpoint, Protocol, ProxyProtocol};
+use super::{Context, Names, Once, endpoints, http2, keepalive, share, tls};
+use crate::file::cluster::{Endpoints, EndpointsFile, Protocol, ProxyProtocol};
 use crate::file::listener::OriginalDestination;
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
-use crate::ids::Transport;
 use crate::map::Map;
-use crate::schedule::Schedule;
+use crate::resource::{self, Assignment};
 use crate::snapshot::{
-    Address, Cluster, ClusterId, ClusterProtocol, Endpoint, EndpointId, ProxyProtocolVersion,
+    Address, Cluster, ClusterId, ClusterProtocol, ClusterTls, EndpointId, ProxyProtocolVersion,
     ResponseParsing, TransportId, UpstreamTimeouts,
 };
+use crate::store::Assigned;
 use crate::tree::Site;
 
 pub(super) fn build<F>(
@@ -32,9 +30,7 @@ pub(super) fn build<F>(
         let is_new = once.check(&entry.name, "cluster", &site, context.findings);
         let known = names.known.get(entry.name.as_str()).map(|(id, _)| *id);
         // An entry without a name of its own was reported, and is looked at for its other mistakes.
-        let id = known.unwrap_or_else(|| {
-            ClusterId(context.ids.clusters.assign(Arc::from(entry.name.as_str())))
-        });
+        let id = known.unwrap_or_else(|| context.ids.cluster(&entry.name));
         let former = context.former.and_then(|former| former.cluster(id));
         let is_relayed_to = relayed_to.contains_key(entry.name.as_str());
         let cluster = cluster(entry, id, is_relayed_to, &site, former, context);
@@ -86,17 +82,11 @@ fn cluster<F>(
         ProxyProtocol::V1 => Some(ProxyProtocolVersion::V1),
         ProxyProtocol::V2 => Some(ProxyProtocolVersion::V2),
     };
-    let serial = tls.as_ref().map(|tls| tls.serial);
-    let transport = Transport { protocol, tls: serial, proxy_protocol };
-    let transport = TransportId(context.ids.transports.assign((id, transport)));
-    let original_destination = original_destination(file, id, site, context);
-    let entries = file.endpoints.as_deref();
-    let endpoints = entries
-        .map(|entries| endpoints(entries, id, &site.key("endpoints"), context))
-        .unwrap_or_default();
-    let weights: Vec<u16> = endpoints.iter().map(|endpoint| endpoint.weight.get()).collect();
-    let schedule = Schedule::new(&weights);
-    let places_by_id = places_by_id(&endpoints);
+    let transport = transport(protocol, tls.as_deref(), proxy_protocol, former, context);
+    let original_destination = original_destination(file, former, site, context);
+    let (assignment, endpoints_file) = assignment(file, id, tls.as_deref(), site, context);
+    let Assigned { endpoints, places_by_id, schedule } =
+        Assigned::new(&assignment, former, &mut context.ids);
     if file.protocol == Protocol::Http2 && file.proxy_protocol != ProxyProtocol::Off {
         let rule = "a PROXY header names the one client of a connection, and HTTP/2 has many";
         let hint = "write `protocol: http1`, or leave the client to `x-forwarded-for`";
@@ -106,6 +96,7 @@ fn cluster<F>(
         id,
         name: Arc::from(file.name.as_str()),
         endpoints,
+        endpoints_file,
         original_destination,
         places_by_id,
         schedule,
@@ -139,25 +130,59 @@ fn cluster<F>(
     }
 }
 
-/// The places of endpoints in the order of their ids, or none if they stand in that order, as they do
-/// unless an endpoint took the id of one that is gone.
-fn places_by_id(endpoints: &[Endpoint]) -> Box<[u32]> {
-    if endpoints.is_sorted_by_key(|endpoint| endpoint.id) {
-        return Box::default();
-    }
-    let mut places: Vec<(EndpointId, u32)> =
-        endpoints.iter().map(|endpoint| endpoint.id).zip(0..).collect();
-    places.sort_unstable();
-    places.into_iter().map(|(_, place)| place).collect()
+/// How the endpoints are spoken to: as before if nothing of it changed.
+fn transport<F>(
+    protocol: ClusterProtocol,
+    tls: Option<&ClusterTls>,
+    proxy_protocol: Option<ProxyProtocolVersion>,
+    former: Option<&Arc<Cluster>>,
+    context: &mut Context<'_, '_, F>,
+) -> TransportId {
+    let serial = |tls: Option<&ClusterTls>| tls.map(|tls| tls.serial);
+    let is_same = |former: &&Arc<Cluster>| {
+        former.protocol == protocol
+            && serial(former.tls.as_deref()) == serial(tls)
+            && former.proxy_protocol == proxy_protocol
+    };
+    let known = former.filter(is_same).map(|former| former.transport);
+    known.unwrap_or_else(|| context.ids.transport())
 }
 
-/// Stands for the addresses that an original-destination cluster connects to.
-const ANY: Address = Address::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
+/// The endpoints, and the file that has them, if they do not stand in the text.
+fn assignment<F>(
+    file: &file::Cluster,
+    id: ClusterId,
+    tls: Option<&ClusterTls>,
+    site: &Site<'_>,
+    context: &mut Context<'_, '_, F>,
+) -> (Arc<Assignment>, Option<Arc<str>>) {
+    let site = site.key("endpoints");
+    match &file.endpoints {
+        None => Default::default(),
+        Some(Endpoints::List(entries)) => {
+            // What TLS needs for sockets of the file system is said where that stands.
+            let assignment = endpoints::lower(entries, true, &site, context.findings);
+            (Arc::new(assignment), None)
+        }
+        Some(Endpoints::File(EndpointsFile { file })) => {
+            let site = site.key("file");
+            let files = &mut context.endpoint_files;
+            let assignment = files.assignment(file, id, &site, context.findings);
+            let has_unix = |endpoint: &resource::Endpoint| endpoint.address.is_unix();
+            if tls.is_some_and(|tls| !tls.allows_unix())
+                && assignment.endpoints.iter().any(has_unix)
+            {
+                site.error(context.findings, tls::unix_needs_name());
+            }
+            (assignment, Some(Arc::from(file.as_str())))
+        }
+    }
+}
 
 /// Whether the cluster says by one way, and by one only, where it is.
 fn original_destination<F>(
     file: &file::Cluster,
-    cluster: ClusterId,
+    former: Option<&Arc<Cluster>>,
     site: &Site<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> Option<EndpointId> {
@@ -170,8 +195,8 @@ fn original_destination<F>(
         let rule = "a cluster has `endpoints`, or `original_destination`";
         site.error(context.findings, Problem::new(rule, "add `endpoints: [ADDRESS]`"));
     }
-    let id = || EndpointId(context.ids.endpoints.assign((cluster, ANY)));
-    file.original_destination.then(id)
+    let known = former.and_then(|former| former.original_destination);
+    file.original_destination.then(|| known.unwrap_or_else(|| context.ids.endpoint()))
 }
 
 /// Warns of clusters that connect to where connections were going, if no listener knows that.
@@ -201,7 +226,7 @@ pub(super) fn warn_loops(file: &file::File, site: &Site<'_>, findings: &mut Find
     let sites = site.key("clusters");
     for (cluster, site) in file.clusters.iter().zip(sites.items()) {
         let endpoints = site.key("endpoints");
-        for (endpoint, site) in cluster.endpoints.iter().flatten().zip(endpoints.items()) {
+        for (endpoint, site) in cluster.listed_endpoints().iter().zip(endpoints.items()) {
             let found = listening_at(&listeners, endpoint.address());
             if let Some(listener) = found.filter(|found| leads_to(file, found, &cluster.name)) {
                 let name = &listener.name;
@@ -245,52 +270,4 @@ fn leads_to(file: &file::File, listener: &file::Listener, cluster: &str) -> bool
                 table.rules.iter().any(|rule| rule.cluster.as_deref() == Some(cluster))
             })
     })
-}
-
-fn endpoints<F>(
-    entries: &[FileEndpoint],
-    cluster: ClusterId,
-    site: &Site<'_>,
-    context: &mut Context<'_, '_, F>,
-) -> Vec<Endpoint> {
-    if entries.is_empty() && site.node().items().is_empty() {
-        let problem = Problem::new("every request for this cluster gets 503", "add an endpoint");
-        site.warning(context.findings, problem);
-    }
-    let mut lines: Map<&Address, u32> = Map::default();
-    let mut endpoints = Vec::with_capacity(entries.len());
-    for (entry, site) in entries.iter().zip(site.items()) {
-        let (address, site) = match entry {
-            FileEndpoint::Address(address) => (address, site),
-            // Their place is the address itself, where a report should point.
-            FileEndpoint::Weighted(weighted) => (&weighted.address, site),
-        };
-        let inner = site.key("address");
-        let at = if matches!(entry, FileEndpoint::Address(_)) { &site } else { &inner };
-        if let Err(problem) = check_reachable(address) {
-            at.error(context.findings, problem);
-            continue;
-        }
-        if let Some(line) = lines.insert(address, at.at().line) {
-            let hint = format!("line {line} has it already; use a weight to give it more requests");
-            at.error(
-                context.findings,
-                Problem::new("each endpoint of a cluster has its own address", hint),
-            );
-            continue;
-        }
-        endpoints.push(Endpoint {
-            id: EndpointId(context.ids.endpoints.assign((cluster, address.clone()))),
-            address: address.clone(),
-            weight: weight(entry),
-        });
-    }
-    endpoints
-}
-
-const fn weight(endpoint: &FileEndpoint) -> NonZeroU16 {
-    match endpoint {
-        FileEndpoint::Address(_) => defaults::WEIGHT,
-        FileEndpoint::Weighted(weighted) => weighted.weight,
-    }
 }

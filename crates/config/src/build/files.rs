@@ -43,7 +43,7 @@ impl<'a> Files<'a> {
             roots: Map::default(),
         };
         let Some(former) = former else { return files };
-        for listener in &former.listeners {
+        for listener in &*former.listeners {
             let chains = listener.chains.iter().filter_map(|chain| chain.listener.tls.as_deref());
             for ListenerTls { source, .. } in listener.tls.as_deref().into_iter().chain(chains) {
                 files
@@ -272,23 +272,25 @@ impl<'a> Files<'a> {
             ));
         }
         let content = self.outside.read(FilePath::new(path));
-        content.map(Zeroizing::new).map(Arc::new).map_err(|error| {
-            let hint = match error.kind() {
-                ErrorKind::NotFound => {
-                    "write its path, relative to the folder of this file or from `/` on"
-                }
-                ErrorKind::PermissionDenied => "let that user read the file and enter its folders",
-                ErrorKind::IsADirectory => "write the path of a file in it",
-                _ => "look at the file",
-            };
-            let rule = match error.kind() {
-                ErrorKind::NotFound => "there is no such file".to_owned(),
-                ErrorKind::IsADirectory => "this is a folder".to_owned(),
-                _ => format!("the file cannot be read: {error}"),
-            };
-            Problem::new(rule, hint)
-        })
+        let content = content.map(Zeroizing::new).map(Arc::new);
+        content.map_err(|error| unreadable(&error))
     }
+}
+
+/// Why a file cannot be read.
+pub(crate) fn unreadable(error: &std::io::Error) -> Problem {
+    let hint = match error.kind() {
+        ErrorKind::NotFound => "write its path, relative to the folder of this file or from `/` on",
+        ErrorKind::PermissionDenied => "let that user read the file and enter its folders",
+        ErrorKind::IsADirectory => "write the path of a file in it",
+        _ => "look at the file",
+    };
+    let rule = match error.kind() {
+        ErrorKind::NotFound => "there is no such file".to_owned(),
+        ErrorKind::IsADirectory => "this is a folder".to_owned(),
+        _ => format!("the file cannot be read: {error}"),
+    };
+    Problem::new(rule, hint)
 }
 
 impl CertificateSource {
@@ -315,7 +317,8 @@ fn rule(error: &tls::CertificateError) -> String {
     }
 }
 
-fn digest(content: &[u8]) -> u64 {
+/// A number for what a file holds, by which it is known again.
+pub(crate) fn digest(content: &[u8]) -> u64 {
     let mut hasher = foldhash::quality::FixedState::default().build_hasher();
     hasher.write(content);
     hasher.finish()

@@ -23,9 +23,9 @@ use crate::findings::{Findings, Problem};
 use crate::hosts::{Host, HostTable};
 use crate::map::Map;
 use crate::snapshot::{
-    Address, Chain, ChainId, ChainMatch, ClientCertDetails, ClusterId, Detected,
-    DownstreamTimeouts, FILTERS_MAX, ForwardClientCert, ForwardedFields, HttpOptions, ListenSocket,
-    Listener, ListenerId, ListenerProtocol, ListenerTls, OriginalDestination, Relay, RouteTableId,
+    Address, Chain, ChainMatch, ClientCertDetails, ClusterId, Detected, DownstreamTimeouts,
+    FILTERS_MAX, ForwardClientCert, ForwardedFields, HttpOptions, ListenSocket, Listener,
+    ListenerId, ListenerProtocol, ListenerTls, OriginalDestination, Relay, RouteTableId,
     Underscores,
 };
 use crate::tree::Site;
@@ -178,8 +178,10 @@ fn listener<F>(
         original_destination: original_destination(file, site, context.findings),
     };
     let name: Arc<str> = Arc::from(file.name.as_str());
-    let key = (Arc::clone(&name), file.address.clone(), socket);
-    let id = ListenerId(context.ids.listeners.assign(key));
+    let is_same_socket =
+        |former: &&Arc<Listener<F>>| former.address == file.address && former.socket == socket;
+    let id = former.filter(is_same_socket).map(|former| former.id);
+    let id: ListenerId = id.unwrap_or_else(|| context.ids.listener());
     let names = (&mut *table_names, &mut *cluster_names);
     let has_chains = !file.chains.is_empty();
     let own = former.map(|former| &**former);
@@ -235,6 +237,8 @@ fn listener<F>(
     for (entry, site) in file.chains.iter().zip(site.key("chains").items()) {
         once.check(&entry.name, "chain", &site, context.findings);
         let former = former.and_then(|former| former.chains.named(&entry.name));
+        // With another socket its listener is another one.
+        let id = former.filter(|former| former.listener.id == listener.id).map(|former| former.id);
         let former = former.map(|chain| &chain.listener);
         let names = (&mut *table_names, &mut *cluster_names);
         let ends =
@@ -254,9 +258,8 @@ fn listener<F>(
             let hint = "remove one of the two, or let one ask for more";
             site.key("match").error(context.findings, Problem::new(rule, hint));
         }
-        let key = (listener.id, Arc::from(entry.name.as_str()));
         let chain = Chain {
-            id: ChainId(context.ids.chains.assign(key)),
+            id: id.unwrap_or_else(|| context.ids.chain()),
             name: Arc::from(entry.name.as_str()),
             matches,
             listener: ends.of_same_socket(&listener),

@@ -260,7 +260,7 @@ pub(super) fn cluster<F>(
     former: Option<&Arc<ClusterTls>>,
     context: &mut Context<'_, '_, F>,
 ) -> Option<Arc<ClusterTls>> {
-    let has_unix_endpoints = file.endpoints.iter().flatten().any(|endpoint| endpoint.is_unix());
+    let has_unix_endpoints = file.listed_endpoints().iter().any(|endpoint| endpoint.is_unix());
     let file = file.tls.as_ref()?;
     let mistakes = context.findings.errors_len();
     let (server_name, names) = peer_names(file, has_unix_endpoints, site, context.findings);
@@ -369,9 +369,7 @@ fn peer_names(
         && !site.is_cut("verify")
         && has_unix_endpoints
     {
-        let rule = "a unix socket is no name, so it has to be said whose certificate is behind it";
-        let hint = "add `server_name: api.example.com`, or `names` if they are asked for none";
-        site.error(findings, Problem::new(rule, hint));
+        site.error(findings, unix_needs_name());
     } else if site.key("names").is_written() && file.names.is_empty() {
         let items = site.key("names");
         if items.node().items().is_empty() && !is_written("server_name") {
@@ -381,6 +379,13 @@ fn peer_names(
         }
     }
     (server_name, names)
+}
+
+/// What is wrong with TLS to a socket of the file system.
+pub(super) fn unix_needs_name() -> Problem {
+    let rule = "a unix socket is no name, so it has to be said whose certificate is behind it";
+    let hint = "add `server_name: api.example.com`, or `names` if they are asked for none";
+    Problem::new(rule, hint)
 }
 
 /// Names of which a peer's certificate has to have one. `site` is that of the list.

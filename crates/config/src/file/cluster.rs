@@ -16,9 +16,9 @@ use crate::defaults;
 pub struct Cluster {
     /// Name, used by routes, in logs and metrics. Unique among clusters.
     pub name: String,
-    /// Its addresses, used in turn by their weights.
+    /// Its addresses, used in turn by their weights: a list, or a file that holds one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub endpoints: Option<Vec<Endpoint>>,
+    pub endpoints: Option<Endpoints>,
     /// In place of `endpoints`: connects to where the downstream connection was going before it was
     /// brought here, as the listener's `original_destination` tells. Without such an address, or
     /// with one that a listener here has (`0.0.0.0` and `[::]` have all of their port): 503.
@@ -95,6 +95,36 @@ pub enum ResponseParsing {
     Tolerant,
 }
 
+impl Cluster {
+    /// The endpoints that stand in the text.
+    pub(crate) fn listed_endpoints(&self) -> &[Endpoint] {
+        match &self.endpoints {
+            Some(Endpoints::List(endpoints)) => endpoints,
+            Some(Endpoints::File(_)) | None => &[],
+        }
+    }
+}
+
+/// A list of endpoints, or the file that holds one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Endpoints {
+    /// The endpoints.
+    List(Vec<Endpoint>),
+    /// The file with the endpoints.
+    File(EndpointsFile),
+}
+
+/// A file with the endpoints of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointsFile {
+    /// The file: a list as `endpoints` is, in YAML or JSON, 8 MiB and 100,000 endpoints at most; relative to the folder of this file. Several
+    /// clusters may name the same. It is watched, and a change is taken up without reading this file again. While
+    /// there is a mistake in it, or it cannot be read, the last good list stays.
+    pub file: String,
+}
+
 /// An address, or a map with an address and a weight.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -112,7 +142,7 @@ impl Endpoint {
     }
 
     pub(crate) const fn is_unix(&self) -> bool {
-        matches!(self.address(), Address::Unix(_))
+        self.address().is_unix()
     }
 }
 

@@ -396,7 +396,7 @@ mod tests {
 
     fn findings(text: &str) -> Vec<(u32, u32, String, String, String)> {
         let mut findings = Findings::new("f", text);
-        let mut root = tree::read(text, &mut findings).unwrap();
+        let mut root = tree::read(text, "", &mut findings).unwrap();
         let shape = Shape::new(&schema_of::<Sample>(), "").unwrap();
         check(&mut root, &shape, Path::Root, &mut findings);
         let errors = findings.into_result().map_or_else(|errors| errors.errors, |_| Vec::new());

@@ -166,6 +166,14 @@ pub struct ClusterTlsSource {
     pub alpn: Vec<Box<[u8]>>,
 }
 
+impl ClusterTls {
+    /// Whether endpoints may be sockets of the file system, which have no name of their own: it is said whose
+    /// certificate counts, or none does.
+    pub(crate) fn allows_unix(&self) -> bool {
+        self.source.roots.is_none() || !self.source.names.is_empty() || self.server_name.is_some()
+    }
+}
+
 impl ClusterTlsSource {
     /// Whether the same contexts come of both: the paths of their files may differ.
     pub(crate) fn makes_the_same(&self, other: &Self) -> bool {

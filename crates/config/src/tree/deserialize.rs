@@ -255,7 +255,7 @@ mod tests {
     }
 
     fn tree(text: &str) -> Node {
-        super::super::read(text, &mut Findings::new("f", text)).unwrap()
+        super::super::read(text, "", &mut Findings::new("f", text)).unwrap()
     }
 
     #[test]

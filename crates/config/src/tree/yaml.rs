@@ -6,7 +6,7 @@
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 
 use super::{Entry, Node, Value};
-use crate::findings::{Findings, Path, Position, Problem};
+use crate::findings::{Findings, Path, Position, Problem, START};
 use crate::map::Map;
 
 /// Bytes of a file. Ten thousand clusters take about two MiB.
@@ -19,8 +19,13 @@ const DEPTH_MAX: usize = 32;
 /// lines could otherwise grow to any size.
 const ALIAS_NODES_MAX: usize = 100_000;
 
-/// Reads `text`. What is wrong with it is reported; none means that nothing can be read.
-pub(crate) fn read(text: &str, findings: &mut Findings<'_>) -> Option<Node> {
+/// Reads `text`. What is wrong with it is reported, with `empty_hint` if it is empty; none means that
+/// nothing can be read.
+pub(crate) fn read(
+    text: &str,
+    empty_hint: &'static str,
+    findings: &mut Findings<'_>,
+) -> Option<Node> {
     if text.len() > FILE_BYTES_MAX {
         let rule = format!("a file has at most {} MiB", FILE_BYTES_MAX >> 20);
         let problem = Problem::new(rule, "split the configuration among processes");
@@ -42,17 +47,12 @@ pub(crate) fn read(text: &str, findings: &mut Findings<'_>) -> Option<Node> {
     match root {
         Some(node) if node.scalar() != Some(super::Scalar::Null) => Some(node),
         _ => {
-            let problem = Problem::new(
-                "the file is empty",
-                "begin with `listeners:`, `routes:` and `clusters:`; examples/ has files to start from",
-            );
+            let problem = Problem::new("the file is empty", empty_hint);
             findings.error(START, Path::Root, "", problem);
             None
         }
     }
 }
-
-const START: Position = Position { line: 1, column: 1 };
 
 /// What ends the reading: where and why.
 type Stop = (Position, Problem);
@@ -306,7 +306,7 @@ mod tests {
 
     fn parse(text: &str) -> Result<Node, Errors> {
         let mut findings = Findings::new("f", text);
-        let node = read(text, &mut findings);
+        let node = read(text, "begin with `listeners:`; examples/ has files", &mut findings);
         findings.into_result().map(|_| node.unwrap())
     }
 
@@ -401,7 +401,7 @@ mod tests {
     fn all_duplicate_keys_are_reported_and_the_first_stays() {
         let text = "a: 1\na: 2\nb: {c: 1, c: 2, c: {d: 1, d: 2}}\n";
         let mut findings = Findings::new("f", text);
-        let root = read(text, &mut findings).unwrap();
+        let root = read(text, "", &mut findings).unwrap();
         assert_eq!(root.to_json().to_string(), r#"{"a":1,"b":{"c":1}}"#);
         let paths: Vec<String> =
             findings.into_result().unwrap_err().errors.into_iter().map(|e| e.path).collect();

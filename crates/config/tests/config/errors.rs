@@ -213,8 +213,8 @@ fn values_of_the_wrong_kind() {
             "^127.0.0.1:9000",
             "clusters[0].endpoints",
             "\"127.0.0.1:9000\"",
-            "a list is needed here, not text",
-            "write [item, item]",
+            "a list or a map is needed here, not text",
+            "write [127.0.0.1:8080]",
         ),
         ("[plain]", "^[]", "listeners[1].routes", "", "at least one", "add one"),
         (

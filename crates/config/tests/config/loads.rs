@@ -210,7 +210,7 @@ fn the_effective_configuration_is_a_configuration_with_the_same_meaning() {
         for ((_, a), (_, b)) in first.route_tables.iter().zip(again.route_tables.iter()) {
             assert_eq!(a, b);
         }
-        for (a, b) in first.listeners.iter().zip(&again.listeners) {
+        for (a, b) in first.listeners.iter().zip(&*again.listeners) {
             assert_eq!((&a.http, &a.timeouts, &a.socket), (&b.http, &b.timeouts, &b.socket));
             assert_eq!(a.filters, b.filters);
         }
@@ -311,8 +311,8 @@ fn one_endpoint_among_ten_thousand_clusters_changes_one_cluster() {
 }
 
 /// What a worker keeps: the resources it knows under their ids.
-#[derive(Default)]
-struct Known {
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Known {
     listeners: BTreeMap<ListenerId, usize>,
     tables: BTreeMap<RouteTableId, usize>,
     clusters: BTreeMap<ClusterId, usize>,
@@ -324,7 +324,7 @@ fn pointer<T>(value: &Arc<T>) -> usize {
 }
 
 impl Known {
-    fn of(snapshot: &Loaded) -> Self {
+    pub(crate) fn of(snapshot: &Loaded) -> Self {
         Self {
             listeners: snapshot.listeners.iter().map(|l| (l.id, pointer(l))).collect(),
             tables: snapshot.route_tables.iter().map(|(_, t)| (t.id, pointer(t))).collect(),
@@ -338,7 +338,7 @@ impl Known {
     }
 
     /// Takes up a change. Each list must say something that was not so before.
-    fn apply(&mut self, snapshot: &Loaded) {
+    pub(crate) fn apply(&mut self, snapshot: &Loaded) {
         let changes = &snapshot.changes;
         for id in &changes.listeners_removed {
             assert!(self.listeners.remove(id).is_some());

@@ -5,6 +5,8 @@ mod chains;
 #[cfg(test)]
 mod docs;
 #[cfg(test)]
+mod endpoints;
+#[cfg(test)]
 mod errors;
 #[cfg(test)]
 mod hidden;

@@ -78,12 +78,13 @@ impl DerefMut for Loader {
 /// In 2033, long before the certificates of the tests expire.
 pub(crate) const NOW: u64 = 2_000_000_000;
 
-/// The certificates of the tests, under the names that documents use.
+/// The certificates of the tests and a file of endpoints, under the names that documents use.
 pub(crate) fn outside() -> Memory {
     let mut outside = Memory::new(NOW);
     for (name, content) in CERTIFICATES {
         outside.insert(name, content);
     }
+    outside.insert("web.endpoints.yaml", "- 10.0.0.1:8080\n");
     outside.trust(CERTIFICATES[0].1);
     outside
 }
@@ -203,7 +204,7 @@ listeners:
           - headers: { request: { remove: [x-b] } }
         routes: [one]
     protocol: tcp
-    clusters: [{ cluster: all, weight: 3 }, { cluster: onward }]
+    clusters: [{ cluster: all, weight: 3 }, { cluster: onward }, { cluster: apart }]
 routes:
   - name: one
     hosts: [a.example, "*.a.example"]
@@ -256,6 +257,8 @@ clusters:
   - name: onward
     original_destination: true
     mark: 4294967295
+  - name: apart
+    endpoints: { file: web.endpoints.yaml }
 limits:
   connections_max: 5000
   handshakes_max: 64

@@ -114,7 +114,7 @@ impl Setting {
 
 fn names_of(snapshot: &Snapshot) -> Arc<Names> {
     let mut names = Names::default();
-    for listener in &snapshot.listeners {
+    for listener in &*snapshot.listeners {
         names.insert_listener(label(listener.id.0), Arc::clone(&listener.name));
     }
     for (id, cluster) in snapshot.clusters.iter() {

@@ -11,6 +11,7 @@ mod admin;
 mod command_line;
 mod demo;
 mod descriptors;
+mod endpoints;
 mod kit;
 mod life;
 mod logs;

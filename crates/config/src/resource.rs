@@ -1,0 +1,26 @@
+//! Resources: what snapshots are linked of, typed and valid in themselves.
+//!
+//! A resource names others by name and has no ids: those belong to a snapshot, and [`crate::store`]
+//! gives them. So a resource may come from the configuration file or from a source of its own, and what
+//! is made of it is the same.
+
+use std::num::NonZeroU16;
+
+use crate::address::Address;
+
+/// The endpoints of a cluster, apart from the cluster: they may come from elsewhere, and change more
+/// often.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Assignment {
+    /// Each with an address of its own, in the order in which they were given.
+    pub(crate) endpoints: Vec<Endpoint>,
+}
+
+/// One address of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    /// Where it listens.
+    pub(crate) address: Address,
+    /// Its share of the requests.
+    pub(crate) weight: NonZeroU16,
+}

@@ -1,0 +1,301 @@
+//! The accepted configuration, and the step from changed resources to the next snapshot.
+//!
+//! *Linking* gives ids, shares with the former snapshot whatever did not change, and lists what did. It
+//! changes nothing in the store: a snapshot counts once it is kept, and until then the store is as if it had
+//! not been asked. There are two ways in: all sections of the file ([`Store::link`]), and the
+//! endpoints of some clusters ([`Store::link_assignments`]), whose cost follows those clusters alone.
+
+use std::sync::Arc;
+
+use crate::build::Parts;
+use crate::ids::{Draft, Ids, TakenIds};
+use crate::map::Map;
+use crate::resource::Assignment;
+use crate::schedule::Schedule;
+use crate::snapshot::{
+    Address, Changes, Cluster, ClusterId, Endpoint, EndpointId, Id, Listener, ListenerBounds,
+    RouteTable, Slots, Snapshot, TransportId,
+};
+
+/// The latest snapshot, and the ids in it.
+#[derive(Debug)]
+pub(crate) struct Store<F> {
+    ids: Ids,
+    latest: Option<Arc<Snapshot<F>>>,
+}
+
+/// A snapshot that does not count yet: the successor of the store's latest one.
+#[derive(Debug)]
+pub(crate) struct Linked<F> {
+    pub(crate) snapshot: Arc<Snapshot<F>>,
+    taken: TakenIds,
+    transports_gone: Vec<TransportId>,
+}
+
+impl<F> Default for Store<F> {
+    fn default() -> Self {
+        Self { ids: Ids::default(), latest: None }
+    }
+}
+
+impl<F> Store<F> {
+    /// The latest snapshot, if there is one.
+    pub(crate) const fn latest(&self) -> Option<&Arc<Snapshot<F>>> {
+        self.latest.as_ref()
+    }
+
+    /// Ids for the next snapshot.
+    pub(crate) fn draft(&self) -> Draft<'_> {
+        self.ids.draft()
+    }
+
+    /// The next snapshot, of all sections of the file, which were made with the ids of a draft.
+    pub(crate) fn link(&self, parts: Parts<F>, taken: TakenIds) -> Linked<F> {
+        let former = self.latest.as_deref();
+        let empty = (Slots::default(), Slots::default());
+        let (mut route_tables, mut clusters) =
+            former.map_or(empty, |it| (it.route_tables.clone(), it.clusters.clone()));
+        let mut changes = Changes::default();
+        let mut transports_gone = Vec::new();
+        link_listeners(&parts.listeners, former, &mut changes);
+        link_route_tables(&parts.route_tables, &mut route_tables, &mut changes);
+        link_clusters(&parts.clusters, &mut clusters, &mut changes, &mut transports_gone);
+        let mut listener_places = Slots::default();
+        for (listener, place) in parts.listeners.iter().zip(0u32..) {
+            listener_places.insert(listener.id.0, place);
+        }
+        let snapshot = Snapshot {
+            version: self.version_next(),
+            startup: parts.startup,
+            listener_bounds: ListenerBounds::of(&parts.listeners),
+            listeners: parts.listeners.into(),
+            listener_places,
+            route_tables,
+            clusters,
+            limits: parts.limits,
+            access_log: parts.access_log,
+            changes,
+        };
+        Linked { snapshot: Arc::new(snapshot), taken, transports_gone }
+    }
+
+    /// The next snapshot, in which these clusters have other endpoints, or none if nothing differs.
+    /// Clusters that the latest snapshot does not have are passed over.
+    pub(crate) fn link_assignments(
+        &self,
+        assigned: &[(ClusterId, Arc<Assignment>)],
+    ) -> Option<Linked<F>> {
+        let former = self.latest.as_deref()?;
+        let mut draft = self.draft();
+        let mut clusters = former.clusters.clone();
+        let mut changes = Changes::default();
+        for (id, assignment) in assigned {
+            let Some(before) = former.cluster(*id) else { continue };
+            let assigned = Assigned::new(assignment, Some(before), &mut draft);
+            if before.endpoints == assigned.endpoints {
+                continue;
+            }
+            let cluster = Arc::new(assigned.put_into(Cluster::clone(before)));
+            note_endpoints(&cluster, Some(before), &mut changes);
+            changes.clusters_changed.push(*id);
+            clusters.insert(id.0, cluster);
+        }
+        if changes == Changes::default() {
+            return None;
+        }
+        let snapshot = Snapshot {
+            version: self.version_next(),
+            startup: former.startup.clone(),
+            listener_bounds: former.listener_bounds,
+            listeners: Arc::clone(&former.listeners),
+            listener_places: former.listener_places.clone(),
+            route_tables: former.route_tables.clone(),
+            clusters,
+            limits: former.limits,
+            access_log: former.access_log.clone(),
+            changes,
+        };
+        let taken = draft.into_taken();
+        Some(Linked { snapshot: Arc::new(snapshot), taken, transports_gone: Vec::new() })
+    }
+
+    /// Makes what was linked last the latest snapshot.
+    pub(crate) fn keep(&mut self, linked: Linked<F>) -> Arc<Snapshot<F>> {
+        let Linked { snapshot, taken, transports_gone } = linked;
+        self.ids.keep(taken, &snapshot, self.latest.as_deref(), &transports_gone);
+        self.latest = Some(Arc::clone(&snapshot));
+        snapshot
+    }
+
+    fn version_next(&self) -> u64 {
+        self.latest.as_ref().map_or(1, |latest| latest.version.saturating_add(1))
+    }
+}
+
+/// The endpoints of a cluster with their ids, and what follows from them.
+#[derive(Debug)]
+pub(crate) struct Assigned {
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) places_by_id: Box<[u32]>,
+    pub(crate) schedule: Schedule,
+}
+
+impl Assigned {
+    /// An endpoint that `former` has keeps its id: it is its cluster and its address.
+    pub(crate) fn new(
+        assignment: &Assignment,
+        former: Option<&Arc<Cluster>>,
+        draft: &mut Draft<'_>,
+    ) -> Self {
+        let known: Map<&Address, EndpointId> = former
+            .iter()
+            .flat_map(|former| &former.endpoints)
+            .map(|endpoint| (&endpoint.address, endpoint.id))
+            .collect();
+        let endpoints = assignment.endpoints.iter().map(|endpoint| Endpoint {
+            id: known.get(&endpoint.address).copied().unwrap_or_else(|| draft.endpoint()),
+            address: endpoint.address.clone(),
+            weight: endpoint.weight,
+        });
+        let endpoints: Vec<Endpoint> = endpoints.collect();
+        let weights: Vec<u16> = endpoints.iter().map(|endpoint| endpoint.weight.get()).collect();
+        let places_by_id = places_by_id(&endpoints);
+        Self { endpoints, places_by_id, schedule: Schedule::new(&weights) }
+    }
+
+    fn put_into(self, cluster: Cluster) -> Cluster {
+        let Self { endpoints, places_by_id, schedule } = self;
+        Cluster { endpoints, places_by_id, schedule, ..cluster }
+    }
+}
+
+/// The places of endpoints in the order of their ids, or none if they stand in that order, as they do
+/// unless an endpoint took the id of one that is gone.
+fn places_by_id(endpoints: &[Endpoint]) -> Box<[u32]> {
+    if endpoints.is_sorted_by_key(|endpoint| endpoint.id) {
+        return Box::default();
+    }
+    let mut places: Vec<(EndpointId, u32)> =
+        endpoints.iter().map(|endpoint| endpoint.id).zip(0..).collect();
+    places.sort_unstable();
+    places.into_iter().map(|(_, place)| place).collect()
+}
+
+fn link_listeners<F>(
+    listeners: &[Arc<Listener<F>>],
+    former: Option<&Snapshot<F>>,
+    changes: &mut Changes,
+) {
+    for listener in listeners {
+        let before = former.and_then(|former| former.listener(listener.id));
+        let before = before.map(|(_, before)| before);
+        let (added, changed) = (&mut changes.listeners_added, &mut changes.listeners_changed);
+        if !note(listener.id, listener, before, added, changed) {
+            continue;
+        }
+        for chain in before.iter().flat_map(|before| before.chains.iter()) {
+            if listener.chains.find(chain.id).is_none() {
+                changes.chains_removed.push((listener.id, chain.id));
+            }
+        }
+    }
+    let mut kept = Slots::default();
+    listeners.iter().for_each(|listener| kept.insert(listener.id.0, ()));
+    let before = former.iter().flat_map(|former| former.listeners.iter());
+    for gone in before.filter(|before| kept.find(before.id.0).is_none()) {
+        changes.listeners_removed.push(gone.id);
+        changes.chains_removed.extend(gone.chains.iter().map(|chain| (gone.id, chain.id)));
+    }
+}
+
+/// Puts these in the place of all tables that there are.
+fn link_route_tables(
+    tables: &[Arc<RouteTable>],
+    slots: &mut Slots<Arc<RouteTable>>,
+    changes: &mut Changes,
+) {
+    let gone = all_but(slots, tables.iter().map(|table| table.id.0));
+    for table in tables {
+        let before = slots.find(table.id.0);
+        let (added, changed) = (&mut changes.route_tables_added, &mut changes.route_tables_changed);
+        if note(table.id, table, before, added, changed) {
+            slots.insert(table.id.0, Arc::clone(table));
+        }
+    }
+    for table in gone {
+        slots.remove(table.id.0);
+        changes.route_tables_removed.push(table.id);
+    }
+}
+
+/// Puts these in the place of all clusters that there are.
+fn link_clusters(
+    clusters: &[Arc<Cluster>],
+    slots: &mut Slots<Arc<Cluster>>,
+    changes: &mut Changes,
+    transports_gone: &mut Vec<TransportId>,
+) {
+    let gone = all_but(slots, clusters.iter().map(|cluster| cluster.id.0));
+    for cluster in clusters {
+        let before = slots.find(cluster.id.0).cloned();
+        let before = before.as_ref();
+        let (added, changed) = (&mut changes.clusters_added, &mut changes.clusters_changed);
+        if !note(cluster.id, cluster, before, added, changed) {
+            continue;
+        }
+        if let Some(before) = before.filter(|before| before.transport != cluster.transport) {
+            changes.transports_changed.push(cluster.id);
+            transports_gone.push(before.transport);
+        }
+        note_endpoints(cluster, before, changes);
+        slots.insert(cluster.id.0, Arc::clone(cluster));
+    }
+    for cluster in gone {
+        slots.remove(cluster.id.0);
+        changes.clusters_removed.push(cluster.id);
+        transports_gone.push(cluster.transport);
+        let endpoints = cluster.endpoint_ids().map(|id| (cluster.id, id));
+        changes.endpoints_removed.extend(endpoints);
+    }
+}
+
+/// What `slots` hold but for these.
+fn all_but<T>(slots: &Slots<Arc<T>>, kept: impl Iterator<Item = Id>) -> Vec<Arc<T>> {
+    let mut names = Slots::default();
+    kept.for_each(|id| names.insert(id, ()));
+    let gone = slots.iter().filter(|(id, _)| names.find(*id).is_none());
+    gone.map(|(_, value)| Arc::clone(value)).collect()
+}
+
+/// Whether `now` is not what was `before`; then it is noted as new or as changed.
+fn note<I, T>(
+    id: I,
+    now: &Arc<T>,
+    before: Option<&Arc<T>>,
+    added: &mut Vec<I>,
+    changed: &mut Vec<I>,
+) -> bool {
+    match before {
+        None => added.push(id),
+        Some(before) if Arc::ptr_eq(before, now) => return false,
+        Some(_) => changed.push(id),
+    }
+    true
+}
+
+/// Notes the endpoints that `cluster` has and `before` has not, and the other way round.
+fn note_endpoints(cluster: &Cluster, before: Option<&Arc<Cluster>>, changes: &mut Changes) {
+    let sorted = |cluster: &Cluster| {
+        let mut ids: Vec<EndpointId> = cluster.endpoint_ids().collect();
+        ids.sort_unstable();
+        ids
+    };
+    let former = before.map(|before| sorted(before)).unwrap_or_default();
+    let now = sorted(cluster);
+    let id = cluster.id;
+    let added = cluster.endpoint_ids().filter(|it| former.binary_search(it).is_err());
+    changes.endpoints_added.extend(added.map(|endpoint| (id, endpoint)));
+    let removed = before.iter().flat_map(|before| before.endpoint_ids());
+    let removed = removed.filter(|it| now.binary_search(it).is_err());
+    changes.endpoints_removed.extend(removed.map(|endpoint| (id, endpoint)));
+}

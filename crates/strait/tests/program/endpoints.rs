@@ -1,0 +1,70 @@
+//! Endpoints in a file of their own, while the process runs.
+
+use std::fs;
+
+use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, until};
+
+/// A configuration whose only cluster has its endpoints in `service.yaml`.
+fn config() -> String {
+    let nowhere = "127.0.0.1:1".parse().unwrap();
+    forward_to(nowhere).replace("['127.0.0.1:1']", "{ file: service.yaml }")
+}
+
+fn run(endpoints: &str) -> Strait {
+    let scratch = Scratch::new();
+    scratch.write("service.yaml", endpoints);
+    Strait::run_in(scratch, &config())
+}
+
+#[test]
+fn a_file_of_endpoints_that_is_replaced_or_written_in_place_is_taken_up() {
+    let [one, two, three] = ["one", "two", "three"].map(Service::start);
+    let strait = run(&format!("- '{}'\n", one.address));
+    let mut client = Client::connect(strait.listener);
+    assert!(client.get("/").text().starts_with("one\n"));
+
+    strait.write("new.yaml", &format!("- '{}'\n", two.address));
+    fs::rename(strait.path("new.yaml"), strait.path("service.yaml")).unwrap();
+    strait.wait_for_version(2);
+    assert!(client.get("/").text().starts_with("two\n"));
+
+    strait.write("service.yaml", &format!("[\"{}\"]", three.address));
+    strait.wait_for_version(3);
+    assert!(client.get("/").text().starts_with("three\n"));
+    // The configuration itself goes on being followed, with the endpoints of now.
+    strait.rewrite(&config().replace("name: all, rules", "name: all, hosts: ['*'], rules"));
+    strait.wait_for_version(4);
+    assert!(client.get("/").text().starts_with("three\n"));
+}
+
+#[test]
+fn a_mistake_in_a_file_of_endpoints_keeps_the_list_and_is_told_until_it_is_mended() {
+    let [one, two] = ["one", "two"].map(Service::start);
+    let mut strait = run(&format!("- '{}'\n", one.address));
+    strait.write("service.yaml", "- 10.0.0.1:80\n- 10.0.0.1:80\n");
+    let logged = strait.wait_for_log("endpoints refused");
+    assert!(logged.contains("those of before serve on"), "{logged}");
+    let last_error = |strait: &Strait| strait.config()["endpoints_files"][0]["last_error"].clone();
+    let error = last_error(&strait);
+    assert_eq!(error["errors"][0]["line"], 2, "{error}");
+    assert_eq!(error["errors"][0]["path"], "[1]");
+    assert_eq!(strait.config()["version"], 1);
+    assert!(strait.config()["last_error"].is_null());
+    assert!((strait.metric("strait_config_rejected_total") - 1.0).abs() < f64::EPSILON);
+    assert!(get(strait.listener, "/").text().starts_with("one\n"));
+
+    // A file that is gone is the same, and the configuration can be read meanwhile.
+    fs::remove_file(strait.path("service.yaml")).unwrap();
+    until("the other mistake", || {
+        let error = last_error(&strait).to_string();
+        error.contains("there is no such file").then_some(())
+    });
+    strait.signal(rustix::process::Signal::HUP);
+    strait.wait_for_version(2);
+    assert!(get(strait.listener, "/").text().starts_with("one\n"));
+
+    strait.write("service.yaml", &format!("- '{}'\n", two.address));
+    strait.wait_for_version(3);
+    assert!(last_error(&strait).is_null());
+    assert!(get(strait.listener, "/").text().starts_with("two\n"));
+}
