@@ -18,7 +18,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock;
 use crate::log_output::{LogOutput, OutputThread};
-use crate::names::names_of;
 use crate::reload::Accepted;
 
 /// Between two looks at the queues. At full speed a worker fills its queue in twice this time.
@@ -69,7 +68,7 @@ impl LogWriter {
     /// The system has no room for a thread.
     pub fn start<F>(mut reader: LogReader, first: &mut Accepted<F>) -> io::Result<Self> {
         let output = first.log_output.take();
-        reader.set_names(names_of(&first.snapshot));
+        reader.set_names(Arc::clone(&first.names));
         reader.set_format(output.as_ref().map(LogOutput::format));
         let (commands, received) = sync_channel(COMMANDS_MAX);
         let (notices, lost) = mpsc::channel(NOTICES_MAX);

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::expiry::Expiry;
 use crate::files::{EndpointFiles, Files, Seen, Stamp, State, is_starved};
 use crate::log_output::{LogOutput, OpenError};
-use crate::names::names_of;
+use crate::names::names_after;
 use crate::workers::BindFailure;
 
 /// Bytes of a configuration file; a larger one is a mistake, and would be read for nothing.
@@ -38,6 +38,8 @@ pub struct ConfigFile<F> {
     endpoints: EndpointFiles,
     /// Whether the access log could not be opened then, for lack of descriptors.
     is_log_starved: bool,
+    /// The names of the snapshot that was kept last.
+    names: Arc<Names>,
     loader: Loader<F>,
 }
 
@@ -140,6 +142,8 @@ pub struct Accepted<F> {
     pub(crate) warnings: Vec<Finding>,
     /// Where access log lines go under it.
     pub(crate) log_output: Option<LogOutput>,
+    /// The names of everything in it.
+    pub(crate) names: Arc<Names>,
     /// Reading and building took this long, ns.
     pub(crate) duration: u64,
 }
@@ -178,6 +182,7 @@ impl<F> ConfigFile<F> {
             seen: Seen::default(),
             endpoints: EndpointFiles::default(),
             is_log_starved: false,
+            names: Arc::default(),
             loader,
         }
     }
@@ -275,7 +280,7 @@ impl<F> ConfigFile<F> {
         self.is_log_starved = log_output.as_ref().is_err_and(OpenError::is_starved);
         let log_output = log_output.map_err(Refused::AccessLog)?;
         let snapshot = prepared.snapshot();
-        let (names, expiry) = (names_of(snapshot), Expiry::new(snapshot));
+        let (names, expiry) = (names_after(&self.names, snapshot), Expiry::new(snapshot));
         let duration = clock::monotonic_ns().saturating_sub(began);
         Ok(Candidate { prepared, log_output, names, expiry, duration })
     }
@@ -315,10 +320,11 @@ impl<F> ConfigFile<F> {
 
     /// Lets what was loaded last count: everything that it needs is there.
     pub fn keep(&mut self, candidate: Candidate<F>) -> Accepted<F> {
-        let Candidate { prepared, log_output, duration, .. } = candidate;
+        let Candidate { prepared, log_output, names, duration, .. } = candidate;
         let warnings = prepared.warnings().to_vec();
         let snapshot = self.loader.keep(prepared);
-        Accepted { snapshot, warnings, log_output, duration }
+        self.names = Arc::clone(&names);
+        Accepted { snapshot, warnings, log_output, names, duration }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::clock;
 use crate::expiry::Expiry;
 use crate::log_writer::{LinesLost, LogWriter};
 use crate::memory::MemoryRelease;
-use crate::names::{label, names_of};
+use crate::names::label;
 use crate::overflows::Overflows;
 use crate::questions::Answerers;
 use crate::reload::{
@@ -114,7 +114,7 @@ impl<W: Workers> Control<W> {
     /// Makes the first snapshot's names known. The workers may start after this.
     #[must_use]
     pub fn new(mut parts: Parts<W>) -> Self {
-        parts.collector.set_names(names_of(&parts.first.snapshot));
+        parts.collector.set_names(Arc::clone(&parts.first.names));
         Self { parts }
     }
 

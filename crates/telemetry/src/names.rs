@@ -41,6 +41,21 @@ impl Names {
         self.clusters.insert(id, name);
     }
 
+    /// Forgets a listener.
+    pub fn remove_listener(&mut self, id: LabelId) {
+        self.listeners.remove(id);
+    }
+
+    /// Forgets a route table.
+    pub fn remove_route(&mut self, id: LabelId) {
+        self.routes.remove(id);
+    }
+
+    /// Forgets a cluster.
+    pub fn remove_cluster(&mut self, id: LabelId) {
+        self.clusters.remove(id);
+    }
+
     /// The listener's name.
     #[must_use]
     pub fn listener(&self, id: LabelId) -> Option<&Arc<str>> {
@@ -93,6 +108,14 @@ impl<T> Table<T> {
         }
     }
 
+    /// Empties the slot of `id`, if it holds that.
+    fn remove(&mut self, id: LabelId) {
+        let slot = usize::try_from(id.slot).ok().and_then(|slot| self.slots.get_mut(slot));
+        if let Some(slot) = slot {
+            slot.take_if(|(generation, _)| *generation == id.generation);
+        }
+    }
+
     fn find(&self, id: LabelId) -> Option<&T> {
         let slot = usize::try_from(id.slot).ok()?;
         match self.slots.get(slot) {
@@ -139,6 +162,8 @@ mod tests {
         let mut after = Names::default();
         after.insert_cluster(new, "web".into());
         assert!(after.cluster(old).is_none());
+        after.remove_cluster(old);
+        assert!(after.cluster(new).is_some());
         assert!(after.cluster(LabelId { slot: u32::MAX, generation: 1 }).is_none());
 
         let mut history = NameHistory::default();
