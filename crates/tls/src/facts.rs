@@ -10,7 +10,7 @@ use crate::x509::X509;
 
 /// What a handshake negotiated, and who the peer is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct HandshakeFacts {
     /// The version.
     pub version: Version,
     /// What seals the records.

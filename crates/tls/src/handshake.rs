@@ -39,7 +39,7 @@ pub use error::{CertificateFault, HandshakeError};
 
 use crate::alert::Alert;
 use crate::client::ClientContext;
-use crate::facts::{Facts, PeerCertificate};
+use crate::facts::{HandshakeFacts, PeerCertificate};
 use crate::parameters::{CipherSuite, Group, Version};
 use crate::secrets::{TrafficSecret, TrafficSecrets};
 use crate::server::ServerContext;
@@ -81,7 +81,7 @@ pub struct Established {
     /// The connection.
     pub records: RecordLayer,
     /// What the handshake negotiated.
-    pub facts: Facts,
+    pub facts: HandshakeFacts,
     /// On the client's side of TLS 1.3: keeps the tickets that come later.
     pub tickets: Option<TicketKeeper>,
 }
@@ -470,7 +470,7 @@ impl fmt::Debug for Handshake {
     }
 }
 
-fn server_facts(connection: &ServerConnection) -> Result<Facts, HandshakeError> {
+fn server_facts(connection: &ServerConnection) -> Result<HandshakeFacts, HandshakeError> {
     let peer = match connection.peer_certificates() {
         None => None,
         Some(chain) => {
@@ -480,12 +480,12 @@ fn server_facts(connection: &ServerConnection) -> Result<Facts, HandshakeError> 
         }
     };
     let facts = facts(connection, connection.handshake_kind(), peer)?;
-    Ok(Facts { server_name: connection.server_name().map(Box::from), ..facts })
+    Ok(HandshakeFacts { server_name: connection.server_name().map(Box::from), ..facts })
 }
 
 fn client_facts(
     connection: &rustls::client::UnbufferedClientConnection,
-) -> Result<Facts, HandshakeError> {
+) -> Result<HandshakeFacts, HandshakeError> {
     let chain = connection.peer_certificates().unwrap_or_default();
     let peer = PeerCertificate::read(chain).or_else(|| PeerCertificate::unread(chain));
     facts(connection, connection.handshake_kind(), peer)
@@ -496,11 +496,11 @@ fn facts(
     connection: &rustls::CommonState,
     kind: Option<HandshakeKind>,
     peer: Option<PeerCertificate>,
-) -> Result<Facts, HandshakeError> {
+) -> Result<HandshakeFacts, HandshakeError> {
     let version = connection.protocol_version().and_then(Version::of);
     let suite = connection.negotiated_cipher_suite().map(|suite| suite.suite());
     let group = connection.negotiated_key_exchange_group().map(|group| group.name());
-    Ok(Facts {
+    Ok(HandshakeFacts {
         version: version.ok_or(HandshakeError::Unfinished)?,
         cipher_suite: suite.and_then(CipherSuite::of).ok_or(HandshakeError::Unfinished)?,
         group: group.and_then(Group::of),
@@ -514,7 +514,7 @@ fn facts(
 /// The record layer that takes over. The traffic secrets are the peer's, then ours.
 fn records(
     role: Role,
-    facts: &Facts,
+    facts: &HandshakeFacts,
     extracted: &ExtractedSecrets,
     [theirs, ours]: [&TrafficSecret; 2],
 ) -> Result<RecordLayer, HandshakeError> {

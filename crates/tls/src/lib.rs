@@ -3,7 +3,7 @@
 //! ```text
 //!  PEM ──► Certificate ──┐                            ┌──► RecordLayer (wire::tls::record)
 //!  PEM ──► Roots ────────┼──► ServerContext ──┐       │
-//!                        └──► ClientContext ──┴─► Handshake ─► Established ─► Facts
+//!                        └──► ClientContext ──┴─► Handshake ─► Established ─► HandshakeFacts
 //! ```
 //!
 //! A handshake is rustls', for as long as it lasts. Right behind it, its secrets go over into a
@@ -43,7 +43,7 @@ pub use alert::Alert;
 pub use certificate::{Certificate, CertificateError, CertificatePart, KeyKind};
 pub use client::{ClientContext, ClientOptions, Verify};
 pub use context::ContextError;
-pub use facts::{Facts, PeerCertificate};
+pub use facts::{HandshakeFacts, PeerCertificate};
 pub use handshake::{
     CertificateFault, EARLY_DATA_BYTES_MAX, EarlyHandshake, Established, HANDSHAKE_BYTES_MAX,
     Handshake, HandshakeError, TicketKeeper,

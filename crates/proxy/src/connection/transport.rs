@@ -19,7 +19,7 @@ mod records;
 use std::sync::Arc;
 
 use config::snapshot::{Address, ClusterTls, ListenerTls};
-use tls::{EarlyHandshake, Facts, Handshake, TicketKeeper};
+use tls::{EarlyHandshake, Handshake, HandshakeFacts, TicketKeeper};
 use wire::buffer::Buffer;
 use wire::tls::record::{RECORD_LEN_MAX, RecordLayer, SealError};
 
@@ -111,7 +111,7 @@ pub(crate) struct TlsWords<'a> {
 /// What is known of a client since its handshake.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct ClientFacts {
-    handshake: Facts,
+    handshake: HandshakeFacts,
     /// The URI of the certificate that it was shown, if it showed one itself.
     shown_uri: Option<Box<str>>,
 }
@@ -208,7 +208,7 @@ impl Tls {
     /// What the access log says of it.
     pub(crate) fn words(&self) -> TlsWords<'_> {
         let Some(facts) = self.facts.as_deref() else { return TlsWords::default() };
-        let Facts { version, cipher_suite, server_name, peer, .. } = &facts.handshake;
+        let HandshakeFacts { version, cipher_suite, server_name, peer, .. } = &facts.handshake;
         let identity = peer.as_ref().map(|peer| {
             peer.uris.first().or_else(|| peer.dns_names.first()).unwrap_or(&peer.subject)
         });

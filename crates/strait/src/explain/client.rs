@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use config::snapshot::ListenerProtocol;
 use tls::{
-    Alert, Certificate, ClientContext, ClientOptions, Established, Facts, Handshake,
-    HandshakeError, Verify, Version,
+    Alert, Certificate, ClientContext, ClientOptions, Established, Handshake, HandshakeError,
+    HandshakeFacts, Verify, Version,
 };
 use wire::buffer::Buffer;
 use wire::h1::{Scan, decode_request};
@@ -27,7 +27,7 @@ pub(super) struct Client {
 enum Security {
     Plain,
     Handshake(Box<Handshake>),
-    Records(Box<RecordLayer>, Box<Facts>),
+    Records(Box<RecordLayer>, Box<HandshakeFacts>),
     Failed(String),
 }
 
@@ -63,7 +63,7 @@ impl Client {
     }
 
     /// What the handshake negotiated, or why it failed; none without TLS.
-    pub(super) fn into_facts(self) -> Option<Result<Facts, String>> {
+    pub(super) fn into_facts(self) -> Option<Result<HandshakeFacts, String>> {
         match self.security {
             Security::Plain => None,
             Security::Handshake(_) => Some(Err("it does not come to its end".to_owned())),

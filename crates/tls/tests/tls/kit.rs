@@ -10,8 +10,8 @@ use rustls::{
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tls::{
-    CipherSuite, ClientAuth, ClientContext, ClientOptions, Established, Facts, Group, Handshake,
-    HandshakeError, Resumption, ServerContext, ServerOptions, Verify, Version,
+    CipherSuite, ClientAuth, ClientContext, ClientOptions, Established, Group, Handshake,
+    HandshakeError, HandshakeFacts, Resumption, ServerContext, ServerOptions, Verify, Version,
 };
 use wire::buffer::Buffer;
 use wire::tls::record::Opened;
@@ -231,7 +231,7 @@ impl Failed {
 }
 
 impl End {
-    pub(crate) fn facts(&self) -> &Facts {
+    pub(crate) fn facts(&self) -> &HandshakeFacts {
         match self {
             Self::Ours { established, .. } => &established.facts,
             Self::Rustls(_) => panic!("rustls has its own"),

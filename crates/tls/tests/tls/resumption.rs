@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use tls::{
-    ClientAuth, ClientContext, Facts, HandshakeError, KeyKind, Resumption, Roots, ServerContext,
-    SharedTickets, TicketKey, Verify, Version,
+    ClientAuth, ClientContext, HandshakeError, HandshakeFacts, KeyKind, Resumption, Roots,
+    ServerContext, SharedTickets, TicketKey, Verify, Version,
 };
 
 use crate::authority::{Authority, HOUR, Leaf};
 use crate::kit::{End, Side, client, client_options, establish, server, server_options, talk};
 
 /// Connects, sends data each way, and returns what the server negotiated.
-fn visit(connecting: &Arc<ClientContext>, accepting: &Arc<ServerContext>) -> Facts {
+fn visit(connecting: &Arc<ClientContext>, accepting: &Arc<ServerContext>) -> HandshakeFacts {
     let ours = Side::connect(connecting, "a.example");
     let mut pair = establish(ours, Side::accept(accepting), usize::MAX);
     pair.chat();

@@ -14,7 +14,7 @@ use config::snapshot::ListenerTls;
 use telemetry::cause::Cause;
 use telemetry::events::{TlsFailure, TlsHandshakeFinished, TlsHandshakeKind};
 use tls::signing::{SignError, Signature};
-use tls::{Facts, Handshake, HandshakeError};
+use tls::{Handshake, HandshakeError, HandshakeFacts};
 use wire::detect::Detected;
 use wire::tls::record::RecordLayer;
 
@@ -497,7 +497,7 @@ impl Proxy {
         }
     }
 
-    fn on_handshake_done(&mut self, key: ConnKey, mut facts: Facts, now: Time) {
+    fn on_handshake_done(&mut self, key: ConnKey, mut facts: HandshakeFacts, now: Time) {
         let Some(connection) = self.connections.table.get_mut(key) else { return };
         match &connection.role {
             Role::Downstream(downstream) => {
