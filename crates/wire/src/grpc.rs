@@ -27,7 +27,7 @@ use crate::octets;
 
 /// In which of its forms a message speaks gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Kind {
+pub enum GrpcVariant {
     /// gRPC proper.
     Grpc,
     /// gRPC-Web: trailers are in the body.
@@ -36,7 +36,7 @@ pub enum Kind {
     WebText,
 }
 
-impl Kind {
+impl GrpcVariant {
     /// How the body is encoded, if this is gRPC-Web.
     #[must_use]
     pub fn web_encoding(self) -> Option<web::Encoding> {
@@ -61,7 +61,7 @@ impl Kind {
 /// The format of messages behind a `+`, and parameters, may be any. Names that only begin like
 /// these are not gRPC.
 #[must_use]
-pub fn is_grpc(content_type: &[u8]) -> Option<Kind> {
+pub fn is_grpc(content_type: &[u8]) -> Option<GrpcVariant> {
     kind_and_format(content_type).map(|(kind, _)| kind)
 }
 
@@ -71,7 +71,7 @@ pub fn is_grpc(content_type: &[u8]) -> Option<Kind> {
 /// The format of messages is kept: `application/grpc-web+proto` becomes `application/grpc+proto`,
 /// and the other way round. Parameters are not: gRPC has none, and servers take them for a part of
 /// the format.
-pub fn convert_content_type(content_type: &[u8], kind: Kind, out: &mut Vec<u8>) -> bool {
+pub fn convert_content_type(content_type: &[u8], kind: GrpcVariant, out: &mut Vec<u8>) -> bool {
     let Some((_, format)) = kind_and_format(content_type) else {
         return false;
     };
@@ -81,7 +81,7 @@ pub fn convert_content_type(content_type: &[u8], kind: Kind, out: &mut Vec<u8>) 
 }
 
 /// What gRPC a `Content-Type` names, and the format of messages with its `+`, or nothing.
-fn kind_and_format(content_type: &[u8]) -> Option<(Kind, &[u8])> {
+fn kind_and_format(content_type: &[u8]) -> Option<(GrpcVariant, &[u8])> {
     let media_type = content_type.split(|&octet| octet == b';').next().unwrap_or_default();
     let media_type = octets::trim(media_type);
     let name_len = octets::find(media_type, 0, b'+').unwrap_or(media_type.len());
@@ -92,14 +92,14 @@ fn kind_and_format(content_type: &[u8]) -> Option<(Kind, &[u8])> {
         return None;
     }
     let is_named = |media_type: &[u8]| name.eq_ignore_ascii_case(media_type);
-    let kind = [Kind::Grpc, Kind::Web, Kind::WebText]
+    let kind = [GrpcVariant::Grpc, GrpcVariant::Web, GrpcVariant::WebText]
         .into_iter()
         .find(|kind| is_named(kind.media_type()))
-        .or_else(|| is_named(WEB_TEXT_BASE64).then_some(Kind::WebText))?;
+        .or_else(|| is_named(WEB_TEXT_BASE64).then_some(GrpcVariant::WebText))?;
     Some((kind, format))
 }
 
-/// The longer name of [`Kind::WebText`], with the same meaning (PROTOCOL-WEB, text-encoded
+/// The longer name of [`GrpcVariant::WebText`], with the same meaning (PROTOCOL-WEB, text-encoded
 /// streams).
 const WEB_TEXT_BASE64: &[u8] = b"application/grpc-web-text-base64";
 
@@ -110,21 +110,21 @@ mod tests {
     #[test]
     fn content_types_are_recognised_exactly() {
         for (content_type, expected) in [
-            (&b"application/grpc"[..], Some(Kind::Grpc)),
-            (b"Application/GRPC", Some(Kind::Grpc)),
-            (b"application/grpc+proto", Some(Kind::Grpc)),
-            (b"application/grpc+x.y-z+json", Some(Kind::Grpc)),
-            (b"application/grpc;charset=utf-8", Some(Kind::Grpc)),
-            (b"application/grpc+proto ; a=b", Some(Kind::Grpc)),
-            (b" application/grpc\t", Some(Kind::Grpc)),
-            (b"application/grpc;", Some(Kind::Grpc)),
-            (b"application/grpc-web", Some(Kind::Web)),
-            (b"application/grpc-web+proto", Some(Kind::Web)),
-            (b"application/gRPC-Web; a=\"b+c\"", Some(Kind::Web)),
-            (b"application/grpc-web-text", Some(Kind::WebText)),
-            (b"application/grpc-web-text+proto", Some(Kind::WebText)),
-            (b"application/grpc-web-text-base64", Some(Kind::WebText)),
-            (b"application/grpc-web-text-base64+proto;a=b", Some(Kind::WebText)),
+            (&b"application/grpc"[..], Some(GrpcVariant::Grpc)),
+            (b"Application/GRPC", Some(GrpcVariant::Grpc)),
+            (b"application/grpc+proto", Some(GrpcVariant::Grpc)),
+            (b"application/grpc+x.y-z+json", Some(GrpcVariant::Grpc)),
+            (b"application/grpc;charset=utf-8", Some(GrpcVariant::Grpc)),
+            (b"application/grpc+proto ; a=b", Some(GrpcVariant::Grpc)),
+            (b" application/grpc\t", Some(GrpcVariant::Grpc)),
+            (b"application/grpc;", Some(GrpcVariant::Grpc)),
+            (b"application/grpc-web", Some(GrpcVariant::Web)),
+            (b"application/grpc-web+proto", Some(GrpcVariant::Web)),
+            (b"application/gRPC-Web; a=\"b+c\"", Some(GrpcVariant::Web)),
+            (b"application/grpc-web-text", Some(GrpcVariant::WebText)),
+            (b"application/grpc-web-text+proto", Some(GrpcVariant::WebText)),
+            (b"application/grpc-web-text-base64", Some(GrpcVariant::WebText)),
+            (b"application/grpc-web-text-base64+proto;a=b", Some(GrpcVariant::WebText)),
             (b"", None),
             (b";", None),
             (b"+proto", None),
@@ -149,32 +149,36 @@ mod tests {
     #[test]
     fn a_content_type_keeps_its_format_and_loses_its_parameters() {
         for (content_type, kind, expected) in [
-            (&b"application/grpc-web+proto"[..], Kind::Grpc, &b"application/grpc+proto"[..]),
-            (b"application/grpc-web", Kind::Grpc, b"application/grpc"),
-            (b"application/grpc-web-text", Kind::Grpc, b"application/grpc"),
+            (&b"application/grpc-web+proto"[..], GrpcVariant::Grpc, &b"application/grpc+proto"[..]),
+            (b"application/grpc-web", GrpcVariant::Grpc, b"application/grpc"),
+            (b"application/grpc-web-text", GrpcVariant::Grpc, b"application/grpc"),
             (
                 b"application/grpc-web-text+json; charset=utf-8",
-                Kind::Grpc,
+                GrpcVariant::Grpc,
                 b"application/grpc+json",
             ),
-            (b"application/grpc", Kind::Web, b"application/grpc-web"),
-            (b"Application/GRPC+proto", Kind::Web, b"application/grpc-web+proto"),
-            (b"application/grpc+proto", Kind::WebText, b"application/grpc-web-text+proto"),
-            (b"application/grpc-web-text-base64", Kind::WebText, b"application/grpc-web-text"),
+            (b"application/grpc", GrpcVariant::Web, b"application/grpc-web"),
+            (b"Application/GRPC+proto", GrpcVariant::Web, b"application/grpc-web+proto"),
+            (b"application/grpc+proto", GrpcVariant::WebText, b"application/grpc-web-text+proto"),
+            (
+                b"application/grpc-web-text-base64",
+                GrpcVariant::WebText,
+                b"application/grpc-web-text",
+            ),
         ] {
             let mut out = b"=".to_vec();
             assert!(convert_content_type(content_type, kind, &mut out));
             assert_eq!(out.strip_prefix(b"="), Some(expected), "{}", content_type.escape_ascii());
         }
         let mut out = Vec::new();
-        assert!(!convert_content_type(b"text/html", Kind::Web, &mut out));
+        assert!(!convert_content_type(b"text/html", GrpcVariant::Web, &mut out));
         assert!(out.is_empty());
     }
 
     #[test]
     fn only_grpc_web_has_an_encoding() {
-        assert_eq!(Kind::Grpc.web_encoding(), None);
-        assert_eq!(Kind::Web.web_encoding(), Some(web::Encoding::Binary));
-        assert_eq!(Kind::WebText.web_encoding(), Some(web::Encoding::Text));
+        assert_eq!(GrpcVariant::Grpc.web_encoding(), None);
+        assert_eq!(GrpcVariant::Web.web_encoding(), Some(web::Encoding::Binary));
+        assert_eq!(GrpcVariant::WebText.web_encoding(), Some(web::Encoding::Text));
     }
 }

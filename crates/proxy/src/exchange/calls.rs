@@ -12,8 +12,8 @@ use telemetry::cause::Cause;
 use telemetry::events::GrpcCall;
 use wire::buffer::Buffer;
 use wire::grpc::{
-    Kind, MessageCounter, Status, convert_content_type, encode_message, encode_timeout, is_grpc,
-    parse_timeout, web,
+    GrpcVariant, MessageCounter, Status, convert_content_type, encode_message, encode_timeout,
+    is_grpc, parse_timeout, web,
 };
 use wire::h1::field_values;
 use wire::head::{Framing, Known, RequestHead, ResponseHead};
@@ -30,7 +30,7 @@ const PIECE_BYTES: usize = 16 << 10;
 /// What is known of a call.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Call {
-    kind: Kind,
+    kind: GrpcVariant,
     /// The client's own bound on the call.
     pub(crate) timeout: Option<Duration>,
     asked: MessageCounter,
@@ -45,7 +45,7 @@ struct Translation {
     request: web::RequestDecoder,
     response: web::ResponseEncoder,
     /// Content type of the response.
-    kind: Kind,
+    kind: GrpcVariant,
     /// The response has no body: its trailers are its head.
     is_head_all: bool,
     /// The response is none of gRPC, and passes as it is.
@@ -64,7 +64,11 @@ impl Call {
             Translation {
                 request: web::RequestDecoder::new(encoding),
                 response: web::ResponseEncoder::new(answered),
-                kind: if answered == web::Encoding::Text { Kind::WebText } else { Kind::Web },
+                kind: if answered == web::Encoding::Text {
+                    GrpcVariant::WebText
+                } else {
+                    GrpcVariant::Web
+                },
                 is_head_all: false,
                 is_foreign: false,
             }
@@ -72,10 +76,10 @@ impl Call {
         if web.is_some() {
             let mut content_type = Vec::new();
             let given = head.field(Known::ContentType).unwrap_or_default();
-            convert_content_type(given, Kind::Grpc, &mut content_type);
+            convert_content_type(given, GrpcVariant::Grpc, &mut content_type);
             head.set_known(Known::ContentType, &content_type);
             head.set_accepts_trailers();
-            if kind == Kind::WebText && matches!(head.framing(), Framing::Length(1..)) {
+            if kind == GrpcVariant::WebText && matches!(head.framing(), Framing::Length(1..)) {
                 // How much it is without its encoding is known when it ends.
                 head.set_framing(Framing::Chunked);
             }
@@ -104,11 +108,10 @@ impl Call {
     /// Content type of a reply to it.
     const fn content_type(&self) -> &'static [u8] {
         match (&self.web, self.kind) {
-            (Some(Translation { kind: Kind::WebText, .. }), _) | (None, Kind::WebText) => {
-                b"application/grpc-web-text"
-            }
-            (Some(_), _) | (None, Kind::Web) => b"application/grpc-web",
-            (None, Kind::Grpc) => b"application/grpc",
+            (Some(Translation { kind: GrpcVariant::WebText, .. }), _)
+            | (None, GrpcVariant::WebText) => b"application/grpc-web-text",
+            (Some(_), _) | (None, GrpcVariant::Web) => b"application/grpc-web",
+            (None, GrpcVariant::Grpc) => b"application/grpc",
         }
     }
 

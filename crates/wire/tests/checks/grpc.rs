@@ -16,7 +16,7 @@ use wire::grpc::web::{
     Encoding, RequestDecoder, ResponseEncoder, data_len_max, response_encoding, trailers_len_max,
 };
 use wire::grpc::{
-    Kind, MESSAGE_PREFIX_LEN, MessageCounter, Status, TextError, convert_content_type,
+    GrpcVariant, MESSAGE_PREFIX_LEN, MessageCounter, Status, TextError, convert_content_type,
     decode_message, encode_message, encode_timeout, is_grpc, parse_timeout,
 };
 use wire::h1::{BodyDecoder, BodyElement, BodyLimits};
@@ -52,7 +52,7 @@ pub(crate) fn check_timeout(timeout: Duration) {
 /// Checks that the kind of a content type can be changed and changed back.
 fn check_content_type(value: &[u8]) {
     let _ = response_encoding(Encoding::Text, value);
-    for kind in [Kind::Grpc, Kind::Web, Kind::WebText] {
+    for kind in [GrpcVariant::Grpc, GrpcVariant::Web, GrpcVariant::WebText] {
         let mut converted = Vec::new();
         let was_grpc = convert_content_type(value, kind, &mut converted);
         assert_eq!(was_grpc, is_grpc(value).is_some(), "{}", value.escape_ascii());
