@@ -8,7 +8,7 @@
 use aws_lc_rs::{aead, hkdf};
 use wire::tls::record::{
     Cipher, DirectionSecrets, FRAGMENT_LEN_MAX, IDLE_RECORDS_MAX, KEY_RECORDS_MAX, Protocol,
-    RecordLayer, Role, Secrets, Sizing, Suite,
+    RecordLayer, Secrets, Sizing, Suite, TlsRole,
 };
 
 use crate::random::Random;
@@ -53,7 +53,7 @@ struct Keys {
 impl Session {
     /// The session of a connection whose random numbers these are. `is_worn` allows for keys that
     /// Strait cannot use to the end of its connection.
-    pub(crate) fn of(mut random: Random, strait: Role, is_worn: bool) -> Self {
+    pub(crate) fn of(mut random: Random, strait: TlsRole, is_worn: bool) -> Self {
         let protocol = *random.pick(&[Protocol::Tls12, Protocol::Tls13, Protocol::Tls13]);
         let cipher = *random.pick(&[
             Cipher::Aes128Gcm,
@@ -72,8 +72,8 @@ impl Session {
             Protocol::Tls12 => KEY_RECORDS_MAX - WORN_BEFORE - few,
         };
         let [client, server] = match strait {
-            Role::Client => [straits, peers],
-            Role::Server => [peers, straits],
+            TlsRole::Client => [straits, peers],
+            TlsRole::Server => [peers, straits],
         };
         Self {
             suite,
@@ -83,10 +83,10 @@ impl Session {
     }
 
     /// The record layer of one side.
-    pub(crate) fn records(&self, role: Role) -> RecordLayer {
+    pub(crate) fn records(&self, role: TlsRole) -> RecordLayer {
         let (send, receive, sizing) = match role {
-            Role::Client => (&self.client, &self.server, Sizing::Full),
-            Role::Server => (&self.server, &self.client, Sizing::Adaptive),
+            TlsRole::Client => (&self.client, &self.server, Sizing::Full),
+            TlsRole::Server => (&self.server, &self.client, Sizing::Adaptive),
         };
         let (send, receive) = (send.secrets(), receive.secrets());
         let secrets = Secrets { suite: self.suite, receive, send };
@@ -94,10 +94,10 @@ impl Session {
     }
 
     /// What a peer on that side seals with.
-    pub(crate) fn sealer(self, role: Role) -> Sealer {
+    pub(crate) fn sealer(self, role: TlsRole) -> Sealer {
         let keys = match role {
-            Role::Client => self.client,
-            Role::Server => self.server,
+            TlsRole::Client => self.client,
+            TlsRole::Server => self.server,
         };
         Sealer { keys, role, idle_records: 0, asked: 0 }
     }
@@ -107,7 +107,7 @@ impl Session {
 #[derive(Debug)]
 pub(crate) struct Sealer {
     keys: Keys,
-    role: Role,
+    role: TlsRole,
     /// Records that were no data, less what data has made up for, as Strait counts them.
     idle_records: usize,
     /// How many records were sent that Strait answers.
@@ -167,7 +167,7 @@ impl Sealer {
         }
         let may_ask = self.asked < ASKED_MAX;
         self.idle_records += 1;
-        let is_server = self.role == Role::Server;
+        let is_server = self.role == TlsRole::Server;
         match (self.keys.suite.protocol, random.below(4)) {
             (_, 0) => {
                 let padding = if random.chance(300) { padding(0, random) } else { 0 };
@@ -338,8 +338,8 @@ mod tests {
     fn whatever_a_peer_says_can_be_taken() {
         for seed in 0..200 {
             let random = Random::new(seed);
-            let peer = *random.clone().pick(&[Role::Client, Role::Server]);
-            let strait = if peer == Role::Client { Role::Server } else { Role::Client };
+            let peer = *random.clone().pick(&[TlsRole::Client, TlsRole::Server]);
+            let strait = if peer == TlsRole::Client { TlsRole::Server } else { TlsRole::Client };
             let session = Session::of(random.clone(), strait, true);
             let mut records = session.records(strait);
             let mut sealer = session.sealer(peer);

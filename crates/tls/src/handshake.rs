@@ -30,7 +30,7 @@ use rustls::{ConnectionTrafficSecrets, ExtractedSecrets, HandshakeKind, ServerCo
 use rustls_pki_types::ServerName;
 use wire::buffer::Buffer;
 use wire::tls::record::{
-    Cipher, DirectionSecrets, Protocol, RecordLayer, Role, Secrets, Sizing, Suite,
+    Cipher, DirectionSecrets, Protocol, RecordLayer, Secrets, Sizing, Suite, TlsRole,
 };
 
 pub use connecting::TicketKeeper;
@@ -267,14 +267,14 @@ impl Handshake {
                 let facts = server_facts(&connection)?;
                 let extracted = connection.dangerous_extract_secrets()?;
                 let secrets = [&self.secrets.client, &self.secrets.server];
-                let records = records(Role::Server, &facts, &extracted, secrets)?;
+                let records = records(TlsRole::Server, &facts, &extracted, secrets)?;
                 Ok(Established { records, facts, tickets: None })
             }
             Side::Connecting(connecting) => {
                 let facts = client_facts(connecting.connection())?;
                 let (extracted, tickets) = connecting.into_parts()?;
                 let secrets = [&self.secrets.server, &self.secrets.client];
-                let records = records(Role::Client, &facts, &extracted, secrets)?;
+                let records = records(TlsRole::Client, &facts, &extracted, secrets)?;
                 let tickets = (facts.version == Version::Tls13).then_some(tickets);
                 Ok(Established { records, facts, tickets })
             }
@@ -306,7 +306,7 @@ impl Handshake {
         let cipher = facts.cipher_suite.cipher();
         let secrets = [self.secrets.client.octets(), self.secrets.server.octets()];
         let records =
-            RecordLayer::of_traffic_secrets(Role::Server, cipher, secrets, Sizing::Adaptive)
+            RecordLayer::of_traffic_secrets(TlsRole::Server, cipher, secrets, Sizing::Adaptive)
                 .map_err(|error| HandshakeError::Internal(error.to_string().into()))?;
         let early = EarlyHandshake::new(connection, cipher, self.secrets, self.bytes);
         Ok((Established { records, facts, tickets: None }, early))
@@ -375,7 +375,7 @@ impl Handshake {
             && let Ok(extracted) = connection.dangerous_extract_secrets()
         {
             let secrets = [&self.secrets.client, &self.secrets.server];
-            if let Ok(mut records) = records(Role::Server, &facts, &extracted, secrets) {
+            if let Ok(mut records) = records(TlsRole::Server, &facts, &extracted, secrets) {
                 self.output.extend(sealed_alert(&mut records, alert));
             }
         }
@@ -410,10 +410,10 @@ impl Handshake {
     fn first_records(&self) -> Option<RecordLayer> {
         let (common, role, secret): (&rustls::CommonState, _, _) = match &self.side {
             Side::Accepting(accepting) => {
-                (accepting.connection()?, Role::Server, &self.secrets.server)
+                (accepting.connection()?, TlsRole::Server, &self.secrets.server)
             }
             Side::Connecting(connecting) => {
-                (connecting.connection(), Role::Client, &self.secrets.client_handshake)
+                (connecting.connection(), TlsRole::Client, &self.secrets.client_handshake)
             }
         };
         let is_latest = common.protocol_version().and_then(Version::of) == Some(Version::Tls13);
@@ -458,8 +458,8 @@ enum Sorted {
 impl fmt::Debug for Handshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let role = match self.side {
-            Side::Accepting(_) => Role::Server,
-            Side::Connecting(_) => Role::Client,
+            Side::Accepting(_) => TlsRole::Server,
+            Side::Connecting(_) => TlsRole::Client,
         };
         f.debug_struct("Handshake")
             .field("role", &role)
@@ -513,7 +513,7 @@ fn facts(
 
 /// The record layer that takes over. The traffic secrets are the peer's, then ours.
 fn records(
-    role: Role,
+    role: TlsRole,
     facts: &HandshakeFacts,
     extracted: &ExtractedSecrets,
     [theirs, ours]: [&TrafficSecret; 2],
@@ -527,8 +527,8 @@ fn records(
     let secrets = Secrets { suite: Suite { protocol, cipher }, receive, send };
     // Clients may be far away; services are near.
     let sizing = match role {
-        Role::Client => Sizing::Full,
-        Role::Server => Sizing::Adaptive,
+        TlsRole::Client => Sizing::Full,
+        TlsRole::Server => Sizing::Adaptive,
     };
     RecordLayer::new(role, &secrets, sizing)
         .map_err(|error| HandshakeError::Internal(error.to_string().into()))

@@ -11,7 +11,7 @@ use std::io::{Read as _, Write as _};
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use wire::buffer::Buffer;
-use wire::tls::record::{Cipher, Opened, Protocol, RECORD_LEN_MAX, Role, Sizing, Suite};
+use wire::tls::record::{Cipher, Opened, Protocol, RECORD_LEN_MAX, Sizing, Suite, TlsRole};
 
 #[path = "../tests/checks/tls_record.rs"]
 #[expect(dead_code, clippy::indexing_slicing, clippy::unwrap_used, reason = "made for tests")]
@@ -57,7 +57,7 @@ impl With {
 
 /// A connection that is in use already.
 fn pair(with: With) -> Pair {
-    let mut pair = Pair::with(with.suite(), Role::Server, Sizing::Full);
+    let mut pair = Pair::with(with.suite(), TlsRole::Server, Sizing::Full);
     pair.chat(b"hello");
     pair
 }

@@ -46,7 +46,7 @@ mod stream;
 mod upgrade;
 
 pub use budget::{BYTES_EARNING_ONE, DATA_EARNS, REQUEST_EARNS, TINY_LEN, Work};
-pub use connection::{Element, Http2, INPUT_LEN_MIN, Role};
+pub use connection::{Element, Http2, Http2Role, INPUT_LEN_MIN};
 pub use error::{ConnectionError, ErrorCode, MessageError, StreamError};
 pub use limits::Limits;
 pub use message::Scratch;

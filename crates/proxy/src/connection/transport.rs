@@ -470,7 +470,7 @@ const _: () = assert!(RECORD_LEN_MAX <= BUFFER_BYTES_MAX);
 #[cfg(test)]
 mod tests {
     use wire::tls::record::{
-        Cipher, DirectionSecrets, KEY_RECORDS_MAX, Protocol, Role, Secrets, Sizing, Suite,
+        Cipher, DirectionSecrets, KEY_RECORDS_MAX, Protocol, Secrets, Sizing, Suite, TlsRole,
     };
 
     use super::*;
@@ -481,7 +481,7 @@ mod tests {
             || DirectionSecrets { key: &[7; 16], iv: &[7; 12], sequence, traffic_secret: &[] };
         let suite = Suite { protocol: Protocol::Tls12, cipher: Cipher::Aes128Gcm };
         let secrets = Secrets { suite, send: direction(), receive: direction() };
-        let records = RecordLayer::new(Role::Server, &secrets, Sizing::Full).unwrap();
+        let records = RecordLayer::new(TlsRole::Server, &secrets, Sizing::Full).unwrap();
         Tls::new(State::Records(Box::new(records)), Time::from_nanos(0))
     }
 

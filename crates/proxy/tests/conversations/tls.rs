@@ -20,8 +20,8 @@ use wire::h1::{Scan, decode_request};
 use wire::h2::{Element, Http2, Limits, RequestForm, Scheme, Scratch};
 use wire::head::HeadIndex;
 use wire::tls::record::{
-    Cipher, DirectionSecrets, KEY_RECORDS_MAX, Opened, Protocol, RecordLayer, Role, Secrets,
-    Sizing, Suite,
+    Cipher, DirectionSecrets, KEY_RECORDS_MAX, Opened, Protocol, RecordLayer, Secrets, Sizing,
+    Suite, TlsRole,
 };
 
 use crate::kit::{Files, Manner, Peer, Talk, hold_with_files};
@@ -715,8 +715,8 @@ impl Sealed {
         let of_client = Secrets { suite, receive: from_proxy(), send: from_client() };
         // Sized as those of all downstream connections are.
         let layer = |role, secrets| RecordLayer::new(role, secrets, Sizing::Adaptive).unwrap();
-        let peer = talk.client_behind(layer(Role::Server, &of_proxy));
-        Self { peer, records: layer(Role::Client, &of_client), unread: Vec::new() }
+        let peer = talk.client_behind(layer(TlsRole::Server, &of_proxy));
+        Self { peer, records: layer(TlsRole::Client, &of_client), unread: Vec::new() }
     }
 
     fn says(&mut self, talk: &mut Talk<'_>, data: &[u8]) {

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use config::snapshot::Address;
 use proxy::ConnKey;
-use wire::tls::record::{Opened, RecordError, RecordLayer, Role};
+use wire::tls::record::{Opened, RecordError, RecordLayer, TlsRole};
 
 use super::{End, EndId, Happening, Network, Owner, PeerId, Phase};
 use crate::random::Random;
@@ -36,7 +36,7 @@ pub(super) struct Security {
     ends: BTreeMap<EndId, Box<Secure>>,
     /// Connections of each worker that have no record layer yet: whose session theirs is, and the
     /// worker's side of it.
-    begun: Vec<Vec<(ConnKey, EndId, Role)>>,
+    begun: Vec<Vec<(ConnKey, EndId, TlsRole)>>,
     /// Record layers that were given out.
     begun_total: usize,
     /// Errors in records that peers received.
@@ -99,13 +99,13 @@ impl Security {
     }
 
     /// The session of the connection that `asking` asked for, of which Strait has this side.
-    fn session(&self, asking: EndId, strait: Role) -> Session {
+    fn session(&self, asking: EndId, strait: TlsRole) -> Session {
         Session::of(self.random.split("session", asking.number()), strait, self.has_worn_keys)
     }
 
     /// Gives a peer's end its side.
-    fn begin(&mut self, id: EndId, asking: EndId, role: Role) {
-        let strait = if role == Role::Client { Role::Server } else { Role::Client };
+    fn begin(&mut self, id: EndId, asking: EndId, role: TlsRole) {
+        let strait = if role == TlsRole::Client { TlsRole::Server } else { TlsRole::Client };
         let session = self.session(asking, strait);
         let mut random = self.random.split("peer", id.number());
         let secure = Secure {
@@ -186,7 +186,7 @@ impl Network {
         if let Owner::Peer(peer) = owner
             && self.is_secure_client(peer)
         {
-            self.security.begin(id, id, Role::Client);
+            self.security.begin(id, id, TlsRole::Client);
         }
     }
 
@@ -194,7 +194,7 @@ impl Network {
     pub(super) fn secure_accepted(&mut self, id: EndId, address: &Address) {
         let Some(asking) = self.get(id).and_then(|end| end.other) else { return };
         if self.is_secure_service(address) {
-            self.security.begin(id, asking, Role::Server);
+            self.security.begin(id, asking, TlsRole::Server);
             self.talk(id, 500);
         }
     }
@@ -208,9 +208,9 @@ impl Network {
         }
         let side = match (end.phase.clone(), end.other) {
             (Phase::Connecting { target, .. }, _) => {
-                self.is_secure_service(&target).then_some((id, Role::Client))
+                self.is_secure_service(&target).then_some((id, TlsRole::Client))
             }
-            (_, Some(other)) if self.is_secure(other) => Some((other, Role::Server)),
+            (_, Some(other)) if self.is_secure(other) => Some((other, TlsRole::Server)),
             _ => None,
         };
         if let (Some((asking, role)), Some(begun)) = (side, self.security.begun.get_mut(worker)) {
@@ -323,7 +323,7 @@ impl Network {
             let (n, record) = secure.seal(data, records);
             if !secure.is_spoiled && self.chance(self.faults.spoiled_record) {
                 self.trace.note(self.now, "spoils", id.number(), &record);
-                if secure.opener.role() == Role::Client {
+                if secure.opener.role() == TlsRole::Client {
                     self.security.spoiled.insert(id);
                 }
                 sealed.extend(secure.spoil(record));

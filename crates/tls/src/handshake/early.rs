@@ -23,7 +23,7 @@ use std::fmt;
 use std::io::Read as _;
 
 use rustls::ServerConnection;
-use wire::tls::record::{Cipher, Opened, RecordLayer, Role, Sizing};
+use wire::tls::record::{Cipher, Opened, RecordLayer, Sizing, TlsRole};
 
 use super::accepting::feed;
 use super::error::HandshakeError;
@@ -95,7 +95,7 @@ impl EarlyHandshake {
         // As the client would read them.
         let secrets = [self.secrets.server.octets(), self.secrets.client.octets()];
         let client =
-            RecordLayer::of_traffic_secrets(Role::Client, self.cipher, secrets, Sizing::Full);
+            RecordLayer::of_traffic_secrets(TlsRole::Client, self.cipher, secrets, Sizing::Full);
         let (Ok(mut client), mut tickets) = (client, Vec::new()) else { return Vec::new() };
         let mut rest = self.sealed.as_mut_slice();
         while let Ok((n, Opened::Ticket(ticket))) = client.open(rest) {

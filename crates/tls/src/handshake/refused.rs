@@ -6,7 +6,7 @@
 //! with each record behind it, so that what is skipped never reaches it.
 
 use wire::tls::client_hello;
-use wire::tls::record::{Cipher, HEADER_LEN, RecordError, RecordLayer, Role, Sizing};
+use wire::tls::record::{Cipher, HEADER_LEN, RecordError, RecordLayer, Sizing, TlsRole};
 
 use super::early::EARLY_DATA_BYTES_MAX;
 use crate::secrets::TrafficSecrets;
@@ -89,7 +89,7 @@ impl RefusedEarlyData {
 pub(super) fn is_of_handshake(record: &[u8], cipher: Cipher, secrets: &TrafficSecrets) -> bool {
     let secrets = [secrets.client_handshake.octets(), secrets.server.octets()];
     let mut record = record.to_vec();
-    RecordLayer::of_traffic_secrets(Role::Server, cipher, secrets, Sizing::Full)
+    RecordLayer::of_traffic_secrets(TlsRole::Server, cipher, secrets, Sizing::Full)
         .is_ok_and(|mut layer| !matches!(layer.open(&mut record), Err(RecordError::BadRecord)))
 }
 

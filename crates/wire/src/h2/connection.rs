@@ -17,7 +17,7 @@ use crate::head::{RequestHead, ResponseHead};
 /// One side of one connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Http2 {
-    pub(super) role: Role,
+    pub(super) role: Http2Role,
     pub(super) reading: Reading,
     /// The header block that began and has not ended.
     pub(super) block: Option<Box<HeaderBlock>>,
@@ -44,7 +44,7 @@ pub struct Http2 {
 
 /// Which side of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Role {
+pub enum Http2Role {
     /// The side that opens streams.
     Client,
     /// The side that answers streams.
@@ -290,16 +290,16 @@ impl Http2 {
     /// A server's side of a new connection.
     #[must_use]
     pub fn server(limits: &Limits) -> Self {
-        Self::new(Role::Server, Reading::Preface { seen: 0 }, limits)
+        Self::new(Http2Role::Server, Reading::Preface { seen: 0 }, limits)
     }
 
     /// A client's side of a new connection.
     #[must_use]
     pub fn client(limits: &Limits) -> Self {
-        Self::new(Role::Client, Reading::FirstFrame, limits)
+        Self::new(Http2Role::Client, Reading::FirstFrame, limits)
     }
 
-    fn new(role: Role, reading: Reading, limits: &Limits) -> Self {
+    fn new(role: Http2Role, reading: Reading, limits: &Limits) -> Self {
         let ours = Settings::ours(role, limits);
         // What cannot be taken back is left as it is (section 6.9.2).
         let receive_window_max = limits.connection_window_bytes_max.clamp(WINDOW_DEFAULT, MAX_31);
@@ -332,7 +332,7 @@ impl Http2 {
 impl Http2 {
     /// Which side this is.
     #[must_use]
-    pub fn role(&self) -> Role {
+    pub fn role(&self) -> Http2Role {
         self.role
     }
 
@@ -357,7 +357,7 @@ impl Http2 {
     #[must_use]
     pub fn free_slots(&self) -> usize {
         let is_ending = self.ending.theirs.is_some() || self.ending.ours.is_some();
-        if self.role == Role::Server
+        if self.role == Http2Role::Server
             || is_ending
             || self.failure.is_some()
             || !self.streams.has_own_ids()

@@ -13,7 +13,7 @@ use super::error::{ConnectionError, ErrorCode};
 use super::frame::{FrameHeader, MAX_31, flag, kind, push_frame};
 use super::settings::{SENT_MAX, SETTING_LEN};
 use super::stream::Half;
-use super::{PREFACE, Role};
+use super::{Http2Role, PREFACE};
 use crate::buffer::Buffer;
 
 /// What waits to be written.
@@ -228,7 +228,7 @@ impl Http2 {
         }
         check_room(out, LEN_MAX)?;
         self.pending.is_opening = false;
-        if self.role == Role::Client {
+        if self.role == Http2Role::Client {
             out.push(PREFACE);
         }
         let count = self.ours.encoded(self.role).count();

@@ -8,7 +8,7 @@ use super::hpack::Line;
 use super::message::{HeadBuilder, Refusal, Scratch, TrailersBuilder};
 use super::settings::{SETTING_LEN, WINDOW_DEFAULT};
 use super::stream::{Half, Standing, Stream, StreamKind};
-use super::{Limits, Role};
+use super::{Http2Role, Limits};
 use crate::head::Method;
 
 /// Header blocks longer than this many times the head that they may hold are not read to their
@@ -57,7 +57,7 @@ impl Http2 {
     }
 
     fn standing(&self, stream: u32) -> Standing {
-        self.streams.standing(stream, self.role == Role::Server)
+        self.streams.standing(stream, self.role == Http2Role::Server)
     }
 }
 
@@ -221,7 +221,7 @@ impl Http2 {
 
     /// What a header block that begins now is for (section 5.1).
     fn purpose(&mut self, id: u32, is_end: bool) -> Result<Purpose, ConnectionError> {
-        let is_server = self.role == Role::Server;
+        let is_server = self.role == Http2Role::Server;
         match self.standing(id) {
             Standing::Impossible => Err(ConnectionError::StreamIdInvalid),
             Standing::Idle if is_server => Ok(self.purpose_of_new(id)),
@@ -518,11 +518,11 @@ impl Http2 {
         self.receive.on_taken(stream.untaken);
         match self.role {
             // A server may refuse a request.
-            Role::Client => {}
+            Http2Role::Client => {}
             // It was charged when that was found.
-            Role::Server if stream.is_malformed => {}
-            Role::Server if stream.sending == Half::End => self.budget.on_request_finished(),
-            Role::Server => {
+            Http2Role::Server if stream.is_malformed => {}
+            Http2Role::Server if stream.sending == Half::End => self.budget.on_request_finished(),
+            Http2Role::Server => {
                 self.budget.on_reset(self.clock_millis.wrapping_sub(stream.opened_millis))?;
             }
         }
@@ -620,8 +620,8 @@ impl Http2 {
         }
         let Some(setting) = rest.first_chunk::<SETTING_LEN>() else { return Ok(None) };
         let their_role = match self.role {
-            Role::Server => Role::Client,
-            Role::Client => Role::Server,
+            Http2Role::Server => Http2Role::Client,
+            Http2Role::Client => Http2Role::Server,
         };
         self.theirs.on_setting(*setting, their_role)?;
         self.encoder.set_size_allowed(self.theirs.header_table_bytes_max);
@@ -715,7 +715,7 @@ impl Http2 {
         // It cannot grow again.
         let last_stream = self.ending.theirs.map_or(last, |before| before.min(last));
         self.ending.theirs = Some(last_stream);
-        if self.role == Role::Client {
+        if self.role == Http2Role::Client {
             self.close_above(last_stream);
         }
         self.reading = Self::skipping(header.len - taken);
@@ -772,7 +772,7 @@ impl Http2 {
         error: MessageError,
         is_end: bool,
     ) -> Result<Found, ConnectionError> {
-        let is_server = self.role == Role::Server;
+        let is_server = self.role == Http2Role::Server;
         let unanswered = |stream: &&mut Stream| is_server && stream.sending == Half::Head;
         let Some(stream) = self.streams.get_mut(id).filter(unanswered) else {
             return self.fail_stream(id, error.into());
@@ -792,9 +792,9 @@ impl Http2 {
         error: StreamError,
     ) -> Result<Found, ConnectionError> {
         match (self.role, error) {
-            (Role::Client, _) => {}
-            (Role::Server, StreamError::Refused) => self.budget.spend(Work::Refused)?,
-            (Role::Server, _) => self.budget.spend(Work::Reset)?,
+            (Http2Role::Client, _) => {}
+            (Http2Role::Server, StreamError::Refused) => self.budget.spend(Work::Refused)?,
+            (Http2Role::Server, _) => self.budget.spend(Work::Reset)?,
         }
         self.close_by_reset(id);
         self.pending.on_provoked_reset(id, error.code())?;

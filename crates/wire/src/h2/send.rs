@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::connection::{Http2, Role};
+use super::connection::{Http2, Http2Role};
 use super::frame::{FrameHeader, PAYLOAD_LEN_MIN, flag, kind};
 use super::hpack::{Encoder, Secrecy};
 use super::stream::{Half, Stream, StreamKind, signed};
@@ -220,7 +220,7 @@ impl Http2 {
 
     /// What a stream's request was, if its final response has not been sent.
     fn kind_of_unanswered(&self, id: u32) -> Option<StreamKind> {
-        let stream = self.streams.get(id).filter(|_| self.role == Role::Server)?;
+        let stream = self.streams.get(id).filter(|_| self.role == Http2Role::Server)?;
         (stream.sending == Half::Head).then_some(stream.kind)
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::error::ConnectionError;
 use super::frame::{MAX_31, PAYLOAD_LEN_MAX, PAYLOAD_LEN_MIN};
 use super::hpack::TABLE_BYTES_DEFAULT;
-use super::{Limits, Role};
+use super::{Http2Role, Limits};
 
 /// The settings of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,23 +51,23 @@ impl Default for Settings {
 
 impl Settings {
     /// The settings that are sent to a peer.
-    pub(super) fn ours(role: Role, limits: &Limits) -> Self {
+    pub(super) fn ours(role: Http2Role, limits: &Limits) -> Self {
         Self {
             header_table_bytes_max: limits.header_table_bytes_max,
             streams_max: limits.streams_max,
             window: limits.stream_window_bytes_max.min(MAX_31),
             frame_bytes_max: limits.frame_bytes_max.clamp(PAYLOAD_LEN_MIN, PAYLOAD_LEN_MAX),
             head_bytes_max: limits.head.head_bytes_max,
-            allows_extended_connect: role == Role::Server,
+            allows_extended_connect: role == Http2Role::Server,
         }
     }
 
     /// The settings that differ from their defaults, encoded, in up to [`SENT_MAX`] pieces.
-    pub(super) fn encoded(&self, role: Role) -> impl Iterator<Item = [u8; SETTING_LEN]> {
+    pub(super) fn encoded(&self, role: Http2Role) -> impl Iterator<Item = [u8; SETTING_LEN]> {
         let default = Self::default();
         let (for_server, for_client) = match role {
-            Role::Server => (true, false),
-            Role::Client => (false, true),
+            Http2Role::Server => (true, false),
+            Http2Role::Client => (false, true),
         };
         let of = |id: u16, value: u32, is_sent: bool| is_sent.then_some((id, value));
         let has_other_table = self.header_table_bytes_max != default.header_table_bytes_max;
@@ -96,14 +96,14 @@ impl Settings {
     pub(super) fn on_setting(
         &mut self,
         setting: [u8; SETTING_LEN],
-        role: Role,
+        role: Http2Role,
     ) -> Result<(), ConnectionError> {
         let [i0, i1, v0, v1, v2, v3] = setting;
         let value = u32::from_be_bytes([v0, v1, v2, v3]);
         match u16::from_be_bytes([i0, i1]) {
             HEADER_TABLE_SIZE => self.header_table_bytes_max = value,
             ENABLE_PUSH => match (role, value) {
-                (_, 0) | (Role::Client, 1) => {}
+                (_, 0) | (Http2Role::Client, 1) => {}
                 // A server cannot allow what only it would do.
                 _ => return Err(ConnectionError::SettingInvalid),
             },
@@ -134,7 +134,7 @@ impl Settings {
 mod tests {
     use super::*;
 
-    fn set(id: u16, value: u32, role: Role) -> Result<Settings, ConnectionError> {
+    fn set(id: u16, value: u32, role: Http2Role) -> Result<Settings, ConnectionError> {
         let mut setting = [0; SETTING_LEN];
         setting[..2].copy_from_slice(&id.to_be_bytes());
         setting[2..].copy_from_slice(&value.to_be_bytes());
@@ -146,30 +146,32 @@ mod tests {
     fn each_setting_has_its_range() {
         use ConnectionError::{SettingInvalid, SettingWindowTooLarge};
         for (id, value, role, error) in [
-            (ENABLE_PUSH, 0, Role::Client, None),
-            (ENABLE_PUSH, 1, Role::Client, None),
-            (ENABLE_PUSH, 2, Role::Client, Some(SettingInvalid)),
-            (ENABLE_PUSH, 0, Role::Server, None),
-            (ENABLE_PUSH, 1, Role::Server, Some(SettingInvalid)),
-            (INITIAL_WINDOW_SIZE, 0x7fff_ffff, Role::Client, None),
-            (INITIAL_WINDOW_SIZE, 0x8000_0000, Role::Client, Some(SettingWindowTooLarge)),
-            (MAX_FRAME_SIZE, 16_383, Role::Client, Some(SettingInvalid)),
-            (MAX_FRAME_SIZE, 16_384, Role::Client, None),
-            (MAX_FRAME_SIZE, 0xff_ffff, Role::Client, None),
-            (MAX_FRAME_SIZE, 0x100_0000, Role::Client, Some(SettingInvalid)),
-            (ENABLE_CONNECT_PROTOCOL, 1, Role::Server, None),
-            (ENABLE_CONNECT_PROTOCOL, 2, Role::Server, Some(SettingInvalid)),
-            (0x7f, u32::MAX, Role::Client, None),
+            (ENABLE_PUSH, 0, Http2Role::Client, None),
+            (ENABLE_PUSH, 1, Http2Role::Client, None),
+            (ENABLE_PUSH, 2, Http2Role::Client, Some(SettingInvalid)),
+            (ENABLE_PUSH, 0, Http2Role::Server, None),
+            (ENABLE_PUSH, 1, Http2Role::Server, Some(SettingInvalid)),
+            (INITIAL_WINDOW_SIZE, 0x7fff_ffff, Http2Role::Client, None),
+            (INITIAL_WINDOW_SIZE, 0x8000_0000, Http2Role::Client, Some(SettingWindowTooLarge)),
+            (MAX_FRAME_SIZE, 16_383, Http2Role::Client, Some(SettingInvalid)),
+            (MAX_FRAME_SIZE, 16_384, Http2Role::Client, None),
+            (MAX_FRAME_SIZE, 0xff_ffff, Http2Role::Client, None),
+            (MAX_FRAME_SIZE, 0x100_0000, Http2Role::Client, Some(SettingInvalid)),
+            (ENABLE_CONNECT_PROTOCOL, 1, Http2Role::Server, None),
+            (ENABLE_CONNECT_PROTOCOL, 2, Http2Role::Server, Some(SettingInvalid)),
+            (0x7f, u32::MAX, Http2Role::Client, None),
         ] {
             assert_eq!(set(id, value, role).err(), error, "{id} = {value}");
         }
-        assert!(set(ENABLE_CONNECT_PROTOCOL, 1, Role::Server).unwrap().allows_extended_connect);
+        assert!(
+            set(ENABLE_CONNECT_PROTOCOL, 1, Http2Role::Server).unwrap().allows_extended_connect
+        );
     }
 
     #[test]
     fn extended_connect_is_not_taken_back() {
-        let mut settings = set(ENABLE_CONNECT_PROTOCOL, 1, Role::Server).unwrap();
-        let again = settings.on_setting([0, 8, 0, 0, 0, 0], Role::Server);
+        let mut settings = set(ENABLE_CONNECT_PROTOCOL, 1, Http2Role::Server).unwrap();
+        let again = settings.on_setting([0, 8, 0, 0, 0, 0], Http2Role::Server);
         assert_eq!(again, Err(ConnectionError::SettingInvalid));
     }
 
@@ -181,13 +183,13 @@ mod tests {
             stream_window_bytes_max: 1,
             ..Limits::default()
         };
-        for role in [Role::Server, Role::Client] {
+        for role in [Http2Role::Server, Http2Role::Client] {
             let ours = Settings::ours(role, &limits);
             let mut theirs = Settings::default();
             for setting in ours.encoded(role) {
                 theirs.on_setting(setting, role).unwrap();
             }
-            let streams_max = if role == Role::Server { ours.streams_max } else { u32::MAX };
+            let streams_max = if role == Http2Role::Server { ours.streams_max } else { u32::MAX };
             assert_eq!(theirs, Settings { streams_max, ..ours });
             assert!(ours.encoded(role).count() <= SENT_MAX);
         }

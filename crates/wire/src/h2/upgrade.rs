@@ -6,7 +6,7 @@
 use thiserror::Error;
 
 use super::Limits;
-use super::connection::{Http2, Role};
+use super::connection::{Http2, Http2Role};
 use super::error::ConnectionError;
 use super::settings::SETTING_LEN;
 use super::stream::{Half, Stream, StreamKind};
@@ -40,7 +40,7 @@ impl Http2 {
         }
         let mut this = Self::server(limits);
         for setting in all {
-            this.theirs.on_setting(*setting, Role::Client)?;
+            this.theirs.on_setting(*setting, Http2Role::Client)?;
             this.encoder.set_size_allowed(this.theirs.header_table_bytes_max);
         }
         let mut stream = Stream::new(1, StreamKind::Plain, this.theirs.window, this.ours.window);

@@ -57,7 +57,7 @@ mod secrets;
 mod sizing;
 
 pub use error::{RecordError, SealError};
-pub use layer::{RecordLayer, Role};
+pub use layer::{RecordLayer, TlsRole};
 pub use open::Opened;
 pub use seal::Sealed;
 pub use secrets::{Cipher, DirectionSecrets, Protocol, Secrets, SecretsError, Suite};

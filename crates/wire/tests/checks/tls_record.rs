@@ -8,8 +8,8 @@
 use aws_lc_rs::{aead, hkdf};
 use wire::buffer::Buffer;
 use wire::tls::record::{
-    Cipher, DirectionSecrets, Opened, Protocol, RECORD_LEN_MAX, RecordError, RecordLayer, Role,
-    Secrets, Sizing, Suite,
+    Cipher, DirectionSecrets, Opened, Protocol, RECORD_LEN_MAX, RecordError, RecordLayer, Secrets,
+    Sizing, Suite, TlsRole,
 };
 
 pub(crate) const ALERT: u8 = 21;
@@ -142,14 +142,14 @@ impl RawKeys {
 
 impl RawPeer {
     /// A peer, and what it talks to.
-    pub(crate) fn pair(suite: Suite, role: Role, sizing: Sizing) -> (RecordLayer, Self) {
+    pub(crate) fn pair(suite: Suite, role: TlsRole, sizing: Sizing) -> (RecordLayer, Self) {
         Self::pair_at(suite, role, sizing, 0)
     }
 
     /// The same, when so many records were sealed each way.
     pub(crate) fn pair_at(
         suite: Suite,
-        role: Role,
+        role: TlsRole,
         sizing: Sizing,
         sequence: u64,
     ) -> (RecordLayer, Self) {
@@ -262,7 +262,7 @@ pub(crate) fn check(data: &[u8]) {
         _ => Cipher::Chacha20Poly1305,
     };
     let protocol = if how & 1 == 0 { Protocol::Tls13 } else { Protocol::Tls12 };
-    let role = if how & 8 == 0 { Role::Server } else { Role::Client };
+    let role = if how & 8 == 0 { TlsRole::Server } else { TlsRole::Client };
     let suite = Suite { protocol, cipher };
     // What is sent does not depend on what is heard.
     let (events, genuine, is_honest) = written(RawPeer::pair(suite, role, Sizing::Full).1, script);

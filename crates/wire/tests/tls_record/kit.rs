@@ -15,8 +15,8 @@ use rustls::{
 };
 use wire::buffer::Buffer;
 use wire::tls::record::{
-    Cipher, DirectionSecrets, Opened, Protocol, RecordError, RecordLayer, Role, Secrets, Sizing,
-    Suite,
+    Cipher, DirectionSecrets, Opened, Protocol, RecordError, RecordLayer, Secrets, Sizing, Suite,
+    TlsRole,
 };
 
 use super::checks::moved;
@@ -29,8 +29,8 @@ pub(crate) fn suites() -> Vec<Suite> {
 }
 
 /// Every suite with both roles.
-pub(crate) fn suites_and_roles() -> impl Iterator<Item = (Suite, Role)> {
-    suites().into_iter().flat_map(|suite| [(suite, Role::Client), (suite, Role::Server)])
+pub(crate) fn suites_and_roles() -> impl Iterator<Item = (Suite, TlsRole)> {
+    suites().into_iter().flat_map(|suite| [(suite, TlsRole::Client), (suite, TlsRole::Server)])
 }
 
 /// A connection between ours and theirs, after its handshake.
@@ -45,17 +45,17 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    pub(crate) fn new(suite: Suite, role: Role) -> Self {
+    pub(crate) fn new(suite: Suite, role: TlsRole) -> Self {
         Self::with(suite, role, Sizing::Adaptive)
     }
 
-    pub(crate) fn with(suite: Suite, role: Role, sizing: Sizing) -> Self {
+    pub(crate) fn with(suite: Suite, role: TlsRole, sizing: Sizing) -> Self {
         let key_log = Arc::new(Secrets0::default());
         let client = ClientConnection::new(client_config(suite, &key_log), name()).unwrap();
         let server = ServerConnection::new(server_config(suite, &key_log)).unwrap();
         let (mut ours, mut theirs) = match role {
-            Role::Client => (Connection::from(client), Connection::from(server)),
-            Role::Server => (Connection::from(server), Connection::from(client)),
+            TlsRole::Client => (Connection::from(client), Connection::from(server)),
+            TlsRole::Server => (Connection::from(server), Connection::from(client)),
         };
         let mut unread = Vec::new();
         while ours.is_handshaking() || ours.wants_write() || theirs.is_handshaking() {
@@ -169,15 +169,15 @@ fn feed(connection: &mut Connection, mut bytes: &[u8]) {
 /// Takes the secrets out, as the documentation of `wire::tls::record` says.
 fn layer(
     connection: Connection,
-    role: Role,
+    role: TlsRole,
     suite: Suite,
     key_log: &Secrets0,
     sizing: Sizing,
 ) -> RecordLayer {
     let extracted = connection.dangerous_extract_secrets().unwrap();
     let (receive_label, send_label) = match role {
-        Role::Client => (SERVER, CLIENT),
-        Role::Server => (CLIENT, SERVER),
+        TlsRole::Client => (SERVER, CLIENT),
+        TlsRole::Server => (CLIENT, SERVER),
     };
     let (receive_secret, send_secret) = (key_log.find(receive_label), key_log.find(send_label));
     let secrets = Secrets {

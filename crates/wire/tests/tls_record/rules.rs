@@ -4,8 +4,8 @@ use wire::buffer::Buffer;
 use wire::tls::Alert;
 use wire::tls::record::{
     Cipher, FRAGMENT_LEN_MAX, HEADER_LEN, IDLE_RECORDS_MAX, KEY_RECORDS_MAX, MESSAGE_BYTES_MAX,
-    Opened, Protocol, RECORD_LEN_MAX, RecordError, RecordLayer, Role, SealError, Secrets,
-    SecretsError, Sizing, Suite, TICKETS_MAX,
+    Opened, Protocol, RECORD_LEN_MAX, RecordError, RecordLayer, SealError, Secrets, SecretsError,
+    Sizing, Suite, TICKETS_MAX, TlsRole,
 };
 
 use super::checks::{ALERT, DATA, HANDSHAKE, RawPeer, check, moved};
@@ -32,11 +32,11 @@ enum Heard {
 use Heard::{Data, End, Ticket};
 
 impl Side {
-    fn new(suite: Suite, role: Role) -> Self {
+    fn new(suite: Suite, role: TlsRole) -> Self {
         Self::at(suite, role, 0)
     }
 
-    fn at(suite: Suite, role: Role, sequence: u64) -> Self {
+    fn at(suite: Suite, role: TlsRole, sequence: u64) -> Self {
         let (layer, peer) = RawPeer::pair_at(suite, role, Sizing::Full, sequence);
         Self { layer: Some(layer), peer, unread: Vec::new(), heard: Vec::new() }
     }
@@ -113,7 +113,7 @@ fn assert_fails(mut side: Side, bytes: &[u8], error: RecordError, alert: Option<
 #[test]
 fn contents_that_break_a_rule_end_the_connection() {
     use RecordError::*;
-    use Role::{Client, Server};
+    use TlsRole::{Client, Server};
     let ticket = [&[4, 0, 0, 40][..], &[0; 40]].concat();
     let oversized = [&[4, 0, 0x40, 1][..], &[0; 9]].concat();
     let update_and_more = [24, 0, 0, 1, 0, 24];
@@ -184,7 +184,7 @@ fn headers_that_break_a_rule_end_the_connection_before_the_rest_comes() {
         (tls12_chacha, [23, 3, 3, 0x40, 17], RecordTooLong, 22),
         (TLS13, [23, 3, 3, 0xff, 0xff], RecordTooLong, 22),
     ] {
-        assert_fails(Side::new(suite, Role::Server), &header, error, Some(alert));
+        assert_fails(Side::new(suite, TlsRole::Server), &header, error, Some(alert));
     }
 }
 
@@ -214,7 +214,7 @@ fn records_that_are_not_authentic_end_the_connection() {
 
 #[test]
 fn what_is_opened_before_an_error_is_handed_out() {
-    let mut side = Side::new(TLS13, Role::Server);
+    let mut side = Side::new(TLS13, TlsRole::Server);
     let records =
         [side.peer.record(DATA, b"good"), side.peer.record(DATA, b""), vec![23, 3, 3, 0, 0]]
             .concat();
@@ -231,17 +231,17 @@ fn padding_is_taken_off_and_has_its_bounds() {
         {
             // Zeros at the end of the data are data.
             let content = vec![0; content];
-            let mut side = Side::new(suite, Role::Server);
+            let mut side = Side::new(suite, TlsRole::Server);
             let record = side.peer.padded(DATA, &content, padding);
             assert_eq!(side.hear(&record), Ok(vec![Data(content)]));
         }
         for (content, padding) in [(1, FRAGMENT_LEN_MAX), (FRAGMENT_LEN_MAX, 1)] {
-            let mut side = Side::new(suite, Role::Server);
+            let mut side = Side::new(suite, TlsRole::Server);
             let record = side.peer.padded(DATA, &vec![1; content], padding);
             assert_fails(side, &record, RecordError::RecordTooLong, Some(22));
         }
         for zeros in [0, 1, 100, FRAGMENT_LEN_MAX + 1] {
-            let mut side = Side::new(suite, Role::Server);
+            let mut side = Side::new(suite, TlsRole::Server);
             let record = side.peer.send.seal(DATA, &vec![0; zeros]);
             assert_fails(side, &record, RecordError::ContentMissing, Some(10));
         }
@@ -263,7 +263,7 @@ fn full_records_are_the_longest() {
 #[test]
 fn the_caller_learns_how_long_the_record_is() {
     for suite in suites() {
-        let (mut layer, mut peer) = RawPeer::pair(suite, Role::Server, Sizing::Full);
+        let (mut layer, mut peer) = RawPeer::pair(suite, TlsRole::Server, Sizing::Full);
         let mut stream = [peer.record(DATA, b"first"), peer.record(DATA, &[1; 500])].concat();
         let first_len = stream.len() - peer.record(DATA, &[1; 500]).len();
         for (len, expected) in [(0, HEADER_LEN), (4, HEADER_LEN), (5, first_len)] {
@@ -312,7 +312,7 @@ fn an_end_is_an_end() {
 #[test]
 fn alerts_that_mean_nothing_are_ignored() {
     for (suite, alert) in [(TLS13, [1, 90]), (TLS13, [2, 90]), (TLS12, [1, 90]), (TLS12, [1, 41])] {
-        let mut side = Side::new(suite, Role::Server);
+        let mut side = Side::new(suite, TlsRole::Server);
         assert_eq!(side.hear_record(ALERT, &alert), Ok(vec![]));
         assert_eq!(side.hear_record(DATA, b"on"), Ok(vec![Data(b"on".to_vec())]));
         assert_eq!(side.said(), []);
@@ -322,7 +322,7 @@ fn alerts_that_mean_nothing_are_ignored() {
 #[test]
 fn key_updates_are_followed_and_answered_when_asked_for() {
     for cipher in [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Chacha20Poly1305] {
-        for role in [Role::Client, Role::Server] {
+        for role in [TlsRole::Client, TlsRole::Server] {
             let mut side = Side::new(Suite { cipher, ..TLS13 }, role);
             for (request, answers) in [(0, 0), (1, 1), (1, 1), (0, 0)] {
                 assert_eq!(side.hear_record(HANDSHAKE, &[24, 0, 0, 1, request]), Ok(vec![]));
@@ -340,7 +340,7 @@ fn key_updates_are_followed_and_answered_when_asked_for() {
 
 #[test]
 fn an_answer_is_not_given_behind_the_end() {
-    let mut side = Side::new(TLS13, Role::Server);
+    let mut side = Side::new(TLS13, TlsRole::Server);
     side.layer().send_close();
     side.hear_record(HANDSHAKE, &[24, 0, 0, 1, 1]).unwrap();
     side.peer.send.update();
@@ -348,7 +348,7 @@ fn an_answer_is_not_given_behind_the_end() {
     side.hear_record(HANDSHAKE, &[24, 0, 0, 1, 1]).unwrap();
     assert_eq!(side.said(), []);
     // One that was owed comes in front of it.
-    let mut side = Side::new(TLS13, Role::Server);
+    let mut side = Side::new(TLS13, TlsRole::Server);
     side.hear_record(HANDSHAKE, &[24, 0, 0, 1, 1]).unwrap();
     side.layer().send_close();
     assert_eq!(side.said(), [(HANDSHAKE, vec![24, 0, 0, 1, 0]), (ALERT, vec![1, 0])]);
@@ -356,7 +356,7 @@ fn an_answer_is_not_given_behind_the_end() {
 
 #[test]
 fn control_waits_for_room_and_data_waits_for_control() {
-    let mut side = Side::new(TLS13, Role::Server);
+    let mut side = Side::new(TLS13, TlsRole::Server);
     side.hear_record(HANDSHAKE, &[24, 0, 0, 1, 1]).unwrap();
     let mut out = Buffer::new(26);
     let sealed = side.layer().seal(&[b"a"], &mut out).unwrap();
@@ -374,7 +374,7 @@ fn messages_may_span_records_and_share_one() {
     let all = [message(5), message(0), message(100), vec![24, 0, 0, 1, 1]].concat();
     let tickets = || vec![Ticket(vec![5; 5]), Ticket(Vec::new()), Ticket(vec![100; 100])];
     for fragment_len in [6, 7, 10, 50, all.len()] {
-        let mut side = Side::new(TLS13, Role::Client);
+        let mut side = Side::new(TLS13, TlsRole::Client);
         let mut stream = Vec::new();
         for fragment in all.chunks(fragment_len) {
             stream.extend(side.peer.record(HANDSHAKE, fragment));
@@ -391,16 +391,16 @@ fn messages_may_span_records_and_share_one() {
 #[test]
 fn nothing_comes_between_the_pieces_of_a_message() {
     for (kind, content) in [(DATA, &b"data"[..]), (DATA, b""), (ALERT, &[1, 90])] {
-        let mut side = Side::new(TLS13, Role::Client);
+        let mut side = Side::new(TLS13, TlsRole::Client);
         side.hear_record(HANDSHAKE, &[4, 0]).unwrap();
         let record = side.peer.record(kind, content);
         assert_fails(side, &record, RecordError::MessageInterrupted, Some(10));
     }
     // The peer may send a fatal alert anywhere.
-    let mut side = Side::new(TLS13, Role::Client);
+    let mut side = Side::new(TLS13, TlsRole::Client);
     side.hear_record(HANDSHAKE, &[4, 0]).unwrap();
     assert_eq!(side.hear_record(ALERT, &[2, 80]), Err(RecordError::AlertReceived(80)));
-    let mut side = Side::new(TLS13, Role::Client);
+    let mut side = Side::new(TLS13, TlsRole::Client);
     side.hear_record(HANDSHAKE, &[4, 0]).unwrap();
     assert_eq!(side.hear_record(ALERT, &[1, 0]), Ok(vec![End]));
 }
@@ -411,7 +411,7 @@ fn tickets_have_bounds() {
         let [_, _, high, low] = u32::try_from(MESSAGE_BYTES_MAX).unwrap().to_be_bytes();
         [&[4, 0, high, low][..], &[9; MESSAGE_BYTES_MAX]].concat()
     };
-    let mut side = Side::new(TLS13, Role::Client);
+    let mut side = Side::new(TLS13, TlsRole::Client);
     let (front, back) = longest.split_at(FRAGMENT_LEN_MAX);
     let stream = [side.peer.record(HANDSHAKE, front), side.peer.record(HANDSHAKE, back)].concat();
     assert_eq!(side.hear(&stream), Ok(vec![Ticket(vec![9; MESSAGE_BYTES_MAX])]));
@@ -450,18 +450,18 @@ fn floods_of_what_is_no_data_end_the_connection() {
         (TLS13, HANDSHAKE, &[24, 0, 0, 1, 1]),
         (TLS12, HANDSHAKE, &[0, 0, 0, 0]),
     ] {
-        let mut side = Side::new(suite, Role::Client);
+        let mut side = Side::new(suite, TlsRole::Client);
         assert_eq!(flood(&mut side, kind, content), u32::from(IDLE_RECORDS_MAX));
         assert_eq!(side.said(), [(ALERT, vec![2, 10])], "and no answers");
         // Data makes up for them, but not one octet for all.
-        let mut side = Side::new(suite, Role::Client);
+        let mut side = Side::new(suite, TlsRole::Client);
         for _ in 0..IDLE_RECORDS_MAX {
             let record = side.peer.record(DATA, b"");
             side.hear(&record).unwrap();
         }
         side.hear_record(DATA, b"x").unwrap();
         assert_eq!(flood(&mut side, kind, content), 1);
-        let mut side = Side::new(suite, Role::Client);
+        let mut side = Side::new(suite, TlsRole::Client);
         for _ in 0..IDLE_RECORDS_MAX {
             side.hear_record(DATA, b"").unwrap();
         }
@@ -469,18 +469,18 @@ fn floods_of_what_is_no_data_end_the_connection() {
         assert_eq!(flood(&mut side, kind, content), u32::from(IDLE_RECORDS_MAX));
     }
     // Many in one record are as many.
-    let mut side = Side::new(TLS12, Role::Client);
+    let mut side = Side::new(TLS12, TlsRole::Client);
     let record = side.peer.record(HANDSHAKE, &[0; 4_000]);
     assert_fails(side, &record, RecordError::TooManyIdleRecords, Some(10));
     // A message in crumbs.
-    let mut side = Side::new(TLS13, Role::Client);
+    let mut side = Side::new(TLS13, TlsRole::Client);
     side.hear_record(HANDSHAKE, &[4, 0, 1, 0]).unwrap();
     assert_eq!(flood(&mut side, HANDSHAKE, &[7]), u32::from(IDLE_RECORDS_MAX) - 1);
 }
 
 #[test]
 fn a_server_that_asks_for_renegotiation_is_refused_and_goes_on() {
-    let mut side = Side::new(TLS12, Role::Client);
+    let mut side = Side::new(TLS12, TlsRole::Client);
     side.hear_record(HANDSHAKE, &[0, 0]).unwrap();
     side.hear_record(HANDSHAKE, &[0, 0]).unwrap();
     side.hear_record(HANDSHAKE, &[0, 0, 0, 0]).unwrap();
@@ -494,7 +494,7 @@ fn a_server_that_asks_for_renegotiation_is_refused_and_goes_on() {
 fn keys_are_changed_before_they_are_worn() {
     for cipher in [Cipher::Aes128Gcm, Cipher::Aes256Gcm] {
         let suite = Suite { cipher, ..TLS13 };
-        let mut side = Side::at(suite, Role::Server, KEY_RECORDS_MAX - 2);
+        let mut side = Side::at(suite, TlsRole::Server, KEY_RECORDS_MAX - 2);
         // Two more records, then the change, between two records of one call.
         let said = side.say(&[5; 3 * FRAGMENT_LEN_MAX]).unwrap();
         let kinds: Vec<u8> = said.iter().map(|(kind, _)| *kind).collect();
@@ -504,17 +504,17 @@ fn keys_are_changed_before_they_are_worn() {
         assert_eq!(said, [(DATA, b"more".to_vec())]);
 
         // When there is no room for the change, nothing is sealed.
-        let mut side = Side::at(suite, Role::Server, KEY_RECORDS_MAX);
+        let mut side = Side::at(suite, TlsRole::Server, KEY_RECORDS_MAX);
         let mut out = Buffer::new(26);
         assert_eq!(side.layer().seal(&[b"a"], &mut out).unwrap().taken, 0);
         assert_eq!(side.said(), [(HANDSHAKE, vec![24, 0, 0, 1, 0])]);
         // An answer that is owed is a change too.
-        let mut side = Side::at(suite, Role::Server, KEY_RECORDS_MAX);
+        let mut side = Side::at(suite, TlsRole::Server, KEY_RECORDS_MAX);
         side.hear_record(HANDSHAKE, &[24, 0, 0, 1, 1]).unwrap();
         assert_eq!(side.say(b"a").unwrap().len(), 2);
     }
     let chacha = Suite { cipher: Cipher::Chacha20Poly1305, ..TLS13 };
-    let mut side = Side::at(chacha, Role::Server, KEY_RECORDS_MAX);
+    let mut side = Side::at(chacha, TlsRole::Server, KEY_RECORDS_MAX);
     assert_eq!(side.say(b"a").unwrap().len(), 1);
 }
 
@@ -523,10 +523,10 @@ fn a_worn_key_ends_tls12_in_good_time() {
     for cipher in [Cipher::Aes128Gcm, Cipher::Aes256Gcm] {
         let suite = Suite { cipher, ..TLS12 };
         let early = KEY_RECORDS_MAX - (1 << 20);
-        assert!(!Side::at(suite, Role::Server, early - 1).layer().is_key_nearly_worn());
-        assert!(Side::at(suite, Role::Server, early).layer().is_key_nearly_worn());
+        assert!(!Side::at(suite, TlsRole::Server, early - 1).layer().is_key_nearly_worn());
+        assert!(Side::at(suite, TlsRole::Server, early).layer().is_key_nearly_worn());
 
-        let mut side = Side::at(suite, Role::Server, KEY_RECORDS_MAX - 1);
+        let mut side = Side::at(suite, TlsRole::Server, KEY_RECORDS_MAX - 1);
         let mut out = Buffer::new(100_000);
         let sealed = side.layer().seal(&[&[5; 40_000]], &mut out).unwrap();
         assert_eq!(sealed.taken, FRAGMENT_LEN_MAX, "what was possible");
@@ -537,22 +537,22 @@ fn a_worn_key_ends_tls12_in_good_time() {
         assert_eq!(side.hear_record(DATA, b"on"), Ok(vec![Data(b"on".to_vec())]));
     }
     let chacha = Suite { cipher: Cipher::Chacha20Poly1305, ..TLS12 };
-    assert!(!Side::at(chacha, Role::Server, KEY_RECORDS_MAX).layer().is_key_nearly_worn());
-    assert_eq!(Side::at(chacha, Role::Server, KEY_RECORDS_MAX).say(b"a").unwrap().len(), 1);
+    assert!(!Side::at(chacha, TlsRole::Server, KEY_RECORDS_MAX).layer().is_key_nearly_worn());
+    assert_eq!(Side::at(chacha, TlsRole::Server, KEY_RECORDS_MAX).say(b"a").unwrap().len(), 1);
 }
 
 #[test]
 fn secrets_that_cannot_be_are_refused() {
     use SecretsError::*;
     for suite in suites() {
-        let (_, peer) = RawPeer::pair(suite, Role::Server, Sizing::Full);
+        let (_, peer) = RawPeer::pair(suite, TlsRole::Server, Sizing::Full);
         let (good, other) = (peer.send.secrets(), peer.receive.secrets());
         let refusal = |receive| {
             let secrets = Secrets { suite, receive, send: good };
-            let as_receive = RecordLayer::new(Role::Client, &secrets, Sizing::Full).map(drop);
+            let as_receive = RecordLayer::new(TlsRole::Client, &secrets, Sizing::Full).map(drop);
             let secrets = Secrets { suite, receive: good, send: receive };
             assert_eq!(
-                RecordLayer::new(Role::Client, &secrets, Sizing::Full).map(drop),
+                RecordLayer::new(TlsRole::Client, &secrets, Sizing::Full).map(drop),
                 as_receive
             );
             as_receive
@@ -590,7 +590,7 @@ fn secrets_that_cannot_be_are_refused() {
 #[test]
 fn nothing_secret_is_shown() {
     for suite in suites() {
-        let (mut layer, mut peer) = RawPeer::pair(suite, Role::Client, Sizing::Full);
+        let (mut layer, mut peer) = RawPeer::pair(suite, TlsRole::Client, Sizing::Full);
         let mut out = Buffer::new(100);
         layer.seal(&[b"data"], &mut out).unwrap();
         if suite.protocol == Protocol::Tls13 {
@@ -625,7 +625,7 @@ fn shapes_of(octets: &[u8]) -> Vec<String> {
 
 #[test]
 fn a_save_that_is_cut_off_or_no_save_is_refused() {
-    let (layer, _) = RawPeer::pair(TLS13, Role::Client, Sizing::Full);
+    let (layer, _) = RawPeer::pair(TLS13, TlsRole::Client, Sizing::Full);
     let bytes = postcard::to_stdvec(&layer).unwrap();
     for len in 0..bytes.len() {
         assert!(postcard::from_bytes::<RecordLayer>(&bytes[..len]).is_err(), "{len}");
@@ -666,8 +666,8 @@ fn a_connection_begins_with_its_traffic_secrets_alone() {
         let (theirs, ours) = (vec![1; len], vec![2; len]);
         let begin =
             |role, secrets| RecordLayer::of_traffic_secrets(role, cipher, secrets, Sizing::Full);
-        let mut server = begin(Role::Server, [&theirs, &ours]).unwrap();
-        let mut client = begin(Role::Client, [&ours, &theirs]).unwrap();
+        let mut server = begin(TlsRole::Server, [&theirs, &ours]).unwrap();
+        let mut client = begin(TlsRole::Client, [&ours, &theirs]).unwrap();
 
         let mut out = Buffer::new(server.ticket_len(b"ticket") + server.sealed_len(4));
         assert!(server.send_ticket(b"ticket", &mut out));
@@ -687,7 +687,7 @@ fn a_connection_begins_with_its_traffic_secrets_alone() {
         let unread = server.open(&mut rest);
         assert!(matches!(unread, Ok((9, Opened::End))), "it is not read on: {unread:?}");
 
-        let short = begin(Role::Server, [&theirs[1..], &ours]).unwrap_err();
+        let short = begin(TlsRole::Server, [&theirs[1..], &ours]).unwrap_err();
         assert_eq!(short, SecretsError::TrafficSecretLenInvalid);
     }
 }

@@ -7,8 +7,8 @@ use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 use rustls::{ServerConnection, client::Resumption};
 use wire::buffer::Buffer;
 use wire::tls::record::{
-    Cipher, FRAGMENT_LEN_MAX, Opened, Protocol, RecordLayer, Role, SealError, Secrets, Sizing,
-    Suite,
+    Cipher, FRAGMENT_LEN_MAX, Opened, Protocol, RecordLayer, SealError, Secrets, Sizing, Suite,
+    TlsRole,
 };
 
 use super::checks::moved;
@@ -67,7 +67,7 @@ fn no_cut_of_the_stream_changes_what_comes() {
 #[test]
 fn keys_change_on_both_sides_before_and_after_a_move() {
     for cipher in [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Chacha20Poly1305] {
-        for role in [Role::Client, Role::Server] {
+        for role in [TlsRole::Client, TlsRole::Server] {
             for is_moved in [false, true] {
                 let mut pair = Pair::new(tls13(cipher), role);
                 pair.is_moved = is_moved;
@@ -96,7 +96,7 @@ fn keys_change_on_both_sides_before_and_after_a_move() {
 #[test]
 fn tickets_are_handed_out() {
     for is_moved in [false, true] {
-        let mut pair = Pair::new(tls13(Cipher::Aes128Gcm), Role::Client);
+        let mut pair = Pair::new(tls13(Cipher::Aes128Gcm), TlsRole::Client);
         pair.is_moved = is_moved;
         pair.chat(b"hello");
         // As many as rustls sends.
@@ -124,7 +124,7 @@ fn rustls_takes_the_tickets_and_resumes_with_them() {
         receive: direction(suite, &extracted.rx, &receive_secret),
         send: direction(suite, &extracted.tx, &send_secret),
     };
-    let mut layer = RecordLayer::new(Role::Client, &secrets, Sizing::Full).unwrap();
+    let mut layer = RecordLayer::new(TlsRole::Client, &secrets, Sizing::Full).unwrap();
     let mut rest = &mut unread[..];
     let mut tickets = 0;
     loop {
@@ -222,7 +222,7 @@ fn either_side_ends_and_the_other_goes_on() {
 
 #[test]
 fn idle_connections_hold_no_contexts() {
-    let mut pair = Pair::new(tls13(Cipher::Aes128Gcm), Role::Server);
+    let mut pair = Pair::new(tls13(Cipher::Aes128Gcm), TlsRole::Server);
     assert!(!pair.ours.has_contexts());
     pair.chat(b"a");
     assert!(pair.ours.has_contexts());
@@ -265,7 +265,7 @@ fn records_are_small_at_first_and_after_a_pause() {
 #[test]
 fn short_rooms_are_filled_with_whole_records() {
     let suite = tls13(Cipher::Aes128Gcm);
-    let mut pair = Pair::with(suite, Role::Server, Sizing::Full);
+    let mut pair = Pair::with(suite, TlsRole::Server, Sizing::Full);
     for (room, data_len, taken) in [
         (0, 10, 0),
         (22, 10, 0),
@@ -313,7 +313,7 @@ proptest! {
     #[test]
     fn whatever_is_said_arrives(suite in 0..6usize, is_client in any::<bool>(), turns in turns()) {
         let suite = suites()[suite];
-        let mut pair = Pair::new(suite, if is_client { Role::Client } else { Role::Server });
+        let mut pair = Pair::new(suite, if is_client { TlsRole::Client } else { TlsRole::Server });
         for turn in turns {
             match turn {
                 Turn::Ours { lens, room } => {

@@ -16,7 +16,7 @@ use crate::tls::Alert;
 /// One side of one connection, once its handshake is done. See the module's picture.
 #[derive(Serialize, Deserialize)]
 pub struct RecordLayer {
-    pub(super) role: Role,
+    pub(super) role: TlsRole,
     pub(super) suite: Suite,
     pub(super) receive: Keys,
     pub(super) send: Keys,
@@ -34,7 +34,7 @@ pub struct RecordLayer {
 
 /// Which side of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Role {
+pub enum TlsRole {
     /// The side that opened the connection.
     Client,
     /// The side that accepted the connection.
@@ -53,7 +53,7 @@ impl RecordLayer {
     /// # Errors
     ///
     /// When the secrets cannot be those of a connection.
-    pub fn new(role: Role, secrets: &Secrets<'_>, sizing: Sizing) -> Result<Self, SecretsError> {
+    pub fn new(role: TlsRole, secrets: &Secrets<'_>, sizing: Sizing) -> Result<Self, SecretsError> {
         let suite = secrets.suite;
         let receive = Keys::new(suite, &secrets.receive)?;
         let send = Keys::new(suite, &secrets.send)?;
@@ -67,7 +67,7 @@ impl RecordLayer {
     ///
     /// When a secret has not the length that the cipher's has.
     pub fn of_traffic_secrets(
-        role: Role,
+        role: TlsRole,
         cipher: Cipher,
         [receive, send]: [&[u8]; 2],
         sizing: Sizing,
@@ -78,7 +78,7 @@ impl RecordLayer {
         Ok(Self::with(role, suite, [receive, send], sizing))
     }
 
-    fn with(role: Role, suite: Suite, [receive, send]: [Keys; 2], sizing: Sizing) -> Self {
+    fn with(role: TlsRole, suite: Suite, [receive, send]: [Keys; 2], sizing: Sizing) -> Self {
         Self {
             role,
             suite,
@@ -99,7 +99,7 @@ impl RecordLayer {
 impl RecordLayer {
     /// Which side this is.
     #[must_use]
-    pub fn role(&self) -> Role {
+    pub fn role(&self) -> TlsRole {
         self.role
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::control::{Writing, level};
 use super::error::RecordError;
 use super::keys::{LEGACY_VERSION, kind};
-use super::layer::{RecordLayer, Role};
+use super::layer::{RecordLayer, TlsRole};
 use super::secrets::{Protocol, Suite};
 use super::{HEADER_LEN, IDLE_RECORDS_MAX, MESSAGE_BYTES_MAX, TICKETS_MAX};
 use crate::tls::Alert;
@@ -235,9 +235,11 @@ impl RecordLayer {
         use message::{CLIENT_HELLO, HELLO_REQUEST, KEY_UPDATE, NEW_SESSION_TICKET};
         match (self.suite.protocol, self.role, kind) {
             (Protocol::Tls13, _, KEY_UPDATE)
-            | (Protocol::Tls13, Role::Client, NEW_SESSION_TICKET)
-            | (Protocol::Tls12, Role::Client, HELLO_REQUEST) => Ok(()),
-            (Protocol::Tls12, Role::Server, CLIENT_HELLO) => Err(RecordError::RenegotiationRefused),
+            | (Protocol::Tls13, TlsRole::Client, NEW_SESSION_TICKET)
+            | (Protocol::Tls12, TlsRole::Client, HELLO_REQUEST) => Ok(()),
+            (Protocol::Tls12, TlsRole::Server, CLIENT_HELLO) => {
+                Err(RecordError::RenegotiationRefused)
+            }
             // Authentication after the handshake would have to be offered (RFC 8446, section
             // 4.6.2), and in TLS 1.3 there is no renegotiation (section 4.1.2).
             _ => Err(RecordError::MessageUnexpected(kind)),
