@@ -12,7 +12,7 @@ use rustls::sign::SingleCertAndKey;
 
 use crate::certificate::Certificate;
 use crate::context::{self, ContextError, Parts};
-use crate::names::Names;
+use crate::names::AllowedNames;
 use crate::parameters::{CipherSuite, Group, Version};
 use crate::roots::Roots;
 use crate::secrets::Capture;
@@ -68,7 +68,7 @@ impl ClientContext {
         // They have to be names even where nothing is checked.
         let names = match options.names {
             names if names.is_empty() => None,
-            names => Some(Names::new(names)?),
+            names => Some(AllowedNames::new(names)?),
         };
         let rule = match options.verify {
             Verify::Nothing => Rule::Nothing,

@@ -10,7 +10,7 @@ use crate::x509::X509;
 
 /// Allowed names, of which a certificate needs one.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct AllowedNames {
     hosts: Vec<ServerName<'static>>,
     /// URIs that have to match whole.
     uris: Vec<Box<str>>,
@@ -18,7 +18,7 @@ pub(crate) struct Names {
     uri_prefixes: Vec<Box<str>>,
 }
 
-impl Names {
+impl AllowedNames {
     /// DNS names, addresses, URIs, and beginnings of URIs with `*` behind them.
     pub(crate) fn new(names: Vec<Box<str>>) -> Result<Self, ContextError> {
         let (mut hosts, mut uris, mut uri_prefixes) = (Vec::new(), Vec::new(), Vec::new());

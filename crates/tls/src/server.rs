@@ -14,7 +14,7 @@ use rustls::{ServerConfig, SignatureAlgorithm};
 use crate::certificate::{Certificate, KeyKind};
 use crate::context::{self, ContextError, Parts};
 use crate::handshake::early::{EARLY_DATA_BYTES_MAX, EARLY_SESSIONS_MAX};
-use crate::names::Names;
+use crate::names::AllowedNames;
 use crate::parameters::{CipherSuite, Group, Version};
 use crate::roots::Roots;
 use crate::secrets::Capture;
@@ -179,7 +179,7 @@ fn named(
     if names.is_empty() {
         return Ok(trust);
     }
-    Ok(Arc::new(NamedClients { trust, names: Names::new(names)? }))
+    Ok(Arc::new(NamedClients { trust, names: AllowedNames::new(names)? }))
 }
 
 fn refused(error: rustls::server::VerifierBuilderError) -> ContextError {

@@ -29,7 +29,7 @@ pub(crate) struct X509(CertificateInner<Raw>);
 
 /// Names of a certificate, as they stand there.
 #[derive(Default)]
-pub(crate) struct Names {
+pub(crate) struct CertificateNames {
     pub(crate) dns: Vec<Box<str>>,
     pub(crate) uris: Vec<Box<str>>,
     pub(crate) addresses: Vec<Box<str>>,
@@ -81,8 +81,8 @@ impl X509 {
     }
 
     /// The names that it is for, or `None` if they cannot be parsed.
-    pub(crate) fn names(&self) -> Option<Names> {
-        let mut names = Names::default();
+    pub(crate) fn names(&self) -> Option<CertificateNames> {
+        let mut names = CertificateNames::default();
         let found = self.0.tbs_certificate().get_extension::<SubjectAltName>().ok()?;
         let Some((_, SubjectAltName(found))) = found else { return Some(names) };
         for name in &found {

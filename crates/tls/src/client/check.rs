@@ -10,7 +10,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use webpki::{EndEntityCert, ExpirationPolicy, KeyUsage, RevocationOptionsBuilder};
 
-use crate::names::Names;
+use crate::names::AllowedNames;
 use crate::roots::Roots;
 
 /// What is required of a server's certificate.
@@ -26,7 +26,7 @@ pub(super) enum Rule {
     Nothing,
     /// That it comes from one of these, and has one of these names; without any, the one that was
     /// connected to.
-    Trusted { roots: Arc<Roots>, names: Option<Names> },
+    Trusted { roots: Arc<Roots>, names: Option<AllowedNames> },
 }
 
 impl Check {

@@ -8,13 +8,13 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, UnixTime};
 
-use crate::names::Names;
+use crate::names::AllowedNames;
 
 /// What another verifier asks, and one of these names.
 #[derive(Debug)]
 pub(super) struct NamedClients {
     pub(super) trust: Arc<dyn ClientCertVerifier>,
-    pub(super) names: Names,
+    pub(super) names: AllowedNames,
 }
 
 impl ClientCertVerifier for NamedClients {
