@@ -43,7 +43,7 @@ pub struct Manners {
     /// Bytes that it reads at a time, and how long it pauses after them.
     pub slow_reading: Option<(usize, Duration)>,
     /// How likely it pauses between two pieces, in thousandths, and how long at most.
-    pub rests: (u32, Duration),
+    pub pauses: (u32, Duration),
     /// How long it waits between requests at most.
     pub thinks: Duration,
 }
@@ -109,7 +109,7 @@ pub struct Client {
     sending: (usize, usize),
     sent_total: usize,
     /// It sends nothing before this time.
-    rests_until: Time,
+    paused_until: Time,
     reads_after: Time,
     /// Since when the current gate has been closed.
     waits_since: Option<Time>,
@@ -161,7 +161,7 @@ impl Client {
             pieces,
             sending: (0, 0),
             sent_total: 0,
-            rests_until: Time::default(),
+            paused_until: Time::default(),
             reads_after: Time::default(),
             waits_since: None,
             inbound: Inbound::default(),
@@ -232,13 +232,13 @@ impl Client {
         let before = self.inbound.rest().len();
         let result = network.recv_all(end, bytes_max, self.inbound.room());
         let got = self.inbound.rest().len() - before;
-        if let Some((bytes, rest)) = self.manners.slow_reading
+        if let Some((bytes, pause)) = self.manners.slow_reading
             && got > 0
         {
-            // Where buffers are tiny it gets less, and rests less.
-            let rest = rest.mul_f64(got as f64 / bytes as f64);
-            self.reads_after = now + rest;
-            network.wake_after(self.peer, READ, rest);
+            // Where buffers are tiny it gets less, and pauses less.
+            let pause = pause.mul_f64(got as f64 / bytes as f64);
+            self.reads_after = now + pause;
+            network.wake_after(self.peer, READ, pause);
         }
         if let Err(what) = self.digest(end, network, ledger) {
             ledger.violate(format!("{}: {what}", self.describe()));
@@ -484,7 +484,7 @@ impl Client {
     fn send(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
         loop {
             let now = network.now();
-            if now < self.rests_until {
+            if now < self.paused_until {
                 return;
             }
             let limit = match self.manners.leave {
@@ -532,11 +532,11 @@ impl Client {
                 // What the other side sent before is still to be read.
                 Err(_) => return self.on_send_failed(end, network, ledger),
             }
-            let (chance, rest_max) = self.manners.rests;
+            let (chance, pause_max) = self.manners.pauses;
             if self.random.chance(chance) {
-                let rest = self.random.span(rest_max);
-                self.rests_until = now + rest;
-                network.wake_after(self.peer, SEND, rest);
+                let pause = self.random.span(pause_max);
+                self.paused_until = now + pause;
+                network.wake_after(self.peer, SEND, pause);
             }
         }
     }
@@ -570,12 +570,12 @@ impl Client {
             Gate::Open => true,
             Gate::Answers(count) => self.answered >= count,
             Gate::Think(count) if self.answered >= count => {
-                let rest = self.random.span(self.manners.thinks);
+                let pause = self.random.span(self.manners.thinks);
                 if let Some(piece) = self.pieces.get_mut(self.sending.0) {
                     piece.gate = Gate::Open;
                 }
-                self.rests_until = now + rest;
-                network.wake_after(self.peer, SEND, rest);
+                self.paused_until = now + pause;
+                network.wake_after(self.peer, SEND, pause);
                 false
             }
             Gate::Think(_) => false,
@@ -663,7 +663,7 @@ impl Asker for Client {
     fn describe(&self) -> String {
         let request = self.requests.get(self.answered);
         format!(
-            "{:?} {:?} {:?}: {} of {} answered, piece {:?} of {}, rests until {:?}, half closed: {}, \
+            "{:?} {:?} {:?}: {} of {} answered, piece {:?} of {}, paused until {:?}, half closed: {}, \
              {:?}, reading {:?}, request {:?}",
             self.peer,
             self.end,
@@ -672,7 +672,7 @@ impl Asker for Client {
             self.requests.len(),
             self.sending,
             self.pieces.len(),
-            self.rests_until,
+            self.paused_until,
             self.has_half_closed,
             self.manners,
             self.reading,

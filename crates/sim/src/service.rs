@@ -54,7 +54,7 @@ struct Host {
 #[derive(Clone, Copy, Debug)]
 enum Timer {
     /// To continue.
-    Rest,
+    Pause,
     /// To close, if no request came since this many.
     Idle(u32),
 }
@@ -137,7 +137,7 @@ impl Service {
 
     fn on_timer(&mut self, token: u64, network: &mut Network, ledger: &mut Ledger) {
         match self.host.timers.remove(&token) {
-            Some((end, Timer::Rest)) => self.go_on(end, network, ledger),
+            Some((end, Timer::Pause)) => self.go_on(end, network, ledger),
             Some((end, Timer::Idle(requests))) => {
                 let is_idle = match self.connections.get(&end) {
                     Some(Link::Http1(connection)) => connection.is_idle_since(requests),

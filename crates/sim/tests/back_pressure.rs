@@ -15,7 +15,7 @@ const MANNERS: Manners = Manners {
     pipelined_max: 0,
     leave: Leave::Answered,
     slow_reading: None,
-    rests: (0, Duration::ZERO),
+    pauses: (0, Duration::ZERO),
     thinks: Duration::ZERO,
 };
 

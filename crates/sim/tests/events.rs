@@ -76,7 +76,7 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
         pipelined_max: 0,
         leave: Leave::Answered,
         slow_reading: None,
-        rests: (0, Duration::ZERO),
+        pauses: (0, Duration::ZERO),
         thinks: Duration::ZERO,
     };
     let seconds = Duration::from_secs;

@@ -49,7 +49,7 @@ pub struct Http2Client {
     end: Option<EndId>,
     speaker: Speaker,
     sent_total: usize,
-    rests_until: Time,
+    paused_until: Time,
     reads_after: Time,
     opens_after: Time,
     /// Strait takes no more streams.
@@ -152,7 +152,7 @@ impl Http2Client {
             end: None,
             speaker,
             sent_total: 0,
-            rests_until: Time::default(),
+            paused_until: Time::default(),
             reads_after: Time::default(),
             opens_after: Time::default(),
             is_going_away: false,
@@ -213,13 +213,13 @@ impl Http2Client {
     fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
         let bytes_max = self.manners.slow_reading.map_or(usize::MAX, |(bytes, _)| bytes);
         let (got, result) = self.speaker.receive(end, bytes_max, network);
-        if let Some((bytes, rest)) = self.manners.slow_reading
+        if let Some((bytes, pause)) = self.manners.slow_reading
             && got > 0
         {
-            // Where buffers are tiny it gets less, and rests less.
-            let rest = rest.mul_f64(got as f64 / bytes as f64);
-            self.reads_after = network.now() + rest;
-            self.wake_after(rest, network);
+            // Where buffers are tiny it gets less, and pauses less.
+            let pause = pause.mul_f64(got as f64 / bytes as f64);
+            self.reads_after = network.now() + pause;
+            self.wake_after(pause, network);
         }
         if let Err(what) = self.digest(ledger, network) {
             // A preface that came late, or in a record that was spoiled: what was read of it may begin a
@@ -466,7 +466,7 @@ impl Http2Client {
             let now = network.now();
             self.act_up(now, network);
             self.cancel(now, ledger);
-            let has_said = now >= self.rests_until
+            let has_said = now >= self.paused_until
                 && (self.open(now, network) | self.send_bodies(now, network));
             match self.speaker.flush(end, limit - self.sent_total, network) {
                 Ok(n) => {
@@ -593,11 +593,11 @@ impl Http2Client {
             if exchange.sending == Sending::Body {
                 has_said |= send_body(exchange, &mut self.speaker, &mut self.random);
             }
-            let (chance, rest_max) = self.manners.rests;
+            let (chance, pause_max) = self.manners.pauses;
             if self.random.chance(chance) {
-                let rest = self.random.span(rest_max);
-                self.rests_until = now + rest;
-                self.wake_after(rest, network);
+                let pause = self.random.span(pause_max);
+                self.paused_until = now + pause;
+                self.wake_after(pause, network);
                 break;
             }
         }

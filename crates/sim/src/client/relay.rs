@@ -33,7 +33,7 @@ pub struct RelayClient {
     sent: usize,
     has_shut: bool,
     got: usize,
-    rests_until: Time,
+    paused_until: Time,
     reads_after: Time,
 }
 
@@ -74,7 +74,7 @@ impl RelayClient {
             sent: 0,
             has_shut: false,
             got: 0,
-            rests_until: Time::default(),
+            paused_until: Time::default(),
             reads_after: Time::default(),
         }
     }
@@ -110,12 +110,12 @@ impl RelayClient {
         let bytes_max = self.manners.slow_reading.map_or(usize::MAX, |(bytes, _)| bytes);
         let mut data = Vec::new();
         let result = network.recv_all(end, bytes_max, &mut data);
-        if let Some((bytes, rest)) = self.manners.slow_reading
+        if let Some((bytes, pause)) = self.manners.slow_reading
             && !data.is_empty()
         {
-            let rest = rest.mul_f64(data.len() as f64 / bytes as f64);
-            self.reads_after = network.now() + rest;
-            network.wake_after(self.peer, GO_ON, rest);
+            let pause = pause.mul_f64(data.len() as f64 / bytes as f64);
+            self.reads_after = network.now() + pause;
+            network.wake_after(self.peer, GO_ON, pause);
         }
         let begun = self.got;
         self.got += data.len();
@@ -165,7 +165,7 @@ impl RelayClient {
         };
         loop {
             let now = network.now();
-            if now < self.rests_until {
+            if now < self.paused_until {
                 return;
             }
             if self.sent >= limit {
@@ -198,11 +198,11 @@ impl RelayClient {
                     return;
                 }
             }
-            let (chance, rest_max) = self.manners.rests;
+            let (chance, pause_max) = self.manners.pauses;
             if self.random.chance(chance) {
-                let rest = self.random.span(rest_max);
-                self.rests_until = now + rest;
-                network.wake_after(self.peer, GO_ON, rest);
+                let pause = self.random.span(pause_max);
+                self.paused_until = now + pause;
+                network.wake_after(self.peer, GO_ON, pause);
             }
         }
     }

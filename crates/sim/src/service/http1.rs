@@ -18,7 +18,7 @@ pub(super) struct Connection {
     outbound: Vec<(Duration, Vec<u8>)>,
     /// The piece to send, and how much of it is sent.
     sending: (usize, usize),
-    rests_until: proxy::time::Time,
+    paused_until: proxy::time::Time,
     /// What happens when all of it is sent.
     after: After,
     requests: u32,
@@ -181,8 +181,8 @@ impl Host {
         connection.outbound.clear();
         connection.sending = (0, 0);
         if expects_continue && plan.continues && !is_mute {
-            let rest = self.random.span(SLOWNESS);
-            connection.outbound.push((rest, b"HTTP/1.1 100 Continue\r\n\r\n".to_vec()));
+            let pause = self.random.span(SLOWNESS);
+            connection.outbound.push((pause, b"HTTP/1.1 100 Continue\r\n\r\n".to_vec()));
         }
         plan.is_early |= connection.stops_reading;
         let wants_tunnel = request.tunnel.is_some() && head.field("upgrade")?.is_some();
@@ -278,15 +278,15 @@ impl Host {
         bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Sends `bytes` in a few pieces, with rests.
+    /// Sends `bytes` in a few pieces, with pauses.
     fn cut(&mut self, connection: &mut Connection, bytes: Vec<u8>) {
         let mut rest = &bytes[..];
         let is_whole = self.random.chance(500);
         while !rest.is_empty() {
             let length = if is_whole { rest.len() } else { 1 + self.random.size(rest.len() - 1) };
             let (piece, behind) = rest.split_at(length);
-            let rests = self.random.chance(100);
-            let span = if rests { self.random.span(SLOWNESS) } else { Duration::ZERO };
+            let is_slow = self.random.chance(100);
+            let span = if is_slow { self.random.span(SLOWNESS) } else { Duration::ZERO };
             connection.outbound.push((span, piece.to_vec()));
             rest = behind;
         }
@@ -301,14 +301,14 @@ impl Host {
         network: &mut Network,
     ) -> Result<Verdict, String> {
         let now = network.now();
-        while let Some((rest, bytes)) = connection.outbound.get_mut(connection.sending.0) {
-            if now < connection.rests_until {
+        while let Some((pause, bytes)) = connection.outbound.get_mut(connection.sending.0) {
+            if now < connection.paused_until {
                 return Ok(Verdict::Keep);
             }
-            let span = std::mem::take(rest);
+            let span = std::mem::take(pause);
             if !span.is_zero() {
-                connection.rests_until = now + span;
-                self.wake_after(end, Timer::Rest, span, network);
+                connection.paused_until = now + span;
+                self.wake_after(end, Timer::Pause, span, network);
                 return Ok(Verdict::Keep);
             }
             let left = bytes.get(connection.sending.1..).unwrap_or_default();
@@ -349,7 +349,7 @@ impl Connection {
             state: State::Idle,
             outbound: Vec::new(),
             sending: (0, 0),
-            rests_until: proxy::time::Time::default(),
+            paused_until: proxy::time::Time::default(),
             after: After::Keep,
             requests: 0,
             is_personal: false,

@@ -34,7 +34,7 @@ pub(super) struct Connection {
     after: After,
     stops_reading: bool,
     has_fin: bool,
-    rests_until: Time,
+    paused_until: Time,
 }
 
 /// What happens to the connection next.
@@ -108,7 +108,7 @@ impl Connection {
             after: After::Keep,
             stops_reading: false,
             has_fin: false,
-            rests_until: Time::default(),
+            paused_until: Time::default(),
         }
     }
 
@@ -284,8 +284,8 @@ impl Connection {
             self.speaker.answer_for_now(stream, 100);
             ledger.answered_at(id, self.speaker.queued_total);
         }
-        let rest = random.span(SLOWNESS * 3);
-        host.wake_after(end, Timer::Rest, rest, network);
+        let pause = random.span(SLOWNESS * 3);
+        host.wake_after(end, Timer::Pause, pause, network);
         self.exchanges.push(Exchange {
             stream,
             id,
@@ -296,7 +296,7 @@ impl Connection {
             is_whole: false,
             is_tunnel,
             echo: Vec::new(),
-            answers_at: network.now() + rest,
+            answers_at: network.now() + pause,
             answer: Answer::Waits,
             fate,
         });
@@ -326,7 +326,7 @@ impl Connection {
         let is_later = host.random.chance(self.owes);
         self.speaker.take(stream, data.len(), is_later);
         if is_later {
-            host.wake_after(end, Timer::Rest, NOW_AND_THEN, network);
+            host.wake_after(end, Timer::Pause, NOW_AND_THEN, network);
         }
         let mut exchanges = self.exchanges.iter_mut();
         let Some(exchange) = exchanges.find(|exchange| exchange.stream == stream) else {
@@ -385,7 +385,7 @@ impl Connection {
             self.speaker.change_settings(random);
         }
         if pings || changes {
-            host.wake_after(end, Timer::Rest, NOW_AND_THEN * 2, network);
+            host.wake_after(end, Timer::Pause, NOW_AND_THEN * 2, network);
         }
     }
 
@@ -433,7 +433,7 @@ impl Connection {
         ledger: &mut Ledger,
     ) -> bool {
         let now = network.now();
-        if now < self.rests_until || self.after == After::Reset {
+        if now < self.paused_until || self.after == After::Reset {
             return false;
         }
         let mut has_said = false;
@@ -457,9 +457,9 @@ impl Connection {
                 Answer::Waits | Answer::Done => false,
             };
             if host.random.chance(50) {
-                let rest = host.random.span(SLOWNESS);
-                self.rests_until = now + rest;
-                host.wake_after(end, Timer::Rest, rest, network);
+                let pause = host.random.span(SLOWNESS);
+                self.paused_until = now + pause;
+                host.wake_after(end, Timer::Pause, pause, network);
                 break;
             }
         }

@@ -15,7 +15,7 @@ pub(super) struct Connection {
     client: Option<Known>,
     outbound: Vec<u8>,
     sent: usize,
-    rests_until: proxy::time::Time,
+    paused_until: proxy::time::Time,
     /// Bytes to send before it breaks, if it is to.
     breaks_after: Option<usize>,
     stops_reading: bool,
@@ -37,7 +37,7 @@ impl Connection {
             client: None,
             outbound: RelayPlan::GREETING.to_vec(),
             sent: 0,
-            rests_until: proxy::time::Time::default(),
+            paused_until: proxy::time::Time::default(),
             breaks_after: None,
             stops_reading: false,
             has_fin: false,
@@ -146,7 +146,7 @@ impl Connection {
         ledger: &mut Ledger,
     ) -> Result<Verdict, String> {
         loop {
-            if network.now() < self.rests_until {
+            if network.now() < self.paused_until {
                 return Ok(Verdict::Keep);
             }
             if self.breaks_after.is_some_and(|after| self.sent >= after) {
@@ -167,11 +167,11 @@ impl Connection {
                 Ok(n) => self.sent += n,
                 Err(_) => return Ok(Verdict::Close),
             }
-            let rest =
+            let pause =
                 if host.random.chance(100) { host.random.span(SLOWNESS) } else { Duration::ZERO };
-            if !rest.is_zero() {
-                self.rests_until = network.now() + rest;
-                host.wake_after(end, Timer::Rest, rest, network);
+            if !pause.is_zero() {
+                self.paused_until = network.now() + pause;
+                host.wake_after(end, Timer::Pause, pause, network);
             }
         }
         if self.has_fin {

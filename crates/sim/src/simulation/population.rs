@@ -146,7 +146,7 @@ impl Simulation {
                 let bytes = random.length_between(200, 8_000);
                 (bytes, random.span(Duration::from_millis(300)))
             }),
-            rests: (u32::try_from(random.below(100)).expect("small"), Duration::from_millis(500)),
+            pauses: (u32::try_from(random.below(100)).expect("small"), Duration::from_millis(500)),
             thinks: Duration::from_secs(thinks),
         }
     }
