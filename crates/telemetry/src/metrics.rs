@@ -26,7 +26,7 @@ pub(crate) mod worker;
 /// Metrics with one name.
 pub(crate) struct Family {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MetricType,
     pub(crate) help: &'static str,
     pub(crate) labels: &'static [&'static str],
     /// Reads the samples, in the order of `labels`.
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Family {
 
 /// The type of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MetricType {
     /// Only up, from 0 at the start of the process.
     Counter,
     /// Up and down.
@@ -50,7 +50,7 @@ pub(crate) enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricType {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -323,7 +323,7 @@ mod tests {
             let name = family.name;
             assert!(names.insert(name, ()).is_none(), "{name} twice");
             assert!(name.starts_with("strait_") || name.starts_with("process_"), "{name}");
-            assert_eq!(name.ends_with("_total"), family.kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_total"), family.kind == MetricType::Counter, "{name}");
             assert!(family.help.ends_with('.') && !family.help.contains('\n'), "{name}");
         }
     }

@@ -1,6 +1,6 @@
 //! Counted from what the control thread reports.
 
-use super::{Family, Kind};
+use super::{Family, MetricType};
 use crate::events::{AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected};
 
 /// Counts of the control thread; no other thread reads them, so they are plain numbers.
@@ -46,56 +46,56 @@ impl ControlCounters {
 pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_config_accepted_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Configurations accepted, the first one included.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.accepted),
     },
     Family {
         name: "strait_config_rejected_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Configurations refused; the one before stays in use.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.rejected),
     },
     Family {
         name: "strait_config_version",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Version of the snapshot that workers were last given.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.version),
     },
     Family {
         name: "strait_config_last_accepted_timestamp_seconds",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "When a configuration was last accepted, seconds since the Unix epoch; 0 for never.",
         labels: &[],
         samples: |view, out| out.decimal(&[], super::seconds(view.control.accepted_at)),
     },
     Family {
         name: "strait_config_last_accepted_duration_seconds",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Time from reading the configuration last accepted to handing it to the workers.",
         labels: &[],
         samples: |view, out| out.decimal(&[], super::seconds(view.control.accepted_duration)),
     },
     Family {
         name: "strait_config_last_rejected_timestamp_seconds",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "When a configuration was last refused, seconds since the Unix epoch; 0 for never.",
         labels: &[],
         samples: |view, out| out.decimal(&[], super::seconds(view.control.rejected_at)),
     },
     Family {
         name: "strait_config_last_rejected_errors",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Errors in the configuration last refused.",
         labels: &[],
         samples: |view, out| out.number(&[], u64::from(view.control.rejected_errors)),
     },
     Family {
         name: "strait_tls_certificate_expiry_timestamp_seconds",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "The last second of certificates that listeners show to clients, or clusters to endpoints, since \
                the Unix epoch; `file` is the path in the configuration, and of `listener` and `cluster` one is \
                empty.",
@@ -109,7 +109,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_access_log_lines_lost_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Access log lines that could not be written to their output.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.lines_lost),

@@ -1,6 +1,6 @@
 //! Counted from the events of downstream connections.
 
-use super::{CauseTotals, Family, Kind, total};
+use super::{CauseTotals, Family, MetricType, total};
 use crate::cause::Cause;
 use crate::cell::{CauseCounters, CauseSet, Counter};
 use crate::events::{ConnectionClosed, ConnectionDetected, ConnectionRefused, DetectedProtocol};
@@ -59,7 +59,7 @@ impl ConnectionEnds {
 pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_downstream_connections_opened_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Downstream connections accepted.",
         labels: &["listener"],
         samples: |view, out| {
@@ -70,7 +70,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_downstream_connections_detected_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Downstream connections on listeners that detect the protocol, by what their first \
                bytes or ALPN showed; `other` is no known protocol, and for `timeout` too few \
                bytes came within `timeouts.detect`.",
@@ -89,7 +89,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_downstream_connections_closed_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Downstream connections that ended, for whatever reason.",
         labels: &["listener"],
         samples: |view, out| {
@@ -100,7 +100,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_downstream_connections_active",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Downstream connections open now.",
         labels: &["listener"],
         samples: |view, out| {
@@ -113,7 +113,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_downstream_buffered_bytes",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Bytes that clients hold in buffers, as `buffered_max` of their listener counts them, when the \
                workers looked last: every ten seconds, and ten times a second once a worker's buffers are as \
                large as the smallest such bound.",
@@ -126,7 +126,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_downstream_connections_refused_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Downstream connections closed at accept because a bound was reached, or because \
                `proxy_protocol.from` does not have their address.",
         labels: &["listener", "cause"],
@@ -142,7 +142,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_downstream_connections_ended_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Downstream connections that were closed abnormally, by cause: each timeout, \
                each fault.",
         labels: &["cause"],
@@ -152,7 +152,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_downstream_undelivered_bytes_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Bytes of responses that were handed to the kernel and lost with connections that ended for \
                `response_undelivered`: their clients had not acknowledged them.",
         labels: &[],
@@ -162,7 +162,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_downstream_connection_lifetime_seconds",
-        kind: Kind::Histogram,
+        kind: MetricType::Histogram,
         help: "Time from accept to close of downstream connections.",
         labels: &[],
         samples: |view, out| {

@@ -2,7 +2,7 @@
 
 use super::grpc::GrpcCalls;
 use super::status::{STATUSES, StatusCounters};
-use super::{BOUNDS_COARSE, BOUNDS_FINE, CauseTotals, Family, Kind, total};
+use super::{BOUNDS_COARSE, BOUNDS_FINE, CauseTotals, Family, MetricType, total};
 use crate::cell::Counter;
 use crate::events::{ExchangeFinished, HeaderDrop, HeadersDropped, Stages};
 use crate::histogram::Histogram;
@@ -107,7 +107,7 @@ impl RuleBlock {
 pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_exchanges_started_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Requests whose head was read.",
         labels: &["listener"],
         samples: |view, out| {
@@ -118,7 +118,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_downstream_headers_dropped_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Header fields and trailers of requests that were dropped, since a service could take them for \
                a proxy's: `forwarded` are `x-forwarded-*` of clients, `underscore` are those \
                that `http.headers_with_underscores` names.",
@@ -138,7 +138,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_exchanges_finished_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Exchanges that are over, with a response or without.",
         labels: &["listener"],
         samples: |view, out| {
@@ -149,7 +149,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_exchanges_active",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Exchanges between their request's head and their end, tunnels included.",
         labels: &["listener"],
         samples: |view, out| {
@@ -162,7 +162,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_exchange_responses_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Exchanges by the status sent downstream. A code that is not registered with IANA \
                counts as `other` of its class, one without response as `none`; codes that never \
                occurred are left out.",
@@ -181,7 +181,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_exchange_replies_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Exchanges whose response the proxy made itself.",
         labels: &["listener"],
         samples: |view, out| {
@@ -192,14 +192,14 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_exchange_causes_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Exchanges that failed, by cause: each timeout, each fault.",
         labels: &["cause"],
         samples: |view, out| view.each_cause(out, |block| &block.exchanges.causes),
     },
     Family {
         name: "strait_exchange_request_body_bytes_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Body bytes received from downstreams, without tunnels; counted when the exchange \
                ends.",
         labels: &["listener"],
@@ -211,7 +211,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_exchange_response_body_bytes_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Body bytes sent to downstreams, without tunnels; counted when the exchange ends.",
         labels: &["listener"],
         samples: |view, out| {
@@ -222,7 +222,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_grpc_calls_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "gRPC calls by status, including replies that the proxy made; `none` ended without \
                a status. Statuses that never occurred are left out.",
         labels: &["listener", "status"],
@@ -235,7 +235,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_grpc_messages_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "gRPC messages, up to the upstream and down from it; counted when the call ends.",
         labels: &["listener", "direction"],
         samples: |view, out| {
@@ -251,7 +251,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_exchange_stage_seconds",
-        kind: Kind::Histogram,
+        kind: MetricType::Histogram,
         help: "Where the time of exchanges went, without tunnels; an exchange counts for the \
                stages that it had. `total` is from the head's first byte to the response's last.",
         labels: &["stage"],
@@ -264,7 +264,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_tunnels_started_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Exchanges that became a tunnel.",
         labels: &["listener"],
         samples: |view, out| {
@@ -275,7 +275,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_tunnels_finished_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Tunnels that ended.",
         labels: &["listener"],
         samples: |view, out| {
@@ -286,7 +286,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_tunnels_active",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Tunnels open now.",
         labels: &["listener"],
         samples: |view, out| {
@@ -299,7 +299,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_tunnel_bytes_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Bytes that went through tunnels, up to the upstream and down from it; counted when \
                the tunnel ends.",
         labels: &["listener", "direction"],
@@ -314,7 +314,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_tunnel_seconds",
-        kind: Kind::Histogram,
+        kind: MetricType::Histogram,
         help: "Time from the head's first byte to the end of exchanges that became a tunnel.",
         labels: &[],
         samples: |view, out| {
@@ -323,7 +323,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_route_exchanges_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Exchanges that took this rule, counted when they end. `rule` is the rule's place \
                in its route table and what it matches; rules never taken are left out. A rule \
                keeps its count when a reload changes its place; an exchange that ends after the \

@@ -1,6 +1,6 @@
 //! Counted from the events of TLS.
 
-use super::{Family, Kind};
+use super::{Family, MetricType};
 use crate::cell::Counter;
 use crate::events::{SignaturesMade, TlsFailure, TlsHandshakeFinished, TlsHandshakeKind};
 use crate::histogram::Histogram;
@@ -54,7 +54,7 @@ impl TlsTimes {
 pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_handshakes_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "TLS handshakes with downstreams that succeeded: full, resumed, and resumed with \
                early data.",
         labels: &["listener", "kind"],
@@ -72,7 +72,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_tls_handshakes_failed_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "TLS handshakes with downstreams that failed, by reason.",
         labels: &["listener", "reason"],
         samples: |view, out| {
@@ -89,7 +89,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_tls_handshake_seconds",
-        kind: Kind::Histogram,
+        kind: MetricType::Histogram,
         help: "Time of successful TLS handshakes with downstreams, waiting for the client \
                included.",
         labels: &[],
@@ -99,7 +99,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_tls_signatures_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Signatures that handshakes waited for (`signing` other than `inline`), by how they were \
                made.",
         labels: &["how"],
@@ -112,7 +112,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_tls_signature_batches_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Batches of signatures by their number; 1 is a signature that waited and remained alone.",
         labels: &["size"],
         samples: |view, out| {

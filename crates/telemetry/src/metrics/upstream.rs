@@ -2,7 +2,7 @@
 
 use super::grpc::GrpcCalls;
 use super::status::{CLASSES, class_place};
-use super::{BOUNDS_COARSE, CauseTotals, Family, Kind, total};
+use super::{BOUNDS_COARSE, CauseTotals, Family, MetricType, total};
 use crate::cause::Cause;
 use crate::cell::{CauseCounters, CauseSet, Counter};
 use crate::collector::ClusterTotals;
@@ -118,7 +118,7 @@ impl UpstreamEnds {
 pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_exchanges_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Exchanges routed to the cluster, by class of the status that the upstream sent; \
                `none` if the proxy replied itself, or there was no answer.",
         labels: &["cluster", "class"],
@@ -137,7 +137,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_upstream_grpc_calls_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "gRPC calls routed to the cluster, by status, including replies that the proxy \
                made; `none` ended without a status. Statuses that never occurred are left out.",
         labels: &["cluster", "status"],
@@ -150,7 +150,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_upstream_attempts_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Attempts that exchanges made, the first and its repetitions.",
         labels: &["cluster"],
         samples: |view, out| {
@@ -161,7 +161,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_upstream_retries_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Attempts repeated on another connection, by what ended the former one.",
         labels: &["cluster", "cause"],
         samples: |view, out| {
@@ -175,7 +175,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_upstream_exchange_seconds",
-        kind: Kind::Histogram,
+        kind: MetricType::Histogram,
         help: "Time from the request head's first byte to the response's last byte, without \
                tunnels.",
         labels: &["cluster"],
@@ -188,7 +188,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_upstream_connections_opened_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Upstream connections established.",
         labels: &["cluster"],
         samples: |view, out| {
@@ -199,7 +199,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_upstream_connections_closed_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Established upstream connections that ended, for whatever reason.",
         labels: &["cluster"],
         samples: |view, out| {
@@ -210,7 +210,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_upstream_connections_active",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Established upstream connections, in use or idle.",
         labels: &["cluster"],
         samples: |view, out| {
@@ -223,7 +223,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_upstream_connections_idle",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Upstream connections waiting in a pool.",
         labels: &["cluster"],
         samples: |view, out| {
@@ -234,7 +234,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_upstream_pending",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Exchanges waiting for an upstream connection.",
         labels: &["cluster"],
         samples: |view, out| {
@@ -245,7 +245,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_upstream_connect_seconds",
-        kind: Kind::Histogram,
+        kind: MetricType::Histogram,
         help: "Time to establish an upstream connection.",
         labels: &["cluster"],
         samples: |view, out| {
@@ -257,7 +257,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_upstream_connect_failures_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Upstream connections that could not be established.",
         labels: &["cluster", "cause"],
         samples: |view, out| {
@@ -272,7 +272,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_upstream_pauses_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Pauses before an endpoint, or an original destination, is connected to again, because \
                it closed several connections in a row without processing a request (GOAWAY with a \
                last stream of 0).",
@@ -285,14 +285,14 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_upstream_connections_ended_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Upstream connections that were closed abnormally, by cause.",
         labels: &["cause"],
         samples: |view, out| view.each_cause(out, |block| &block.upstream.causes),
     },
     Family {
         name: "strait_upstream_connection_lifetime_seconds",
-        kind: Kind::Histogram,
+        kind: MetricType::Histogram,
         help: "Time from established to closed of upstream connections.",
         labels: &[],
         samples: |view, out| {

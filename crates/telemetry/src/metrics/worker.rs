@@ -1,6 +1,6 @@
 //! Levels of workers, and counts of their access log records.
 
-use super::{Family, Kind};
+use super::{Family, MetricType};
 use crate::cell::Counter;
 use crate::events::WorkerGauges;
 
@@ -55,49 +55,49 @@ pub(crate) struct RecordCounters {
 pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_worker_turns_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Turns of the worker's loop.",
         labels: &["worker"],
         samples: |view, out| view.each_worker(out, |block| &block.levels.turns),
     },
     Family {
         name: "strait_worker_events_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Socket events and operations that the worker's loop handled.",
         labels: &["worker"],
         samples: |view, out| view.each_worker(out, |block| &block.levels.events),
     },
     Family {
         name: "strait_worker_connections_downstream",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Downstream connections that the worker owns.",
         labels: &["worker"],
         samples: |view, out| view.each_worker(out, |block| &block.levels.connections_downstream),
     },
     Family {
         name: "strait_worker_connections_upstream",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Upstream connections that the worker owns or is establishing.",
         labels: &["worker"],
         samples: |view, out| view.each_worker(out, |block| &block.levels.connections_upstream),
     },
     Family {
         name: "strait_worker_connections_upstream_idle",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Upstream connections idle in the worker's pools.",
         labels: &["worker"],
         samples: |view, out| view.each_worker(out, |block| &block.levels.idle_upstream),
     },
     Family {
         name: "strait_worker_pending",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Exchanges of the worker that wait for an upstream connection.",
         labels: &["worker"],
         samples: |view, out| view.each_worker(out, |block| &block.levels.pending),
     },
     Family {
         name: "strait_buffers_leased",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Buffers with bytes in flight.",
         labels: &[],
         samples: |view, out| {
@@ -106,7 +106,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_buffer_leases_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Buffers leased, by where they came from: `reused` or newly `allocated`.",
         labels: &["source"],
         samples: |view, out| {
@@ -116,7 +116,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_buffer_reuse_ratio",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Share of all leases so far that needed no new memory, 0 to 1.",
         labels: &[],
         samples: |view, out| {
@@ -127,7 +127,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_buffer_memory_bytes",
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help: "Memory of the workers' buffers, leased or not.",
         labels: &[],
         samples: |view, out| {
@@ -136,14 +136,14 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_access_log_records_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Access log records that workers handed on to be written.",
         labels: &[],
         samples: |view, out| out.number(&[], view.worker_total(|block| &block.records.logged)),
     },
     Family {
         name: "strait_access_log_dropped_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Access log records that workers dropped because the queue to the writer was full.",
         labels: &[],
         samples: |view, out| {
@@ -152,7 +152,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_access_log_connections_left_out_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Connections that came to nothing before they had a request, and have no line in the access log: \
                each worker writes 20 of these a second.",
         labels: &[],
@@ -162,7 +162,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "strait_slow_dropped_total",
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help: "Candidates for the list of slow requests that workers dropped because the queue \
                was full.",
         labels: &[],
