@@ -19,8 +19,8 @@ mod tools;
 use anyhow::Result;
 
 use crate::Surroundings;
-use generator::Kind as GeneratorKind;
-use proxy::Kind as ProxyKind;
+use generator::GeneratorKind;
+use proxy::ProxyKind;
 use setup::{Setup, Tls};
 
 /// What to measure.

@@ -16,7 +16,7 @@ use crate::plain::Plain;
 
 /// Which program asks as fast as it is answered, in HTTP/1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum GeneratorKind {
     /// wrk, one thread.
     Wrk,
     /// `load` of `bench/`: a fourth cheaper, so faster proxies are less held up by it.
@@ -186,7 +186,7 @@ impl Load {
 
     fn words_http1(&self, tools: &Tools, options: &Options, target: SocketAddr) -> String {
         let Self { method, connections, seconds, rate, .. } = *self;
-        if let (Kind::Wrk, None) = (options.generator, rate) {
+        if let (GeneratorKind::Wrk, None) = (options.generator, rate) {
             let post = if method == Method::Post { " -- post" } else { "" };
             return format!(
                 "wrk -t1 -c{connections} -d{seconds}s --latency \

@@ -19,7 +19,7 @@ use crate::say;
 
 /// Which proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum ProxyKind {
     /// Strait, nothing logged, no stage times.
     Strait,
     /// Strait with the access log in a file and stage times.
@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     Relay,
 }
 
-impl Kind {
+impl ProxyKind {
     /// All, in the order of a round.
     pub(crate) const ALL: [Self; 7] = [
         Self::Strait,
@@ -101,35 +101,37 @@ pub(crate) struct Binary {
     /// Name in results.
     pub(crate) name: String,
     /// Which proxy.
-    pub(crate) kind: Kind,
+    pub(crate) kind: ProxyKind,
     path: PathBuf,
 }
 
 impl Binary {
     /// A proxy of this commit, or one that is installed.
-    pub(crate) fn new(kind: Kind, path: PathBuf) -> Self {
+    pub(crate) fn new(kind: ProxyKind, path: PathBuf) -> Self {
         Self { name: kind.name().to_owned(), kind, path }
     }
 
     /// Strait of another commit.
     pub(crate) fn against(reference: &str, path: PathBuf) -> Self {
-        Self { name: format!("strait@{reference}"), kind: Kind::Strait, path }
+        Self { name: format!("strait@{reference}"), kind: ProxyKind::Strait, path }
     }
 
     /// One line about its version.
     pub(crate) fn version(&self, root: &Path) -> String {
         let of = |argument, mark| first_line_with(root, &self.path, argument, mark);
         match self.kind {
-            Kind::Strait | Kind::StraitLog | Kind::StraitBatched => of("--version", "strait"),
-            Kind::Haproxy => of("-v", "version"),
-            Kind::Nginx => of("-v", "version"),
+            ProxyKind::Strait | ProxyKind::StraitLog | ProxyKind::StraitBatched => {
+                of("--version", "strait")
+            }
+            ProxyKind::Haproxy => of("-v", "version"),
+            ProxyKind::Nginx => of("-v", "version"),
             // The program prints where it was started from before the version.
-            Kind::Envoy => {
+            ProxyKind::Envoy => {
                 let line = of("--version", "version: ");
                 let version = line.split_once("version: ").map_or(line.as_str(), |(_, v)| v);
                 format!("envoy {version}")
             }
-            Kind::Relay => "relay of this commit".to_owned(),
+            ProxyKind::Relay => "relay of this commit".to_owned(),
         }
     }
 }
@@ -418,7 +420,7 @@ mod tests {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/configs");
         let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
         for setup in Setup::ALL {
-            for kind in Kind::ALL.into_iter().filter(|&kind| setup.has(kind)) {
+            for kind in ProxyKind::ALL.into_iter().filter(|&kind| setup.has(kind)) {
                 let Some(name) = kind.config() else { continue };
                 let name = format!("{}/{name}", setup.configs());
                 let text = fs::read_to_string(format!("{directory}/{name}")).expect(&name);

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::proxy::Kind;
+use super::proxy::ProxyKind;
 
 /// What is spoken on either side of the proxies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -112,16 +112,16 @@ impl Setup {
     }
 
     /// Whether `proxy` takes part.
-    pub(crate) fn has(self, proxy: Kind) -> bool {
+    pub(crate) fn has(self, proxy: ProxyKind) -> bool {
         match proxy {
-            Kind::Strait | Kind::Haproxy | Kind::Envoy => true,
-            Kind::StraitLog => self == Self::Http1,
-            Kind::StraitBatched => matches!(self, Self::Tls(Tls::NewRsa13 | Tls::NewRsa12)),
+            ProxyKind::Strait | ProxyKind::Haproxy | ProxyKind::Envoy => true,
+            ProxyKind::StraitLog => self == Self::Http1,
+            ProxyKind::StraitBatched => matches!(self, Self::Tls(Tls::NewRsa13 | Tls::NewRsa12)),
             // It speaks HTTP/2 to the upstream for gRPC alone, a connection for each request.
-            Kind::Nginx => {
+            ProxyKind::Nginx => {
                 !matches!(self, Self::Http2 | Self::Http2ToNginx | Self::Grpc | Self::Silent)
             }
-            Kind::Relay => matches!(self, Self::Http1 | Self::Tcp | Self::Stream),
+            ProxyKind::Relay => matches!(self, Self::Http1 | Self::Tcp | Self::Stream),
         }
     }
 

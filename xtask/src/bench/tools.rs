@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::generator::{Kind as GeneratorKind, grpc_message};
-use super::proxy::{Binary, Kind};
+use super::generator::{GeneratorKind, grpc_message};
+use super::proxy::{Binary, ProxyKind};
 use super::setup::{Certificate, Service, Setup};
 use super::{Options, Scenario};
 use crate::Surroundings;
@@ -132,20 +132,22 @@ impl Tools {
         let mut missing = Vec::new();
         for kind in options.proxies() {
             let found = match kind {
-                Kind::Relay => Ok(self.program("relay")),
-                Kind::Strait | Kind::StraitLog | Kind::StraitBatched => Ok(self.program("strait")),
-                Kind::Haproxy => {
+                ProxyKind::Relay => Ok(self.program("relay")),
+                ProxyKind::Strait | ProxyKind::StraitLog | ProxyKind::StraitBatched => {
+                    Ok(self.program("strait"))
+                }
+                ProxyKind::Haproxy => {
                     find("haproxy").ok_or("haproxy is missing: apt-get install haproxy")
                 }
-                Kind::Nginx if options.scenario == Scenario::Tcp && !has_nginx_stream() => {
+                ProxyKind::Nginx if options.scenario == Scenario::Tcp && !has_nginx_stream() => {
                     Err(NGINX_STREAM_MISSING)
                 }
-                Kind::Nginx => find("nginx").ok_or("nginx is missing: apt-get install nginx"),
-                Kind::Envoy => self.find_envoy().ok_or("envoy is missing"),
+                ProxyKind::Nginx => find("nginx").ok_or("nginx is missing: apt-get install nginx"),
+                ProxyKind::Envoy => self.find_envoy().ok_or("envoy is missing"),
             };
             match found {
                 Ok(path) => self.binaries.push(Binary::new(kind, path)),
-                Err(text) if kind == Kind::Envoy => {
+                Err(text) if kind == ProxyKind::Envoy => {
                     missing.push(format!("{text}: {ENVOY_INSTALL}"));
                 }
                 Err(text) => missing.push(text.to_owned()),
@@ -183,14 +185,15 @@ fn has_nginx_stream() -> bool {
 
 impl Options {
     /// The proxies of this run, in the order of a round.
-    pub(crate) fn proxies(&self) -> Vec<Kind> {
-        let takes_part = |kind: &Kind| {
+    pub(crate) fn proxies(&self) -> Vec<ProxyKind> {
+        let takes_part = |kind: &ProxyKind| {
             self.scenario.setups().iter().any(|setup| setup.has(*kind))
                 // Neither has anything to say of memory.
-                && !(self.scenario.is_of_memory() && matches!(kind, Kind::StraitLog | Kind::StraitBatched | Kind::Relay))
+                && !(self.scenario.is_of_memory() && matches!(kind, ProxyKind::StraitLog | ProxyKind::StraitBatched | ProxyKind::Relay))
         };
-        let is_wanted = |kind: &Kind| self.only.as_ref().is_none_or(|only| only.contains(kind));
-        Kind::ALL.into_iter().filter(takes_part).filter(is_wanted).collect()
+        let is_wanted =
+            |kind: &ProxyKind| self.only.as_ref().is_none_or(|only| only.contains(kind));
+        ProxyKind::ALL.into_iter().filter(takes_part).filter(is_wanted).collect()
     }
 
     /// Whether this is the whole comparison, whose result is kept.
@@ -212,7 +215,7 @@ impl Options {
 
     fn needs_nginx_as_service(&self) -> bool {
         // Where it is a proxy, too, it is missed as one.
-        let is_proxy = self.proxies().contains(&Kind::Nginx);
+        let is_proxy = self.proxies().contains(&ProxyKind::Nginx);
         !is_proxy && self.scenario.setups().iter().any(|setup| setup.service() == Service::Nginx)
     }
 
