@@ -1,4 +1,5 @@
-//! What the crate's choices cost: `taskset -c 0 cargo run --release -p io --example costs`.
+//! Measures the cost of the crate's choices: `taskset -c 0 cargo run --release -p io --example
+//! costs`.
 //!
 //! One reading of the clock, and one passage of a 150-byte head and a 1 KiB body over loopback by
 //! each way that there is to write and read it. The least of many short runs is shown: that is the

@@ -42,7 +42,7 @@ pub enum InheritError {
     System {
         /// The system call or socket option.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// It is no stream socket that listens.

@@ -1,4 +1,4 @@
-//! What the system lets this process use.
+//! Limits of the system on this process.
 
 use std::{fs, io};
 

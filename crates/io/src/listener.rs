@@ -206,7 +206,7 @@ pub enum BindError {
     System {
         /// The system call or socket option.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }

@@ -36,7 +36,7 @@ pub(crate) fn transparent(socket: impl AsFd, address: SocketAddr) -> io::Result<
     }
 }
 
-/// What the kernel still has of what was sent on a connection (`SIOCOUTQ`).
+/// Bytes in a connection's send queue that the peer has not acknowledged (`SIOCOUTQ`).
 pub(crate) fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
     let mut bytes: libc::c_int = 0;
     let fd = socket.as_fd().as_raw_fd();

@@ -172,12 +172,12 @@ impl fmt::Debug for Events {
     }
 }
 
-/// What happened to one registration.
+/// One event of a registered socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// As given when the socket was added.
     pub token: u64,
-    /// What can be done with it now.
+    /// The operations that are possible now.
     pub readiness: Readiness,
 }
 
@@ -189,7 +189,7 @@ impl Event {
     }
 }
 
-/// What can be done with a socket, as of one event.
+/// The operations that are possible on a socket, as of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness(EventFlags);
 

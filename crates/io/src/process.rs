@@ -1,4 +1,4 @@
-//! What this process uses. Reads files below `/proc`: for the control path only.
+//! Resources that this process uses. Reads files below `/proc`: for the control path only.
 
 use std::fs;
 use std::io;

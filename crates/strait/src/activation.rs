@@ -15,7 +15,7 @@ use crate::Failure;
 /// Sockets at most; more is no count.
 const SOCKETS_MAX: u32 = 4096;
 
-/// What was handed over.
+/// The sockets that were handed over.
 #[derive(Debug, Default)]
 pub(crate) struct Activation {
     sockets: Vec<Handed>,

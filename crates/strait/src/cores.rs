@@ -15,7 +15,7 @@ pub(crate) struct WorkerCount {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reason {
     Configured,
-    /// What the scheduler may run this process on.
+    /// The processors on which the scheduler may run this process.
     Affinity,
     Quota(Quota),
 }
@@ -177,7 +177,7 @@ mod tests {
     const V2: &str = "0::/kube.slice/pod.scope\n";
     const V2_MOUNT: &str = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
 
-    /// What is claimed, `cgroup`, `mountinfo`, files, workers, and their reason.
+    /// The claim, `cgroup`, `mountinfo`, files, workers, and their reason.
     type Row<'a> = (&'a str, &'a str, &'a str, &'a [(&'a str, &'a str)], u32, &'a str);
 
     /// The number of workers out of 8 cores, and from which folder that comes.

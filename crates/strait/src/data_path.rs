@@ -35,7 +35,7 @@ pub(crate) type Sockets = Vec<(ListenerId, Vec<Listener>)>;
 #[derive(Debug)]
 pub(crate) struct DataPath {
     workers: Vec<Contact>,
-    /// What this process listens on.
+    /// The listeners of this process.
     held: Vec<Held>,
     core_dumps: CoreDumps,
     /// Sockets that the service manager passed to the process.
@@ -64,11 +64,11 @@ enum InTheWay<'a> {
 struct Contact {
     postbox: Postbox<Listener>,
     waker: io::Waker,
-    /// What the mailbox had no room for, oldest first.
+    /// Messages for which the mailbox had no room, oldest first.
     waiting: VecDeque<Message<Listener>>,
 }
 
-/// What a worker is started with.
+/// The parts that a worker is started with.
 #[derive(Debug)]
 pub(crate) struct Crew {
     /// One of each for every worker.
@@ -414,7 +414,7 @@ fn bound_as(
     Ok((sockets, address))
 }
 
-/// What to do about a refusal of the kernel.
+/// A hint for an error of the kernel.
 pub(crate) fn hint(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind;
     match error.kind() {

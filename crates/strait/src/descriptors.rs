@@ -21,10 +21,10 @@ const RESERVED_FOR_CONNECTING: u64 = 128;
 /// Either takes no more than this part of a low limit.
 const RESERVED_PART: u64 = 8;
 
-/// What a worker opens once it runs: epoll, and a pipe that bytes pass through.
+/// Descriptors that a worker opens once it runs: epoll, and a pipe that bytes pass through.
 const WORKER: u64 = 3;
 
-/// What control opens once it runs: epoll and wakers, signals, the watch on files.
+/// Descriptors that control opens once it runs: epoll and wakers, signals, the watch on files.
 const CONTROL: u64 = 12;
 
 /// The division.

@@ -587,7 +587,7 @@ fn endpoint_text(cluster: &Cluster, endpoint: &Endpoint) -> String {
     format!("{} (weight {weight}, {percent:.1} % of requests)", address_text(&endpoint.address))
 }
 
-/// What a running process does.
+/// The outcome of the request in a running process.
 fn outcome(snapshot: &Snapshot, trial: &Trial) -> String {
     match trial {
         Trial::Forwarded(cluster, address) => {

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const REQUEST: &[u8] =
     b"POST /release HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
-/// What the answer of a process begins with that let its addresses go.
+/// The beginning of the answer by which a process releases its addresses.
 const RELEASED: &[u8] = b"HTTP/1.1 200 ";
 
 /// Binds an address of the admin interface, from a process that drains if it is taken.

@@ -1,6 +1,6 @@
 //! Messages for people, on standard error.
 //!
-//! What is logged goes through a queue to a thread that writes it: control must go on when standard
+//! Messages go through a queue to a thread that writes them: control must go on when standard
 //! error is a pipe that is full.
 
 use std::io::{self, IsTerminal, Write};

@@ -11,7 +11,7 @@ use clap::Command;
 use crate::Failure;
 use crate::filter_list::filter_kinds;
 
-/// What the command line does not say.
+/// Sections of the page that the command line's help does not have.
 const MORE: &str = "\
 .SH SIGNALS
 .TP

@@ -1,4 +1,4 @@
-//! What keeps the keys of a configuration from leaving the process by accident.
+//! Keeps the keys of a configuration from leaving the process by accident.
 
 use proxy::Snapshot;
 

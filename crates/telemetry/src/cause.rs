@@ -22,7 +22,7 @@ macro_rules! causes {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// What it means, for the documentation.
+            /// The meaning, for the documentation.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc,)*),)* }
@@ -32,7 +32,7 @@ macro_rules! causes {
 }
 
 causes! {
-    // What the downstream did.
+    // Caused by the downstream.
     /// The request line, a pseudo-header field or a field breaks the syntax of HTTP.
     RequestInvalid => "request_invalid",
     /// `Content-Length` and `Transfer-Encoding` contradict themselves or each other.
@@ -102,7 +102,7 @@ causes! {
     /// A tunnel carried no bytes in either direction for its idle timeout.
     TunnelIdleTimeout => "tunnel_idle_timeout",
 
-    // What the proxy decided.
+    // Decided by the proxy.
     /// No filter chain of the listener matches the connection, and the listener has no default.
     NoChain => "no_chain",
     /// No route table has the request's host.
@@ -152,7 +152,7 @@ causes! {
     /// The kernel could not accept a connection: it was gone, or memory was short.
     AcceptFailed => "accept_failed",
 
-    // What the upstream did.
+    // Caused by the upstream.
     /// The connection could not be established.
     ConnectFailed => "connect_failed",
     /// The connection, including its TLS handshake, was not established in time.

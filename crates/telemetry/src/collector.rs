@@ -51,7 +51,7 @@ struct Worker {
     clusters: BTreeMap<LabelId, Arc<ClusterBlock>>,
 }
 
-/// What a listener has counted, for the admin's own pages.
+/// Counts of a listener, for the pages of the admin interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenerTotals {
     /// Downstream connections open now.
@@ -64,7 +64,7 @@ pub struct ListenerTotals {
     pub exchanges_total: u64,
 }
 
-/// What a cluster has counted, for the admin's own pages.
+/// Counts of a cluster, for the pages of the admin interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterTotals {
     /// Established connections now.
@@ -194,7 +194,7 @@ impl Collector {
         }
     }
 
-    /// What a listener has counted.
+    /// The counts of a listener.
     pub fn listener_totals(&mut self, id: LabelId) -> ListenerTotals {
         self.poll();
         let mut totals = ListenerTotals::default();
@@ -210,7 +210,7 @@ impl Collector {
         totals
     }
 
-    /// What a cluster has counted.
+    /// The counts of a cluster.
     pub fn cluster_totals(&mut self, id: LabelId) -> ClusterTotals {
         self.poll();
         let mut totals = ClusterTotals::default();
@@ -227,7 +227,7 @@ impl Collector {
         self.workers.iter().map(|worker| worker.source.worker.levels.bytes_held()).sum()
     }
 
-    /// What workers have counted for each place of a route table.
+    /// Counts of the workers for each place of a route table.
     fn counted(&self, table: LabelId) -> Vec<u64> {
         let mut counts = Vec::new();
         for worker in &self.workers {
@@ -265,7 +265,8 @@ impl Collector {
             version: self.version,
             commit: self.commit,
         };
-        // What is configured is reported from the start, since its zeros are what an alert compares with.
+        // Configured listeners and clusters are reported from the start, with zeros to which an
+        // alert can compare.
         for name in self.names.listeners() {
             view.listeners.insert(name, Vec::new());
         }
@@ -321,7 +322,7 @@ impl Worker {
     }
 }
 
-/// What the rules of `now` have taken, when those of `before` had taken `counts`: those that match
+/// Counts of the rules of `now`, from the `counts` of the rules of `before`: those that match
 /// the same have the same count. Several that match the same are identified by their order.
 fn carry(before: &RouteNames, counts: &[u64], now: &RouteNames) -> Vec<u64> {
     let mut by_text = BTreeMap::<&str, VecDeque<u64>>::new();

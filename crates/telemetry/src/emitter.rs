@@ -43,7 +43,7 @@ pub struct Emitter {
     failed_connections: SecondBudget,
 }
 
-/// What control reads of one emitter.
+/// The ends of one emitter that control reads.
 #[derive(Debug)]
 pub struct Reports {
     /// For [`crate::Collector::add_worker`].

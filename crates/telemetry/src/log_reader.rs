@@ -30,7 +30,7 @@ pub struct LogReader {
     floor: u64,
 }
 
-/// What one poll did.
+/// The result of one poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Polled {
     /// Lines appended.
@@ -115,7 +115,7 @@ impl LogReader {
     }
 }
 
-/// What records are turned into.
+/// Formats records as lines, and keeps the slow requests.
 #[derive(Debug, Default)]
 struct Lines {
     names: NameHistory,

@@ -165,7 +165,7 @@ impl View<'_> {
         }
     }
 
-    /// What all workers counted together.
+    /// The sum over all workers.
     fn sum(&self, of: impl Fn(&WorkerBlock) -> Option<&Counter>) -> u64 {
         self.workers.iter().filter_map(|(_, block)| of(block)).map(Counter::value).sum()
     }

@@ -86,9 +86,9 @@ const FLAG_REPLY: u8 = 16;
 const FLAG_TUNNEL: u8 = 32;
 const FLAG_GRPC: u8 = 64;
 const FLAG_FAILURE: u8 = 128;
-/// What stands for no gRPC status.
+/// Encodes "no gRPC status".
 const GRPC_STATUS_NONE: u8 = u8::MAX;
-/// What stands for no cause.
+/// Encodes "no cause".
 const CAUSE_NONE: u8 = u8::MAX;
 const _: () = assert!(Cause::ALL.len() < CAUSE_NONE as usize);
 

@@ -53,7 +53,7 @@ impl SlowRequests {
         self.began_at = Some(now);
     }
 
-    /// What a total has to exceed to be among the worst.
+    /// The total that a request has to exceed to be among the worst.
     pub(crate) fn floor(&self) -> u64 {
         if self.current.len() < ENTRIES_MAX {
             return 0;

@@ -17,9 +17,9 @@ pub(crate) use read::sha256;
 
 /// A certificate chain with its key, checked together.
 pub struct Certificate {
-    /// What signs, and what is shown.
+    /// The signing key and the chain, as rustls takes them.
     certified: Arc<CertifiedKey>,
-    /// What signs, where that has to be waited for.
+    /// The key that a provider signs with, if the handshake waits for it.
     key_handle: Option<Arc<KeyHandle>>,
     names: Box<[Box<str>]>,
     uris: Box<[Box<str>]>,
@@ -40,7 +40,7 @@ enum KeySource<'a> {
     With(ProviderId),
 }
 
-/// What kind of key a certificate has, the cheapest to sign with first.
+/// Kinds of keys, the cheapest to sign with first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyKind {
     /// Ed25519.
@@ -143,7 +143,7 @@ impl Certificate {
         self.not_after
     }
 
-    /// What kind of key the leaf has.
+    /// The kind of the leaf's key.
     #[must_use]
     pub fn key_kind(&self) -> KeyKind {
         self.key_kind

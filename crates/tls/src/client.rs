@@ -21,7 +21,7 @@ use check::{Check, Rule};
 /// Servers whose tickets are kept, the ones connected to last; up to eight tickets each.
 const TICKET_SERVERS_MAX: usize = 256;
 
-/// What a server's certificate has to be.
+/// Which certificates of a server are accepted.
 #[derive(Clone, Debug)]
 pub enum Verify {
     /// From one of these, valid, and for the right name.
@@ -31,12 +31,12 @@ pub enum Verify {
     Nothing,
 }
 
-/// What a client does.
+/// Options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// What the server's certificate has to be.
+    /// Which certificates of the server are accepted.
     pub verify: Verify,
-    /// What it shows if the server asks.
+    /// The client's certificate, if the server asks for one.
     pub certificate: Option<Arc<Certificate>>,
     /// Versions that it speaks.
     pub versions: RangeInclusive<Version>,
@@ -52,7 +52,7 @@ pub struct ClientOptions {
     pub names: Vec<Box<str>>,
 }
 
-/// What all connections of a client have in common, with the tickets that servers gave them.
+/// The configuration of a client, shared by its connections, with its cache of session tickets.
 pub struct ClientContext {
     config: Arc<ClientConfig>,
 }

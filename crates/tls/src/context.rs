@@ -1,4 +1,4 @@
-//! What a server's and a client's context have in common.
+//! Parts that a server's and a client's context share.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub enum ContextError {
     VersionsEmpty,
 }
 
-/// What handshakes are made of, and the versions, newest first.
+/// The cryptographic provider, and the versions, newest first.
 pub(crate) struct Parts {
     pub(crate) provider: Arc<CryptoProvider>,
     pub(crate) versions: Vec<&'static SupportedProtocolVersion>,

@@ -13,7 +13,7 @@ use crate::x509::X509;
 pub struct HandshakeFacts {
     /// The version.
     pub version: Version,
-    /// What seals the records.
+    /// The cipher suite.
     pub cipher_suite: CipherSuite,
     /// How keys were agreed on; none where a connection of TLS 1.2 was resumed.
     pub group: Option<Group>,
@@ -48,12 +48,12 @@ pub struct PeerCertificate {
     pub not_before: u64,
     /// Until when the leaf is valid, in Unix seconds.
     pub not_after: u64,
-    /// What was sent, in DER, leaf first.
+    /// The certificates as they were sent, in DER, leaf first.
     pub chain: Vec<Box<[u8]>>,
 }
 
 impl PeerCertificate {
-    /// What `chain` says, or `None` if it is empty or its leaf cannot be parsed.
+    /// Reads `chain`, or `None` if it is empty or its leaf cannot be parsed.
     pub(crate) fn read(chain: &[CertificateDer<'_>]) -> Option<Self> {
         let leaf = chain.first()?;
         let x509 = X509::read(leaf)?;

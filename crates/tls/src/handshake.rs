@@ -71,11 +71,11 @@ pub struct Handshake {
     output: Vec<u8>,
     /// Bytes of the peer that were consumed, without those that were skipped.
     bytes: usize,
-    /// What a client may send that is skipped.
+    /// Early data of the client that is skipped.
     refused: RefusedEarlyData,
 }
 
-/// What a handshake leaves behind.
+/// An established connection, after the handshake.
 #[derive(Debug)]
 pub struct Established {
     /// The connection.
@@ -449,7 +449,7 @@ impl Side {
     }
 }
 
-/// What a record is.
+/// The classes of incoming records.
 enum Sorted {
     Handshake,
     RefusedEarlyData,

@@ -1,4 +1,4 @@
-//! What two sides agree on: versions, cipher suites and groups, by the names that operators use.
+//! Negotiated parameters: versions, cipher suites and groups, by the names that operators use.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,7 +39,7 @@ pub enum Group {
     X25519MlKem768,
 }
 
-/// What seals the records and, in TLS 1.2, which kind of key signs.
+/// A cipher suite: the cipher of the records and, in TLS 1.2, the kind of key that signs.
 #[expect(missing_docs, reason = "the registry's names say it all")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CipherSuite {
@@ -100,7 +100,7 @@ impl Group {
         Self::MlKem1024,
     ];
 
-    /// What is offered and taken where nothing else is said, in order of preference.
+    /// The defaults, in order of preference.
     pub const DEFAULT: [Self; 4] =
         [Self::X25519MlKem768, Self::X25519, Self::Secp256r1, Self::Secp384r1];
 
@@ -172,7 +172,7 @@ impl CipherSuite {
         }
     }
 
-    /// What seals its records.
+    /// The cipher of its records.
     pub(crate) const fn cipher(self) -> Cipher {
         match self {
             Self::Tls13Aes128GcmSha256

@@ -1,8 +1,8 @@
 //! Private keys out of PEM (RFC 7468), without leaving a copy of them in memory.
 //!
-//! What reads other PEM keeps lines and what they decode to in vectors that grow and are let go as they
-//! are. Here there is one buffer, which has its room from the beginning and is wiped when it goes.
-//! No branch and no index depends on what a key's octets are.
+//! The reader for other PEM keeps lines and decoded bytes in vectors that grow and are freed
+//! without being wiped. Here there is one buffer, which has its room from the beginning and is
+//! wiped when it goes. No branch and no index depends on what a key's octets are.
 
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -99,7 +99,7 @@ fn boundary<'a>(line: &'a [u8], kind: &str) -> Option<&'a [u8]> {
     rest.strip_suffix(b"-----")
 }
 
-/// What a text of base64 says (RFC 4648, section 4), in a vector that never grew.
+/// Decodes base64 (RFC 4648, section 4) into a vector that never grows.
 fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let padding = text.iter().rev().take_while(|octet| **octet == b'=').count();
     let digits = text.get(..text.len() - padding)?;

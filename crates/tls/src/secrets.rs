@@ -28,7 +28,7 @@ thread_local! {
 #[derive(Default)]
 pub(crate) struct TrafficSecrets {
     pub(crate) client: TrafficSecret,
-    /// What the client seals the rest of the handshake with.
+    /// The secret with which the client seals the rest of the handshake.
     pub(crate) client_handshake: TrafficSecret,
     pub(crate) server: TrafficSecret,
 }

@@ -33,7 +33,7 @@ pub enum ClientAuth {
     Required(Arc<Roots>),
 }
 
-/// What a server does.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Certificates to choose from, the default first.
@@ -72,7 +72,7 @@ pub enum Resumption {
     EarlyData,
 }
 
-/// What all connections to a server have in common.
+/// The configuration of a server, shared by its connections.
 pub struct ServerContext {
     choice: Arc<Choice>,
     config: Arc<ServerConfig>,
@@ -118,7 +118,7 @@ impl ServerContext {
         config.ignore_client_order = !options.cipher_suites.is_empty();
         config.key_log = Arc::new(Capture);
         config.enable_secret_extraction = true;
-        // What a session needs is in its ticket; nothing is remembered here.
+        // A session's state is in its ticket; this context stores none.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 1;
         match options.resumption {

@@ -126,12 +126,12 @@ impl AddAssign for Tally {
     }
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed {
-    /// What it was submitted under.
+    /// The token under which it was submitted.
     pub token: u64,
-    /// What came of it.
+    /// The signature, or why there is none.
     pub result: Result<Signature, SignError>,
 }
 

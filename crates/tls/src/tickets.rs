@@ -46,12 +46,12 @@ pub enum TicketKeyError {
     TooLong,
 }
 
-/// What several processes have in common, so that each takes the others' tickets.
+/// Ticket keys and a scope that several processes share, so that each accepts the others' tickets.
 #[derive(Clone)]
 pub struct SharedTickets {
     /// The first seals, and all are tried. Never empty.
     pub keys: Vec<Arc<TicketKey>>,
-    /// What tickets are good for: the same only where the same is asked of clients.
+    /// The scope of tickets: it differs between listeners that require different things of clients.
     pub scope: [u8; 32],
 }
 

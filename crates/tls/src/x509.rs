@@ -120,7 +120,7 @@ impl X509 {
         Some((key.subject_public_key.as_bytes()?, key.to_der().ok()?))
     }
 
-    /// What kind of key it has, or what kind that is not supported.
+    /// The kind of its key, or the name of a kind that is not supported.
     pub(crate) fn key_kind(&self) -> Result<KeyKind, Box<str>> {
         let key = self.0.tbs_certificate().subject_public_key_info();
         match key.algorithm.oid {

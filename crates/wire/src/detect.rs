@@ -12,7 +12,7 @@ use crate::h2::PREFACE;
 use crate::octets;
 use crate::tls::client_hello;
 
-/// What a connection speaks.
+/// A detected protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detected {
     /// A request line of HTTP/1.
@@ -41,8 +41,8 @@ const PROBES: &[Probe] = &[
     Probe { protocol: Detected::Http1, tell: http1 },
 ];
 
-/// What a probe says of the first bytes of a connection. The more of them there are, the more it
-/// knows: a match and a no are final.
+/// A probe's verdict on the first bytes of a connection. With more bytes it may change from `More`;
+/// `Match` and `No` are final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// They are of its protocol.
@@ -53,7 +53,7 @@ enum Verdict {
     More { is_likely: bool },
 }
 
-/// What `input`, the first bytes of a connection, belongs to, or `None` if more are needed.
+/// The protocol of `input`, the first bytes of a connection, or `None` if more are needed.
 #[must_use]
 pub fn detect(input: &[u8]) -> Option<Detected> {
     for probe in PROBES {
@@ -66,7 +66,7 @@ pub fn detect(input: &[u8]) -> Option<Detected> {
     Some(Detected::Unknown)
 }
 
-/// What `input`, the first bytes of a connection, is taken for if no more came in time.
+/// The protocol to assume for `input`, the first bytes of a connection, if no more came in time.
 #[must_use]
 pub fn detect_late(input: &[u8]) -> Detected {
     let is_likely = |probe: &&Probe| {
@@ -115,7 +115,7 @@ fn http2(input: &[u8]) -> Verdict {
 /// most; none of them are of a request.
 #[must_use]
 pub fn resembles_http2(input: &[u8]) -> Option<bool> {
-    /// What stands in the preface behind its method.
+    /// The preface behind its method.
     const LINE: &[u8] = b" * HTTP/2";
     /// Octets of the preface in which it is not taken for something else.
     const AGREEMENT: usize = 3;
@@ -298,7 +298,7 @@ mod tests {
             (b"*1\r", Detected::Unknown),
             (b" ", Detected::Unknown),
             (b"PRI / HTTP/1.1\r", Detected::Http1),
-            // What HTTP's own methods ask for may be wrong; the decoder says so.
+            // The target behind a method of HTTP may be wrong; the decoder reports that.
             (b"GET a b HTTP/1.1\r", Detected::Http1),
             (b"DELETE [::1] HTTP/1.1\r", Detected::Http1),
             (b"CONNECT -:1 HTTP/1.1\r", Detected::Http1),

@@ -80,7 +80,8 @@ pub fn convert_content_type(content_type: &[u8], kind: GrpcVariant, out: &mut Ve
     true
 }
 
-/// What gRPC a `Content-Type` names, and the format of messages with its `+`, or nothing.
+/// The gRPC variant that a `Content-Type` names, and the format of messages with its `+`, or
+/// nothing.
 fn kind_and_format(content_type: &[u8]) -> Option<(GrpcVariant, &[u8])> {
     let media_type = content_type.split(|&octet| octet == b';').next().unwrap_or_default();
     let media_type = octets::trim(media_type);

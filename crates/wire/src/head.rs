@@ -30,7 +30,7 @@ pub type RequestHead<'b> = Head<'b, Request>;
 /// The head of a response.
 pub type ResponseHead<'b> = Head<'b, Response>;
 
-/// What a request's target is called among fields.
+/// The name of a request's target among fields.
 const TARGET: &[u8] = b":path";
 
 /// A decoded head: the block that it came in and the index over it.
@@ -248,7 +248,7 @@ impl RequestHead<'_> {
         self.bytes(self.index.request.path)
     }
 
-    /// What follows the first `?` of the target, as it was received.
+    /// The query: the part of the target behind the first `?`, as it was received.
     #[must_use]
     pub fn query(&self) -> Option<&[u8]> {
         self.index.request.query.map(|span| self.bytes(span))
@@ -505,7 +505,7 @@ pub enum Framing {
     UntilClose,
 }
 
-/// What the request line and the fields of a request determine.
+/// Properties of a request, from its request line and fields.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RequestFacts {
     pub(crate) method: Method,
@@ -525,7 +525,7 @@ pub(crate) struct RequestFacts {
     pub(crate) line_end: Option<u32>,
 }
 
-/// What the status line and the fields of a response determine.
+/// Properties of a response, from its status line and fields.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ResponseFacts {
     pub(crate) status: u16,

@@ -25,7 +25,7 @@ impl<'a> Authority<'a> {
     /// host, which a request may have when its target has none.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
-        // What stands before the host ends a label, too.
+        // The beginning of the host counts as the end of a label, too.
         let (mut seen, mut before, mut pairs) = (0, DOT, 0);
         let host_len = match bytes {
             [b'[', ..] => address_len(bytes)?,
@@ -59,7 +59,7 @@ impl<'a> Authority<'a> {
     }
 }
 
-/// What stands before and behind the dot of the root in a valid authority; all of it before, if it
+/// The parts before and behind the dot of the root in a valid authority; all of it before, if it
 /// has none.
 pub(crate) fn around_root_dot(authority: &[u8]) -> (&[u8], &[u8]) {
     let host_len = authority.iter().rposition(|&octet| octet == b':').unwrap_or(authority.len());

@@ -10,7 +10,7 @@ const UNDERSCORE: u8 = 2;
 /// An upper-case letter.
 const UPPER_CASE: u8 = 4;
 
-/// What each octet is in a token (RFC 9110, section 5.6.2).
+/// The class of each octet in a token (RFC 9110, section 5.6.2).
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
 static TOKEN: [u8; 256] = {
     let mut table = [NO_TOKEN; 256];
@@ -42,7 +42,7 @@ pub(crate) fn is_token_octet(octet: u8) -> bool {
     token_class(octet) & NO_TOKEN == 0
 }
 
-/// What one look over a name found.
+/// The result of one scan over a name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameScan(u8);
 

@@ -38,7 +38,7 @@ pub enum PathError {
     Relative,
 }
 
-/// What several slashes in a row are.
+/// How several slashes in a row are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Slashes {
     /// Empty segments, which stay (RFC 3986).

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::buffer::Buffer;
 
-/// What a header says.
+/// A decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// The proxy speaks for itself, as in a health check: the connection's own addresses hold.
@@ -169,7 +169,7 @@ fn decode_v1(input: &[u8]) -> Result<Option<(Header, usize)>, ProxyProtocolError
     Ok(Some((header, cr + 2)))
 }
 
-/// What stands behind `PROXY`.
+/// The family behind `PROXY`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum V1Family {
     Tcp4,
@@ -205,7 +205,7 @@ impl V1Family {
     /// Whether an octet may stand in a line of this family, line end aside.
     fn is_allowed(self, octet: u8) -> bool {
         match self {
-            // What follows is to be ignored, but it is text.
+            // The rest of the line is ignored, but it has to be text.
             Self::Unknown | Self::Unfinished => (0x20..0x7f).contains(&octet),
             Self::Tcp4 | Self::Tcp6 => {
                 octet.is_ascii_alphanumeric() || matches!(octet, b' ' | b'.' | b':')
@@ -313,7 +313,7 @@ fn decode_v2(input: &[u8]) -> Result<Option<(Header, usize)>, ProxyProtocolError
     let Some(header) = input.get(..len) else { return Ok(None) };
     let body = header.get(V2_FIXED_LEN..).unwrap_or_default();
     if command == V2_LOCAL || family == UNSPECIFIED {
-        // What follows has no known shape and is skipped.
+        // The addresses have no known form and are skipped.
         let local = command == V2_LOCAL;
         return Ok(Some((if local { Header::Local } else { Header::Unspecified }, len)));
     }

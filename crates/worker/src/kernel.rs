@@ -122,7 +122,7 @@ pub fn bind(
 ///
 /// # Errors
 ///
-/// What the kernel refused.
+/// The kernel's error.
 pub fn bind_beside(
     address: &Address,
     options: &ListenSocket,
@@ -151,7 +151,7 @@ pub fn bind_beside(
 ///
 /// # Errors
 ///
-/// What the kernel refused.
+/// The kernel's error.
 pub fn inherit(
     inherited: &Inherited,
     options: &ListenSocket,
@@ -335,7 +335,7 @@ impl World for Kernel {
         let Some(pipe) = &self.pipe else { return Err(io::ErrorKind::Unsupported.into()) };
         let received = pipe.fill(from, rest.len())?;
         let sent = pipe.pour(to, received);
-        // What stayed in the pipe would be the next connection's.
+        // Bytes that stayed in the pipe would go to the next connection.
         pipe.read(rest.get_mut(..received - sent).unwrap_or_default())
             .expect("the pipe holds what was received and not sent");
         Ok(Spliced { received, sent })

@@ -67,7 +67,7 @@ pub enum ReportBody {
     Question {
         /// The exchange whose filter asks.
         exchange: ExchangeKey,
-        /// What it asks.
+        /// The question.
         question: Question,
     },
     /// The worker uses this configuration no more; control frees it.
@@ -154,7 +154,7 @@ pub struct Mailboxes<L> {
     pub mailboxes: Vec<Mailbox<L>>,
     /// One for each worker, for control.
     pub postboxes: Vec<Postbox<L>>,
-    /// What all of them report.
+    /// The reports of all workers.
     pub reports: Receiver<Report>,
 }
 

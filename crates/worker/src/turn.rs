@@ -47,7 +47,7 @@ const TRIM_EVERY: u32 = 10;
 /// Connections described for one message.
 const DESCRIBED_MAX: u32 = 256;
 
-/// What a worker is made with.
+/// Options of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Whether the clock is read at every stage of an exchange, or once a turn.

@@ -120,7 +120,7 @@ pub trait World {
     fn reset(&mut self, socket: Self::Socket);
 }
 
-/// What [`World::splice`] moved.
+/// The result of [`World::splice`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spliced {
     /// Bytes received; 0 is the peer's end.

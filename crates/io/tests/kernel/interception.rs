@@ -1,5 +1,6 @@
-//! What intercepted connections need, and what the kernel says where it is missing. That rules bring
-//! connections here and marks keep them away is shown by `tests/peers`, in networks of their own.
+//! Requirements of intercepted connections, and the kernel's errors where they are not met. That
+//! rules bring connections here and marks keep them away is shown by `tests/peers`, in networks of
+//! their own.
 
 use std::io::ErrorKind;
 use std::num::NonZeroU32;

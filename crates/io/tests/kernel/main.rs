@@ -1,5 +1,5 @@
-//! What the crate says about the kernel, held against the kernel: loopback and unix sockets, ports
-//! zero, no sleeps.
+//! Compares the crate's statements about the kernel with the kernel: loopback and unix sockets,
+//! ports zero, no sleeps.
 
 #![forbid(unsafe_code)]
 

@@ -34,7 +34,7 @@ pub(crate) fn wait(poller: &Poller) -> io::Result<Vec<Event>> {
     if events.is_empty() { Err(failure("nothing happened")) } else { Ok(events.iter().collect()) }
 }
 
-/// What is ready now, without waiting.
+/// The events that are ready now, without waiting.
 pub(crate) fn ready(poller: &Poller) -> io::Result<Vec<Event>> {
     let mut events = Events::new();
     poller.wait(Some(Duration::ZERO), &mut events)?;

@@ -13,7 +13,7 @@ use wire::h2::{Element, Http2, Limits, RequestForm, Scheme, Scratch, head_len_ma
 use wire::head::HeadIndex;
 use wire::tls::record::{Opened, RecordError, RecordLayer};
 
-/// What browsers and curl offer.
+/// The protocols that browsers and curl offer.
 pub(super) const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// A client that sends one request.
@@ -72,7 +72,7 @@ impl Client {
         }
     }
 
-    /// What it sends: the request as soon as it can.
+    /// The bytes to send next: the handshake, then the request.
     pub(super) fn speak(&mut self, request: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         if let Security::Handshake(handshake) = &mut self.security {

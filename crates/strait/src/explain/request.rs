@@ -64,7 +64,7 @@ impl Request {
             let value = line.split_once(':').filter(|_| is_host(line))?.1;
             Some(split_port(value.trim()).ok()?.0)
         });
-        // What curl and browsers ask for is the URL's.
+        // Curl and browsers ask for the host of the URL.
         let server_name = host.or(named).unwrap_or("localhost").trim_matches(['[', ']']).to_owned();
         let ip = host.and_then(|host| host.trim_matches(['[', ']']).parse().ok());
         let mut head = format!("{method} {target} HTTP/1.1\r\n");

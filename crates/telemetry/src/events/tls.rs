@@ -71,7 +71,7 @@ pub enum TlsFailure {
     CertificateInvalid,
     /// The peer gave up, with an alert: mostly because it does not trust our certificate.
     AlertReceived,
-    /// What the peer sent breaks the rules of TLS.
+    /// The peer broke a rule of TLS.
     ProtocolViolation,
     /// An error on our side.
     Internal,

@@ -5,7 +5,7 @@
 
 use crate::cell::Counter;
 
-/// What a place in [`StatusCounters`] counts.
+/// The labels of a place in [`StatusCounters`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StatusLabel {
     pub(crate) class: &'static str,

@@ -40,7 +40,7 @@ impl WorkerLevels {
     }
 }
 
-/// What a connection holds beside buffers, roughly: its own state and an exchange or two.
+/// Bytes that a connection holds beside buffers, roughly: its own state and an exchange or two.
 const CONNECTION_BYTES: u64 = 1024;
 
 /// Records that a worker handed on or had to drop.

@@ -238,7 +238,7 @@ pub(super) fn multiply_whole<const H: usize, const F: usize>(
     product
 }
 
-/// What the upper half of the lanes has, in the lower half, and the other way round.
+/// Swaps the upper and the lower half of the lanes.
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) fn swap_halves<const B: usize>(x: &Number<B>) -> Number<B> {
     let mut swapped = *x;
@@ -307,7 +307,7 @@ fn add_square_row(row: &mut [Block], held: usize, factor: &Block, doubled: &[Blo
     add_tiles(&mut row[1..], held.saturating_sub(1), high, doubled, factor);
 }
 
-/// What [`add_row`] says, where the first block of `row` is `first`, whatever it holds in memory.
+/// As [`add_row`], with `first` as the first block of `row`, whatever it holds in memory.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn add_tiles(row: &mut [Block], held: usize, first: Block, x: &[Block], factor: &Block) {
@@ -480,7 +480,7 @@ pub(super) mod tests {
     use super::super::processor::Avx512Ifma;
     use super::*;
 
-    /// What [`arithmetic`] is asked, and below, what it answers.
+    /// The input of [`arithmetic`]; its output is below.
     pub(in super::super) struct Question<const B: usize> {
         pub(in super::super) modulus: columns::Columns<B>,
         pub(in super::super) inverse: Column,

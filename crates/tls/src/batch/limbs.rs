@@ -14,7 +14,7 @@ pub(super) type Limbs = Zeroizing<Vec<u64>>;
 /// two to the power of as many bits as its limbs have.
 pub(super) struct Modulus {
     pub(super) limbs: Limbs,
-    /// What the modulus is multiplied with to give -1, modulo a limb.
+    /// The factor by which the modulus gives -1, modulo a limb.
     pub(super) inverse: u64,
     /// `R²`, reduced.
     pub(super) square: Limbs,

@@ -1,4 +1,4 @@
-//! What eight operations work on, and the gate that every signature passes: it is verified here.
+//! The operands of eight operations, and the verification that every signature has to pass.
 
 use zeroize::Zeroize;
 
@@ -50,13 +50,13 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// What was verified.
+    /// The signature, if it was verified.
     pub(super) fn signature(&self) -> Result<&[u8], Fault> {
         self.is_verified.then_some(self.bytes.as_slice()).ok_or(Fault)
     }
 }
 
-/// What came out, and what comes out when that is taken to the power of the public exponent.
+/// The signatures, and their powers with the public exponent.
 pub(super) struct Outcome<const F: usize> {
     pub(super) signature: Columns<F>,
     pub(super) message: Columns<F>,
@@ -102,7 +102,8 @@ impl<const H: usize, const F: usize> Operands<H, F> {
         let outcome = processor.run(self, arrangement);
         for (lane, answer) in answers.iter_mut().enumerate() {
             answer.is_verified = is_same(&outcome.message, &self.message, lane);
-            // What does not verify may give a prime away (Boneh, DeMillo and Lipton, 1997).
+            // A signature that does not verify may give a prime away (Boneh, DeMillo and Lipton,
+            // 1997).
             if answer.is_verified {
                 limbs::to_be_bytes(columns::lane(&outcome.signature, lane), &mut answer.bytes);
             }

@@ -1,4 +1,4 @@
-//! What is signed: a message's hash, padded to the length of the modulus (RFC 8017, section 9).
+//! Padding: a message's hash, encoded to the length of the modulus (RFC 8017, section 9).
 
 use aws_lc_rs::digest::{self, Context, Digest};
 use aws_lc_rs::rand;

@@ -1,4 +1,5 @@
-//! What the processor can do, as a value, and the one unsafe call that relies on it.
+//! Proof that the processor has the instructions, as a value, and the one unsafe call that relies
+//! on it.
 //!
 //! The kernel is safe code: its intrinsics take and give registers, no pointers, and are safe to
 //! call from functions that are compiled for the same features. What remains is the step into such

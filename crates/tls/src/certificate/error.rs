@@ -1,4 +1,4 @@
-//! What can be wrong with a chain and its key, and what to do about it.
+//! Errors in a chain and its key, with hints.
 
 use thiserror::Error;
 
@@ -52,7 +52,7 @@ pub enum CertificateError {
     },
 }
 
-/// What an error is about.
+/// The file that an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificatePart {
     /// The chain of certificates.

@@ -15,7 +15,7 @@ use crate::pem::{CERTIFICATE, KeyPemError, only, private_key};
 use crate::signing::{Deferred, Here, KeyHandle, ProviderId};
 use crate::x509::X509;
 
-/// What PEM says of a key that is protected with a password, now and formerly.
+/// Marks of an encrypted key in PEM, now and formerly.
 const ENCRYPTED: [&[u8]; 2] = [b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED"];
 
 pub(super) fn read(

@@ -37,7 +37,7 @@ struct Stopped {
     job: Option<SignJob>,
 }
 
-/// What a call that gives rustls a record comes back with.
+/// The result of giving rustls a record.
 struct Fed {
     connection: Box<ServerConnection>,
     output: Vec<u8>,

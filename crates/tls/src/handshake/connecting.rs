@@ -20,7 +20,7 @@ pub(super) struct Connecting {
     incoming: Vec<u8>,
 }
 
-/// What keeps the tickets of one connection, which come once its handshake is over, for later
+/// Keeps the tickets of one connection, which come once its handshake is over, for later
 /// connections to the same server.
 ///
 /// It cannot be written down. A connection that is moved is none the worse for having lost it.

@@ -37,7 +37,7 @@ pub const EARLY_DATA_BYTES_MAX: u32 = 16 << 10;
 /// Each takes some 300 bytes, and more with a client's certificates.
 pub(crate) const EARLY_SESSIONS_MAX: usize = 16 << 10;
 
-/// What a client still owes whose connection has begun. See the module's picture.
+/// The rest of a handshake whose connection has begun. See the module's picture.
 ///
 /// Made by [`Handshake::into_early`](super::Handshake::into_early). What comes goes to
 /// [`EarlyHandshake::on_bytes`] until it is done, and then to the connection.

@@ -56,7 +56,7 @@ pub enum HandshakeError {
     /// No version in common.
     #[error("no version in common")]
     NoVersion,
-    /// What comes is not TLS.
+    /// The bytes are not TLS.
     #[error("what comes is not tls")]
     NotTls,
     /// A record that is longer than any may be.
@@ -76,7 +76,7 @@ pub enum HandshakeError {
     Unfinished,
 }
 
-/// What is wrong with a peer's certificate.
+/// Faults of a peer's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CertificateFault {
     /// It cannot be parsed.

@@ -4,12 +4,12 @@ use wire::tls::record::{FRAGMENT_LEN_MAX, HEADER_LEN, RECORD_LEN_MAX};
 
 use super::{HANDSHAKE_BYTES_MAX, HandshakeError};
 
-/// What stands at the front of the input.
+/// The record at the front of the input.
 #[derive(Debug, PartialEq, Eq)]
 enum Framed {
     /// Not enough to say.
     NeedMore,
-    /// What no peer says that speaks TLS.
+    /// Bytes that no peer with TLS sends.
     NotTls,
     /// A record, or a header that cannot be one, which rustls then refuses.
     Record {

@@ -11,13 +11,13 @@ use wire::tls::record::{Cipher, HEADER_LEN, RecordError, RecordLayer, Sizing, Tl
 use super::early::EARLY_DATA_BYTES_MAX;
 use crate::secrets::TrafficSecrets;
 
-/// What a record of TLS 1.3 has besides data and padding: its inner type and its tag.
+/// Bytes of a TLS 1.3 record besides data and padding: its inner type and its tag.
 const OVERHEAD: usize = 1 + 16;
 
 /// Records that are skipped: as many as it takes to send all of it octet by octet. Empty ones count too.
 const SKIPPED_RECORDS_MAX: u32 = EARLY_DATA_BYTES_MAX;
 
-/// What is known of a client's refused early data.
+/// The state of a client's refused early data.
 pub(super) struct RefusedEarlyData {
     offer: Offer,
     /// Bytes of data that may still be skipped. Padding counts as data: they look the same.
@@ -58,7 +58,7 @@ impl RefusedEarlyData {
                 }
                 return;
             }
-            // What is wrong with it is for rustls to say.
+            // rustls reports its errors.
             Ok(Some(_)) | Err(_) => Offer::Absent,
         };
         self.offer = offer;

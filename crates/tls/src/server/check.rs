@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 
 use crate::names::AllowedNames;
 
-/// What another verifier asks, and one of these names.
+/// Requires what another verifier requires, and one of these names.
 #[derive(Debug)]
 pub(super) struct NamedClients {
     pub(super) trust: Arc<dyn ClientCertVerifier>,

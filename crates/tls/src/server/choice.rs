@@ -48,12 +48,12 @@ impl Choice {
         choice
     }
 
-    /// What a client gets that takes every kind of key.
+    /// The certificate for a client that accepts every kind of key.
     pub(super) fn first(&self, name: Option<&str>) -> &Arc<Certificate> {
         self.candidates(name).next().expect("there is a default")
     }
 
-    /// What fits, the best first. Never empty.
+    /// Certificates that fit, the best first. Never empty.
     fn candidates(&self, name: Option<&str>) -> impl Iterator<Item = &Arc<Certificate>> {
         let name = name.map(|name| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase());
         let rest = name.as_deref().and_then(|name| name.split_once('.')).map(|(_, rest)| rest);

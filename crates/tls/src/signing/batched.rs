@@ -20,7 +20,7 @@ const IN_BATCH_WORTH: usize = 4;
 /// before any waits.
 const INTERVAL_NANOS_MAX: u64 = 1_000_000_000;
 
-/// What part of the mean an interval is, as a shift.
+/// The weight of an interval in the mean, as a shift.
 const INTERVAL_SHIFT: u32 = 3;
 
 /// Jobs that fill a batch.
@@ -61,7 +61,7 @@ struct Arrivals {
     interval: u64,
 }
 
-/// What waits for a batch of one size.
+/// Jobs that wait for a batch of one size.
 #[derive(Debug, Default)]
 struct Waiting {
     jobs: Vec<Job>,

@@ -42,11 +42,11 @@ pub(crate) struct Here {
     batch: Option<Box<batch::PrivateKey>>,
 }
 
-/// What rustls is given for it.
+/// The key, as rustls takes it.
 #[derive(Debug)]
 pub(crate) struct Deferred(Arc<KeyHandle>);
 
-/// What rustls is given for one signature.
+/// A signer for one signature, as rustls takes it.
 #[derive(Debug)]
 struct DeferredSigner {
     key: Arc<KeyHandle>,
@@ -70,7 +70,7 @@ impl KeyHandle {
         self.provider
     }
 
-    /// What kind of key it is.
+    /// The kind of the key.
     #[must_use]
     pub fn kind(&self) -> KeyKind {
         self.kind

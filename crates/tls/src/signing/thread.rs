@@ -22,12 +22,12 @@ pub const JOBS_MAX: usize = 256;
 pub struct CryptoThread {
     jobs: SyncSender<(u64, SignJob)>,
     results: Receiver<Results>,
-    /// What is there, with what did not go to the thread.
+    /// Results to give out, also of jobs that did not go to the thread.
     done: VecDeque<Signed>,
     tally: Tally,
 }
 
-/// What the thread gives out at a time.
+/// Results that the thread sends together.
 struct Results {
     signed: Vec<Signed>,
     tally: Tally,
@@ -96,7 +96,7 @@ impl fmt::Debug for CryptoThread {
     }
 }
 
-/// What the thread does, until its owner is dropped.
+/// The thread's loop, until its owner is dropped.
 fn work(
     mut operations: impl KeyOperations,
     jobs: &Receiver<(u64, SignJob)>,

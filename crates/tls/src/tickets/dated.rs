@@ -71,7 +71,7 @@ fn date(session: &[u8], now: u64) -> Vec<u8> {
     [&now.to_be_bytes(), session].concat()
 }
 
-/// What stands behind the time, unless that is too long ago, or still to come.
+/// The state behind the time, unless the time is too long ago, or in the future.
 fn undate(mut dated: Vec<u8>, now: u64) -> Option<Vec<u8>> {
     let written = u64::from_be_bytes(*dated.first_chunk()?);
     let is_from_ahead = written > now.saturating_add(u64::from(TICKET_SKEW_SECONDS_MAX));

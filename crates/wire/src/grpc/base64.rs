@@ -228,7 +228,7 @@ static VALUES: [u8; 256] = {
 mod tests {
     use super::*;
 
-    /// What comes of `text`, cut at `cut`.
+    /// The result of decoding `text`, cut at `cut`.
     fn decoded(text: &[u8], cut: usize) -> (Vec<u8>, Result<(), TextError>) {
         let mut decoder = Decoder::default();
         let mut out = Buffer::new(text.len());

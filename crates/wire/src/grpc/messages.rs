@@ -103,7 +103,7 @@ fn is_trailers(flag: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// What a counter says after `pieces`.
+    /// The state of a counter after `pieces`.
     fn counted(pieces: &[&[u8]]) -> (u64, bool) {
         let mut counter = MessageCounter::default();
         for piece in pieces {

@@ -41,7 +41,7 @@ pub struct BodyDecoder {
     state: State,
 }
 
-/// What the decoder found at the front of its input.
+/// The element at the front of the decoder's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyElement<'i> {
     /// Nothing yet; the caller still consumes the bytes that were returned as consumed.
@@ -219,7 +219,7 @@ enum State {
 impl State {
     const SIZE: Self = Self::Size { size: 0, line_bytes: 0 };
 
-    /// What follows once all data of a known length was seen.
+    /// The state after all data of a known length.
     fn after_data(self) -> Self {
         match self {
             Self::Data { .. } => Self::DataCr,
@@ -404,7 +404,7 @@ pub struct BodyEncoder {
     is_complete: bool,
 }
 
-/// What goes around one piece of data.
+/// The framing around one piece of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Framed {
     prefix: [u8; Self::PREFIX_BYTES_MAX],
@@ -412,7 +412,7 @@ pub struct Framed {
     is_chunk: bool,
 }
 
-/// What goes around the trailer section, if there is any.
+/// The framing around the trailer section, if there is any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
     is_chunked: bool,
@@ -560,7 +560,7 @@ mod tests {
         parsing: Parsing::Strict,
     };
 
-    /// What a new decoder of chunks makes of `input`.
+    /// The first element that a new decoder of chunks finds in `input`.
     fn first<'i>(
         input: &'i [u8],
         limits: &BodyLimits,

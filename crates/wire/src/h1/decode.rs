@@ -25,7 +25,7 @@ pub struct HeadLimits {
     pub head_bytes_max: u32,
     /// Fields of a head.
     pub fields_max: u16,
-    /// What several slashes in a row are in the path of a request.
+    /// How several slashes in a row in a path are read.
     pub slashes: Slashes,
 }
 

@@ -261,7 +261,7 @@ pub(crate) fn keeps_length(declared: Framing, framing: Framing) -> bool {
     }
 }
 
-/// What the encoder says to the next hop only.
+/// The hop-by-hop fields that the encoder writes.
 struct Options<'a> {
     connection: ConnectionField,
     accepts_trailers: bool,

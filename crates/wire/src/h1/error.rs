@@ -1,4 +1,4 @@
-//! What is wrong with a head or a body.
+//! Errors in heads and bodies.
 
 use thiserror::Error;
 
@@ -85,7 +85,7 @@ pub enum HeadError {
     VersionUnsupported,
 }
 
-/// What to answer to a refused head.
+/// Classes of refused heads, each with its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HeadErrorKind {
     /// The length or the transfer coding is ambiguous: 400.
@@ -107,7 +107,7 @@ pub enum HeadErrorKind {
 }
 
 impl HeadError {
-    /// What to answer.
+    /// The class, which determines the status.
     #[must_use]
     pub fn kind(self) -> HeadErrorKind {
         match self {

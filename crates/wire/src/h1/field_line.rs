@@ -85,7 +85,7 @@ fn name(block: &[u8], at: usize, has_unusual: &mut bool) -> Result<(Known, usize
     }
 }
 
-/// What is wrong with a name that ends with `octet`.
+/// The error of a name that ends with `octet`.
 #[cold]
 fn name_error(octet: u8, has_begun: bool) -> HeadError {
     match octet {

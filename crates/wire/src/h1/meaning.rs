@@ -1,4 +1,4 @@
-//! What the fields of a head say together: framing, host, persistence, what goes no further.
+//! The meaning of a head's fields together: framing, host, persistence, hop-by-hop fields.
 //!
 //! Everything that determines a message's length is decided in this module alone.
 
@@ -7,7 +7,7 @@ use super::parsing::Parsing;
 use crate::head::{FieldEntry, Framing, HeadIndex, Known, Method, Place, Span, Version};
 use crate::octets;
 
-/// What was seen of the fields that decide about a message as a whole.
+/// The fields that determine the message as a whole, as far as they were read.
 #[derive(Default)]
 pub(super) struct Summary {
     pub(super) host: Option<Span>,
@@ -155,7 +155,7 @@ pub(crate) fn content_length(digits: &[u8]) -> Result<u64, HeadError> {
 /// costs a pass over the fields.
 const NOMINATED_MAX: u8 = 32;
 
-/// What the fields for the next hop only say.
+/// The meaning of the hop-by-hop fields.
 #[derive(Default)]
 struct HopByHop {
     has_close: bool,

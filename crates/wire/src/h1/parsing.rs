@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Requests are always read strictly: a client may gain from a request that is read in two ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Parsing {
-    /// What RFC 9112 allows.
+    /// Only what RFC 9112 allows.
     #[default]
     Strict,
     /// Also deviations that can be read in one way only, and that common servers and proxies
@@ -29,7 +29,7 @@ pub enum Parsing {
 /// Spaces before the code of a status line.
 pub(super) const CODE_SPACES_MAX: usize = 8;
 
-/// What ends the lines of a head.
+/// The line ends of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineEnds {
     CrLf,

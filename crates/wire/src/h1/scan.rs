@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is remembered of an unfinished section of lines (a head, or a trailer section) between
-/// two looks at it, so that bytes that come one at a time cost no more than bytes that come at
+/// The progress through an unfinished section of lines (a head, or a trailer section) between two
+/// looks at it, so that bytes that come one at a time cost no more than bytes that come at
 /// once.
 ///
 /// An unfinished section is read again from its start only when it may have ended, when it may

@@ -46,7 +46,7 @@ fn version(line: &[u8], at: usize) -> Result<(Version, usize), Stop> {
     }
 }
 
-/// What `rest` is if it is not a version that is spoken here.
+/// The error of `rest`, which is not a supported version.
 #[cold]
 fn other_version(rest: &[u8]) -> Stop {
     for (place, &octet) in rest.iter().enumerate().take(10) {

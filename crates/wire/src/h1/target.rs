@@ -5,7 +5,7 @@ use crate::head::{HeadIndex, Method, Span};
 use crate::host::Authority;
 use crate::path::{self, Slashes};
 
-/// What one look over a target found.
+/// The result of one scan over a target.
 pub(crate) struct TargetScan {
     pub(crate) end: usize,
     question: Option<usize>,
@@ -18,12 +18,12 @@ pub(crate) struct TargetScan {
 const STOP: u8 = 1;
 /// `?`
 const QUESTION: u8 = 2;
-/// What makes a path suspect: `%`, `\`, and what no path may hold as it is.
+/// Octets that make a path suspect: `%`, `\`, and those that a path may only hold encoded.
 const SUSPECT: u8 = 4;
 /// `.`, which makes it suspect behind a slash.
 const DOT: u8 = 8;
 
-/// What each octet is in a target.
+/// The class of each octet in a target.
 ///
 /// A target is made of visible ASCII. `#` is refused, because a fragment is never sent and servers
 /// that accept it disagree on whether it belongs to the path. Other octets that no path holds, such

@@ -51,16 +51,16 @@ pub enum Work {
     WindowUpdate,
 }
 
-// What a cancelled request costs us is a request; what it costs the client is one of its streams for as
-// long as it runs. Rapid reset is cheap because that is no time at all. Held for `early_reset_millis` and
+// A cancelled request costs us a request; it costs the client one of its streams for as long as it
+// runs. Rapid reset is cheap because that is no time at all. Held for `early_reset_millis` and
 // then reset, streams are as many as `streams_max` allows in that time, which is what a client may ask for
 // anyway, and the price of 1 bounds them where `streams_max` is large.
 
-/// What a request earns that was answered to its end: enough for a reset, so that a client may cancel
-/// every other request for ever, as Envoy allows it.
+/// The earning of a request that was answered to its end: enough for a reset, so that a client may
+/// cancel every other request for ever, as Envoy allows it.
 pub const REQUEST_EARNS: u32 = 100;
 
-/// What a DATA frame earns that is not tiny: enough for a PING and a WINDOW_UPDATE, which some
+/// The earning of a DATA frame that is not tiny: enough for a PING and a WINDOW_UPDATE, which some
 /// peers send for each.
 pub const DATA_EARNS: u32 = 10;
 
@@ -109,7 +109,7 @@ impl fmt::Display for Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Budget {
     left: u32,
-    /// What data earned, and what came with it did not cost yet.
+    /// Earnings from data that frames which come with data have not used yet.
     of_data: u32,
     max: u32,
     per_second: u32,

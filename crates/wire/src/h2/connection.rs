@@ -28,9 +28,9 @@ pub struct Http2 {
     pub(super) theirs: Settings,
     /// Whether the peer has acknowledged our settings.
     pub(super) is_acknowledged: bool,
-    /// What may be sent on all streams together.
+    /// The connection's send window.
     pub(super) send_window: i32,
-    /// What the peer may send on all streams together.
+    /// The connection's receive window.
     pub(super) receive: ReceiveWindow,
     pub(super) receive_window_max: u32,
     pub(super) pending: Pending,
@@ -51,7 +51,7 @@ pub enum Http2Role {
     Server,
 }
 
-/// What came from the peer.
+/// An element that the peer sent.
 #[derive(Debug)]
 pub enum Element<'b> {
     /// Nothing yet; the caller still consumes the bytes that were returned as consumed.
@@ -72,19 +72,19 @@ pub enum Element<'b> {
     Unacceptable {
         /// Its stream.
         stream: u32,
-        /// What is wrong. [`HeadError::kind`] says what to answer.
+        /// The error. [`HeadError::kind`] determines the answer.
         error: HeadError,
         /// Whether nothing more comes on the stream.
         is_end: bool,
     },
     /// A request that breaks a rule of HTTP/2 which concerns it alone (RFC 9113, section 8.1.1), in
     /// its head or behind it. The stream is open, or still is; it should be answered and then reset.
-    /// What else comes on it is thrown away, and behind the answer goes PROTOCOL_ERROR, whatever the
-    /// code that [`Http2::reset`] is given.
+    /// Further frames on it are dropped, and the answer is followed by RST_STREAM with
+    /// PROTOCOL_ERROR, whatever the code that [`Http2::reset`] is given.
     Malformed {
         /// Its stream, for which [`Element::Request`] may have been returned before.
         stream: u32,
-        /// What is wrong.
+        /// The rule that the request broke.
         error: MessageError,
         /// Whether nothing more comes on the stream.
         is_end: bool,
@@ -200,7 +200,7 @@ pub(super) struct HeaderBlock {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What a header block is for.
+/// The purpose of a header block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Purpose {
     Request,
@@ -221,7 +221,7 @@ pub(super) struct Ending {
     pub(super) theirs: Option<u32>,
 }
 
-/// What was found, without the bytes.
+/// A decoded element, without the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found {
     Nothing,
@@ -301,7 +301,7 @@ impl Http2 {
 
     fn new(role: Http2Role, reading: Reading, limits: &Limits) -> Self {
         let ours = Settings::ours(role, limits);
-        // What cannot be taken back is left as it is (section 6.9.2).
+        // A window cannot be made smaller than the default (section 6.9.2).
         let receive_window_max = limits.connection_window_bytes_max.clamp(WINDOW_DEFAULT, MAX_31);
         let mut receive = ReceiveWindow::new(WINDOW_DEFAULT);
         receive.on_taken(receive_window_max - WINDOW_DEFAULT);
@@ -414,7 +414,7 @@ impl Http2 {
     }
 }
 
-/// What the caller saw.
+/// Reports of the caller.
 impl Http2 {
     /// `millis` whole milliseconds have passed since the last call.
     pub fn on_time(&mut self, millis: u32) {
@@ -543,7 +543,7 @@ impl Http2 {
         Some((n, Found::Nothing))
     }
 
-    /// What to read once `left` bytes of no use have gone by.
+    /// The state that skips `left` bytes.
     pub(super) fn skipping(left: u32) -> Reading {
         if left == 0 { Reading::Frame } else { Reading::Skip { left } }
     }

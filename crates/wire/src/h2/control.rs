@@ -16,7 +16,7 @@ use super::stream::Half;
 use super::{Http2Role, PREFACE};
 use crate::buffer::Buffer;
 
-/// What waits to be written.
+/// Control frames that wait to be written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Pending {
     /// The preface, if any, and settings.
@@ -167,7 +167,7 @@ impl Http2 {
 
     /// `n` bytes of data that came on a stream were passed on, or thrown away.
     pub fn on_taken(&mut self, stream: u32, n: usize) {
-        // What a stream that is closed held was given back when it was closed.
+        // The window of a closed stream was given back when it was closed.
         let Some(stream) = self.streams.get_mut(stream) else { return };
         let n = crate::octets::narrow(n).min(stream.untaken);
         stream.untaken -= n;

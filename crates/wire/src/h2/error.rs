@@ -223,7 +223,7 @@ impl StreamError {
     }
 }
 
-/// What is malformed in a message (RFC 9113, section 8.1.1).
+/// The rule that a malformed message breaks (RFC 9113, section 8.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum MessageError {
     /// `:authority` holds what no authority may, or is missing in a CONNECT.

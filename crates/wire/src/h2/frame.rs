@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 
-/// What stands in front of every frame.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHeader {
     pub(super) len: u32,

@@ -39,7 +39,7 @@ pub struct Line<'a> {
     pub(crate) secrecy: Secrecy,
 }
 
-/// What stands around name and value in a line.
+/// The separators of name and value in a line.
 pub(crate) const COLON: &[u8] = b": ";
 pub(crate) const LINE_END: &[u8] = b"\r\n";
 const AROUND_LEN: usize = COLON.len() + LINE_END.len();
@@ -66,7 +66,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What a name means.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Name {
     /// It begins with a colon.

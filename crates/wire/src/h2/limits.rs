@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::h1::HeadLimits;
 use crate::path::Slashes;
 
-/// What one connection may hold and do.
+/// Limits of one connection.
 ///
 /// SETTINGS announce windows, streams, frames and the header table when the connection begins; a
 /// change of them applies to later connections.

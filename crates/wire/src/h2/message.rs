@@ -411,7 +411,7 @@ impl HeadBuilder<'_> {
             None if method == Method::Connect => {}
             None => self.resolve_target(target_start, method)?,
             Some(protocol) => {
-                // What the method would say about the form of the target is not so here.
+                // The method does not determine the form of the target here.
                 self.resolve_target(target_start, Method::Other)?;
                 self.index.request.line_end = None;
                 let protocol = protocol.of(aside);
@@ -489,7 +489,7 @@ impl HeadBuilder<'_> {
             self.index.request.expects_continue = is_continue(expect.of(self.block));
         }
         let (framing, left) = match (self.index.request.method, self.content_length) {
-            // What follows is no body, but what the tunnel carries.
+            // The tunnel's bytes follow, which are no body.
             (Method::Connect, length) => {
                 if length.is_some() {
                     let (known, name) = (Known::ContentLength, Known::ContentLength.name());
@@ -586,7 +586,7 @@ impl HeadBuilder<'_> {
     }
 }
 
-/// What stands around the dot of the root, of an authority that is judged where it is set.
+/// The parts around the dot of the root, of an authority that is validated where it is set.
 fn authority_parts(authority: &[u8]) -> Result<(&[u8], &[u8]), HeadError> {
     let (host, port) = around_root_dot(authority);
     let is_whole = host.len() == authority.len();
@@ -627,8 +627,8 @@ impl<'s> TrailersBuilder<'s> {
             Name::Field(known) if known.is_hop_by_hop() => {
                 Err(MessageError::TrailerForbidden.into())
             }
-            // What means nothing there may be left out (RFC 9110, section 6.5.1), and services send
-            // it: `date`, and `content-type` behind an error of gRPC.
+            // Fields without a meaning in trailers may be left out (RFC 9110, section 6.5.1), and
+            // services send them: `date`, and `content-type` behind an error of gRPC.
             Name::Field(_) => self.count(),
             Name::Pseudo(_) => Err(MessageError::PseudoFieldMisplaced.into()),
             Name::Invalid => Err(MessageError::FieldNameInvalid.into()),

@@ -115,7 +115,7 @@ impl Http2 {
             return Ok(Some((FrameHeader::LEN, found)));
         }
         self.budget.on_data(len);
-        // What is around the data is taken at once.
+        // Padding counts as taken at once.
         stream.untaken = stream.untaken.saturating_add(len);
         stream.receive.on_taken(header.len - len);
         if !is_end && stream.begins_update(self.ours.window) {
@@ -219,7 +219,7 @@ impl Http2 {
         Ok(Some((n, Found::Nothing)))
     }
 
-    /// What a header block that begins now is for (section 5.1).
+    /// The purpose of a header block that begins now (section 5.1).
     fn purpose(&mut self, id: u32, is_end: bool) -> Result<Purpose, ConnectionError> {
         let is_server = self.role == Http2Role::Server;
         match self.standing(id) {
@@ -657,8 +657,8 @@ impl Http2 {
         Ok(())
     }
 
-    /// What may be sent on a new stream. Amid a frame of settings, that is what was allowed before
-    /// it: at its end, this stream's window changes with all others.
+    /// The send window of a new stream. Within a SETTINGS frame, that is the window before it: at
+    /// its end, this stream's window changes with all others.
     pub(super) fn new_send_window(&self) -> u32 {
         match self.reading {
             Reading::Settings { window_before, .. } => window_before,
@@ -666,8 +666,8 @@ impl Http2 {
         }
     }
 
-    /// What the peer may send on a new stream. Before it has acknowledged our settings, it may go
-    /// by the default.
+    /// The receive window of a new stream. Before the peer has acknowledged our settings, it may
+    /// use the default.
     pub(super) fn stream_window(&self) -> u32 {
         if self.is_acknowledged { self.ours.window } else { self.ours.window.max(WINDOW_DEFAULT) }
     }

@@ -218,7 +218,7 @@ impl Http2 {
         true
     }
 
-    /// What a stream's request was, if its final response has not been sent.
+    /// The kind of a stream's request, if its final response has not been sent.
     fn kind_of_unanswered(&self, id: u32) -> Option<StreamKind> {
         let stream = self.streams.get(id).filter(|_| self.role == Http2Role::Server)?;
         (stream.sending == Half::Head).then_some(stream.kind)
@@ -394,7 +394,7 @@ impl Http2 {
     }
 }
 
-/// What a head says about the length of its body, and what is to be said.
+/// The body length that a head declares, and the one to send.
 struct Length {
     declared: Framing,
     framing: Framing,

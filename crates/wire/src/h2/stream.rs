@@ -25,15 +25,15 @@ pub(super) struct Stream {
     pub(super) is_malformed: bool,
     /// A WINDOW_UPDATE for it waits to be written.
     pub(super) is_update_due: bool,
-    /// What may be sent. Below zero after the peer made windows smaller.
+    /// The send window. Below zero after the peer made windows smaller.
     pub(super) send_window: i32,
-    /// What the peer may send.
+    /// The receive window.
     pub(super) receive: ReceiveWindow,
     /// Bytes received that the caller has not passed on yet.
     pub(super) untaken: u32,
     /// Bytes of the body that are still to come, if its length is known.
     pub(super) body_left: Option<u64>,
-    /// What the connection's clock showed when it was opened.
+    /// The connection's clock when it was opened.
     pub(super) opened_millis: u32,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum Half {
     End,
 }
 
-/// What the request on a stream was, as far as its response depends on it.
+/// The kinds of requests on which the framing of a response depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum StreamKind {
     /// Any other method.
@@ -61,7 +61,7 @@ pub(super) enum StreamKind {
     ExtendedConnect,
 }
 
-/// What a peer may send, on a stream or a connection.
+/// A receive window, of a stream or a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReceiveWindow {
     /// Below zero after the window was made smaller.
@@ -254,7 +254,7 @@ impl Streams {
         place_of(id, self.open.len(), |place| self.open.get(place).map(|stream| stream.id))
     }
 
-    /// What is known of `id`. Only clients open streams, since push is refused.
+    /// The state of stream `id`. Only clients open streams, since push is refused.
     pub(super) fn standing(&self, id: u32, is_server: bool) -> Standing {
         if id.is_multiple_of(2) {
             return Standing::Impossible;

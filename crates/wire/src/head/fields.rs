@@ -36,7 +36,7 @@ pub(crate) struct Span {
     pub(crate) len: u32,
 }
 
-/// What a [`Span`] points into.
+/// The memory that a [`Span`] points into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Place {
     #[default]

@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use super::{Alert, ServerName, Version};
 
-/// What a client asks for.
+/// The fields of a ClientHello that decide a route.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientHello<'a> {
     /// The server name (SNI), if the client sends one.
@@ -222,7 +222,7 @@ fn fragment<'a>(records: &mut Reader<'a>) -> Result<Option<&'a [u8]>, ClientHell
     }
 }
 
-/// What follows the header of a message, if all of it is there. Nothing else may stand in its last
+/// The body of a message, if all of it is there. Nothing else may stand in its last
 /// record: keys may change behind it (RFC 8446, section 5.1).
 fn body(message: &[u8]) -> Result<Option<&[u8]>, ClientHelloError> {
     let Some((&[_, high, middle, low], rest)) = message.split_first_chunk() else {
@@ -297,7 +297,8 @@ fn parts(body: &[u8]) -> Option<(u16, &[u8])> {
     is_valid.then_some((legacy_version, extensions))
 }
 
-/// What a client speaks that lists no versions: TLS 1.2 at most (RFC 8446, section 4.2.1).
+/// The highest version of a client that lists no versions: TLS 1.2 at most (RFC 8446, section
+/// 4.2.1).
 fn highest_legacy(version: u16) -> Option<Version> {
     Version::of(version.min(0x0303))
 }
@@ -468,7 +469,7 @@ mod tests {
         [&[CLIENT_HELLO], &len[1..], body].concat()
     }
 
-    /// What stands before the extensions, of a client of `version`.
+    /// The fields before the extensions, of a client of `version`.
     fn front(version: u16) -> Vec<u8> {
         [&version.to_be_bytes()[..], &[7; 32], &[0], &[0, 2, 0x13, 1], &[1, 0]].concat()
     }

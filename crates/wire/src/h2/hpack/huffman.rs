@@ -192,7 +192,7 @@ static WORDS: [(u32, u8); 256] = TABLES.words;
 static SHORT: [(u8, u8); 256] = TABLES.short;
 /// Symbols by the value of their words.
 static SORTED: [u16; 257] = TABLES.sorted;
-/// What is longer.
+/// Rows of words of more than eight bits.
 static LONG: [Row; 22] = TABLES.long;
 
 struct Tables {

@@ -37,7 +37,7 @@ struct Entry {
     is_value_valid: bool,
 }
 
-/// What an entry counts beside its name and value.
+/// The overhead of an entry beside its name and value (RFC 7541, section 4.1).
 const OVERHEAD: usize = 32;
 
 impl Entry {
@@ -50,12 +50,12 @@ impl Entry {
     }
 }
 
-/// What an entry counts whose line has this many octets.
+/// The size of an entry whose line has this many octets.
 fn size_of_line(len: usize) -> u32 {
     u32::try_from(len + OVERHEAD - AROUND_LEN).unwrap_or(u32::MAX)
 }
 
-/// What an entry of this name and value counts.
+/// The size of an entry with this name and value.
 pub(super) fn size_of(name: &[u8], value: &[u8]) -> u32 {
     u32::try_from(name.len() + value.len() + OVERHEAD).unwrap_or(u32::MAX)
 }

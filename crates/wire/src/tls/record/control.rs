@@ -27,7 +27,7 @@ pub(super) enum Writing {
     Closed,
 }
 
-/// What waits to be written, beside the last alert.
+/// Control records that wait to be written, beside the last alert.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pending {
     /// The peer asked for other keys, or these have sealed enough. Several requests have one

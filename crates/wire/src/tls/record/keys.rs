@@ -33,7 +33,7 @@ pub(super) struct Keys {
     context: Option<Box<LessSafeKey>>,
 }
 
-/// What a record is about (RFC 8446, section 5.1).
+/// Content types of records (RFC 8446, section 5.1).
 pub(super) mod kind {
     pub(crate) const ALERT: u8 = 21;
     pub(crate) const HANDSHAKE: u8 = 22;
@@ -269,7 +269,7 @@ fn split_header(front: &mut [u8]) -> Option<(&mut [u8; HEADER_LEN], &mut [u8])> 
     front.split_first_chunk_mut()
 }
 
-/// What else is authentic about a record of TLS 1.2 (RFC 5246, section 6.2.3.3).
+/// The additional data of a TLS 1.2 record (RFC 5246, section 6.2.3.3).
 fn legacy_aad(sequence: u64, header: [u8; HEADER_LEN], data_len: usize) -> [u8; 13] {
     let [s0, s1, s2, s3, s4, s5, s6, s7] = sequence.to_be_bytes();
     let [kind, major, minor, ..] = header;

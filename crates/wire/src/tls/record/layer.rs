@@ -41,7 +41,7 @@ pub enum TlsRole {
     Server,
 }
 
-/// What an idle connection holds, secrets of both directions included: there is nothing else
+/// The size of an idle connection, secrets of both directions included: it has no other memory
 /// while it has no contexts and no piece of a message.
 const _: () = assert!(size_of::<RecordLayer>() <= 280);
 
@@ -147,7 +147,7 @@ impl RecordLayer {
     }
 }
 
-/// What the caller saw.
+/// Reports of the caller.
 impl RecordLayer {
     /// Nothing was sent for [`IDLE_SECONDS`](super::IDLE_SECONDS), or nothing happened at all:
     /// what is sent next begins with small records again, and contexts are released.

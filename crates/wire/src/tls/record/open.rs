@@ -1,4 +1,4 @@
-//! What comes from the peer: records, and the messages and alerts in them.
+//! Opening records of the peer, and the messages and alerts in them.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::secrets::{Protocol, Suite};
 use super::{HEADER_LEN, IDLE_RECORDS_MAX, MESSAGE_BYTES_MAX, TICKETS_MAX};
 use crate::tls::Alert;
 
-/// What a step of [`RecordLayer::open`] found.
+/// The result of a step of [`RecordLayer::open`].
 #[derive(Debug)]
 pub enum Opened<'b> {
     /// Nothing more; the caller still consumes the bytes that were returned as consumed.
@@ -45,7 +45,7 @@ pub(super) enum Reading {
     Failed(RecordError),
 }
 
-/// What was found, without the bytes.
+/// The content of a record, without the bytes.
 enum Found {
     NeedMore { record_len: usize },
     Data { range: Range<usize> },

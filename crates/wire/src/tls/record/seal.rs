@@ -7,7 +7,7 @@ use super::layer::RecordLayer;
 use crate::buffer::Buffer;
 use crate::tls::Alert;
 
-/// What [`RecordLayer::seal`] did.
+/// The result of [`RecordLayer::seal`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sealed {
     /// Bytes of the pieces that are in records now.

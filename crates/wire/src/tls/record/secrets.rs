@@ -17,7 +17,7 @@ pub enum Protocol {
     Tls13,
 }
 
-/// What seals the records.
+/// The cipher of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Cipher {
     /// AES-GCM with a key of 128 bits; with SHA-256 in TLS 1.3.
@@ -42,9 +42,9 @@ pub struct Suite {
 pub struct Secrets<'a> {
     /// Version and cipher.
     pub suite: Suite,
-    /// What the peer seals with.
+    /// The secrets of the peer's direction.
     pub receive: DirectionSecrets<'a>,
-    /// What is sealed with here.
+    /// The secrets of our direction.
     pub send: DirectionSecrets<'a>,
 }
 
@@ -131,7 +131,7 @@ impl fmt::Debug for DirectionSecrets<'_> {
 
 /// Octets that are overwritten when they are let go, and never shown.
 ///
-/// What the compiler leaves of them on the stack when it moves them is out of reach.
+/// Copies that the compiler leaves on the stack when it moves them cannot be wiped.
 pub(super) struct Secret<const N: usize>([u8; N]);
 
 impl<const N: usize> Secret<N> {

@@ -1,6 +1,6 @@
 //! How much goes into one record.
 //!
-//! What is in a record can be used only when all of it is there. A full one spans twelve segments
+//! The receiver can use a record only when all of it has arrived. A full one spans twelve segments
 //! of TCP, so that while a connection is young a browser waits a round trip or more for what the
 //! first of them would have let it begin with, and any segment lost holds up all that are in the
 //! record with it. Small ones cost three times as much to make (`benches/tls_record.rs`), and 2 %
