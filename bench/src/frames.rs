@@ -41,7 +41,7 @@ pub struct Frame<'a> {
     pub flags: u8,
     /// 0 for the connection.
     pub stream: u32,
-    /// What follows the header.
+    /// The frame's payload.
     pub payload: &'a [u8],
 }
 

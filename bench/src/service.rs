@@ -1,4 +1,4 @@
-//! What `upstream` says on one connection: which protocol it speaks, and its answers in it.
+//! One connection of `upstream`: its protocol, and its answers.
 //!
 //! Each reads as little of a request as it takes to know where it ends, since the service shares
 //! a core with the load. HTTP/2 keeps the windows of its peer, and enters its fields into the
@@ -11,7 +11,7 @@ use crate::frames::{ACK, END_HEADERS, END_STREAM, Frame, Frames, PADDED, PREFACE
 use crate::messages::{Malformed, Messages};
 use crate::requests::{BODY_BYTES, response};
 
-/// What a service speaks and answers.
+/// The protocol and the answers of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1: each request is answered with the same 1 KiB.
@@ -43,9 +43,9 @@ impl FromStr for Protocol {
 pub enum Service {
     /// HTTP/1.1.
     Http1 {
-        /// What is asked.
+        /// The requests.
         requests: Messages,
-        /// What each is answered with.
+        /// The response to each.
         response: Vec<u8>,
     },
     /// HTTP/2.
@@ -81,12 +81,12 @@ impl Service {
     }
 }
 
-/// What a stream is answered with.
+/// The response on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// The same 1 KiB.
     Same,
-    /// What was sent on it, with trailers of gRPC.
+    /// The bytes that were received on it, with trailers of gRPC.
     Echo,
     Nothing,
 }
@@ -109,7 +109,7 @@ pub struct Streams {
     waiting: VecDeque<(u32, Vec<u8>)>,
 }
 
-/// What the peer may send on all streams together beside the 65,535 that it may anyway.
+/// The connection's receive window beyond the initial 65,535.
 const WINDOW_BYTES: u32 = 1 << 30;
 
 /// Settings (RFC 9113, section 6.5.2).

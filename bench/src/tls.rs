@@ -36,7 +36,7 @@ pub enum Version {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownVersion;
 
-/// What all connections have in common.
+/// The configuration that all connections share.
 #[derive(Clone, Debug)]
 pub struct Context {
     config: Arc<ClientConfig>,
@@ -47,7 +47,7 @@ pub struct Client {
     connection: UnbufferedClientConnection,
     /// Bytes of records that are not whole yet.
     incoming: Vec<u8>,
-    /// What is to be said once it can be.
+    /// Data to send once the handshake is over.
     waiting: Vec<u8>,
     has_ended: bool,
 }

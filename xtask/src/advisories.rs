@@ -165,7 +165,7 @@ fn accepted(deny: &str) -> BTreeSet<String> {
     ids.map(str::to_owned).collect()
 }
 
-/// What an advisory says of a version.
+/// The verdict of an advisory on a version.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Unaffected,
@@ -175,7 +175,7 @@ enum Verdict {
     },
     /// Something to know: unmaintained, a notice.
     Noted(String),
-    /// What is not understood is not passed over.
+    /// An advisory that cannot be parsed is reported.
     Unreadable(String),
 }
 

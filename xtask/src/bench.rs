@@ -93,7 +93,7 @@ impl Scenario {
         }
     }
 
-    /// What is spoken in it, one after another.
+    /// Its setups, one after another.
     fn setups(self) -> &'static [Setup] {
         match self {
             Self::H1 | Self::Idle => &[Setup::Http1],

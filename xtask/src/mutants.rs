@@ -107,7 +107,7 @@ fn next(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What came of the changes.
+/// The results of the changes.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     caught: usize,

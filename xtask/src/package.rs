@@ -1,6 +1,6 @@
 //! `cargo xtask package`: the Debian packages.
 //!
-//! What is in them stands in `crates/strait/Cargo.toml`, under `package.metadata.deb`.
+//! `crates/strait/Cargo.toml` lists their files, under `package.metadata.deb`.
 
 use anyhow::{Result, bail};
 

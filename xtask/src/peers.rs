@@ -1,6 +1,6 @@
 //! `cargo xtask peers`: builds Strait and the program that runs it against real peers.
 //!
-//! What a peer is, how it is installed and what is claimed of it stands in `tests/peers`.
+//! `tests/peers` defines peers, their installation and the claims.
 
 use std::path::{Path, PathBuf};
 

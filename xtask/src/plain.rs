@@ -142,7 +142,7 @@ impl Plain {
         String::from_utf8(output.stdout).with_context(|| format!("output of `{self}`"))
     }
 
-    /// What it says on its error output, if it succeeds.
+    /// Its standard error, if it succeeds.
     ///
     /// # Errors
     ///

@@ -121,7 +121,7 @@ fn units(at: &Surroundings, arguments: &[&str]) -> Option<usize> {
     Some(graph.get("units")?.as_array()?.len())
 }
 
-/// What came of a test program.
+/// The result of a test program.
 #[derive(Debug, Default)]
 struct Outcome {
     counts: Counts,
@@ -192,7 +192,7 @@ impl TestProgram {
                     watch.on_line(&line, began.elapsed());
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    // What it left running may hold its output open.
+                    // Processes that it left running may hold its output open.
                     if child.try_wait()?.is_some() {
                         break;
                     }

@@ -1,4 +1,4 @@
-//! What the commands print: to stderr, so that a command's own output stays apart.
+//! Messages of the commands, printed to stderr so that a command's own output stays apart.
 
 #![expect(clippy::print_stderr, clippy::print_stdout, reason = "what this module is for")]
 

@@ -22,7 +22,7 @@ const NAMED_AFTER: Duration = Duration::from_secs(60);
 /// Of a program without a line for so long, tests that are named as possible causes.
 const NAMED_MAX: usize = 10;
 
-/// What is known of a test program that runs.
+/// The state of a running test program.
 #[derive(Debug)]
 pub(crate) struct Watch {
     /// How long one test may take.
@@ -79,7 +79,7 @@ impl Watch {
         }
     }
 
-    /// What should have ended by now.
+    /// The tests that should have ended by now.
     pub(crate) fn overdue(&self, now: Duration) -> Option<Overdue> {
         let late = |began: &Duration| now.saturating_sub(*began) >= self.limit;
         let names: Vec<String> = self

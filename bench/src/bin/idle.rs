@@ -53,7 +53,7 @@ fn main() -> io::Result<()> {
     writeln!(stdout, "closed {}", sockets.iter().filter(|socket| is_closed(socket)).count())
 }
 
-/// What is said on a connection, and what is waited for then.
+/// The bytes to send on a connection, and the answer to wait for.
 struct Asked {
     opening: Vec<u8>,
     expected: Expected,

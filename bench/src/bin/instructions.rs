@@ -63,7 +63,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// What is counted.
+/// The function whose instructions are counted.
 #[inline(never)]
 fn measured(operation: &mut dyn FnMut(), count: u32) {
     for _ in 0..black_box(count) {
@@ -78,7 +78,7 @@ const LIMITS: HeadLimits = HeadLimits {
     slashes: Slashes::Keep,
 };
 
-/// What wrk sends.
+/// The request of wrk.
 const REQUEST: &[u8] = b"GET /bench HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 
 const BROWSER: &[u8] = b"GET /static/js/app.bundle.min.js?v=20260114&theme=dark HTTP/1.1\r\n\
@@ -238,7 +238,7 @@ listeners:
     Box::new(move || bench.connection(&mut request))
 }
 
-/// What a worker does to take up a configuration with so many listeners in which one endpoint is another.
+/// A worker takes up a configuration with so many listeners in which one endpoint has changed.
 fn change_case(listeners: u16) -> Box<dyn FnMut()> {
     use std::fmt::Write as _;
     let text = |endpoint: u16| {
@@ -285,7 +285,7 @@ struct Bench {
     upstream: Option<ConnKey>,
     response: Vec<u8>,
     now: Time,
-    /// What control reads is kept, so that events cost what they cost in the product.
+    /// The ends that control reads are kept, so that events cost as much as in the product.
     reports: telemetry::Reports,
 }
 

@@ -70,7 +70,7 @@ struct Outcome {
 struct Load {
     poller: Poller,
     timer: OwnedFd,
-    /// What the timer is set to.
+    /// The time that the timer is set to.
     alarm: u64,
     target: SocketAddr,
     connections: Vec<Connection>,

@@ -38,7 +38,7 @@ const GRACE: Duration = Duration::from_secs(2);
 struct Connection {
     socket: Socket,
     client: Client,
-    /// What is sent when there is a connection.
+    /// The ClientHello, sent when there is a connection.
     hello: Vec<u8>,
     response: Messages,
     is_answered: bool,

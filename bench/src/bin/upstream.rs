@@ -135,7 +135,7 @@ impl Connection {
     }
 }
 
-/// What was sent, which is nothing if the kernel took nothing.
+/// The bytes sent; 0 if the kernel took nothing.
 fn sent_of(result: io::Result<usize>) -> io::Result<usize> {
     match result {
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),

@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 ///
 /// # Errors
 ///
-/// Those of `sched_getaffinity`: more processors than a set holds (1,024).
+/// Errors of `sched_getaffinity`: more processors than a set holds (1,024).
 pub fn cpus() -> io::Result<Vec<usize>> {
     let allowed = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect())

@@ -37,7 +37,7 @@ enum Bound {
 /// Why a descriptor is not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum InheritError {
-    /// It is not open, or the kernel refused a step.
+    /// The descriptor is not open, or a system call failed.
     #[error("{step}: {source}")]
     System {
         /// The system call or socket option.
@@ -45,7 +45,7 @@ pub enum InheritError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// It is no stream socket that listens.
+    /// The descriptor is not a listening stream socket.
     #[error("not a stream socket that listens")]
     NotListening,
     /// It listens on something other than TCP or a path.

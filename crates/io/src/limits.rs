@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 ///
 /// # Errors
 ///
-/// Those of `setrlimit`; the former limit stays.
+/// Errors of `setrlimit`; the former limit stays.
 pub fn raise_open_files() -> io::Result<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
@@ -22,8 +22,8 @@ pub fn raise_open_files() -> io::Result<u64> {
 ///
 /// # Errors
 ///
-/// Those of `setrlimit`, and of writing to `/proc/self/coredump_filter`; what went before them stays
-/// done.
+/// Errors of `setrlimit`, and of writing to `/proc/self/coredump_filter`; what went before them
+/// stays done.
 pub fn forbid_core_dumps() -> io::Result<()> {
     let maximum = getrlimit(Resource::Core).maximum;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum })?;

@@ -121,7 +121,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// Those of `getsockname`.
+    /// Errors of `getsockname`.
     pub fn local_address(&self) -> io::Result<Option<SocketAddr>> {
         Ok(ip_address(rustix::net::getsockname(&self.fd)?))
     }

@@ -37,7 +37,7 @@ impl Poller {
     ///
     /// # Errors
     ///
-    /// Those of `epoll_create1`: out of descriptors or memory.
+    /// Errors of `epoll_create1`: out of descriptors or memory.
     pub fn new() -> io::Result<Self> {
         Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)? })
     }
@@ -49,7 +49,7 @@ impl Poller {
     ///
     /// # Errors
     ///
-    /// Those of `epoll_ctl`: out of memory or watches, or watched already.
+    /// Errors of `epoll_ctl`: out of memory or watches, or watched already.
     pub fn add(&self, socket: impl AsFd, token: u64) -> io::Result<()> {
         let edges = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         self.watch(socket.as_fd(), token, edges)
@@ -73,7 +73,7 @@ impl Poller {
     ///
     /// # Errors
     ///
-    /// Those of `epoll_ctl`: not watched here.
+    /// Errors of `epoll_ctl`: not watched here.
     pub fn remove_listener(&self, listener: &Listener) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, listener)?)
     }
@@ -91,7 +91,7 @@ impl Poller {
     ///
     /// # Errors
     ///
-    /// Those of `epoll_ctl`: not watched here.
+    /// Errors of `epoll_ctl`: not watched here.
     pub fn remove(&self, socket: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, socket)?)
     }

@@ -43,7 +43,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Those of `socket` and `connect` that are known at once: out of descriptors or ports, no
+    /// Errors of `socket` and `connect` that are known at once: out of descriptors or ports, no
     /// route, refused (local peers). `WouldBlock` means that a unix listener's queue is full; it
     /// is an end of the attempt, not a state to wait in.
     pub fn connect(
@@ -127,7 +127,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// It is no connection any more.
+    /// The connection has ended.
     pub fn unacknowledged(&self) -> io::Result<usize> {
         option::unacknowledged(&self.fd)
     }
@@ -151,7 +151,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Those of `getsockname`.
+    /// Errors of `getsockname`.
     pub fn local_address(&self) -> io::Result<Option<SocketAddr>> {
         Ok(ip_address(rustix::net::getsockname(&self.fd)?))
     }
@@ -162,7 +162,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Those of `getsockname` and `getsockopt`.
+    /// Errors of `getsockname` and `getsockopt`.
     pub fn original_destination(&self) -> io::Result<Option<SocketAddr>> {
         let found = match self.local_address()? {
             Some(SocketAddr::V4(_)) => sockopt::ip_original_dst(&self.fd).map(SocketAddr::V4),

@@ -72,7 +72,7 @@ struct Piece {
     request: usize,
 }
 
-/// What a piece waits for.
+/// The condition that a piece waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gate {
     Open,

@@ -190,7 +190,7 @@ impl Configurations {
         };
     }
 
-    /// What connections of HTTP/2 may hold: often the defaults, and else rather little.
+    /// Limits of HTTP/2 connections: often the defaults, and else rather small.
     fn http2(&mut self, text: &mut String) {
         let random = &mut self.random;
         if random.chance(500) {

@@ -17,7 +17,7 @@ struct Ask {
     topic: String,
 }
 
-/// What the slot remembers once the question was asked.
+/// The slot's content once the question was asked.
 const ASKED: u8 = 1;
 
 impl Filter for Ask {

@@ -36,7 +36,7 @@ const HEADER_TABLE_SIZE: u16 = 1;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// What came from Strait.
+/// An element that Strait sent.
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// A request, or a response that is not interim.
@@ -79,7 +79,7 @@ pub(crate) struct Speaker {
     changed: Vec<(u16, u32)>,
 }
 
-/// What a scripted peer allows.
+/// The limits of a scripted peer.
 pub(crate) fn some_limits(random: &mut Random) -> Limits {
     let usual = Limits::default();
     let stream_window = match random.below(3) {

@@ -17,7 +17,7 @@ pub(crate) struct Head {
     pub(crate) fields: Vec<(String, String)>,
 }
 
-/// What is still to come of a body.
+/// The part of a body that is still to come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
     /// So many bytes.
@@ -47,7 +47,7 @@ impl Inbound {
         &mut self.bytes
     }
 
-    /// What is there.
+    /// The bytes that are there.
     #[must_use]
     pub(crate) fn rest(&self) -> &[u8] {
         self.bytes.get(self.at..).unwrap_or_default()

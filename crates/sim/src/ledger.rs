@@ -24,7 +24,7 @@ struct Record {
     plan: RequestPlan,
     sightings: Vec<Sighting>,
     outcome: Outcome,
-    /// What a service sends may end before its time, and look as if it had ended in order.
+    /// The service's bytes may end early, and look as if they had ended in order.
     may_break_off: bool,
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use sim::{Outcome, Random, Scenario, SeedLimit, Simulation, Summary};
 
-/// What is asked for on the command line.
+/// The options of the command line.
 #[derive(Debug, Default)]
 struct Arguments {
     seed: Option<u64>,
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What many runs came to.
+/// The totals of many runs.
 #[derive(Debug, Default)]
 struct Totals {
     seeds: u64,

@@ -35,7 +35,7 @@ use crate::random::Random;
 use crate::trace::Trace;
 use secure::Security;
 
-/// What a clock reading costs: so that no two are the same.
+/// The time that a clock reading takes, so that no two readings are the same.
 const READING: Duration = Duration::from_nanos(50);
 
 /// How long a SYN waits to be sent again when the listener's queue was full.
@@ -118,7 +118,7 @@ struct End {
     other: Option<EndId>,
     phase: Phase,
     address: SocketAddr,
-    /// What epoll knows it by.
+    /// Its token in epoll.
     key: Option<ConnKey>,
     is_listed: bool,
     inbox: VecDeque<u8>,
@@ -166,12 +166,12 @@ struct Listener {
     address: Address,
     queue: VecDeque<EndId>,
     backlog: usize,
-    /// What epoll knows it by.
+    /// Its token in epoll.
     token: Option<u32>,
     is_open: bool,
 }
 
-/// What one worker's epoll instance knows.
+/// The state of one worker's epoll instance.
 #[derive(Debug, Default)]
 struct Epoll {
     ready: VecDeque<EndId>,

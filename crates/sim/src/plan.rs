@@ -1,4 +1,4 @@
-//! What requests and responses are, as functions of a request's id.
+//! Requests and responses, as functions of a request's id.
 //!
 //! A client and every service derive independently what belongs to an id: each byte
 //! of both bodies, the status, the framing. So a byte that belongs to another request is seen at
@@ -126,7 +126,7 @@ impl ResponsePlan {
     }
 }
 
-/// What a service sends to a client whose bytes are relayed.
+/// The bytes that a service sends to a relayed client.
 #[derive(Clone, Copy, Debug)]
 pub struct RelayPlan {
     /// Bytes that it sends, besides its greeting.
@@ -134,10 +134,10 @@ pub struct RelayPlan {
 }
 
 impl RelayPlan {
-    /// What it sends before it knows the client's id.
+    /// The service's greeting, sent before it knows the client's id.
     pub(crate) const GREETING: &[u8] = b"hello\n";
 
-    /// What goes back to the client of this id.
+    /// The service's bytes for the client of this id.
     #[must_use]
     pub fn of(id: u64) -> Self {
         Self { length: ResponsePlan::of(id).length }
@@ -149,7 +149,7 @@ impl RelayPlan {
         Self::GREETING.len() + self.length
     }
 
-    /// What a client begins with: no protocol that Strait detects begins so.
+    /// The first bytes of a relayed client: no protocol that Strait detects begins so.
     #[must_use]
     pub(crate) fn introduction(id: u64) -> [u8; 9] {
         let [a, b, c, d, e, f, g, h] = id.to_be_bytes();
@@ -157,7 +157,7 @@ impl RelayPlan {
     }
 }
 
-/// What keeps the bytes of requests and of responses apart.
+/// Salts by which the bytes of requests and of responses differ.
 const REQUEST: u64 = 0x7265_7175_6573_7421;
 
 /// The bytes of a response's body from `offset` on.

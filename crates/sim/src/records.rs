@@ -33,7 +33,7 @@ const ASKED_MAX: usize = 20;
 /// Records of a few bytes that are made of one write; the rest is in large ones.
 const SMALL_RECORDS_MAX: usize = 6;
 
-/// What both ends of a connection know when its handshake is over.
+/// The secrets of a connection whose handshake is over.
 pub(crate) struct Session {
     suite: Suite,
     client: Keys,
@@ -93,7 +93,7 @@ impl Session {
         RecordLayer::new(role, &secrets, sizing).expect("the secrets are those of a connection")
     }
 
-    /// What a peer on that side seals with.
+    /// The sealer of a peer on that side.
     pub(crate) fn sealer(self, role: TlsRole) -> Sealer {
         let keys = match role {
             TlsRole::Client => self.client,

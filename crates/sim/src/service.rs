@@ -22,12 +22,12 @@ const IDLE_MAX: Duration = Duration::from_secs(3);
 /// How long a response may take to begin, and to go on.
 const SLOWNESS: Duration = Duration::from_millis(100);
 
-/// What a service speaks.
+/// The protocol of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speech {
     /// HTTP, of either version.
     Http,
-    /// What is relayed.
+    /// Relayed bytes.
     Raw,
 }
 
@@ -50,7 +50,7 @@ struct Host {
     timers_total: u64,
 }
 
-/// What a connection waits for.
+/// The reason for which a connection waits.
 #[derive(Clone, Copy, Debug)]
 enum Timer {
     /// To continue.

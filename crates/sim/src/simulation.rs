@@ -75,9 +75,9 @@ pub struct Summary {
 /// The promises that were broken.
 #[derive(Clone, Debug)]
 pub struct Violations {
-    /// What was broken.
+    /// The broken promises, a text each.
     pub violations: Vec<String>,
-    /// What happened last, if the trace was kept.
+    /// The last lines of the trace, if it was kept.
     pub trace: String,
 }
 
@@ -124,7 +124,7 @@ struct Thread {
     runs_at: Option<Time>,
 }
 
-/// What control is going to do.
+/// A planned action of control.
 #[derive(Debug)]
 enum Errand {
     Swap,
@@ -156,7 +156,7 @@ pub struct Simulation {
     moved: usize,
     /// Connections that were taken out of a worker, whichever took them up.
     uprooted: usize,
-    /// What counters said last, and what they have said so far, if that is written down.
+    /// The last values of the counters, and the lines recorded so far, if they are recorded.
     counters: BTreeMap<String, u64>,
     events: Option<String>,
 }
@@ -336,7 +336,7 @@ impl Simulation {
         self.events = Some(String::new());
     }
 
-    /// What was written down: a line for each counter that moved in a turn.
+    /// The recorded lines: one for each counter that moved in a turn.
     #[must_use]
     pub fn events(&self) -> &str {
         self.events.as_deref().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What happened in a simulation: one number over all of it, and the last of it as text.
+//! The trace of a simulation: one number over all events, and the last ones as text.
 
 use std::collections::VecDeque;
 

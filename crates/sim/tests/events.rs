@@ -1,4 +1,4 @@
-//! What a scripted run counts, in its order, compared with the text beside this file.
+//! The counters of a scripted run, in order, compared with the text beside this file.
 //!
 //! Review a difference as you would code. `BLESS=1 cargo test -p sim --test events` takes it over.
 

@@ -1,4 +1,4 @@
-//! What connections and requests cost in memory, counted by the allocator.
+//! Memory of connections and requests, counted by the allocator.
 //!
 //! The world here is not the simulated network, which has memory of its own, but one that has
 //! everything before the counting begins: every client sends the same request whenever it is its
@@ -27,9 +27,9 @@ use worker::{
     World,
 };
 
-/// What an idle connection may cost: the published figure of 400 bytes for a process is more than
-/// this, because the kernel's descriptor table and the allocator's own needs are in it. Each connection
-/// here comes from an address of its own, for which the table of clients has 24 bytes.
+/// Bytes that an idle connection may cost: the published figure of 400 bytes for a process is more
+/// than this, because the kernel's descriptor table and the allocator's own needs are in it. Each
+/// connection here comes from an address of its own, for which the table of clients has 24 bytes.
 const CONNECTION_BYTES_MAX: i64 = 360;
 
 /// Passes everything on to the system's allocator, and counts what this thread asks for.
@@ -98,7 +98,7 @@ clusters:
 #[derive(Debug)]
 struct Socket(usize);
 
-/// What one connection does.
+/// The state of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
     key: Option<ConnKey>,

@@ -38,7 +38,7 @@ fn settle(network: &mut Network) {
     }
 }
 
-/// What a wait brings for the one end that is watched.
+/// The event that a wait returns for the one end that is watched.
 fn event(network: &mut Network) -> Option<Ready> {
     let mut events = Vec::new();
     network.events(0, &mut events);

@@ -68,7 +68,7 @@ impl Activation {
     ///
     /// # Errors
     ///
-    /// Those that no listener and no admin interface takes.
+    /// The sockets that neither a listener nor the admin interface takes.
     pub(crate) fn check_use(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         let startup = &snapshot.startup;
         let listeners = snapshot.listeners.iter().map(|listener| &listener.address);

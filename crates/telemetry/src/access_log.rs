@@ -59,7 +59,7 @@ pub(crate) struct Field {
     pub(crate) name: &'static str,
     /// The name as JSON writes it, so that a line costs one copy for it.
     json_key: &'static str,
-    /// The same for text.
+    /// The name as text writes it.
     text_key: &'static str,
     /// Whether the text form has it in its beginning and not as a pair.
     is_in_beginning: bool,
@@ -131,9 +131,9 @@ macro_rules! fields {
 }
 
 fields! {
-    "time" beginning "When the request's first byte came, UTC, with microseconds (text: seconds)."
+    "time" beginning "Time of the request's first byte, UTC, with microseconds (text: seconds)."
         |line| Value::Time(line.event.started_at);
-    "client" beginning "Where the downstream connects from, or what a trusted proxy said of it."
+    "client" beginning "The client's address, from the connection or from a trusted proxy."
         |line| Value::bytes(line.event.client);
     "method" beginning "The request's method, as received."
         |line| Value::bytes(line.event.method);
@@ -147,7 +147,7 @@ fields! {
         |line| Value::Number(line.event.response_bytes);
     "request_bytes" pair "Body bytes received from the downstream (of a tunnel: all bytes)."
         |line| Value::Number(line.event.request_bytes);
-    "host" pair "The host that the request named, as received, or the server name that a relayed TLS client did."
+    "host" pair "The request's host, as received, or the server name of a relayed TLS client."
         |line| Value::bytes(line.event.host);
     "request_id" pair "`x-request-id`."
         |line| Value::bytes(line.event.request_id);
@@ -201,7 +201,7 @@ fields! {
         |line| Value::length(line.event.stages.response);
     "downstream_write_us" pair "From the last response byte read to the last one written, µs."
         |line| Value::length(line.event.stages.downstream_write);
-    "server_name" pair "The name that the client asked for in TLS that ended here (SNI)."
+    "server_name" pair "The server name (SNI) of TLS that Strait terminated."
         |line| Value::bytes(line.event.server_name);
     "tls_version" pair "The version of that TLS: `TLSv1.2` or `TLSv1.3`."
         |line| Value::bytes(line.event.tls_version);

@@ -187,7 +187,7 @@ impl View<'_> {
         self.times_of(|block| Some(of(block)))
     }
 
-    /// The same, where it is one of several.
+    /// A histogram of all workers together, if the worker has one.
     fn times_of(&self, of: impl Fn(&WorkerBlock) -> Option<&Histogram>) -> HistogramTotals {
         let mut times = HistogramTotals::default();
         for histogram in self.workers.iter().filter_map(|(_, block)| of(block)) {

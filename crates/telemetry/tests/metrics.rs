@@ -1,4 +1,4 @@
-//! What workers count and what is reported of it.
+//! Counters of workers, and the metrics reported from them.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

@@ -54,7 +54,7 @@ impl Alert {
         Self(code)
     }
 
-    /// The same for a record layer, where it is one that ends a handshake under keys. All other
+    /// The alert as the record layer sends it, if it may end a handshake under keys. All other
     /// codes become `internal_error`: no peer would act differently on them.
     #[must_use]
     pub const fn of_record(self) -> wire::tls::Alert {

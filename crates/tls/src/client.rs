@@ -65,7 +65,7 @@ impl ClientContext {
     /// When no connection could come of them.
     pub fn new(options: ClientOptions) -> Result<Self, ContextError> {
         let parts = Parts::new(&options.versions, &options.cipher_suites, &options.groups)?;
-        // They have to be names even where nothing is checked.
+        // The names have to be valid even if nothing is checked.
         let names = match options.names {
             names if names.is_empty() => None,
             names => Some(AllowedNames::new(names)?),

@@ -62,7 +62,7 @@ impl AllowedNames {
 pub(crate) enum NamesMissing {
     /// The certificate cannot be parsed.
     Unreadable,
-    /// It has only these.
+    /// The certificate has only these names.
     Others(Vec<String>),
 }
 

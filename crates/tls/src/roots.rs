@@ -21,9 +21,9 @@ pub struct Roots {
 /// Lists of revoked certificates (CRLs).
 #[derive(Default)]
 pub(crate) struct Revocations {
-    /// As they were read.
+    /// The lists as they were read, in DER.
     pub(crate) lists: Vec<CertificateRevocationListDer<'static>>,
-    /// The same, taken apart.
+    /// The lists, parsed.
     pub(crate) parsed: Vec<CertRevocationList<'static>>,
 }
 
@@ -45,7 +45,7 @@ pub enum RootsError {
 }
 
 impl Roots {
-    /// Those that the system trusts.
+    /// The CAs that the system trusts.
     ///
     /// Single ones that cannot be read are left out, as every program does that uses them.
     ///
@@ -59,7 +59,7 @@ impl Roots {
         Self::new(store)
     }
 
-    /// All those in `pem`.
+    /// All CAs in `pem`.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Roots {
         Ok(Self { store: Arc::new(store), revocations: Revocations::default() })
     }
 
-    /// The same, without what the lists (CRLs, RFC 5280) in `pem` have revoked.
+    /// The CAs, without certificates that the lists (CRLs, RFC 5280) in `pem` revoke.
     ///
     /// With any list there has to be a current one of each authority in a peer's chain: a certificate
     /// that none speaks of is refused, and so are all of an authority whose list has expired.

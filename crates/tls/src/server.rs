@@ -25,11 +25,11 @@ use choice::Choice;
 /// Whether clients show certificates.
 #[derive(Clone, Debug)]
 pub enum ClientAuth {
-    /// They are not asked for one.
+    /// Clients are not asked for a certificate.
     Off,
-    /// They are asked, and may have none; one that is shown has to come from these.
+    /// Clients are asked, and may have none; one that is shown has to come from these CAs.
     Optional(Arc<Roots>),
-    /// They have to show one that comes from these.
+    /// Clients have to show a certificate from these CAs.
     Required(Arc<Roots>),
 }
 
@@ -171,7 +171,7 @@ fn verifier(roots: &Roots, parts: &Parts) -> rustls::server::ClientCertVerifierB
     builder.with_crls(roots.revocations().lists.iter().cloned()).enforce_revocation_expiration()
 }
 
-/// The same for clients of these names.
+/// Verifies clients' certificates and requires one of these names.
 fn named(
     trust: Arc<dyn ClientCertVerifier>,
     names: Vec<Box<str>>,

@@ -38,10 +38,10 @@ pub struct TicketKey {
 /// Why a secret is none that a key can be made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TicketKeyError {
-    /// It is too short to be a secret.
+    /// The file is too short to be a secret.
     #[error("a key for tickets has at least {TICKET_SECRET_BYTES_MIN} bytes")]
     TooShort,
-    /// It is something else.
+    /// The file is too long to be a key.
     #[error("a key for tickets has at most {TICKET_SECRET_BYTES_MAX} bytes")]
     TooLong,
 }

@@ -58,7 +58,7 @@ fn compare<'k>(operation: impl Fn(bool) -> (&'k PrivateKey, [u8; 16])) {
     assert!(t.abs() < T_MAX, "t = {t}");
 }
 
-/// What was interrupted says nothing.
+/// Interrupted measurements are left out.
 fn without_outliers(mut times: Vec<f64>) -> Vec<f64> {
     times.sort_by(f64::total_cmp);
     times.truncate(times.len() * 9 / 10);

@@ -45,9 +45,9 @@ const PROBES: &[Probe] = &[
 /// `Match` and `No` are final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// They are of its protocol.
+    /// The bytes are of its protocol.
     Match,
-    /// They are not.
+    /// The bytes are not of its protocol.
     No,
     /// More bytes are needed. If none come in time, these are a match if that is likely.
     More { is_likely: bool },

@@ -263,7 +263,7 @@ impl RequestHead<'_> {
 
     /// Host and port as they were received, from the target if it named them, else from `Host`; the
     /// dot of the root is left out.
-    /// It is also the value of the live `Host` field.
+    /// The same octets are the value of the live `Host` field.
     #[must_use]
     pub fn authority(&self) -> &[u8] {
         self.field(Known::Host).unwrap_or_default()

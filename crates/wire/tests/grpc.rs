@@ -1,4 +1,4 @@
-//! What holds for any gRPC: messages, segments and trailers made from parts, whole and damaged.
+//! Properties of gRPC: messages, segments and trailers made from parts, whole and damaged.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What holds for any message that a peer may send, and for many that it may not: heads and bodies
+//! Properties of any message that a peer may send, and of many that it may not: heads and bodies
 //! made from parts, whole and damaged.
 
 use proptest::collection::vec;

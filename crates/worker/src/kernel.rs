@@ -73,7 +73,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// Those of `getsockname`.
+    /// Errors of `getsockname`.
     pub fn local_address(&self) -> io::Result<Option<SocketAddr>> {
         self.socket.local_address()
     }

@@ -76,7 +76,7 @@ pub enum ReportBody {
     Described {
         /// The request's own number.
         request: u64,
-        /// Those among the slots looked at.
+        /// The connections in the slots that were looked at.
         connections: Vec<ConnectionSummary>,
         /// The slot to continue with, if there are more.
         next: Option<u32>,

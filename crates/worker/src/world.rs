@@ -58,7 +58,7 @@ pub trait World {
     ///
     /// # Errors
     ///
-    /// Those that are known at once.
+    /// Errors that are known at once.
     fn connect(
         &mut self,
         address: &Address,

@@ -58,7 +58,7 @@ const CLAIM_MAX: Duration = Duration::from_secs(300);
 /// Claims that run at a time, but for those that are alone.
 const LANES: usize = 2;
 
-/// What came of the claims so far.
+/// The results of the claims so far.
 #[derive(Debug, Default)]
 struct Results {
     passed: usize,
@@ -144,7 +144,7 @@ impl Run {
     }
 }
 
-/// What came of one claim.
+/// The result of one claim.
 enum Outcome {
     Held,
     Failed(String),

@@ -1,4 +1,4 @@
-//! What a claim is given.
+//! The environment of a claim.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

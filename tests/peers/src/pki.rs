@@ -24,7 +24,7 @@ pub(crate) struct Pair {
     pub(crate) key: PathBuf,
 }
 
-/// What a key is made of.
+/// The kind of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Ecdsa,

@@ -43,7 +43,7 @@ impl Method {
     }
 }
 
-/// What one run of the generator saw.
+/// The result of one run of the generator.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Outcome {
     /// Answered requests that count for rate and latency.
@@ -252,7 +252,7 @@ impl Load {
     }
 }
 
-/// What `h2load` is called with.
+/// The arguments of `h2load`.
 fn h2load(tools: &Tools, setup: Setup, target: SocketAddr, how: &str) -> String {
     if setup == Setup::Grpc {
         let message = tools.grpc_message();
@@ -266,13 +266,13 @@ fn h2load(tools: &Tools, setup: Setup, target: SocketAddr, how: &str) -> String 
     }
 }
 
-/// What `stream` asks with.
+/// The arguments of `stream`.
 fn stream(tools: &Tools, target: SocketAddr, seconds: u32) -> String {
     let program = tools.program("stream");
     format!("{} --target {target} --mib {STREAM_MIB} --seconds {seconds}", program.display())
 }
 
-/// What `tls-load` is called with.
+/// The arguments of `tls-load`.
 fn tls_load(tools: &Tools, tls: Tls, target: SocketAddr, connections: u32, seconds: u32) -> String {
     let program = tools.program("tls-load");
     let version = if tls == Tls::NewRsa12 { "1.2" } else { "1.3" };
@@ -370,7 +370,7 @@ fn check_trailers(tools: &Tools, options: &Options, target: SocketAddr) -> Resul
 /// A message of 1 KiB behind its length.
 const GRPC_MESSAGE_BYTES: usize = 5 + 1024;
 
-/// What is sent to a service of gRPC.
+/// The message that is sent to a service of gRPC.
 pub(crate) fn grpc_message() -> Vec<u8> {
     let mut message = vec![0, 0, 0, 4, 0];
     message.resize(GRPC_MESSAGE_BYTES, b'q');

@@ -75,7 +75,7 @@ fn key(method: Method, connections: u32) -> CellKey {
     (Setup::Http1, method, connections, false)
 }
 
-/// What Strait sets out to reach.
+/// Strait's targets.
 fn targets(report: &Report) -> Vec<Target> {
     let cpu_us = |sample: &Sample| Some(sample.cpu_us());
     let cpu = |method, connections, other: &str| {

@@ -1,4 +1,4 @@
-//! What a result was measured on, and with.
+//! The machine and the programs of a result.
 
 use std::path::Path;
 

@@ -80,7 +80,7 @@ fn half_rate(report: &Report, load: Load) -> Option<u64> {
     Some(rate as u64).filter(|&rate| rate > 0)
 }
 
-/// What Strait sets out to reach at half of its rate.
+/// Strait's targets at half of its rate.
 fn half_idle_targets(report: &Report, load: Load) -> Vec<Target> {
     let bounds = HALF_IDLE_MAX.iter().filter(|(setup, ..)| *setup == load.setup);
     let target = |&(_, other, at_most): &(Setup, &str, f64)| {
@@ -95,7 +95,7 @@ fn half_idle_targets(report: &Report, load: Load) -> Vec<Target> {
     bounds.map(target).collect()
 }
 
-/// What Strait sets out to reach under `load`.
+/// Strait's targets under `load`.
 fn targets(report: &Report, load: Load) -> Vec<Target> {
     let (name, cell) = (load.name(), load.key());
     let bounds = CPU_MAX.iter().filter(|(setup, ..)| *setup == load.setup);

@@ -1,4 +1,4 @@
-//! What a run found: compared, printed, and written to `bench/results`.
+//! The result of a run: compared, printed, and written to `bench/results`.
 //!
 //! Every figure is a median over rounds; every ratio is the median of the rounds' ratios, as both
 //! sides of a ratio were measured within seconds of each other.
@@ -18,7 +18,7 @@ use super::setup::Setup;
 use super::tools::Tools;
 use crate::say;
 
-/// What a run found.
+/// The result of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     scenario: &'static str,
@@ -34,7 +34,7 @@ pub(crate) struct Report {
     /// Series, where memory is measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) memory: Vec<MemorySeries>,
-    /// What was to be reached.
+    /// The targets.
     pub(crate) targets: Vec<Target>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Series {
     pub(crate) samples: Vec<Sample>,
 }
 
-/// What one proxy asked of the kernel under one load.
+/// The system calls of one proxy under one load.
 #[derive(Debug, Serialize)]
 pub(crate) struct SystemCalls {
     /// Name of the load.
@@ -168,7 +168,7 @@ impl Report {
         Ok(())
     }
 
-    /// What `proxy` did in `cell`.
+    /// The series of `proxy` in `cell`.
     pub(crate) fn find(&self, proxy: &str, cell: CellKey) -> Option<&Series> {
         let cell = self.cells.iter().find(|measured| {
             let Cell { setup, method, connections, rate, .. } = **measured;
@@ -334,7 +334,7 @@ impl MemorySeries {
 }
 
 impl MemorySample {
-    /// What each connection added to the memory of the process.
+    /// Memory of the process per connection.
     pub(crate) fn bytes_each(&self) -> f64 {
         let growth = kib(self.rss_after_kib) - kib(self.rss_before_kib);
         growth * 1024.0 / f64::from(self.connections)

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What one proxy did in one round of one cell.
+/// The result of one proxy in one round of one cell.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Sample {
     /// Which of the rounds, from 1.

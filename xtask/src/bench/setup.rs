@@ -1,11 +1,11 @@
-//! What is spoken on either side of the proxies, and what follows from it: their configs, the
+//! The protocols on either side of the proxies, and what depends on them: their configs, the
 //! service behind them, and who takes part.
 
 use serde::Serialize;
 
 use super::proxy::ProxyKind;
 
-/// What is spoken on either side of the proxies.
+/// The protocols on either side of the proxies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Setup {
@@ -96,7 +96,7 @@ impl Setup {
         }
     }
 
-    /// What serves behind the proxies.
+    /// The service behind the proxies.
     pub(crate) fn service(self) -> Service {
         let upstream = |arguments| Service::Ours("upstream", arguments);
         match self {
@@ -136,7 +136,7 @@ impl Setup {
     }
 }
 
-/// What serves behind the proxies.
+/// The service behind the proxies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     /// A program of `bench/`, with its arguments besides the address.

@@ -5,7 +5,7 @@
 //! larger ones than it says: `Proxy` and its parts have none, because what would close a circle is
 //! noted on the agenda (ARCHITECTURE.md).
 //!
-//! What is compared is words, not types. A method calls another if its body has `self.name(` or
+//! The check compares words, not types. A method calls another if its body has `self.name(` or
 //! `Self::name`, or the same with the type's name: in full (`Proxy::name`), or in small letters for a
 //! value that a closure is handed (`proxy.name(`). A call through a trait, through a free function, or
 //! through a value of another name is not seen.
@@ -88,7 +88,7 @@ impl<'t> Calls<'t> {
         self.0.get(name).into_iter().flatten().copied()
     }
 
-    /// What `name` calls, itself or through others.
+    /// The methods that `name` calls, directly or through others.
     fn reached_from(&self, name: &str) -> BTreeSet<&'t str> {
         let mut reached = BTreeSet::new();
         let mut left: Vec<&str> = self.called_by(name).collect();
@@ -141,7 +141,7 @@ impl<'t> Calls<'t> {
     }
 }
 
-/// What stands between the braces of each inherent `impl` block of the type `of`.
+/// The content of each inherent `impl` block of the type `of`.
 pub(super) fn impl_blocks<'w, 't>(words: &'w [&'t str], of: &str) -> Vec<&'w [&'t str]> {
     let mut blocks = Vec::new();
     let mut at = 0;

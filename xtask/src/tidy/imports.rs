@@ -80,7 +80,7 @@ impl<'t> Imports<'t> {
         let imports = files.iter().map(|(file, source)| {
             let named = named_paths(&words(without_tests(source)), file);
             let modules = named.iter().filter_map(|path| module_of(path));
-            // What a crate exports is not a file of its own.
+            // A crate's exports are not a separate file.
             (file.clone(), modules.filter(|path| path != file && !path.is_empty()).collect())
         });
         Self(imports.collect())

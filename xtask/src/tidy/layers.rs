@@ -52,7 +52,7 @@ fn read_table(page: &str) -> Option<BTreeMap<&str, BTreeSet<&str>>> {
     Some(rows.collect())
 }
 
-/// What stands in backquotes.
+/// The texts in backquotes.
 pub(super) fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

@@ -2,9 +2,9 @@
 
 use super::{Finding, Tree};
 
-/// What may hold unsafe code: the crate of system calls; and in that of TLS, with the root that must
-/// not forbid it, the one step into code for a processor that has the instructions, and the one out
-/// of a handshake that waits.
+/// Files that may hold unsafe code: the crate of system calls; and in that of TLS, with the root
+/// that must not forbid it, the one step into code for a processor that has the instructions, and
+/// the one out of a handshake that waits.
 const EXEMPT: [&str; 4] = [
     "crates/io/",
     "crates/tls/src/lib.rs",

@@ -24,7 +24,7 @@ const BEFORE: [(&str, usize); 5] = [
     ("docs/configuration/reference.md", 4),
 ];
 
-/// What peers, machines and runs have written.
+/// Folders of files that programs write.
 const NOT_OURS: [&str; 2] = ["bench/results/", "fuzz/corpus/"];
 
 /// Finds lines with such words.

@@ -105,7 +105,7 @@ pub(crate) fn check(script: &[u8]) {
     talk.assert_at_rest();
 }
 
-/// What an upstream heard is requests, one behind the other.
+/// An upstream receives requests, one behind the other.
 fn assert_requests(mut heard: &[u8]) {
     let limits = HeadLimits {
         request_line_bytes_max: 8 << 10,

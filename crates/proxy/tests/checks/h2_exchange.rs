@@ -101,7 +101,7 @@ struct Ask {
     answer: Answer,
 }
 
-/// What was heard of an answer.
+/// The received part of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Nothing,
@@ -226,7 +226,7 @@ impl<'s> Play<'s> {
         }
     }
 
-    // What clients do.
+    // Actions of clients.
 
     fn act_client(&mut self, kind: u8, peer_index: usize, number: u8) {
         let talk = &mut self.talk;
@@ -275,7 +275,7 @@ impl<'s> Play<'s> {
         }
     }
 
-    // What services do.
+    // Actions of services.
 
     fn act_service(&mut self, kind: u8, place: usize, number: u8) {
         let talk = &mut self.talk;
@@ -299,7 +299,7 @@ impl<'s> Play<'s> {
         }
     }
 
-    // What everybody hears.
+    // Checks of what peers receive.
 
     fn listen(&mut self) {
         let has_raw = self.clients.iter().any(|client| matches!(client, Client::Raw { .. }));
@@ -541,7 +541,7 @@ fn letter_of(path: &[u8]) -> u8 {
     path.last().copied().filter(u8::is_ascii_lowercase).unwrap_or(b'?')
 }
 
-/// What a service of HTTP/1 heard is requests, one behind the other, each with its own body.
+/// A service of HTTP/1 receives requests, one behind the other, each with its own body.
 fn hear_http1(
     heard: &mut Vec<u8>,
     reading: &mut Option<BodyDecoder>,
@@ -615,7 +615,7 @@ fn hear_http2(printed: &str, requests: &mut Vec<Request>, is_spoken: bool) {
     }
 }
 
-/// What a client heard belongs to what it asked.
+/// A client receives answers to its own requests.
 fn hear_answer(line: &str, asks: &mut [Ask], is_sound: bool) {
     let Some((stream, what)) = line.split_once(": ") else { return };
     let Ok(stream) = stream.parse::<u32>() else { return };
@@ -652,7 +652,7 @@ fn hear_answer(line: &str, asks: &mut [Ask], is_sound: bool) {
     }
 }
 
-/// What a raw client hears: frames in an order that makes sense, whatever it said.
+/// A raw client receives frames in a valid order, whatever it sent.
 #[derive(Default)]
 struct Frames {
     heard: Vec<u8>,

@@ -17,7 +17,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 /// Longer than the time between two looks.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// What [`half_head`] holds.
+/// Bytes that [`half_head`] holds in a buffer.
 const KIB_16: u64 = 16 << 10;
 
 /// A listener whose clients may hold so much, and another beside it.

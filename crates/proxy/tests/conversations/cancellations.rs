@@ -1,4 +1,4 @@
-//! What clients ask for and then do not want, and how much they may ask for at a time.
+//! Cancelled requests, and how many requests a client may begin at a time.
 
 use wire::buffer::Buffer;
 use wire::h1::{Scan, decode_request};

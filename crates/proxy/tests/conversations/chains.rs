@@ -24,7 +24,7 @@ clusters:
 - { name: web, endpoints: ['127.0.0.1:9003'] }
 ";
 
-/// What a client of TLS begins with that asks for this name.
+/// The ClientHello of a client that asks for this name.
 pub(crate) fn client_hello(name: &str) -> Vec<u8> {
     let list = [&[0][..], &length(name.len()), name.as_bytes()].concat();
     let extension = [&length(list.len())[..], &list].concat();
@@ -193,7 +193,7 @@ fn connections_of_a_chain_that_is_gone_end_with_what_it_had() {
         talk.hears(busy, "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n");
         talk.ends(busy);
         assert!(talk.is_closed(busy));
-        // What is silent is waited for a little, and another chain is not concerned.
+        // A silent client is waited for a little, and another chain is not concerned.
         assert!(!talk.is_closed(idle));
         talk.passes(Duration::from_secs(6));
         assert!(talk.is_closed(idle));

@@ -1,4 +1,4 @@
-//! What the access log says of a failure beside its cause: what a peer or the kernel said.
+//! Details of a failure in the access log, from a peer or the kernel.
 
 use std::time::Duration;
 

@@ -165,7 +165,7 @@ impl Speaker {
         });
     }
 
-    /// What was heard since the last look, an element a line; pieces of a body are put together.
+    /// The elements received since the last call, one a line; pieces of a body are put together.
     pub(crate) fn hears(&mut self, talk: &mut Talk<'_>) -> String {
         let mut printed = String::new();
         loop {
@@ -286,7 +286,7 @@ const fn end(is_end: bool) -> &'static str {
 /// Room for the frames that say something about a connection, and a frame's header.
 const CONTROL_BYTES_MAX: usize = 16 << 10;
 
-/// What a peer reads of a head.
+/// The fields of a head as a peer reads them.
 pub(crate) const HEAD: HeadLimits = HeadLimits {
     request_line_bytes_max: 8 << 10,
     head_bytes_max: 60 << 10,

@@ -1,4 +1,4 @@
-//! What is changed of a head on its way, and what is refused.
+//! Changes to heads in the proxy, and refused heads.
 
 use crate::keep_alive::CONFIG;
 use crate::kit::hold;

@@ -74,7 +74,7 @@ fn connection_close_is_kept_to_on_either_side() {
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         let upstream = talk.upstream();
-        // What the client says about its connection is not the upstream's business.
+        // The client's `connection` field does not concern the upstream.
         talk.hears(upstream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         talk.hears_about(client, "HTTP/1.1 200 OK\r\n", &["connection: close\r\n", "\r\n\r\nok"]);

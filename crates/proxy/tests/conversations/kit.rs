@@ -135,14 +135,14 @@ pub(crate) struct Talk<'s> {
     /// Connections that were closed for what their listener's clients held, by looks.
     overflows: Vec<u32>,
     log: LogReader,
-    /// What this proxy counts, and those before it if that is kept.
+    /// The counters of this proxy, and of those before it if they are kept.
     counts: Vec<Collector>,
     keeps_counts: bool,
     pub(crate) now: Time,
     manner: Manner,
     /// Bytes of what peers say that come at a time; 0 for all.
     piece_bytes: usize,
-    /// What reads further configurations, once there are any.
+    /// The loader for further configurations, once there are any.
     loader: Option<config::Loader<Box<dyn Filter>>>,
     moves: u32,
     is_draining: bool,
@@ -178,7 +178,7 @@ struct PeerState {
     room: usize,
     is_shut: bool,
     is_closed: bool,
-    /// What was sent and is in the kernel.
+    /// Bytes that were sent and are in the kernel.
     undelivered: usize,
     is_reset: bool,
 }
@@ -317,7 +317,7 @@ impl<'s> Talk<'s> {
         self.peers[peer.0].mark
     }
 
-    // What peers do.
+    // Actions of peers.
 
     /// The peer says something.
     pub(crate) fn says(&mut self, peer: Peer, text: impl AsRef<[u8]>) {
@@ -333,7 +333,7 @@ impl<'s> Talk<'s> {
         }
     }
 
-    /// What peers say comes in pieces of so many bytes from now on, or whole if that is 0.
+    /// From now on, the peers' bytes come in pieces of this size, or whole if it is 0.
     pub(crate) fn cuts(&mut self, piece_bytes: usize) {
         self.piece_bytes = piece_bytes;
     }
@@ -502,7 +502,7 @@ impl<'s> Talk<'s> {
         self.settle();
     }
 
-    // What peers notice.
+    // Observations of peers.
 
     /// Everything that the peer heard since the last look.
     pub(crate) fn heard(&mut self, peer: Peer) -> String {
@@ -567,12 +567,12 @@ impl<'s> Talk<'s> {
         self.lines.clear();
     }
 
-    /// What is counted stays countable when everybody moves.
+    /// Keeps the counters when all connections move.
     pub(crate) fn keeps_counts(&mut self) {
         self.keeps_counts = true;
     }
 
-    /// What was counted under this name, by the values of its labels. See [`Talk::keeps_counts`].
+    /// The counts under this name, by the values of its labels. See [`Talk::keeps_counts`].
     pub(crate) fn counted(&mut self, name: &str) -> BTreeMap<String, u64> {
         let mut counted = BTreeMap::new();
         for collector in &mut self.counts {
@@ -668,7 +668,7 @@ impl<'s> Talk<'s> {
                     self.peers.push(peer);
                 }
                 Op::SendNow(key, bytes) => {
-                    // What there is no room for is lost.
+                    // Bytes without room are lost.
                     if let Some(peer) = self.peer_mut(key) {
                         let n = bytes.len().min(peer.room);
                         peer.heard.extend_from_slice(&bytes[..n]);

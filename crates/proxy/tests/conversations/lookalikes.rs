@@ -1,4 +1,4 @@
-//! What a client says in the name of a proxy goes no further, in whatever spelling.
+//! Fields of a client that only a proxy may set are removed, in every spelling.
 
 use crate::frames::Speaker;
 use crate::kit::{Talk, hold};

@@ -317,7 +317,7 @@ pub(crate) const DETECTED: &str = "strait_downstream_connections_detected_total"
 fn each_connection_counts_once_as_what_it_speaks() {
     let plain = AUTO.replace(" cluster: db,", "");
     for (config, words, patience, expected) in [
-        // What the first head is, where nothing else is listened for.
+        // The first head decides, if only HTTP is expected.
         (&plain, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n", 0, "http1"),
         (&plain, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 0, "http2"),
         (&plain, "GET /# HTTP/1.1\r\n\r\n", 0, "http1"),

@@ -522,7 +522,7 @@ fn the_queue_is_shared_by_client() {
     });
 }
 
-// What gave way is not had back at once.
+// A client that gave way does not get its connection back at once.
 
 /// A client that holds all `connections` of a cluster, asks for one more, and gave way to another
 /// client, whose request was answered. Returns the attacker's further request and the connection
@@ -548,7 +548,7 @@ fn a_client_that_gave_way_waits_for_the_connection_while_others_need_it() {
     let config = format!("{}    timeouts: {{ pending: 10s }}\n", without_buffer(4));
     hold(&config, |talk| {
         if talk.manner() == Manner::Moving {
-            // What is reserved belongs to its worker.
+            // A reserve belongs to its worker.
             return;
         }
         let (next, upstream) = gave_way(talk, 4);

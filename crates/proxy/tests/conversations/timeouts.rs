@@ -231,7 +231,7 @@ fn a_connection_that_lingers_is_closed_in_the_end() {
         let client = talk.client();
         talk.says(client, "garbage\r\n\r\n");
         assert!(talk.is_shut(client) && !talk.is_closed(client));
-        // What of it came behind the refusal counts as said.
+        // Bytes that came behind the refusal count as sent.
         talk.passes(secs(5));
         assert!(talk.is_closed(client));
     });

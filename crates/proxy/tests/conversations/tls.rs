@@ -217,7 +217,7 @@ impl Secure {
         hello
     }
 
-    /// What it hears, of a protocol that is no text.
+    /// The bytes that it receives, of a binary protocol.
     pub(crate) fn hears_bytes(&mut self, talk: &mut Talk<'_>) -> Vec<u8> {
         self.turn(talk);
         std::mem::take(&mut self.heard)

@@ -252,7 +252,7 @@ fn a_tunnel_that_cannot_be_opened_is_answered() {
             let db = talk.connecting();
             talk.refuse(db);
         }
-        // What it sent behind its request was for the tunnel, and is no request.
+        // Bytes behind the request were for the tunnel, and are not a request.
         talk.says(client, "GET /secret HTTP/1.1\r\nHost: x\r\n\r\n");
         let lines = ["connect_failed", "connection: close\r\n"];
         let heard = talk.hears_about(client, "HTTP/1.1 503 Service Unavailable\r\n", &lines);

@@ -1,4 +1,4 @@
-//! What a client of HTTP/1 sends, in pieces.
+//! The bytes that a client of HTTP/1 sends, in pieces.
 
 use super::{Gate, Manners, Piece};
 use crate::plan::{RequestBody, RequestPlan, fill_request};

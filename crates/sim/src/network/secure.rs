@@ -409,7 +409,7 @@ impl Network {
             }
             if let Some(end) = self.get_mut(id) {
                 end.swallows = has_asked;
-                // What came behind close_notify.
+                // Bytes behind close_notify.
                 end.inbox.clear();
                 end.late.clear();
             }

@@ -1,4 +1,4 @@
-//! What moves between ends: segments with bytes, ends and resets.
+//! The traffic between ends: segments with bytes, FINs and resets.
 
 use std::io::ErrorKind;
 

@@ -14,12 +14,12 @@ use crate::random::Random;
 pub(super) struct Connection {
     inbound: Inbound,
     state: State,
-    /// What is to be sent, each piece after a rest.
+    /// The bytes to send, each piece after a pause.
     outbound: Vec<(Duration, Vec<u8>)>,
     /// The piece to send, and how much of it is sent.
     sending: (usize, usize),
     paused_until: proxy::time::Time,
-    /// What happens when all of it is sent.
+    /// The action when all of it is sent.
     after: After,
     requests: u32,
     /// It began with its client's address (PROXY protocol), and so is for that client alone.
@@ -35,7 +35,7 @@ enum State {
     Tunnel { id: u64, at: u64 },
 }
 
-/// What happens to a connection when everything is sent.
+/// The action on a connection when everything is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     /// It is kept.

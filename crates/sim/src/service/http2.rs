@@ -37,7 +37,7 @@ pub(super) struct Connection {
     paused_until: Time,
 }
 
-/// What happens to the connection next.
+/// The next action on the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Keep,
@@ -80,7 +80,7 @@ enum Answer {
     Done,
 }
 
-/// What becomes of a response.
+/// The faults of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Whole,

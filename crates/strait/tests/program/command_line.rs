@@ -1,4 +1,4 @@
-//! What the program says without running.
+//! The commands of the program that serve nothing.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What holds where few files may be open.
+//! Strait with a low limit on open files.
 
 use crate::kit::{Client, Service, Strait, forward_to, get};
 

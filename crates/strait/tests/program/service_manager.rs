@@ -1,4 +1,4 @@
-//! What the process reports to a service manager, and the sockets that it hands over.
+//! Notifications to a service manager, and the sockets that it passes on.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;

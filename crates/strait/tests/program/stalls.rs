@@ -1,4 +1,4 @@
-//! What blocks or takes long leaves signals, the admin interface and the drain at work.
+//! Signals, the admin interface and the drain work while outputs block and builds take long.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -182,7 +182,7 @@ fn a_large_configuration_is_built_while_the_admin_interface_answers() {
     println!("built in {took:?}; {asked} times asked; the slowest answer took {slowest:?}");
     assert!(slowest < took / 4, "{slowest:?} of {took:?}");
 
-    // What comes while one is built is taken up afterwards, and the last one wins.
+    // Configurations that come during a build are built afterwards, and the last one wins.
     strait.rewrite(&(large.clone() + "#\n"));
     wait_for_build(&strait);
     strait.rewrite(&small);

@@ -115,7 +115,7 @@ fn the_text_of_a_key_is_not_in_memory_once_it_was_read() {
     let strait = Strait::start(scratch, &["run", "-c", &file]);
     let none = vec![0; keys.len()];
     assert_eq!(strait.count_in_memory(&keys), none, "read once");
-    // What is there is found.
+    // The search finds text that is there.
     assert!(strait.count_in_memory(&["service".to_owned()])[0] > 0);
     for file in ["pem", "key"] {
         strait.write(&format!("site-rsa.{file}"), &read(&strait.path(&format!("client.{file}"))));
@@ -255,7 +255,7 @@ fn a_certificate_and_its_key_written_one_after_the_other_are_one_change_without_
     assert_eq!(strait.times_logged("configuration refused"), 0, "{}", strait.all_logged());
     assert!(strait.all_logged().contains("listeners ~edge"), "{}", strait.all_logged());
 
-    // What stays like that is an error.
+    // A pair that stays like that is an error.
     strait.write("site.key", &read(&strait.path("site-rsa.key")));
     let error = strait.wait_for_error();
     assert!(error.contains("site.key"), "{error}");

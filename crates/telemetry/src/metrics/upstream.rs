@@ -18,7 +18,7 @@ static CONNECT_CAUSES: CauseSet<5> = CauseSet::new(&[
     Cause::OutOfDescriptors,
     Cause::UpstreamTlsFailed,
 ]);
-/// Those after which `proxy::fault` allows another attempt; a test of `proxy` compares.
+/// The causes after which `proxy::fault` allows another attempt; a test of `proxy` compares.
 static RETRY_CAUSES: CauseSet<9> = CauseSet::new(&[
     Cause::Http2PingTimeout,
     Cause::ConnectFailed,

@@ -22,11 +22,11 @@ pub(super) struct Accepting {
 }
 
 enum State {
-    /// It takes records.
+    /// The handshake takes records.
     Ready(Box<ServerConnection>),
-    /// It waits for a signature.
+    /// The handshake waits for a signature.
     Waiting(Box<Stopped>),
-    /// It is in a call, or was when that panicked.
+    /// The handshake is in a call, or was when the call panicked.
     Moved,
 }
 

@@ -49,9 +49,9 @@ pub(super) struct Waiting<T: 'static> {
 
 /// How far a call came.
 pub(super) enum Step<T: 'static> {
-    /// It has returned.
+    /// The call has returned.
     Done(T),
-    /// It waits for this.
+    /// The call waits for this job.
     Waits(Waiting<T>, SignJob),
 }
 
@@ -128,7 +128,7 @@ impl<T> Waiting<T> {
 impl<T> Drop for Waiting<T> {
     fn drop(&mut self) {
         let Some((mut inner, lease)) = self.take() else { return };
-        // It may ask for another, which it does not get either.
+        // The call may ask for another signature, which it does not get either.
         while let CoroutineResult::Yield(_) = inner.resume(None) {}
         lease.give_back(inner.into_stack());
     }

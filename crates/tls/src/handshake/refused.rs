@@ -29,7 +29,8 @@ pub(super) struct RefusedEarlyData {
 enum Offer {
     /// Its hello is still being read: these are its records so far, if they are more than one.
     Reading(Vec<u8>),
-    /// It has. Ends with the first record that is sealed with the handshake key.
+    /// The client offers early data. Ends with the first record that is sealed with the handshake
+    /// key.
     Made,
     Absent,
 }

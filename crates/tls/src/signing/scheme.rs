@@ -64,7 +64,7 @@ impl SignatureScheme {
         Self::ALL.into_iter().find(|scheme| scheme.code() == code)
     }
 
-    /// Those that a kind of key can make, in the order in which rustls prefers them.
+    /// The schemes that a kind of key can make, in the order in which rustls prefers them.
     pub(super) const fn of_kind(kind: KeyKind) -> &'static [Self] {
         match kind {
             KeyKind::Ed25519 => &[Self::Ed25519],

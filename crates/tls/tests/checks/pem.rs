@@ -1,4 +1,4 @@
-//! What holds for everything that is read from PEM, whatever the bytes.
+//! Properties of the PEM readers, for any bytes.
 //!
 //! Shared by the fuzz target of the same name and by the replay of its corpus: no input panics, how
 //! lines end and what stands around the sections changes nothing, and a key is the one that another

@@ -15,7 +15,7 @@ pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-/// What an authority is asked for.
+/// The properties of a certificate to issue.
 #[derive(Clone)]
 pub(crate) struct Leaf {
     pub(crate) kind: KeyKind,

@@ -67,7 +67,7 @@ fn polled(handshake: &mut Handshake) -> Vec<u8> {
     out
 }
 
-/// What a server seals when it says this.
+/// The records of a server that sends this.
 fn sealed(established: &mut Established, data: &[u8]) -> Vec<u8> {
     let mut out = Buffer::new(established.records.sealed_len(data.len()));
     established.records.seal(&[data], &mut out).unwrap();

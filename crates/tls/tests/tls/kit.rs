@@ -18,7 +18,7 @@ use wire::tls::record::Opened;
 
 use crate::authority::{Authority, Pair as Files};
 
-/// What servers are made of, where a test says nothing else.
+/// The servers' options, unless a test changes them.
 pub(crate) fn server_options(certificate: &Arc<tls::Certificate>) -> ServerOptions {
     ServerOptions {
         certificates: vec![Arc::clone(certificate)],
@@ -32,7 +32,7 @@ pub(crate) fn server_options(certificate: &Arc<tls::Certificate>) -> ServerOptio
     }
 }
 
-/// What clients are made of, where a test says nothing else.
+/// The clients' options, unless a test changes them.
 pub(crate) fn client_options(verify: Verify) -> ClientOptions {
     ClientOptions {
         verify,

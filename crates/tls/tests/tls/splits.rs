@@ -189,7 +189,7 @@ fn a_handshake_is_not_finished_before_its_end() {
     // A client whose handshake was renewed cannot go on with another's answer.
     let mut other = Handshake::connect(&connecting, "a.example").unwrap();
     assert!(other.on_bytes(&flight).is_err());
-    // What it has to say last was not taken.
+    // Its last output was not taken.
     let mut client = Handshake::connect(&connecting, "a.example").unwrap();
     let mut hello = Vec::new();
     client.poll_output(&mut hello);

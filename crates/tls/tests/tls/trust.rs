@@ -13,7 +13,7 @@ use crate::kit::{Failed, Side, client, client_options, establish, fail, server, 
 
 const P256: KeyKind = KeyKind::EcdsaP256;
 
-/// What a client that trusts `authority` and looks for one of `names` says of a server.
+/// The verdict on a server of a client that trusts `authority` and requires one of `names`.
 fn client_says(authority: &Authority, files: &Files, names: &[&str]) -> Result<(), HandshakeError> {
     client_at(authority, files, names, "a.example")
 }
@@ -253,7 +253,7 @@ fn clients_show_certificates_where_they_have_to() {
     }
 }
 
-/// What a server that trusts `roots` says of a client of `certificate`.
+/// The verdict of a server that trusts `roots` on a client with `certificate`.
 fn server_says(
     authority: &Authority,
     roots: &Arc<Roots>,

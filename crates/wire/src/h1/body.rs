@@ -375,8 +375,8 @@ pub fn allowed_trailers<'s>(section: &'s [u8], room: &'s mut Vec<u8>) -> &'s [u8
     kept_trailers(section, room, |_, known| known.is_allowed_in_trailers())
 }
 
-/// Those lines of a valid trailer section whose names `is_kept` lets through, in `room` if some are not
-/// kept.
+/// The lines of a valid trailer section whose names `is_kept` lets through, in `room` if some are
+/// not kept.
 pub fn kept_trailers<'s>(
     section: &'s [u8],
     room: &'s mut Vec<u8>,

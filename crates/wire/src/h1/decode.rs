@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(length(of_20, &LIMITS), Ok(None));
         assert_eq!(length(&format!("\r\n{of_20}{fields}"), &LIMITS), Ok(Some(35)));
         assert_eq!(length(&format!("{longer}{fields}"), &LIMITS), Err(HeadError::LineTooLong));
-        // It is found before the line ends.
+        // The error is found before the line ends.
         assert_eq!(length(&longer[..22], &LIMITS), Err(HeadError::LineTooLong));
         assert_eq!(length(&"A".repeat(21), &LIMITS), Ok(None));
         assert_eq!(length(&"A".repeat(22), &LIMITS), Err(HeadError::LineTooLong));

@@ -208,7 +208,7 @@ pub(super) enum Purpose {
     Trailers,
     /// To keep the decoder in step, and nothing else.
     Ignore,
-    /// The same, and then the stream is reset.
+    /// To keep the decoder in step; then the stream is reset.
     Fail(StreamError),
 }
 

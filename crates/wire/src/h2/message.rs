@@ -358,7 +358,7 @@ impl HeadBuilder<'_> {
     /// Writes the request line, and `host` if there is `:authority` (RFC 9113, section 8.3.1).
     fn request_line(&mut self, pseudo: PseudoFields) -> Result<(), Refusal> {
         self.phase = Phase::Fields;
-        // It is written to while parts of it are read.
+        // The block is written to while parts of it are read.
         let aside = std::mem::take(self.aside);
         let result = self.request_line_from(pseudo, &aside);
         *self.aside = aside;

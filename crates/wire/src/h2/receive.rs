@@ -160,7 +160,7 @@ impl Http2 {
         is_end: bool,
     ) -> Result<Step, ConnectionError> {
         if self.streams.get(id).is_none() {
-            // It was reset since the frame began.
+            // The stream was reset since the frame began.
             return Ok(self.skip(rest, left + u32::from(padding)));
         }
         let n = rest.len().min(left as usize);
@@ -316,7 +316,7 @@ impl Http2 {
     ) -> Result<Found, ConnectionError> {
         let id = block.stream;
         let purpose = match block.purpose {
-            // It was reset from here since the block began.
+            // The stream was reset from here since the block began.
             Purpose::Response | Purpose::Trailers if self.streams.get(id).is_none() => {
                 Purpose::Ignore
             }
@@ -519,7 +519,7 @@ impl Http2 {
         match self.role {
             // A server may refuse a request.
             Http2Role::Client => {}
-            // It was charged when that was found.
+            // The error was charged when it was found.
             Http2Role::Server if stream.is_malformed => {}
             Http2Role::Server if stream.sending == Half::End => self.budget.on_request_finished(),
             Http2Role::Server => {
@@ -738,7 +738,7 @@ impl Http2 {
     pub(super) fn close_if_over(&mut self, id: u32) {
         let Some(stream) = self.streams.get(id).filter(|stream| stream.is_over()) else { return };
         if stream.is_malformed {
-            // It was answered: what is missing is the stream error (section 8.1.1).
+            // The request was answered, but the stream error is still due (section 8.1.1).
             self.reset(id, ErrorCode::PROTOCOL_ERROR);
         } else {
             let stream = self.streams.close(id);

@@ -61,8 +61,7 @@ pub(crate) enum Spelling {
     /// In the block, as `name:value` or `name: value` with the line end right behind it: the line
     /// can be copied, together with its neighbours.
     Canonical,
-    /// The same, and its sender does not want it to be in any compression table (RFC 7541,
-    /// section 7.1.3).
+    /// As `Canonical`, and its sender marked it as never indexed (RFC 7541, section 7.1.3).
     Secret,
     /// In the block, with other white space around the value.
     Spaced,

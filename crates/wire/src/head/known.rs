@@ -226,7 +226,7 @@ static NAMES: [Words; Known::ALL.len()] = {
     let mut names = [Words::NONE; Known::ALL.len()];
     let mut rest = Known::ALL;
     while let [known, others @ ..] = rest {
-        // The other way of finding it has no use for words.
+        // Names of up to two octets are found in another way.
         if known.name().len() > 2 {
             #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
             let place = &mut names[*known as usize];

@@ -1,4 +1,4 @@
-//! What holds for the reader of ClientHellos, whatever the bytes.
+//! Properties of the ClientHello reader, for any bytes.
 //!
 //! Shared by the fuzz target of the same name, by the replay of its corpus, and by the tests of
 //! captured hellos: no input panics, a verdict once given stays whatever follows, the records that
@@ -89,7 +89,7 @@ fn check_hello(data: &[u8], hello: &Hello) {
     }
 }
 
-/// What the records at the front hold, up to the end of a message.
+/// The message in the records at the front.
 fn message(mut records: &[u8]) -> Vec<u8> {
     let mut message = Vec::new();
     loop {

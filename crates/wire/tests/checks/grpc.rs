@@ -1,4 +1,4 @@
-//! What holds for gRPC and gRPC-Web, whatever the bytes.
+//! Properties of gRPC and gRPC-Web, for any bytes.
 //!
 //! Shared by the fuzz target of the same name, by the replay of its corpus, and by the property
 //! tests: no cut into pieces changes what a machine says, also when it is saved between two pieces;
@@ -126,7 +126,7 @@ fn check_request(text: &[u8]) {
     });
 }
 
-/// What text that comes in `pieces` holds.
+/// Decodes text that comes in `pieces`.
 pub(crate) fn request(pieces: &[&[u8]]) -> (Vec<u8>, Result<(), TextError>) {
     let mut decoder = RequestDecoder::new(Encoding::Text);
     let mut octets = Vec::new();

@@ -1,4 +1,4 @@
-//! What holds for the decoder and the encoder of the chunked coding, whatever the bytes.
+//! Properties of the decoder and the encoder of the chunked coding, for any bytes.
 //!
 //! Shared by the fuzz target of the same name, by the replay of its corpus, and by the property
 //! tests: no input panics, no cut into pieces changes what comes out, also when the decoder is
@@ -20,7 +20,7 @@ pub(crate) const LIMITS: BodyLimits = BodyLimits {
 /// The same for responses of sloppy services.
 const TOLERANT: BodyLimits = BodyLimits { parsing: Parsing::Tolerant, ..LIMITS };
 
-/// What came out of a body.
+/// The decoded body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Body {
     pub(crate) data: Vec<u8>,

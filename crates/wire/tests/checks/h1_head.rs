@@ -1,4 +1,4 @@
-//! What holds for the head decoders and encoders, whatever the bytes.
+//! Properties of the head decoders and encoders, for any bytes.
 //!
 //! Shared by the fuzz target of the same name, by the replay of its corpus, and by the property
 //! tests: no input panics, no cut into pieces changes the verdict, detection recognises whatever is
@@ -102,7 +102,7 @@ pub(crate) fn response(data: &[u8], to: Method) -> Verdict<Response> {
     response_with(data, &mut Scan::default(), &WIDE, to, (Parsing::Strict, false))
 }
 
-/// What is read strictly is read tolerantly as the same.
+/// A head that is accepted strictly is read tolerantly as the same.
 fn check_tolerance(data: &[u8], limits: &HeadLimits, to: Method) {
     let read = |how| response_with(data, &mut Scan::default(), limits, to, how);
     let strict = read((Parsing::Strict, false));

@@ -1,4 +1,4 @@
-//! What holds for a connection, whatever the peer sends.
+//! Properties of a connection, whatever the peer sends.
 //!
 //! Shared by the fuzz target of the same name, by the replay of its corpus, and by the property
 //! tests: no input panics, no cut into pieces changes what is found or said, also when the
@@ -13,13 +13,13 @@ use wire::h2::{
 use wire::head::{Head, HeadIndex, Known, Method, RequestHead};
 use wire::path::Slashes;
 
-/// What came of some input.
+/// The result of some input.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Elements in words, with neighbouring pieces of data as one.
     pub(crate) found: Vec<Found>,
     pub(crate) error: Option<ConnectionError>,
-    /// What is said after all input.
+    /// The output after all input.
     pub(crate) said: Vec<u8>,
     pub(crate) open: Vec<u32>,
 }

@@ -139,7 +139,7 @@ pub(crate) struct Side {
     pub(crate) is_moved: bool,
 }
 
-/// What came of some input.
+/// The result of some input.
 pub(crate) type Heard = Result<Vec<String>, ConnectionError>;
 
 impl Side {
@@ -186,7 +186,7 @@ impl Side {
         side
     }
 
-    /// What is found in `input`, behind what is left of earlier input.
+    /// Decodes `input`, behind the rest of earlier input.
     pub(crate) fn hear(&mut self, input: &[u8]) -> Heard {
         self.unread.extend_from_slice(input);
         let unread = std::mem::take(&mut self.unread);

@@ -1,4 +1,4 @@
-//! What holds for header blocks, whatever the bytes.
+//! Properties of header blocks, for any bytes.
 //!
 //! Shared by the fuzz target of the same name, by the replay of its corpus, and by the property
 //! tests: another decoder reads the same, block after block, and what was read and is written is

@@ -1,4 +1,4 @@
-//! What holds for the PROXY protocol, whatever the bytes.
+//! Properties of the PROXY protocol, for any bytes.
 //!
 //! Shared by the fuzz target of the same name and by the replay of its corpus: no input panics, a
 //! verdict once given stays whatever follows, and addresses that were read and written are read

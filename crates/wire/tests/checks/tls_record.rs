@@ -1,4 +1,4 @@
-//! What holds for records after a handshake, whatever the peer sends.
+//! Properties of records after a handshake, whatever the peer sends.
 //!
 //! Shared by the fuzz target of the same name, by the replay of its corpus, and by the tests of
 //! rules: no input panics, no cut into pieces changes what is found or said, also when the
@@ -233,7 +233,7 @@ pub(crate) fn moved(layer: RecordLayer) -> RecordLayer {
     postcard::from_bytes(&bytes).expect("it can be read back")
 }
 
-/// What came of some input.
+/// The result of some input.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) data: Vec<u8>,

@@ -18,7 +18,7 @@ fn endured(side: &mut Side, mut piece: impl FnMut(u32) -> Vec<u8>) -> (Connectio
                 return (error, n);
             }
         };
-        // What can be answered is, as the proxy does.
+        // Answers every request that can be answered, as the proxy does.
         for malformed in heard.iter().filter_map(|line| line.strip_prefix("malformed ")) {
             let stream = malformed.split(' ').next().expect("a number").parse().unwrap();
             assert!(side.answer(stream, 400));
@@ -332,7 +332,7 @@ fn data_pays_for_no_attack() {
         let (error, n) = endured(&mut side, |n| [message.clone(), attack(n)].concat());
         assert_eq!((error, n), (too_much(work), expected));
     }
-    // What goes to a stream that is closed earns nothing, and costs.
+    // Data on a closed stream earns nothing, and costs.
     let mut side = Side::server();
     side.hear(&post(1)).unwrap();
     side.h2.reset(1, ErrorCode::NO_ERROR);

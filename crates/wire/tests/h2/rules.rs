@@ -1,4 +1,4 @@
-//! What RFC 9113 demands of an endpoint, rule by rule.
+//! The rules of RFC 9113 for an endpoint, one by one.
 //!
 //! Each case of h2spec 2.2.1 (groups `generic`, `http2` and `hpack`) is here, by its claim and with
 //! the code that it expects; so are rules that it does not try, and those for a client.

@@ -13,7 +13,7 @@ use super::kit::*;
 #[path = "../checks/hpack.rs"]
 mod hpack;
 
-/// What one of both does next.
+/// The next action of one side.
 #[derive(Clone, Debug)]
 enum Act {
     /// The client asks, with a body or not.

@@ -285,7 +285,7 @@ fn short_rooms_are_filled_with_whole_records() {
     }
 }
 
-/// What one side does.
+/// An action of one side.
 #[derive(Clone, Debug)]
 enum Turn {
     Ours { lens: Vec<usize>, room: usize },

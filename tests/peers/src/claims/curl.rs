@@ -1,4 +1,4 @@
-//! What curl, as everybody uses it, sees of Strait.
+//! Strait with curl.
 
 mod a_slow_reader_stops_its_writer;
 mod a_slow_upstream_stops_its_uploader;

@@ -1,4 +1,4 @@
-//! What `packaging/` holds, and the programs that read it.
+//! The files of `packaging/`, and the programs that read them.
 
 mod logrotate_loses_no_line;
 mod man_reads_the_pages;

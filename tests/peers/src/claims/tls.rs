@@ -1,4 +1,4 @@
-//! What other people's TLS sees of Strait's, from either side.
+//! Strait's TLS with other implementations, on either side.
 
 mod a_client_that_does_not_know_the_authority_refuses;
 mod a_hello_of_many_records_is_understood;

@@ -37,7 +37,8 @@ impl Decoder {
 
     /// Reads a whole header block.
     ///
-    /// It has to be read to its end, whatever becomes of its fields: the next one builds on it.
+    /// The block has to be read to its end, even if its fields are not used: the next block depends
+    /// on it.
     pub fn fields<'d, 'b>(&'d mut self, block: &'b [u8]) -> Fields<'d, 'b> {
         Fields { decoder: self, rest: block, has_begun: false, error: None }
     }

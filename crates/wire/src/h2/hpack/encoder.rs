@@ -17,7 +17,7 @@ use crate::head::Known;
 /// what is in a table (RFC 7541, section 7.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Secrecy {
-    /// It may.
+    /// The field may be entered.
     #[default]
     Open,
     /// Neither here nor at any later hop.
@@ -178,7 +178,7 @@ impl Encoder {
         })
     }
 
-    /// The same for a field of this name, with whatever value.
+    /// Where in the table a field of this name is, with any value.
     fn name_place(&mut self, hashes: &Hashes, name: &[u8]) -> Option<usize> {
         let numbers = *self.index()?.names.get(slot(hashes.name, NAMES))?;
         let mut places = numbers.into_iter().map(|number| place(number, self.entered));
