@@ -213,16 +213,18 @@ fn build<F>(
 }
 
 fn read<F>(file: &mut ConfigFile<F>, reading: Reading) -> Built<F> {
-    let is_text_same = file.is_text_same();
     match (file.look(), reading) {
         (Look::Same, Reading::IfChanged | Reading::UnlessSame) => read_endpoints(file),
         (Look::Unreadable, Reading::IfChanged) => Built::Unreadable,
         (Look::Starved, _) => Built::Starved,
-        (_, reading) => match file.load().map(Box::new) {
-            Err(_) if file.is_starved() => Built::Starved,
-            Err(_) if reading == Reading::IfChanged && is_text_same => Built::Unsettled,
-            result => Built::Read(result, file.watched()),
-        },
+        (_, reading) => {
+            let is_text_same = file.is_text_same();
+            match file.load().map(Box::new) {
+                Err(_) if file.is_starved() => Built::Starved,
+                Err(_) if reading == Reading::IfChanged && is_text_same => Built::Unsettled,
+                result => Built::Read(result, file.watched()),
+            }
+        }
     }
 }
 

@@ -68,3 +68,26 @@ fn a_mistake_in_a_file_of_endpoints_keeps_the_list_and_is_told_until_it_is_mende
     assert!(last_error(&strait).is_null());
     assert!(get(strait.listener, "/").text().starts_with("two\n"));
 }
+
+#[test]
+fn a_change_of_endpoints_reads_no_configuration() {
+    let scratch = Scratch::new();
+    scratch.write("service.yaml", "- 127.0.0.1:1000\n");
+    let padding = "# Two MiB of remarks.\n".repeat(100_000);
+    let strait = Strait::run_in(scratch, &(config() + &padding));
+    // Bytes that the process has read, from files and others.
+    let bytes_read = || {
+        let io = strait.proc("io");
+        let count = io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
+        count.parse::<u64>().unwrap()
+    };
+    let mut version = 1;
+    // At first the configuration was written a moment ago, so that its times do not vouch for it.
+    until("a change for which little is read", || {
+        let before = bytes_read();
+        version += 1;
+        strait.write("service.yaml", &format!("- 127.0.0.1:{}\n", 1000 + version));
+        strait.wait_for_version(version);
+        (bytes_read() - before < 1 << 20).then_some(())
+    });
+}
