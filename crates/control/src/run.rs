@@ -774,6 +774,9 @@ impl<W: Workers> Running<W> {
         let TakenUp { warnings, endpoints_refused, log_output, names, expiry, duration } = taken_up;
         self.config.builder.keep(candidate);
         self.collector.set_names(Arc::clone(&names));
+        for (_, endpoint) in &snapshot.changes.endpoints_removed {
+            self.collector.forget_endpoint(label(endpoint.0));
+        }
         self.log.set_names(names).await;
         self.log.set_output(log_output);
         self.workers.publish(&snapshot, bound.sockets);
@@ -893,9 +896,23 @@ impl<W: Workers> Running<W> {
         let clusters = snapshot.clusters.iter().map(|(id, cluster)| {
             let totals = self.collector.cluster_totals(label(id));
             let endpoints = cluster.endpoints.iter().map(|endpoint| {
+                let totals = self.collector.endpoint_totals(label(endpoint.id.0));
+                let reasons = totals.connect_failures.iter();
                 json!({
                     "address": address_text(&endpoint.address),
                     "weight": endpoint.weight,
+                    "exchanges": {
+                        "total": totals.exchanges_total,
+                        "failed_total": totals.exchanges_failed_total,
+                    },
+                    "connect_failures": reasons
+                        .map(|(reason, count)| ((*reason).to_owned(), json!(count)))
+                        .collect::<serde_json::Map<_, _>>(),
+                    "last_error": totals.last_error.map(|error| json!({
+                        "cause": error.cause,
+                        "reason": error.reason,
+                        "at": clock::rfc3339(error.at),
+                    })),
                 })
             });
             json!({

@@ -57,7 +57,13 @@ fn failures_to_connect_are_counted_by_each_of_their_causes() {
     ];
     let counts = counted("strait_upstream_connect_failures_total", |emitter| {
         for cause in causes {
-            emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster: API, cause });
+            emitter.upstream_connect_failed(&UpstreamConnectFailed {
+                cluster: API,
+                endpoint: API,
+                reason: "other",
+                at: 0,
+                cause,
+            });
         }
     });
     assert_eq!(counts, once_each(&causes));

@@ -265,6 +265,8 @@ pub fn reference() -> String {
         status: 200,
         cause: None,
         failures: 0,
+        is_upstreams_fault: false,
+        endpoint_id: None,
         cause_detail: b"",
         is_reply: false,
         request_bytes: 0,

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::events::LabelId;
 use crate::metrics::connection::{ConnectionCounters, ConnectionEnds};
+use crate::metrics::endpoint::EndpointBlock;
 use crate::metrics::exchange::{ExchangeCounters, ExchangeTimes, RuleBlock};
 use crate::metrics::tls::{TlsCounters, TlsTimes};
 use crate::metrics::upstream::{ClusterBlock, UpstreamEnds};
@@ -66,6 +67,7 @@ pub(crate) enum Announced {
     /// The route table, and which block of its rules.
     Rules(LabelId, u32, Arc<RuleBlock>),
     Cluster(LabelId, Arc<ClusterBlock>),
+    Endpoint(LabelId, Arc<EndpointBlock>),
 }
 
 /// Announces new blocks, and remembers whether some could not be.

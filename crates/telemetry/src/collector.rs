@@ -15,6 +15,7 @@ use crate::events::{
 };
 use crate::exposition::{Glob, PrometheusText, StatsText};
 use crate::metrics::config::ControlCounters;
+use crate::metrics::endpoint::{EndpointBlock, EndpointTotals};
 use crate::metrics::exchange::RuleBlock;
 use crate::metrics::upstream::ClusterBlock;
 use crate::metrics::{View, families};
@@ -49,6 +50,8 @@ struct Worker {
     listeners: BTreeMap<LabelId, Arc<ListenerBlock>>,
     rules: BTreeMap<(LabelId, u32), Arc<RuleBlock>>,
     clusters: BTreeMap<LabelId, Arc<ClusterBlock>>,
+    /// By slot, with the generation: a newer endpoint takes the place of one that is gone.
+    endpoints: BTreeMap<u32, (u32, Arc<EndpointBlock>)>,
 }
 
 /// Counts of a listener, for the pages of the admin interface.
@@ -110,6 +113,7 @@ impl Collector {
             listeners: BTreeMap::new(),
             rules: BTreeMap::new(),
             clusters: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
         });
     }
 
@@ -220,6 +224,29 @@ impl Collector {
         totals
     }
 
+    /// What an endpoint has counted.
+    pub fn endpoint_totals(&mut self, id: LabelId) -> EndpointTotals {
+        self.poll();
+        let mut totals = EndpointTotals::default();
+        for worker in &self.workers {
+            if let Some((generation, block)) = worker.endpoints.get(&id.slot)
+                && *generation == id.generation
+            {
+                block.add_to(&mut totals);
+            }
+        }
+        totals
+    }
+
+    /// Forgets what an endpoint has counted that is gone from the configuration.
+    pub fn forget_endpoint(&mut self, id: LabelId) {
+        for worker in &mut self.workers {
+            if worker.endpoints.get(&id.slot).is_some_and(|(known, _)| *known == id.generation) {
+                worker.endpoints.remove(&id.slot);
+            }
+        }
+    }
+
     /// About how many bytes all workers hold for their load, from which the caller sees that load
     /// has fallen.
     #[must_use]
@@ -316,6 +343,9 @@ impl Worker {
                 }
                 Announced::Cluster(id, block) => {
                     self.clusters.insert(id, block);
+                }
+                Announced::Endpoint(id, block) => {
+                    self.endpoints.insert(id.slot, (id.generation, block));
                 }
             }
         }

@@ -15,6 +15,7 @@ use crate::events::{
     UpstreamConnected, UpstreamPaused, UpstreamRetried, WorkerGauges,
 };
 use crate::failures::FailureCounts;
+use crate::metrics::endpoint::EndpointBlock;
 use crate::metrics::exchange::{RULES_PER_BLOCK, RuleBlock};
 use crate::metrics::upstream::ClusterBlock;
 use crate::record::{self, Audience, RECORD_BYTES_MAX};
@@ -35,6 +36,7 @@ pub struct Emitter {
     /// By the route table's slot; within, a block for each few rules.
     rules: Vec<Blocks<RuleBlock>>,
     clusters: Blocks<ClusterBlock>,
+    endpoints: Blocks<EndpointBlock>,
     announcer: Announcer,
     records: rtrb::Producer<u8>,
     scratch: Box<[u8; RECORD_BYTES_MAX]>,
@@ -83,6 +85,7 @@ impl Emitter {
             listeners: Blocks::default(),
             rules: Vec::new(),
             clusters: Blocks::default(),
+            endpoints: Blocks::default(),
             announcer,
             records: producer,
             scratch: Box::new([0; RECORD_BYTES_MAX]),
@@ -215,6 +218,9 @@ impl Emitter {
         if let Some(block) = event.cluster.and_then(|cluster| self.cluster(cluster)) {
             block.exchange_finished(event);
         }
+        if let Some(block) = event.endpoint_id.and_then(|endpoint| self.endpoint(endpoint)) {
+            block.exchange_finished(event);
+        }
         let is_slow = self.is_slow(event.stages.total, event.is_tunnel);
         let is_failure = event.failures > 0;
         if self.is_access_log || is_slow || is_failure {
@@ -232,6 +238,9 @@ impl Emitter {
     /// See [`UpstreamConnectFailed`].
     pub fn upstream_connect_failed(&mut self, event: &UpstreamConnectFailed) {
         if let Some(block) = self.cluster(event.cluster) {
+            block.connect_failed(event);
+        }
+        if let Some(block) = self.endpoint(event.endpoint) {
             block.connect_failed(event);
         }
     }
@@ -295,6 +304,10 @@ impl Emitter {
         self.clusters.block(id, &mut self.announcer, Announced::Cluster)
     }
 
+    fn endpoint(&mut self, id: LabelId) -> Option<&EndpointBlock> {
+        self.endpoints.block(id, &mut self.announcer, Announced::Endpoint)
+    }
+
     fn rule_taken(&mut self, table: LabelId, rule: u32) {
         let Ok(slot) = usize::try_from(table.slot) else { return };
         if self.rules.len() <= slot {
@@ -325,6 +338,7 @@ impl Emitter {
         self.announcer.start_catching_up();
         self.listeners.announce_rest(&mut self.announcer, Announced::Listener);
         self.clusters.announce_rest(&mut self.announcer, Announced::Cluster);
+        self.endpoints.announce_rest(&mut self.announcer, Announced::Endpoint);
         for (slot, blocks) in (0u32..).zip(&mut self.rules) {
             blocks.announce_rest(&mut self.announcer, |group, block| {
                 Announced::Rules(LabelId { slot, ..group }, group.slot, block)

@@ -41,6 +41,7 @@ pub use collector::{ClusterTotals, Collector, ListenerTotals};
 pub use emitter::{CounterSource, Emitter, RECORD_QUEUE_BYTES, RecordSource, Reports};
 pub use failures::{FailureOf, FailureWarning};
 pub use log_reader::{LogReader, Polled};
+pub use metrics::endpoint::{EndpointError, EndpointTotals};
 pub use metrics::reference as metrics_reference;
 pub use names::{Names, RouteNames};
 pub use process::ProcessFacts;

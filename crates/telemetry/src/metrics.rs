@@ -15,6 +15,7 @@ use crate::process::ProcessFacts;
 
 pub(crate) mod config;
 pub(crate) mod connection;
+pub(crate) mod endpoint;
 pub(crate) mod exchange;
 mod grpc;
 mod process;

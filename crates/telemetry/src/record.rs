@@ -240,6 +240,9 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         status,
         cause: Cause::ALL.get(usize::from(cause)).copied(),
         failures,
+        // Counted, and in no line.
+        is_upstreams_fault: false,
+        endpoint_id: None,
         cause_detail,
         is_reply: has(FLAG_REPLY),
         request_bytes,

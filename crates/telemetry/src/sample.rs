@@ -23,6 +23,8 @@ pub(crate) fn exchange() -> ExchangeFinished<'static> {
         status: 200,
         cause: None,
         failures: 0,
+        is_upstreams_fault: false,
+        endpoint_id: None,
         cause_detail: b"",
         is_reply: false,
         request_bytes: 0,

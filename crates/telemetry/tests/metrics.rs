@@ -61,6 +61,8 @@ fn finished() -> ExchangeFinished<'static> {
         status: 200,
         cause: None,
         failures: 0,
+        is_upstreams_fault: false,
+        endpoint_id: None,
         cause_detail: b"",
         is_reply: false,
         request_bytes: 10,
@@ -130,6 +132,9 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
     emitter.upstream_connected(&UpstreamConnected { cluster: API, duration: 150_000 });
     emitter.upstream_connected(&UpstreamConnected { cluster: API, duration: 250_000 });
     emitter.upstream_connect_failed(&UpstreamConnectFailed {
+        endpoint: API,
+        reason: "ECONNREFUSED",
+        at: 0,
         cluster: API,
         cause: Cause::ConnectTimeout,
     });
@@ -506,4 +511,24 @@ fn promtool_accepts_the_metrics() {
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(output.status.success() && said.trim().is_empty(), "{said}");
+}
+
+#[test]
+fn an_endpoint_counts_until_it_is_gone_and_another_begins_anew_in_its_slot() {
+    let (mut emitters, mut collector) = workers(2);
+    let endpoint = |generation| LabelId { slot: 5, generation };
+    for emitter in &mut emitters {
+        let endpoint_id = Some(endpoint(0));
+        emitter.exchange_finished(&ExchangeFinished { endpoint_id, ..finished() });
+    }
+    assert_eq!(collector.endpoint_totals(endpoint(0)).exchanges_total, 2);
+    assert_eq!(collector.endpoint_totals(endpoint(1)).exchanges_total, 0);
+    let endpoint_id = Some(endpoint(1));
+    emitters[0].exchange_finished(&ExchangeFinished { endpoint_id, ..finished() });
+    assert_eq!(collector.endpoint_totals(endpoint(1)).exchanges_total, 1);
+    collector.forget_endpoint(endpoint(0));
+    assert_eq!(collector.endpoint_totals(endpoint(0)).exchanges_total, 0);
+    assert_eq!(collector.endpoint_totals(endpoint(1)).exchanges_total, 1);
+    collector.forget_endpoint(endpoint(1));
+    assert_eq!(collector.endpoint_totals(endpoint(1)).exchanges_total, 0);
 }

@@ -375,8 +375,8 @@ impl Proxy {
         multiplex.watches.clear(watch);
         match watch {
             Watch::Opening if is_upstream => {
-                self.note_connect_bound(key);
-                self.on_established(key, Err(Cause::ConnectTimeout), now);
+                let fault = self.connect_timeout(key);
+                self.on_established(key, Err(fault), now);
             }
             Watch::Opening => {
                 self.log_head_bound(key, now);

@@ -153,8 +153,8 @@ impl Proxy {
         match &connection.role {
             Role::Upstream(upstream) => match upstream.state {
                 UpstreamState::Connecting { exchange, .. } => {
-                    self.note_connect_bound(key);
-                    self.on_connect_failed(key, exchange, Cause::ConnectTimeout, now);
+                    let fault = self.connect_timeout(key);
+                    self.on_connect_failed(key, exchange, fault, now);
                 }
                 UpstreamState::Idle(_) => {
                     self.close_upstream(key, Some(Cause::IdleTimeout), now);

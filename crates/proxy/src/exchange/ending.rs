@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use config::snapshot::Endpoint;
 use telemetry::cause::Cause;
 use telemetry::events::ExchangeFinished;
 use wire::h2::ErrorCode;
@@ -31,7 +32,7 @@ impl Connections {
         let record = &exchange.record;
         let route = exchange.route.as_ref();
         let cluster = exchange.cluster();
-        let endpoint = cluster
+        let endpoint: Option<&Endpoint> = cluster
             .zip(route.and_then(|route| route.endpoint))
             .and_then(|(cluster, place)| cluster.endpoints.get(place));
         let connection = self.get(exchange.downstream.connection);
@@ -50,6 +51,7 @@ impl Connections {
             }
             None => 0,
         };
+        let endpoint_id = endpoint.map(|endpoint| label(endpoint.id.0));
         // Most exchanges are only counted; their addresses need not become text.
         let is_recorded =
             failures > 0 || cx.emitter.is_recorded(stages.total, exchange.progress.is_tunnel);
@@ -68,6 +70,7 @@ impl Connections {
             listener,
             rule: route.and_then(|route| route.rule).map(|(table, rule)| (label(table.0), rule)),
             cluster: cluster_label,
+            endpoint_id,
             endpoint: endpoint.as_bytes(),
             client: client.as_bytes(),
             method: words.word(Word::Method),
@@ -88,6 +91,7 @@ impl Connections {
             },
             status: record.status,
             cause,
+            is_upstreams_fault: cause.is_some_and(|it| consequence(it).side == Side::Upstream),
             failures,
             cause_detail: record.cause_detail.as_ref().map_or(&[], Detail::as_bytes),
             is_reply: record.is_reply,

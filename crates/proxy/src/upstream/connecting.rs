@@ -31,6 +31,27 @@ use crate::tools::time::Time;
 use crate::upstream::Upstreams;
 use crate::upstream::retry::ATTEMPTS_MAX;
 
+/// Why a connection cannot be established.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectFault {
+    pub(crate) cause: Cause,
+    /// A word of the closed set that `telemetry` counts by.
+    pub(crate) reason: &'static str,
+}
+
+impl Cx {
+    /// Counts a connection that cannot be established.
+    fn count_connect_failure(&mut self, upstream: &Upstream, fault: ConnectFault, now: Time) {
+        self.emitter.upstream_connect_failed(&UpstreamConnectFailed {
+            cluster: label(upstream.cluster.0),
+            endpoint: label(upstream.endpoint.0),
+            reason: fault.reason,
+            at: self.wall_clock_zero.saturating_add(now.as_nanos()),
+            cause: fault.cause,
+        });
+    }
+}
+
 impl Connections {
     /// Whether the newest snapshot has removed the endpoint, or the cluster, of this upstream connection, or
     /// has endpoints spoken to in another way than on it.
@@ -278,13 +299,25 @@ impl Proxy {
             self.connections.note_reason(key, || Detail::of(&failure.errno));
         }
         if result.is_err() || !self.begin_upstream_tls(key, now) {
-            self.on_established(key, result.map_err(|failure| failure.cause), now);
+            let result = result.map_err(|failure| ConnectFault {
+                cause: failure.cause,
+                reason: match failure.errno {
+                    "" => failure.cause.as_str(),
+                    errno => errno,
+                },
+            });
+            self.on_established(key, result, now);
         }
         self.settle(now);
     }
 
     /// A connection can carry data, or cannot be established.
-    pub(crate) fn on_established(&mut self, key: ConnKey, result: Result<(), Cause>, now: Time) {
+    pub(crate) fn on_established(
+        &mut self,
+        key: ConnKey,
+        result: Result<(), ConnectFault>,
+        now: Time,
+    ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let timer = connection.timer;
         let Some(upstream) = connection.upstream_mut() else { return };
@@ -318,21 +351,23 @@ impl Proxy {
                 }
                 self.connections.queue_send(key, &mut self.cx);
             }
-            Err(cause) => self.on_connect_failed(key, exchange, cause, now),
+            Err(fault) => self.on_connect_failed(key, exchange, fault, now),
         }
     }
 
-    /// Notes which time was over when a connection was not established.
-    pub(crate) fn note_connect_bound(&mut self, key: ConnKey) {
-        let Some(connection) = self.connections.get(key) else { return };
-        let Some(upstream) = connection.upstream() else { return };
-        let Some(cluster) = self.cx.snapshot.cluster(upstream.cluster) else { return };
-        let what = match connection.is_handshaking() {
-            true => "timeouts.connect of the cluster, amid the handshake of TLS",
-            false => "timeouts.connect of the cluster",
+    /// A connection was not established in time: notes which time that is.
+    pub(crate) fn connect_timeout(&mut self, key: ConnKey) -> ConnectFault {
+        let is_handshaking = self.connections.get(key).is_some_and(Connection::is_handshaking);
+        let (option, reason) = match is_handshaking {
+            true => ("timeouts.connect of the cluster, amid the handshake of TLS", "tls_timeout"),
+            false => ("timeouts.connect of the cluster", "timeout"),
         };
-        let bound = cluster.timeouts.connect;
-        self.connections.note_reason(key, || Detail::of_bound(what, bound));
+        let upstream = self.connections.get(key).and_then(Connection::upstream);
+        let cluster = upstream.and_then(|upstream| self.cx.snapshot.cluster(upstream.cluster));
+        if let Some(bound) = cluster.map(|cluster| cluster.timeouts.connect) {
+            self.connections.note_reason(key, || Detail::of_bound(option, bound));
+        }
+        ConnectFault { cause: Cause::ConnectTimeout, reason }
     }
 
     /// A connection to be, for this exchange or spare, cannot be established.
@@ -340,14 +375,14 @@ impl Proxy {
         &mut self,
         key: ConnKey,
         exchange: Option<ExchangeKey>,
-        cause: Cause,
+        fault: ConnectFault,
         now: Time,
     ) {
         let Some(upstream) = self.connections.get(key).and_then(Connection::upstream) else {
             return;
         };
-        let cluster = label(upstream.cluster.0);
-        self.cx.emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
+        self.cx.count_connect_failure(upstream, fault, now);
+        let cause = fault.cause;
         match exchange {
             Some(exchange) => self.fail_attempt(exchange, cause, now),
             None => self.close_upstream(key, Some(cause), now),
@@ -359,15 +394,15 @@ impl Proxy {
         &mut self,
         key: ConnKey,
         since: Time,
-        result: Result<(), Cause>,
+        result: Result<(), ConnectFault>,
         now: Time,
     ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(upstream) = connection.upstream_mut() else { return };
         let cluster = label(upstream.cluster.0);
-        if let Err(cause) = result {
-            let id = upstream.cluster;
-            self.cx.emitter.upstream_connect_failed(&UpstreamConnectFailed { cluster, cause });
+        if let Err(fault) = result {
+            let (id, cause) = (upstream.cluster, fault.cause);
+            self.cx.count_connect_failure(upstream, fault, now);
             self.exchanges.count_attempts(id, &self.upstream);
             self.end_streams(key, cause, now);
             return self.close_upstream(key, Some(cause), now);

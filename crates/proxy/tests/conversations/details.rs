@@ -147,6 +147,7 @@ fn a_broken_connection_of_http2_has_the_rule_that_was_broken() {
 fn a_refused_connection_has_the_kernels_error() {
     for config in [CONFIG, &TO_HTTP2.replace(", '127.0.0.1:9001'", "")] {
         hold(config, |talk| {
+            talk.keeps_counts();
             let client = talk.client();
             talk.says(client, GET);
             while talk.is_connecting() {
@@ -155,6 +156,9 @@ fn a_refused_connection_has_the_kernels_error() {
             }
             assert!(talk.heard(client).starts_with("HTTP/1.1 503 "));
             is_logged(talk, "connect_failed", "ECONNREFUSED");
+            let reasons = talk.counted("strait_upstream_connect_failure_reasons_total");
+            assert_eq!(reasons.len(), 1, "{reasons:?}");
+            assert!(reasons.keys().all(|labels| labels.ends_with(" ECONNREFUSED")), "{reasons:?}");
         });
     }
 }
@@ -212,6 +216,7 @@ fn a_wait_that_is_over_has_its_option_and_value() {
     });
     for config in [CONFIG, TO_HTTP2] {
         hold(config, |talk| {
+            talk.keeps_counts();
             let client = talk.client();
             talk.says(client, GET);
             while talk.is_connecting() {
@@ -220,6 +225,9 @@ fn a_wait_that_is_over_has_its_option_and_value() {
             }
             assert!(talk.heard(client).starts_with("HTTP/1.1 503 "));
             is_logged(talk, "connect_timeout", "timeouts.connect of the cluster: 5s");
+            let reasons = talk.counted("strait_upstream_connect_failure_reasons_total");
+            assert!(reasons.keys().all(|labels| labels.ends_with(" timeout")), "{reasons:?}");
+            assert!(!reasons.is_empty());
         });
     }
     let bounded = CONFIG.replace("cluster: web }", "cluster: web, timeout: 2s }");

@@ -1301,6 +1301,7 @@ fn the_scheme_of_http2_is_that_of_its_connection() {
 #[test]
 fn an_upstream_that_is_somebody_else_is_not_asked() {
     hold(TO_TLS, |talk, pki| {
+        talk.keeps_counts();
         let client = talk.client();
         talk.says(client, GET);
         for _ in 0..3 {
@@ -1314,6 +1315,9 @@ fn an_upstream_that_is_somebody_else_is_not_asked() {
         let log = talk.log();
         let detail = "\"cause_detail\":\"the peer's certificate is not accepted: ";
         assert!(log.contains("upstream_tls_failed") && log.contains(detail), "{log}");
+        let reasons = talk.counted("strait_upstream_connect_failure_reasons_total");
+        assert_eq!(reasons.values().sum::<u64>(), 3, "{reasons:?}");
+        assert!(reasons.keys().all(|labels| labels.contains(" certificate_")), "{reasons:?}");
     });
 }
 

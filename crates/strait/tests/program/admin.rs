@@ -1,10 +1,13 @@
 //! The admin interface.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::kit::{Client, Service, Strait, forward_to, get, read, until};
+use serde_json::Value;
+
+use crate::kit::{Client, Service, Strait, claim_port, forward_to, get, read, until};
 
 fn run(service: &Service) -> Strait {
     Strait::run(&forward_to(service.address))
@@ -25,7 +28,7 @@ fn every_page_that_the_index_names_answers() {
         let response = client.get(path);
         assert_eq!(response.status, 200, "{path}");
         if response.field("content-type") == Some("application/json") {
-            serde_json::from_slice::<serde_json::Value>(&response.body).expect(path);
+            serde_json::from_slice::<Value>(&response.body).expect(path);
         }
         assert_eq!(response.field("cache-control"), Some("no-store"), "{path}");
     }
@@ -43,9 +46,8 @@ fn the_configuration_and_the_clusters_have_the_keys_that_are_documented() {
         let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
         rows.map(|row| row.split('`').next().unwrap().to_owned()).collect()
     };
-    let keys = |value: &serde_json::Value| -> Vec<String> {
-        value.as_object().unwrap().keys().cloned().collect()
-    };
+    let keys =
+        |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
     assert_eq!(keys(&strait.config()), documented("`/config`"));
     let cluster = strait.admin_json("/clusters")["clusters"][0].clone();
     assert_eq!(
@@ -180,7 +182,7 @@ fn client_sides(strait: &Strait, count: usize) {
     until("idle connections", || {
         let page = strait.admin_json("/connections?limit=1000");
         let connections = page["connections"].as_array().unwrap();
-        let is_ours = |connection: &&serde_json::Value| {
+        let is_ours = |connection: &&Value| {
             connection["side"] == "downstream"
                 && connection["listener"] == "edge"
                 && connection["state"] == "idle"
@@ -222,4 +224,34 @@ fn heads_beyond_the_bound_are_refused() {
     let long = "a".repeat(32 << 10);
     client.send(&format!("GET /ready HTTP/1.1\r\nhost: localhost\r\nx: {long}\r\n\r\n"));
     assert_eq!(client.receive().status, 431);
+}
+
+#[test]
+fn an_endpoint_that_does_not_serve_shows_while_another_does() {
+    let service = Service::start("one");
+    // A port that nothing listens on.
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], claim_port()));
+    let one = format!("['{}']", service.address);
+    let both = format!("['{}', '{nowhere}']", service.address);
+    let config = forward_to(service.address).replace(&one, &both);
+    let strait = Strait::run(&config);
+    for _ in 0..6 {
+        assert_eq!(get(strait.listener, "/").status, 200);
+    }
+    // An exchange is counted behind the last byte that its client gets.
+    let endpoints = until("six exchanges", || {
+        let endpoints = strait.admin_json("/clusters")["clusters"][0]["endpoints"].clone();
+        (endpoints[0]["exchanges"]["total"] == 6).then_some(endpoints)
+    });
+    let (good, bad) = (&endpoints[0], &endpoints[1]);
+    assert_eq!(good["exchanges"], serde_json::json!({ "total": 6, "failed_total": 0 }));
+    assert_eq!(
+        (&good["last_error"], &good["connect_failures"]),
+        (&Value::Null, &serde_json::json!({}))
+    );
+    assert_eq!(bad["address"], nowhere.to_string());
+    assert!(bad["connect_failures"]["ECONNREFUSED"].as_u64() > Some(0), "{bad}");
+    assert_eq!(bad["last_error"]["cause"], "connect_failed");
+    assert_eq!(bad["last_error"]["reason"], "ECONNREFUSED");
+    assert!(bad["last_error"]["at"].as_str().is_some_and(|at| at.starts_with("20")), "{bad}");
 }

@@ -89,6 +89,8 @@ impl<'a> ConnectionFailed<'a> {
             status: 0,
             cause: Some(self.cause),
             failures: 0,
+            is_upstreams_fault: false,
+            endpoint_id: None,
             cause_detail: self.cause_detail,
             is_reply: false,
             request_bytes: 0,

@@ -30,6 +30,8 @@ pub struct ExchangeFinished<'a> {
     pub rule: Option<(LabelId, u32)>,
     /// The cluster, if the rule forwards to one.
     pub cluster: Option<LabelId>,
+    /// The endpoint, if one was chosen.
+    pub endpoint_id: Option<LabelId>,
     /// The endpoint's address as text, if one was chosen; empty otherwise.
     pub endpoint: &'a [u8],
     /// The address of the downstream, as text (the client's own if a trusted proxy reported it).
@@ -58,6 +60,8 @@ pub struct ExchangeFinished<'a> {
     pub status: u16,
     /// The reason for which it failed, if it did.
     pub cause: Option<Cause>,
+    /// Whether the cause is the upstream's fault.
+    pub is_upstreams_fault: bool,
     /// How many failed like it, with it, since the last that was reported to control; 0 if this one is not
     /// reported. [`Emitter::note_failure`](crate::Emitter::note_failure) counts them.
     pub failures: u32,

@@ -17,6 +17,12 @@ pub struct UpstreamConnected {
 pub struct UpstreamConnectFailed {
     /// The cluster.
     pub cluster: LabelId,
+    /// The endpoint.
+    pub endpoint: LabelId,
+    /// The name of the kernel's error, which time was over, or a word for how the handshake of TLS failed.
+    pub reason: &'static str,
+    /// Wall-clock time, ns since the Unix epoch.
+    pub at: u64,
     /// [`Cause::ConnectFailed`], [`Cause::ConnectTimeout`] or [`Cause::OutOfDescriptors`].
     pub cause: Cause,
 }

@@ -1,5 +1,6 @@
 //! Counted from the events of upstream connections and from exchanges that have a cluster.
 
+use super::endpoint::{REASONS, ReasonCounters};
 use super::grpc::GrpcCalls;
 use super::status::{CLASSES, class_place};
 use super::{BOUNDS_COARSE, CauseTotals, Family, MetricType, total};
@@ -42,6 +43,7 @@ pub(crate) struct ClusterBlock {
     idle: Counter,
     pending: Counter,
     connect_failures: CauseCounters<5>,
+    connect_reasons: ReasonCounters,
     retries: CauseCounters<9>,
     grpc_calls: GrpcCalls,
     connect: Histogram,
@@ -74,6 +76,7 @@ impl ClusterBlock {
 
     pub(crate) fn connect_failed(&self, event: &UpstreamConnectFailed) {
         self.connect_failures.increment(&CONNECT_CAUSES, event.cause);
+        self.connect_reasons.increment(event.reason);
     }
 
     pub(crate) fn retried(&self, event: &UpstreamRetried) {
@@ -266,6 +269,24 @@ pub(super) static FAMILIES: &[Family] = &[
                     let count =
                         blocks.iter().map(|block| block.connect_failures.value(place)).sum();
                     out.number(&[cluster, cause], count);
+                }
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_connect_failure_reasons_total",
+        kind: MetricType::Counter,
+        help: "Upstream connections that could not be established, by the name of the kernel's error, the time that \
+               was over (`timeout`, `tls_timeout`), or how the handshake of TLS failed; reasons that never \
+               occurred are left out. `/clusters` has them by endpoint.",
+        labels: &["cluster", "reason"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                for (place, reason) in REASONS.iter().enumerate() {
+                    let count = blocks.iter().map(|block| block.connect_reasons.value(place)).sum();
+                    if count > 0 {
+                        out.number(&[cluster, reason], count);
+                    }
                 }
             }
         },

@@ -31,6 +31,7 @@ use crate::proxy::Proxy;
 use crate::timers::TimerOwner;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
+use crate::upstream::connecting::ConnectFault;
 
 /// To a client that speaks HTTP/1 where TLS is spoken: browsers and curl show it. A request line begins with
 /// a method, which is in upper case.
@@ -123,7 +124,7 @@ impl Connections {
     fn tell_handshake(
         &self,
         key: ConnKey,
-        failure: Option<(TlsFailure, Detail)>,
+        failure: Option<Failure>,
         now: Time,
         listen: &Listen,
         cx: &mut Cx,
@@ -140,13 +141,13 @@ impl Connections {
             true => TlsHandshakeKind::Resumed,
             false => TlsHandshakeKind::Full,
         };
-        let (failure, detail) = failure.unzip();
-        let event = TlsHandshakeFinished { listener, kind, duration, failure };
+        let failed = failure.as_ref().map(|failure| failure.kind);
+        let event = TlsHandshakeFinished { listener, kind, duration, failure: failed };
         cx.emitter.tls_handshake_finished(&event);
         // One that says nothing and goes is a probe, or has changed its mind.
         let is_begun = !matches!(tls.state, State::Expected(_));
-        if let Some((failure, detail)) = failure.zip(detail).filter(|_| is_begun) {
-            self.log_failed(key, cause_of(failure), || detail, now, listen, cx);
+        if let Some(Failure { kind, detail, .. }) = failure.filter(|_| is_begun) {
+            self.log_failed(key, cause_of(kind), || detail, now, listen, cx);
         }
     }
 }
@@ -157,7 +158,7 @@ impl Connections {
     fn refuse_handshake(
         &mut self,
         key: ConnKey,
-        failure: (TlsFailure, Detail),
+        failure: Failure,
         now: Time,
         listen: &mut Listen,
         cx: &mut Cx,
@@ -184,20 +185,21 @@ impl Connections {
         listen: &mut Listen,
         cx: &mut Cx,
     ) {
-        let failure = (TlsFailure::Timeout, self.handshake_bound(key, listen));
+        let failure = self.handshake_timeout(key, listen);
         self.tell_handshake(key, Some(failure), now, listen, cx);
         self.close_downstream(key, Some(Cause::TlsHandshakeTimeout), now, listen, cx);
     }
 }
 
 impl Connections {
-    /// The time that a client has for its handshake.
-    fn handshake_bound(&self, key: ConnKey, listen: &Listen) -> Detail {
+    /// The time that a client has for its handshake is over.
+    fn handshake_timeout(&self, key: ConnKey, listen: &Listen) -> Failure {
         let downstream = self.get(key).and_then(Connection::downstream);
         let bound = downstream.map_or(Duration::ZERO, |downstream| {
             listen.listeners.get(downstream.listener).listener().timeouts.tls_handshake
         });
-        Detail::of_bound("timeouts.tls_handshake of the listener", bound)
+        let detail = Detail::of_bound("timeouts.tls_handshake of the listener", bound);
+        Failure { kind: TlsFailure::Timeout, word: "tls_timeout", detail }
     }
 }
 
@@ -244,7 +246,8 @@ impl Proxy {
             if let Some(stillest) = self.connections.handshakes.stillest(listener) {
                 let max = self.cx.snapshot.limits.handshakes_max;
                 let detail = Detail::of(&format_args!("limits.handshakes_max: {max}"));
-                self.end_unfinished(stillest, (TlsFailure::Overflow, detail), now);
+                let failure = Failure { kind: TlsFailure::Overflow, word: "overflow", detail };
+                self.end_unfinished(stillest, failure, now);
             }
         }
         let Some(tls) = self.connections.tls_mut(key) else { return };
@@ -260,8 +263,8 @@ impl Proxy {
 
     /// Ends a connection with a client that has not finished its handshake, requests that came early
     /// included.
-    fn end_unfinished(&mut self, key: ConnKey, failure: (TlsFailure, Detail), now: Time) {
-        let cause = cause_of(failure.0);
+    fn end_unfinished(&mut self, key: ConnKey, failure: Failure, now: Time) {
+        let cause = cause_of(failure.kind);
         self.connections.tell_handshake(key, Some(failure), now, &self.listen, &mut self.cx);
         match self.connections.tls_mut(key).is_some_and(|tls| tls.is_early()) {
             true => self.break_downstream(key, Some(cause), now),
@@ -272,8 +275,8 @@ impl Proxy {
     /// A client whose connection has begun early did not finish its handshake in time.
     pub(crate) fn on_early_deadline(&mut self, key: ConnKey, now: Time) {
         if self.connections.tls_mut(key).is_some_and(|tls| tls.is_early()) {
-            let detail = self.connections.handshake_bound(key, &self.listen);
-            self.end_unfinished(key, (TlsFailure::Timeout, detail), now);
+            let failure = self.connections.handshake_timeout(key, &self.listen);
+            self.end_unfinished(key, failure, now);
         }
     }
 
@@ -309,7 +312,7 @@ impl Proxy {
                 self.connections.queue_send(key, &mut self.cx);
             }
             Err(error) => {
-                self.on_handshake_failed(key, (failure_of(&error), Detail::of(&error)), now);
+                self.on_handshake_failed(key, Failure::of(&error), now);
             }
         }
         true
@@ -359,7 +362,7 @@ impl Proxy {
                 self.cx.ops.extend(words.map(|words| Op::SendNow(key, words)));
                 self.connections.tell_handshake(
                     key,
-                    Some((failure_of(&error), Detail::of(&error))),
+                    Some(Failure::of(&error)),
                     now,
                     &self.listen,
                     &mut self.cx,
@@ -473,7 +476,8 @@ impl Proxy {
                     true => Detail::of_other_protocol(Detected::Tls, input),
                     false => None,
                 };
-                let failure = (failure_of(&error), detail.unwrap_or_else(|| Detail::of(&error)));
+                let mut failure = Failure::of(&error);
+                failure.detail = detail.unwrap_or(failure.detail);
                 let is_http = input.first().is_some_and(u8::is_ascii_uppercase);
                 if is_downstream && is_http && is_not_tls {
                     out.extend_from_slice(PLAIN_HTTP_REPLY);
@@ -532,7 +536,8 @@ impl Proxy {
                         let alpn = alpn.escape_ascii();
                         let words = format!("the peer has chosen {alpn} instead of h2");
                         self.connections.note_reason(key, || Detail::of(&words));
-                        Err(Cause::UpstreamTlsFailed)
+                        let reason = "alpn_mismatch";
+                        Err(ConnectFault { cause: Cause::UpstreamTlsFailed, reason })
                     }
                     None => Ok(()),
                 };
@@ -544,10 +549,12 @@ impl Proxy {
     /// The peer closed its connection amid the handshake, or broke it.
     pub(super) fn on_peer_gone(&mut self, key: ConnKey, how: &str, now: Time) {
         let words = format_args!("the peer is gone amid the handshake: {how}");
-        self.on_handshake_failed(key, (TlsFailure::PeerGone, Detail::of(&words)), now);
+        let detail = Detail::of(&words);
+        let failure = Failure { kind: TlsFailure::PeerGone, word: "peer_gone", detail };
+        self.on_handshake_failed(key, failure, now);
     }
 
-    fn on_handshake_failed(&mut self, key: ConnKey, failure: (TlsFailure, Detail), now: Time) {
+    fn on_handshake_failed(&mut self, key: ConnKey, failure: Failure, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         match connection.role {
             Role::Downstream(_) => {
@@ -561,10 +568,28 @@ impl Proxy {
                 self.close_downstream(key, Some(Cause::TlsHandshakeFailed), now);
             }
             Role::Upstream(_) => {
-                self.connections.note_reason(key, || failure.1);
-                self.on_established(key, Err(Cause::UpstreamTlsFailed), now);
+                let reason = failure.word;
+                self.connections.note_reason(key, || failure.detail);
+                let fault = ConnectFault { cause: Cause::UpstreamTlsFailed, reason };
+                self.on_established(key, Err(fault), now);
             }
         }
+    }
+}
+
+/// How a handshake failed.
+struct Failure {
+    /// Which of few reasons it is.
+    kind: TlsFailure,
+    /// The exact one, of a closed set.
+    word: &'static str,
+    /// What else is known.
+    detail: Detail,
+}
+
+impl Failure {
+    fn of(error: &HandshakeError) -> Self {
+        Self { kind: failure_of(error), word: error.word(), detail: Detail::of(error) }
     }
 }
 
