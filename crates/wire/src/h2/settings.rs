@@ -1,6 +1,7 @@
 //! SETTINGS (RFC 9113, section 6.5, and RFC 8441, section 3).
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::ConnectionError;
 use super::frame::{MAX_31, PAYLOAD_LEN_MAX, PAYLOAD_LEN_MIN};
@@ -13,6 +14,8 @@ pub(super) struct Settings {
     pub(super) header_table_bytes_max: u32,
     pub(super) streams_max: u32,
     pub(super) window: u32,
+    /// Saved bytes are not trusted: with none at all, a body would be cut into frames without end.
+    #[serde(deserialize_with = "frame_bytes_max")]
     pub(super) frame_bytes_max: u32,
     pub(super) head_bytes_max: u32,
     pub(super) allows_extended_connect: bool,
@@ -46,6 +49,16 @@ impl Default for Settings {
             head_bytes_max: u32::MAX,
             allows_extended_connect: false,
         }
+    }
+}
+
+/// A bound that a peer may have set (RFC 9113, section 6.5.2).
+fn frame_bytes_max<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let value = u32::deserialize(deserializer)?;
+    if (PAYLOAD_LEN_MIN..=PAYLOAD_LEN_MAX).contains(&value) {
+        Ok(value)
+    } else {
+        Err(D::Error::custom("a maximum frame size out of range"))
     }
 }
 
@@ -166,6 +179,18 @@ mod tests {
         assert!(
             set(ENABLE_CONNECT_PROTOCOL, 1, Http2Role::Server).unwrap().allows_extended_connect
         );
+    }
+
+    #[test]
+    fn saved_settings_whose_frames_have_no_room_are_damaged() {
+        for (frame_bytes_max, is_read) in
+            [(0, false), (16_383, false), (16_384, true), (0xff_ffff, true), (0x100_0000, false)]
+        {
+            let settings = Settings { frame_bytes_max, ..Settings::default() };
+            let saved = postcard::to_stdvec(&settings).unwrap();
+            let read = postcard::from_bytes::<Settings>(&saved);
+            assert_eq!(read.is_ok(), is_read, "{frame_bytes_max}");
+        }
     }
 
     #[test]

@@ -1,0 +1,66 @@
+//! What a handover asks of control, on either side. The conversation itself is the binary's.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use config::snapshot::Snapshot;
+use tokio::sync::oneshot;
+
+use crate::workers::Workers;
+
+/// A step of a handover, for control.
+pub enum HandoverStep<W: Workers> {
+    /// Another process would take this one's place: until the next step no file is read.
+    Begin(oneshot::Sender<Result<Begun<W>, String>>),
+    /// What this process has counted.
+    Summarize(oneshot::Sender<Vec<u8>>),
+    /// Nothing came of it: this process goes on as before.
+    RolledBack,
+    /// The process with this id has taken this one's place.
+    Committed(u32),
+    /// That process has ended early: this one accepts again.
+    AcceptAgain,
+    /// This process ends, once what it still has is over.
+    Finish,
+    /// This process has taken the place of another, which had counted this.
+    TakenOver(Option<Vec<u8>>, oneshot::Sender<()>),
+    /// What the former process has counted by now.
+    Update(Vec<u8>),
+    /// This process cannot take the other's place, and ends.
+    Stop(String),
+}
+
+impl<W: Workers> fmt::Debug for HandoverStep<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Begin(_) => "Begin",
+            Self::Summarize(_) => "Summarize",
+            Self::RolledBack => "RolledBack",
+            Self::Committed(_) => "Committed",
+            Self::AcceptAgain => "AcceptAgain",
+            Self::Finish => "Finish",
+            Self::TakenOver(..) => "TakenOver",
+            Self::Update(_) => "Update",
+            Self::Stop(_) => "Stop",
+        })
+    }
+}
+
+/// What the other process gets of control.
+pub struct Begun<W: Workers> {
+    /// The configuration in effect, which stays so until the handover is over.
+    pub snapshot: Arc<Snapshot<W::Filter>>,
+    /// Handles on the listening sockets.
+    pub handles: W::Handles,
+    /// Another handle on the admin socket.
+    pub admin: Option<OwnedFd>,
+    /// Another on the one for what scrapers and probes ask for.
+    pub metrics: Option<OwnedFd>,
+}
+
+impl<W: Workers> fmt::Debug for Begun<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Begun").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,213 @@
+//! Control's part in a handover: what is read, served and reported, and by which of the two processes.
+
+use std::os::fd::OwnedFd;
+
+use config::snapshot::Address;
+use tokio::sync::mpsc;
+
+use super::{Reading, Running, State};
+use crate::admin::{AdminSocket, Query, Scope, Server, own_admin_files};
+use crate::handover::{Begun, HandoverStep};
+use crate::run::Outcome;
+use crate::workers::Workers;
+
+/// How far this process is in a handover.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Handing {
+    /// There is none.
+    #[default]
+    None,
+    /// Another process is taking this one's place. Files are not read; a signal to end waits.
+    Giving {
+        /// Whether a file changed meanwhile.
+        has_changed: bool,
+        /// Whether the process was asked to end meanwhile.
+        is_to_end: bool,
+    },
+    /// The process with this id has taken it.
+    Given(u32),
+    /// This process is taking the place of another: it does not answer on the admin interface yet.
+    Taking,
+}
+
+/// A socket of the admin interface, to be served and handed on.
+#[derive(Debug)]
+pub(super) struct AdminHandle {
+    socket: Option<OwnedFd>,
+    address: Address,
+    scope: Scope,
+}
+
+/// The admin interface's sockets, whether served or not.
+#[derive(Debug)]
+pub(super) struct AdminHandles {
+    handles: Vec<AdminHandle>,
+    queries: mpsc::Sender<Query>,
+}
+
+impl AdminHandles {
+    pub(super) const fn new(queries: mpsc::Sender<Query>) -> Self {
+        Self { handles: Vec::new(), queries }
+    }
+
+    /// Keeps a handle on a socket, beside the socket itself.
+    pub(super) fn keep(&mut self, socket: &AdminSocket, address: Option<&Address>, scope: Scope) {
+        let bound = || socket.local_address().ok().flatten().map(Address::Tcp);
+        let Some(address) = address.cloned().or_else(bound) else { return };
+        let socket = socket.try_clone_fd().ok();
+        self.handles.push(AdminHandle { socket, address, scope });
+    }
+
+    /// Lets the addresses go.
+    pub(super) fn close(&mut self) {
+        self.handles.iter_mut().for_each(|handle| handle.socket = None);
+    }
+
+    fn handle(&self, is_metrics: bool) -> Option<OwnedFd> {
+        let is_wanted = |it: &&AdminHandle| matches!(it.scope, Scope::Metrics) == is_metrics;
+        self.handles.iter().find(is_wanted)?.socket.as_ref()?.try_clone().ok()
+    }
+
+    fn serve(&self, workers: u32) -> Vec<Server> {
+        let serve = |handle: &AdminHandle| {
+            let socket = handle.socket.as_ref()?.try_clone().ok()?;
+            let socket = AdminSocket::take_over(socket, &handle.address);
+            let (scope, queries) = (handle.scope.clone(), self.queries.clone());
+            match Server::start(socket, scope, queries, workers) {
+                Ok(server) => Some(server),
+                Err(error) => {
+                    tracing::error!("the admin interface cannot be served: {error}");
+                    None
+                }
+            }
+        };
+        self.handles.iter().filter_map(serve).collect()
+    }
+}
+
+impl<W: Workers> Running<W> {
+    pub(super) fn on_handover(&mut self, step: HandoverStep<W>) {
+        match step {
+            HandoverStep::Begin(reply) => {
+                // Who asked may have given up.
+                let _ = reply.send(self.begin_giving());
+            }
+            HandoverStep::Summarize(reply) => {
+                let _ = reply.send(self.collector.write_totals());
+            }
+            HandoverStep::RolledBack => self.end_giving(),
+            HandoverStep::Committed(successor) => self.hand_over(successor),
+            HandoverStep::AcceptAgain => self.be_the_process_again(),
+            HandoverStep::Finish => self.finish_giving(),
+            HandoverStep::TakenOver(totals, reply) => {
+                self.take_over(totals.as_deref());
+                let _ = reply.send(());
+            }
+            HandoverStep::Update(totals) => self.collector.set_former_totals(&totals),
+            HandoverStep::Stop(reason) => {
+                self.workers.stop();
+                self.outcome = Some(Outcome::Failed(reason));
+            }
+        }
+    }
+
+    fn begin_giving(&mut self) -> Result<Begun<W>, String> {
+        if self.handing != Handing::None {
+            return Err("this process is in a handover already".to_owned());
+        }
+        if self.state != State::Ready {
+            return Err(format!("this process is {}", self.state_text()));
+        }
+        if self.config.builder.is_busy() {
+            return Err("this process is reading its configuration; try again".to_owned());
+        }
+        let handles = self.workers.handles().map_err(|error| error.to_string())?;
+        self.handing = Handing::Giving { has_changed: false, is_to_end: false };
+        Ok(Begun {
+            snapshot: self.config.snapshot.clone(),
+            handles,
+            admin: self.admin_handles.handle(false),
+            metrics: self.admin_handles.handle(true),
+        })
+    }
+
+    /// Whether reading a file waits for the end of a handover.
+    pub(super) const fn postpones_reading(&mut self) -> bool {
+        match &mut self.handing {
+            Handing::Giving { has_changed, .. } => {
+                *has_changed = true;
+                true
+            }
+            // Its start has read it, and what it took over goes with that.
+            Handing::Taking | Handing::Given(_) => true,
+            Handing::None => false,
+        }
+    }
+
+    /// Whether an end waits for that of a handover.
+    pub(super) const fn postpones_end(&mut self) -> bool {
+        match &mut self.handing {
+            Handing::Giving { is_to_end, .. } => {
+                // A second signal does not wait.
+                !std::mem::replace(is_to_end, true)
+            }
+            Handing::None | Handing::Given(_) | Handing::Taking => false,
+        }
+    }
+
+    fn end_giving(&mut self) {
+        let handing = std::mem::take(&mut self.handing);
+        let Handing::Giving { has_changed, is_to_end } = handing else { return };
+        if is_to_end {
+            self.leave();
+        } else if has_changed {
+            self.read_config(Reading::IfChanged);
+        }
+    }
+
+    /// The other process answers on the admin interface from now on.
+    fn hand_over(&mut self, successor: u32) {
+        let was_to_end = matches!(self.handing, Handing::Giving { is_to_end: true, .. });
+        self.handing = Handing::Given(successor);
+        own_admin_files(false);
+        for server in std::mem::take(&mut self.admin) {
+            // Connections that are open go on.
+            drop(server.release());
+            tokio::spawn(server.close_later());
+        }
+        self.service_manager.status(&format!("handed over to process {successor}"));
+        if was_to_end {
+            self.finish_giving();
+        }
+    }
+
+    fn be_the_process_again(&mut self) {
+        if !matches!(self.handing, Handing::Given(_)) || self.state != State::Ready {
+            return;
+        }
+        self.handing = Handing::None;
+        own_admin_files(true);
+        self.admin = self.admin_handles.serve(self.workers.count());
+        self.service_manager.status(&self.status());
+    }
+
+    pub(super) fn finish_giving(&mut self) {
+        let Handing::Given(successor) = self.handing else { return };
+        if self.state != State::Ready {
+            return;
+        }
+        self.admin_handles.close();
+        self.service_manager.succeeded_by(successor);
+        self.drain();
+    }
+
+    fn take_over(&mut self, totals: Option<&[u8]>) {
+        if let Some(totals) = totals {
+            self.collector.set_former_totals(totals);
+        }
+        self.handing = Handing::None;
+        own_admin_files(true);
+        self.admin = self.admin_handles.serve(self.workers.count());
+        self.read_config(Reading::IfChanged);
+    }
+}

@@ -1,0 +1,656 @@
+//! The running process's side: a thread that listens for the process that takes its place.
+//!
+//! It asks control for what the process has, and the workers for their connections, and keeps each
+//! connection's sockets and bytes until the other process is the process. What comes back goes to the worker that it
+//! came from.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use ::handover::{
+    Deadlines, Failure, GivenGroup, Giver, GiverAction, Left, Message, PeerLife, Phase, Purpose,
+    SocketKey, UpgradeRequest,
+};
+use config::snapshot::HandoverOptions;
+use control::{Begun, HandoverStep};
+use io::packets::{PacketListener, ProcessHandle};
+use proxy::save::VERSION as FORM;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::oneshot;
+use worker::{Give, Message as Mail, Take};
+
+use super::groups::GivenAway;
+use super::line::{Incoming, Line, now};
+use super::{is_allowed, parts};
+use crate::VERSION;
+use crate::data_path::{Contacts, DataPath};
+
+/// How long a process that was told to end may take to.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a worker may take to answer.
+const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Between two reports of counters to the new process, while this one has connections left.
+const UPDATE_INTERVAL: u64 = 100_000_000;
+
+/// How long who connects may take to say what it wants.
+const HELLO_TIMEOUT: u64 = 2_000_000_000;
+
+/// What the thread works with.
+#[derive(Debug)]
+pub(crate) struct Giving {
+    /// Where other processes connect to.
+    pub(crate) listener: PacketListener,
+    /// How it is configured.
+    pub(crate) options: HandoverOptions,
+    pub(crate) contacts: Contacts,
+    pub(crate) control: Sender<HandoverStep<DataPath>>,
+    /// How this process was started.
+    pub(crate) start: StartCommand,
+    /// How many handovers led to this process.
+    pub(crate) generation: u64,
+}
+
+/// How a process was started.
+#[derive(Clone, Debug)]
+pub(crate) struct StartCommand {
+    /// The program, as a whole path.
+    pub(crate) program: PathBuf,
+    /// What stands behind it.
+    pub(crate) arguments: Vec<std::ffi::OsString>,
+}
+
+impl StartCommand {
+    /// Of this process.
+    pub(crate) fn of_this_process() -> Self {
+        let mut arguments = std::env::args_os();
+        let name = arguments.next().unwrap_or_default();
+        let program = PathBuf::from(&name);
+        let program = if program.components().count() > 1 {
+            std::path::absolute(&program).unwrap_or(program)
+        } else {
+            in_search_path(&program).unwrap_or(program)
+        };
+        Self { program, arguments: arguments.collect() }
+    }
+
+    /// What starts another process like this one, to take its place.
+    fn successor(&self, request: &UpgradeRequest) -> Command {
+        let program = request.binary.as_ref().map_or(self.program.clone(), PathBuf::from);
+        let mut command = Command::new(program);
+        let mut arguments = self.arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let text = argument.to_string_lossy();
+            if text.starts_with("--take-over") {
+                continue;
+            }
+            if request.config.is_some() && (text == "-c" || text == "--config") {
+                arguments.next();
+                continue;
+            }
+            let is_config = text.starts_with("--config=") || text.starts_with("-c");
+            if request.config.is_some() && is_config && !text.starts_with("--core") {
+                continue;
+            }
+            command.arg(argument);
+        }
+        if let Some(config) = &request.config {
+            command.arg("--config").arg(config);
+        }
+        let whether = if request.is_check { "check" } else { "required" };
+        command.arg(format!("--take-over={whether}"));
+        // It has a process id of its own, and gets its sockets otherwise.
+        for variable in ["WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] {
+            command.env_remove(variable);
+        }
+        command.stdin(Stdio::null());
+        command
+    }
+}
+
+fn in_search_path(name: &std::path::Path) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// Who asked for an upgrade, and the process that was started for it.
+struct Asked {
+    line: Line,
+    child: Child,
+}
+
+/// How an attempt ended.
+enum End {
+    /// This process goes on.
+    Back,
+    /// The process with this id has taken over, and this one is not needed any more.
+    Over,
+}
+
+impl Giving {
+    /// Serves one process after the other, until one has taken this one's place.
+    pub(crate) fn run(self) {
+        loop {
+            let packets = match self.listener.accept(Duration::from_secs(3600)) {
+                Ok(Some(packets)) => packets,
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::error!("handover: cannot accept a connection: {error}");
+                    return;
+                }
+            };
+            let Ok(mut line) = Line::new(packets) else { continue };
+            let Some((frame, purpose)) = self.hear(&mut line) else { continue };
+            let end = match purpose {
+                Purpose::Take { .. } => self.give(line, &frame, None),
+                Purpose::Upgrade(request) => self.upgrade(line, &request),
+            };
+            if matches!(end, End::Over) {
+                return;
+            }
+        }
+    }
+
+    /// The first frame of a process that may ask, and what it wants.
+    fn hear(&self, line: &mut Line) -> Option<(Vec<u8>, Purpose)> {
+        let peer = line.peer;
+        let refuse = |line: &Line, reason: String| {
+            tracing::warn!(pid = peer.pid, uid = peer.uid, "a handover is refused: {reason}");
+            // Who asked may be gone.
+            let _ = line.send_message(&Message::GiveUp { reason });
+        };
+        if !is_allowed(peer.uid, &self.options) {
+            let reason = format!("user {} may not take over: add it to handover.users", peer.uid);
+            refuse(line, reason);
+            return None;
+        }
+        let until = now().saturating_add(HELLO_TIMEOUT);
+        while now() < until {
+            match line.receive(Some(until)) {
+                Ok(Incoming::Frame(frame, 0)) => {
+                    return match Message::decode(&frame) {
+                        Ok(Some(Message::Hello(hello))) => Some((frame, hello.purpose)),
+                        _ => {
+                            refuse(line, "its first frame is no hello".to_owned());
+                            None
+                        }
+                    };
+                }
+                Ok(Incoming::Nothing) => {}
+                Ok(Incoming::End) => return None,
+                Ok(Incoming::Frame(..)) | Err(_) => {
+                    refuse(line, "its first frame is no hello".to_owned());
+                    return None;
+                }
+            }
+        }
+        refuse(line, "it said nothing".to_owned());
+        None
+    }
+
+    /// Starts the new process, and gives when it asks.
+    fn upgrade(&self, line: Line, request: &UpgradeRequest) -> End {
+        let mut command = self.start.successor(request);
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                return self.tell_outcome(&line, format!("{program} cannot be started: {error}"));
+            }
+        };
+        tracing::info!(pid = child.id(), program, "upgrade: started the new process");
+        let mut asked = Asked { line, child };
+        let until = now().saturating_add(nanos(self.options.timeout));
+        while now() < until {
+            if let Ok(Some(status)) = asked.child.try_wait() {
+                let reason = format!("the new process ended before it took over ({status})");
+                return self.tell_outcome(&asked.line, reason);
+            }
+            let Ok(Some(packets)) = self.listener.accept(Duration::from_millis(50)) else {
+                continue;
+            };
+            let Ok(mut line) = Line::new(packets) else { continue };
+            if line.peer.pid != asked.child.id() {
+                let reason = format!("process {} is taking over already", asked.child.id());
+                // Who asked may be gone.
+                let _ = line.send_message(&Message::GiveUp { reason });
+                continue;
+            }
+            let Some((frame, Purpose::Take { .. })) = self.hear(&mut line) else { continue };
+            return self.give(line, &frame, Some(asked));
+        }
+        // It was started by this process, which therefore may end it.
+        let _ = asked.child.kill();
+        let _ = asked.child.wait();
+        let reason = "the new process did not ask to take over in time, and was ended".to_owned();
+        self.tell_outcome(&asked.line, reason)
+    }
+
+    fn tell_outcome(&self, line: &Line, reason: String) -> End {
+        tracing::error!("upgrade: {reason}; this process goes on");
+        // Who asked may be gone.
+        let _ = line.send_message(&Message::Outcome { is_done: false, text: reason });
+        End::Back
+    }
+
+    /// Hands over to the process at the other end.
+    fn give(&self, line: Line, hello: &[u8], asked: Option<Asked>) -> End {
+        let began = now();
+        let deadlines = Deadlines {
+            probation: self.options.probation,
+            total: self.options.timeout,
+            ..Deadlines::default()
+        };
+        let open = io::limits::open_files().unwrap_or_default();
+        let mut giver = Giver::new(VERSION, FORM, open, self.generation, deadlines, began);
+        giver.on_frame(hello, 0, began);
+        Attempt {
+            giving: self,
+            // Before anything is said: the id cannot be another's then.
+            process: ProcessHandle::open(line.peer.pid).ok(),
+            line,
+            asked,
+            giver,
+            begun: None,
+            given: BTreeMap::new(),
+            group_next: 0,
+            cursors: Cursors::new(self.contacts.count()),
+            pending: 0,
+            left: Vec::new(),
+            moved: 0,
+            is_accepting: true,
+            began,
+            update_at: 0,
+        }
+        .run()
+    }
+}
+
+/// Where to go on with asking workers for connections: all idle ones first, then the others.
+#[derive(Debug)]
+struct Cursors {
+    next: Vec<Option<u32>>,
+    only_idle: bool,
+}
+
+impl Cursors {
+    fn new(workers: usize) -> Self {
+        Self { next: vec![Some(0); workers], only_idle: true }
+    }
+
+    fn begin_again(&mut self, only_idle: bool) {
+        self.next.fill(Some(0));
+        self.only_idle = only_idle;
+    }
+}
+
+/// One attempt.
+struct Attempt<'g> {
+    giving: &'g Giving,
+    line: Line,
+    process: Option<ProcessHandle>,
+    asked: Option<Asked>,
+    giver: Giver,
+    begun: Option<Begun<DataPath>>,
+    given: BTreeMap<u32, GivenAway>,
+    group_next: u32,
+    cursors: Cursors,
+    /// Connections that could not move in this round.
+    pending: u32,
+    left: Vec<Left>,
+    /// Groups that the other process has.
+    moved: u64,
+    is_accepting: bool,
+    began: u64,
+    update_at: u64,
+}
+
+impl Attempt<'_> {
+    fn run(mut self) -> End {
+        loop {
+            while let Some(action) = self.giver.poll() {
+                if let Some(end) = self.perform(action) {
+                    return end;
+                }
+            }
+            self.turn_others_away();
+            let incoming = self.line.receive(self.giver.next_deadline());
+            let at = now();
+            match incoming {
+                Ok(Incoming::Frame(frame, count)) => {
+                    self.line.descriptors.clear();
+                    self.giver.on_frame(&frame, count, at);
+                }
+                Ok(Incoming::End) => self.giver.on_closed(),
+                Ok(Incoming::Nothing) => {}
+                Err(error) => self.giver.fail(Failure::Own(error.to_string())),
+            }
+            self.giver.on_time(at);
+            self.update(at);
+        }
+    }
+
+    /// Says that this process is busy with one that takes over; from COMMIT on, that one answers.
+    fn turn_others_away(&self) {
+        if self.giver.phase() >= Phase::Commit {
+            return;
+        }
+        if let Ok(Some(packets)) = self.giving.listener.accept(Duration::ZERO) {
+            let reason = format!("process {} is taking over already", self.line.peer.pid);
+            let frame = Message::GiveUp { reason }.encode();
+            // Who asked may be gone.
+            let _ = packets.send(&frame, &[], Duration::ZERO);
+        }
+    }
+
+    fn perform(&mut self, action: GiverAction) -> Option<End> {
+        match action {
+            GiverAction::Enter(phase) => self.enter(phase),
+            GiverAction::Send(frame) => self.send(&frame, &[]),
+            GiverAction::SendListening(frame, keys) => self.send_listening(&frame, &keys),
+            GiverAction::SendSockets { frame, group, first, count } => {
+                self.send_sockets(&frame, group, first, count);
+            }
+            GiverAction::Describe => self.describe(),
+            GiverAction::Compared(differences) => {
+                for it in differences {
+                    let kind = it.kind.as_str();
+                    let what = if it.is_missing { "is missing" } else { "differs" };
+                    self.tell(&format!("{kind} {} {what}: its connections stay", it.name));
+                }
+            }
+            GiverAction::Listen => self.listen(),
+            GiverAction::StopAccepting => {
+                self.is_accepting = false;
+                self.giving.contacts.post_all(|| Mail::StopAccepting);
+            }
+            GiverAction::Collect { groups_max, is_probe } => self.collect(groups_max, is_probe),
+            GiverAction::TakeBack(refused) => {
+                Left::add(&mut self.left, &refused.reason, 1);
+                if let Some(given) = self.given.remove(&refused.group) {
+                    self.take_back(given);
+                }
+            }
+            GiverAction::Taken { groups } => self.moved += u64::from(groups),
+            GiverAction::Summarize => match self.summary() {
+                Some(states) => self.giver.commit(&states, now()),
+                None => self.giver.fail(Failure::Own("control does not answer".to_owned())),
+            },
+            GiverAction::Committed => self.on_committed(),
+            GiverAction::RollBack { failure, peer } => return Some(self.roll_back(&failure, peer)),
+            GiverAction::AcceptAgain => return Some(self.accept_again()),
+            GiverAction::Finish => {
+                self.step(HandoverStep::Finish);
+                return Some(End::Over);
+            }
+        }
+        None
+    }
+
+    fn enter(&self, phase: Phase) {
+        let ms = now().saturating_sub(self.began) / 1_000_000;
+        tracing::info!(%phase, ms, pid = self.line.peer.pid, "handover");
+        self.tell(&format!("{phase} after {ms} ms"));
+    }
+
+    fn tell(&self, text: &str) {
+        if let Some(asked) = &self.asked {
+            // Who asked may be gone; the handover goes on.
+            let _ = asked.line.send_message(&Message::Progress { text: text.to_owned() });
+        }
+    }
+
+    fn send(&mut self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) {
+        if let Err(error) = self.line.send(frame, descriptors) {
+            let error = match error.kind() {
+                // What it says of its own end, if anything, comes before the end of the connection.
+                std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => return,
+                std::io::ErrorKind::TimedOut => "it takes nothing more".to_owned(),
+                _ => error.to_string(),
+            };
+            self.giver.fail(Failure::Own(format!("cannot send to the other process: {error}")));
+        }
+    }
+
+    fn send_listening(&mut self, frame: &[u8], keys: &[SocketKey]) {
+        let Some(begun) = self.begun.take() else { return };
+        let found: Option<Vec<_>> = keys.iter().map(|key| self.listening(&begun, key)).collect();
+        match found {
+            Some(sockets) => {
+                let result = self.line.send(frame, &sockets);
+                if let Err(error) = result {
+                    self.giver.fail(Failure::Own(format!("listening sockets: {error}")));
+                }
+            }
+            None => self.giver.fail(Failure::Own("a listening socket is gone".to_owned())),
+        }
+        self.begun = Some(begun);
+    }
+
+    fn listening<'f>(
+        &'f self,
+        begun: &'f Begun<DataPath>,
+        key: &SocketKey,
+    ) -> Option<BorrowedFd<'f>> {
+        match key {
+            SocketKey::Listener(name, number) => {
+                let (_, handles) = begun.handles.iter().find(|(it, _)| **it == **name)?;
+                handles.get(*number as usize).map(AsFd::as_fd)
+            }
+            SocketKey::Admin => begun.admin.as_ref().map(AsFd::as_fd),
+            SocketKey::Metrics => begun.metrics.as_ref().map(AsFd::as_fd),
+            SocketKey::Handover => Some(self.giving.listener.as_fd()),
+        }
+    }
+
+    fn send_sockets(&mut self, frame: &[u8], group: u32, first: u32, count: u32) {
+        let Some(mut given) = self.given.remove(&group) else { return };
+        given.is_sent = true;
+        let sockets: Vec<_> =
+            given.sockets().skip(first as usize).take(count as usize).map(AsFd::as_fd).collect();
+        self.send(frame, &sockets);
+        self.given.insert(group, given);
+    }
+
+    fn describe(&mut self) {
+        let (reply, begun) = oneshot::channel();
+        self.step(HandoverStep::Begin(reply));
+        match begun.blocking_recv() {
+            Ok(Ok(begun)) => {
+                let parts = parts(&begun.snapshot);
+                self.begun = Some(begun);
+                self.giver.describe(parts);
+            }
+            Ok(Err(reason)) => self.giver.fail(Failure::Own(reason)),
+            Err(_) => self.giver.fail(Failure::Own("this process is ending".to_owned())),
+        }
+    }
+
+    fn listen(&mut self) {
+        let Some(begun) = &self.begun else { return };
+        let mut keys = Vec::new();
+        for (name, handles) in &begun.handles {
+            let count = u32::try_from(handles.len()).unwrap_or(u32::MAX);
+            keys.extend((0..count).map(|number| SocketKey::Listener(name.to_string(), number)));
+        }
+        keys.extend(begun.admin.is_some().then_some(SocketKey::Admin));
+        keys.extend(begun.metrics.is_some().then_some(SocketKey::Metrics));
+        keys.push(SocketKey::Handover);
+        self.giver.listen(keys);
+    }
+
+    /// Takes the next groups out of the workers.
+    fn collect(&mut self, groups_max: u32, is_probe: bool) {
+        let mut groups = Vec::new();
+        while groups.is_empty() && self.ask_workers(groups_max, &mut groups) {}
+        // Idle ones all went; then those that carry something.
+        if groups.is_empty() && !is_probe && self.cursors.only_idle {
+            self.pending = 0;
+            self.cursors.begin_again(false);
+            while groups.is_empty() && self.ask_workers(groups_max, &mut groups) {}
+        }
+        let pending = std::mem::take(&mut self.pending);
+        if groups.is_empty() {
+            self.cursors.begin_again(is_probe);
+        } else {
+            self.pending = pending;
+        }
+        self.giver.give(groups, pending, now());
+    }
+
+    /// Asks each worker that has more; says whether one had.
+    fn ask_workers(&mut self, groups_max: u32, groups: &mut Vec<GivenGroup>) -> bool {
+        let (reply, answers) = channel();
+        let mut asked = 0;
+        let workers = self.cursors.next.iter().flatten().count();
+        // Each gives a part, so that none stands still for all of a batch.
+        let share = groups_max.div_ceil(u32::try_from(workers.max(1)).unwrap_or(1)).max(1);
+        let mut room = groups_max;
+        for (worker, next) in self.cursors.next.iter().enumerate() {
+            let Some(first) = *next else { continue };
+            let share = share.min(room);
+            if share == 0 {
+                break;
+            }
+            room -= share;
+            let only_idle = self.cursors.only_idle;
+            let give = Give { first, groups_max: share, only_idle, reply: reply.clone() };
+            asked += u32::from(self.giving.contacts.post(worker, Mail::Give(give)).is_ok());
+        }
+        drop(reply);
+        for _ in 0..asked {
+            let Ok(given) = answers.recv_timeout(WORKER_TIMEOUT) else {
+                self.giver.fail(Failure::Own("a worker does not answer".to_owned()));
+                return false;
+            };
+            let worker = given.worker as usize;
+            if let Some(next) = self.cursors.next.get_mut(worker) {
+                *next = given.next;
+            }
+            self.pending += given.pending;
+            for moving in given.groups {
+                let group = self.group_next;
+                self.group_next += 1;
+                let given = GivenAway::new(worker, moving);
+                let sockets = u32::try_from(given.sockets().count()).unwrap_or(u32::MAX);
+                groups.push(GivenGroup { group, bytes: given.envelope(), sockets });
+                self.given.insert(group, given);
+            }
+        }
+        asked > 0
+    }
+
+    fn take_back(&self, given: GivenAway) {
+        let worker = given.worker;
+        // What becomes of it, the worker says to nobody: it took it up once.
+        let (reply, _) = channel();
+        let take = Take { moving: given.into_moving(), is_returned: true, number: 0, reply };
+        if self.giving.contacts.post(worker, Mail::Take(take)).is_err() {
+            tracing::error!(worker, "handover: a worker does not take connections back");
+        }
+    }
+
+    fn summary(&self) -> Option<Vec<(String, Vec<u8>)>> {
+        let (reply, totals) = oneshot::channel();
+        self.step(HandoverStep::Summarize(reply));
+        let totals = totals.blocking_recv().ok()?;
+        Some(vec![("totals".to_owned(), totals)])
+    }
+
+    fn on_committed(&mut self) {
+        let pid = self.line.peer.pid;
+        // Before the last handles close, or the files of unix sockets would go with this process.
+        io::own_socket_files(false);
+        self.given.clear();
+        self.begun = None;
+        self.step(HandoverStep::Committed(pid));
+        let ms = now().saturating_sub(self.began) / 1_000_000;
+        let left: u32 = self.left.iter().map(|left| left.count).sum();
+        tracing::info!(pid, ms, groups = self.moved, left, "handed over");
+        for Left { reason, count } in &self.left {
+            self.tell(&format!("{count} stay: {reason}"));
+        }
+        let text = format!(
+            "process {pid} serves: {} groups of connections moved, {left} stay and drain",
+            self.moved
+        );
+        if let Some(asked) = self.asked.take() {
+            // Who asked may be gone.
+            let _ = asked.line.send_message(&Message::Outcome { is_done: true, text });
+        }
+    }
+
+    /// Tells the new process what this one has counted by now.
+    fn update(&mut self, at: u64) {
+        if self.giver.phase() == Phase::Probation && at >= self.update_at {
+            self.update_at = at.saturating_add(UPDATE_INTERVAL);
+            if let Some(states) = self.summary() {
+                self.giver.update(&states);
+            }
+        }
+    }
+
+    fn roll_back(&mut self, failure: &Failure, peer: PeerLife) -> End {
+        let pid = self.line.peer.pid;
+        let is_over = peer == PeerLife::Over || self.end_peer();
+        let (mut returned, mut ended) = (0u32, 0u32);
+        for (_, given) in std::mem::take(&mut self.given) {
+            if is_over && given.is_untouched() {
+                self.take_back(given);
+                returned += 1;
+            } else {
+                given.end();
+                ended += 1;
+            }
+        }
+        if !self.is_accepting {
+            self.giving.contacts.post_all(|| Mail::AcceptAgain);
+        }
+        self.step(HandoverStep::RolledBack);
+        tracing::error!(pid, returned, ended, "the handover is rolled back: {failure}");
+        let mut reason = failure.to_string();
+        if let Some(mut asked) = self.asked.take() {
+            if let Ok(Some(status)) = asked.child.try_wait() {
+                reason = format!("{reason} ({status})");
+            }
+            let text = format!("{reason}; {returned} groups went on, {ended} were ended");
+            // Who asked may be gone.
+            let _ = asked.line.send_message(&Message::Outcome { is_done: false, text });
+        }
+        End::Back
+    }
+
+    /// Ends the other process, which may still use what it was given; says whether it is over.
+    fn end_peer(&self) -> bool {
+        let Some(process) = &self.process else { return false };
+        let is_over = process.kill().is_ok() && process.wait(KILL_TIMEOUT).unwrap_or(false);
+        if !is_over {
+            let pid = self.line.peer.pid;
+            tracing::error!(pid, "the other process cannot be ended: what it was given is shut");
+        }
+        is_over
+    }
+
+    fn accept_again(&mut self) -> End {
+        let pid = self.line.peer.pid;
+        tracing::error!(pid, "the new process ended in its probation: this one accepts again");
+        io::own_socket_files(true);
+        self.giving.contacts.post_all(|| Mail::AcceptAgain);
+        self.step(HandoverStep::AcceptAgain);
+        End::Back
+    }
+
+    fn step(&self, step: HandoverStep<DataPath>) {
+        // Control ends with the process.
+        let _ = self.giving.control.blocking_send(step);
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

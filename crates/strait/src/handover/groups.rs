@@ -1,0 +1,94 @@
+//! Groups of connections on their way: which sockets go with the bytes, and whether the other process has
+//! touched them.
+
+use io::packets::shut;
+use io::{Socket, Traffic};
+use worker::Moving;
+
+/// A group that was given away, until the other process is the process.
+#[derive(Debug)]
+pub(crate) struct GivenAway {
+    /// The worker that it came from.
+    pub(crate) worker: usize,
+    moving: Moving<Socket>,
+    /// What had been moved over each socket when it left its worker; none where the kernel does not count.
+    traffic: Vec<Option<Traffic>>,
+    /// Whether the other process may have it.
+    pub(crate) is_sent: bool,
+}
+
+impl GivenAway {
+    pub(crate) fn new(worker: usize, moving: Moving<Socket>) -> Self {
+        let traffic = |socket: &Option<Socket>| socket.as_ref().and_then(|it| Traffic::of(it).ok());
+        let traffic = moving.sockets.iter().map(traffic).collect();
+        Self { worker, moving, traffic, is_sent: false }
+    }
+
+    /// The sockets that there are.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = &Socket> {
+        self.moving.sockets.iter().flatten()
+    }
+
+    /// The bytes of the group, with what says which of its connections have a socket in front: their number
+    /// in four bytes, and a byte for each.
+    pub(crate) fn envelope(&self) -> Vec<u8> {
+        let sockets = &self.moving.sockets;
+        let count = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
+        let mut bytes = count.to_be_bytes().to_vec();
+        bytes.extend(sockets.iter().map(|socket| u8::from(socket.is_some())));
+        bytes.extend(&self.moving.bytes);
+        bytes
+    }
+
+    /// Whether this process may go on with it, now that the other one is over: nothing was read from its sockets
+    /// or written to them.
+    pub(crate) fn is_untouched(&self) -> bool {
+        !self.is_sent
+            || self.moving.sockets.iter().zip(&self.traffic).all(|(socket, before)| {
+                let Some(socket) = socket else { return true };
+                before.is_some() && Traffic::of(socket).ok() == *before
+            })
+    }
+
+    pub(crate) fn into_moving(self) -> Moving<Socket> {
+        self.moving
+    }
+
+    /// Ends its connections, whoever else has their sockets.
+    pub(crate) fn end(self) {
+        for socket in self.moving.sockets.into_iter().flatten() {
+            shut(&socket);
+            socket.reset();
+        }
+    }
+}
+
+/// Takes an envelope apart: the connections' bytes, and which of them have a socket.
+pub(crate) fn open_envelope(mut bytes: Vec<u8>) -> Option<(Vec<u8>, Vec<bool>)> {
+    let count = u32::from_be_bytes(*bytes.first_chunk()?);
+    let end = usize::try_from(count).ok()?.checked_add(4)?;
+    let has_socket = bytes.get(4..end)?.iter().map(|byte| *byte != 0).collect();
+    bytes.drain(..end);
+    Some((bytes, has_socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_envelope_says_which_connections_have_a_socket() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let socket = Socket::from(std::os::fd::OwnedFd::from(one));
+        let moving = Moving { bytes: b"state".to_vec(), sockets: vec![None, Some(socket), None] };
+        let given = GivenAway::new(0, moving);
+        let envelope = given.envelope();
+        let opened = open_envelope(envelope.clone()).unwrap();
+        assert_eq!(opened, (b"state".to_vec(), vec![false, true, false]));
+        for end in 0..7 {
+            assert_eq!(open_envelope(envelope[..end].to_vec()), None, "{end}");
+        }
+        assert_eq!(open_envelope(vec![255, 255, 255, 255, 1]), None);
+        assert!(given.is_untouched(), "it was not sent");
+    }
+}

@@ -1,0 +1,75 @@
+//! The connection to the other process: frames and descriptors, with deadlines of the process's clock.
+
+use std::collections::VecDeque;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use ::handover::{FRAME_BYTES_MAX, Message};
+use io::packets::{PacketError, Packets, Peer, Received};
+
+/// How long a frame may wait for room in the socket.
+const SEND_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Between two looks at other things while nothing comes.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// One connection, from either side.
+#[derive(Debug)]
+pub(crate) struct Line {
+    packets: Packets,
+    pub(crate) peer: Peer,
+    buffer: Vec<u8>,
+    /// Descriptors that came and are not taken yet, in their order.
+    pub(crate) descriptors: VecDeque<OwnedFd>,
+}
+
+/// What came.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// A frame, with so many descriptors.
+    Frame(Vec<u8>, usize),
+    /// The other side's end.
+    End,
+    /// Nothing for a moment.
+    Nothing,
+}
+
+impl Line {
+    pub(crate) fn new(packets: Packets) -> std::io::Result<Self> {
+        let peer = packets.peer()?;
+        // A byte more than a frame has, so that one that is too long is seen.
+        let buffer = vec![0; FRAME_BYTES_MAX + 1];
+        Ok(Self { packets, peer, buffer, descriptors: VecDeque::new() })
+    }
+
+    pub(crate) fn send(&self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+        self.packets.send(frame, descriptors, SEND_TIMEOUT)
+    }
+
+    pub(crate) fn send_message(&self, message: &Message) -> std::io::Result<()> {
+        self.send(&message.encode(), &[])
+    }
+
+    /// Waits until something comes, `until` is over, or a moment.
+    pub(crate) fn receive(&mut self, until: Option<u64>) -> Result<Incoming, PacketError> {
+        let left =
+            until.map_or(LOOK_INTERVAL, |until| Duration::from_nanos(until.saturating_sub(now())));
+        match self.packets.receive(&mut self.buffer, left.min(LOOK_INTERVAL))? {
+            Received::Packet(length, descriptors) => {
+                let count = descriptors.len();
+                self.descriptors.extend(descriptors);
+                let frame = self.buffer.get(..length).unwrap_or_default().to_vec();
+                // Keys of connections were in it.
+                self.buffer.get_mut(..length).unwrap_or_default().fill(0);
+                Ok(Incoming::Frame(frame, count))
+            }
+            Received::End => Ok(Incoming::End),
+            Received::Nothing => Ok(Incoming::Nothing),
+        }
+    }
+}
+
+/// Monotonic time, ns.
+pub(crate) fn now() -> u64 {
+    io::clock::monotonic_ns()
+}

@@ -1,0 +1,428 @@
+//! The new process's side: until it has the listening sockets on the thread that starts the process, and from
+//! there on a thread of its own.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use ::handover::{
+    Deadlines, Difference, Failure, Part, PartKind, ReceivedGroup, Refused, SocketKey, Taker,
+    TakerAction, Welcome,
+};
+use config::snapshot::HandoverOptions;
+use control::HandoverStep;
+use io::Socket;
+use io::inherited::Inherited;
+use io::packets::{PacketListener, Packets};
+use proxy::Snapshot;
+use proxy::save::{Differing, VERSION as FORM};
+use tokio::sync::mpsc::Sender;
+use tokio::sync::oneshot;
+use worker::{Give, Message as Mail, Moving, Take};
+
+use super::groups::open_envelope;
+use super::line::{Incoming, Line, now};
+use super::{is_allowed, parts};
+use crate::data_path::{Contacts, DataPath};
+use crate::{Failure as StartFailure, VERSION};
+
+/// How long a worker may take to answer.
+const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Descriptors that a process has beside those that it takes over.
+const OWN_DESCRIPTORS: u64 = 64;
+
+/// A handover that this process is in, from when it has the listening sockets.
+#[derive(Debug)]
+pub(crate) struct Taking {
+    line: Line,
+    taker: Taker,
+    differing: Arc<Differing>,
+    /// Which handover it is, counted from the first process on.
+    pub(crate) generation: u64,
+    /// Where other processes connect to, from COMMIT on.
+    pub(crate) listener: Option<PacketListener>,
+}
+
+/// What the former process had.
+#[derive(Debug, Default)]
+pub(crate) struct TakenSockets {
+    /// By listener.
+    pub(crate) listeners: Vec<(String, Vec<Inherited>)>,
+    pub(crate) admin: Option<OwnedFd>,
+    pub(crate) metrics: Option<OwnedFd>,
+}
+
+/// What came of an attempt to take over.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// There is no process to take over from.
+    NoProcess(String),
+    /// It gives.
+    Taking(Box<Taking>, TakenSockets),
+    /// It was only to be compared with.
+    Checked,
+}
+
+/// Asks the process that listens at `path` for its sockets.
+///
+/// # Errors
+///
+/// It refuses, or does not keep to the conversation.
+pub(crate) fn ask(
+    path: &Path,
+    options: &HandoverOptions,
+    snapshot: &Snapshot,
+    is_check: bool,
+) -> Result<Asked, StartFailure> {
+    let at = path.display();
+    if let Err(error) = io::packets::check_private_folder(path) {
+        return match error {
+            io::packets::FolderError::System(error)
+                if error.kind() == std::io::ErrorKind::NotFound =>
+            {
+                Ok(Asked::NoProcess(format!("{at}: its folder is missing")))
+            }
+            error => Err(start(&format!("the folder of {at} is not private: {error}"))),
+        };
+    }
+    let packets = match Packets::connect(path) {
+        Ok(packets) => packets,
+        Err(error)
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            return Ok(Asked::NoProcess(format!("no process listens at {at}")));
+        }
+        Err(error) => return Err(start(&format!("{at}: {error}"))),
+    };
+    let line = Line::new(packets).map_err(|error| start(&error.to_string()))?;
+    if !is_allowed(line.peer.uid, options) {
+        let uid = line.peer.uid;
+        return Err(start(&format!("user {uid} has {at}, which handover.users does not name")));
+    }
+    // What this process begins with is not its own until COMMIT.
+    io::own_socket_files(false);
+    control::own_admin_files(false);
+    let deadlines = Deadlines { total: options.timeout, ..Deadlines::default() };
+    let descriptors = io::limits::open_files_max();
+    let taker = Taker::new(VERSION, vec![FORM], descriptors, is_check, deadlines, now());
+    let taking = Taking { line, taker, differing: Arc::default(), generation: 0, listener: None };
+    taking.receive_sockets(snapshot, is_check)
+}
+
+impl Taking {
+    fn receive_sockets(
+        mut self,
+        snapshot: &Snapshot,
+        is_check: bool,
+    ) -> Result<Asked, StartFailure> {
+        let own = parts(snapshot);
+        let mut stopped = None;
+        loop {
+            while let Some(action) = self.taker.poll() {
+                match action {
+                    TakerAction::Send(frame) => self.send(&frame),
+                    TakerAction::Welcomed(welcome) => self.on_welcome(&welcome),
+                    TakerAction::Compare(theirs) => {
+                        let differences = differences(&own, &theirs);
+                        self.differing = Arc::new(differing(&differences));
+                        report(&differences, is_check);
+                        self.taker.compared(differences, now());
+                    }
+                    TakerAction::Listen(keys) => match self.take_sockets(keys) {
+                        Ok(sockets) => return Ok(Asked::Taking(Box::new(self), sockets)),
+                        Err(reason) => self.taker.fail(Failure::Own(reason)),
+                    },
+                    TakerAction::Finished if is_check => return Ok(Asked::Checked),
+                    // Behind it stands what the other process is told.
+                    TakerAction::Stop(failure) => stopped = Some(failure),
+                    _ => {}
+                }
+            }
+            if let Some(failure) = stopped {
+                return Err(start(&format!("this process cannot take over: {failure}")));
+            }
+            self.hear();
+        }
+    }
+
+    fn on_welcome(&mut self, welcome: &Welcome) {
+        self.generation = welcome.generation + 1;
+        let needed = welcome.descriptors.saturating_add(OWN_DESCRIPTORS);
+        let limit = io::limits::open_files_max();
+        if needed > limit {
+            let reason = format!(
+                "the running process has {} descriptors open, and this one may open {limit}: raise \
+                 the limit on open files (ulimit -n, LimitNOFILE=)",
+                welcome.descriptors
+            );
+            self.taker.fail(Failure::Own(reason));
+        }
+    }
+
+    /// The descriptors behind the keys.
+    fn take_sockets(&mut self, keys: Vec<SocketKey>) -> Result<TakenSockets, String> {
+        let mut sockets = TakenSockets::default();
+        for key in keys {
+            let Some(descriptor) = self.line.descriptors.pop_front() else {
+                return Err("descriptors are missing".to_owned());
+            };
+            match key {
+                SocketKey::Listener(name, _) => {
+                    let socket = Inherited::new(descriptor)
+                        .map_err(|error| format!("a socket of listener {name}: {error}"))?;
+                    match sockets.listeners.iter_mut().find(|(it, _)| *it == name) {
+                        Some((_, list)) => list.push(socket),
+                        None => sockets.listeners.push((name, vec![socket])),
+                    }
+                }
+                SocketKey::Admin => sockets.admin = Some(listening(descriptor)?),
+                SocketKey::Metrics => sockets.metrics = Some(listening(descriptor)?),
+                SocketKey::Handover => self.listener = Some(PacketListener::from(descriptor)),
+            }
+        }
+        Ok(sockets)
+    }
+
+    fn send(&mut self, frame: &[u8]) {
+        if let Err(error) = self.line.send(frame, &[])
+            && error.kind() == std::io::ErrorKind::TimedOut
+        {
+            // An end of the connection shows when it is read from.
+            self.taker.fail(Failure::Own("the other process takes nothing more".to_owned()));
+        }
+    }
+
+    fn hear(&mut self) {
+        let incoming = self.line.receive(self.taker.next_deadline());
+        let at = now();
+        match incoming {
+            Ok(Incoming::Frame(frame, count)) => self.taker.on_frame(&frame, count, at),
+            Ok(Incoming::End) => self.taker.on_closed(at),
+            Ok(Incoming::Nothing) => {}
+            Err(error) => self.taker.fail(Failure::Own(error.to_string())),
+        }
+        self.taker.on_time(at);
+    }
+
+    /// Takes connections until this process is the process; returns then, with what is left to hear of the former
+    /// one. None if this process has to end.
+    pub(crate) fn take_connections(
+        mut self,
+        contacts: &Contacts,
+        control: &Sender<HandoverStep<DataPath>>,
+    ) -> Option<Self> {
+        let differing = Arc::clone(&self.differing);
+        contacts.post_all(|| Mail::Differing(Arc::clone(&differing)));
+        if are_running(contacts) {
+            self.taker.serving(now());
+        } else {
+            self.taker.fail(Failure::Own("a worker did not start in time".to_owned()));
+        }
+        let mut next = 0;
+        loop {
+            while let Some(action) = self.taker.poll() {
+                match action {
+                    TakerAction::Send(frame) => self.send(&frame),
+                    TakerAction::Take { batch, groups } => {
+                        let refused = self.take(groups, contacts, &mut next);
+                        self.taker.taken(batch, refused, now());
+                    }
+                    TakerAction::Commit { states, is_alone } => {
+                        self.commit(states.get("totals"), is_alone, control);
+                        self.taker.committed();
+                        while let Some(action) = self.taker.poll() {
+                            if let TakerAction::Send(frame) = action {
+                                self.send(&frame);
+                            }
+                        }
+                        contacts.post_all(|| Mail::SocketsAreOwn);
+                        return Some(self);
+                    }
+                    TakerAction::Stop(failure) => {
+                        let reason = format!("this process cannot take over: {failure}");
+                        // Control ends the process, and with it the connection to the other one, which
+                        // then knows that nothing is used here any more.
+                        let _ = control.blocking_send(HandoverStep::Stop(reason));
+                        std::mem::forget(self);
+                        return None;
+                    }
+                    _ => {}
+                }
+            }
+            self.hear();
+        }
+    }
+
+    fn take(
+        &mut self,
+        groups: Vec<ReceivedGroup>,
+        contacts: &Contacts,
+        next: &mut usize,
+    ) -> Vec<Refused> {
+        let mut refused = Vec::new();
+        let (reply, answers) = channel();
+        let mut asked = 0;
+        for group in groups {
+            let count = group.sockets as usize;
+            let sockets = self.line.descriptors.drain(..count.min(self.line.descriptors.len()));
+            let number = group.group;
+            match moving(group, sockets.collect()) {
+                Some(moving) => {
+                    let worker = *next % contacts.count().max(1);
+                    *next += 1;
+                    let number = number.into();
+                    let take = Take { moving, is_returned: false, number, reply: reply.clone() };
+                    asked += u32::from(contacts.post(worker, Mail::Take(take)).is_ok());
+                }
+                None => {
+                    let reason = "the group is damaged".to_owned();
+                    refused.push(Refused { group: number, reason });
+                }
+            }
+        }
+        drop(reply);
+        for _ in 0..asked {
+            let Ok(taken) = answers.recv_timeout(WORKER_TIMEOUT) else {
+                self.taker.fail(Failure::Own("a worker does not answer".to_owned()));
+                break;
+            };
+            if let Err((error, _)) = taken.result {
+                let group = u32::try_from(taken.number).unwrap_or(u32::MAX);
+                refused.push(Refused { group, reason: error.to_string() });
+            }
+        }
+        refused
+    }
+
+    fn commit(
+        &self,
+        totals: Option<&Vec<u8>>,
+        is_alone: bool,
+        control: &Sender<HandoverStep<DataPath>>,
+    ) {
+        io::own_socket_files(true);
+        let pid = self.line.peer.pid;
+        if is_alone {
+            tracing::error!(pid, "the former process ended in the handover: this one goes on");
+        }
+        let (reply, is_done) = oneshot::channel();
+        let step = HandoverStep::TakenOver(totals.cloned(), reply);
+        // Control ends with the process.
+        let _ = control.blocking_send(step);
+        let _ = is_done.blocking_recv();
+        tracing::info!(pid, generation = self.generation, "took over");
+    }
+
+    /// Passes on what the former process counts, until it has ended.
+    pub(crate) fn follow(mut self, control: &Sender<HandoverStep<DataPath>>) {
+        while !self.taker.is_over() {
+            while let Some(action) = self.taker.poll() {
+                if let TakerAction::Update { topic, bytes } = action
+                    && topic == "totals"
+                {
+                    // Control ends with the process.
+                    let _ = control.blocking_send(HandoverStep::Update(bytes));
+                }
+            }
+            self.hear();
+        }
+        tracing::info!(pid = self.line.peer.pid, "the former process has ended the handover");
+    }
+}
+
+/// Whether all workers are at work, and so accept connections.
+fn are_running(contacts: &Contacts) -> bool {
+    let (reply, answers) = channel();
+    for worker in 0..contacts.count() {
+        let nothing =
+            Give { first: u32::MAX, groups_max: 0, only_idle: true, reply: reply.clone() };
+        if contacts.post(worker, Mail::Give(nothing)).is_err() {
+            return false;
+        }
+    }
+    (0..contacts.count()).all(|_| answers.recv_timeout(WORKER_TIMEOUT).is_ok())
+}
+
+fn moving(group: ReceivedGroup, descriptors: Vec<OwnedFd>) -> Option<Moving<Socket>> {
+    let (bytes, has_socket) = open_envelope(group.bytes)?;
+    let is_complete = has_socket.iter().filter(|has| **has).count() == descriptors.len();
+    let mut descriptors = descriptors.into_iter();
+    let socket = |has: bool| if has { descriptors.next().map(Socket::from) } else { None };
+    let sockets = has_socket.into_iter().map(socket).collect();
+    is_complete.then_some(Moving { bytes, sockets })
+}
+
+/// A socket that listens, without where.
+fn listening(descriptor: OwnedFd) -> Result<OwnedFd, String> {
+    let checked = descriptor.try_clone().map_err(|error| error.to_string())?;
+    Inherited::new(checked).map_err(|error| format!("a socket of the admin interface: {error}"))?;
+    Ok(descriptor)
+}
+
+fn differences(own: &[Part], theirs: &[Part]) -> Vec<Difference> {
+    let difference = |part: &Part| {
+        let found = own.iter().find(|it| (it.kind, &it.name) == (part.kind, &part.name));
+        let is_same = found.is_some_and(|it| it.fingerprint == part.fingerprint);
+        (!is_same).then(|| Difference {
+            kind: part.kind,
+            name: part.name.clone(),
+            is_missing: found.is_none(),
+        })
+    };
+    theirs.iter().filter_map(difference).collect()
+}
+
+fn differing(differences: &[Difference]) -> Differing {
+    let mut differing = Differing::default();
+    for difference in differences {
+        let names = match difference.kind {
+            PartKind::Listener => &mut differing.listeners,
+            PartKind::Chain => &mut differing.chains,
+            PartKind::Cluster => &mut differing.clusters,
+        };
+        names.insert(difference.name.clone());
+    }
+    differing
+}
+
+fn report(differences: &[Difference], is_check: bool) {
+    for Difference { kind, name, is_missing } in differences {
+        let what = if *is_missing { "is not configured here" } else { "is configured otherwise" };
+        let kind = kind.as_str();
+        tracing::warn!(
+            "handover: {kind} {name} {what}: its connections stay with the former process"
+        );
+    }
+    if is_check && differences.is_empty() {
+        tracing::info!("handover: nothing differs that would keep connections from moving");
+    }
+}
+
+fn start(reason: &str) -> StartFailure {
+    StartFailure::Start(reason.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_or_other_differs_and_what_is_new_does_not() {
+        let part = |name: &str, fingerprint| Part {
+            kind: PartKind::Cluster,
+            name: name.to_owned(),
+            fingerprint,
+        };
+        let own = [part("same", 1), part("other", 2), part("new", 3)];
+        let theirs = [part("same", 1), part("other", 9), part("gone", 4)];
+        let found = differences(&own, &theirs);
+        let found: Vec<_> = found.iter().map(|it| (&*it.name, it.is_missing)).collect();
+        assert_eq!(found, [("other", false), ("gone", true)]);
+    }
+}

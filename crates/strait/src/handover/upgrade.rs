@@ -1,0 +1,98 @@
+//! `strait upgrade`: has the running process start another and hand over to it.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use ::handover::{Hello, Message, Purpose, UpgradeRequest};
+use config::snapshot::HandoverOptions;
+use control::ConfigFile;
+use io::packets::Packets;
+
+use super::line::{Incoming, Line, now};
+use super::{is_allowed, socket_path};
+use crate::arguments::Upgrade;
+use crate::serve::loader;
+use crate::{Failure, VERSION};
+
+/// The file of a process of which nothing else is said.
+const CONFIG: &str = "/etc/strait/strait.yaml";
+
+/// How long the running process may be silent: a new process reads its configuration meanwhile.
+const SILENCE_NS: u64 = 70_000_000_000;
+
+/// Runs the command.
+pub(crate) fn upgrade(upgrade: &Upgrade) -> Result<(), Failure> {
+    let file = upgrade.config.as_deref().unwrap_or(Path::new(CONFIG));
+    let candidate = ConfigFile::new(file, loader()?).load().map_err(Failure::Config)?;
+    let options = candidate.snapshot().startup.handover.clone();
+    let path = socket_path(&options, |name| std::env::var_os(name)).ok_or_else(|| {
+        Failure::Ended(format!(
+            "{} has no handover.socket, and RUNTIME_DIRECTORY is not set: nowhere to ask",
+            file.display()
+        ))
+    })?;
+    let whole = |path: &PathBuf| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        path.to_string_lossy().into_owned()
+    };
+    let request = UpgradeRequest {
+        binary: upgrade.binary.as_ref().map(whole),
+        config: upgrade.config.as_ref().map(whole),
+        is_check: upgrade.check,
+    };
+    let is_check = request.is_check;
+    let mut line = connect(&path, &options)?;
+    let hello = Message::Hello(Hello::new(VERSION, Purpose::Upgrade(request)));
+    line.send_message(&hello)?;
+    listen(&mut line, is_check)
+}
+
+fn connect(path: &Path, options: &HandoverOptions) -> Result<Line, Failure> {
+    let at = path.display();
+    let ended = |error: std::io::Error| {
+        Failure::Ended(format!("no running process is found at {at}: {error}"))
+    };
+    let line = Packets::connect(path).and_then(Line::new).map_err(ended)?;
+    if is_allowed(line.peer.uid, options) {
+        Ok(line)
+    } else {
+        Err(Failure::Ended(format!("another user's process listens at {at}")))
+    }
+}
+
+/// Prints what the running process says, until it says how it ended.
+fn listen(line: &mut Line, is_check: bool) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let mut until = now().saturating_add(SILENCE_NS);
+    while now() < until {
+        let frame = match line.receive(Some(until)) {
+            Ok(Incoming::Frame(frame, _)) => frame,
+            Ok(Incoming::Nothing) => continue,
+            Ok(Incoming::End) => {
+                return Err(Failure::Ended("the running process ended".to_owned()));
+            }
+            Err(error) => return Err(Failure::Ended(error.to_string())),
+        };
+        until = now().saturating_add(SILENCE_NS);
+        match Message::decode(&frame) {
+            Ok(Some(Message::Progress { text })) => writeln!(out, "{text}")?,
+            Ok(Some(Message::Outcome { is_done: true, text })) => {
+                writeln!(out, "{text}")?;
+                return Ok(());
+            }
+            Ok(Some(Message::Outcome { text, .. })) if is_check && text.contains(CHECKED) => {
+                writeln!(out, "{CHECKED}")?;
+                return Ok(());
+            }
+            Ok(Some(Message::Outcome { text, .. } | Message::GiveUp { reason: text })) => {
+                return Err(Failure::Ended(format!("{text}; the running process goes on")));
+            }
+            // Of a later version.
+            _ => {}
+        }
+    }
+    Err(Failure::Ended("the running process is silent".to_owned()))
+}
+
+/// What a check ends with.
+const CHECKED: &str = "the check is over";

@@ -1,0 +1,246 @@
+//! One process takes another's place, on real sockets: who notices, and what comes of failures.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, strait, text, until};
+
+/// The processes that took over, ended with the test.
+#[derive(Default)]
+struct Successors(Vec<u32>);
+
+impl Drop for Successors {
+    fn drop(&mut self) {
+        for pid in &self.0 {
+            let _ = kill_process(process(*pid), Signal::KILL);
+        }
+    }
+}
+
+fn process(pid: u32) -> Pid {
+    Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
+}
+
+/// A configuration with handovers, in a scratch folder.
+fn with_handover(scratch: &Scratch, config: &str, options: &str) -> String {
+    let socket = scratch.path("handover/strait.sock");
+    format!("handover: {{ socket: {}, {options} }}\n{config}", socket.display())
+}
+
+fn run(service: &Service, options: &str) -> Strait {
+    let scratch = Scratch::new();
+    let config = with_handover(&scratch, &forward_to(service.address), options);
+    Strait::run_in(scratch, &config)
+}
+
+/// Runs `strait upgrade` on the process's own file.
+fn upgrade(strait: &Strait, more: &[&str]) -> Output {
+    let file = strait.path("strait.yaml");
+    let file = file.to_str().unwrap();
+    self::strait(&[&["upgrade", "-c", file], more].concat())
+}
+
+/// Upgrades, and says which process serves now.
+fn upgraded(strait: &Strait, successors: &mut Successors) -> String {
+    let output = upgrade(strait, &[]);
+    let (out, error) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{out}{error}{}", strait.all_logged());
+    let pid = out.lines().find_map(|line| line.strip_prefix("process ")?.split(' ').next());
+    successors.0.push(pid.unwrap().parse().unwrap());
+    out
+}
+
+#[test]
+fn kept_and_busy_connections_go_on_in_the_new_process() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let mut strait = run(&service, "probation: 0s");
+    let mut kept: Vec<_> = (0..100).map(|_| Client::connect(strait.listener)).collect();
+    for client in &mut kept {
+        assert_eq!(client.get("/").status, 200);
+    }
+    let mut busy = Client::connect(strait.listener);
+    busy.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
+    service.wait_at_gate();
+    let mut amid_head = Client::connect(strait.listener);
+    amid_head.send("GET /slow HTTP/1.1\r\nho");
+
+    let out = upgraded(&strait, &mut successors);
+    assert!(out.contains("connections after"), "{out}");
+    assert_eq!(strait.wait_for_end().code(), Some(0), "the former process has nothing left");
+
+    service.open_gate();
+    let response = busy.receive();
+    assert_eq!((response.status, response.field("connection")), (200, None));
+    amid_head.send("st: test\r\n\r\n");
+    assert_eq!(amid_head.receive().status, 200);
+    for client in kept.iter_mut().chain([&mut busy, &mut amid_head]) {
+        let response = client.get("/again");
+        assert_eq!((response.status, response.field("connection")), (200, None));
+    }
+    assert_eq!(get(strait.listener, "/").status, 200);
+    assert_eq!(get(strait.admin, "/ready").text(), "ready\n");
+}
+
+#[test]
+fn counters_go_on_and_gauges_are_right() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let strait = run(&service, "probation: 0s");
+    let mut kept: Vec<_> = (0..10).map(|_| Client::connect(strait.listener)).collect();
+    kept.iter_mut().for_each(|client| drop(client.get("/")));
+    for _ in 0..3 {
+        upgraded(&strait, &mut successors);
+        kept.iter_mut().for_each(|client| drop(client.get("/")));
+    }
+    until("all that was counted", || {
+        (strait.metric("strait_exchanges_finished_total") == 40.0).then_some(())
+    });
+    assert_eq!(strait.metric("strait_downstream_connections_opened_total"), 10.0);
+    assert_eq!(strait.metric("strait_downstream_connections_active"), 10.0);
+    let total = "strait_exchange_stage_seconds_count{stage=\"total\"";
+    assert_eq!(strait.metric(total), 40.0);
+    drop(kept);
+    until("the end of all", || {
+        (strait.metric("strait_downstream_connections_active") == 0.0).then_some(())
+    });
+    assert_eq!(strait.metric("strait_downstream_connections_closed_total"), 10.0);
+}
+
+#[test]
+fn a_new_process_that_cannot_serve_changes_nothing() {
+    let service = Service::start("one");
+    let strait = run(&service, "timeout: 2s");
+    let mut client = Client::connect(strait.listener);
+    assert_eq!(client.get("/").status, 200);
+    let scripts = Scratch::new();
+    let script = |name: &str, text: &str| {
+        let path = scripts.write(name, text);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    };
+    let exits = script("exits", "#!/bin/sh\nexit 3\n");
+    let hangs = script("hangs", "#!/bin/sh\nexec sleep 60\n");
+    let not_executable = scripts.write("not_executable", "x");
+    let missing = scripts.path("missing");
+    let wrong = scripts.write("wrong.yaml", "listeners: 7\n");
+    let config = fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    for (arguments, expected) in [
+        (["--binary", missing.to_str().unwrap()], "cannot be started: No such file"),
+        (["--binary", &not_executable], "cannot be started: Permission denied"),
+        (["--binary", &exits], "ended before it took over (exit status: 3)"),
+        (["--binary", &hangs], "did not ask to take over in time"),
+    ] {
+        let output = upgrade(&strait, &arguments);
+        let error = text(&output.stderr);
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let response = client.get("/");
+        assert_eq!((response.status, response.field("connection")), (200, None));
+    }
+    let output = self::strait(&["upgrade", "-c", &wrong]);
+    assert_eq!(output.status.code(), Some(1));
+    // One that cannot have what it is configured to.
+    let taken = config.replace(
+        "listeners:",
+        &format!("listeners:\n  - {{ name: new, address: '{}', routes: all }}", service.address),
+    );
+    strait.write("taken.yaml", &taken);
+    let file = strait.path("taken.yaml");
+    let output = self::strait(&["upgrade", "-c", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    let response = client.get("/");
+    assert_eq!((response.status, response.field("connection")), (200, None));
+    assert_eq!(get(strait.listener, "/").status, 200);
+    assert_eq!(get(strait.admin, "/ready").text(), "ready\n");
+}
+
+#[test]
+fn a_check_says_what_would_not_move_and_changes_nothing() {
+    let service = Service::start("one");
+    let strait = run(&service, "probation: 0s");
+    let config = fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    strait
+        .write("next.yaml", &config.replace("name: service, ", "name: service, protocol: http2, "));
+    let next = strait.path("next.yaml");
+    let output = self::strait(&["upgrade", "--check", "-c", next.to_str().unwrap()]);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{out}{}", text(&output.stderr));
+    assert!(out.contains("cluster service differs: its connections stay\n"), "{out}");
+    let output = upgrade(&strait, &["--check"]);
+    assert!(!text(&output.stdout).contains("stay"), "{}", text(&output.stdout));
+    assert_eq!(get(strait.listener, "/").status, 200);
+}
+
+#[test]
+fn a_new_process_that_ends_in_its_probation_is_stood_in_for() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let mut strait = run(&service, "probation: 1m");
+    upgraded(&strait, &mut successors);
+    assert_eq!(get(strait.listener, "/").status, 200);
+    kill_process(process(successors.0[0]), Signal::KILL).unwrap();
+    strait.wait_for_log("accepts again");
+    assert_eq!(get(strait.listener, "/").status, 200);
+    until("the admin interface", || (get(strait.admin, "/ready").status == 200).then_some(()));
+    // And once more.
+    upgraded(&strait, &mut successors);
+    assert_eq!(get(strait.listener, "/").status, 200);
+}
+
+#[test]
+fn a_process_takes_over_by_itself_or_starts_as_ever() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let mut first = run(&service, "probation: 0s");
+    let mut client = Client::connect(first.listener);
+    assert_eq!(client.get("/").status, 200);
+    let file = first.path("strait.yaml");
+    let mut second = Command::new(env!("CARGO_BIN_EXE_strait"))
+        .args(["run", "--take-over=required", "-c", file.to_str().unwrap()])
+        .spawn()
+        .unwrap();
+    successors.0.push(second.id());
+    assert_eq!(first.wait_for_end().code(), Some(0));
+    assert_eq!(client.get("/").status, 200);
+    assert!(second.try_wait().unwrap().is_none());
+    kill_process(process(second.id()), Signal::KILL).unwrap();
+    second.wait().unwrap();
+
+    let output = strait(&["run", "--take-over=required", "-c", file.to_str().unwrap()]);
+    let error = text(&output.stderr);
+    assert!(error.contains("there is no process to take over from"), "{error}");
+    assert_eq!(output.status.code(), Some(1));
+    drop(first);
+}
+
+#[test]
+fn the_files_of_unix_sockets_stay_for_the_new_process() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let scratch = Scratch::new();
+    let path = scratch.path("edge.sock");
+    let config = forward_to(service.address).replace(
+        "routes: all }",
+        &format!(
+            "routes: all }}\n  - {{ name: local, address: 'unix:{}', routes: all }}",
+            path.display()
+        ),
+    );
+    let config = with_handover(&scratch, &config, "probation: 0s");
+    let mut strait = Strait::run_in(scratch, &config);
+    let answers = |path: &Path| {
+        let output = Command::new("curl")
+            .args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "--unix-socket"])
+            .arg(path)
+            .arg("http://localhost/")
+            .output();
+        output.map_or("200".to_owned(), |output| text(&output.stdout))
+    };
+    assert_eq!(answers(&path), "200");
+    upgraded(&strait, &mut successors);
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+    assert!(path.exists());
+    assert_eq!(answers(&path), "200");
+    kill_process(process(successors.0[0]), Signal::TERM).unwrap();
+    until("the file's end", || (!path.exists()).then_some(()));
+}

@@ -1,0 +1,302 @@
+//! What former processes had counted: each series by its family's name and its labels, as text.
+//!
+//! A process that takes another's place goes on with its counters and histograms, so that to a scraper they only
+//! grow, and with both ends of each gauge that is a difference, so that a connection which was opened there and ends here
+//! is one that ended. Other gauges are of this process alone. The text is a line for each series:
+//!
+//! ```text
+//! family TAB label TAB … TAB kind and values, separated by spaces
+//! ```
+//!
+//! Names live longer than layouts: what a later version does not know is kept and passed on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use crate::histogram::HistogramTotals;
+use crate::metrics::{BOUNDS_COARSE, BOUNDS_FINE, Bound, Family, Kind, Samples, View, families};
+
+/// Series at most; what is beyond is not carried on.
+const SERIES_MAX: usize = 1 << 20;
+
+/// What former processes had counted.
+#[derive(Debug, Default)]
+pub(crate) struct Former {
+    families: BTreeMap<String, Series>,
+}
+
+type Series = BTreeMap<Vec<String>, Value>;
+
+#[derive(Clone, Debug)]
+enum Value {
+    Number(u64),
+    Decimal(f64),
+    /// What began and what ended.
+    Level(u64, u64),
+    /// Whether it is reported with the fine bounds.
+    Histogram(bool, Box<HistogramTotals>),
+}
+
+impl Former {
+    /// Reads what [`Former::write`] wrote; lines that cannot be read are left out.
+    pub(crate) fn read(text: &[u8]) -> Self {
+        let mut former = Self::default();
+        for line in String::from_utf8_lossy(text).lines().take(SERIES_MAX) {
+            let mut parts = line.split('\t').map(unescaped);
+            let (Some(family), Some(value)) = (parts.next(), parts.next_back()) else { continue };
+            if let Some(value) = Value::read(&value) {
+                former.families.entry(family).or_default().insert(parts.collect(), value);
+            }
+        }
+        former
+    }
+
+    /// All that a process has counted, with what those before it had.
+    pub(crate) fn write(&self, view: &View<'_>) -> String {
+        let mut text = String::new();
+        let mut known = BTreeSet::new();
+        for (_, family) in families().filter(|(_, family)| is_carried(family)) {
+            known.insert(family.name);
+            let mut writer = SeriesText { family: family.name, out: &mut text };
+            self.samples(family, view, &mut writer);
+        }
+        for (family, series) in &self.families {
+            if !known.contains(&**family) {
+                for (labels, value) in series {
+                    write_series(family, labels.iter().map(|label| &**label), value, &mut text);
+                }
+            }
+        }
+        text
+    }
+
+    /// The samples of a family, with what former processes had counted.
+    pub(crate) fn samples(&self, family: &Family, view: &View<'_>, out: &mut dyn Samples) {
+        let Some(series) = self.families.get(family.name).filter(|_| is_carried(family)) else {
+            return (family.samples)(view, out);
+        };
+        let mut adding = Adding { series, seen: BTreeSet::new(), out };
+        (family.samples)(view, &mut adding);
+        let Adding { seen, out, .. } = adding;
+        for (labels, value) in series.iter().filter(|(labels, _)| !seen.contains(*labels)) {
+            // Of another version, with other labels.
+            if labels.len() == family.labels.len() {
+                let labels: Vec<_> = labels.iter().map(|label| &**label).collect();
+                value.report(&labels, out);
+            }
+        }
+    }
+}
+
+/// What goes along: all but gauges of other kinds, and the process's own figures.
+fn is_carried(family: &Family) -> bool {
+    const LEVELS: [&str; 4] = [
+        "strait_downstream_connections_active",
+        "strait_exchanges_active",
+        "strait_tunnels_active",
+        "strait_upstream_connections_active",
+    ];
+    let is_level = LEVELS.contains(&family.name);
+    !family.name.starts_with("process_") && (family.kind != Kind::Gauge || is_level)
+}
+
+impl Value {
+    fn read(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let kind = words.next()?;
+        if kind == "d" {
+            return words.next()?.parse().ok().map(Self::Decimal);
+        }
+        let numbers: Option<Vec<u64>> = words.map(|word| word.parse().ok()).collect();
+        Some(match (kind, &*numbers?) {
+            ("n", [number]) => Self::Number(*number),
+            ("l", [up, down]) => Self::Level(*up, *down),
+            ("f" | "c", [sum, buckets @ ..]) => {
+                Self::Histogram(kind == "f", Box::new(HistogramTotals::of(*sum, buckets)?))
+            }
+            _ => return None,
+        })
+    }
+
+    fn write(&self, out: &mut String) {
+        let _ = match self {
+            Self::Number(number) => write!(out, "n {number}"),
+            Self::Decimal(number) => write!(out, "d {number}"),
+            Self::Level(up, down) => write!(out, "l {up} {down}"),
+            Self::Histogram(is_fine, totals) => {
+                let kind = if *is_fine { 'f' } else { 'c' };
+                let _ = write!(out, "{kind} {}", totals.sum);
+                totals.buckets().iter().try_for_each(|bucket| write!(out, " {bucket}"))
+            }
+        };
+    }
+
+    fn report(&self, labels: &[&str], out: &mut dyn Samples) {
+        match self {
+            Self::Number(number) => out.number(labels, *number),
+            Self::Decimal(number) => out.decimal(labels, *number),
+            Self::Level(up, down) => out.level(labels, *up, *down),
+            Self::Histogram(true, totals) => out.histogram(labels, &BOUNDS_FINE, totals),
+            Self::Histogram(false, totals) => out.histogram(labels, &BOUNDS_COARSE, totals),
+        }
+    }
+}
+
+/// Adds what former processes had counted to samples that it passes on.
+struct Adding<'a> {
+    series: &'a Series,
+    seen: BTreeSet<Vec<String>>,
+    out: &'a mut dyn Samples,
+}
+
+impl Adding<'_> {
+    fn former(&mut self, labels: &[&str]) -> Option<&Value> {
+        let labels: Vec<_> = labels.iter().map(|label| (*label).to_owned()).collect();
+        let value = self.series.get(&labels);
+        self.seen.insert(labels);
+        value
+    }
+}
+
+impl Samples for Adding<'_> {
+    fn number(&mut self, labels: &[&str], value: u64) {
+        let former = match self.former(labels) {
+            Some(Value::Number(former)) => *former,
+            _ => 0,
+        };
+        self.out.number(labels, value.wrapping_add(former));
+    }
+
+    fn decimal(&mut self, labels: &[&str], value: f64) {
+        let former = match self.former(labels) {
+            Some(Value::Decimal(former)) => *former,
+            _ => 0.0,
+        };
+        self.out.decimal(labels, value + former);
+    }
+
+    fn level(&mut self, labels: &[&str], up: u64, down: u64) {
+        let (former_up, former_down) = match self.former(labels) {
+            Some(Value::Level(up, down)) => (*up, *down),
+            _ => (0, 0),
+        };
+        self.out.level(labels, up.wrapping_add(former_up), down.wrapping_add(former_down));
+    }
+
+    fn histogram(&mut self, labels: &[&str], bounds: &[Bound], times: &HistogramTotals) {
+        let mut times = times.clone();
+        if let Some(Value::Histogram(_, former)) = self.former(labels) {
+            times.add_totals(former);
+        }
+        self.out.histogram(labels, bounds, &times);
+    }
+}
+
+/// Writes series as lines.
+struct SeriesText<'o> {
+    family: &'static str,
+    out: &'o mut String,
+}
+
+impl SeriesText<'_> {
+    fn line(&mut self, labels: &[&str], value: &Value) {
+        write_series(self.family, labels.iter().copied(), value, self.out);
+    }
+}
+
+impl Samples for SeriesText<'_> {
+    fn number(&mut self, labels: &[&str], value: u64) {
+        self.line(labels, &Value::Number(value));
+    }
+
+    fn decimal(&mut self, labels: &[&str], value: f64) {
+        self.line(labels, &Value::Decimal(value));
+    }
+
+    fn level(&mut self, labels: &[&str], up: u64, down: u64) {
+        self.line(labels, &Value::Level(up, down));
+    }
+
+    fn histogram(&mut self, labels: &[&str], bounds: &[Bound], times: &HistogramTotals) {
+        let is_fine = bounds.len() == BOUNDS_FINE.len();
+        self.line(labels, &Value::Histogram(is_fine, Box::new(times.clone())));
+    }
+}
+
+fn write_series<'l>(
+    family: &str,
+    labels: impl Iterator<Item = &'l str>,
+    value: &Value,
+    out: &mut String,
+) {
+    out.push_str(family);
+    out.push('\t');
+    for label in labels {
+        for character in label.chars() {
+            match character {
+                '\\' => out.push_str("\\\\"),
+                '\t' => out.push_str("\\t"),
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                other => out.push(other),
+            }
+        }
+        out.push('\t');
+    }
+    value.write(out);
+    out.push('\n');
+}
+
+fn unescaped(text: &str) -> String {
+    let mut characters = text.chars();
+    let mut out = String::with_capacity(text.len());
+    while let Some(character) = characters.next() {
+        out.push(match character {
+            '\\' => match characters.next() {
+                Some('t') => '\t',
+                Some('n') => '\n',
+                Some('r') => '\r',
+                Some(other) => other,
+                None => break,
+            },
+            other => other,
+        });
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_they_were_written_and_damage_is_left_out() {
+        let mut histogram = HistogramTotals::default();
+        histogram.sum = 9;
+        let mut text = String::new();
+        for value in [
+            Value::Number(7),
+            Value::Decimal(0.5),
+            Value::Level(9, 4),
+            Value::Histogram(true, Box::new(histogram)),
+        ] {
+            write_series("strait_x_total", ["a\tb\\\n", "c"].into_iter(), &value, &mut text);
+        }
+        for line in text.lines() {
+            let former = Former::read(line.as_bytes());
+            let [(labels, value)] =
+                &former.families["strait_x_total"].iter().collect::<Vec<_>>()[..]
+            else {
+                panic!("{line}");
+            };
+            assert_eq!(**labels, ["a\tb\\\n", "c"]);
+            let mut again = String::new();
+            write_series("strait_x_total", labels.iter().map(|l| &**l), value, &mut again);
+            assert_eq!(again.trim_end(), line);
+            for end in 0..line.len() {
+                let _ = Former::read(&line.as_bytes()[..end]);
+            }
+        }
+        assert!(Former::read(b"\xff\nx\nx\tz 1\nx\tn\nx\tl 1\nx\tf 1 2\n").families.is_empty());
+    }
+}
