@@ -14,6 +14,7 @@ use crate::events::{
     AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, LabelId,
 };
 use crate::exposition::{Glob, PrometheusText, StatsText};
+use crate::former::Former;
 use crate::metrics::config::ControlCounters;
 use crate::metrics::endpoint::{EndpointBlock, EndpointTotals};
 use crate::metrics::exchange::RuleBlock;
@@ -21,6 +22,7 @@ use crate::metrics::upstream::ClusterBlock;
 use crate::metrics::{View, families};
 use crate::names::{Names, RouteNames};
 use crate::process::ProcessFacts;
+use crate::totals::{ClusterTotals, ListenerTotals};
 
 /// Adds up what the workers count.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub struct Collector {
     /// The route tables whose rules have changed since they were first counted.
     moved: BTreeMap<LabelId, Moved>,
     control: ControlCounters,
+    /// What the processes had counted whose place this one took.
+    former: Former,
 }
 
 /// Workers count by the place of a rule in its table. This keeps a rule's count when its place
@@ -54,38 +58,6 @@ struct Worker {
     endpoints: BTreeMap<u32, (u32, Arc<EndpointBlock>)>,
 }
 
-/// Counts of a listener, for the pages of the admin interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ListenerTotals {
-    /// Downstream connections open now.
-    pub connections_active: u64,
-    /// Downstream connections accepted.
-    pub connections_total: u64,
-    /// Exchanges running now.
-    pub exchanges_active: u64,
-    /// Exchanges finished.
-    pub exchanges_total: u64,
-}
-
-/// Counts of a cluster, for the pages of the admin interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClusterTotals {
-    /// Established connections now.
-    pub connections_active: u64,
-    /// Of these, idle ones.
-    pub connections_idle: u64,
-    /// Connections established.
-    pub connections_total: u64,
-    /// Connections that could not be established.
-    pub connect_failures_total: u64,
-    /// Exchanges waiting for a connection now.
-    pub pending: u64,
-    /// Exchanges finished.
-    pub exchanges_total: u64,
-    /// Attempts repeated.
-    pub retries_total: u64,
-}
-
 impl Collector {
     /// A collector without workers, for a program of this version.
     #[must_use]
@@ -97,6 +69,7 @@ impl Collector {
             workers: Vec::new(),
             moved: BTreeMap::new(),
             control: ControlCounters::default(),
+            former: Former::default(),
         }
     }
 
@@ -183,7 +156,7 @@ impl Collector {
         let view = self.view(process);
         for (_, family) in families() {
             let mut samples = PrometheusText::begin(family, out);
-            (family.samples)(&view, &mut samples);
+            self.former.samples(family, &view, &mut samples);
         }
     }
 
@@ -194,8 +167,22 @@ impl Collector {
         let view = self.view(process);
         let filter = Glob::new(filter);
         for (_, family) in families() {
-            (family.samples)(&view, &mut StatsText::new(family, &filter, out));
+            self.former.samples(family, &view, &mut StatsText::new(family, &filter, out));
         }
+    }
+
+    /// All that this process and those before it have counted, for the one that takes its place.
+    pub fn write_totals(&mut self) -> Vec<u8> {
+        self.poll();
+        // Figures of the process itself do not go along.
+        let process = ProcessFacts::default();
+        self.former.write(&self.view(&process)).into_bytes()
+    }
+
+    /// Goes on with what the process had counted whose place this one takes, as [`Self::write_totals`] wrote it.
+    /// Each time takes the place of the time before.
+    pub fn set_former_totals(&mut self, totals: &[u8]) {
+        self.former = Former::read(totals);
     }
 
     /// The counts of a listener.

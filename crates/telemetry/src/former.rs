@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::histogram::HistogramTotals;
-use crate::metrics::{BOUNDS_COARSE, BOUNDS_FINE, Bound, Family, Kind, Samples, View, families};
+use crate::metrics::{BOUNDS_COARSE, BOUNDS_FINE, Bound, Family, MetricType, Samples, View, families};
 
 /// Series at most; what is beyond is not carried on.
 const SERIES_MAX: usize = 1 << 20;
@@ -97,7 +97,7 @@ fn is_carried(family: &Family) -> bool {
         "strait_upstream_connections_active",
     ];
     let is_level = LEVELS.contains(&family.name);
-    !family.name.starts_with("process_") && (family.kind != Kind::Gauge || is_level)
+    !family.name.starts_with("process_") && (family.kind != MetricType::Gauge || is_level)
 }
 
 impl Value {

@@ -80,6 +80,24 @@ impl HistogramTotals {
         }
     }
 
+    /// With this sum and these counts; none if there are more or fewer buckets.
+    pub(crate) fn of(sum: u64, buckets: &[u64]) -> Option<Self> {
+        Some(Self { sum, buckets: buckets.try_into().ok()? })
+    }
+
+    /// What each bucket has counted.
+    pub(crate) const fn buckets(&self) -> &[u64] {
+        &self.buckets
+    }
+
+    /// Adds what others add up to.
+    pub(crate) fn add_totals(&mut self, other: &Self) {
+        self.sum = self.sum.wrapping_add(other.sum);
+        for (total, bucket) in self.buckets.iter_mut().zip(&other.buckets) {
+            *total = total.wrapping_add(*bucket);
+        }
+    }
+
     /// Number of values.
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().sum()

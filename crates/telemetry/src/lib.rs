@@ -26,6 +26,7 @@ mod collector;
 mod emitter;
 mod exposition;
 mod failures;
+mod former;
 mod histogram;
 mod log_reader;
 mod metrics;
@@ -35,9 +36,10 @@ mod record;
 #[cfg(test)]
 mod sample;
 mod slow;
+mod totals;
 
 pub use access_log::{LogFormat, reference as access_log_reference};
-pub use collector::{ClusterTotals, Collector, ListenerTotals};
+pub use collector::Collector;
 pub use emitter::{CounterSource, Emitter, RECORD_QUEUE_BYTES, RecordSource, Reports};
 pub use failures::{FailureOf, FailureWarning};
 pub use log_reader::{LogReader, Polled};
@@ -45,3 +47,4 @@ pub use metrics::endpoint::{EndpointError, EndpointTotals};
 pub use metrics::reference as metrics_reference;
 pub use names::{Names, RouteNames};
 pub use process::ProcessFacts;
+pub use totals::{ClusterTotals, ListenerTotals};

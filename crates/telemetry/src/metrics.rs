@@ -67,6 +67,11 @@ pub(crate) trait Samples {
     fn number(&mut self, labels: &[&str], value: u64);
     /// A number with a fraction.
     fn decimal(&mut self, labels: &[&str], value: f64);
+    /// What is there now, of what began and what ended. Either may be of another process, whose connections this
+    /// one took over.
+    fn level(&mut self, labels: &[&str], up: u64, down: u64) {
+        self.number(labels, up.saturating_sub(down));
+    }
     /// A histogram, with the bounds at which it is reported.
     fn histogram(&mut self, labels: &[&str], bounds: &[Bound], times: &HistogramTotals);
 }

@@ -107,7 +107,7 @@ pub(super) static FAMILIES: &[Family] = &[
             for (listener, blocks) in &view.listeners {
                 let closed = total(blocks, |block| &block.connections.closed);
                 let opened = total(blocks, |block| &block.connections.opened);
-                out.number(&[listener], opened.saturating_sub(closed));
+                out.level(&[listener], opened, closed);
             }
         },
     },

@@ -156,7 +156,7 @@ pub(super) static FAMILIES: &[Family] = &[
             for (listener, blocks) in &view.listeners {
                 let finished = total(blocks, |block| &block.exchanges.finished);
                 let started = total(blocks, |block| &block.exchanges.started);
-                out.number(&[listener], started.saturating_sub(finished));
+                out.level(&[listener], started, finished);
             }
         },
     },
@@ -293,7 +293,7 @@ pub(super) static FAMILIES: &[Family] = &[
             for (listener, blocks) in &view.listeners {
                 let finished = total(blocks, |block| &block.exchanges.tunnels_finished);
                 let started = total(blocks, |block| &block.exchanges.tunnels_started);
-                out.number(&[listener], started.saturating_sub(finished));
+                out.level(&[listener], started, finished);
             }
         },
     },

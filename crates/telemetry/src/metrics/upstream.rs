@@ -6,12 +6,12 @@ use super::status::{CLASSES, class_place};
 use super::{BOUNDS_COARSE, CauseTotals, Family, MetricType, total};
 use crate::cause::Cause;
 use crate::cell::{CauseCounters, CauseSet, Counter};
-use crate::collector::ClusterTotals;
 use crate::events::{
     ClusterGauges, ExchangeFinished, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected,
     UpstreamRetried,
 };
 use crate::histogram::Histogram;
+use crate::totals::ClusterTotals;
 
 static CONNECT_CAUSES: CauseSet<5> = CauseSet::new(&[
     Cause::ConnectFailed,
@@ -220,7 +220,7 @@ pub(super) static FAMILIES: &[Family] = &[
             for (cluster, blocks) in &view.clusters {
                 let closed = total(blocks, |block| &block.closed);
                 let opened = total(blocks, |block| &block.opened);
-                out.number(&[cluster], opened.saturating_sub(closed));
+                out.level(&[cluster], opened, closed);
             }
         },
     },

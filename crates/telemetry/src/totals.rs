@@ -1,0 +1,33 @@
+//! What the admin interface's own pages show of the counters.
+
+/// What a listener has counted, for the admin's own pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenerTotals {
+    /// Downstream connections open now.
+    pub connections_active: u64,
+    /// Downstream connections accepted.
+    pub connections_total: u64,
+    /// Exchanges running now.
+    pub exchanges_active: u64,
+    /// Exchanges finished.
+    pub exchanges_total: u64,
+}
+
+/// What a cluster has counted, for the admin's own pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClusterTotals {
+    /// Established connections now.
+    pub connections_active: u64,
+    /// Of these, idle ones.
+    pub connections_idle: u64,
+    /// Connections established.
+    pub connections_total: u64,
+    /// Connections that could not be established.
+    pub connect_failures_total: u64,
+    /// Exchanges waiting for a connection now.
+    pub pending: u64,
+    /// Exchanges finished.
+    pub exchanges_total: u64,
+    /// Attempts repeated.
+    pub retries_total: u64,
+}
