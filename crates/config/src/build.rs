@@ -28,8 +28,8 @@ use crate::ids::Draft;
 use crate::map::Map;
 use crate::nearest;
 use crate::snapshot::{
-    AccessLog, AccessLogFormat, AccessLogOutput, Address, Cluster, Http2Options, Limits, Listener,
-    Ping, RouteTable, Snapshot, StartupOptions,
+    AccessLog, AccessLogFormat, AccessLogOutput, Address, Cluster, HandoverOptions, Http2Options,
+    Limits, Listener, Ping, RouteTable, Snapshot, StartupOptions,
 };
 use crate::tree::{Node, Site};
 use crate::units::Size;
@@ -257,6 +257,7 @@ fn startup<F>(
             file::WorkerCount::Exactly(count) => Some(count),
         },
         pins_workers: options.pin,
+        handover: handover(&file.handover, &site.key("handover"), context.findings),
     };
     let Some(former) = context.former else { return asked };
     let mut warn = |site: &Site<'_>| {
@@ -272,11 +273,31 @@ fn startup<F>(
     if asked.metrics != former.startup.metrics {
         warn(&site.key("admin").key("metrics"));
     }
+    if asked.handover != former.startup.handover {
+        warn(&site.key("handover"));
+    }
     if (asked.workers, asked.pins_workers) != (former.startup.workers, former.startup.pins_workers)
     {
         warn(&site.key("workers"));
     }
     former.startup.clone()
+}
+
+fn handover(
+    file: &file::Handover,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> HandoverOptions {
+    if file.socket.as_ref().is_some_and(|path| !path.starts_with('/')) {
+        let hint = "write the whole path, such as /run/strait/handover/strait.sock";
+        site.key("socket").error(findings, Problem::new("the socket's path begins with /", hint));
+    }
+    HandoverOptions {
+        socket: file.socket.as_deref().map(|path| FilePath::new(path).into()),
+        timeout: file.timeout.into(),
+        probation: file.probation.0,
+        users: file.users.as_slice().into(),
+    }
 }
 
 /// The names of the admin interface. Each is a whole one: a pattern would let in names that others

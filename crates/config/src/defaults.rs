@@ -6,6 +6,13 @@ use crate::file::listener::HeadersWithUnderscores;
 use crate::file::tls::Version;
 use crate::units::{Period, Size};
 
+/// Time for a handover: ten thousand connections move in a second, and handshakes that hold it up last ten.
+pub const HANDOVER_TIMEOUT: Period = Period::from_secs(60);
+
+/// How long a process keeps its listening sockets after a handover: what a new program gets wrong at its first
+/// requests shows by then.
+pub const HANDOVER_PROBATION: Period = Period::from_secs(30);
+
 /// Bytes of a request line. URLs beyond 8 KiB break browsers and other proxies long before us.
 pub const REQUEST_LINE_MAX: Size = Size::from_kib(8);
 

@@ -19,8 +19,8 @@ use crate::shape::{Kind, Shape};
 use crate::snapshot::{
     AccessLog, AccessLogFormat, AccessLogOutput, Action, CertificateSource, Chain, ChainMatch,
     ClientCertDetails, Cluster, ClusterId, ClusterProtocol, ClusterTls, ClusterTlsSource, Detected,
-    Forward, ForwardClientCert, ForwardedFields, Http2Options, Keepalive, Limits, Listener,
-    ListenerProtocol, ListenerTls, ListenerTlsSource, OriginalDestination, PathMatch,
+    Forward, ForwardClientCert, ForwardedFields, HandoverOptions, Http2Options, Keepalive, Limits,
+    Listener, ListenerProtocol, ListenerTls, ListenerTlsSource, OriginalDestination, PathMatch,
     ProxyProtocolVersion, Redirect, RedirectPath, Respond, ResponseParsing, RouteTable, Rule,
     Signing, Snapshot, StartupOptions, TlsMode, Underscores,
 };
@@ -32,6 +32,7 @@ pub fn effective<F>(snapshot: &Snapshot<F>) -> Json {
     let file = file::File {
         admin: admin(&snapshot.startup),
         workers: workers(&snapshot.startup),
+        handover: handover(&snapshot.startup.handover),
         listeners: snapshot.listeners.iter().map(|entry| listener(entry, snapshot)).collect(),
         routes: snapshot.route_tables.iter().map(|(_, entry)| table(entry, snapshot)).collect(),
         clusters: snapshot.clusters.iter().map(|(_, entry)| cluster(entry)).collect(),
@@ -51,6 +52,15 @@ fn admin(startup: &StartupOptions) -> Option<file::Admin> {
         hosts: admin_hosts.iter().map(ToString::to_string).collect(),
         metrics: metrics.clone(),
     })
+}
+
+fn handover(options: &HandoverOptions) -> file::Handover {
+    file::Handover {
+        socket: options.socket.as_ref().map(|path| path.to_string_lossy().into_owned()),
+        timeout: Timeout(Period(options.timeout)),
+        probation: Period(options.probation),
+        users: options.users.to_vec(),
+    }
 }
 
 /// [`effective`] as YAML, with what the certificates are as comments.

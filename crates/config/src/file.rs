@@ -8,6 +8,7 @@
 pub mod access_log;
 pub mod chain;
 pub mod cluster;
+pub mod handover;
 pub mod http2;
 pub mod limits;
 pub mod listener;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use access_log::AccessLog;
 pub use chain::Chain;
 pub use cluster::Cluster;
+pub use handover::Handover;
 pub use http2::Http2;
 pub use limits::Limits;
 pub use listener::Listener;
@@ -43,6 +45,9 @@ pub struct File {
     /// The threads that carry traffic. Takes a restart.
     #[serde(default)]
     pub workers: Workers,
+    /// How another process takes this one's place without a client noticing. Takes a restart, or a handover.
+    #[serde(default)]
+    pub handover: Handover,
     /// Where connections are taken.
     #[serde(default)]
     pub listeners: Vec<Listener>,

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod agreed;
 mod build;
 mod certificates;
 pub mod chain_names;
@@ -48,6 +49,7 @@ mod store;
 mod tree;
 pub mod units;
 
+pub use agreed::{Agreed, AgreedKind, agreed};
 pub use certificates::{CertificateUse, CertificateUser, certificates};
 pub use effective::{effective, effective_yaml};
 pub use filters::{FilterError, FilterKinds};

@@ -224,6 +224,21 @@ pub struct StartupOptions {
     pub workers: Option<NonZeroU16>,
     /// Whether each worker stays on one core.
     pub pins_workers: bool,
+    /// How another process takes this one's place.
+    pub handover: HandoverOptions,
+}
+
+/// How another process takes this one's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandoverOptions {
+    /// The socket that it connects to, or none for the one below `RUNTIME_DIRECTORY`.
+    pub socket: Option<Arc<Path>>,
+    /// How long it may take until the other process has everything that can move.
+    pub timeout: Duration,
+    /// How long this process then keeps the listening sockets.
+    pub probation: Duration,
+    /// Users, beside this process's own and root, whose processes may take over.
+    pub users: Arc<[u32]>,
 }
 
 /// What one snapshot changes against the one before. A worker's work follows the length of these

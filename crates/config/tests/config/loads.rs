@@ -9,8 +9,8 @@ use crate::sample::{Headers, Loader, loader};
 use config::explain::{Mismatch, Verdict};
 use config::schedule::Schedule;
 use config::snapshot::{
-    Action, Address, Changes, ClusterId, EndpointId, ForwardedFields, ListenerId, RouteTableId,
-    Snapshot, StartupOptions,
+    Action, Address, Changes, ClusterId, EndpointId, ForwardedFields, HandoverOptions, ListenerId,
+    RouteTableId, Snapshot, StartupOptions,
 };
 use config::{effective, effective_yaml};
 use proptest::prelude::*;
@@ -39,7 +39,13 @@ fn the_shop_becomes_what_its_file_says() {
             admin_hosts: Arc::new([]),
             metrics: None,
             workers: NonZeroU16::new(1),
-            pins_workers: false
+            pins_workers: false,
+            handover: HandoverOptions {
+                socket: None,
+                timeout: Duration::from_secs(60),
+                probation: Duration::from_secs(30),
+                users: Arc::new([]),
+            },
         }
     );
     let listener = &snapshot.listeners[0];

@@ -259,6 +259,7 @@ clusters:
     mark: 4294967295
   - name: apart
     endpoints: { file: web.endpoints.yaml }
+handover: { socket: /run/strait/handover/strait.sock, timeout: 20s, probation: 0s, users: [33] }
 limits:
   connections_max: 5000
   handshakes_max: 64
