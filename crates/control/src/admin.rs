@@ -22,6 +22,7 @@ pub(crate) use hosts::Hosts;
 pub(crate) use pages::{Answer, Page, index};
 pub(crate) use server::{Scope, Server};
 pub use socket::AdminSocket;
+pub use socket::own_admin_files;
 
 use tokio::sync::oneshot;
 

@@ -20,6 +20,7 @@ mod changes;
 mod clock;
 mod expiry;
 mod files;
+mod handover;
 mod log_output;
 mod log_writer;
 mod memory;
@@ -33,8 +34,9 @@ mod signals;
 mod watch;
 mod workers;
 
-pub use admin::{AdminSocket, ConnectionRow, ConnectionSide, Described};
+pub use admin::{AdminSocket, ConnectionRow, ConnectionSide, Described, own_admin_files};
 pub use files::Files;
+pub use handover::{Begun, HandoverStep};
 pub use log_output::{LogOutput, OpenError};
 pub use log_writer::LogWriter;
 pub use questions::{Answerers, Question};

@@ -25,6 +25,7 @@ use crate::builder::{Builder, Built, Reading};
 use crate::changes;
 use crate::clock;
 use crate::expiry::Expiry;
+use crate::handover::HandoverStep;
 use crate::log_writer::{LinesLost, LogWriter};
 use crate::memory::MemoryRelease;
 use crate::names::label;
@@ -37,6 +38,10 @@ use crate::service_manager::ServiceManager;
 use crate::signals::{Asked, Signals};
 use crate::watch::{FileWatch, WatchList};
 use crate::workers::{Report, Workers, address_text};
+
+mod handover;
+
+use self::handover::{AdminHandles, Handing};
 
 /// Queries of the admin interface that wait.
 const QUERIES_MAX: usize = 64;
@@ -89,6 +94,10 @@ pub struct Parts<W: Workers> {
     pub answerers: Answerers,
     /// Who started the process, if that wants to know how far it is.
     pub service_manager: ServiceManager,
+    /// Steps of a handover.
+    pub handover: mpsc::Receiver<HandoverStep<W>>,
+    /// Whether this process takes the place of another, which says when.
+    pub is_taking_over: bool,
     /// Version of the program.
     pub version: &'static str,
 }
@@ -148,6 +157,7 @@ struct Sources<W: Workers> {
     reports: mpsc::Receiver<Report<W>>,
     queries: mpsc::Receiver<Query>,
     built: mpsc::Receiver<Built<W::Filter>>,
+    handover: mpsc::Receiver<HandoverStep<W>>,
 }
 
 /// What came.
@@ -157,6 +167,7 @@ enum Event<W: Workers> {
     Built(Built<W::Filter>),
     Report(Report<W>),
     Query(Query),
+    Handover(HandoverStep<W>),
     Answered(u32, W::Asker, Arc<[u8]>),
     LinesLost(LinesLost),
     Upkeep,
@@ -186,6 +197,8 @@ struct Running<W: Workers> {
     log: LogWriter,
     collector: Collector,
     admin: Vec<Server>,
+    admin_handles: AdminHandles,
+    handing: Handing,
     answerers: Answerers,
     answering: JoinSet<(u32, W::Asker, Arc<[u8]>)>,
     describing: BTreeMap<u64, (u32, oneshot::Sender<Rows>)>,
@@ -240,13 +253,19 @@ impl<W: Workers> Running<W> {
         let (watch, watch_list) = watched.unzip();
         let count = workers.count();
         let hosts = Hosts::Known(Arc::clone(&first.snapshot.startup.admin_hosts));
+        let startup = &first.snapshot.startup;
         let mut servers = Vec::new();
-        for (socket, scope) in [(parts.admin, Scope::All(hosts)), (parts.metrics, Scope::Metrics)] {
-            if let Some(socket) = socket {
+        let mut admin_handles = AdminHandles::new(query_sender.clone());
+        for (socket, address, scope) in [
+            (parts.admin, &startup.admin, Scope::All(hosts)),
+            (parts.metrics, &startup.metrics, Scope::Metrics),
+        ] {
+            let Some(socket) = socket else { continue };
+            admin_handles.keep(&socket, address.as_ref(), scope.clone());
+            if !parts.is_taking_over {
                 servers.push(Server::start(socket, scope, query_sender.clone(), count)?);
             }
         }
-        drop(query_sender);
         let loaded_at = clock::wall_ns();
         let (builder, built) = Builder::start(config)?;
         let Accepted { snapshot, warnings, duration, .. } = first;
@@ -282,6 +301,8 @@ impl<W: Workers> Running<W> {
             log,
             collector,
             admin: servers,
+            admin_handles,
+            handing: if parts.is_taking_over { Handing::Taking } else { Handing::None },
             answerers: parts.answerers,
             answering: JoinSet::new(),
             describing: BTreeMap::new(),
@@ -293,7 +314,8 @@ impl<W: Workers> Running<W> {
             is_reloading: false,
             version: parts.version,
         };
-        Ok((running, Sources { signals, watch, reports, queries, built }))
+        let handover = parts.handover;
+        Ok((running, Sources { signals, watch, reports, queries, built, handover }))
     }
 
     async fn run(mut self, mut sources: Sources<W>) -> Outcome {
@@ -318,6 +340,7 @@ impl<W: Workers> Running<W> {
                 Some(built) = sources.built.recv() => Event::Built(built),
                 Some(report) = sources.reports.recv(), if has_room => Event::Report(report),
                 Some(query) = sources.queries.recv() => Event::Query(query),
+                Some(step) = sources.handover.recv() => Event::Handover(step),
                 Some(Ok((worker, asker, answer))) = self.answering.join_next() => {
                     Event::Answered(worker, asker, answer)
                 }
@@ -326,6 +349,7 @@ impl<W: Workers> Running<W> {
             };
             self.on_event(event).await;
         };
+        self.admin_handles.close();
         for admin in std::mem::take(&mut self.admin) {
             admin.close().await;
         }
@@ -352,6 +376,7 @@ impl<W: Workers> Running<W> {
             }
             Event::Report(report) => self.on_report(report),
             Event::Query(query) => self.on_query(query),
+            Event::Handover(step) => self.on_handover(step),
             Event::Answered(worker, asker, answer) => {
                 self.workers.answer(worker, asker, answer);
             }
@@ -388,6 +413,15 @@ impl<W: Workers> Running<W> {
     /// A first time drains, at the end of a delay if there is one, which a second time ends; another
     /// time stops.
     fn end(&mut self) {
+        if self.postpones_end() {
+            tracing::info!("a handover is under way: the end waits for its own");
+            return;
+        }
+        match self.handing {
+            Handing::Taking => return self.stop_taking(),
+            Handing::Given(_) if self.state == State::Ready => return self.finish_giving(),
+            Handing::None | Handing::Giving { .. } | Handing::Given(_) => {}
+        }
         match self.state {
             State::Starting | State::Ready => self.leave(),
             State::Leaving => self.drain(),
@@ -538,6 +572,9 @@ impl<W: Workers> Running<W> {
     // Configuration.
 
     fn read_config(&mut self, reading: Reading) {
+        if self.postpones_reading() {
+            return;
+        }
         if self.is_ending() {
             self.config.builder.skip();
         } else {
@@ -589,6 +626,8 @@ impl<W: Workers> Running<W> {
         } else if self.is_ending() {
             self.config.builder.skip();
             self.warn_of_skip();
+        } else if let Handing::Given(pid) = self.handing {
+            tracing::warn!("process {pid} has taken over: it reads the file, and takes SIGHUP");
         } else {
             self.report_reloading();
             self.read_config(Reading::Anyway);
@@ -841,7 +880,7 @@ impl<W: Workers> Running<W> {
             Page::Listeners => Answer::json(&self.listeners()),
             Page::Drain => {
                 if matches!(self.state, State::Starting | State::Ready) {
-                    self.leave();
+                    self.end();
                 }
                 Answer::text(202, "draining\n")
             }
@@ -853,13 +892,14 @@ impl<W: Workers> Running<W> {
 
     /// Lets the admin addresses go, for the successor of a process that drains. Connections that are
     /// open go on.
-    fn release_admin(&self, reply: oneshot::Sender<Answer>) {
+    fn release_admin(&mut self, reply: oneshot::Sender<Answer>) {
         if !self.is_ending() {
             let text = "only a process that drains lets its admin addresses go\n";
             let _ = reply.send(Answer::text(409, text));
             return;
         }
         tracing::info!("the admin addresses are let go for a successor");
+        self.admin_handles.close();
         let released: Vec<_> = self.admin.iter().map(Server::release).collect();
         tokio::spawn(async move {
             for released in released {

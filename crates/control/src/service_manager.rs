@@ -91,6 +91,12 @@ impl ServiceManager {
         self.change(&format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={micros}"), status);
     }
 
+    /// The process with this id is the service from now on, and reports for itself: this one says nothing more.
+    pub(crate) fn succeeded_by(&mut self, successor: u32) {
+        self.send(format!("MAINPID={successor}"));
+        *self = Self::default();
+    }
+
     /// What `systemctl status` shows, if it is another text than before.
     pub(crate) fn status(&mut self, status: &str) {
         if self.status != status {
@@ -216,6 +222,15 @@ mod tests {
         ];
         assert_eq!(received(&receiver), expected);
         assert!(!manager.is_watchdog_due(u64::MAX), "not asked for");
+    }
+
+    #[test]
+    fn a_process_that_was_succeeded_names_the_other_and_says_nothing_more() {
+        let (mut manager, receiver) = manager("succeeded", &[("WATCHDOG_USEC", "2000")]);
+        manager.succeeded_by(4711);
+        manager.stopping(Duration::from_millis(3), "d");
+        assert_eq!(received(&receiver), ["MAINPID=4711"]);
+        assert!(!manager.is_watchdog_due(u64::MAX));
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub trait Workers: Send + 'static {
     type Asker: fmt::Debug + Send + 'static;
     /// Listening sockets that are bound and not handed out.
     type Sockets: Send;
+    /// Handles on the listening sockets, for the process that takes this one's place.
+    type Handles: Send;
 
     /// How many there are.
     fn count(&self) -> u32;
@@ -44,6 +46,13 @@ pub trait Workers: Send + 'static {
     /// Asks `worker` to describe its connections from the slot `first` on; the answer is a
     /// [`Report::Described`] with the number `request`.
     fn describe(&mut self, worker: u32, first: u32, request: u64);
+
+    /// Handles on the listening sockets that there are.
+    ///
+    /// # Errors
+    ///
+    /// Out of descriptors, or this process keeps none.
+    fn handles(&self) -> std::io::Result<Self::Handles>;
 
     /// Tells all to stop accepting, finish what runs, and stop.
     fn drain(&mut self);

@@ -13,7 +13,7 @@ use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot}
 use config::{FilterKinds, Loader};
 use control::{
     AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionRow, ConnectionSide, Control,
-    Described, LogWriter, Outcome, Parts, Question, Report, ServiceManager, Workers,
+    Described, HandoverStep, LogWriter, Outcome, Parts, Question, Report, ServiceManager, Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
@@ -52,6 +52,7 @@ impl Workers for Notebook {
     type Filter = ();
     type Asker = u32;
     type Sockets = ();
+    type Handles = u32;
 
     fn count(&self) -> u32 {
         2
@@ -64,6 +65,10 @@ impl Workers for Notebook {
             return Err(vec![BindFailure::Listener { listener, address, reason }]);
         }
         Ok(Bound { sockets: (), addresses: Vec::new() })
+    }
+
+    fn handles(&self) -> std::io::Result<u32> {
+        Ok(7)
     }
 
     fn publish(&mut self, snapshot: &Arc<Snapshot<()>>, (): ()) {
@@ -97,6 +102,7 @@ struct Running {
     told: Arc<Mutex<Vec<String>>>,
     refuses: Arc<AtomicBool>,
     reports: Sender<Report<Notebook>>,
+    steps: Sender<HandoverStep<Notebook>>,
     admin: SocketAddr,
     thread: JoinHandle<Outcome>,
 }
@@ -108,6 +114,7 @@ impl Running {
         let (told, refuses): (Arc<Mutex<Vec<_>>>, Arc<AtomicBool>) = Default::default();
         let workers = Notebook { told: Arc::clone(&told), refuses: Arc::clone(&refuses) };
         let (sender, reports) = channel(16);
+        let (steps, handover) = channel(16);
         let socket = AdminSocket::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let admin = socket.local_address().unwrap().unwrap();
         let mut answerers = Answerers::default();
@@ -126,10 +133,12 @@ impl Running {
             metrics: None,
             answerers,
             service_manager: ServiceManager::default(),
+            handover,
+            is_taking_over: false,
             version: "0.0.0",
         });
         let thread = std::thread::spawn(move || control.run());
-        Self { told, refuses, reports: sender, admin, thread }
+        Self { told, refuses, reports: sender, steps, admin, thread }
     }
 
     fn fixed() -> Self {
@@ -178,6 +187,44 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn question(asker: u32, topic: &str) -> Report<Notebook> {
     let payload = b"hello".as_slice().into();
     Report::Question { worker: 1, asker, question: Question { topic: topic.into(), payload } }
+}
+
+#[test]
+fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over() {
+    let running = Running::fixed();
+    let begin = || {
+        let (reply, begun) = tokio::sync::oneshot::channel();
+        running.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
+        begun.blocking_recv().unwrap()
+    };
+    assert_eq!(begin().unwrap_err(), "this process is starting");
+    running.report(Report::Started { worker: 0 });
+    running.report(Report::Started { worker: 1 });
+    until("ready", || running.ask("GET", "/ready").contains("ready"));
+    let begun = begin().unwrap();
+    assert!(begun.handles == 7 && begun.admin.is_some() && begun.metrics.is_none());
+    assert_eq!(begin().unwrap_err(), "this process is in a handover already");
+    running.steps.blocking_send(HandoverStep::RolledBack).unwrap();
+    let again = begin().unwrap();
+    assert!(running.ask("GET", "/ready").contains("ready"));
+
+    running.steps.blocking_send(HandoverStep::Committed(4711)).unwrap();
+    // The queue is the other process's, once this one has let go of it.
+    let listener = std::net::TcpListener::from(again.admin.unwrap());
+    until("the queue", || {
+        let client = TcpStream::connect(running.admin).unwrap();
+        listener.accept().is_ok_and(|(_, peer)| peer == client.local_addr().unwrap())
+    });
+    running.steps.blocking_send(HandoverStep::AcceptAgain).unwrap();
+    until("ready", || running.ask("GET", "/ready").contains("ready"));
+
+    begin().unwrap();
+    running.steps.blocking_send(HandoverStep::Committed(4711)).unwrap();
+    running.steps.blocking_send(HandoverStep::Finish).unwrap();
+    running.wait_for("drain");
+    running.report(Report::Stopped { worker: 0 });
+    running.report(Report::Stopped { worker: 1 });
+    assert_eq!(running.thread.join().unwrap(), Outcome::Drained);
 }
 
 #[test]

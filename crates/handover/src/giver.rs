@@ -271,6 +271,13 @@ impl Giver {
                 self.deadline = later(now, self.deadlines.probation);
                 Ok(())
             }
+            // It ends as it should, or has handed over in its turn: there is nothing to stand in for.
+            (State::Probation, Message::Committed) => {
+                self.finish();
+                Ok(())
+            }
+            // What else it says there cannot end what is done.
+            (State::Probation, _) => Ok(()),
             (_, message) => {
                 Err(Failure::OutOfTurn { phase: self.phase(), message: message.name() })
             }
@@ -535,17 +542,19 @@ impl Giver {
         }
         let is_late = self.under_way.iter().any(|batch| batch.deadline <= now);
         match self.state {
-            State::Probation if self.deadline <= now => {
-                self.state = State::Ended;
-                self.actions.push_back(GiverAction::Enter(Phase::Done));
-                self.actions.push_back(GiverAction::Finish);
-            }
+            State::Probation if self.deadline <= now => self.finish(),
             State::Probation => {}
             _ if self.deadline <= now || self.total_at <= now || is_late => {
                 self.fail(Failure::Silent(self.phase()));
             }
             _ => {}
         }
+    }
+
+    fn finish(&mut self) {
+        self.state = State::Ended;
+        self.actions.push_back(GiverAction::Enter(Phase::Done));
+        self.actions.push_back(GiverAction::Finish);
     }
 
     /// This side cannot go on: the attempt is over.

@@ -187,6 +187,18 @@ fn a_taker_that_ends_in_probation_makes_the_giver_accept_again() {
 }
 
 #[test]
+fn a_taker_that_ends_as_it_should_ends_the_probation() {
+    let mut pair = Pair::new(10);
+    while pair.giver.phase() < Phase::Probation {
+        assert!(pair.deliver());
+    }
+    pair.giver.on_frame(&Message::Committed.encode(), 0, pair.now);
+    pair.giver.on_closed();
+    pair.act();
+    assert_eq!(pair.giver_ends, [GiverAction::Committed, GiverAction::Finish]);
+}
+
+#[test]
 fn connections_that_cannot_move_yet_are_waited_for_and_not_for_ever() {
     let mut pair = Pair::new(10);
     // One of them has a handshake that does not end.

@@ -153,6 +153,15 @@ impl Packets {
         Ok((Self { fd: one }, Self { fd: other }))
     }
 
+    /// Another handle on it.
+    ///
+    /// # Errors
+    ///
+    /// Out of descriptors.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()? })
+    }
+
     /// Who the other process is.
     ///
     /// # Errors
@@ -322,22 +331,26 @@ pub fn private_folder(path: &Path) -> Result<(), FolderError> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
         _ => {}
     }
-    check_private_folder(path)
+    let own = own_user();
+    check_private_folder(path, |user| user == own)
 }
 
-/// Finds out whether the folder of `path` is this user's own, with mode 0700.
+/// Finds out whether the folder of `path` belongs to a user of whom this says so, with mode 0700.
 ///
 /// # Errors
 ///
 /// As [`private_folder`], and `NotFound` if it is missing.
-pub fn check_private_folder(path: &Path) -> Result<(), FolderError> {
+pub fn check_private_folder(
+    path: &Path,
+    is_allowed: impl Fn(u32) -> bool,
+) -> Result<(), FolderError> {
     let folder = folder_of(path)?;
     let found = fs::symlink_metadata(folder)?;
     let own = own_user();
     if !found.is_dir() {
         return Err(FolderError::System(io::ErrorKind::NotADirectory.into()));
     }
-    if found.uid() != own {
+    if !is_allowed(found.uid()) {
         return Err(FolderError::Others { uid: found.uid(), own });
     }
     let mode = found.mode() & 0o777;

@@ -14,6 +14,7 @@ use crate::ops::Op;
 use crate::share::{Settings, Share};
 use crate::timers::PackedOwner;
 use crate::tools::buffers::Buffers;
+use crate::tools::differing::Differing;
 use crate::tools::pinned::Pinned;
 use crate::tools::random::Random;
 use crate::tools::time::Time;
@@ -49,6 +50,8 @@ pub(crate) struct Cx {
     pub(crate) drain_deadline: Option<Time>,
     /// Wall-clock time of the clock's zero, ns since the Unix epoch.
     pub(crate) wall_clock_zero: u64,
+    /// Where the process is configured otherwise that connections come from.
+    pub(crate) differing: Arc<Differing>,
 }
 
 impl Cx {
@@ -77,6 +80,7 @@ impl Cx {
             share: settings.share,
             drain_deadline: None,
             wall_clock_zero: 0,
+            differing: Arc::default(),
         }
     }
 

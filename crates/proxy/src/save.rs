@@ -11,6 +11,8 @@
 mod connections;
 mod exchanges;
 
+use std::sync::Arc;
+
 use config::snapshot::{ClusterId, Id};
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
@@ -26,6 +28,7 @@ use crate::listen::Listen;
 use crate::listen::listeners::ListenerKey;
 use crate::ops::Op;
 use crate::proxy::Proxy;
+pub use crate::tools::differing::Differing;
 use crate::tools::time::Time;
 
 /// Version of the form that is written, and the only one that is read.
@@ -46,12 +49,30 @@ pub struct Saved {
     clusters: Vec<ClusterId>,
 }
 
+/// Whether a connection can be moved, as far as it is known without a try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Movable {
+    /// It carries nothing.
+    Idle,
+    /// It carries something.
+    Busy,
+    /// A handshake has to end first.
+    NotYet,
+    /// Its listener, or its chain, is not configured any more.
+    Stays,
+    /// It goes with the connection on the other side of its exchange.
+    WithAnother,
+}
+
 /// Why bytes cannot become connections.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RestoreError {
     /// The bytes are not what [`Proxy::save`] wrote.
     #[error("the saved connection is damaged")]
     Damaged,
+    /// What it was agreed on would be otherwise in this configuration.
+    #[error("its {0} is configured otherwise, or is not configured")]
+    Differs(&'static str),
     /// The listener that it came through is not in this configuration.
     #[error("there is no listener of the saved connection's name")]
     NoListener,
@@ -111,8 +132,12 @@ impl Listen {
             return Err(RestoreError::Damaged);
         }
         for end in &group.connections {
-            if let SavedEnd::Downstream(saved) = end {
-                self.listener_named(&saved.listener, cx)?;
+            match end {
+                SavedEnd::Downstream(saved) => {
+                    self.listener_named(&saved.listener, cx)?;
+                    saved.check_differing(&cx.differing)?;
+                }
+                SavedEnd::Upstream(saved) => saved.check_differing(&cx.differing)?,
             }
         }
         Ok(())
@@ -132,6 +157,17 @@ impl Connections {
         downstream.is_none_or(|downstream| {
             let listener = listen.listeners.get(downstream.listener).listener();
             listen.listener_named(&listener.name, cx).is_ok()
+        })
+    }
+}
+
+impl Connections {
+    /// Whether its chain is not configured any more, so that nothing says what it would meet elsewhere.
+    fn has_lost_chain(&self, key: ConnKey, listen: &Listen) -> bool {
+        let downstream = self.get(key).and_then(Connection::downstream);
+        downstream.is_some_and(|downstream| {
+            let listener = listen.listeners.get(downstream.listener).listener();
+            downstream.chain.is_some_and(|id| listener.chains.find(id).is_none())
         })
     }
 }
@@ -188,6 +224,43 @@ impl Proxy {
         let mut bytes = VERSION.to_be_bytes().to_vec();
         bytes.extend(postcard::to_stdvec(&group).expect("memory is the only thing it needs"));
         Some(Saved { bytes, connections, clusters })
+    }
+
+    /// Has this process refuse connections that come from one with another configuration, as far as they
+    /// concern what differs.
+    pub fn set_differing(&mut self, differing: Arc<Differing>) {
+        self.cx.differing = differing;
+    }
+
+    /// The connections in `count` slots from `first` on, and the slot to go on with.
+    #[must_use]
+    pub fn movable(&self, first: u32, count: u32) -> (Vec<(ConnKey, Movable)>, Option<u32>) {
+        let (slots, next) = self.connections.slots(first, count);
+        let movable = slots.map(|(key, connection)| (key, self.movability(key, connection)));
+        (movable.collect(), next)
+    }
+
+    fn movability(&self, key: ConnKey, connection: &Connection) -> Movable {
+        let upstream = connection.upstream();
+        if upstream.is_some_and(|upstream| upstream.exchange().is_some()) {
+            Movable::WithAnother
+        } else if connection.owes_handshake() {
+            Movable::NotYet
+        } else if !self.connections.has_known_listener(key, &self.listen, &self.cx)
+            || self.connections.has_lost_chain(key, &self.listen)
+        {
+            Movable::Stays
+        } else if connection.is_busy() {
+            Movable::Busy
+        } else {
+            Movable::Idle
+        }
+    }
+
+    /// Whether there is a connection of this key.
+    #[must_use]
+    pub fn has_connection(&self, key: ConnKey) -> bool {
+        self.connections.get(key).is_some()
     }
 
     /// Goes on with those that waited for the room of connections that were saved, once all that is

@@ -28,7 +28,7 @@ use crate::ledger::{Ledger, Outcome};
 use crate::network::{Network, PeerId, Shared, Wake};
 use crate::random::Random;
 use crate::service::Service;
-use crate::world::{SimListener, SimWorld};
+use crate::world::{SimListener, SimSocket, SimWorld};
 
 pub use scenario::Scenario;
 
@@ -142,7 +142,7 @@ pub struct Simulation {
     peers: Vec<Peer>,
     ledger: Ledger,
     configurations: Configurations,
-    postboxes: Vec<Postbox<SimListener>>,
+    postboxes: Vec<Postbox<SimListener, SimSocket>>,
     reports: Receiver<Report>,
     errands: BTreeMap<(Time, u64), Errand>,
     errands_total: u64,
@@ -597,13 +597,13 @@ impl Simulation {
         self.collector.set_names(names);
     }
 
-    fn post_all(&self, message: impl Fn(usize) -> Message<SimListener>) {
+    fn post_all(&self, message: impl Fn(usize) -> Message<SimListener, SimSocket>) {
         for number in 0..self.threads.len() {
             self.post(number, message(number));
         }
     }
 
-    fn post(&self, worker: usize, message: Message<SimListener>) {
+    fn post(&self, worker: usize, message: Message<SimListener, SimSocket>) {
         let postbox = self.postboxes.get(worker).expect("one for each worker");
         // A worker that has drained is gone, and its mail with it.
         if postbox.post(message).is_ok() {

@@ -11,7 +11,9 @@ use config::snapshot::Address;
 use config::{FilterKinds, Loader};
 use proxy::filter::Filter;
 use proxy::{Proxy, Share, Snapshot};
-use sim::{EndId, Faults, Network, Owner, PeerId, Random, Shared, SimListener, SimWorld};
+use sim::{
+    EndId, Faults, Network, Owner, PeerId, Random, Shared, SimListener, SimSocket, SimWorld,
+};
 use telemetry::{Emitter, RECORD_QUEUE_BYTES};
 use worker::{Mailboxes, Message, Worker};
 
@@ -44,7 +46,7 @@ fn settle(network: &Shared) {
 
 /// Posts `message` to a worker in whose queue clients wait with requests, and returns how many are
 /// answered.
-fn answered(message: impl FnOnce(Arc<Snapshot>) -> Message<SimListener>) -> usize {
+fn answered(message: impl FnOnce(Arc<Snapshot>) -> Message<SimListener, SimSocket>) -> usize {
     let network = Rc::new(RefCell::new(Network::new(Random::new(1), Faults::none(), 1)));
     let mut loader = loader();
     let snapshot = loader.load("queues.yaml", CONFIGURATION).unwrap_or_else(|e| panic!("{e}"));

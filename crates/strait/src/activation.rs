@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 
-use config::snapshot::Address;
+use config::snapshot::{Address, Listener};
 use io::inherited::{self, InheritError, Inherited};
 use proxy::Snapshot;
 
@@ -19,6 +19,8 @@ const SOCKETS_MAX: u32 = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Activation {
     sockets: Vec<Handed>,
+    /// Those of the process whose place this one takes, by listener.
+    taken: Vec<(String, Vec<Inherited>)>,
 }
 
 #[derive(Debug)]
@@ -55,7 +57,44 @@ impl Activation {
                 Err(error) => refused.push(format!("{label}: {error}; {}", hint(&error))),
             }
         }
-        if refused.is_empty() { Ok(Self { sockets }) } else { Err(start(&refused)) }
+        if refused.is_empty() {
+            Ok(Self { sockets, taken: Vec::new() })
+        } else {
+            Err(start(&refused))
+        }
+    }
+
+    /// Adds the sockets of the process whose place this one takes.
+    pub(crate) fn take_over(&mut self, taken: Vec<(String, Vec<Inherited>)>) {
+        self.taken = taken;
+    }
+
+    /// The sockets that the former process had for this listener: those of its name, or of its address. A port of 0
+    /// is whatever it got.
+    pub(crate) fn taken<F>(&self, listener: &Listener<F>) -> Option<&[Inherited]> {
+        let address = &listener.address;
+        let is_there =
+            |sockets: &[Inherited]| sockets.first().is_some_and(|socket| is_at(socket, address));
+        let is_anywhere = |sockets: &[Inherited]| {
+            let bound = sockets.first().map(Inherited::address);
+            match (bound, address) {
+                (Some(io::Address::Tcp(bound)), Address::Tcp(address)) => {
+                    address.port() == 0 && bound.ip() == address.ip()
+                }
+                _ => false,
+            }
+        };
+        let by_name = |(name, sockets): &&(String, Vec<Inherited>)| {
+            **name == *listener.name && (is_there(sockets) || is_anywhere(sockets))
+        };
+        let found = self.taken.iter().find(by_name);
+        let found = found.or_else(|| self.taken.iter().find(|(_, sockets)| is_there(sockets)));
+        found.map(|(_, sockets)| &**sockets)
+    }
+
+    /// Closes its handles on sockets of a former process.
+    pub(crate) fn let_go(&mut self) {
+        self.taken.clear();
     }
 
     /// The socket that listens on `address`.

@@ -26,6 +26,11 @@ pub(crate) enum Command {
     /// (a second one stops at once), SIGHUP reads the file again, SIGUSR1 opens the access log
     /// again.
     Run(Run),
+    /// Replace the running process by a new one, which takes its sockets and connections over.
+    ///
+    /// The running process starts the program anew, from where it was started and with its own arguments, and
+    /// hands over. Ends with 0 once the new process serves; with 1 and the reason if the former one goes on.
+    Upgrade(Upgrade),
     /// Check a configuration file and report every error in it.
     Check(Check),
     /// Say which listener, route and cluster a request would take, and why not others.
@@ -60,6 +65,11 @@ pub(crate) struct Run {
     /// With the file, recorded connections can be decrypted. For debugging only.
     #[arg(long)]
     pub(crate) tls_key_log: bool,
+    /// Take the place of the process that listens on the configuration's `handover.socket`, with its sockets and
+    /// connections. Where there is none, start as ever, unless this says `required`.
+    #[arg(long, value_enum, value_name = "WHETHER", num_args = 0..=1, require_equals = true,
+          default_missing_value = "if-any")]
+    pub(crate) take_over: Option<TakeOver>,
     /// Leave core dumps as the system has them, although private keys may be in them.
     ///
     /// Otherwise they are off as soon as a configuration has keys.
@@ -67,6 +77,32 @@ pub(crate) struct Run {
     pub(crate) core_dumps: bool,
     #[command(flatten)]
     pub(crate) log: Log,
+}
+
+/// Whether a process takes another's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TakeOver {
+    /// If there is one.
+    IfAny,
+    /// Or it does not start.
+    Required,
+    /// Only say what would not move, and end.
+    Check,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Upgrade {
+    /// The configuration file for the new process. Absent: the one of the running process. Its `handover.socket`, or
+    /// that of /etc/strait/strait.yaml, says where the running process is found; it is
+    /// /run/strait/handover/strait.sock where neither does.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The program to start, instead of the path from which the running process was started.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) binary: Option<PathBuf>,
+    /// Only say what would not move, by listener, chain and cluster.
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 #[derive(Debug, Args)]

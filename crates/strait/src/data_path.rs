@@ -5,9 +5,11 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use crate::activation::Activation;
 use crate::crypto_thread::LazyCryptoThread;
@@ -19,6 +21,8 @@ use config::snapshot::{
 use control::{
     BindFailure, Bound, ConnectionRow, ConnectionSide, Described, Question, Report, Workers,
 };
+use io::Socket;
+use io::packets::Packets;
 use proxy::filter::Filter;
 use proxy::{ConnectionSummary, ExchangeKey, Proxy, Share, Snapshot, SummarySide};
 use telemetry::Emitter;
@@ -28,8 +32,11 @@ use worker::{
     Kernel, Listener, Mailbox, Mailboxes, Message, Postbox, ReportBody, Reporter, Worker, World,
 };
 
-/// Sockets of listeners, one for each worker.
-pub(crate) type Sockets = Vec<(ListenerId, Vec<Listener>)>;
+/// Sockets of listeners, a list for each worker.
+pub(crate) type Sockets = Vec<(ListenerId, Vec<Vec<Listener>>)>;
+
+/// Messages to a worker.
+pub(crate) type Mail = Message<Listener, Socket>;
 
 /// The workers, as control sees them.
 #[derive(Debug)]
@@ -40,6 +47,10 @@ pub(crate) struct DataPath {
     core_dumps: CoreDumps,
     /// Sockets that the service manager passed to the process.
     activation: Activation,
+    /// Whether another process may take this one's place.
+    keeps_handles: bool,
+    /// The process whose place this one took.
+    former: Former,
 }
 
 /// A listener that this process has.
@@ -49,6 +60,84 @@ struct Held {
     name: Arc<str>,
     /// With the port that it got, if it asked for any.
     address: Address,
+    /// Handles on its sockets, for the process that takes this one's place; none if none may.
+    handles: Vec<OwnedFd>,
+}
+
+/// Handles on listening sockets, by the listener's name.
+pub(crate) type Handles = Vec<(Arc<str>, Vec<OwnedFd>)>;
+
+/// How the workers are reached from a thread that may wait.
+#[derive(Clone, Debug)]
+pub(crate) struct Contacts {
+    workers: Vec<(Postbox<Listener, Socket>, io::Waker)>,
+    former: Former,
+}
+
+/// The connection to the process whose place this one took, as long as that one would stand in for it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Former(Arc<Mutex<Option<Packets>>>);
+
+impl Former {
+    /// Keeps another handle on the connection.
+    pub(crate) fn keep(&self, packets: Option<Packets>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = packets;
+    }
+
+    /// Says that this process ends as it should, or has handed over itself: there is nothing to stand in for.
+    pub(crate) fn leave(&self) {
+        let packets = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(packets) = packets {
+            // That process may be gone.
+            let _ = packets.send(&::handover::Message::Committed.encode(), &[], Duration::ZERO);
+        }
+    }
+}
+
+impl Contacts {
+    /// How many workers there are.
+    pub(crate) fn count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The connection to the process whose place this one took.
+    pub(crate) const fn former(&self) -> &Former {
+        &self.former
+    }
+
+    /// Puts a message into a worker's mailbox, and waits for room for a moment.
+    ///
+    /// # Errors
+    ///
+    /// The message: the worker is gone, or takes none.
+    pub(crate) fn post(&self, worker: usize, mut message: Mail) -> Result<(), Mail> {
+        const TRIES_MAX: u32 = 200;
+        let Some((postbox, waker)) = self.workers.get(worker) else { return Err(message) };
+        for _ in 0..TRIES_MAX {
+            match postbox.post(message) {
+                Ok(()) => {
+                    waker.wake();
+                    return Ok(());
+                }
+                Err(back) => message = back,
+            }
+            waker.wake();
+            pause();
+        }
+        Err(message)
+    }
+
+    /// The same to all workers; what a worker does not take is dropped.
+    pub(crate) fn post_all(&self, message: impl Fn() -> Mail) {
+        for worker in 0..self.count() {
+            drop(self.post(worker, message()));
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a thread of its own waits for room in a mailbox")]
+fn pause() {
+    thread::sleep(Duration::from_millis(5));
 }
 
 /// Which listener of this process has the address of a new listener.
@@ -62,17 +151,17 @@ enum InTheWay<'a> {
 /// Control's channel to one worker.
 #[derive(Debug)]
 struct Contact {
-    postbox: Postbox<Listener>,
+    postbox: Postbox<Listener, Socket>,
     waker: io::Waker,
     /// Messages for which the mailbox had no room, oldest first.
-    waiting: VecDeque<Message<Listener>>,
+    waiting: VecDeque<Mail>,
 }
 
 /// The parts that a worker is started with.
 #[derive(Debug)]
 pub(crate) struct Crew {
     /// One of each for every worker.
-    mailboxes: Vec<Mailbox<Listener>>,
+    mailboxes: Vec<Mailbox<Listener, Socket>>,
     wakers: Vec<io::Waker>,
     reports: Receiver<worker::Report>,
 }
@@ -83,6 +172,7 @@ impl DataPath {
         count: u32,
         core_dumps: CoreDumps,
         activation: Activation,
+        keeps_handles: bool,
     ) -> std::io::Result<(Self, Crew)> {
         let Mailboxes { mailboxes, postboxes, reports } = Mailboxes::new(count);
         let wakers: Vec<_> =
@@ -93,7 +183,8 @@ impl DataPath {
             waiting: VecDeque::new(),
         };
         let workers = postboxes.into_iter().zip(&wakers).map(contact).collect();
-        let this = Self { workers, held: Vec::new(), core_dumps, activation };
+        let (held, former) = (Vec::new(), Former::default());
+        let this = Self { workers, held, core_dumps, activation, keeps_handles, former };
         Ok((this, Crew { mailboxes, wakers, reports }))
     }
 
@@ -102,14 +193,21 @@ impl DataPath {
         &self.activation
     }
 
-    fn post(&mut self, worker: u32, message: Message<Listener>) {
+    /// How the workers are reached from another thread.
+    pub(crate) fn contacts(&self) -> Contacts {
+        let contact = |it: &Contact| (it.postbox.clone(), it.waker.clone());
+        let workers = self.workers.iter().map(contact).collect();
+        Contacts { workers, former: self.former.clone() }
+    }
+
+    fn post(&mut self, worker: u32, message: Mail) {
         if let Some(contact) = self.workers.get_mut(worker as usize) {
             contact.waiting.push_back(message);
             contact.flush();
         }
     }
 
-    fn tell_all(&mut self, message: impl Fn() -> Message<Listener>) {
+    fn tell_all(&mut self, message: impl Fn() -> Mail) {
         for contact in &mut self.workers {
             contact.waiting.push_back(message());
             contact.flush();
@@ -136,6 +234,7 @@ impl Workers for DataPath {
     type Filter = Box<dyn Filter>;
     type Asker = ExchangeKey;
     type Sockets = Sockets;
+    type Handles = Handles;
 
     fn count(&self) -> u32 {
         u32::try_from(self.workers.len()).unwrap_or(u32::MAX)
@@ -149,6 +248,9 @@ impl Workers for DataPath {
             let (address, options) = (&listener.address, &listener.socket);
             let going = &snapshot.changes.listeners_removed;
             let sockets = match self.in_the_way(address, going) {
+                InTheWay::Nothing if let Some(taken) = self.activation.taken(listener) => {
+                    taken_as(worker::take_over(taken, options, self.count()))
+                }
                 InTheWay::Nothing | InTheWay::Going
                     if let Some(inherited) = self.activation.find(address) =>
                 {
@@ -198,7 +300,19 @@ impl Workers for DataPath {
         self.post(worker, Message::Describe { first, request });
     }
 
+    fn handles(&self) -> std::io::Result<Handles> {
+        let handles = self.held.iter().map(|held| {
+            let handles: Result<_, _> = held.handles.iter().map(OwnedFd::try_clone).collect();
+            handles.map(|handles| (Arc::clone(&held.name), handles))
+        });
+        handles.collect()
+    }
+
     fn drain(&mut self) {
+        self.former.leave();
+        // The queues end with the workers' own handles.
+        self.held.iter_mut().for_each(|held| held.handles.clear());
+        self.activation.let_go();
         self.tell_all(|| Message::Drain);
     }
 
@@ -221,9 +335,14 @@ impl DataPath {
     fn hold(&mut self, snapshot: &Snapshot, sockets: &Sockets) {
         for (id, sockets) in sockets {
             let Some((_, listener)) = snapshot.listener(*id) else { continue };
-            let bound = sockets.first().and_then(|socket| socket.local_address().ok().flatten());
+            let first = sockets.iter().flatten().next();
+            let bound = first.and_then(|socket| socket.local_address().ok().flatten());
             let address = bound.map_or_else(|| listener.address.clone(), Address::Tcp);
-            self.held.push(Held { id: *id, name: Arc::clone(&listener.name), address });
+            let mut handles = Vec::new();
+            if self.keeps_handles {
+                handles.extend(sockets.iter().flatten().filter_map(|it| it.try_clone_fd().ok()));
+            }
+            self.held.push(Held { id: *id, name: Arc::clone(&listener.name), address, handles });
         }
     }
 
@@ -284,7 +403,7 @@ struct Post {
     cpu: Option<usize>,
     snapshot: Arc<Snapshot>,
     listeners: Vec<(ListenerId, Listener)>,
-    mailbox: Mailbox<Listener>,
+    mailbox: Mailbox<Listener, Socket>,
     waker: io::Waker,
     emitter: Emitter,
 }
@@ -377,7 +496,7 @@ fn row(summary: ConnectionSummary) -> ConnectionRow {
         },
         peer: summary.peer.socket_address(),
         state: summary.state,
-        age: std::time::Duration::from_nanos(summary.age),
+        age: Duration::from_nanos(summary.age),
         requests: summary.requests,
         streams: summary.streams,
         inbox_bytes: summary.inbox_bytes,
@@ -386,9 +505,13 @@ fn row(summary: ConnectionSummary) -> ConnectionRow {
     }
 }
 
-/// A socket of each listener, for one worker.
+/// The sockets of each listener for one worker.
 fn take_one_each(sockets: &mut Sockets) -> Vec<(ListenerId, Listener)> {
-    sockets.iter_mut().filter_map(|(id, sockets)| Some((*id, sockets.pop()?))).collect()
+    let of_worker = |(id, sockets): &mut (ListenerId, Vec<Vec<Listener>>)| {
+        let id = *id;
+        sockets.pop().unwrap_or_default().into_iter().map(move |socket| (id, socket))
+    };
+    sockets.iter_mut().flat_map(of_worker).collect()
 }
 
 /// Why a unix listener that changes needs a restart.
@@ -398,7 +521,14 @@ const TAKEN_OVER: &str = "this process listens there already, and the socket opt
 /// The sockets of one listener and the address that they got, or why there are none.
 fn bound_as(
     result: Result<Vec<Listener>, io::BindError>,
-) -> Result<(Vec<Listener>, Option<SocketAddr>), String> {
+) -> Result<(Vec<Vec<Listener>>, Option<SocketAddr>), String> {
+    taken_as(result.map(|sockets| sockets.into_iter().map(|socket| vec![socket]).collect()))
+}
+
+/// As [`bound_as`], where a worker may have several.
+fn taken_as(
+    result: Result<Vec<Vec<Listener>>, io::BindError>,
+) -> Result<(Vec<Vec<Listener>>, Option<SocketAddr>), String> {
     let sockets = result.map_err(|error| {
         let hint = match &error {
             io::BindError::InUse => "stop that process, or take another address",
@@ -410,7 +540,8 @@ fn bound_as(
         };
         format!("{error}; {hint}")
     })?;
-    let address = sockets.first().and_then(|socket| socket.local_address().ok().flatten());
+    let first = sockets.iter().flatten().next();
+    let address = first.and_then(|socket| socket.local_address().ok().flatten());
     Ok((sockets, address))
 }
 

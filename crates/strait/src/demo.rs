@@ -24,7 +24,7 @@ pub(crate) fn demo(demo: &Demo) -> Result<(), Failure> {
     let config = config(demo, &services.addresses);
     let config = ConfigFile::fixed("demo", config, loader()?);
     let activation = Activation::default();
-    let result = serve(config, CoreDumps::UNTIL_KEYS, activation, |came| Ok(guide(came)?));
+    let result = serve(config, CoreDumps::UNTIL_KEYS, activation, None, |came| Ok(guide(came)?));
     drop(services);
     result.map_err(|failure| match failure {
         Failure::Config(control::Refused::Unbindable(failures)) => {

@@ -1,15 +1,26 @@
-//! The admin addresses of a process that drains, for its successor.
+//! How this process takes another's place, and how another takes this one's.
 //!
-//! A process that drains keeps its admin interface, so that one can see what it waits for; with
-//! `POST /release` its successor asks for the addresses.
+//! Here: what both sides have in common, and the admin addresses of a process that drains, which its successor
+//! asks for with `POST /release`. [`giving`] and [`taking`] carry out what the crate `handover` decides.
 
+pub(crate) mod giving;
+mod groups;
+mod line;
+pub(crate) mod taking;
+pub(crate) mod upgrade;
+
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use config::snapshot::Address;
+use ::handover::{Part, PartKind};
+use config::AgreedKind;
+use config::snapshot::{Address, HandoverOptions};
 use control::AdminSocket;
+use proxy::Snapshot;
 
 /// How long the other process may take to connect, to read and to answer, each.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -19,6 +30,39 @@ const REQUEST: &[u8] =
 
 /// The beginning of the answer by which a process releases its addresses.
 const RELEASED: &[u8] = b"HTTP/1.1 200 ";
+
+/// Where a process with these options is found by the one that takes its place, if anywhere.
+pub(crate) fn socket_path(
+    options: &HandoverOptions,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Option<PathBuf> {
+    let configured = options.socket.as_deref().map(Path::to_owned);
+    configured.or_else(|| {
+        // systemd separates several by colons.
+        let folders = variable("RUNTIME_DIRECTORY")?.into_string().ok()?;
+        let folder = folders.split(':').next().filter(|folder| folder.starts_with('/'))?;
+        Some(Path::new(folder).join("handover/strait.sock"))
+    })
+}
+
+/// Whether a process of this user may be the other side.
+pub(crate) fn is_allowed(user: u32, options: &HandoverOptions) -> bool {
+    user == 0 || user == ::io::packets::own_user() || options.users.contains(&user)
+}
+
+/// What connections were agreed on in this configuration.
+pub(crate) fn parts(snapshot: &Snapshot) -> Vec<Part> {
+    let part = |agreed: config::Agreed| Part {
+        kind: match agreed.kind {
+            AgreedKind::Listener => PartKind::Listener,
+            AgreedKind::Chain => PartKind::Chain,
+            AgreedKind::Cluster => PartKind::Cluster,
+        },
+        name: agreed.name,
+        fingerprint: agreed.fingerprint,
+    };
+    config::agreed(snapshot).into_iter().map(part).collect()
+}
 
 /// Binds an address of the admin interface, from a process that drains if it is taken.
 ///

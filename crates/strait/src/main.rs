@@ -40,6 +40,7 @@ fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
     let result = match command {
         Command::Run(run) => serve::run(&run),
+        Command::Upgrade(upgrade) => handover::upgrade::upgrade(&upgrade),
         Command::Check(check) => check::check(&check),
         Command::Explain(explain) => explain::explain(&explain),
         Command::Schema => check::schema(),

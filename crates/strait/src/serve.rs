@@ -4,27 +4,36 @@
 //! the first connection is accepted.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
 use config::Loader;
-use config::snapshot::{Address, ListenerId};
+use config::snapshot::{Address, HandoverOptions, ListenerId};
 use control::{
-    AdminSocket, Answerers, ConfigFile, Control, LogWriter, Outcome, Parts, Refused,
+    AdminSocket, Answerers, ConfigFile, Control, HandoverStep, LogWriter, Outcome, Parts, Refused,
     ServiceManager, Workers,
 };
+use io::packets::PacketListener;
 use proxy::Snapshot;
 use proxy::filter::Filter;
 use telemetry::{Collector, Emitter, LogReader, RECORD_QUEUE_BYTES};
 use tokio::sync::mpsc;
 
 use crate::activation::Activation;
-use crate::arguments::Run;
+use crate::arguments::{Run, TakeOver};
 use crate::cores::WorkerCount;
-use crate::data_path::{DataPath, address_text, hint};
+use crate::data_path::{Contacts, DataPath, address_text, hint};
 use crate::descriptors::Descriptors;
 use crate::filter_list::filter_kinds;
+use crate::handover::giving::{Giving, StartCommand};
+use crate::handover::taking::{Asked, TakenSockets, Taking};
 use crate::secrecy::{self, CoreDumps};
 use crate::{COMMIT, Failure, VERSION, handover, logging};
+
+/// Steps of a handover that wait for control.
+const STEPS_MAX: usize = 16;
 
 /// Reports that wait for control, besides those in the workers' own queue.
 const REPORTS_MAX: usize = 1024;
@@ -44,7 +53,8 @@ pub(crate) fn run(run: &Run) -> Result<(), Failure> {
     logging::start(&run.log).map_err(|error| Failure::Start(error.to_string()))?;
     secrecy::key_log(run)?;
     let core_dumps = if run.core_dumps { CoreDumps::ALLOWED } else { CoreDumps::UNTIL_KEYS };
-    serve(ConfigFile::new(&run.config, loader()?), core_dumps, activation, |_| Ok(()))
+    let config = ConfigFile::new(&run.config, loader()?);
+    serve(config, core_dumps, activation, run.take_over, |_| Ok(()))
 }
 
 /// A loader that knows every filter.
@@ -57,7 +67,8 @@ pub(crate) fn loader() -> Result<Loader<Box<dyn Filter>>, Failure> {
 pub(crate) fn serve(
     mut config: ConfigFile<Box<dyn Filter>>,
     mut core_dumps: CoreDumps,
-    activation: Activation,
+    mut activation: Activation,
+    take_over: Option<TakeOver>,
     came: impl FnOnce(&Came) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let candidate = config.load().map_err(Failure::Config)?;
@@ -72,14 +83,28 @@ pub(crate) fn serve(
     });
 
     let start = |error: std::io::Error| Failure::Start(error.to_string());
-    let (mut data_path, crew) = DataPath::new(count, core_dumps, activation).map_err(start)?;
+    let handover_path =
+        handover::socket_path(&snapshot.startup.handover, |name| std::env::var_os(name));
+    let (mut taking, mut taken) =
+        match take_over_from(take_over, handover_path.as_deref(), &snapshot)? {
+            Asked::NoProcess(_) => (None, TakenSockets::default()),
+            Asked::Taking(taking, sockets) => (Some(taking), sockets),
+            Asked::Checked => return Ok(()),
+        };
+    activation.take_over(std::mem::take(&mut taken.listeners));
+    let (mut data_path, crew) =
+        DataPath::new(count, core_dumps, activation, handover_path.is_some()).map_err(start)?;
     let bound = data_path
         .bind(&snapshot)
         .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))?;
     let mut first = config.keep(candidate);
-    let bind_admin = |address| bind_admin(address, data_path.activation());
-    let admin = snapshot.startup.admin.as_ref().map(bind_admin).transpose()?;
-    let metrics = snapshot.startup.metrics.as_ref().map(bind_admin).transpose()?;
+    let startup = &snapshot.startup;
+    let bind_admin = |address: &Option<Address>, taken: Option<OwnedFd>| {
+        let address = address.as_ref();
+        address.map(|it| bind_admin(it, taken, data_path.activation())).transpose()
+    };
+    let admin = bind_admin(&startup.admin, taken.admin)?;
+    let metrics = bind_admin(&startup.metrics, taken.metrics)?;
     let bound_at = |socket: &Option<AdminSocket>| socket.as_ref()?.local_address().ok().flatten();
     let addresses = Came { listeners: bound.addresses.clone(), admin: bound_at(&admin) };
 
@@ -118,6 +143,13 @@ pub(crate) fn serve(
     data_path
         .start(crew, &snapshot, bound.sockets, emitters, sender, descriptors)
         .map_err(start)?;
+    let (steps, handover) = mpsc::channel(STEPS_MAX);
+    let is_taking_over = taking.is_some();
+    if let Some(path) = &handover_path {
+        let options = snapshot.startup.handover.clone();
+        let thread = HandoverThread { options, contacts: data_path.contacts(), steps };
+        thread.start(path, taking.take().map(|taking| *taking))?;
+    }
     drop(snapshot);
     let control = Control::new(Parts {
         config,
@@ -131,6 +163,8 @@ pub(crate) fn serve(
         metrics,
         answerers: Answerers::default(),
         service_manager: service_manager(),
+        handover,
+        is_taking_over,
         version: VERSION,
     });
     came(&addresses)?;
@@ -138,6 +172,88 @@ pub(crate) fn serve(
         Outcome::Drained => Ok(()),
         Outcome::Stopped => Err(Failure::Ended("stopped before everything had ended".to_owned())),
         Outcome::Failed(reason) => Err(Failure::Ended(reason)),
+    }
+}
+
+/// Asks the running process for what it has, if this one is to take its place.
+fn take_over_from(
+    take_over: Option<TakeOver>,
+    path: Option<&Path>,
+    snapshot: &Snapshot,
+) -> Result<Asked, Failure> {
+    let Some(take_over) = take_over else { return Ok(Asked::NoProcess(String::new())) };
+    let asked = match path {
+        Some(path) => {
+            let is_check = take_over == TakeOver::Check;
+            handover::taking::ask(path, &snapshot.startup.handover, snapshot, is_check)?
+        }
+        None => Asked::NoProcess("the configuration has no handover.socket".to_owned()),
+    };
+    if let Asked::NoProcess(reason) = &asked {
+        if take_over != TakeOver::IfAny {
+            return Err(Failure::Start(format!("there is no process to take over from: {reason}")));
+        }
+        tracing::info!("there is no process to take over from: {reason}");
+    }
+    Ok(asked)
+}
+
+/// The thread that takes over, and then gives.
+struct HandoverThread {
+    options: HandoverOptions,
+    contacts: Contacts,
+    steps: mpsc::Sender<HandoverStep<DataPath>>,
+}
+
+impl HandoverThread {
+    fn start(self, path: &Path, taking: Option<Taking>) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| Failure::Start(format!("handover: {error}"));
+        let listener = match &taking {
+            Some(_) => None,
+            None => Some(self.bind(path)?),
+        };
+        thread::Builder::new()
+            .name("strait-handover".to_owned())
+            .spawn(move || self.work(listener, taking))
+            .map_err(failed)?;
+        Ok(())
+    }
+
+    fn bind(&self, path: &Path) -> Result<PacketListener, Failure> {
+        let at = path.display();
+        io::packets::private_folder(path).map_err(|error| {
+            Failure::Start(format!("handover: the folder of {at} has to be private: {error}"))
+        })?;
+        PacketListener::bind(path).map_err(|error| {
+            let hint = match error.kind() {
+                std::io::ErrorKind::AddrInUse => {
+                    "another process has it: start with --take-over to take its place, or give                      this one another socket"
+                }
+                _ => "see the option handover.socket",
+            };
+            Failure::Start(format!("handover: cannot listen at {at}: {error}; {hint}"))
+        })
+    }
+
+    fn work(self, listener: Option<PacketListener>, taking: Option<Taking>) {
+        let mut generation = 0;
+        let mut listener = listener;
+        if let Some(taking) = taking {
+            let Some(mut taken) = taking.take_connections(&self.contacts, &self.steps) else {
+                return;
+            };
+            generation = taken.generation;
+            listener = taken.listener.take();
+            let (steps, contacts) = (self.steps.clone(), self.contacts.clone());
+            let follow = thread::Builder::new().name("strait-former".to_owned());
+            if let Err(error) = follow.spawn(move || taken.follow(&contacts, &steps)) {
+                tracing::error!("handover: no thread for what the former process counts: {error}");
+            }
+        }
+        let Some(listener) = listener else { return };
+        let Self { options, contacts, steps: control } = self;
+        let start = StartCommand::of_this_process();
+        Giving { listener, options, contacts, control, start, generation }.run();
     }
 }
 
@@ -168,7 +284,25 @@ pub(crate) fn worker_count(snapshot: &Snapshot) -> Result<WorkerCount, Failure> 
     }
 }
 
-fn bind_admin(address: &Address, activation: &Activation) -> Result<AdminSocket, Failure> {
+fn bind_admin(
+    address: &Address,
+    taken: Option<OwnedFd>,
+    activation: &Activation,
+) -> Result<AdminSocket, Failure> {
+    if let Some(socket) = taken {
+        let socket = AdminSocket::take_over(socket, address);
+        let bound = socket.local_address().ok().flatten().map(Address::Tcp);
+        let is_same = match (address, &bound) {
+            (Address::Tcp(asked), Some(Address::Tcp(bound))) => {
+                asked == bound || asked.port() == 0 && asked.ip() == bound.ip()
+            }
+            (Address::Unix(path), None) => socket.path().as_deref() == Some(path),
+            _ => false,
+        };
+        if is_same {
+            return Ok(socket);
+        }
+    }
     let socket = match activation.find(address) {
         Some(inherited) => inherited.try_clone().map(|fd| AdminSocket::inherit(fd, address)),
         None => handover::bind(address),

@@ -14,7 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::histogram::HistogramTotals;
-use crate::metrics::{BOUNDS_COARSE, BOUNDS_FINE, Bound, Family, MetricType, Samples, View, families};
+use crate::metrics::{
+    BOUNDS_COARSE, BOUNDS_FINE, Bound, Family, MetricType, Samples, View, families,
+};
 
 /// Series at most; what is beyond is not carried on.
 const SERIES_MAX: usize = 1 << 20;

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::time::Duration;
 
 use ::io::inherited::Inherited;
@@ -76,6 +76,15 @@ impl Listener {
     /// Errors of `getsockname`.
     pub fn local_address(&self) -> io::Result<Option<SocketAddr>> {
         self.socket.local_address()
+    }
+
+    /// Another handle on the same queue.
+    ///
+    /// # Errors
+    ///
+    /// Out of descriptors.
+    pub fn try_clone_fd(&self) -> io::Result<OwnedFd> {
+        self.socket.as_fd().try_clone_to_owned()
     }
 
     /// The local address of a connection. The socket is asked if the listener has several.
@@ -165,6 +174,32 @@ pub fn inherit(
     let mut listeners: Vec<_> = others.collect::<Result<_, _>>()?;
     listeners.push(listener(first));
     Ok(listeners)
+}
+
+/// Accepts from sockets of a process that this one takes the place of. Each worker gets its part of them; where there
+/// are more workers than sockets, several share a queue. The sockets come as one list for each worker.
+///
+/// # Errors
+///
+/// What the kernel refused.
+pub fn take_over(
+    inherited: &[Inherited],
+    options: &ListenSocket,
+    workers: u32,
+) -> Result<Vec<Vec<Listener>>, BindError> {
+    let original_destination = options.original_destination;
+    let options = listen_options(options);
+    let mut dealt: Vec<_> = (0..workers.max(1)).map(|_| Vec::new()).collect();
+    let places = inherited.len().max(dealt.len());
+    for (place, inherited) in inherited.iter().cycle().take(places).enumerate() {
+        let socket = ::io::Listener::take_over(inherited, &options)?;
+        let bound = at_name(socket.local_address())?;
+        let worker = place % dealt.len();
+        if let Some(list) = dealt.get_mut(worker) {
+            list.push(Listener { socket, bound, original_destination });
+        }
+    }
+    Ok(dealt)
 }
 
 fn listen_options(options: &ListenSocket) -> ListenOptions {

@@ -13,8 +13,12 @@ mod sockets;
 mod turn;
 mod world;
 
-pub use kernel::{DescriptorBounds, Kernel, Listener, bind, bind_beside, inherit, probe_mark};
-pub use mailbox::{Mailbox, Mailboxes, Message, Postbox, Report, ReportBody, Reporter};
+pub use kernel::{
+    DescriptorBounds, Kernel, Listener, bind, bind_beside, inherit, probe_mark, take_over,
+};
+pub use mailbox::{
+    Give, Given, Mailbox, Mailboxes, Message, Postbox, Report, ReportBody, Reporter, Take, Taken,
+};
 pub use moving::Moving;
 pub use turn::{Settings, TurnError, Worker};
 pub use world::{AcceptError, Accepted, ConnectError, ConnectState, Event, Ready, Spliced, World};

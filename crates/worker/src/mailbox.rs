@@ -2,11 +2,14 @@
 //! the other.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 
 use config::snapshot::ListenerId;
 use proxy::filter::Question;
+use proxy::save::{Differing, RestoreError};
 use proxy::{ConnectionSummary, ExchangeKey, Snapshot};
+
+use crate::moving::Moving;
 
 /// Messages that a worker's mailbox holds. Control sends a few a second at most; answers to filters
 /// are more, and wait on control's side when the mailbox is full.
@@ -17,7 +20,7 @@ const REPORTS_MAX: usize = 4096;
 
 /// A message from control to a worker.
 #[derive(Debug)]
-pub enum Message<L> {
+pub enum Message<L, S> {
     /// A newer configuration, with the sockets of its new listeners for this worker.
     Snapshot {
         /// The configuration.
@@ -39,10 +42,72 @@ pub enum Message<L> {
         /// Given back with the answer.
         request: u64,
     },
+    /// Give connections away, with their sockets.
+    Give(Give<S>),
+    /// Go on with connections that come from elsewhere.
+    Take(Take<S>),
+    /// Where the process that connections come from is configured otherwise.
+    Differing(Arc<Differing>),
+    /// Another process accepts from the same sockets: leave that to it, and keep them.
+    StopAccepting,
+    /// Accept again.
+    AcceptAgain,
+    /// Another process has let go of the sockets that were taken.
+    SocketsAreOwn,
     /// Stop accepting, finish what runs, then stop.
     Drain,
     /// Stop now.
     Stop,
+}
+
+/// Asks a worker for connections, from a slot on.
+#[derive(Debug)]
+pub struct Give<S> {
+    /// The first slot to look at.
+    pub first: u32,
+    /// Groups, at most.
+    pub groups_max: u32,
+    /// Whether to take only connections that carry nothing.
+    pub only_idle: bool,
+    /// Who asks.
+    pub reply: Sender<Given<S>>,
+}
+
+/// Connections that a worker gave away.
+#[derive(Debug)]
+pub struct Given<S> {
+    /// Which worker, from 0.
+    pub worker: u32,
+    /// Each with all that belongs to it.
+    pub groups: Vec<Moving<S>>,
+    /// The slot to go on with, if there are more.
+    pub next: Option<u32>,
+    /// Connections that were looked at and cannot move yet, such as those amid a handshake.
+    pub pending: u32,
+    /// Connections that were looked at and stay: they came back, or their listener is gone.
+    pub staying: u32,
+}
+
+/// Brings connections to a worker.
+#[derive(Debug)]
+pub struct Take<S> {
+    /// They.
+    pub moving: Moving<S>,
+    /// Whether they were given away here before, and are not to be again.
+    pub is_returned: bool,
+    /// Given back with the answer.
+    pub number: u64,
+    /// Who asks.
+    pub reply: Sender<Taken<S>>,
+}
+
+/// What became of a [`Take`].
+#[derive(Debug)]
+pub struct Taken<S> {
+    /// The asker's own number.
+    pub number: u64,
+    /// Why the worker cannot go on with them, and they.
+    pub result: Result<(), (RestoreError, Moving<S>)>,
 }
 
 /// A report from a worker to control.
@@ -101,8 +166,8 @@ pub enum ReportBody {
 
 /// A worker's end: messages to it, reports from it.
 #[derive(Debug)]
-pub struct Mailbox<L> {
-    messages: Receiver<Message<L>>,
+pub struct Mailbox<L, S> {
+    messages: Receiver<Message<L, S>>,
     reports: SyncSender<Report>,
     worker: u32,
     /// Reports that did not fit and may not be lost, oldest first.
@@ -126,21 +191,21 @@ impl Reporter {
 
 /// Control's end of one worker's mailbox. The worker has to be woken after a message.
 #[derive(Debug)]
-pub struct Postbox<L>(SyncSender<Message<L>>);
+pub struct Postbox<L, S>(SyncSender<Message<L, S>>);
 
-impl<L> Clone for Postbox<L> {
+impl<L, S> Clone for Postbox<L, S> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<L> Postbox<L> {
+impl<L, S> Postbox<L, S> {
     /// Puts a message in.
     ///
     /// # Errors
     ///
     /// The message, if the mailbox is full or the worker is gone.
-    pub fn post(&self, message: Message<L>) -> Result<(), Message<L>> {
+    pub fn post(&self, message: Message<L, S>) -> Result<(), Message<L, S>> {
         self.0.try_send(message).map_err(|error| match error {
             TrySendError::Full(message) | TrySendError::Disconnected(message) => message,
         })
@@ -149,16 +214,16 @@ impl<L> Postbox<L> {
 
 /// All the ends for a number of workers.
 #[derive(Debug)]
-pub struct Mailboxes<L> {
+pub struct Mailboxes<L, S> {
     /// One for each worker.
-    pub mailboxes: Vec<Mailbox<L>>,
+    pub mailboxes: Vec<Mailbox<L, S>>,
     /// One for each worker, for control.
-    pub postboxes: Vec<Postbox<L>>,
+    pub postboxes: Vec<Postbox<L, S>>,
     /// The reports of all workers.
     pub reports: Receiver<Report>,
 }
 
-impl<L> Mailboxes<L> {
+impl<L, S> Mailboxes<L, S> {
     /// Makes the ends for this many workers.
     #[must_use]
     pub fn new(workers: u32) -> Self {
@@ -174,15 +239,20 @@ impl<L> Mailboxes<L> {
     }
 }
 
-impl<L> Mailbox<L> {
+impl<L, S> Mailbox<L, S> {
     /// Sends reports of the worker's thread itself.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
         Reporter { reports: self.reports.clone(), worker: self.worker }
     }
 
-    pub(crate) fn next(&self) -> Option<Message<L>> {
+    pub(crate) fn next(&self) -> Option<Message<L, S>> {
         self.messages.try_recv().ok()
+    }
+
+    /// The number of its worker.
+    pub(crate) const fn worker(&self) -> u32 {
+        self.worker
     }
 
     /// Sends a report to control. One that does not fit waits here: these are few, and none may be
@@ -220,7 +290,7 @@ mod tests {
 
     #[test]
     fn all_reports_of_a_worker_come_before_its_end() {
-        let Mailboxes { mut mailboxes, reports, .. } = Mailboxes::<()>::new(1);
+        let Mailboxes { mut mailboxes, reports, .. } = Mailboxes::<(), ()>::new(1);
         let mut mailbox = mailboxes.pop().unwrap();
         let reporter = mailbox.reporter();
         for _ in 0..=REPORTS_MAX {

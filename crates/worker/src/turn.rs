@@ -8,8 +8,9 @@
 //! the next. So do TLS handshakes beyond the first few: new clients wait for their cost, and
 //! clients that are being served do not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 use std::time::Duration;
 
 use config::snapshot::ListenerId;
@@ -70,10 +71,14 @@ pub struct Worker<W: World> {
     pub(crate) sockets: Sockets<W::Socket>,
     listeners: Vec<Listening<W::Listener>>,
     /// The places of those that have a socket.
-    listener_places: BTreeMap<ListenerId, u32>,
+    listener_places: BTreeMap<ListenerId, Vec<u32>>,
     /// The places of those that have none any more.
     listeners_closed: Vec<u32>,
-    mailbox: Mailbox<W::Listener>,
+    pub(crate) mailbox: Mailbox<W::Listener, W::Socket>,
+    /// The keys of connections that came back from another process and stay, as bits.
+    pub(crate) returned: BTreeSet<u64>,
+    /// Whether another process has some of the sockets, too: to close one is no end to its peer then.
+    pub(crate) shares_sockets: bool,
     /// Events of this turn; kept for its room.
     events: Vec<Event>,
     /// Connections with more to read than was read.
@@ -87,6 +92,8 @@ pub struct Worker<W: World> {
     turns: u64,
     events_total: u64,
     state: State,
+    /// Whether new connections are taken: not while another process does.
+    is_accepting: bool,
 }
 
 /// One listening socket of a worker.
@@ -116,7 +123,7 @@ impl<W: World> Worker<W> {
         mut world: W,
         proxy: Proxy,
         listeners: Vec<(ListenerId, W::Listener)>,
-        mailbox: Mailbox<W::Listener>,
+        mailbox: Mailbox<W::Listener, W::Socket>,
         settings: Settings,
     ) -> io::Result<Self> {
         let now = world.now();
@@ -128,6 +135,8 @@ impl<W: World> Worker<W> {
             listener_places: BTreeMap::new(),
             listeners_closed: Vec::new(),
             mailbox,
+            returned: BTreeSet::new(),
+            shares_sockets: false,
             events: Vec::new(),
             again: Vec::new(),
             scratch: vec![0; SPLICE_BYTES].into_boxed_slice(),
@@ -138,6 +147,7 @@ impl<W: World> Worker<W> {
             turns: 0,
             events_total: 0,
             state: State::Running,
+            is_accepting: true,
         };
         for (id, listener) in listeners {
             worker.add_listener(id, listener)?;
@@ -508,7 +518,7 @@ impl<W: World> Worker<W> {
                         self.world.shutdown_write(socket);
                     }
                 }
-                Op::Close(key) => drop(self.sockets.remove(key)),
+                Op::Close(key) => self.close(key),
                 Op::Reset(key) => {
                     if let Some(socket) = self.sockets.remove(key) {
                         self.world.reset(socket);
@@ -523,6 +533,13 @@ impl<W: World> Worker<W> {
                 }
                 Op::Retire(snapshot) => self.mailbox.report(ReportBody::Retired(snapshot)),
             }
+        }
+    }
+
+    fn close(&mut self, key: ConnKey) {
+        let Some(socket) = self.sockets.remove(key) else { return };
+        if self.shares_sockets {
+            self.world.shutdown_write(&socket);
         }
     }
 
@@ -573,12 +590,15 @@ impl<W: World> Worker<W> {
         if token != next {
             self.listeners_closed.pop();
         }
-        self.listener_places.insert(id, token);
+        self.listener_places.entry(id).or_default().push(token);
         Ok(())
     }
 
     /// Accepts up to `count` connections.
     fn accept(&mut self, index: usize, count: usize) {
+        if !self.is_accepting {
+            return;
+        }
         for _ in 0..count {
             let Some(listening) = self.listeners.get_mut(index) else { return };
             let Some(listener) = &listening.socket else { return };
@@ -628,22 +648,49 @@ impl<W: World> Worker<W> {
     }
 
     fn close_listener(&mut self, id: ListenerId) {
-        let Some(place) = self.listener_places.remove(&id) else { return };
-        let Some(listening) = self.listeners.get_mut(place as usize) else { return };
-        listening.paused_until = None;
-        if let Some(socket) = listening.socket.take() {
-            self.world.unwatch_listener(&socket);
+        for place in self.listener_places.remove(&id).unwrap_or_default() {
+            let Some(listening) = self.listeners.get_mut(place as usize) else { continue };
+            listening.paused_until = None;
+            if let Some(socket) = listening.socket.take() {
+                self.world.unwatch_listener(&socket);
+            }
+            self.listeners_closed.push(place);
         }
-        self.listeners_closed.push(place);
+    }
+
+    /// Leaves new connections to another process, which has the same sockets.
+    fn stop_accepting(&mut self) {
+        self.is_accepting = false;
+        for listening in &mut self.listeners {
+            listening.paused_until = None;
+            if let Some(socket) = &listening.socket {
+                self.world.unwatch_listener(socket);
+            }
+        }
+    }
+
+    fn accept_again(&mut self) {
+        if std::mem::replace(&mut self.is_accepting, true) {
+            return;
+        }
+        self.returned.clear();
+        for (index, listening) in (0u32..).zip(&mut self.listeners) {
+            if let Some(socket) = &listening.socket
+                && self.world.watch_listener(socket, index).is_err()
+            {
+                listening.paused_until = Some(self.now + ACCEPT_PAUSE);
+            }
+        }
     }
 
     /// Takes the connections that the kernel has accepted already, so that closing resets none.
     fn empty_queue(&mut self, id: ListenerId) {
         let Some((_, listener)) = self.proxy.snapshot().listener(id) else { return };
-        let Some(place) = self.listener_places.get(&id) else { return };
         // More than the queue holds came after the drain began.
         let queued_max = listener.socket.backlog.get() as usize + 1;
-        self.accept(*place as usize, queued_max);
+        for place in self.listener_places.get(&id).cloned().unwrap_or_default() {
+            self.accept(place as usize, queued_max);
+        }
     }
 
     // Control.
@@ -670,6 +717,15 @@ impl<W: World> Worker<W> {
                     let (connections, next) = self.proxy.describe(first, DESCRIBED_MAX, self.now);
                     self.mailbox.report(ReportBody::Described { request, connections, next });
                 }
+                Message::Give(give) => self.give(&give),
+                Message::Take(take) => self.take(take),
+                Message::Differing(differing) => self.proxy.set_differing(differing),
+                Message::StopAccepting => self.stop_accepting(),
+                Message::AcceptAgain => self.accept_again(),
+                Message::SocketsAreOwn => {
+                    self.shares_sockets = false;
+                    self.proxy.set_differing(Arc::default());
+                }
                 Message::Drain => self.drain(),
                 Message::Stop => self.state = State::Stopped,
             }
@@ -684,7 +740,9 @@ impl<W: World> Worker<W> {
         self.state = State::Draining;
         let ids: Vec<_> = self.listener_places.keys().copied().collect();
         for id in ids {
-            self.empty_queue(id);
+            if self.is_accepting {
+                self.empty_queue(id);
+            }
             self.close_listener(id);
         }
         self.proxy.drain(self.now);

@@ -1,7 +1,7 @@
 //! Strait, started with a configuration that fits on a screen.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -158,6 +158,11 @@ clusters:
         let mut config: serde_json::Value = serde_json::from_slice(&self.admin("/config")?.body)?;
         let value = config.get_mut(key).map(serde_json::Value::take);
         value.with_context(|| format!("/config says no {key}"))
+    }
+
+    /// Its configuration file.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
     }
 
     /// Resident memory in bytes.

@@ -98,6 +98,12 @@ impl Server {
         is_done
     }
 
+    /// Leaves connections that are open alone until they end, as far as this process lives.
+    pub(crate) async fn close_later(self) {
+        // The sender stays until then: without it the connections would end.
+        let _ = self.task.await;
+    }
+
     /// Stops accepting and gives running answers a moment.
     pub(crate) async fn close(self) {
         self.closing.send_replace(true);

@@ -2,15 +2,25 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use config::snapshot::Address;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
+
+/// Whether the files of the admin interface's unix sockets are this process's own.
+static ARE_OWN: AtomicBool = AtomicBool::new(true);
+
+/// Says whether the files of the admin interface's unix sockets are this process's own, to be removed with the
+/// sockets, or another process's, which has the same sockets.
+pub fn own_admin_files(are_own: bool) {
+    ARE_OWN.store(are_own, Ordering::Relaxed);
+}
 
 /// A bound socket for the admin interface.
 #[derive(Debug)]
@@ -54,6 +64,28 @@ impl AdminSocket {
         })
     }
 
+    /// As [`Self::inherit`], for the socket of a former process of this program: the file of a unix socket is this
+    /// process's own.
+    #[must_use]
+    pub fn take_over(socket: OwnedFd, address: &Address) -> Self {
+        Self(match address {
+            Address::Tcp(_) => Bound::Tcp(socket.into()),
+            Address::Unix(path) => Bound::Unix(socket.into(), Some(SocketFile(Arc::clone(path)))),
+        })
+    }
+
+    /// Another handle on it.
+    ///
+    /// # Errors
+    ///
+    /// Out of descriptors.
+    pub fn try_clone_fd(&self) -> io::Result<OwnedFd> {
+        match &self.0 {
+            Bound::Tcp(listener) => listener.as_fd().try_clone_to_owned(),
+            Bound::Unix(listener, _) => listener.as_fd().try_clone_to_owned(),
+        }
+    }
+
     /// The bound address with its actual port; none for a unix socket.
     ///
     /// # Errors
@@ -64,6 +96,13 @@ impl AdminSocket {
             Bound::Tcp(listener) => listener.local_addr().map(Some),
             Bound::Unix(..) => Ok(None),
         }
+    }
+
+    /// The path of a unix socket.
+    #[must_use]
+    pub fn path(&self) -> Option<Arc<Path>> {
+        let Bound::Unix(listener, _) = &self.0 else { return None };
+        listener.local_addr().ok()?.as_pathname().map(Arc::from)
     }
 
     /// The socket on the runtime that calls this.
@@ -110,8 +149,10 @@ pub(super) struct SocketFile(Arc<Path>);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // A file that stays behind is stale, and its next user replaces it.
-        let _ = std::fs::remove_file(&self.0);
+        if ARE_OWN.load(Ordering::Relaxed) {
+            // A file that stays behind is stale, and its next user replaces it.
+            let _ = std::fs::remove_file(&self.0);
+        }
     }
 }
 

@@ -63,6 +63,11 @@ impl AdminHandles {
         self.handles.iter_mut().for_each(|handle| handle.socket = None);
     }
 
+    /// Whether a socket has a file.
+    fn has_files(&self) -> bool {
+        self.handles.iter().any(|handle| matches!(handle.address, Address::Unix(_)))
+    }
+
     fn handle(&self, is_metrics: bool) -> Option<OwnedFd> {
         let is_wanted = |it: &&AdminHandle| matches!(it.scope, Scope::Metrics) == is_metrics;
         self.handles.iter().find(is_wanted)?.socket.as_ref()?.try_clone().ok()
@@ -155,6 +160,12 @@ impl<W: Workers> Running<W> {
         }
     }
 
+    /// Ends a process that is not the one that serves yet: what it has goes back.
+    pub(super) fn stop_taking(&mut self) {
+        let reason = "asked to end before it had taken over".to_owned();
+        self.on_handover(HandoverStep::Stop(reason));
+    }
+
     fn end_giving(&mut self) {
         let handing = std::mem::take(&mut self.handing);
         let Handing::Giving { has_changed, is_to_end } = handing else { return };
@@ -169,7 +180,9 @@ impl<W: Workers> Running<W> {
     fn hand_over(&mut self, successor: u32) {
         let was_to_end = matches!(self.handing, Handing::Giving { is_to_end: true, .. });
         self.handing = Handing::Given(successor);
-        own_admin_files(false);
+        if self.admin_handles.has_files() {
+            own_admin_files(false);
+        }
         for server in std::mem::take(&mut self.admin) {
             // Connections that are open go on.
             drop(server.release());
@@ -189,6 +202,7 @@ impl<W: Workers> Running<W> {
         own_admin_files(true);
         self.admin = self.admin_handles.serve(self.workers.count());
         self.service_manager.status(&self.status());
+        self.read_config(Reading::IfChanged);
     }
 
     pub(super) fn finish_giving(&mut self) {

@@ -136,9 +136,12 @@ fn each_side_knows_the_others_process_and_user() {
 fn a_folder_that_others_may_enter_is_refused() {
     let folder = Folder::new("folder");
     let path = folder.0.join("socket");
-    assert!(matches!(check_private_folder(&path), Err(FolderError::System(_))), "missing");
+    assert!(
+        matches!(check_private_folder(&path, |_| true), Err(FolderError::System(_))),
+        "missing"
+    );
     private_folder(&path).unwrap();
-    check_private_folder(&path).unwrap();
+    check_private_folder(&path, |user| user == own_user()).unwrap();
     for mode in [0o710, 0o701, 0o770, 0o755, 0o702] {
         fs::set_permissions(&folder.0, Permissions::from_mode(mode)).unwrap();
         let error = private_folder(&path).unwrap_err();
@@ -147,7 +150,7 @@ fn a_folder_that_others_may_enter_is_refused() {
     fs::set_permissions(&folder.0, Permissions::from_mode(0o700)).unwrap();
     let link = Folder::new("link");
     std::os::unix::fs::symlink(&folder.0, &link.0).unwrap();
-    assert!(check_private_folder(&link.0.join("socket")).is_err());
+    assert!(check_private_folder(&link.0.join("socket"), |_| true).is_err());
     fs::remove_file(&link.0).unwrap();
     if own_user() == 0 {
         rustix::fs::chown(&folder.0, Some(rustix::fs::Uid::from_raw(65_534)), None).unwrap();

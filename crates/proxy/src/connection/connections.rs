@@ -66,6 +66,15 @@ impl Connections {
         self.table.get_mut(key)
     }
 
+    /// Those in `count` slots from `first` on, and the slot to go on with.
+    pub(crate) fn slots(
+        &self,
+        first: u32,
+        count: u32,
+    ) -> (impl Iterator<Item = (ConnKey, &Connection)>, Option<u32>) {
+        self.table.range(first, count)
+    }
+
     pub(crate) fn insert(&mut self, connection: Connection) -> ConnKey {
         self.table.insert(connection)
     }

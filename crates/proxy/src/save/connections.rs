@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
 use wire::h2::{Http2, Limits};
 
-use super::{GONE, RestoreError, before, cause_named, since};
+use super::{Differing, GONE, RestoreError, before, cause_named, since};
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
 use crate::connection::codec::bytes::Bytes;
@@ -126,6 +126,29 @@ impl SavedConnection {
                 slot == Slot::ONLY
             }
         }
+    }
+}
+
+impl SavedDownstream {
+    pub(super) fn check_differing(&self, differing: &Differing) -> Result<(), RestoreError> {
+        if differing.listeners.contains(&self.listener) {
+            return Err(RestoreError::Differs("listener"));
+        }
+        let is_other =
+            |chain: &String| differing.chains.contains(&format!("{}/{chain}", self.listener));
+        if self.chain.as_ref().is_some_and(is_other) {
+            return Err(RestoreError::Differs("chain"));
+        }
+        Ok(())
+    }
+}
+
+impl SavedUpstream {
+    pub(super) fn check_differing(&self, differing: &Differing) -> Result<(), RestoreError> {
+        if differing.clusters.contains(&self.cluster) {
+            return Err(RestoreError::Differs("cluster"));
+        }
+        Ok(())
     }
 }
 

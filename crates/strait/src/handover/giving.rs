@@ -29,7 +29,7 @@ use super::{is_allowed, parts};
 use crate::VERSION;
 use crate::data_path::{Contacts, DataPath};
 
-/// How long a process that was told to end may take to.
+/// How long a process may take to end once it was killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a worker may take to answer.
@@ -81,7 +81,7 @@ impl StartCommand {
 
     /// What starts another process like this one, to take its place.
     fn successor(&self, request: &UpgradeRequest) -> Command {
-        let program = request.binary.as_ref().map_or(self.program.clone(), PathBuf::from);
+        let program = request.binary.as_ref().map_or_else(|| self.program.clone(), PathBuf::from);
         let mut command = Command::new(program);
         let mut arguments = self.arguments.iter();
         while let Some(argument) = arguments.next() {
@@ -547,7 +547,7 @@ impl Attempt<'_> {
 
     fn take_back(&self, given: GivenAway) {
         let worker = given.worker;
-        // What becomes of it, the worker says to nobody: it took it up once.
+        // The worker's answer is of no use: it took the same bytes up once.
         let (reply, _) = channel();
         let take = Take { moving: given.into_moving(), is_returned: true, number: 0, reply };
         if self.giving.contacts.post(worker, Mail::Take(take)).is_err() {
@@ -568,6 +568,7 @@ impl Attempt<'_> {
         io::own_socket_files(false);
         self.given.clear();
         self.begun = None;
+        self.giving.contacts.former().leave();
         self.step(HandoverStep::Committed(pid));
         let ms = now().saturating_sub(self.began) / 1_000_000;
         let left: u32 = self.left.iter().map(|left| left.count).sum();
@@ -636,7 +637,7 @@ impl Attempt<'_> {
         is_over
     }
 
-    fn accept_again(&mut self) -> End {
+    fn accept_again(&self) -> End {
         let pid = self.line.peer.pid;
         tracing::error!(pid, "the new process ended in its probation: this one accepts again");
         io::own_socket_files(true);

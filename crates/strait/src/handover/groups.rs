@@ -54,7 +54,7 @@ impl GivenAway {
         self.moving
     }
 
-    /// Ends its connections, whoever else has their sockets.
+    /// Ends its connections, although another process may have their sockets, too.
     pub(crate) fn end(self) {
         for socket in self.moving.sockets.into_iter().flatten() {
             shut(&socket);

@@ -42,6 +42,11 @@ impl Line {
         Ok(Self { packets, peer, buffer, descriptors: VecDeque::new() })
     }
 
+    /// Another handle on the connection.
+    pub(crate) fn try_clone(&self) -> std::io::Result<Packets> {
+        self.packets.try_clone()
+    }
+
     pub(crate) fn send(&self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> std::io::Result<()> {
         self.packets.send(frame, descriptors, SEND_TIMEOUT)
     }

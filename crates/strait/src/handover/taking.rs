@@ -78,7 +78,7 @@ pub(crate) fn ask(
     is_check: bool,
 ) -> Result<Asked, StartFailure> {
     let at = path.display();
-    if let Err(error) = io::packets::check_private_folder(path) {
+    if let Err(error) = io::packets::check_private_folder(path, |user| is_allowed(user, options)) {
         return match error {
             io::packets::FolderError::System(error)
                 if error.kind() == std::io::ErrorKind::NotFound =>
@@ -139,7 +139,7 @@ impl Taking {
                         Err(reason) => self.taker.fail(Failure::Own(reason)),
                     },
                     TakerAction::Finished if is_check => return Ok(Asked::Checked),
-                    // Behind it stands what the other process is told.
+                    // The frame for the other process comes behind it.
                     TakerAction::Stop(failure) => stopped = Some(failure),
                     _ => {}
                 }
@@ -234,6 +234,8 @@ impl Taking {
                         self.taker.taken(batch, refused, now());
                     }
                     TakerAction::Commit { states, is_alone } => {
+                        // Before it is the process, which may be asked to end at once.
+                        contacts.former().keep(self.line.try_clone().ok());
                         self.commit(states.get("totals"), is_alone, control);
                         self.taker.committed();
                         while let Some(action) = self.taker.poll() {
@@ -320,18 +322,20 @@ impl Taking {
     }
 
     /// Passes on what the former process counts, until it has ended.
-    pub(crate) fn follow(mut self, control: &Sender<HandoverStep<DataPath>>) {
+    pub(crate) fn follow(mut self, contacts: &Contacts, control: &Sender<HandoverStep<DataPath>>) {
         while !self.taker.is_over() {
             while let Some(action) = self.taker.poll() {
-                if let TakerAction::Update { topic, bytes } = action
-                    && topic == "totals"
-                {
-                    // Control ends with the process.
-                    let _ = control.blocking_send(HandoverStep::Update(bytes));
+                match action {
+                    TakerAction::Update { topic, bytes } if topic == "totals" => {
+                        // Control ends with the process.
+                        let _ = control.blocking_send(HandoverStep::Update(bytes));
+                    }
+                    _ => {}
                 }
             }
             self.hear();
         }
+        contacts.former().keep(None);
         tracing::info!(pid = self.line.peer.pid, "the former process has ended the handover");
     }
 }

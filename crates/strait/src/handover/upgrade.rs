@@ -17,20 +17,19 @@ use crate::{Failure, VERSION};
 /// The file of a process of which nothing else is said.
 const CONFIG: &str = "/etc/strait/strait.yaml";
 
+/// Where the package's service listens, whose unit names the folder to it.
+const SOCKET: &str = "/run/strait/handover/strait.sock";
+
 /// How long the running process may be silent: a new process reads its configuration meanwhile.
 const SILENCE_NS: u64 = 70_000_000_000;
 
 /// Runs the command.
 pub(crate) fn upgrade(upgrade: &Upgrade) -> Result<(), Failure> {
-    let file = upgrade.config.as_deref().unwrap_or(Path::new(CONFIG));
+    let file = upgrade.config.as_deref().unwrap_or_else(|| Path::new(CONFIG));
     let candidate = ConfigFile::new(file, loader()?).load().map_err(Failure::Config)?;
     let options = candidate.snapshot().startup.handover.clone();
-    let path = socket_path(&options, |name| std::env::var_os(name)).ok_or_else(|| {
-        Failure::Ended(format!(
-            "{} has no handover.socket, and RUNTIME_DIRECTORY is not set: nowhere to ask",
-            file.display()
-        ))
-    })?;
+    let path = socket_path(&options, |name| std::env::var_os(name));
+    let path = path.unwrap_or_else(|| PathBuf::from(SOCKET));
     let whole = |path: &PathBuf| {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         path.to_string_lossy().into_owned()

@@ -100,8 +100,9 @@ fn counters_go_on_and_gauges_are_right() {
     });
     assert_eq!(strait.metric("strait_downstream_connections_opened_total"), 10.0);
     assert_eq!(strait.metric("strait_downstream_connections_active"), 10.0);
-    let total = "strait_exchange_stage_seconds_count{stage=\"total\"";
-    assert_eq!(strait.metric(total), 40.0);
+    let metrics = get(strait.admin, "/metrics").text();
+    let histogram = "strait_exchange_stage_seconds_count{stage=\"total\"} 40\n";
+    assert!(metrics.contains(histogram), "{metrics}");
     drop(kept);
     until("the end of all", || {
         (strait.metric("strait_downstream_connections_active") == 0.0).then_some(())
@@ -190,6 +191,16 @@ fn a_new_process_that_ends_in_its_probation_is_stood_in_for() {
 }
 
 #[test]
+fn a_new_process_that_is_asked_to_end_is_not_stood_in_for() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let mut strait = run(&service, "probation: 1m");
+    upgraded(&strait, &mut successors);
+    kill_process(process(successors.0[0]), Signal::TERM).unwrap();
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+    until("the listener's end", || std::net::TcpStream::connect(strait.listener).err().map(drop));
+}
+
+#[test]
 fn a_process_takes_over_by_itself_or_starts_as_ever() {
     let (service, mut successors) = (Service::start("one"), Successors::default());
     let mut first = run(&service, "probation: 0s");
@@ -234,7 +245,7 @@ fn the_files_of_unix_sockets_stay_for_the_new_process() {
             .arg(path)
             .arg("http://localhost/")
             .output();
-        output.map_or("200".to_owned(), |output| text(&output.stdout))
+        output.map_or_else(|_| "200".to_owned(), |output| text(&output.stdout))
     };
     assert_eq!(answers(&path), "200");
     upgraded(&strait, &mut successors);

@@ -12,6 +12,7 @@ mod command_line;
 mod demo;
 mod descriptors;
 mod endpoints;
+mod handover;
 mod kit;
 mod life;
 mod logs;

@@ -1,6 +1,7 @@
 //! What operators of Strait do.
 
 mod a_wrong_file_changes_nothing;
+mod handovers_under_load_lose_nothing;
 mod http2_drains_and_loses_nothing;
 mod promtool_accepts_the_metrics;
 mod reload_under_load_loses_nothing;
@@ -19,6 +20,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     promtool_accepts_the_metrics::CLAIM,
     reload_under_load_loses_nothing::CLAIM,
     a_wrong_file_changes_nothing::CLAIM,
+    handovers_under_load_lose_nothing::CLAIM,
     termination_under_load_loses_nothing::CLAIM,
     http2_drains_and_loses_nothing::CLAIM,
     requests_in_flight_outlive_the_listener::CLAIM,
