@@ -232,7 +232,7 @@ impl Network {
     /// Why it failed.
     pub fn take_error(&mut self, id: EndId) -> io::Result<()> {
         let Some(end) = self.get_mut(id) else { return Err(ErrorKind::NotConnected.into()) };
-        end.error.take().map_or(Ok(()), |error| Err(error.into()))
+        end.error.take().map_or(Ok(()), |error| Err(as_of_the_kernel(error)))
     }
 
     /// Whether a connection attempt has succeeded, and if not, whether it has failed.
@@ -295,5 +295,15 @@ impl Network {
     #[must_use]
     pub fn written_total(&self, id: EndId) -> u64 {
         self.sealed_data(id).unwrap_or_else(|| self.get(id).map_or(0, |end| end.written_total))
+    }
+}
+
+/// The error as the kernel reports it, with its number: names of errors are counted.
+fn as_of_the_kernel(kind: ErrorKind) -> io::Error {
+    /// `ECONNREFUSED` of Linux.
+    const REFUSED: i32 = 111;
+    match kind {
+        ErrorKind::ConnectionRefused => io::Error::from_raw_os_error(REFUSED),
+        other => other.into(),
     }
 }
