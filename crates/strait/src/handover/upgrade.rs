@@ -25,7 +25,7 @@ const SILENCE_NS: u64 = 70_000_000_000;
 
 /// Runs the command.
 pub(crate) fn upgrade(upgrade: &Upgrade) -> Result<(), Failure> {
-    let file = upgrade.config.as_deref().unwrap_or_else(|| Path::new(CONFIG));
+    let file = file_of_running(upgrade.config.as_deref(), Path::new(CONFIG))?;
     let candidate = ConfigFile::new(file, loader()?).load().map_err(Failure::Config)?;
     let options = candidate.snapshot().startup.handover.clone();
     let path = socket_path(&options, |name| std::env::var_os(name));
@@ -44,6 +44,17 @@ pub(crate) fn upgrade(upgrade: &Upgrade) -> Result<(), Failure> {
     let hello = Message::Hello(Hello::new(VERSION, Purpose::Upgrade(request)));
     line.send_message(&hello)?;
     listen(&mut line, is_check)
+}
+
+/// The file that says where the running process is found: the one that is given, or the usual one.
+fn file_of_running<'p>(given: Option<&'p Path>, usual: &'p Path) -> Result<&'p Path, Failure> {
+    match given {
+        None if !usual.exists() => Err(Failure::Ended(format!(
+            "{} does not exist: name the running process's configuration file with --config",
+            usual.display()
+        ))),
+        given => Ok(given.unwrap_or(usual)),
+    }
 }
 
 fn connect(path: &Path, options: &HandoverOptions) -> Result<Line, Failure> {
@@ -95,3 +106,18 @@ fn listen(line: &mut Line, is_check: bool) -> Result<(), Failure> {
 
 /// What a check ends with.
 const CHECKED: &str = "the check is over";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_file_the_error_says_how_to_name_one() {
+        let (given, missing) = (Path::new("given.yaml"), Path::new("/nowhere/strait.yaml"));
+        assert_eq!(file_of_running(Some(given), missing).unwrap(), given);
+        assert_eq!(file_of_running(None, Path::new("/")).unwrap(), Path::new("/"));
+        let error = file_of_running(None, missing).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/strait.yaml does not exist"), "{error}");
+        assert!(error.contains("--config"), "{error}");
+    }
+}
