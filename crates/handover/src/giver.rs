@@ -54,6 +54,8 @@ pub enum GiverAction {
     Describe,
     /// The taker differs there, and goes on. Its connections stay where they are.
     Compared(Vec<Difference>),
+    /// The taker only wanted to compare: both are done, and nothing has changed.
+    Checked,
     /// Name the listening sockets, by [`Giver::listen`].
     Listen,
     /// The taker accepts: this process stops to.
@@ -336,8 +338,8 @@ impl Giver {
             return Ok(());
         }
         if self.is_check {
-            let reason = "the check is over".to_owned();
-            self.roll_back(Failure::GaveUp(reason), PeerLife::Over);
+            self.state = State::Ended;
+            self.actions.push_back(GiverAction::Checked);
             return Ok(());
         }
         self.enter(State::Listening);

@@ -112,6 +112,7 @@ impl Pair {
                 self.giver.commit(&states, self.now);
             }
             GiverAction::Committed
+            | GiverAction::Checked
             | GiverAction::RollBack { .. }
             | GiverAction::AcceptAgain
             | GiverAction::Finish => self.giver_ends.push(action),
@@ -200,10 +201,9 @@ pub(crate) fn check(data: &[u8]) {
     pair.act();
     assert!(pair.to_taker.len() <= 100 * (BATCHES_MAX + 1), "what is under way is bounded");
     pair.run_out();
-    let ends = pair
-        .giver_ends
-        .iter()
-        .filter(|end| matches!(end, GiverAction::Committed | GiverAction::RollBack { .. }));
+    let ends = pair.giver_ends.iter().filter(|end| {
+        matches!(end, GiverAction::Committed | GiverAction::Checked | GiverAction::RollBack { .. })
+    });
     assert_eq!(ends.count(), 1, "{:?}", pair.giver_ends);
     pair.giver.fail(Failure::Own("late".to_owned()));
     assert!(pair.giver.poll().is_none(), "it is over");

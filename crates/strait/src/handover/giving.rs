@@ -124,6 +124,19 @@ struct Asked {
     child: Child,
 }
 
+impl Asked {
+    /// Says how it ended, and waits for the end of a process that is not the next one.
+    fn finish(mut self, is_done: bool, text: String) {
+        // Who asked may be gone.
+        let _ = self.line.send_message(&Message::Outcome { is_done, text });
+        // A process that ended and is not waited for stays in the process table. It may take a while.
+        let wait = move || drop(self.child.wait());
+        if let Err(error) = std::thread::Builder::new().name("reap".to_owned()).spawn(wait) {
+            tracing::warn!("handover: cannot wait for the end of the other process: {error}");
+        }
+    }
+}
+
 /// How an attempt ended.
 enum End {
     /// This process goes on.
@@ -364,6 +377,7 @@ impl Attempt<'_> {
                     self.tell(&format!("{kind} {} {what}: its connections stay", it.name));
                 }
             }
+            GiverAction::Checked => return Some(self.on_checked()),
             GiverAction::Listen => self.listen(),
             GiverAction::StopAccepting => {
                 self.is_accepting = false;
@@ -619,9 +633,17 @@ impl Attempt<'_> {
             if let Ok(Some(status)) = asked.child.try_wait() {
                 reason = format!("{reason} ({status})");
             }
-            let text = format!("{reason}; {returned} groups went on, {ended} were ended");
-            // Who asked may be gone.
-            let _ = asked.line.send_message(&Message::Outcome { is_done: false, text });
+            asked.finish(false, format!("{reason}; {returned} groups went on, {ended} were ended"));
+        }
+        End::Back
+    }
+
+    /// The other process has compared the configurations, and ends.
+    fn on_checked(&mut self) -> End {
+        self.step(HandoverStep::RolledBack);
+        tracing::info!(pid = self.line.peer.pid, "compared with another process's configuration");
+        if let Some(asked) = self.asked.take() {
+            asked.finish(true, "checked: this process goes on".to_owned());
         }
         End::Back
     }

@@ -39,11 +39,10 @@ pub(crate) fn upgrade(upgrade: &Upgrade) -> Result<(), Failure> {
         config: upgrade.config.as_ref().map(whole),
         is_check: upgrade.check,
     };
-    let is_check = request.is_check;
     let mut line = connect(&path, &options)?;
     let hello = Message::Hello(Hello::new(VERSION, Purpose::Upgrade(request)));
     line.send_message(&hello)?;
-    listen(&mut line, is_check)
+    listen(&mut line)
 }
 
 /// The file that says where the running process is found: the one that is given, or the usual one.
@@ -71,7 +70,7 @@ fn connect(path: &Path, options: &HandoverOptions) -> Result<Line, Failure> {
 }
 
 /// Prints what the running process says, until it says how it ended.
-fn listen(line: &mut Line, is_check: bool) -> Result<(), Failure> {
+fn listen(line: &mut Line) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let mut until = now().saturating_add(SILENCE_NS);
     while now() < until {
@@ -90,10 +89,6 @@ fn listen(line: &mut Line, is_check: bool) -> Result<(), Failure> {
                 writeln!(out, "{text}")?;
                 return Ok(());
             }
-            Ok(Some(Message::Outcome { text, .. })) if is_check && text.contains(CHECKED) => {
-                writeln!(out, "{CHECKED}")?;
-                return Ok(());
-            }
             Ok(Some(Message::Outcome { text, .. } | Message::GiveUp { reason: text })) => {
                 return Err(Failure::Ended(format!("{text}; the running process goes on")));
             }
@@ -103,9 +98,6 @@ fn listen(line: &mut Line, is_check: bool) -> Result<(), Failure> {
     }
     Err(Failure::Ended("the running process is silent".to_owned()))
 }
-
-/// What a check ends with.
-const CHECKED: &str = "the check is over";
 
 #[cfg(test)]
 mod tests {

@@ -171,8 +171,11 @@ fn a_check_says_what_would_not_move_and_changes_nothing() {
     assert_eq!(output.status.code(), Some(0), "{out}{}", text(&output.stderr));
     assert!(out.contains("cluster service differs: its connections stay\n"), "{out}");
     let output = upgrade(&strait, &["--check"]);
-    assert!(!text(&output.stdout).contains("stay"), "{}", text(&output.stdout));
+    let out = text(&output.stdout);
+    assert!(!out.contains("stay") && out.contains("checked: this process goes on"), "{out}");
     assert_eq!(get(strait.listener, "/").status, 200);
+    assert_eq!(strait.times_logged("rolled back"), 0, "nothing has failed");
+    until("the end of the processes that compared", || strait.children().is_empty().then_some(()));
 }
 
 #[test]

@@ -262,6 +262,19 @@ impl Strait {
         read(Path::new(&format!("/proc/{}/{file}", self.child.id())))
     }
 
+    /// The processes that it has started and not waited for, ended or not.
+    pub(crate) fn children(&self) -> Vec<String> {
+        let stats = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("stat"));
+        let stats = stats.filter_map(|path| fs::read_to_string(path).ok());
+        let parent = self.child.id().to_string();
+        // Behind the name in brackets: the state, and the parent.
+        let is_child = |stat: &String| {
+            let fields = stat.rsplit_once(") ").map(|(_, fields)| fields.split(' ').nth(1));
+            fields.flatten() == Some(parent.as_str())
+        };
+        stats.filter(is_child).collect()
+    }
+
     /// How long its thread of this name has worked, in ticks of 10 ms.
     pub(crate) fn thread_ticks(&self, name: &str) -> u64 {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
