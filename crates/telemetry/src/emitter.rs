@@ -206,8 +206,11 @@ impl Emitter {
         self.is_access_log || self.is_slow(total, is_tunnel)
     }
 
-    /// See [`ExchangeFinished`].
-    pub fn exchange_finished(&mut self, event: &ExchangeFinished<'_>) {
+    /// Counts an exchange that is not recorded, as [`Emitter::is_recorded`] and [`Emitter::note_failure`]
+    /// say. Its words are not looked at.
+    // Into the caller, so that no more of the event is made than is counted.
+    #[inline]
+    pub fn exchange_counted(&mut self, event: &ExchangeFinished<'_>) {
         self.worker.exchanges.finished(event);
         if let Some(block) = self.listener(event.listener) {
             block.exchanges.finished(event);
@@ -221,6 +224,11 @@ impl Emitter {
         if let Some(block) = event.endpoint_id.and_then(|endpoint| self.endpoint(endpoint)) {
             block.exchange_finished(event);
         }
+    }
+
+    /// See [`ExchangeFinished`].
+    pub fn exchange_finished(&mut self, event: &ExchangeFinished<'_>) {
+        self.exchange_counted(event);
         let is_slow = self.is_slow(event.stages.total, event.is_tunnel);
         let is_failure = event.failures > 0;
         if self.is_access_log || is_slow || is_failure {

@@ -28,49 +28,69 @@ use crate::tools::time::Time;
 use crate::upstream::attempts::is_waiting;
 
 impl Connections {
-    pub(crate) fn tell(&self, exchange: &Exchange, cause: Option<Cause>, now: Time, cx: &mut Cx) {
+    /// Reports an exchange that is over.
+    pub(crate) fn report(&self, exchange: &Exchange, cause: Option<Cause>, now: Time, cx: &mut Cx) {
         let record = &exchange.record;
-        let route = exchange.route.as_ref();
-        let cluster = exchange.cluster();
-        let endpoint: Option<&Endpoint> = cluster
-            .zip(route.and_then(|route| route.endpoint))
-            .and_then(|(cluster, place)| cluster.endpoints.get(place));
-        let connection = self.get(exchange.downstream.connection);
-        let peer = connection.map(|connection| &connection.peer);
         let stages = if exchange.snapshot.access_log.stage_times {
             record.stamps.stages(now)
         } else {
             record.stamps.total_only(now)
         };
+        let route = exchange.route.as_ref();
         let listener = label(exchange.listener().id.0);
-        let cluster_label = route.and_then(|route| route.cluster).map(|id| label(id.0));
+        let cluster = route.and_then(|route| route.cluster).map(|id| label(id.0));
         let failures = match cause.filter(|cause| is_warned_of(*cause)) {
             Some(cause) => {
                 let at = cx.wall_clock_zero.saturating_add(now.as_nanos());
-                cx.emitter.note_failure(cluster_label, listener, cause, at)
+                cx.emitter.note_failure(cluster, listener, cause, at)
             }
             None => 0,
         };
-        let endpoint_id = endpoint.map(|endpoint| label(endpoint.id.0));
-        // Most exchanges are only counted; their addresses need not become text.
-        let is_recorded =
-            failures > 0 || cx.emitter.is_recorded(stages.total, exchange.progress.is_tunnel);
-        let (endpoint, peer) = if is_recorded { (endpoint, peer) } else { (None, None) };
-        let onward = if is_recorded { self.connect_target_of(exchange) } else { None };
-        let endpoint = endpoint.map(|endpoint| &endpoint.address).or(onward.as_ref());
+        let wall_clock_zero = cx.wall_clock_zero;
+        // Made where it is used: counting alone then needs few of its fields, and the rest is never written.
+        let counts = || ExchangeFinished {
+            listener,
+            rule: route.and_then(|route| route.rule).map(|(table, rule)| (label(table.0), rule)),
+            cluster,
+            endpoint_id: endpoint_of(exchange).map(|endpoint| label(endpoint.id.0)),
+            version: version_of(exchange),
+            status: record.status,
+            cause,
+            is_upstreams_fault: cause.is_some_and(|it| consequence(it).side == Side::Upstream),
+            failures,
+            is_reply: record.is_reply,
+            request_bytes: exchange.progress.request_bytes,
+            response_bytes: record.response_bytes,
+            grpc: exchange.call.as_ref().map(|call| call.told()),
+            attempts: exchange.progress.attempts,
+            is_tunnel: exchange.progress.is_tunnel,
+            started_at: wall_clock_zero.saturating_add(record.stamps.began.as_nanos()),
+            stages,
+            ..ExchangeFinished::EMPTY
+        };
+        if failures > 0 || cx.emitter.is_recorded(stages.total, exchange.progress.is_tunnel) {
+            self.report_with_words(exchange, counts(), cx);
+        } else {
+            cx.emitter.exchange_counted(&counts());
+        }
+    }
+
+    /// Reports an exchange with its addresses, its words and those of its TLS.
+    #[inline(never)]
+    fn report_with_words(&self, exchange: &Exchange, counts: ExchangeFinished<'_>, cx: &mut Cx) {
+        let record = &exchange.record;
+        let connection = self.get(exchange.downstream.connection);
+        let onward = self.connect_target_of(exchange);
+        let endpoint = endpoint_of(exchange).map(|endpoint| &endpoint.address).or(onward.as_ref());
         let endpoint = Text::of_address(endpoint);
-        let client = match record.client.filter(|_| is_recorded) {
+        let client = match record.client {
             Some(ip) => Text::of_ip(&PeerAddress::from(SocketAddr::new(ip, 0))),
-            None => peer.map_or(Text::EMPTY, Text::of_ip),
+            None => connection.map_or(Text::EMPTY, |connection| Text::of_ip(&connection.peer)),
         };
         let words = &record.words;
         let tls = connection.and_then(|connection| connection.tls.as_deref());
-        let tls = tls.filter(|_| is_recorded).map(Tls::words).unwrap_or_default();
+        let tls = tls.map(Tls::words).unwrap_or_default();
         cx.emitter.exchange_finished(&ExchangeFinished {
-            listener,
-            rule: route.and_then(|route| route.rule).map(|(table, rule)| (label(table.0), rule)),
-            cluster: cluster_label,
-            endpoint_id,
             endpoint: endpoint.as_bytes(),
             client: client.as_bytes(),
             method: words.word(Word::Method),
@@ -82,27 +102,26 @@ impl Connections {
             tls_version: tls.version.as_bytes(),
             tls_cipher: tls.cipher.as_bytes(),
             peer_identity: tls.peer_identity.as_bytes(),
-            version: match (exchange.kind, exchange.request.version) {
-                (Kind::Tcp, _) => 1,
-                (Kind::Tls, _) => 2,
-                (Kind::Http | Kind::Connect, Version::Http10) => 10,
-                (Kind::Http | Kind::Connect, Version::Http11) => 11,
-                (Kind::Http | Kind::Connect, Version::Http2) => 20,
-            },
-            status: record.status,
-            cause,
-            is_upstreams_fault: cause.is_some_and(|it| consequence(it).side == Side::Upstream),
-            failures,
             cause_detail: record.cause_detail.as_ref().map_or(&[], Detail::as_bytes),
-            is_reply: record.is_reply,
-            request_bytes: exchange.progress.request_bytes,
-            response_bytes: record.response_bytes,
-            grpc: exchange.call.as_ref().map(|call| call.told()),
-            attempts: exchange.progress.attempts,
-            is_tunnel: exchange.progress.is_tunnel,
-            started_at: cx.wall_clock_zero.saturating_add(record.stamps.began.as_nanos()),
-            stages,
+            ..counts
         });
+    }
+}
+
+/// The endpoint that was chosen last, if one was.
+fn endpoint_of(exchange: &Exchange) -> Option<&Endpoint> {
+    let place = exchange.route.as_ref()?.endpoint?;
+    exchange.cluster()?.endpoints.get(place)
+}
+
+/// As [`ExchangeFinished::version`] has it.
+const fn version_of(exchange: &Exchange) -> u8 {
+    match (exchange.kind, exchange.request.version) {
+        (Kind::Tcp, _) => 1,
+        (Kind::Tls, _) => 2,
+        (Kind::Http | Kind::Connect, Version::Http10) => 10,
+        (Kind::Http | Kind::Connect, Version::Http11) => 11,
+        (Kind::Http | Kind::Connect, Version::Http2) => 20,
     }
 }
 
@@ -123,7 +142,7 @@ impl Exchanges {
         cx.timers.remove(exchange.timer);
         // What happened first is why; the rest follows from it.
         let cause = exchange.record.cause.or(cause);
-        connections.tell(&exchange, cause, now, cx);
+        connections.report(&exchange, cause, now, cx);
         let downstream = exchange.downstream;
         if let Some(text) = exchange.record.words.text.take() {
             cx.buffers.give_back(text);

@@ -86,6 +86,41 @@ pub struct ExchangeFinished<'a> {
     pub stages: Stages,
 }
 
+impl ExchangeFinished<'_> {
+    /// Without a word, a count or a time. What is only counted keeps the words of it.
+    pub const EMPTY: ExchangeFinished<'static> = ExchangeFinished {
+        listener: LabelId { slot: 0, generation: 0 },
+        rule: None,
+        cluster: None,
+        endpoint_id: None,
+        endpoint: &[],
+        client: &[],
+        method: &[],
+        target: &[],
+        host: &[],
+        request_id: &[],
+        user_agent: &[],
+        server_name: &[],
+        tls_version: &[],
+        tls_cipher: &[],
+        peer_identity: &[],
+        version: 0,
+        status: 0,
+        cause: None,
+        is_upstreams_fault: false,
+        failures: 0,
+        cause_detail: &[],
+        is_reply: false,
+        request_bytes: 0,
+        response_bytes: 0,
+        attempts: 0,
+        grpc: None,
+        is_tunnel: false,
+        started_at: 0,
+        stages: Stages::NONE,
+    };
+}
+
 /// A call of gRPC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GrpcCall {
@@ -147,6 +182,20 @@ pub struct Stages {
 }
 
 impl Stages {
+    /// None of them took place.
+    pub const NONE: Self = Self {
+        accept: 0,
+        read_head: 0,
+        route: 0,
+        pool_wait: 0,
+        connect: 0,
+        upstream_write: 0,
+        first_byte: 0,
+        response: 0,
+        downstream_write: 0,
+        total: 0,
+    };
+
     /// Names of the stages in the order in which they happen; `values` has the same order.
     pub const NAMES: [&'static str; 10] = [
         "accept",
