@@ -2,7 +2,7 @@
 //! the event is over.
 //!
 //! Nothing that ends one exchange or connection goes on with another from within. It leaves a
-//! [`Note`] and returns. [`Proxy::settle`] does what is noted, as the last step of every public
+//! [`Note`] and returns. [`Proxy::settle`](crate::Proxy::settle) does what is noted, as the last step of every public
 //! method that an event of the worker arrives by:
 //!
 //! ```text
@@ -14,12 +14,12 @@
 //!            └─► resume_source, serve_noted, attempt_again, close_upstreams
 //! ```
 //!
-//! So no method of [`Proxy`] is entered again while it is at work, and what a method has read of the
+//! So no method of [`Proxy`](crate::Proxy) is entered again while it is at work, and what a method has read of the
 //! tables before it ended something still holds behind that.
 //!
 //! *Order.* First in, first out: exchanges that wait are served before the exchange that left them
 //! room looks for another connection itself. A new request of the same event does not overtake
-//! exchanges that wait: [`Proxy::ask`] serves them first if a note says that there is room. An event
+//! exchanges that wait: [`Proxy::ask`](crate::Proxy::ask) serves them first if a note says that there is room. An event
 //! that consists of many, such as deadlines that pass at the same time, is settled after each.
 //!
 //! *Stale notes.* A note holds a key. If its connection, stream, exchange or cluster is gone by then,
@@ -33,7 +33,7 @@
 //! anew but requests whose bytes wait in an inbox: these get fewer.
 //!
 //! *Bound.* A cluster is noted once (`Pools::note_room`), an exchange once (it is
-//! [`Stage::Retrying`] meanwhile), a connection or stream once for each exchange on it that ends or
+//! [`Stage::Retrying`](crate::exchange::Stage::Retrying) meanwhile), a connection or stream once for each exchange on it that ends or
 //! gets a connection. There are no more notes than a small multiple of the worker's exchanges and
 //! clusters, which have bounds. Their storage is used again from event to event; what a large event
 //! needs beyond [`NOTES_KEPT_MAX`] is given back.
@@ -43,15 +43,8 @@
 use std::collections::VecDeque;
 
 use config::snapshot::ClusterId;
-use wire::head::RequestHead;
 
-use crate::connection::{ExchangeKey, StreamKey};
-use crate::cx::Cx;
-use crate::exchange::exchanges::Exchanges;
-use crate::exchange::{QueuedRequest, Stage};
-use crate::proxy::Proxy;
-use crate::tools::time::Time;
-use crate::upstream::Upstreams;
+use crate::keys::{ExchangeKey, StreamKey};
 
 /// Notes for which room is kept when nothing is noted; a note has 24 bytes.
 const NOTES_KEPT_MAX: usize = 64;
@@ -71,7 +64,7 @@ pub(crate) enum Note {
 
 /// The notes of one event, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Agenda(VecDeque<Note>);
+pub(crate) struct Agenda(pub(crate) VecDeque<Note>);
 
 impl Agenda {
     pub(crate) fn push(&mut self, note: Note) {
@@ -85,105 +78,5 @@ impl Agenda {
     /// Gives memory back that a large event took.
     pub(crate) fn trim(&mut self) {
         self.0.shrink_to(NOTES_KEPT_MAX);
-    }
-}
-
-impl Upstreams {
-    /// Connections of a cluster may be free, or may be opened, for exchanges that wait.
-    pub(crate) fn note_room(&mut self, cluster: ClusterId, cx: &mut Cx) {
-        if self.pools.note_room(cluster) {
-            cx.agenda.push(Note::Serve(cluster));
-        }
-    }
-
-    /// A spare connection is there that an exchange of this cluster may be waiting for.
-    pub(crate) fn note_spare(&mut self, cluster: ClusterId, cx: &mut Cx) {
-        if self.pools.note_spare(cluster) {
-            cx.agenda.push(Note::Serve(cluster));
-        }
-    }
-}
-
-impl Exchanges {
-    /// Makes an exchange try again. Its request waits with it.
-    pub(crate) fn note_attempt(&mut self, key: ExchangeKey, request: QueuedRequest, cx: &mut Cx) {
-        let Some(exchange) = self.get_mut(key) else {
-            return request.clear(&mut cx.buffers);
-        };
-        exchange.stage = Stage::Retrying { request };
-        cx.agenda.push(Note::Attempt(key));
-    }
-
-    /// The body of a request may go on: its connection was waited for, or is another one.
-    pub(crate) fn note_request(&self, key: ExchangeKey, cx: &mut Cx) {
-        if let Some(exchange) = self.get(key)
-            && !exchange.request.is_complete
-        {
-            cx.agenda.push(Note::Resume(exchange.downstream));
-        }
-    }
-}
-
-impl Proxy {
-    /// Does what was noted during an event, and what is noted meanwhile.
-    #[inline]
-    pub(crate) fn settle(&mut self, now: Time) {
-        if !self.cx.agenda.is_empty() {
-            self.settle_notes(now);
-        }
-    }
-
-    // Apart, so that the look at an empty agenda is all that most events pay.
-    #[inline(never)]
-    fn settle_notes(&mut self, now: Time) {
-        while let Some(note) = self.cx.agenda.0.pop_front() {
-            match note {
-                Note::Resume(source) => self.resume_source(source, now),
-                Note::Serve(cluster) => self.serve_noted(cluster, now),
-                Note::Attempt(exchange) => self.attempt_again(exchange, now),
-                Note::CloseUpstreams => {
-                    self.upstream.close_upstreams(now, &mut self.connections, &mut self.cx);
-                }
-            }
-        }
-    }
-
-    /// Serves a cluster's queue, if a note says that there may be connections for it.
-    fn serve_noted(&mut self, cluster: ClusterId, now: Time) {
-        let Some(noted) = self.upstream.pools.take_noted(cluster) else { return };
-        if noted.has_room {
-            self.serve_waiting(cluster, now);
-        }
-        for _ in 0..noted.spares {
-            self.serve_next(cluster, now);
-        }
-    }
-
-    /// Finds a connection for a request that is not from the queue. If there is room for exchanges that
-    /// wait already, they are served first. `head` is the request's, where it is at hand.
-    pub(crate) fn ask(
-        &mut self,
-        key: ExchangeKey,
-        request: QueuedRequest,
-        head: Option<&RequestHead<'_>>,
-        now: Time,
-    ) {
-        if !self.cx.agenda.is_empty()
-            && let Some(cluster) = self.exchanges.get(key).and_then(|it| it.route.as_ref()?.cluster)
-        {
-            self.serve_noted(cluster, now);
-        }
-        self.attempt(key, request, head, now);
-    }
-
-    fn attempt_again(&mut self, key: ExchangeKey, now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
-            Stage::Retrying { request } => {
-                self.ask(key, request, None, now);
-                self.exchanges.note_request(key, &mut self.cx);
-            }
-            stage => exchange.stage = stage,
-        }
     }
 }

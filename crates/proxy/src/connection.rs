@@ -8,15 +8,16 @@
 //!
 //! What it says and understands is its [`Codec`]'s.
 
+pub(crate) mod bounds;
 pub(crate) mod codec;
 pub(crate) mod connections;
 pub(crate) mod delivery;
-pub(crate) mod describe;
-pub(crate) mod frames;
+pub(crate) mod destination;
 pub(crate) mod handshake_slots;
+pub(crate) mod holding_back;
+pub(crate) mod http2;
 pub(crate) mod keepalive;
 pub(crate) mod lingering;
-pub(crate) mod passthrough;
 pub(crate) mod reading;
 pub(crate) mod sending;
 pub(crate) mod signers;
@@ -30,53 +31,22 @@ use config::snapshot::{ChainId, Cluster, ClusterId, EndpointId, TransportId};
 use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
 
-use crate::connection::codec::elements::{Output, Slot};
+use crate::connection::bounds::{OUTBOX_BYTES_MAX, UNDELIVERED_BYTES_MAX};
+use crate::connection::codec::elements::Output;
 use crate::connection::codec::http2::{Multiplex, Stream};
 use crate::connection::codec::{Codec, Opening};
 use crate::connection::delivery::Lingering;
 use crate::connection::transport::Tls;
-use crate::exchange::Exchange;
+use crate::keys::Slot;
+use crate::keys::{ConnKey, ExchangeKey};
 use crate::listen::clients::ClientPlace;
 use crate::listen::listeners::ListenerKey;
 use crate::tools::buffers::Buffers;
 use crate::tools::detail::Detail;
 use crate::tools::outbox::Outbox;
 use crate::tools::peer_address::PeerAddress;
-use crate::tools::slab::Key;
 use crate::tools::time::Time;
 use crate::tools::wheel::TimerKey;
-
-/// Names one connection of a worker.
-pub type ConnKey = Key<Connection>;
-/// Names one exchange of a worker.
-pub type ExchangeKey = Key<Exchange>;
-
-/// One side of an exchange: a connection, and what its codec knows the exchange by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamKey {
-    pub(crate) connection: ConnKey,
-    pub(crate) slot: Slot,
-}
-
-impl StreamKey {
-    /// A connection that carries one exchange at a time.
-    pub(crate) const fn alone(connection: ConnKey) -> Self {
-        Self { connection, slot: Slot::ONLY }
-    }
-
-    /// Whether the connection carries no other exchange meanwhile.
-    pub(crate) const fn is_alone(self) -> bool {
-        matches!(self.slot, Slot::ONLY)
-    }
-}
-
-/// Bytes that may wait for a peer of HTTP/2 before nothing more is read from it: what it asks for,
-/// and does not take, is bounded. Above what bodies fill, so that they alone never stop the reading.
-pub(crate) const UNDELIVERED_BYTES_MAX: usize = 2 * OUTBOX_BYTES_MAX;
-
-/// Bytes that may wait in an outbox before its source is no longer read. One read more may still
-/// arrive, so that a connection's queue is bounded by twice this.
-pub(crate) const OUTBOX_BYTES_MAX: usize = 64 << 10;
 
 /// One transport connection.
 #[derive(Debug)]

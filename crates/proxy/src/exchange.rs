@@ -11,26 +11,26 @@
 //!            any of them ── reply made here ──────────────────────┘
 //! ```
 
+pub(crate) mod bodies;
 mod bounds;
+pub(crate) mod calling;
 pub(crate) mod calls;
 pub(crate) mod client_cert;
 pub(crate) mod deadlines;
 pub(crate) mod downstream;
-pub(crate) mod downstream_end;
-pub(crate) mod elements;
 pub(crate) mod encoding;
 pub(crate) mod ending;
 pub(crate) mod exchanges;
 pub mod fault;
+pub(crate) mod filtering;
 pub(crate) mod forwarded;
 pub(crate) mod lookalikes;
 pub(crate) mod progress;
-pub(crate) mod pump;
 pub(crate) mod record;
 pub(crate) mod reply;
 pub(crate) mod request_buffer;
-pub(crate) mod response;
 pub mod route;
+pub(crate) mod stalling;
 pub(crate) mod stalls;
 
 use std::sync::Arc;
@@ -43,7 +43,6 @@ use wire::buffer::Buffer;
 use wire::head::{Method, RequestHead, Version};
 use wire::upgrade::WEBSOCKET_ACCEPT_LEN;
 
-use crate::connection::StreamKey;
 use crate::connection::codec::Codec;
 use crate::connection::codec::http2::Tail;
 use crate::exchange::calls::Call;
@@ -52,6 +51,7 @@ use crate::exchange::record::Record;
 use crate::exchange::stalls::StallKey;
 use crate::filter::chain::{BodyObservers, ChainStep, Gathered, Held};
 use crate::filter::{Filter, Question};
+use crate::keys::StreamKey;
 use crate::listen::clients::ClientPlace;
 use crate::tools::buffers::Buffers;
 use crate::tools::outbox::Outbox;

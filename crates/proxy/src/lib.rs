@@ -4,14 +4,25 @@
 //! worker tells it what happened (`on_*`), with the time, and then does what it asks for
 //! ([`Proxy::poll_op`]). The same value runs on the kernel and in the simulation.
 //!
-//! A folder each, in the order in which a request meets them:
+//! What one event needs of several parts is a method of [`Proxy`], in `proxy` below a folder for each leg
+//! of a request's way:
+//!
+//! | folder of `proxy` | has |
+//! |---|---|
+//! | `listen` | connections are accepted, told apart, relayed, and end with their listener or their age |
+//! | `receive` | handshakes and records of TLS, what peers send becomes elements, elements reach their exchange |
+//! | `request` | a request goes through filters and routing to an upstream connection |
+//! | `response` | a response, or an answer of our own, goes to the client |
+//! | `end` | how exchanges end: finished, failed, late, or with one of their connections |
+//!
+//! What a part can do by itself, or with those behind it, is in a folder of its own:
 //!
 //! | folder | has |
 //! |---|---|
-//! | `listen` | listeners, which chain a connection meets, clients and what they may hold, drain |
-//! | `connection` | a connection, its codec, TLS and handshakes, what is sent on without being read |
-//! | `exchange` | an exchange's stages, deadlines, bodies, forwarded fields, calls, replies, faults, record |
-//! | [`filter`] | what a filter is, and how a chain of them runs |
+//! | `listen` | listeners, which chain a connection meets, clients and what they may hold |
+//! | `connection` | a connection, its codec, TLS and handshakes |
+//! | `exchange` | an exchange's stages, deadlines, bodies, forwarded fields, calls, faults, record |
+//! | [`filter`] | what a filter is, and where an exchange is in a chain of them |
 //! | `upstream` | clusters, the choice of an endpoint, pools, original destinations |
 //! | [`save`] | all of that as bytes, and back |
 //! | `tools` | tables, timers, buffers, time: they know of no connection |
@@ -24,8 +35,9 @@
 //! ```
 //!
 //! `Cx` has what all need and no peer is part of: timers, buffers, operations, events, the configuration.
-//! What one event needs of all of them is a method of [`Proxy`]. Nothing on the right calls what stands
-//! on the left: it leaves a note on the `agenda`, which `Proxy` settles when the event is over.
+//! Nothing on the right calls what stands on the left: it leaves a note on the `agenda`, which `Proxy`
+//! settles when the event is over. `cargo xtask tidy` checks the order, that methods of `Proxy` stand in
+//! `proxy` and `save` alone, and that no more than three files import each other in a circle.
 #![forbid(unsafe_code)]
 
 mod agenda;
@@ -33,6 +45,7 @@ mod connection;
 mod cx;
 mod exchange;
 pub mod filter;
+mod keys;
 mod listen;
 mod ops;
 mod proxy;
@@ -45,14 +58,15 @@ mod upstream;
 /// A configuration with the filters that run here.
 pub type Snapshot = config::snapshot::Snapshot<Box<dyn filter::Filter>>;
 
-pub use connection::describe::{ConnectionSummary, SummarySide};
-pub use connection::passthrough::Passthrough;
-pub use connection::{ConnKey, Connection, ExchangeKey, StreamKey};
+pub use connection::Connection;
 pub use exchange::Exchange;
 pub use exchange::fault;
 pub use exchange::route;
+pub use keys::{ConnKey, ExchangeKey, OfConnection, OfExchange, StreamKey};
 pub use listen::misdirected;
 pub use ops::{ConnectFailure, ConnectOptions, Op};
+pub use proxy::describe::{ConnectionSummary, SummarySide};
+pub use proxy::receive::passthrough::Passthrough;
 pub use proxy::{Load, Proxy};
 pub use share::{Settings, Share};
 pub use tools::buffers::BufferUse;

@@ -7,8 +7,8 @@ use config::snapshot::{Address, Keepalive, ListenerId};
 use telemetry::cause::Cause;
 
 use crate::Snapshot;
-use crate::connection::{ConnKey, ExchangeKey};
 use crate::filter::Question;
+use crate::keys::{ConnKey, ExchangeKey};
 
 /// Something for the worker to do, in the order asked for.
 #[derive(Debug)]

@@ -3,6 +3,14 @@
 //! Methods named `on_*` are told what happened; [`Proxy::poll_op`] says what to do next. A method
 //! that finds its key stale does nothing: what it is about is over.
 
+pub(crate) mod describe;
+mod end;
+mod listen;
+pub(crate) mod receive;
+mod request;
+mod response;
+mod settle;
+
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -12,17 +20,17 @@ use wire::buffer::Buffer;
 use wire::head::RequestHead;
 
 use crate::Snapshot;
+use crate::connection::bounds::OUTBOX_BYTES_MAX;
 use crate::connection::codec::Codec;
 use crate::connection::codec::http1::Http1;
 use crate::connection::codec::http1::Receive;
 use crate::connection::connections::Connections;
-use crate::connection::turns::has_request_waiting;
-use crate::connection::{
-    ConnKey, Connection, Downstream, ExchangeKey, OUTBOX_BYTES_MAX, Role, StreamKey, is_peer_behind,
-};
+use crate::connection::holding_back::has_request_waiting;
+use crate::connection::{Connection, Downstream, Role, is_peer_behind};
 use crate::cx::Cx;
 use crate::exchange::Request;
 use crate::exchange::exchanges::Exchanges;
+use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::Listen;
 use crate::listen::listeners::Listeners;
 use crate::ops::Op;

@@ -19,17 +19,19 @@ use telemetry::cause::Cause;
 
 use self::connections::{SavedDownstream, SavedUpstream};
 use self::exchanges::{SavedExchange, SavedStage};
-use crate::connection::codec::elements::Slot;
+use crate::connection::Connection;
 use crate::connection::codec::http2::Multiplex;
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, Connection, ExchangeKey, StreamKey};
 use crate::cx::Cx;
+use crate::keys::Slot;
+use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::Listen;
 use crate::listen::listeners::ListenerKey;
 use crate::ops::Op;
 use crate::proxy::Proxy;
-pub use crate::tools::differing::Differing;
 use crate::tools::time::Time;
+
+pub use crate::tools::differing::Differing;
 
 /// Version of the form that is written, and the only one that is read.
 pub const VERSION: u16 = 10;

@@ -1,6 +1,6 @@
 //! Whose deadlines the wheel of a worker has.
 
-use crate::connection::{ConnKey, ExchangeKey};
+use crate::keys::{ConnKey, ExchangeKey};
 
 /// Whose deadline a timer is.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,12 @@ pub(crate) mod pool;
 pub(crate) mod release;
 pub(crate) mod retry;
 pub(crate) mod spare;
+pub(crate) mod sparing;
 
+use config::snapshot::ClusterId;
+
+use crate::agenda::Note;
+use crate::cx::Cx;
 use crate::exchange::stalls::Crowds;
 use crate::share::Share;
 use crate::upstream::pool::Pools;
@@ -26,5 +31,21 @@ pub(crate) struct Upstreams {
 impl Upstreams {
     pub(crate) fn new(share: Share) -> Self {
         Self { pools: Pools::new(share), spares: Spares::default(), crowds: Crowds::default() }
+    }
+}
+
+impl Upstreams {
+    /// Connections of a cluster may be free, or may be opened, for exchanges that wait.
+    pub(crate) fn note_room(&mut self, cluster: ClusterId, cx: &mut Cx) {
+        if self.pools.note_room(cluster) {
+            cx.agenda.push(Note::Serve(cluster));
+        }
+    }
+
+    /// A spare connection is there that an exchange of this cluster may be waiting for.
+    pub(crate) fn note_spare(&mut self, cluster: ClusterId, cx: &mut Cx) {
+        if self.pools.note_spare(cluster) {
+            cx.agenda.push(Note::Serve(cluster));
+        }
     }
 }

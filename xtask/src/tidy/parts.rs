@@ -3,7 +3,8 @@
 //! The parts of `proxy` stand in an order (its `lib.rs` draws it): a method takes the parts that it
 //! needs, and none that stands before its own. So what a part does can be read, and tested, without
 //! what stands before it. What is compared is words: a method of a part that names a type before it is
-//! found, whether it takes a value of it or only calls a function of it.
+//! found, whether it takes a value of it or only calls a function of it. The methods of the part that may
+//! take all others stand apart from theirs ([`HOMES`]).
 
 use super::circles::{impl_blocks, words};
 use super::{Finding, Tree};
@@ -15,9 +16,30 @@ const PARTS: [(&str, &[&[&str]]); 1] = [(
     &[&["Proxy"], &["Exchanges"], &["Upstreams"], &["Connections", "Listen"], &["Cx"]],
 )];
 
-/// Finds parts that take what stands before them.
+/// Sources, a type, and where below them its methods stand: a file's whole name, or a folder's.
+const HOMES: [(&str, &str, &[&str]); 1] =
+    [("crates/proxy/src/", "Proxy", &["proxy.rs", "proxy/", "save.rs", "save/"])];
+
+/// Finds parts that take what stands before them, and methods away from home.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    PARTS.iter().flat_map(|(folder, order)| find(tree, folder, order)).collect()
+    let taking = PARTS.iter().flat_map(|(folder, order)| find(tree, folder, order));
+    let away = HOMES.iter().flat_map(|(folder, of, homes)| find_away(tree, folder, of, homes));
+    taking.chain(away).collect()
+}
+
+fn find_away(tree: &Tree, folder: &str, of: &str, homes: &[&str]) -> Vec<Finding> {
+    let is_home = |name: &str| {
+        homes.iter().any(|home| name == *home || (home.ends_with('/') && name.starts_with(home)))
+    };
+    let files = tree
+        .ending(".rs")
+        .filter_map(|(name, source)| Some((name, name.strip_prefix(folder)?, source)));
+    files
+        .filter(|(_, below, source)| !is_home(below) && !impl_blocks(&words(source), of).is_empty())
+        .map(|(name, ..)| {
+            Finding::new(name, format!("methods of `{of}` stand in {}", homes.join(", ")))
+        })
+        .collect()
 }
 
 fn find(tree: &Tree, folder: &str, order: &[&[&str]]) -> Vec<Finding> {
@@ -44,6 +66,21 @@ fn find(tree: &Tree, folder: &str, order: &[&[&str]]) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn methods_stand_at_home() {
+        let source = "struct Top; impl Top { fn a(&self) {} }";
+        for (name, is_fine) in [
+            ("src/top.rs", true),
+            ("src/top/left.rs", true),
+            ("src/topmost.rs", false),
+            ("src/left/top.rs", false),
+        ] {
+            let tree = Tree::of(&[(name, source)]);
+            let found = find_away(&tree, "src/", "Top", &["top.rs", "top/"]);
+            assert_eq!(found.is_empty(), is_fine, "{name}");
+        }
+    }
 
     #[test]
     fn a_part_takes_what_stands_behind_it_and_beside_it() {

@@ -7,7 +7,7 @@
 //! upstream     Http1, Http2 or Bytes, as its cluster says
 //! ```
 //!
-//! Everything an exchange says goes to a [`StreamKey`](crate::connection::StreamKey), whose slot the
+//! Everything an exchange says goes to a [`StreamKey`](crate::keys::StreamKey), whose slot the
 //! codec of the connection knows; nothing above this module has to know which protocol that is.
 //! A protocol is a variant of [`Codec`], and a file that has its methods.
 
@@ -20,9 +20,10 @@ use wire::h1::{ConnectionField, Parsing};
 use wire::head::ResponseHead;
 
 use crate::connection::codec::bytes::Bytes;
-use crate::connection::codec::elements::{Answer, Element, Output, ReadEnd, Slot, WholeReply};
+use crate::connection::codec::elements::{Answer, Element, Output, ReadEnd, WholeReply};
 use crate::connection::codec::http1::Http1;
 use crate::connection::codec::http2::{Multiplex, Tail};
+use crate::keys::Slot;
 
 /// What a connection speaks, and where it stands in that.
 // With a tag of its own, since every look at a connection asks for it: taken out of what the variants

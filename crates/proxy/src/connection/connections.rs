@@ -6,13 +6,15 @@ use wire::buffer::Buffer;
 
 use crate::agenda::Note;
 use crate::connection::codec::Codec;
+use crate::connection::handshake_slots::HANDSHAKES_TOGETHER;
 use crate::connection::handshake_slots::HandshakeSlots;
 use crate::connection::signers::Signers;
-use crate::connection::transport::HANDSHAKES_TOGETHER;
 use crate::connection::turns::HeldBack;
-use crate::connection::{ConnKey, Connection, Life, Role};
+use crate::connection::{Connection, Life, Role};
 use crate::cx::Cx;
 use crate::exchange::record::label;
+use crate::keys::ConnKey;
+use crate::keys::OfConnection;
 use crate::listen::Listen;
 use crate::listen::clients::Part;
 use crate::ops::Op;
@@ -24,7 +26,7 @@ use crate::tools::time::Time;
 /// The connections of a worker, either way.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    pub(crate) table: Slab<Connection>,
+    pub(crate) table: Slab<Connection, OfConnection>,
     /// Connections that had their share of this turn.
     pub(crate) held_back: HeldBack,
     /// Handshakes with downstreams that are going on.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// How far the last bytes of a connection have come. Times are counted in looks, of which there is one
 /// in each `limits.linger_timeout` behind the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Delivery {
+pub(crate) struct Delivery {
     /// What the peer had not acknowledged at the last look.
     undelivered: u32,
     looks: u16,
@@ -16,12 +16,12 @@ pub(super) struct Delivery {
     /// Whether it said anything since the last look.
     has_spoken: bool,
     /// It has no more time: a drain is over.
-    pub(super) is_urgent: bool,
+    pub(crate) is_urgent: bool,
 }
 
 /// What becomes of a connection after a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Delivered,
     Lost,
     Wait,
@@ -34,7 +34,7 @@ impl Delivery {
     }
 
     /// So many bytes are not acknowledged. `still_max` and `looks_max` count looks behind the first.
-    pub(super) fn look(&mut self, undelivered: usize, still_max: u64, looks_max: u64) -> Verdict {
+    pub(crate) fn look(&mut self, undelivered: usize, still_max: u64, looks_max: u64) -> Verdict {
         // What is left when all data is acknowledged is our FIN, which counts as one.
         let undelivered = match undelivered {
             0 | 1 => 0,
@@ -66,7 +66,7 @@ impl Delivery {
 pub(crate) struct Lingering {
     /// Bytes that are read at most.
     pub(super) left: u64,
-    pub(super) delivery: Delivery,
+    pub(crate) delivery: Delivery,
 }
 
 impl Lingering {

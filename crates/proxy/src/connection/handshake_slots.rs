@@ -13,12 +13,14 @@
 //! listeners can be kept below an `n`th of all by the others. Nothing here walks over slots: finding and
 //! moving one takes a step, finding the listener as many as the logarithm of their number.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use config::snapshot::ListenerId;
 
-use crate::connection::ConnKey;
-use crate::tools::slab::{Key, Slab};
+use crate::keys::ConnKey;
+use crate::tools::slab::Key;
+use crate::tools::slab::Slab;
 
 /// Names one slot.
 pub(crate) type SlotKey = Key<HandshakeSlot>;
@@ -130,6 +132,10 @@ impl HandshakeSlots {
         self.by_len.insert((queue.len, listener));
     }
 }
+
+/// Steps of handshakes that go on together, before requests have their turn again. With RSA of 2048
+/// bits, signed at once, they take some 12 ms; with ECDSA 3.
+pub(crate) const HANDSHAKES_TOGETHER: u32 = 16;
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,13 @@
 //! A downstream connection of HTTP/1 between two exchanges: what is left of one request, the wait for
 //! the next, and the end.
 
+use crate::connection::Life;
 use crate::connection::codec::http1::{Discarded, Receive};
 use crate::connection::connections::Connections;
 use crate::connection::delivery::Lingering;
 use crate::connection::reading::Step;
-use crate::connection::{ConnKey, Life, StreamKey};
 use crate::cx::Cx;
+use crate::keys::{ConnKey, StreamKey};
 use crate::listen::Listen;
 use crate::ops::Op;
 use crate::tools::time::Time;

@@ -16,20 +16,19 @@
 use std::time::Duration;
 
 use config::snapshot::Limits;
-use telemetry::cause::Cause;
 
 use crate::connection::connections::Connections;
-use crate::connection::delivery::{Lingering, Verdict};
+use crate::connection::delivery::Lingering;
 use crate::connection::reading::Step;
-use crate::connection::{ConnKey, Connection, Life};
+use crate::connection::{Connection, Life};
 use crate::cx::Cx;
+use crate::keys::ConnKey;
 use crate::listen::Listen;
 use crate::ops::Op;
-use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
 /// The least time between two looks at what is not delivered, and the longest before the first.
-const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(250);
+pub(crate) const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(250);
 
 impl Cx {
     /// A connection has lingered for a while.
@@ -85,39 +84,8 @@ impl Connections {
     }
 }
 
-impl Proxy {
-    /// So many bytes that were sent on a connection, our FIN among them, are not acknowledged: the answer
-    /// to [`Op::Undelivered`].
-    pub fn on_undelivered(&mut self, key: ConnKey, bytes: usize, now: Time) {
-        let Limits { linger_timeout, linger_max, .. } = self.cx.snapshot.limits;
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let timer = connection.timer;
-        let Some(downstream) = connection.downstream() else { return };
-        let listener = self.listen.listeners.get(downstream.listener).listener();
-        let interval = linger_timeout.max(LOOK_INTERVAL_MIN);
-        let looks = |span: Duration| {
-            let looks = span.as_nanos().div_ceil(interval.as_nanos());
-            u64::try_from(looks).unwrap_or(u64::MAX)
-        };
-        let bounds = (looks(listener.timeouts.response_write), looks(linger_max));
-        let Some(lingering) = lingering_of(connection) else { return };
-        let is_urgent = lingering.delivery.is_urgent;
-        match lingering.delivery.look(bytes, bounds.0, bounds.1) {
-            Verdict::Wait => self.cx.timers.arm(timer, now + interval),
-            Verdict::Delivered => {
-                self.close_downstream(key, None, now);
-            }
-            Verdict::Lost => {
-                self.listen.cut_off += u32::from(is_urgent);
-                self.close_downstream(key, Some(Cause::ResponseUndelivered), now);
-            }
-        }
-        self.settle(now);
-    }
-}
-
 /// What is left of a connection whose side is shut, while its peer may still speak.
-fn lingering_of(connection: &mut Connection) -> Option<&mut Lingering> {
+pub(crate) fn lingering_of(connection: &mut Connection) -> Option<&mut Lingering> {
     let downstream = connection.downstream_mut()?;
     let is_shut = matches!(downstream.life, Life::Lingering | Life::Refused);
     downstream.lingering.as_deref_mut().filter(|_| is_shut)

@@ -3,11 +3,13 @@
 
 use wire::head::ResponseHead;
 
+use crate::connection::Connection;
+use crate::connection::bounds::OUTBOX_BYTES_MAX;
 use crate::connection::codec::Codec;
 use crate::connection::codec::elements::{Answer, Output, WholeReply};
 use crate::connection::connections::Connections;
-use crate::connection::{Connection, OUTBOX_BYTES_MAX, StreamKey};
 use crate::cx::Cx;
+use crate::keys::StreamKey;
 
 impl Connections {
     /// Bytes that wait to be sent there.

@@ -1,18 +1,15 @@
 //! Hop 4 for streams of HTTP/2: what comes on one goes to its exchange, and upstream connections
 //! are offered while they have free slots.
 
-use wire::h2::{ErrorCode, RequestForm, Scheme, head_len_max};
+use wire::h2::{RequestForm, Scheme, head_len_max};
 use wire::head::RequestHead;
 
 use crate::connection::codec::http2::{Stream, StreamInbox, Tail};
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, ExchangeKey, StreamKey};
 use crate::cx::Cx;
-use crate::exchange::Exchange;
 use crate::exchange::exchanges::Exchanges;
+use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::ops::Op;
-use crate::proxy::Proxy;
-use crate::tools::time::Time;
 
 /// Streams.
 impl Connections {
@@ -101,74 +98,5 @@ impl Exchanges {
             Some(stream) => stream.owed += u32::try_from(n).unwrap_or(u32::MAX),
             None => connections.take(from, n),
         }
-    }
-}
-
-impl Proxy {
-    /// Hands an exchange what came while it could not take it.
-    pub(crate) fn resume_stream(&mut self, from: StreamKey, now: Time) {
-        let Some(key) = self.connections.exchange_of(from) else { return };
-        let takes = |exchange: &Exchange| exchange.takes_request_data();
-        if !self.exchanges.get(key).is_some_and(takes) {
-            return;
-        }
-        let Some(inbox) = self.connections.stream_mut(from).and_then(|stream| stream.inbox.take())
-        else {
-            return;
-        };
-        let StreamInbox { body, tail } = *inbox;
-        if !body.is_empty() {
-            self.on_request_data(key, body.filled(), now);
-            self.exchanges.pass_on(from, body.len(), &mut self.connections);
-            // No other send may be due that carries the peer's window update.
-            self.connections.queue_send(from.connection, &mut self.cx);
-        }
-        self.cx.buffers.give_back(body);
-        if tail != Tail::Open {
-            self.on_request_end(key, trailers_of(&tail), now);
-        }
-    }
-
-    /// Takes a stream from its exchange, and resets it if it is open with this code.
-    pub(crate) fn drop_stream(&mut self, at: StreamKey, code: ErrorCode, now: Time) {
-        let Some(multiplex) = self.connections.multiplex_mut(at.connection) else { return };
-        let Some(mut stream) = multiplex.reset(at.slot, code) else { return };
-        stream.clear(&mut self.cx.buffers);
-        self.after_stream(at.connection, now);
-    }
-
-    /// A stream is gone: there is room for another.
-    pub(crate) fn after_stream(&mut self, key: ConnKey, now: Time) {
-        if let Some(cluster) = self.upstream.offer(key, &mut self.connections, &mut self.cx) {
-            self.upstream.note_room(cluster, &mut self.cx);
-        }
-        let Some(multiplex) = self.connections.multiplex_mut(key) else { return };
-        if multiplex.has_work() {
-            self.connections.queue_send(key, &mut self.cx);
-        }
-        self.await_streams(key, now);
-    }
-}
-
-/// The upstream side.
-impl Proxy {
-    /// The upstream has said something to an exchange.
-    pub(crate) fn on_first_byte(&mut self, upstream: StreamKey, key: ExchangeKey, now: Time) {
-        if let Some(exchange) = self.exchanges.get_mut(key)
-            && !exchange.record.stamps.first_byte.is_set()
-        {
-            exchange.record.stamps.first_byte = now;
-        }
-        let Some(connection) = self.connections.get(upstream.connection) else { return };
-        if let Some(role) = connection.upstream() {
-            self.upstream.pools.on_answered(role.endpoint, &connection.peer);
-        }
-    }
-}
-
-fn trailers_of(tail: &Tail) -> &[u8] {
-    match tail {
-        Tail::Trailers(section) => section,
-        Tail::Open | Tail::End | Tail::Reset(_) => &[],
     }
 }

@@ -13,9 +13,9 @@
 //!   unsent ◄─ Tls::outbox ◄─ seal ◄─ Connection::outbox
 //! ```
 
-mod handshakes;
+pub(crate) mod handshakes;
 mod records;
-
+pub(crate) mod waiting;
 use std::sync::Arc;
 
 use config::snapshot::{Address, ClusterTls, ListenerTls};
@@ -23,7 +23,6 @@ use tls::{EarlyHandshake, Handshake, HandshakeFacts, TicketKeeper};
 use wire::buffer::Buffer;
 use wire::tls::record::{RECORD_LEN_MAX, RecordLayer, SealError};
 
-use crate::connection::Connection;
 use crate::connection::handshake_slots::SlotKey;
 use crate::exchange::client_cert::ClientCert;
 use crate::tools::buffers::{BUFFER_BYTES_MAX, Buffers};
@@ -31,40 +30,38 @@ use crate::tools::outbox::{Outbox, SLICES_MAX};
 use crate::tools::time::Time;
 use crate::tools::wheel::TimerKey;
 
-pub(crate) use handshakes::HANDSHAKES_TOGETHER;
-
 /// Sealed bytes that may wait; more data is sealed when these are sent.
 const SEALED_BYTES_MAX: usize = BUFFER_BYTES_MAX;
 
 /// What a connection of TLS has in addition.
 #[derive(Debug)]
 pub(crate) struct Tls {
-    state: State,
+    pub(crate) state: State,
     /// The beginning of a record, or of what a handshake waits for.
-    partial: Option<Buffer>,
+    pub(crate) partial: Option<Buffer>,
     /// Bytes that `partial` has to have before it is worth a look.
-    wanted: usize,
+    pub(crate) wanted: usize,
     /// What keeps the tickets of an upstream, for connections to come.
-    tickets: Option<Box<TicketKeeper>>,
+    pub(crate) tickets: Option<Box<TicketKeeper>>,
     /// Its place among the handshakes of clients, while it is one of them.
-    slot: Option<SlotKey>,
+    pub(crate) slot: Option<SlotKey>,
     /// What a client's handshake has found out.
-    facts: Option<Box<ClientFacts>>,
+    pub(crate) facts: Option<Box<ClientFacts>>,
     /// Records that wait to be sent.
-    outbox: Outbox,
+    pub(crate) outbox: Outbox,
     /// Bytes of data in these records.
     sealed: usize,
     /// When the handshake began.
     began: Time,
-    /// Whether anything came or went since [`Proxy::cool_down`] looked last.
-    is_warm: bool,
+    /// Whether anything came or went since [`Proxy::cool_down`](crate::Proxy::cool_down) looked last.
+    pub(crate) is_warm: bool,
     /// Whether [`KeyUsage::NearLimit`] was acted on.
-    is_key_limit_warned: bool,
+    pub(crate) is_key_limit_warned: bool,
 }
 
 /// How much of a sending key is used up: one of TLS 1.2 is good for so many records, and there is no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KeyUsage {
+pub(crate) enum KeyUsage {
     Good,
     /// Nothing new should begin on the connection. Reported until that is seen to.
     NearLimit,
@@ -73,7 +70,7 @@ enum KeyUsage {
 }
 
 #[derive(Debug)]
-enum State {
+pub(crate) enum State {
     /// A client is to begin it, and has sent nothing yet.
     Expected(Arc<ListenerTls>),
     /// It begins when the connection stands.
@@ -92,11 +89,11 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Early {
-    records: Box<RecordLayer>,
-    rest: EarlyHandshake,
+pub(crate) struct Early {
+    pub(crate) records: Box<RecordLayer>,
+    pub(crate) rest: EarlyHandshake,
     /// Armed for the deadline of the handshake: the connection's own timer is that of its requests.
-    timer: TimerKey,
+    pub(crate) timer: TimerKey,
 }
 
 /// What the access log says of a connection's TLS.
@@ -110,10 +107,10 @@ pub(crate) struct TlsWords<'a> {
 
 /// What is known of a client since its handshake.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
-struct ClientFacts {
-    handshake: HandshakeFacts,
+pub(crate) struct ClientFacts {
+    pub(crate) handshake: HandshakeFacts,
     /// The URI of the certificate that it was shown, if it showed one itself.
-    shown_uri: Option<Box<str>>,
+    pub(crate) shown_uri: Option<Box<str>>,
 }
 
 /// What of a connection's TLS is written down. Its handshake is over.
@@ -129,7 +126,7 @@ pub(crate) struct SavedTls {
 }
 
 impl Tls {
-    fn new(state: State, now: Time) -> Self {
+    pub(crate) fn new(state: State, now: Time) -> Self {
         Self {
             state,
             partial: None,
@@ -180,7 +177,7 @@ impl Tls {
         }
     }
 
-    const fn records_mut(&mut self) -> Option<&mut RecordLayer> {
+    pub(crate) const fn records_mut(&mut self) -> Option<&mut RecordLayer> {
         match &mut self.state {
             State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => None,
             State::Early(early) => Some(&mut early.records),
@@ -221,7 +218,7 @@ impl Tls {
     }
 
     /// Whether the peer has said that nothing more comes.
-    fn is_ended(&self) -> bool {
+    pub(crate) fn is_ended(&self) -> bool {
         self.records().is_some_and(RecordLayer::is_ended)
     }
 
@@ -245,7 +242,12 @@ impl Tls {
 
     /// Seals as much of `data` as may wait and, behind all of it, close_notify if nothing follows.
     /// Says how the key is after it.
-    fn seal(&mut self, data: &mut Outbox, is_ending: bool, buffers: &mut Buffers) -> KeyUsage {
+    pub(crate) fn seal(
+        &mut self,
+        data: &mut Outbox,
+        is_ending: bool,
+        buffers: &mut Buffers,
+    ) -> KeyUsage {
         self.is_warm = true;
         let records = match &mut self.state {
             State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => {
@@ -327,7 +329,7 @@ impl Tls {
     }
 
     /// Nothing happened for a while.
-    fn on_quiet(&mut self) {
+    pub(crate) fn on_quiet(&mut self) {
         if let State::Records(records) = &mut self.state
             && !std::mem::replace(&mut self.is_warm, false)
             && records.has_contexts()
@@ -372,97 +374,13 @@ impl Tls {
     }
 }
 
-fn last_words(records: &mut RecordLayer) -> Option<Box<[u8]>> {
+pub(crate) fn last_words(records: &mut RecordLayer) -> Option<Box<[u8]>> {
     if !records.has_control() {
         return None;
     }
     let mut out = Buffer::new(records.sealed_len(0));
     records.send_control(&mut out);
     Some(out.filled().into())
-}
-
-impl Connection {
-    /// Whether its handshake is going on.
-    pub(crate) fn is_handshaking(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
-    }
-
-    /// Whether its handshake is not over, even if the connection has begun.
-    pub(crate) fn owes_handshake(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| !matches!(tls.state, State::Records(_)))
-    }
-
-    /// Whether its handshake waits for its own signature, and takes nothing until then.
-    pub(crate) fn awaits_signature(&self) -> bool {
-        let Some(tls) = self.tls.as_deref() else { return false };
-        matches!(&tls.state, State::Handshake(Some(handshake)) if handshake.is_waiting())
-    }
-
-    /// Whether nothing new should begin on it, for want of a fresh key.
-    pub(crate) fn is_key_nearly_worn(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.is_key_nearly_worn())
-    }
-
-    /// Bytes of data that the socket did not take yet; none only if it took everything.
-    #[inline]
-    pub(crate) fn unsent_len(&self) -> usize {
-        match &self.tls {
-            None => self.outbox.len(),
-            Some(tls) => self.unsent_len_of_tls(tls),
-        }
-    }
-
-    /// Whether the socket took everything: with TLS, the word that nothing follows too, where nothing
-    /// does. Without it, the peer would take what it has for a part.
-    #[inline]
-    pub(crate) fn is_sent(&self) -> bool {
-        match &self.tls {
-            None => self.outbox.is_empty(),
-            Some(tls) => self.is_sent_by_tls(tls),
-        }
-    }
-
-    // Apart, so that what every connection asks is short.
-    #[inline(never)]
-    fn unsent_len_of_tls(&self, tls: &Tls) -> usize {
-        self.outbox.len() + tls.unsent_len(self.is_ending())
-    }
-
-    #[inline(never)]
-    fn is_sent_by_tls(&self, tls: &Tls) -> bool {
-        self.outbox.is_empty() && tls.is_sent(self.is_ending())
-    }
-
-    /// Whether bytes may be there to read from a peer that has nothing more to ask: the records that
-    /// say just that, or those that no data comes in. To close without having read them is a reset,
-    /// and that may overtake what was sent.
-    pub(crate) fn may_have_spoken(&self) -> bool {
-        self.tls.is_some() && !self.is_read_closed
-    }
-
-    /// The socket took `n` bytes: how many bytes of data waited before, and how many of them are
-    /// sent by that.
-    pub(crate) fn on_bytes_sent(&mut self, n: usize, buffers: &mut Buffers) -> (usize, usize) {
-        let Some(tls) = &mut self.tls else {
-            let before = self.outbox.len();
-            self.outbox.on_sent(n, buffers);
-            return (before, n);
-        };
-        let sent = tls.on_sent(n, buffers);
-        (self.unsent_len() + sent, sent)
-    }
-
-    /// Whether a record has begun and is not there whole, so that the peer did not mean to end here.
-    pub(crate) fn is_amid_record(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| !tls.is_ended() && tls.partial.is_some())
-    }
-
-    /// Whether an end now, without close_notify, may come from an attacker on the path, and would pass for the
-    /// end of a message, or of what a tunnel carries.
-    fn is_cut_off(&self) -> bool {
-        let Some(tls) = &self.tls else { return false };
-        !tls.is_ended() && !self.is_lingering() && self.codec.reads_to_end()
-    }
 }
 
 const _: () = assert!(RECORD_LEN_MAX <= BUFFER_BYTES_MAX);

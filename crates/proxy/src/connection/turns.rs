@@ -8,12 +8,7 @@
 
 use std::collections::VecDeque;
 
-use crate::connection::codec::elements::{Element, Invalid};
-use crate::connection::codec::http1::{Http1, Receive};
-use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, Connection};
-use crate::proxy::Proxy;
-use crate::tools::time::Time;
+use crate::keys::ConnKey;
 
 /// Requests that begin on a connection of HTTP/2 in a turn, where one that is cancelled counts twice:
 /// a millisecond of work. As many as a client has streams at a time (`streams_max`), so that those
@@ -27,21 +22,9 @@ const HEAD_BYTES: usize = 4 << 10;
 /// Connections that had their share of this turn, each of HTTP/2 once.
 #[derive(Debug, Default)]
 pub(crate) struct HeldBack {
-    keys: VecDeque<ConnKey>,
+    pub(crate) keys: VecDeque<ConnKey>,
     /// Counts turns.
-    turn: u32,
-}
-
-/// Whether a connection of HTTP/1 has a request, or its beginning, that waits for the next turn. No more
-/// is read of it meanwhile, and not its end either.
-pub(crate) fn has_request_waiting(connection: &Connection) -> bool {
-    // A head that was looked at has begun.
-    matches!(connection.codec.http1(), Some(Http1 { receive: Receive::Head(_), .. }))
-        && !connection.is_lingering()
-        && connection.inbox.is_some()
-        && connection.downstream().is_some_and(|downstream| {
-            downstream.exchange.is_none() && !downstream.head_began.is_set()
-        })
+    pub(crate) turn: u32,
 }
 
 /// What a connection of HTTP/2 has begun in a turn.
@@ -50,7 +33,7 @@ pub(crate) struct TurnShare {
     turn: u32,
     requests: u16,
     /// Whether it waits for a further turn.
-    is_held: bool,
+    pub(crate) is_held: bool,
 }
 
 impl TurnShare {
@@ -60,7 +43,7 @@ impl TurnShare {
     }
 
     /// A request begins, whose head has so many bytes.
-    fn on_request(&mut self, turn: u32, bytes: usize) {
+    pub(crate) fn on_request(&mut self, turn: u32, bytes: usize) {
         if self.turn != turn {
             (self.turn, self.requests) = (turn, 0);
         }
@@ -68,67 +51,8 @@ impl TurnShare {
         self.requests = self.requests.saturating_add(count);
     }
 
-    const fn is_spent(&self, turn: u32) -> bool {
+    pub(crate) const fn is_spent(&self, turn: u32) -> bool {
         self.turn == turn && self.requests >= REQUESTS_PER_TURN_MAX
-    }
-}
-
-impl Connections {
-    /// Lets a connection wait for the next turn.
-    pub(crate) fn hold_back(&mut self, key: ConnKey) {
-        self.held_back.keys.push_back(key);
-    }
-
-    /// Counts an element of a stream of HTTP/2: one that begins an exchange by the bytes of its head, one
-    /// that ends it before its time as much as another request.
-    #[inline]
-    pub(crate) fn count(&mut self, key: ConnKey, element: &Element<'_>, has_exchange: bool) {
-        let bytes = match element {
-            Element::Request { head, .. } => head.block().len(),
-            Element::Invalid { error: Invalid::Stream(_), .. } | Element::Reset { .. } => 0,
-            Element::Invalid { .. } if !has_exchange => 0,
-            _ => return,
-        };
-        let turn = self.held_back.turn;
-        if let Some(multiplex) = self.multiplex_mut(key) {
-            multiplex.share.on_request(turn, bytes);
-        }
-    }
-
-    /// Whether a connection of HTTP/2 has to wait for the next turn; then it does.
-    pub(crate) fn is_share_spent(&mut self, key: ConnKey) -> bool {
-        let turn = self.held_back.turn;
-        let Some(multiplex) = self.multiplex_mut(key) else { return false };
-        if !multiplex.share.is_held && multiplex.share.is_spent(turn) {
-            multiplex.share.is_held = true;
-            self.hold_back(key);
-            return true;
-        }
-        multiplex.share.is_held
-    }
-}
-
-impl Proxy {
-    /// A turn of the worker begins. Gives how often to call [`Proxy::resume_held`] at its end.
-    pub fn begin_turn(&mut self) -> usize {
-        self.connections.held_back.turn = self.connections.held_back.turn.wrapping_add(1);
-        self.connections.held_back.keys.len()
-    }
-
-    /// Whether some connection waits for the next turn.
-    #[must_use]
-    pub fn has_held(&self) -> bool {
-        !self.connections.held_back.keys.is_empty()
-    }
-
-    /// Goes on with the connection that has waited longest.
-    pub fn resume_held(&mut self, now: Time) {
-        let Some(key) = self.connections.held_back.keys.pop_front() else { return };
-        if let Some(multiplex) = self.connections.multiplex_mut(key) {
-            multiplex.share.is_held = false;
-        }
-        self.resume_inbox(key, now);
-        self.settle(now);
     }
 }
 

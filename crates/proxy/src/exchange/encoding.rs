@@ -9,7 +9,6 @@ use wire::head::{Framing, Head, Known, RequestHead, Version};
 use wire::proxy_protocol;
 use wire::upgrade::websocket_key;
 
-use crate::connection::ExchangeKey;
 use crate::connection::codec::Codec;
 use crate::connection::codec::elements::TOGETHER_BYTES_MAX;
 use crate::connection::codec::http1::{Http1, Send};
@@ -18,6 +17,7 @@ use crate::connection::connections::Connections;
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Form, QueuedRequest};
+use crate::keys::ExchangeKey;
 use crate::tools::outbox::Outbox;
 
 /// Bytes of the longest PROXY protocol header that is sent: a line of version 1.

@@ -3,13 +3,22 @@
 use telemetry::cause::Cause;
 use telemetry::events::TunnelStarted;
 
+use crate::agenda::Note;
+use crate::connection::Connection;
+use crate::connection::Role;
 use crate::connection::connections::Connections;
-use crate::connection::{Connection, ExchangeKey, Role, StreamKey};
 use crate::cx::Cx;
+use crate::exchange::Exchange;
+use crate::exchange::Kind;
+use crate::exchange::QueuedRequest;
+use crate::exchange::Stage;
+use crate::exchange::Wait;
 use crate::exchange::fault::follows_from_connection;
 use crate::exchange::record::label;
 use crate::exchange::stalls::Stalls;
-use crate::exchange::{Exchange, Kind, Stage, Wait};
+use crate::keys::ExchangeKey;
+use crate::keys::OfExchange;
+use crate::keys::StreamKey;
 use crate::listen::Listen;
 use crate::tools::detail::Detail;
 use crate::tools::slab::Slab;
@@ -18,7 +27,7 @@ use crate::tools::time::Time;
 /// The exchanges of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Exchanges {
-    pub(crate) table: Slab<Exchange>,
+    pub(crate) table: Slab<Exchange, OfExchange>,
     pub(crate) stalls: Stalls,
 }
 
@@ -127,6 +136,26 @@ impl Exchanges {
         }
         if awaits_body {
             self.await_request_data(key, 0, now, cx);
+        }
+    }
+}
+
+impl Exchanges {
+    /// Makes an exchange try again. Its request waits with it.
+    pub(crate) fn note_attempt(&mut self, key: ExchangeKey, request: QueuedRequest, cx: &mut Cx) {
+        let Some(exchange) = self.get_mut(key) else {
+            return request.clear(&mut cx.buffers);
+        };
+        exchange.stage = Stage::Retrying { request };
+        cx.agenda.push(Note::Attempt(key));
+    }
+
+    /// The body of a request may go on: its connection was waited for, or is another one.
+    pub(crate) fn note_request(&self, key: ExchangeKey, cx: &mut Cx) {
+        if let Some(exchange) = self.get(key)
+            && !exchange.request.is_complete
+        {
+            cx.agenda.push(Note::Resume(exchange.downstream));
         }
     }
 }

@@ -11,10 +11,10 @@ use wire::h1::kept_trailers;
 use wire::head::lookalike::{has_underscore, is_forwarded, known_twin};
 use wire::head::{Known, RequestHead};
 
-use crate::connection::ExchangeKey;
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::label;
+use crate::keys::ExchangeKey;
 
 /// How many fields were dropped, by [`HeaderDrop`].
 pub(crate) type Dropped = [u64; HeaderDrop::NAMES.len()];

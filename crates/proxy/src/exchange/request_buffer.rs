@@ -10,21 +10,20 @@ use std::time::Duration;
 
 use config::snapshot::Cluster;
 
-use crate::connection::ExchangeKey;
 use crate::connection::codec::elements::Output;
-use crate::connection::codec::elements::Slot;
 use crate::connection::codec::http2::Tail;
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Exchange, Form, Kind, QueuedRequest, Stage, Wait};
-use crate::proxy::Proxy;
+use crate::keys::ExchangeKey;
+use crate::keys::Slot;
 use crate::tools::buffers::Buffers;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
 use crate::upstream::pool::Pools;
 
 /// How often a request whose body waits looks whether connections are free again.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl QueuedRequest {
     /// Queues a piece of the body behind the head.
@@ -65,14 +64,14 @@ impl Exchange {
             && self.progress.request_bytes < self.request_buffer_bytes_max()
     }
 
-    fn request_buffer_bytes_max(&self) -> u64 {
+    pub(crate) fn request_buffer_bytes_max(&self) -> u64 {
         self.listener().http.request_buffer_bytes_max.into()
     }
 }
 
 impl Upstreams {
     /// Whether half of the connections that an exchange may get are in use.
-    fn is_short(&self, exchange: &Exchange, cx: &Cx) -> bool {
+    pub(crate) fn is_short(&self, exchange: &Exchange, cx: &Cx) -> bool {
         let Some(cluster) = exchange.cluster() else { return false };
         self.pools.is_short(cx.snapshot.cluster(cluster.id).unwrap_or(cluster))
     }
@@ -99,57 +98,6 @@ impl Exchanges {
     pub(crate) fn must_buffer(&self, key: ExchangeKey, upstream: &Upstreams, cx: &Cx) -> bool {
         let exchange = self.get(key);
         exchange.is_some_and(|exchange| exchange.may_buffer() && upstream.is_short(exchange, cx))
-    }
-}
-
-impl Proxy {
-    /// A piece of a body that waits here.
-    pub(crate) fn buffer_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let Stage::Buffering { request } = &mut exchange.stage else { return };
-        request.push_data(data, &mut self.cx.buffers);
-        if exchange.progress.request_bytes >= exchange.request_buffer_bytes_max() {
-            self.end_buffering(key, now);
-        }
-    }
-
-    /// The body is whole.
-    pub(crate) fn on_request_buffered(&mut self, key: ExchangeKey, trailers: &[u8], now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let Stage::Buffering { request } = &mut exchange.stage else { return };
-        request.push_end(trailers, &mut self.cx.buffers);
-        self.end_buffering(key, now);
-    }
-
-    /// A request has waited for a while: it goes on if connections are free again.
-    pub(crate) fn look_at_buffered(&mut self, key: ExchangeKey, now: Time) {
-        if self
-            .exchanges
-            .get(key)
-            .is_some_and(|exchange| self.upstream.is_short(exchange, &self.cx))
-        {
-            self.exchanges.push_back_deadline(
-                key,
-                Wait::Connection,
-                now + LOOK_INTERVAL,
-                &mut self.cx,
-            );
-        } else {
-            self.end_buffering(key, now);
-        }
-    }
-
-    /// Asks for a connection for a request that waited for its body.
-    fn end_buffering(&mut self, key: ExchangeKey, now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.stage = match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
-            Stage::Buffering { request } => {
-                exchange.deadlines.clear(Wait::Connection);
-                exchange.deadlines.clear(Wait::RequestBody);
-                return self.ask(key, request, None, now);
-            }
-            stage => stage,
-        };
     }
 }
 

@@ -1,117 +1,11 @@
-//! New connections: the bounds that they meet before anything is read from them.
+//! Bounds that a new connection meets before anything is read from it.
 
-use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-use config::cidr::Cidr;
-use config::snapshot::ListenerId;
-use telemetry::cause::Cause;
-use telemetry::events::{ConnectionOpened, ConnectionRefused};
-
-use crate::connection::codec::Codec;
-use crate::connection::codec::Opening;
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, Downstream, Life, Role};
-use crate::exchange::record::label;
+use crate::keys::ConnKey;
 use crate::listen::Listen;
-use crate::listen::clients::Part;
-use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
-use crate::tools::peer_address::PeerAddress;
-use crate::tools::time::Time;
-
-impl Proxy {
-    /// A downstream connected; `original` is where it was going, if rules of the machine brought it
-    /// here. None if a bound is reached: the worker closes the socket then.
-    pub fn on_accepted(
-        &mut self,
-        listener: ListenerId,
-        peer: PeerAddress,
-        local: PeerAddress,
-        original: Option<SocketAddr>,
-        now: Time,
-    ) -> Option<ConnKey> {
-        let original = self.cx.keep_original(original);
-        let listener = self.listen.listeners.find(listener)?;
-        let state = self.listen.listeners.get(listener);
-        let settings = state.listener();
-        let is_over = state.open >= self.cx.share.of(settings.connections_max.get())
-            || self.listen.listeners.open
-                >= self.cx.share.of(self.listen.connections_max(&self.cx));
-        if is_over {
-            let (id, max) = (state.id, settings.connections_max);
-            let process_max = self.cx.snapshot.limits.connections_max;
-            let detail = || {
-                Detail::of(&format_args!(
-                    "connections_max of the listener: {max}; of limits: {process_max}"
-                ))
-            };
-            self.cx.refuse(id, &peer, Cause::ConnectionsOverflow, detail, now);
-            return None;
-        }
-        if !may_send_proxy_header(settings.http.proxy_protocol.as_deref(), &peer) {
-            let detail = || Detail::of(&"proxy_protocol.from does not have the address");
-            self.cx.refuse(state.id, &peer, Cause::ProxyProtocolSource, detail, now);
-            return None;
-        }
-        let has_proxy_header = settings.http.proxy_protocol.is_some();
-        // Behind trusted proxies, and before a PROXY header, the peer is not the client.
-        let is_client = !has_proxy_header && settings.http.trusted_hops == 0;
-        let address = peer.ip().filter(|_| is_client);
-        let per_client_max = self.cx.share.of(settings.connections_per_client_max.get());
-        let (client, count) = self.listen.clients.enter(address, Part::Connection);
-        if count > per_client_max {
-            self.listen.clients.remove(client, Part::Connection);
-            let (id, max) = (state.id, settings.connections_per_client_max);
-            let detail = || of_client_bound(max);
-            self.cx.refuse(id, &peer, Cause::ClientConnectionsOverflow, detail, now);
-            return None;
-        }
-        let deadline = now + settings.timeouts.request_head;
-        self.cx.emitter.connection_opened(&ConnectionOpened { listener: label(state.id.0) });
-        self.listen.listeners.on_opened(listener);
-        let life = Life::Open;
-        let role = Role::Downstream(Downstream {
-            listener,
-            client,
-            chain: None,
-            exchange: None,
-            life,
-            lingering: None,
-            is_detected: false,
-            is_aged: false,
-            head_began: Time::NEVER,
-            original,
-        });
-        let key = self.connections.insert_connection(
-            role,
-            Codec::Opening(Opening::ProxyHeader),
-            now,
-            &mut self.cx,
-        );
-        if let Some(connection) = self.connections.get_mut(key) {
-            (connection.peer, connection.local) = (peer, local);
-            self.cx.timers.arm(connection.timer, deadline);
-        }
-        if !has_proxy_header {
-            self.begin_connection(key, now);
-            self.settle(now);
-        }
-        Some(key)
-    }
-
-    /// Bounds downstream connections of the process, whatever the configuration says, by what the
-    /// system lets it open.
-    pub const fn set_descriptors_max(&mut self, connections: u32) {
-        self.listen.descriptors_max = connections;
-    }
-
-    /// A connection could not be accepted: [`Cause::OutOfDescriptors`] or [`Cause::AcceptFailed`].
-    pub fn on_accept_failed(&mut self, listener: ListenerId, cause: Cause) {
-        let listener = label(listener.0);
-        self.cx.emitter.connection_refused(&ConnectionRefused { listener, cause });
-    }
-}
 
 impl Listen {
     /// How many connections a client of this one's listener may have.
@@ -129,15 +23,4 @@ impl Listen {
 /// The bound on the connections of one client.
 pub(crate) fn of_client_bound(max: NonZeroU32) -> Detail {
     Detail::of(&format_args!("connections_per_client_max of the listener: {max}"))
-}
-
-/// Whether a peer may say where its connection comes from, or need not be asked.
-fn may_send_proxy_header(from: Option<&[Cidr]>, peer: &PeerAddress) -> bool {
-    match from {
-        None | Some([]) => true,
-        Some(from) => {
-            let ip = peer.socket_address().map(|address| address.ip().to_canonical());
-            ip.is_some_and(|ip| from.iter().any(|range| range.contains(ip)))
-        }
-    }
 }

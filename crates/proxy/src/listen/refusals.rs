@@ -5,10 +5,10 @@ use config::snapshot::ListenerId;
 use telemetry::cause::Cause;
 use telemetry::events::{ConnectionFailed, ConnectionRefused};
 
-use crate::connection::ConnKey;
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
 use crate::exchange::record::label;
+use crate::keys::ConnKey;
 use crate::listen::Listen;
 use crate::tools::detail::Detail;
 use crate::tools::peer_address::PeerAddress;

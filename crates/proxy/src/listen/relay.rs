@@ -1,49 +1,37 @@
-//! Connections that are relayed as they come: listeners for TCP, and whatever an `auto` listener
-//! does not know.
-//!
-//! A relayed connection is an exchange whose head is the connection's facts. It begins before its
-//! client has said a word, has an upstream connection of its own, and is a tunnel from then on: the
-//! pump, its back-pressure, its half-closes and its idle timeout are those of every tunnel.
-
-use std::sync::Arc;
+//! First bytes: what a listener takes them for, and which of its chains a connection meets.
 
 use config::chains::ConnectionFacts;
-use config::snapshot::{ClusterId, ClusterProtocol, Detected, ListenerProtocol, TlsMode};
+use config::snapshot::Detected;
 use telemetry::cause::Cause;
 use telemetry::events::{ConnectionDetected, DetectedProtocol};
 use wire::buffer::Buffer;
 use wire::detect;
 use wire::detect::{detect, detect_late};
-
 use wire::tls::{ServerName, client_hello};
 
-use crate::agenda::Note;
+use crate::connection::Connection;
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
-use crate::connection::codec::bytes::Bytes;
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, Connection, ExchangeKey, Life, StreamKey};
+use crate::connection::destination::destination;
 use crate::cx::Cx;
-use crate::exchange::record::{Words, label};
-use crate::exchange::{Form, Kind, QueuedRequest, Request, Route, Stage};
+use crate::exchange::record::label;
+use crate::keys::ConnKey;
 use crate::listen::Listen;
-use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
-use crate::tools::outbox::Outbox;
 use crate::tools::time::Time;
-use crate::upstream::original::destination;
 
 /// What a connection's first bytes say.
 #[derive(Debug, Default)]
 pub(crate) struct FirstBytes {
-    protocol: Option<Detected>,
-    server_name: Option<ServerName>,
-    alpn: Vec<Box<[u8]>>,
+    pub(crate) protocol: Option<Detected>,
+    pub(crate) server_name: Option<ServerName>,
+    pub(crate) alpn: Vec<Box<[u8]>>,
 }
 
 impl FirstBytes {
     /// Reads them, what a TLS client asks for included if that matters; none for more, please.
-    fn read(input: &[u8], has_chains: bool) -> Option<Self> {
+    pub(crate) fn read(input: &[u8], has_chains: bool) -> Option<Self> {
         let protocol = protocol_of(detect(input)?);
         let mut this = Self { protocol: Some(protocol), ..Self::default() };
         if protocol == Detected::Tls && has_chains {
@@ -68,7 +56,7 @@ const fn protocol_of(detected: detect::Detected) -> Detected {
 }
 
 /// What it is counted as.
-const fn word_for(protocol: Detected) -> DetectedProtocol {
+pub(crate) const fn word_for(protocol: Detected) -> DetectedProtocol {
     match protocol {
         Detected::Http1 => DetectedProtocol::Http1,
         Detected::Http2 => DetectedProtocol::Http2,
@@ -79,7 +67,7 @@ const fn word_for(protocol: Detected) -> DetectedProtocol {
 
 impl Connections {
     /// What the first bytes are taken for if no more come, and the first of them.
-    fn late(&self, key: ConnKey) -> (Detected, Option<u8>) {
+    pub(crate) fn late(&self, key: ConnKey) -> (Detected, Option<u8>) {
         let inbox = self.get(key).and_then(|connection| connection.inbox.as_ref());
         let input = inbox.map(Buffer::filled).unwrap_or_default();
         (protocol_of(detect_late(input)), input.first().copied())
@@ -88,7 +76,7 @@ impl Connections {
 
 impl Listen {
     /// Looks at the first bytes before anything else.
-    fn await_first_bytes(
+    pub(crate) fn await_first_bytes(
         &self,
         key: ConnKey,
         now: Time,
@@ -106,7 +94,13 @@ impl Listen {
     /// The first bytes are those of a ClientHello, and the others decide which filter chain it meets:
     /// from here on the client has as long as for any handshake, instead of the time of those that
     /// say nothing.
-    fn await_hello(&self, key: ConnKey, now: Time, connections: &mut Connections, cx: &mut Cx) {
+    pub(crate) fn await_hello(
+        &self,
+        key: ConnKey,
+        now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) {
         let Some(connection) = connections.get_mut(key) else { return };
         if connection.opening() != Some(Opening::Detect) || connection.tls.is_some() {
             return;
@@ -119,7 +113,7 @@ impl Listen {
         self.count_detected(key, Some(DetectedProtocol::Tls), connections, cx);
     }
 
-    fn has_chains(&self, key: ConnKey, connections: &Connections) -> bool {
+    pub(crate) fn has_chains(&self, key: ConnKey, connections: &Connections) -> bool {
         let downstream = connections.get(key).and_then(Connection::downstream);
         downstream.is_some_and(|downstream| {
             !self.listeners.get(downstream.listener).listener().chains.is_empty()
@@ -156,7 +150,7 @@ impl Listen {
     }
 
     /// Whether a connection may be relayed, by its listener or a chain of it.
-    fn may_relay(&self, key: ConnKey, connections: &Connections) -> bool {
+    pub(crate) fn may_relay(&self, key: ConnKey, connections: &Connections) -> bool {
         let downstream = connections.get(key).and_then(Connection::downstream);
         downstream.is_some_and(|downstream| {
             let listener = self.listeners.get(downstream.listener).listener();
@@ -164,7 +158,13 @@ impl Listen {
         })
     }
 
-    fn begin_http(&self, key: ConnKey, now: Time, connections: &mut Connections, cx: &mut Cx) {
+    pub(crate) fn begin_http(
+        &self,
+        key: ConnKey,
+        now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) {
         let Some(connection) = connections.get_mut(key) else { return };
         let Some(downstream) = connection.downstream() else { return };
         let listener = self.listeners.get(downstream.listener).listener();
@@ -176,7 +176,7 @@ impl Listen {
 
 impl Listen {
     /// Chooses the chain that a connection meets. Says whether there is anything for it.
-    fn choose_chain(
+    pub(crate) fn choose_chain(
         &mut self,
         key: ConnKey,
         first: &FirstBytes,
@@ -207,284 +207,6 @@ impl Listen {
             downstream.chain = chain;
         }
         true
-    }
-}
-
-impl Proxy {
-    /// Begins with a connection's own bytes, once whatever precedes them is read.
-    pub(crate) fn begin_connection(&mut self, key: ConnKey, now: Time) {
-        let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
-            return;
-        };
-        let chains = &self.listen.listeners.get(downstream.listener).listener().chains;
-        if chains.needs_bytes() {
-            self.listen.await_first_bytes(key, now, &mut self.connections, &mut self.cx);
-        } else if chains.is_empty()
-            || self.listen.choose_chain(
-                key,
-                &FirstBytes::default(),
-                now,
-                &mut self.connections,
-                &mut self.cx,
-            )
-        {
-            self.begin_protocol(key, None, now);
-        }
-    }
-
-    /// Goes on as the connection's chain says, with what the first bytes are if that is known.
-    fn begin_protocol(&mut self, key: ConnKey, first: Option<&FirstBytes>, now: Time) {
-        let Some(connection) = self.connections.get(key) else { return };
-        let Some(downstream) = connection.downstream() else { return };
-        let is_inside_tls = connection.tls.is_some();
-        let listener = self.listen.listeners.get(downstream.listener).listener();
-        let listener = listener.seen_by(downstream.chain);
-        let has_relay = listener.relay.is_some();
-        let told = first.and_then(|first| first.protocol);
-        if let Some(tls) = &listener.tls
-            && !is_inside_tls
-        {
-            match (tls.mode, told) {
-                (TlsMode::Strict, _) | (TlsMode::Permissive, Some(Detected::Tls)) => {
-                    let tls = Arc::clone(tls);
-                    return self.connections.begin_tls(key, &tls, now, &self.listen, &mut self.cx);
-                }
-                (TlsMode::Permissive, None) => {
-                    return self.listen.await_first_bytes(
-                        key,
-                        now,
-                        &mut self.connections,
-                        &mut self.cx,
-                    );
-                }
-                (TlsMode::Permissive, Some(_)) => {}
-            }
-        }
-        let protocol = listener.protocol;
-        if protocol == ListenerProtocol::Auto {
-            self.listen.count_detected(
-                key,
-                told.map(word_for),
-                &mut self.connections,
-                &mut self.cx,
-            );
-        }
-        match (protocol, told) {
-            (ListenerProtocol::Tcp, _) => self.begin_relay(key, first, now),
-            (ListenerProtocol::Http1, _) => {
-                self.listen.begin_http(key, now, &mut self.connections, &mut self.cx);
-            }
-            (ListenerProtocol::Http2, _) => {
-                self.connections.begin_http2(key, now, &self.listen, &mut self.cx);
-            }
-            (ListenerProtocol::Auto, None) if has_relay => {
-                self.listen.await_first_bytes(key, now, &mut self.connections, &mut self.cx);
-            }
-            (ListenerProtocol::Auto, Some(Detected::Http2)) => {
-                self.connections.begin_http2(key, now, &self.listen, &mut self.cx);
-            }
-            (ListenerProtocol::Auto, Some(Detected::Tls | Detected::Other)) if has_relay => {
-                self.begin_relay(key, first, now);
-            }
-            // What is no HTTP either is told so.
-            (ListenerProtocol::Auto, _) => {
-                self.listen.begin_http(key, now, &mut self.connections, &mut self.cx);
-            }
-        }
-    }
-
-    /// Begins with what is inside a connection of TLS, whose handshake may have told what that is.
-    pub(crate) fn begin_inside_tls(
-        &mut self,
-        key: ConnKey,
-        alpn: Option<&[u8]>,
-        server_name: Option<&str>,
-        now: Time,
-    ) {
-        let protocol = match alpn {
-            Some(b"h2") => Some(Detected::Http2),
-            Some(b"http/1.1" | b"http/1.0") => Some(Detected::Http1),
-            _ => None,
-        };
-        let server_name = server_name.and_then(|name| ServerName::parse(name.as_bytes()));
-        self.begin_protocol(
-            key,
-            Some(&FirstBytes { protocol, server_name, alpn: Vec::new() }),
-            now,
-        );
-    }
-
-    /// Looks at a connection's first bytes. Says whether they were told.
-    pub(crate) fn on_first_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> bool {
-        let has_chains = self.listen.has_chains(key, &self.connections);
-        match FirstBytes::read(input, has_chains) {
-            None => {
-                if has_chains && detect_late(input) == detect::Detected::Tls {
-                    self.listen.await_hello(key, now, &mut self.connections, &mut self.cx);
-                }
-                false
-            }
-            Some(first) => {
-                self.on_told(key, &first, now);
-                true
-            }
-        }
-    }
-
-    /// It is known what a connection's first bytes are.
-    fn on_told(&mut self, key: ConnKey, first: &FirstBytes, now: Time) {
-        self.listen.count_detected(
-            key,
-            first.protocol.map(word_for),
-            &mut self.connections,
-            &mut self.cx,
-        );
-        let is_inside_tls = self.connections.get(key).is_some_and(|it| it.tls.is_some());
-        if is_inside_tls
-            || !self.listen.has_chains(key, &self.connections)
-            || self.listen.choose_chain(key, first, now, &mut self.connections, &mut self.cx)
-        {
-            self.begin_protocol(key, Some(first), now);
-        }
-    }
-
-    /// The first bytes did not come, or not enough of them to be told.
-    pub(crate) fn on_detect_timeout(&mut self, key: ConnKey, now: Time) {
-        let may_relay = self.listen.may_relay(key, &self.connections);
-        let protocol = match self.connections.late(key) {
-            // Only HTTP/1 could begin so, and its decoder says what is wrong.
-            (Detected::Other, Some(b'A'..=b'Z' | b'a'..=b'z' | b'\r')) if !may_relay => {
-                Detected::Http1
-            }
-            (protocol, _) => protocol,
-        };
-        if protocol == Detected::Other {
-            self.listen.count_detected(
-                key,
-                Some(DetectedProtocol::Timeout),
-                &mut self.connections,
-                &mut self.cx,
-            );
-        }
-        self.stop_detecting(key, protocol, now);
-    }
-
-    /// The client said no more than this; it may still want to hear something.
-    pub(crate) fn on_detect_end(&mut self, key: ConnKey, now: Time) {
-        let protocol = match self.connections.late(key) {
-            (Detected::Tls, _) => Detected::Tls,
-            _ => Detected::Other,
-        };
-        self.stop_detecting(key, protocol, now);
-    }
-
-    fn stop_detecting(&mut self, key: ConnKey, protocol: Detected, now: Time) {
-        self.on_told(key, &FirstBytes { protocol: Some(protocol), ..FirstBytes::default() }, now);
-        // These bytes came before an end that the next event may report.
-        self.consume_left(key, now);
-        self.cx.agenda.push(Note::Resume(StreamKey::alone(key)));
-    }
-
-    /// Relays a connection from here on.
-    fn begin_relay(&mut self, key: ConnKey, first: Option<&FirstBytes>, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.codec = Codec::Bytes(Bytes::new());
-        self.cx.timers.arm(connection.timer, Time::NEVER);
-        let Some(downstream) = connection.downstream_mut() else { return };
-        downstream.life = Life::CloseWhenSent;
-        if !downstream.head_began.is_set() {
-            downstream.head_began = now;
-        }
-        let state = self.listen.listeners.get(downstream.listener);
-        let random = self.cx.random.next();
-        let listener = state.listener().seen_by(downstream.chain);
-        let cluster = listener.relay.as_ref().and_then(|relay| relay.choose(random));
-        let at = StreamKey::alone(key);
-        let Some(exchange) = self.begin_exchange(at, Request::NONE, now) else { return };
-        if let Some(exchange) = self.exchanges.get_mut(exchange) {
-            let is_tls = first.is_some_and(|first| first.protocol == Some(Detected::Tls));
-            exchange.kind = if is_tls { Kind::Tls } else { Kind::Tcp };
-            if let Some(name) = first.and_then(|first| first.server_name.as_ref()) {
-                exchange.record.words = Words::of_host(name.as_str(), &mut self.cx.buffers);
-            }
-        }
-        self.start_relay(exchange, cluster, now);
-    }
-
-    fn start_relay(&mut self, key: ExchangeKey, cluster: Option<ClusterId>, now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.route = Some(Route::new(None, cluster));
-        self.exchanges.begin_tunnel(key, now, &mut self.cx);
-        self.attempt_raw(key, now);
-    }
-
-    /// Hop 8 of a `CONNECT` that its route allows: the client is answered when the tunnel stands.
-    pub(crate) fn open_tunnel(&mut self, key: ExchangeKey, now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let protocol = exchange.cluster().map(|cluster| cluster.protocol);
-        if protocol == Some(ClusterProtocol::Http2) {
-            return self.fail(key, Cause::RequestNotImplemented, now);
-        }
-        exchange.kind = Kind::Connect;
-        exchange.request.asks_upgrade = true;
-        self.attempt_raw(key, now);
-    }
-
-    /// Asks for an upstream connection that carries bytes as they come.
-    fn attempt_raw(&mut self, key: ExchangeKey, now: Time) {
-        let mut outbox = Outbox::new();
-        // Until the connection stands, another endpoint may be tried.
-        outbox.keep();
-        self.exchanges.push_proxy_header(key, &mut outbox, &self.connections, &mut self.cx);
-        let codec = Codec::Bytes(Bytes::new());
-        let request = QueuedRequest { outbox, form: Form::Alone { codec, is_personal: true } };
-        self.ask(key, request, None, now);
-    }
-
-    /// The upstream connection of a relay stands.
-    pub(crate) fn on_relay_connected(
-        &mut self,
-        key: ConnKey,
-        exchange_key: ExchangeKey,
-        now: Time,
-    ) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.outbox.forget(&mut self.cx.buffers);
-        let (is_sent, is_ending) = (connection.is_sent(), connection.is_ending());
-        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
-        exchange.stage = Stage::Responding { upstream: StreamKey::alone(key) };
-        let downstream = exchange.downstream;
-        if exchange.kind == Kind::Connect {
-            self.grant_tunnel(exchange_key, now);
-        }
-        if is_sent && is_ending {
-            // The client had nothing to say, and said so.
-            self.on_upstream_sent(key, 0, 0, (now, now));
-        } else {
-            self.connections.queue_send(key, &mut self.cx);
-        }
-        self.cx.agenda.push(Note::Resume(downstream));
-    }
-
-    /// Tells the client that its tunnel stands.
-    fn grant_tunnel(&mut self, key: ExchangeKey, now: Time) {
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.record.status = 200;
-        exchange.progress.has_response = true;
-        let was_complete = std::mem::take(&mut exchange.request.is_complete);
-        let downstream = exchange.downstream;
-        self.exchanges.begin_tunnel(key, now, &mut self.cx);
-        self.connections.send_status(downstream, 200, &mut self.cx);
-        let Some(connection) = self.connections.get_mut(downstream.connection) else { return };
-        if downstream.is_alone() {
-            connection.codec = Codec::Bytes(Bytes::new());
-            if let Some(role) = connection.downstream_mut() {
-                role.life = Life::CloseWhenSent;
-            }
-        } else if was_complete {
-            // The stream was ended by its head: its client has nothing to say.
-            self.on_request_end(key, &[], now);
-        }
     }
 }
 

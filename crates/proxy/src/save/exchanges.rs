@@ -14,7 +14,7 @@ use super::connections::{
 use super::{GONE, SavedSide, before, cause_named, since};
 use crate::connection::codec::http2::Tail;
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, Connection, ExchangeKey, Role, StreamKey, UpstreamState};
+use crate::connection::{Connection, Role, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::calls::Call;
 use crate::exchange::exchanges::Exchanges;
@@ -25,6 +25,7 @@ use crate::exchange::{
 };
 use crate::filter::Question;
 use crate::filter::chain::{BodyObservers, ChainStep, Gathered, Held};
+use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::clients::{ClientPlace, Part};
 use crate::ops::Op;
 use crate::proxy::Proxy;

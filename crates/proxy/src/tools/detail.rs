@@ -10,7 +10,6 @@
 //! when it fails because of its connection.
 
 use std::fmt::{self, Write as _};
-
 use std::time::Duration;
 
 use wire::detect::{Detected, detect_late, detect_server};

@@ -92,7 +92,7 @@ impl<T> Chunks<T> {
 /// A generation has 31 bits, which leaves one in [`Key::to_bits`] for others.
 const GENERATION_MASK: u32 = u32::MAX >> 1;
 
-/// Names one value of a [`Slab<T>`].
+/// Names one value of a [`Slab`].
 pub struct Key<T> {
     index: u32,
     generation: u32,
@@ -148,15 +148,17 @@ impl<T> fmt::Debug for Key<T> {
     }
 }
 
-/// Values under keys.
+/// Values under keys. `Of` is what the keys say they name: the value itself, or a type that stands for it
+/// where those who hold keys need not know the value.
 #[derive(Debug)]
-pub struct Slab<T> {
+pub struct Slab<T, Of = T> {
     slots: Chunks<Slot<T>>,
     free: Places,
     len: usize,
     /// Where generations of new slots begin: beyond those of slots that were given back, so that
     /// their keys stay stale.
     first_generation: u32,
+    of: PhantomData<fn() -> Of>,
 }
 
 #[derive(Debug)]
@@ -171,13 +173,19 @@ enum Content<T> {
     Used(T),
 }
 
-impl<T> Default for Slab<T> {
+impl<T, Of> Default for Slab<T, Of> {
     fn default() -> Self {
-        Self { slots: Chunks::default(), free: Places::default(), len: 0, first_generation: 0 }
+        Self {
+            slots: Chunks::default(),
+            free: Places::default(),
+            len: 0,
+            first_generation: 0,
+            of: PhantomData,
+        }
     }
 }
 
-impl<T> Slab<T> {
+impl<T, Of> Slab<T, Of> {
     /// Values held.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -191,7 +199,7 @@ impl<T> Slab<T> {
     }
 
     /// Puts a value in.
-    pub fn insert(&mut self, value: T) -> Key<T> {
+    pub fn insert(&mut self, value: T) -> Key<Of> {
         let free = self.free.take();
         let index = free.unwrap_or_else(|| self.grow());
         let slot = self.slot_mut(index).expect("free places are those of slots of this slab");
@@ -203,7 +211,7 @@ impl<T> Slab<T> {
     }
 
     /// Takes a value out, if the key is not stale.
-    pub fn remove(&mut self, key: Key<T>) -> Option<T> {
+    pub fn remove(&mut self, key: Key<Of>) -> Option<T> {
         let slot = self.slot_mut(key.index)?;
         if slot.generation != key.generation || matches!(slot.content, Content::Free) {
             return None;
@@ -221,7 +229,7 @@ impl<T> Slab<T> {
     /// The value, if the key is not stale.
     #[must_use]
     #[inline]
-    pub fn get(&self, key: Key<T>) -> Option<&T> {
+    pub fn get(&self, key: Key<Of>) -> Option<&T> {
         match self.slots.get(key.index as usize)? {
             Slot { generation, content: Content::Used(value) } if *generation == key.generation => {
                 Some(value)
@@ -233,7 +241,7 @@ impl<T> Slab<T> {
     /// The value, if the key is not stale.
     #[must_use]
     #[inline]
-    pub fn get_mut(&mut self, key: Key<T>) -> Option<&mut T> {
+    pub fn get_mut(&mut self, key: Key<Of>) -> Option<&mut T> {
         match self.slot_mut(key.index)? {
             Slot { generation, content: Content::Used(value) } if *generation == key.generation => {
                 Some(value)
@@ -251,7 +259,7 @@ impl<T> Slab<T> {
     }
 
     /// All values with their keys, in slot order.
-    pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Key<Of>, &T)> {
         self.slots.iter().zip(0u32..).filter_map(|(slot, index)| match &slot.content {
             Content::Used(value) => {
                 Some((Key { index, generation: slot.generation, of: PhantomData }, value))
@@ -283,7 +291,7 @@ impl<T> Slab<T> {
         &self,
         first: u32,
         count: u32,
-    ) -> (impl Iterator<Item = (Key<T>, &T)>, Option<u32>) {
+    ) -> (impl Iterator<Item = (Key<Of>, &T)>, Option<u32>) {
         let slots = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
         let last = first.saturating_add(count).min(slots);
         let values = (first..last).filter_map(|index| {
@@ -338,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_stale_key_finds_nothing() {
-        let mut slab = Slab::default();
+        let mut slab: Slab<_> = Slab::default();
         let first = slab.insert("first");
         assert_eq!(slab.remove(first), Some("first"));
         let second = slab.insert("second");
@@ -351,7 +359,7 @@ mod tests {
 
     #[test]
     fn grows_past_a_chunk_and_keeps_every_value() {
-        let mut slab = Slab::default();
+        let mut slab: Slab<_> = Slab::default();
         let keys: Vec<_> = (0..3 * CHUNK).map(|n| slab.insert(n)).collect();
         for (n, key) in keys.iter().enumerate() {
             assert_eq!(slab.get(*key), Some(&n));
@@ -362,7 +370,7 @@ mod tests {
 
     #[test]
     fn empty_chunks_at_the_end_go_and_their_keys_stay_stale() {
-        let mut slab = Slab::default();
+        let mut slab: Slab<_> = Slab::default();
         let keys: Vec<_> = (0..5 * CHUNK).map(|n| slab.insert(n)).collect();
         slab.shrink();
         assert_eq!(slab.slots(), 5 * CHUNK);
@@ -384,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_key_survives_its_bits() {
-        let mut slab = Slab::default();
+        let mut slab: Slab<_> = Slab::default();
         let gone = slab.insert(1);
         slab.remove(gone);
         let key = slab.insert(2);

@@ -14,22 +14,13 @@ use std::sync::Arc;
 use config::snapshot::{Address, Cluster, EndpointId};
 
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, ExchangeKey};
+use crate::connection::destination::destination;
 use crate::cx::Cx;
 use crate::exchange::Exchange;
 use crate::exchange::exchanges::Exchanges;
+use crate::keys::ExchangeKey;
 use crate::tools::peer_address::PeerAddress;
 use crate::upstream::pool::endpoint_at;
-
-/// Where a downstream connection was going, if that is known.
-pub(crate) fn destination(connections: &Connections, downstream: ConnKey) -> Option<SocketAddr> {
-    connections.get(downstream)?.downstream()?.original.as_deref().copied()
-}
-
-/// Where an upstream connection goes that is not to an endpoint of its cluster's own.
-pub(crate) fn destination_of(connections: &Connections, upstream: ConnKey) -> Option<SocketAddr> {
-    connections.get(upstream)?.peer.socket_address()
-}
 
 /// Whether the admin interface has this address. On `[::]` it has those of IPv4 as well.
 fn is_admin(admin: Option<&Address>, address: &Address) -> bool {

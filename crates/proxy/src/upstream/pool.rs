@@ -20,14 +20,15 @@ use self::reserve::{RESERVE_MAX, Reserve};
 use self::stream_budget::StreamBudget;
 use self::turns::Turns;
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, Connection, Links, UpstreamState};
+use crate::connection::destination::destination_of;
+use crate::connection::{Connection, Links, UpstreamState};
+use crate::keys::ConnKey;
 use crate::listen::clients::{ClientPlace, Clients};
 use crate::share::Share;
 use crate::tools::peer_address::PeerAddress;
 use crate::tools::random::Random;
 use crate::tools::time::Time;
 use crate::upstream::balance;
-use crate::upstream::original::destination_of;
 
 mod backoff;
 mod candidates;

@@ -7,9 +7,10 @@ use telemetry::events::UpstreamClosed;
 use wire::h2::ErrorCode;
 
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, Connection, UpstreamState};
+use crate::connection::{Connection, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::record::label;
+use crate::keys::ConnKey;
 use crate::ops::Op;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;

@@ -13,20 +13,6 @@ use crate::tools::outbox::Outbox;
 /// A body of up to so many bytes gets room behind its head in the head's buffer.
 pub(crate) const TOGETHER_BYTES_MAX: usize = 16 << 10;
 
-/// Names an exchange on a connection. The codec of that connection chooses it, and nothing else reads it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Slot(pub(super) u32);
-
-impl Slot {
-    /// The one exchange of a connection that carries one at a time.
-    pub(crate) const ONLY: Self = Self(0);
-
-    /// Of a stream of HTTP/2: its number, which is never 0 and never used again.
-    pub(crate) const fn of_stream(id: u32) -> Self {
-        Self(id)
-    }
-}
-
 /// What a codec read of one exchange's message.
 #[derive(Debug)]
 pub(crate) enum Element<'b> {

@@ -24,11 +24,13 @@ use wire::h2::{
 };
 use wire::head::{Framing, ResponseHead};
 
+use crate::connection::bounds::OUTBOX_BYTES_MAX;
 use crate::connection::codec::elements::{
-    Answer, Element, Invalid, Output, Slot, TOGETHER_BYTES_MAX, WholeReply,
+    Answer, Element, Invalid, Output, TOGETHER_BYTES_MAX, WholeReply,
 };
 use crate::connection::turns::TurnShare;
-use crate::connection::{ExchangeKey, OUTBOX_BYTES_MAX};
+use crate::keys::ExchangeKey;
+use crate::keys::Slot;
 use crate::tools::buffers::Buffers;
 use crate::tools::outbox::Outbox;
 use crate::tools::time::Time;
@@ -226,7 +228,7 @@ impl Stream {
     }
 
     pub(crate) const fn slot(&self) -> Slot {
-        Slot(self.id)
+        Slot::of_stream(self.id)
     }
 
     fn has_work(&self) -> bool {
@@ -284,18 +286,18 @@ impl Multiplex {
 
     #[inline]
     pub(crate) fn stream(&self, slot: Slot) -> Option<&Stream> {
-        self.streams.get(self.place(slot.0)?)
+        self.streams.get(self.place(slot.stream())?)
     }
 
     #[inline]
     pub(crate) fn stream_mut(&mut self, slot: Slot) -> Option<&mut Stream> {
-        let place = self.place(slot.0)?;
+        let place = self.place(slot.stream())?;
         self.streams.get_mut(place)
     }
 
     /// The peer has opened a stream, for this exchange.
     pub(crate) fn begin_stream(&mut self, slot: Slot, exchange: ExchangeKey) {
-        self.insert(Stream::new(slot.0, exchange));
+        self.insert(Stream::new(slot.stream(), exchange));
         self.watches.clear(Watch::Idle);
     }
 
@@ -309,13 +311,13 @@ impl Multiplex {
 
     /// Takes a stream out, and resets it with this code if it is open.
     pub(crate) fn reset(&mut self, slot: Slot, code: ErrorCode) -> Option<Stream> {
-        self.codec.reset(slot.0, code);
-        self.streams.remove(self.place(slot.0)?)
+        self.codec.reset(slot.stream(), code);
+        self.streams.remove(self.place(slot.stream())?)
     }
 
     /// The peer gets back so much of its window for a stream.
     pub(crate) fn on_taken(&mut self, slot: Slot, n: usize) {
-        self.codec.on_taken(slot.0, n);
+        self.codec.on_taken(slot.stream(), n);
     }
 
     /// Whether the peer may still answer on a stream: what it announced to end with leaves it in.
@@ -367,7 +369,7 @@ impl Multiplex {
     /// A window opened, or all of them.
     fn on_window_opened(&mut self, stream: Option<u32>) {
         match stream {
-            Some(id) => self.wake(Slot(id)),
+            Some(id) => self.wake(Slot::of_stream(id)),
             None => {
                 for stream in &mut self.streams {
                     if !stream.is_ready && stream.has_work() {
@@ -417,12 +419,13 @@ impl Multiplex {
         loop {
             let slot = self.ready.pop_front()?;
             // A stream that is gone leaves its place here.
-            let Some(place) = self.place(slot.0) else { continue };
+            let Some(place) = self.place(slot.stream()) else { continue };
             let Some(stream) = self.streams.get_mut(place) else { continue };
             stream.is_ready = false;
             let framed = frame_stream(&mut self.codec, stream, outbox, buffers);
             let goes_on = stream.has_work()
-                && (framed.left == 0 || (framed.bytes > 0 && self.codec.sendable(slot.0) > 0));
+                && (framed.left == 0
+                    || (framed.bytes > 0 && self.codec.sendable(slot.stream()) > 0));
             if goes_on {
                 stream.is_ready = true;
                 self.ready.push_back(slot);
@@ -487,7 +490,7 @@ impl Multiplex {
             }
             h2::Element::PingAnswered { opaque } => return Ok((n, Decoded::PingAnswered(opaque))),
         };
-        Ok((n, Decoded::Of(Slot(stream), element)))
+        Ok((n, Decoded::Of(Slot::of_stream(stream), element)))
     }
 }
 
@@ -503,7 +506,7 @@ impl Multiplex {
         let room = if behind <= TOGETHER_BYTES_MAX { behind } else { 0 };
         self.frame_control(out.outbox, out.buffers);
         out.push_with(head_len_max(head) + room, |buffer| {
-            self.codec.send_response(slot.0, head, framing, is_end, buffer);
+            self.codec.send_response(slot.stream(), head, framing, is_end, buffer);
         });
         if let Some(stream) = self.stream_mut(slot).filter(|_| is_end) {
             (stream.tail, stream.is_ended) = (Tail::End, true);
@@ -519,7 +522,7 @@ impl Multiplex {
     ) {
         self.frame_control(out.outbox, out.buffers);
         out.push_with(head_len_max(head), |buffer| {
-            self.codec.send_response(slot.0, head, Framing::None, false, buffer);
+            self.codec.send_response(slot.stream(), head, Framing::None, false, buffer);
         });
     }
 
@@ -527,7 +530,7 @@ impl Multiplex {
     pub(super) fn send_status(&mut self, slot: Slot, status: u16, out: &mut Output<'_>) {
         self.frame_control(out.outbox, out.buffers);
         out.push_with(reply_len_max(&[]), |buffer| {
-            self.codec.send_reply(slot.0, status, &[], None, false, buffer);
+            self.codec.send_reply(slot.stream(), status, &[], None, false, buffer);
         });
     }
 
@@ -542,7 +545,7 @@ impl Multiplex {
         let is_end = body.is_empty();
         self.frame_control(out.outbox, out.buffers);
         out.push_with(reply_len_max(fields), |buffer| {
-            self.codec.send_reply(slot.0, status, fields, length, is_end, buffer);
+            self.codec.send_reply(slot.stream(), status, fields, length, is_end, buffer);
         });
         if let Some(stream) = self.stream_mut(slot) {
             stream.outbox.push(body, out.buffers);
@@ -610,7 +613,12 @@ fn frame_stream(
             Tail::Open | Tail::End => {}
         }
     }
-    Framed { slot: Slot(id), bytes, left: stream.outbox.len(), is_ended: stream.is_ended }
+    Framed {
+        slot: Slot::of_stream(id),
+        bytes,
+        left: stream.outbox.len(),
+        is_ended: stream.is_ended,
+    }
 }
 
 /// What a downstream connection of this listener may hold.

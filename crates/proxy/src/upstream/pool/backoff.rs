@@ -5,12 +5,13 @@
 //! connection after connection. The first time costs nothing: a service that restarts does it once.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::net::Ipv4Addr;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::snapshot::EndpointId;
 
-use super::original::LOWEST;
 use crate::tools::peer_address::PeerAddress;
 use crate::tools::time::Time;
 
@@ -101,6 +102,9 @@ impl Refusing {
         }
     }
 }
+
+/// No destination is before it.
+pub(super) const LOWEST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 #[cfg(test)]
 mod tests {

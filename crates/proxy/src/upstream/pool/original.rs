@@ -5,20 +5,19 @@
 //! and none of the idle ones goes the right way, one of those makes room. An address that goes away from
 //! connection after connection has pauses of its own, as an endpoint has.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Bound::{Excluded, Unbounded};
 
 use config::snapshot::EndpointId;
 use telemetry::cause::Cause;
 
 use super::{Acquired, Ask, Pools, Sharing, is_unused};
+use crate::connection::Connection;
 use crate::connection::connections::Connections;
-use crate::connection::{ConnKey, Connection};
+use crate::keys::ConnKey;
 use crate::tools::random::Random;
 use crate::tools::time::Time;
-
-/// No destination is before it.
-pub(super) const LOWEST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+use crate::upstream::pool::backoff::LOWEST;
 
 impl Pools {
     /// A connection to where the client was going: an idle one, else a new one, else one in place of an

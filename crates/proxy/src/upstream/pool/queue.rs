@@ -2,7 +2,7 @@
 
 use config::snapshot::{Cluster, ClusterId};
 
-use crate::connection::ExchangeKey;
+use crate::keys::ExchangeKey;
 use crate::listen::clients::{ClientPlace, Clients};
 use crate::upstream::pool::{Noted, Pools};
 

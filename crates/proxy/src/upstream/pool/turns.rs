@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::connection::ExchangeKey;
+use crate::keys::ExchangeKey;
 use crate::listen::clients::ClientPlace;
 
 /// Lanes that are looked at for the client that holds the fewest connections.

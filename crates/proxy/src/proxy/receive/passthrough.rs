@@ -5,7 +5,9 @@
 //! them to. It says afterwards how many there were, and everything that counts or waits learns of
 //! them as if they had been read, queued and sent.
 
-use crate::connection::{ConnKey, Connection, StreamKey};
+use crate::connection::Connection;
+use crate::keys::ConnKey;
+use crate::keys::StreamKey;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 

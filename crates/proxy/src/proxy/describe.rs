@@ -1,14 +1,20 @@
-//! What the admin interface is told about connections, and the gauges about all of them.
+//! Connections as the admin interface lists them.
 
-use telemetry::events::{ClusterGauges, LabelId, WorkerGauges};
+use telemetry::events::ClusterGauges;
+use telemetry::events::LabelId;
+use telemetry::events::WorkerGauges;
 
+use crate::connection::Connection;
+use crate::connection::Role;
+use crate::connection::UpstreamState;
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
 use crate::connection::codec::http1::Http1;
 use crate::connection::codec::http1::Receive;
 use crate::connection::codec::http2::Multiplex;
-use crate::connection::{ConnKey, Connection, Role, UpstreamState};
-use crate::exchange::record::{Word, label};
+use crate::exchange::record::Word;
+use crate::exchange::record::label;
+use crate::keys::ConnKey;
 use crate::proxy::Proxy;
 use crate::tools::peer_address::PeerAddress;
 use crate::tools::time::Time;

@@ -3,25 +3,19 @@
 use telemetry::cause::Cause;
 use wire::detect::Detected;
 use wire::h2::ErrorCode;
-use wire::head::{RequestHead, ResponseHead};
+use wire::head::RequestHead;
+use wire::head::ResponseHead;
 
-use crate::connection::codec::elements::{Element, Invalid};
+use crate::connection::codec::elements::Element;
+use crate::connection::codec::elements::Invalid;
 use crate::connection::codec::http2::Tail;
-use crate::connection::{ExchangeKey, StreamKey};
-use crate::exchange::{Request, Stage};
+use crate::exchange::Request;
+use crate::exchange::Stage;
+use crate::keys::ExchangeKey;
+use crate::keys::StreamKey;
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
-
-/// Who a piece of a body is for.
-enum Taker {
-    /// Its exchange, now.
-    Exchange,
-    /// Its exchange, later: the stream keeps it.
-    Stream,
-    /// Nothing any more.
-    Dropped,
-}
 
 /// Where an element comes from.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +25,16 @@ pub(crate) struct Source {
     pub(crate) is_downstream: bool,
     /// The exchange there, unless one begins with the element.
     pub(crate) exchange: Option<ExchangeKey>,
+}
+
+/// Who a piece of a body is for.
+enum Taker {
+    /// Its exchange, now.
+    Exchange,
+    /// Its exchange, later: the stream keeps it.
+    Stream,
+    /// Nothing any more.
+    Dropped,
 }
 
 impl Proxy {

@@ -5,11 +5,13 @@ use telemetry::cause::Cause;
 use wire::h2::ErrorCode;
 
 use crate::agenda::Note;
+use crate::connection::bounds::OUTBOX_BYTES_MAX;
 use crate::connection::codec::Opening;
 use crate::connection::codec::elements::ReadEnd;
-use crate::connection::turns::has_request_waiting;
-use crate::connection::{ConnKey, Connection, ExchangeKey, Life, OUTBOX_BYTES_MAX, StreamKey};
+use crate::connection::holding_back::has_request_waiting;
+use crate::connection::{Connection, Life};
 use crate::exchange::{Stage, Wait};
+use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::rate::Rate;

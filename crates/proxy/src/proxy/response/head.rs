@@ -6,34 +6,18 @@ use wire::h1::ConnectionField;
 use wire::head::{Framing, Method, ResponseHead, Version};
 
 use crate::agenda::Note;
+use crate::connection::bounds::OUTBOX_BYTES_MAX;
 use crate::connection::codec::Codec;
 use crate::connection::codec::bytes::Bytes;
 use crate::connection::codec::elements::Answer;
-use crate::connection::{Connection, ExchangeKey, Life, OUTBOX_BYTES_MAX, StreamKey};
-use crate::cx::Cx;
+use crate::connection::{Connection, Life};
 use crate::exchange::encoding::announces_trailers;
-use crate::exchange::exchanges::Exchanges;
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, Stage, Wait};
+use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
-
-impl Exchanges {
-    /// So many bytes of the response body came.
-    pub(crate) fn count_response_data(&mut self, key: ExchangeKey, n: usize) {
-        if let Some(exchange) = self.get_mut(key) {
-            exchange.record.response_bytes += n as u64;
-        }
-    }
-
-    /// Some of the response body came: how long the next piece may take.
-    pub(crate) fn await_response_data(&mut self, key: ExchangeKey, now: Time, cx: &mut Cx) {
-        let Some(exchange) = self.get(key) else { return };
-        let (wait, timeout) = exchange.silence();
-        self.set_deadline(key, wait, now + timeout, cx);
-    }
-}
 
 impl Proxy {
     /// A 1xx response other than 101: passed on to those who can understand it.

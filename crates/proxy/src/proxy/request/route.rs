@@ -1,63 +1,19 @@
-//! Hops 5 to 8: what an exchange does with the elements that codecs hand it, whatever the codecs.
+//! Hops 7 and 8: the rule of a request, and its body on the way to the upstream.
 //!
-//! Heads go through filters and routing; data, ends and resets go to the other side's connection,
-//! which frames them as it needs.
+//! Data, ends and resets go to the other side's connection, which frames them as it needs.
 
 use config::snapshot::{Action, ClusterProtocol, Forward};
 use telemetry::cause::Cause;
 use wire::head::{Method, RequestHead};
 use wire::upgrade::websocket_accept;
 
+use crate::connection::Connection;
 use crate::connection::transport::Tls;
-use crate::connection::{Connection, ExchangeKey, StreamKey};
-use crate::cx::Cx;
-use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Exchange, Handshake, Route, Stage, Wait, route};
+use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::buffers::Buffers;
-use crate::tools::rate::Rate;
 use crate::tools::time::Time;
-
-impl Exchanges {
-    /// So many bytes of the request body came.
-    pub(crate) fn count_request_data(&mut self, key: ExchangeKey, n: usize) {
-        let Some(exchange) = self.get_mut(key) else { return };
-        exchange.progress.request_bytes += n as u64;
-        // A client that sends the body does not wait for a 100 any more.
-        exchange.request.expects_continue = false;
-    }
-
-    /// So many bytes of the request body came: how long the next piece may take.
-    pub(crate) fn await_request_data(
-        &mut self,
-        key: ExchangeKey,
-        n: usize,
-        now: Time,
-        cx: &mut Cx,
-    ) {
-        let Some(exchange) = self.get_mut(key) else { return };
-        let (wait, timeout) = match exchange.stage {
-            Stage::Responding { .. } => exchange.silence(),
-            Stage::Gathering { .. } | Stage::Buffering { .. } => exchange.silence_of_client(),
-            _ if exchange.is_conversation() => exchange.silence(),
-            _ => exchange.silence_of_client(),
-        };
-        let deadline = match wait {
-            Wait::RequestBody => {
-                let rate_min = exchange.listener().http.request_rate_bytes_min;
-                let (deadline, is_slow) = Rate { bytes_min: rate_min, timeout }.extend(
-                    exchange.deadlines.get(wait),
-                    n,
-                    now,
-                );
-                exchange.is_request_slow = is_slow;
-                deadline
-            }
-            _ => now + timeout,
-        };
-        self.set_deadline(key, wait, deadline, cx);
-    }
-}
 
 impl Proxy {
     // Routing.

@@ -1,0 +1,181 @@
+//! What a connection of HTTP/2 has as a whole: what it is watched for, keep-alive PINGs, GOAWAY, and how a
+//! connection becomes one.
+//!
+//! Its streams are in `streams`, its frames in `codec::http2`.
+
+use std::time::Duration;
+
+use config::snapshot::{ListenerProtocol, Ping};
+use wire::detect::resembles_http2;
+use wire::h2::{ErrorCode, Http2};
+use wire::head::{RequestHead, Version};
+
+use crate::connection::codec::Codec;
+use crate::connection::codec::http2::{Multiplex, Stream, Watch, downstream_limits};
+use crate::connection::connections::Connections;
+use crate::connection::{Connection, Role};
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
+use crate::keys::Slot;
+use crate::keys::{ConnKey, ExchangeKey};
+use crate::listen::Listen;
+use crate::listen::drain::DRAIN_IDLE;
+use crate::tools::time::Time;
+
+/// What the PING behind the first GOAWAY holds; its answer says that the peer has seen both.
+pub(crate) const GOAWAY_PING: [u8; 8] = *b"goodbye?";
+
+impl Connections {
+    /// Makes a connection one of HTTP/2.
+    pub(crate) fn set_multiplex(&mut self, key: ConnKey, multiplex: Multiplex, cx: &mut Cx) {
+        if let Some(connection) = self.get_mut(key) {
+            connection.codec = Codec::Http2(Box::new(multiplex));
+        }
+        self.arm_watches(key, cx);
+    }
+
+    pub(crate) fn multiplex_mut(&mut self, key: ConnKey) -> Option<&mut Multiplex> {
+        self.get_mut(key)?.multiplex_mut()
+    }
+
+    /// Sets what a connection is watched for, and its timer accordingly.
+    pub(crate) fn watch(&mut self, key: ConnKey, watch: Watch, deadline: Time, cx: &mut Cx) {
+        if let Some(multiplex) = self.multiplex_mut(key) {
+            multiplex.watches.set(watch, deadline);
+            self.arm_watches(key, cx);
+        }
+    }
+
+    pub(crate) fn arm_watches(&self, key: ConnKey, cx: &mut Cx) {
+        let Some(connection) = self.get(key) else { return };
+        let Some(multiplex) = connection.multiplex() else { return };
+        let (_, deadline) = multiplex.watches.first();
+        // A timer that fires early looks what is next, so only an earlier one is armed.
+        if deadline < cx.timers.deadline(connection.timer) || !deadline.is_set() {
+            cx.timers.arm(connection.timer, deadline);
+        }
+    }
+
+    /// Tells a downstream that its connection will end. What it asks for before it knows is
+    /// answered (RFC 9113, section 6.8).
+    pub(crate) fn begin_goaway(&mut self, key: ConnKey, now: Time, cx: &mut Cx) {
+        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        multiplex.codec.drain();
+        multiplex.codec.ping(GOAWAY_PING);
+        self.watch(key, Watch::FinalGoaway, now + DRAIN_IDLE, cx);
+        self.queue_send(key, cx);
+    }
+
+    /// It knows, or had time to: no further streams are taken.
+    pub(crate) fn finish_goaway(&mut self, key: ConnKey, cx: &mut Cx) {
+        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        multiplex.watches.clear(Watch::FinalGoaway);
+        multiplex.codec.go_away(ErrorCode::NO_ERROR);
+        self.queue_send(key, cx);
+    }
+}
+
+impl Listen {
+    /// The silence after which this connection's peer is sent a keep-alive PING, if it is.
+    pub(crate) fn silence(&self, connection: &Connection, cx: &Cx) -> Option<Duration> {
+        self.ping_of(connection, cx).map(|ping| ping.interval)
+    }
+
+    pub(crate) fn ping_of(&self, connection: &Connection, cx: &Cx) -> Option<Ping> {
+        match &connection.role {
+            Role::Downstream(downstream) => {
+                self.listeners.get(downstream.listener).listener().http2.ping
+            }
+            Role::Upstream(upstream) => cx.snapshot.cluster(upstream.cluster)?.http2.ping,
+        }
+    }
+}
+
+impl Connections {
+    /// Goes on with a downstream connection as HTTP/2.
+    pub(crate) fn begin_http2(&mut self, key: ConnKey, now: Time, listen: &Listen, cx: &mut Cx) {
+        let Some(connection) = self.get(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        let listener = listen.listeners.get(downstream.listener).listener();
+        let limits = downstream_limits(&listener.http, &listener.http2);
+        let opening = now + listener.timeouts.request_head;
+        let mut multiplex = Multiplex::new(Http2::server(&limits), limits, now);
+        multiplex.watches.set(Watch::Opening, opening);
+        self.set_multiplex(key, multiplex, cx);
+        // What the peer may do is the first that it is told.
+        self.queue_send(key, cx);
+    }
+
+    /// Watches that the peer takes what waits for it.
+    pub(crate) fn watch_writing(
+        &mut self,
+        key: ConnKey,
+        now: Time,
+        has_moved: bool,
+        listen: &Listen,
+        cx: &mut Cx,
+    ) {
+        let Some(connection) = self.get(key) else { return };
+        let timeout = match &connection.role {
+            Role::Downstream(downstream) => {
+                listen.listeners.get(downstream.listener).listener().timeouts.response_write
+            }
+            Role::Upstream(upstream) => match cx.snapshot.cluster(upstream.cluster) {
+                Some(cluster) => cluster.timeouts.request_write,
+                None => return,
+            },
+        };
+        let is_empty = connection.is_sent() || connection.is_connecting();
+        let Some(multiplex) = self.multiplex_mut(key) else { return };
+        if is_empty {
+            multiplex.watches.clear(Watch::Write);
+        } else if has_moved || !multiplex.watches.is_set(Watch::Write) {
+            self.watch(key, Watch::Write, now + timeout, cx);
+        }
+    }
+
+    /// Whether what came of a first head, so far, is the beginning of HTTP/2's preface.
+    pub(crate) fn has_begun_preface(&self, key: ConnKey) -> bool {
+        let Some(connection) = self.get(key) else { return false };
+        let inbox = connection.inbox.as_ref().map(|inbox| inbox.filled());
+        connection.requests == 0 && inbox.and_then(resembles_http2) == Some(true)
+    }
+}
+
+impl Exchanges {
+    /// An HTTP/1 request that asked for `h2c` is stream 1 of the connection from here on: the first of a
+    /// connection that may speak either. Inside TLS it is ALPN that offers HTTP/2.
+    pub(crate) fn upgrade_to_http2(
+        &mut self,
+        key: ExchangeKey,
+        head: &RequestHead<'_>,
+        now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) {
+        const SWITCHING: &[u8] =
+            b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n";
+        let Some(exchange) = self.get_mut(key) else { return };
+        let Some(settings) = head.http2_settings() else { return };
+        let (listener, connection) = (exchange.listener(), exchange.downstream.connection);
+        let Some(open) = connections.get_mut(connection) else { return };
+        let is_first = open.requests == 1 && open.tls.is_none();
+        if !is_first || listener.protocol != ListenerProtocol::Auto {
+            return;
+        }
+        let limits = downstream_limits(&listener.http, &listener.http2);
+        let Ok(codec) = Http2::upgraded_server(settings, &limits) else { return };
+        let opening = now + listener.timeouts.request_head;
+        let mut multiplex = Multiplex::new(codec, limits, now);
+        multiplex.watches.set(Watch::Opening, opening);
+        multiplex.insert(Stream::new(1, key));
+        exchange.downstream.slot = Slot::of_stream(1);
+        exchange.request.version = Version::Http2;
+        open.outbox.push(SWITCHING, &mut cx.buffers);
+        if let Some(downstream) = open.downstream_mut() {
+            downstream.exchange = None;
+        }
+        connections.set_multiplex(connection, multiplex, cx);
+        connections.queue_send(connection, cx);
+    }
+}

@@ -1,0 +1,110 @@
+//! Where an exchange begins to wait for its client, and where it ceases to.
+
+use config::snapshot::ClusterId;
+
+use crate::exchange::exchanges::Exchanges;
+use crate::exchange::stalls::{Stall, Stalls};
+use crate::exchange::{Exchange, Kind, Stage};
+use crate::keys::ExchangeKey;
+use crate::listen::clients::{Clients, Part};
+use crate::tools::time::Time;
+use crate::upstream::Upstreams;
+
+impl Exchange {
+    /// Whether it can be stalled: where both sides speak as they like, silence means nothing.
+    fn can_stall(&self) -> bool {
+        self.kind == Kind::Http && !self.is_conversation() && !self.request.asks_upgrade
+    }
+
+    const fn is_responding(&self) -> bool {
+        matches!(self.stage, Stage::Responding { .. })
+    }
+
+    /// Whether its client sends the body, and not below the least rate.
+    pub(crate) fn moves_on(&self) -> bool {
+        self.stall.is_some() && self.awaits_client() && !self.is_request_slow
+    }
+
+    /// Whether its client is the one waited for.
+    pub(crate) fn awaits_client(&self) -> bool {
+        matches!(self.stage, Stage::Attempting { .. }) && !self.request.is_complete
+    }
+
+    /// Its client is not the one waited for.
+    #[inline]
+    pub(crate) fn end_stall(&mut self, stalls: &mut Stalls) {
+        if let Some(stall) = self.stall.take() {
+            stalls.remove(stall);
+        }
+    }
+
+    /// It has an upstream connection, or a stream on one.
+    pub(crate) fn hold(&mut self, clients: &mut Clients) {
+        if !std::mem::replace(&mut self.is_holding, true) {
+            clients.add(self.client, Part::Held);
+        }
+    }
+
+    /// It has no upstream connection any more.
+    #[inline]
+    pub(crate) fn let_go(&mut self, clients: &mut Clients, stalls: &mut Stalls) {
+        if std::mem::take(&mut self.is_holding) {
+            clients.remove(self.client, Part::Held);
+        }
+        self.end_stall(stalls);
+    }
+}
+
+impl Upstreams {
+    // Where others wait.
+
+    /// An exchange began to wait for a connection of this cluster.
+    pub(crate) fn note_crowd(&mut self, cluster: ClusterId) {
+        if self.crowds.noted.last() != Some(&cluster) {
+            self.crowds.noted.push(cluster);
+        }
+    }
+}
+
+impl Exchanges {
+    /// An exchange's client is the one waited for from now on, if it was not already.
+    pub(crate) fn on_stalled(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.table.get_mut(key) else { return };
+        if exchange.stall.is_some() || !exchange.is_holding || !exchange.can_stall() {
+            return;
+        }
+        let Some(cluster) = exchange.cluster().map(|cluster| cluster.id) else { return };
+        let client = exchange.client;
+        let stall = Stall::new(key, cluster, client, now);
+        exchange.stall = Some(self.stalls.insert(stall));
+    }
+
+    /// An exchange's client went on, and is waited for again.
+    pub(crate) fn restart_stall(&mut self, key: ExchangeKey, now: Time) {
+        if let Some(exchange) = self.table.get_mut(key) {
+            exchange.end_stall(&mut self.stalls);
+        }
+        self.on_stalled(key, now);
+    }
+
+    /// So much of a response waits for the client that no more of it is read.
+    pub(crate) fn on_response_stalled(&mut self, key: ExchangeKey, now: Time) {
+        if self.get(key).is_some_and(Exchange::is_responding) {
+            self.on_stalled(key, now);
+        }
+    }
+
+    /// The client took some of a response.
+    pub(crate) fn end_response_stall(&mut self, key: ExchangeKey) {
+        let exchange = self.table.get_mut(key).filter(|exchange| exchange.is_responding());
+        if let Some(exchange) = exchange {
+            exchange.end_stall(&mut self.stalls);
+        }
+    }
+
+    /// How long an exchange has been stalled, for saving.
+    pub(crate) fn stalled_for(&self, exchange: &Exchange, now: Time) -> Option<u64> {
+        let stall = self.stalls.entries.get(exchange.stall?)?;
+        Some(now.nanos_since(stall.since))
+    }
+}

@@ -1,0 +1,56 @@
+//! What connections, exchanges and streams are named by, wherever a name is all that is needed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::tools::slab::Key;
+
+/// Stands for a connection in [`ConnKey`].
+#[derive(Debug)]
+pub enum OfConnection {}
+
+/// Stands for an exchange in [`ExchangeKey`].
+#[derive(Debug)]
+pub enum OfExchange {}
+
+/// Names one connection of a worker.
+pub type ConnKey = Key<OfConnection>;
+/// Names one exchange of a worker.
+pub type ExchangeKey = Key<OfExchange>;
+
+/// Names an exchange on a connection. The codec of that connection chooses it, and nothing else reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Slot(u32);
+
+impl Slot {
+    /// The one exchange of a connection that carries one at a time.
+    pub(crate) const ONLY: Self = Self(0);
+
+    /// Of a stream of HTTP/2: its number, which is never 0 and never used again.
+    pub(crate) const fn of_stream(id: u32) -> Self {
+        Self(id)
+    }
+
+    /// The number of the stream.
+    pub(crate) const fn stream(self) -> u32 {
+        self.0
+    }
+}
+
+/// One side of an exchange: a connection, and what its codec knows the exchange by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamKey {
+    pub(crate) connection: ConnKey,
+    pub(crate) slot: Slot,
+}
+
+impl StreamKey {
+    /// A connection that carries one exchange at a time.
+    pub(crate) const fn alone(connection: ConnKey) -> Self {
+        Self { connection, slot: Slot::ONLY }
+    }
+
+    /// Whether the connection carries no other exchange meanwhile.
+    pub(crate) const fn is_alone(self) -> bool {
+        matches!(self.slot, Slot::ONLY)
+    }
+}

@@ -1,0 +1,6 @@
+//! How exchanges end: finished, failed, late, or with one of their connections.
+
+mod deadlines;
+mod downstream;
+mod exchange;
+mod stalls;

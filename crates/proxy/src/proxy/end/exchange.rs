@@ -1,0 +1,136 @@
+//! Every way an exchange can end: [`Proxy::finish`] when its response is sent, [`Proxy::fail`] when a reply
+//! has to take the response's place, and [`Proxy::abort`] when no client is left to answer.
+
+use telemetry::cause::Cause;
+use wire::h2::ErrorCode;
+
+use crate::connection::Life;
+use crate::connection::codec::http2::Tail;
+use crate::exchange::fault::{Side, consequence};
+use crate::exchange::{Deadlines, Stage, Wait};
+use crate::keys::ExchangeKey;
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+use crate::upstream::attempts::is_waiting;
+
+impl Proxy {
+    // Ends.
+
+    /// The response is sent, or the reply is: the exchange is over.
+    pub(crate) fn finish(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
+        let Some(downstream) = self.remove_exchange(key, cause, now) else { return };
+        self.after_exchange(downstream, now);
+    }
+
+    /// The exchange cannot go on. If no response was begun, a reply says so; else the response
+    /// breaks off where it is.
+    pub(crate) fn fail(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        self.exchanges.take_reason(key, cause, &self.connections);
+        self.drop_upstream(key, Some(cause), now);
+        if self.exchanges.is_relay(key) {
+            return self.abort(key, cause, now);
+        }
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let has_responded = exchange.progress.has_response;
+        match consequence(cause).status {
+            Some(status) if !has_responded => self.reply_to_fault(key, status, cause, now),
+            Some(_) => self.break_off(key, cause, now),
+            None => self.abort(key, cause, now),
+        }
+    }
+
+    /// There is no client left to answer, or the response cannot be completed: the exchange and its
+    /// connections end here.
+    pub(crate) fn abort(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        self.drop_upstream(key, Some(cause), now);
+        let Some(downstream) = self.remove_exchange(key, Some(cause), now) else { return };
+        if !downstream.is_alone() {
+            return self.drop_stream(downstream, code_of(cause), now);
+        }
+        let downstream = downstream.connection;
+        if let Some(connection) = self.connections.get_mut(downstream)
+            && let Some(role) = connection.downstream_mut()
+        {
+            role.exchange = None;
+        }
+        self.close_downstream(downstream, Some(cause), now);
+    }
+
+    /// What of the response is queued still goes out; then the connection closes, which tells the
+    /// downstream that the rest is missing.
+    pub(crate) fn break_off(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let at = exchange.downstream;
+        let downstream = at.connection;
+        let Some(connection) = self.connections.get_mut(downstream) else { return };
+        if let Some(multiplex) = connection.multiplex_mut() {
+            let Some(stream) = multiplex.stream_mut(at.slot) else { return };
+            if stream.outbox.is_empty() {
+                return self.abort(key, cause, now);
+            }
+            stream.tail = Tail::Reset(code_of(cause).0);
+        } else if connection.is_sent() || connection.would_end_early() {
+            return self.abort(key, cause, now);
+        }
+        exchange.stage = Stage::Finishing;
+        exchange.record.cause = Some(cause);
+        if let Some(role) = connection.downstream_mut()
+            && at.is_alone()
+        {
+            role.life = Life::CloseWhenSent;
+        }
+        // All that is waited for now is that the downstream takes what there is.
+        exchange.deadlines = Deadlines::default();
+        let timeout = exchange.listener().timeouts.response_write;
+        self.exchanges.set_deadline(key, Wait::ResponseWrite, now + timeout, &mut self.cx);
+        self.connections.discard_request(at, &self.cx);
+        self.connections.queue_send(downstream, &mut self.cx);
+    }
+
+    /// Takes the upstream connection, or the place in a queue, from an exchange.
+    pub(crate) fn drop_upstream(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
+        let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
+        exchange.let_go(&mut self.listen.clients, &mut self.exchanges.stalls);
+        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
+            Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => {
+                self.cx.buffers.give_back(head);
+            }
+            Stage::Buffering { request } | Stage::Retrying { request } => {
+                request.clear(&mut self.cx.buffers);
+            }
+            Stage::Waiting { request } => {
+                request.clear(&mut self.cx.buffers);
+                let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
+                if let Some(cluster) = cluster {
+                    let client = exchange.client;
+                    let exchanges = &self.exchanges;
+                    self.upstream
+                        .pools
+                        .give_up(cluster, client, |key| is_waiting(exchanges.get(key)));
+                }
+            }
+            Stage::Attempting { upstream } | Stage::Responding { upstream } => {
+                if upstream.is_alone() {
+                    self.upstream.leave_upstream(
+                        upstream.connection,
+                        cause,
+                        now,
+                        &mut self.connections,
+                        &mut self.cx,
+                    );
+                } else {
+                    self.drop_stream(upstream, ErrorCode::CANCEL, now);
+                }
+            }
+            Stage::Finishing => {}
+        }
+    }
+}
+
+/// How a stream that ends for this cause is reset.
+const fn code_of(cause: Cause) -> ErrorCode {
+    match consequence(cause).side {
+        Side::Downstream => ErrorCode::CANCEL,
+        Side::Proxy | Side::Upstream => ErrorCode::INTERNAL_ERROR,
+    }
+}

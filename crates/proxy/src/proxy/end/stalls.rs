@@ -1,0 +1,110 @@
+//! Exchanges that stand still give way to those that wait.
+
+use std::time::Duration;
+
+use config::snapshot::{Cluster, ClusterId};
+use telemetry::cause::Cause;
+
+use crate::keys::ExchangeKey;
+use crate::listen::clients::ClientPlace;
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+
+/// How long an exchange of a client that has more than its share has to be stalled: longer than what
+/// a packet that was lost takes to come again on most paths.
+const STALL_OVER_SHARE: Duration = Duration::from_millis(100);
+
+/// Time between two looks at clusters in which exchanges wait.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Stalled exchanges that are looked at for one that gives way.
+const LOOKED_AT_MAX: usize = 32;
+
+/// Exchanges that give way before others have their turn.
+const ENDED_TOGETHER_MAX: usize = 16;
+
+/// An exchange that gives way to one that waits.
+struct GivesWay {
+    exchange: ExchangeKey,
+    /// Its client, if that has more than its share.
+    over_share: Option<ClientPlace>,
+}
+
+impl Proxy {
+    /// Looks at the clusters where exchanges began to wait, once the event that made them wait is over.
+    pub(crate) fn relieve_noted(&mut self, now: Time) {
+        while let Some(cluster) = self.upstream.crowds.noted.pop() {
+            if self.relieve(cluster, now) && self.upstream.pools.set_crowded(cluster, true) {
+                self.upstream.crowds.clusters.push(cluster);
+                self.upstream.crowds.due = self.upstream.crowds.due.or(Some(now + LOOK_INTERVAL));
+            }
+        }
+    }
+
+    /// Looks again at the clusters in which exchanges still wait.
+    pub(crate) fn relieve_crowds(&mut self, now: Time) {
+        if self.upstream.crowds.due.is_none_or(|due| due > now) {
+            return;
+        }
+        let mut clusters = std::mem::take(&mut self.upstream.crowds.clusters);
+        clusters.retain(|cluster| {
+            let is_crowded = self.relieve(*cluster, now);
+            if !is_crowded {
+                self.upstream.pools.set_crowded(*cluster, false);
+            }
+            is_crowded
+        });
+        self.upstream.crowds.due = (!clusters.is_empty()).then(|| now + LOOK_INTERVAL);
+        self.upstream.crowds.clusters = clusters;
+    }
+
+    /// Ends stalled exchanges of a cluster for others that wait. Says whether some still do.
+    fn relieve(&mut self, id: ClusterId, now: Time) -> bool {
+        let Some(cluster) = self.cx.snapshot.cluster(id).cloned() else { return false };
+        if self.upstream.pools.end_reserve(&cluster, now) {
+            self.serve_waiting(id, now);
+        }
+        for _ in 0..ENDED_TOGETHER_MAX {
+            let waiting = self.upstream.pools.next_client(&cluster, &self.listen.clients);
+            let Some(waiting) = waiting else { break };
+            if self.upstream.pools.can_serve(&cluster) {
+                // They wait for something else, such as to know what a connection allows.
+                break;
+            }
+            let found = self.find_stalled(&cluster, waiting, now);
+            let Some(GivesWay { exchange: key, over_share }) = found else { break };
+            if let Some(client) = over_share {
+                self.upstream.pools.on_gave_way(id, client, now);
+            }
+            let is_begun = self.exchanges.get(key).is_some_and(|it| it.progress.has_response);
+            if is_begun {
+                // What waits for a client that takes nothing would only hold memory.
+                self.abort(key, Cause::Stalled, now);
+            } else {
+                self.fail(key, Cause::Stalled, now);
+            }
+            self.settle(now);
+        }
+        self.settle(now);
+        self.upstream.pools.waiting_for(id) > 0
+    }
+
+    /// The exchange that gives way to one of the client that waits, if any does: the longest stalled
+    /// of a client that has more than its share and more than twice as much, or one that is stalled
+    /// for long, unless its client has less.
+    fn find_stalled(&self, cluster: &Cluster, waiting: ClientPlace, now: Time) -> Option<GivesWay> {
+        let patience = cluster.timeouts.stall?;
+        let share = self.upstream.pools.share_max(cluster);
+        let held_there = self.listen.clients.held_by(waiting);
+        let mut stalls = self.exchanges.stalls.of(cluster.id).take(LOOKED_AT_MAX);
+        stalls.find_map(|stall| {
+            let stalled = now - stall.since;
+            let held = self.listen.clients.held_by(stall.client);
+            let is_over_share = held > share && held > held_there.saturating_mul(2);
+            let is_long = stalled >= patience && held_there <= held;
+            let gives_way = (is_over_share && stalled >= STALL_OVER_SHARE.min(patience)) || is_long;
+            let over_share = is_over_share.then_some(stall.client);
+            gives_way.then_some(GivesWay { exchange: stall.exchange, over_share })
+        })
+    }
+}

@@ -1,0 +1,7 @@
+//! Hops 2 and 3: connections are accepted, told apart, and end with their listener.
+
+mod accept;
+mod age;
+mod drain;
+mod memory;
+mod relay;

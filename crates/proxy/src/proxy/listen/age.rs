@@ -1,0 +1,55 @@
+//! Connections that are old enough end, between requests or with GOAWAY.
+
+use telemetry::cause::Cause;
+
+use crate::connection::codec::http2::Multiplex;
+use crate::keys::ConnKey;
+use crate::listen::age::Due;
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+
+/// Connections that one call looks at: some hundred microseconds of work.
+const LOOKED_AT_ONCE: u32 = 16_384;
+
+/// Connections that one call does something about; the others are found by the next.
+const ENDED_AT_ONCE_MAX: usize = 1_024;
+
+impl Proxy {
+    /// Looks for connections that are over their age. Called every second.
+    pub fn end_aged(&mut self, now: Time) {
+        if !self.cx.snapshot.listener_bounds.has_connection_age {
+            return;
+        }
+        let mut due = Vec::new();
+        let (range, next) = self.connections.table.range(self.listen.age_next, LOOKED_AT_ONCE);
+        let mut first_left = None;
+        for (key, connection) in range {
+            let Some(what) = self.listen.due(connection, now) else { continue };
+            if due.len() == ENDED_AT_ONCE_MAX {
+                first_left = Some(key.index());
+                break;
+            }
+            due.push((key, what));
+        }
+        self.listen.age_next = first_left.or(next).unwrap_or(0);
+        for (key, what) in due {
+            match what {
+                Due::Goaway => self.connections.on_aged(key, now, &mut self.cx),
+                Due::Close => self.abort_downstream(key, Cause::ConnectionAge, now),
+            }
+            self.settle(now);
+        }
+    }
+
+    /// Ends a downstream connection, with the exchanges that it has.
+    pub(crate) fn abort_downstream(&mut self, key: ConnKey, cause: Cause, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let streams = connection.multiplex().map(Multiplex::exchanges).unwrap_or_default();
+        for exchange in connection.exchange().into_iter().chain(streams) {
+            self.abort(exchange, cause, now);
+        }
+        if self.connections.get(key).is_some() {
+            self.close_downstream(key, Some(cause), now);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A listener, or all of them, ends: connections finish what they are at.
+
+use telemetry::cause::Cause;
+
+use crate::connection::codec::http2::Multiplex;
+use crate::connection::{Connection, Downstream};
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+
+impl Proxy {
+    /// Whether nothing is left to wait for, once a drain began.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.listen.has_drained(&self.cx)
+    }
+
+    /// Exchanges that were cut off because a drain took too long.
+    #[must_use]
+    pub const fn cut_off(&self) -> u32 {
+        self.listen.cut_off
+    }
+
+    /// Takes no new work: kept connections end with their next response, or when none is asked for
+    /// within five seconds, and everything ends when the drain timeout does. The worker stops
+    /// accepting.
+    pub fn drain(&mut self, now: Time) {
+        if self.cx.drain_deadline.is_some() {
+            return;
+        }
+        self.cx.drain_deadline = Some(now + self.cx.snapshot.limits.drain_timeout);
+        self.connections.hasten_idle(now, |_| true, &mut self.cx);
+        self.end_if_drained(now);
+        self.settle(now);
+    }
+
+    /// The drain timeout is over: everything ends now.
+    pub(crate) fn end_drain(&mut self, now: Time) {
+        self.cx.drain_deadline = Some(Time::NEVER);
+        self.end_downstreams(now, |_| true);
+        self.upstream.close_upstreams(now, &mut self.connections, &mut self.cx);
+    }
+
+    /// Closes what is left of a drain once no client can ask for anything any more.
+    pub(crate) fn end_if_drained(&mut self, now: Time) {
+        if self.listen.has_drained(&self.cx) {
+            self.upstream.close_upstreams(now, &mut self.connections, &mut self.cx);
+        }
+    }
+
+    /// Connections whose drain took too long.
+    pub(crate) fn end_downstreams(&mut self, now: Time, concerns: impl Fn(&Downstream) -> bool) {
+        let is_concerned = |connection: &Connection| connection.downstream().is_some_and(&concerns);
+        let all = self.connections.table.iter().filter(|(_, connection)| is_concerned(connection));
+        let all: Vec<_> = all.map(|(key, _)| key).collect();
+        for key in all {
+            let Some(connection) = self.connections.get(key) else { continue };
+            let streams = connection.multiplex().map(Multiplex::exchanges).unwrap_or_default();
+            for exchange in connection.exchange().into_iter().chain(streams) {
+                self.listen.cut_off += 1;
+                self.abort(exchange, Cause::DrainTimeout, now);
+            }
+            if self.connections.get(key).is_some()
+                && !self.connections.hasten_lingering(key, &mut self.cx)
+            {
+                self.close_downstream(key, None, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What one listener's clients hold in buffers stays below its bound.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use config::snapshot::ListenerId;
+use telemetry::cause::Cause;
+
+use crate::connection::Connection;
+use crate::connection::codec::http2::{Multiplex, Stream, Watch};
+use crate::connection::connections::Connections;
+use crate::exchange::Exchange;
+use crate::exchange::exchanges::Exchanges;
+use crate::keys::ConnKey;
+use crate::listen::buffered::{LOOK_INTERVAL, LOOKED_AT_ONCE, before};
+use crate::listen::listeners::ListenerKey;
+use crate::ops::Op;
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+
+/// A connection that may end.
+struct Holder {
+    connection: ConnKey,
+    listener: ListenerKey,
+    bytes: u64,
+    waited_for_since: Time,
+}
+
+impl Proxy {
+    /// Ends connections of listeners whose clients hold too much.
+    pub(crate) fn bound_buffered(&mut self, now: Time) {
+        if self.listen.buffered_due(&self.cx).is_none_or(|due| due > now) {
+            return;
+        }
+        let parts = 1 + self.connections.table.len() / LOOKED_AT_ONCE;
+        self.listen.buffered_look = now + LOOK_INTERVAL * u32::try_from(parts).unwrap_or(u32::MAX);
+        self.add_up_buffered();
+        if self.listen.listeners.is_over_buffered(self.cx.share) {
+            self.end_largest_holders(now);
+        }
+        self.listen.tell_buffered(&mut self.cx);
+    }
+
+    /// Looks for the gauges alone, while nothing is near a bound.
+    pub(crate) fn look_at_held(&mut self) {
+        if self.listen.buffered_due(&self.cx).is_none() {
+            self.add_up_buffered();
+            self.listen.tell_buffered(&mut self.cx);
+        }
+    }
+
+    fn end_largest_holders(&mut self, now: Time) {
+        let mut closed: BTreeMap<ListenerId, u32> = BTreeMap::new();
+        for holder in self.holders(now) {
+            if self.listen.listeners.buffered_over(holder.listener, self.cx.share) > 0 {
+                *closed.entry(self.listen.listeners.get(holder.listener).id).or_default() += 1;
+                self.listen.listeners.remove_buffered(holder.listener, holder.bytes);
+                self.abort_downstream(holder.connection, Cause::BufferedOverflow, now);
+                self.settle(now);
+            }
+        }
+        for (listener, closed) in closed {
+            self.cx.ops.push_back(Op::BufferedOverflow { listener, closed });
+        }
+    }
+
+    /// Adds up what the connections of each listener hold.
+    fn add_up_buffered(&mut self) {
+        self.listen.listeners.forget_buffered();
+        for (_, connection) in self.connections.table.iter() {
+            let Some(downstream) = connection.downstream() else { continue };
+            let bytes = held_by(connection, &self.connections, &self.exchanges);
+            self.listen.listeners.add_buffered(downstream.listener, bytes);
+        }
+    }
+
+    /// The connections of listeners over their bounds that hold anything, in the order in which they end.
+    fn holders(&self, now: Time) -> Vec<Holder> {
+        let downstreams = self.connections.table.iter().filter_map(|(connection, state)| {
+            let listener = state.downstream()?.listener;
+            let is_over = self.listen.listeners.buffered_over(listener, self.cx.share) > 0;
+            let bytes =
+                if is_over { held_by(state, &self.connections, &self.exchanges) } else { 0 };
+            let waited_for_since = self.waited_for_since(state).unwrap_or(now);
+            (bytes > 0).then_some(Holder { connection, listener, bytes, waited_for_since })
+        });
+        let mut holders: Vec<_> = downstreams.collect();
+        holders.sort_by_key(|holder| (Reverse(holder.bytes.ilog2()), holder.waited_for_since));
+        holders
+    }
+
+    /// Since when the client of a connection is waited for, if it is.
+    fn waited_for_since(&self, connection: &Connection) -> Option<Time> {
+        let downstream = connection.downstream()?;
+        let listener = self.listen.listeners.get(downstream.listener).listener();
+        let write_timeout = listener.timeouts.response_write;
+        let multiplex = connection.multiplex();
+        let streams = multiplex.into_iter().flat_map(|all| all.iter()).map(|it| it.exchange);
+        let exchanges = downstream.exchange.into_iter().chain(streams);
+        let exchanges = exchanges.filter_map(|key| self.exchanges.get(key));
+        let of_exchanges = exchanges.filter_map(Exchange::waits_for_client_since);
+        let of_frames = multiplex.map(|all| all.watches.get(Watch::Write));
+        let of_frames = of_frames.and_then(|deadline| before(deadline, write_timeout));
+        let of_head = Some(downstream.head_began).filter(|began| began.is_set());
+        of_exchanges.chain(of_frames).chain(of_head).min()
+    }
+}
+
+/// Bytes of the buffers that stand for a downstream connection: its own, those of its exchanges, and
+/// those that wait for or came from upstreams on their behalf.
+fn held_by(connection: &Connection, connections: &Connections, exchanges: &Exchanges) -> u64 {
+    let streams = connection.multiplex().into_iter().flat_map(Multiplex::iter);
+    let keys = connection.exchange().into_iter().chain(streams.map(|stream| stream.exchange));
+    let of_exchanges = keys.filter_map(|key| exchanges.get(key)).map(|exchange| {
+        let upstream = exchange.upstream().map_or(0, |at| {
+            let upstream = connections.get(at.connection);
+            upstream.map_or(0, |upstream| match upstream.multiplex() {
+                None => upstream.buffered_bytes(),
+                Some(all) => all.stream(at.slot).map_or(0, Stream::buffered_bytes),
+            })
+        });
+        exchange.buffered_bytes() + upstream
+    });
+    (connection.buffered_bytes() + of_exchanges.sum::<usize>()) as u64
+}

@@ -1,0 +1,305 @@
+//! Connections that are relayed as they come: listeners for TCP, and whatever an `auto` listener
+//! does not know; before that, what the first bytes say.
+//!
+//! A relayed connection is an exchange whose head is the connection's facts. It begins before its
+//! client has said a word, has an upstream connection of its own, and is a tunnel from then on: the
+//! back-pressure, half-closes and idle timeout are those of every tunnel.
+
+use std::sync::Arc;
+
+use config::snapshot::{ClusterId, ClusterProtocol, Detected, ListenerProtocol, TlsMode};
+use telemetry::cause::Cause;
+use telemetry::events::DetectedProtocol;
+use wire::detect;
+use wire::detect::detect_late;
+use wire::tls::ServerName;
+
+use crate::agenda::Note;
+use crate::connection::codec::Codec;
+use crate::connection::codec::bytes::Bytes;
+use crate::connection::{Connection, Life};
+use crate::exchange::record::Words;
+use crate::exchange::{Form, Kind, QueuedRequest, Request, Route, Stage};
+use crate::keys::{ConnKey, ExchangeKey, StreamKey};
+use crate::listen::relay::{FirstBytes, word_for};
+use crate::proxy::Proxy;
+use crate::tools::outbox::Outbox;
+use crate::tools::time::Time;
+
+impl Proxy {
+    /// Begins with a connection's own bytes, once whatever precedes them is read.
+    pub(crate) fn begin_connection(&mut self, key: ConnKey, now: Time) {
+        let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
+            return;
+        };
+        let chains = &self.listen.listeners.get(downstream.listener).listener().chains;
+        if chains.needs_bytes() {
+            self.listen.await_first_bytes(key, now, &mut self.connections, &mut self.cx);
+        } else if chains.is_empty()
+            || self.listen.choose_chain(
+                key,
+                &FirstBytes::default(),
+                now,
+                &mut self.connections,
+                &mut self.cx,
+            )
+        {
+            self.begin_protocol(key, None, now);
+        }
+    }
+
+    /// Goes on as the connection's chain says, with what the first bytes are if that is known.
+    fn begin_protocol(&mut self, key: ConnKey, first: Option<&FirstBytes>, now: Time) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        let is_inside_tls = connection.tls.is_some();
+        let listener = self.listen.listeners.get(downstream.listener).listener();
+        let listener = listener.seen_by(downstream.chain);
+        let has_relay = listener.relay.is_some();
+        let told = first.and_then(|first| first.protocol);
+        if let Some(tls) = &listener.tls
+            && !is_inside_tls
+        {
+            match (tls.mode, told) {
+                (TlsMode::Strict, _) | (TlsMode::Permissive, Some(Detected::Tls)) => {
+                    let tls = Arc::clone(tls);
+                    return self.connections.begin_tls(key, &tls, now, &self.listen, &mut self.cx);
+                }
+                (TlsMode::Permissive, None) => {
+                    return self.listen.await_first_bytes(
+                        key,
+                        now,
+                        &mut self.connections,
+                        &mut self.cx,
+                    );
+                }
+                (TlsMode::Permissive, Some(_)) => {}
+            }
+        }
+        let protocol = listener.protocol;
+        if protocol == ListenerProtocol::Auto {
+            self.listen.count_detected(
+                key,
+                told.map(word_for),
+                &mut self.connections,
+                &mut self.cx,
+            );
+        }
+        match (protocol, told) {
+            (ListenerProtocol::Tcp, _) => self.begin_relay(key, first, now),
+            (ListenerProtocol::Http1, _) => {
+                self.listen.begin_http(key, now, &mut self.connections, &mut self.cx);
+            }
+            (ListenerProtocol::Http2, _) => {
+                self.connections.begin_http2(key, now, &self.listen, &mut self.cx);
+            }
+            (ListenerProtocol::Auto, None) if has_relay => {
+                self.listen.await_first_bytes(key, now, &mut self.connections, &mut self.cx);
+            }
+            (ListenerProtocol::Auto, Some(Detected::Http2)) => {
+                self.connections.begin_http2(key, now, &self.listen, &mut self.cx);
+            }
+            (ListenerProtocol::Auto, Some(Detected::Tls | Detected::Other)) if has_relay => {
+                self.begin_relay(key, first, now);
+            }
+            // What is no HTTP either is told so.
+            (ListenerProtocol::Auto, _) => {
+                self.listen.begin_http(key, now, &mut self.connections, &mut self.cx);
+            }
+        }
+    }
+
+    /// Begins with what is inside a connection of TLS, whose handshake may have told what that is.
+    pub(crate) fn begin_inside_tls(
+        &mut self,
+        key: ConnKey,
+        alpn: Option<&[u8]>,
+        server_name: Option<&str>,
+        now: Time,
+    ) {
+        let protocol = match alpn {
+            Some(b"h2") => Some(Detected::Http2),
+            Some(b"http/1.1" | b"http/1.0") => Some(Detected::Http1),
+            _ => None,
+        };
+        let server_name = server_name.and_then(|name| ServerName::parse(name.as_bytes()));
+        self.begin_protocol(
+            key,
+            Some(&FirstBytes { protocol, server_name, alpn: Vec::new() }),
+            now,
+        );
+    }
+
+    /// Looks at a connection's first bytes. Says whether they were told.
+    pub(crate) fn on_first_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> bool {
+        let has_chains = self.listen.has_chains(key, &self.connections);
+        match FirstBytes::read(input, has_chains) {
+            None => {
+                if has_chains && detect_late(input) == detect::Detected::Tls {
+                    self.listen.await_hello(key, now, &mut self.connections, &mut self.cx);
+                }
+                false
+            }
+            Some(first) => {
+                self.on_told(key, &first, now);
+                true
+            }
+        }
+    }
+
+    /// It is known what a connection's first bytes are.
+    fn on_told(&mut self, key: ConnKey, first: &FirstBytes, now: Time) {
+        self.listen.count_detected(
+            key,
+            first.protocol.map(word_for),
+            &mut self.connections,
+            &mut self.cx,
+        );
+        let is_inside_tls = self.connections.get(key).is_some_and(|it| it.tls.is_some());
+        if is_inside_tls
+            || !self.listen.has_chains(key, &self.connections)
+            || self.listen.choose_chain(key, first, now, &mut self.connections, &mut self.cx)
+        {
+            self.begin_protocol(key, Some(first), now);
+        }
+    }
+
+    /// The first bytes did not come, or not enough of them to be told.
+    pub(crate) fn on_detect_timeout(&mut self, key: ConnKey, now: Time) {
+        let may_relay = self.listen.may_relay(key, &self.connections);
+        let protocol = match self.connections.late(key) {
+            // Only HTTP/1 could begin so, and its decoder says what is wrong.
+            (Detected::Other, Some(b'A'..=b'Z' | b'a'..=b'z' | b'\r')) if !may_relay => {
+                Detected::Http1
+            }
+            (protocol, _) => protocol,
+        };
+        if protocol == Detected::Other {
+            self.listen.count_detected(
+                key,
+                Some(DetectedProtocol::Timeout),
+                &mut self.connections,
+                &mut self.cx,
+            );
+        }
+        self.stop_detecting(key, protocol, now);
+    }
+
+    /// The client said no more than this; it may still want to hear something.
+    pub(crate) fn on_detect_end(&mut self, key: ConnKey, now: Time) {
+        let protocol = match self.connections.late(key) {
+            (Detected::Tls, _) => Detected::Tls,
+            _ => Detected::Other,
+        };
+        self.stop_detecting(key, protocol, now);
+    }
+
+    fn stop_detecting(&mut self, key: ConnKey, protocol: Detected, now: Time) {
+        self.on_told(key, &FirstBytes { protocol: Some(protocol), ..FirstBytes::default() }, now);
+        // These bytes came before an end that the next event may report.
+        self.consume_left(key, now);
+        self.cx.agenda.push(Note::Resume(StreamKey::alone(key)));
+    }
+
+    /// Relays a connection from here on.
+    fn begin_relay(&mut self, key: ConnKey, first: Option<&FirstBytes>, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.codec = Codec::Bytes(Bytes::new());
+        self.cx.timers.arm(connection.timer, Time::NEVER);
+        let Some(downstream) = connection.downstream_mut() else { return };
+        downstream.life = Life::CloseWhenSent;
+        if !downstream.head_began.is_set() {
+            downstream.head_began = now;
+        }
+        let state = self.listen.listeners.get(downstream.listener);
+        let random = self.cx.random.next();
+        let listener = state.listener().seen_by(downstream.chain);
+        let cluster = listener.relay.as_ref().and_then(|relay| relay.choose(random));
+        let at = StreamKey::alone(key);
+        let Some(exchange) = self.begin_exchange(at, Request::NONE, now) else { return };
+        if let Some(exchange) = self.exchanges.get_mut(exchange) {
+            let is_tls = first.is_some_and(|first| first.protocol == Some(Detected::Tls));
+            exchange.kind = if is_tls { Kind::Tls } else { Kind::Tcp };
+            if let Some(name) = first.and_then(|first| first.server_name.as_ref()) {
+                exchange.record.words = Words::of_host(name.as_str(), &mut self.cx.buffers);
+            }
+        }
+        self.start_relay(exchange, cluster, now);
+    }
+
+    fn start_relay(&mut self, key: ExchangeKey, cluster: Option<ClusterId>, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.route = Some(Route::new(None, cluster));
+        self.exchanges.begin_tunnel(key, now, &mut self.cx);
+        self.attempt_raw(key, now);
+    }
+
+    /// Hop 8 of a `CONNECT` that its route allows: the client is answered when the tunnel stands.
+    pub(crate) fn open_tunnel(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let protocol = exchange.cluster().map(|cluster| cluster.protocol);
+        if protocol == Some(ClusterProtocol::Http2) {
+            return self.fail(key, Cause::RequestNotImplemented, now);
+        }
+        exchange.kind = Kind::Connect;
+        exchange.request.asks_upgrade = true;
+        self.attempt_raw(key, now);
+    }
+
+    /// Asks for an upstream connection that carries bytes as they come.
+    fn attempt_raw(&mut self, key: ExchangeKey, now: Time) {
+        let mut outbox = Outbox::new();
+        // Until the connection stands, another endpoint may be tried.
+        outbox.keep();
+        self.exchanges.push_proxy_header(key, &mut outbox, &self.connections, &mut self.cx);
+        let codec = Codec::Bytes(Bytes::new());
+        let request = QueuedRequest { outbox, form: Form::Alone { codec, is_personal: true } };
+        self.ask(key, request, None, now);
+    }
+
+    /// The upstream connection of a relay stands.
+    pub(crate) fn on_relay_connected(
+        &mut self,
+        key: ConnKey,
+        exchange_key: ExchangeKey,
+        now: Time,
+    ) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.outbox.forget(&mut self.cx.buffers);
+        let (is_sent, is_ending) = (connection.is_sent(), connection.is_ending());
+        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        exchange.stage = Stage::Responding { upstream: StreamKey::alone(key) };
+        let downstream = exchange.downstream;
+        if exchange.kind == Kind::Connect {
+            self.grant_tunnel(exchange_key, now);
+        }
+        if is_sent && is_ending {
+            // The client had nothing to say, and said so.
+            self.on_upstream_sent(key, 0, 0, (now, now));
+        } else {
+            self.connections.queue_send(key, &mut self.cx);
+        }
+        self.cx.agenda.push(Note::Resume(downstream));
+    }
+
+    /// Tells the client that its tunnel stands.
+    fn grant_tunnel(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.record.status = 200;
+        exchange.progress.has_response = true;
+        let was_complete = std::mem::take(&mut exchange.request.is_complete);
+        let downstream = exchange.downstream;
+        self.exchanges.begin_tunnel(key, now, &mut self.cx);
+        self.connections.send_status(downstream, 200, &mut self.cx);
+        let Some(connection) = self.connections.get_mut(downstream.connection) else { return };
+        if downstream.is_alone() {
+            connection.codec = Codec::Bytes(Bytes::new());
+            if let Some(role) = connection.downstream_mut() {
+                role.life = Life::CloseWhenSent;
+            }
+        } else if was_complete {
+            // The stream was ended by its head: its client has nothing to say.
+            self.on_request_end(key, &[], now);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Hop 4: what peers send becomes elements, and these reach their exchange.
+
+pub(crate) mod elements;
+mod frames;
+mod handshake;
+mod lingering;
+pub(crate) mod passthrough;
+mod read;
+mod records;
+mod signers;
+mod streams;
+mod turns;

@@ -1,0 +1,9 @@
+//! Hops 5 to 8: a request goes through filters and routing to an upstream connection.
+
+mod attempt;
+mod buffer;
+mod connect;
+mod filters;
+mod head;
+mod route;
+mod spare;

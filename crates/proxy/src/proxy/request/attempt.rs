@@ -1,0 +1,262 @@
+//! Hop 8: an endpoint and a connection for a request, and another attempt where one fails.
+
+use std::sync::Arc;
+
+use config::snapshot::ClusterId;
+use telemetry::cause::Cause;
+use telemetry::events::UpstreamRetried;
+use wire::h2::ErrorCode;
+use wire::head::RequestHead;
+
+use crate::connection::Connection;
+use crate::connection::codec::Codec;
+use crate::connection::codec::http1::Http1;
+use crate::connection::destination::destination;
+use crate::exchange::record::label;
+use crate::exchange::{Form, QueuedRequest, Stage, Wait};
+use crate::keys::{ExchangeKey, StreamKey};
+use crate::listen::clients::ClientPlace;
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+use crate::upstream::attempts::is_waiting;
+use crate::upstream::pool::{Acquired, Ask, Sharing};
+use crate::upstream::retry::{FailedAttempt, Kept};
+
+impl Proxy {
+    // The upstream side of an exchange.
+
+    /// Finds a connection for a request and gives it to that, or queues it, or fails. `head` is the
+    /// request's, where it is at hand. What is not from the queue goes through [`Proxy::ask`].
+    pub(crate) fn attempt(
+        &mut self,
+        key: ExchangeKey,
+        request: QueuedRequest,
+        head: Option<&RequestHead<'_>>,
+        now: Time,
+    ) {
+        let has_former = self.cx.has_former_snapshots();
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        if has_former {
+            exchange.follow_cluster(&self.cx.snapshot);
+        }
+        let Some(cluster) = exchange.cluster() else {
+            return self.fail_queued(key, request, Cause::NoEndpoint, now);
+        };
+        let failed = exchange.route.as_ref().and_then(|route| route.endpoint);
+        let failed = failed.and_then(|place| cluster.endpoints.get(place));
+        let sharing = match request.form {
+            Form::Alone { is_personal: true, .. } => Sharing::Personal,
+            Form::Alone { is_personal: false, .. } => Sharing::InTurn,
+            Form::Stream { .. } => Sharing::Together,
+        };
+        let id = cluster.id;
+        let destination = cluster
+            .original_destination
+            .and_then(|_| destination(&self.connections, exchange.downstream.connection));
+        let ask = Ask {
+            cluster,
+            newest: self.cx.snapshot.cluster(id).unwrap_or(cluster),
+            avoid: failed.map(|endpoint| endpoint.id),
+            destination,
+            sharing,
+            client: exchange.client,
+        };
+        let random = &mut self.cx.random;
+        let connections = &mut self.connections;
+        let acquired =
+            self.upstream.pools.acquire(&ask, &self.listen.clients, random, now, connections);
+        match acquired {
+            Acquired::Idle(connection, place) => self.exchanges.give(
+                key,
+                connection,
+                place,
+                request,
+                now,
+                &mut self.connections,
+                &mut self.listen,
+                &mut self.cx,
+            ),
+            Acquired::Shared(connection, place) => {
+                self.give_stream(key, connection, place, request, head, now);
+            }
+            Acquired::Open(place) => {
+                let cluster = Arc::clone(cluster);
+                if let Some(request) = self.try_spare(key, Some(place), request, now) {
+                    self.open(key, &cluster, place, request, head, now);
+                }
+            }
+            Acquired::Replace(idle, place) => {
+                let cluster = Arc::clone(cluster);
+                self.close_upstream(idle, None, now);
+                self.open(key, &cluster, place, request, head, now);
+            }
+            Acquired::Wait => {
+                if let Some(request) = self.try_spare(key, None, request, now) {
+                    self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+                }
+            }
+            Acquired::Reserved => {
+                self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+            }
+            Acquired::Pause(until) => {
+                self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+                self.exchanges.set_deadline(key, Wait::Pause, until, &mut self.cx);
+            }
+            Acquired::Overflow => self.enqueue_over(key, request, id, now),
+            Acquired::Nothing(cause) => self.fail_queued(key, request, cause, now),
+        }
+    }
+
+    /// The queue is full: an exchange takes the place of the newest of a client that has more there.
+    pub(crate) fn enqueue_over(
+        &mut self,
+        key: ExchangeKey,
+        request: QueuedRequest,
+        id: ClusterId,
+        now: Time,
+    ) {
+        let client = self.exchanges.get(key).map_or(ClientPlace::UNKNOWN, |it| it.client);
+        let exchanges = &self.exchanges;
+        let is_waiting = |key| is_waiting(exchanges.get(key));
+        let Some(other) = self.upstream.pools.newest_of_longest(id, client, is_waiting) else {
+            return self.fail_queued(key, request, Cause::PendingOverflow, now);
+        };
+        self.fail(other, Cause::PendingOverflow, now);
+        self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+    }
+
+    pub(crate) fn fail_queued(
+        &mut self,
+        key: ExchangeKey,
+        request: QueuedRequest,
+        cause: Cause,
+        now: Time,
+    ) {
+        request.clear(&mut self.cx.buffers);
+        self.fail(key, cause, now);
+    }
+
+    /// The attempt on this exchange's connection failed before the head of the final response. Tries again
+    /// where that is safe, else fails.
+    pub(crate) fn fail_attempt(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
+        let Some(upstream) = exchange.upstream() else { return self.fail(key, cause, now) };
+        let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
+        let is_connecting = connection.is_connecting();
+        let kept = if upstream.is_alone() {
+            match &connection.outbox {
+                outbox if outbox.is_untouched() => Kept::Unsent,
+                outbox if outbox.is_keeping() => Kept::Whole,
+                _ => Kept::Part,
+            }
+        } else {
+            let stream = connection.codec.multiplex().and_then(|all| all.stream(upstream.slot));
+            let Some(stream) = stream.filter(|stream| stream.head.is_some()) else {
+                return self.fail(key, cause, now);
+            };
+            // Its head may be in the kernel's hands from the moment on that there is a connection.
+            // Before, frames have gone no further than the connection's queue, but of a long body
+            // their bytes were not kept.
+            match stream.outbox.is_keeping() || stream.outbox.is_untouched() {
+                true if is_connecting => Kept::Unsent,
+                true => Kept::Whole,
+                false => Kept::Part,
+            }
+        };
+        let attempt = FailedAttempt {
+            cause,
+            number: exchange.progress.attempts,
+            kept,
+            has_answered: exchange.progress.interim_responses > 0
+                || connection.codec.is_amid_head(),
+            is_reused: connection.requests > 1,
+            is_idempotent: exchange.request.method.is_idempotent(),
+            is_head_alone: exchange.request.is_complete
+                && exchange.progress.request_bytes == 0
+                && !exchange.request.asks_upgrade,
+            has_others: exchange.cluster().is_some_and(|it| it.endpoints.len() > 1),
+        };
+        if !attempt.may_retry() {
+            return self.fail(key, cause, now);
+        }
+        let Some(request) = take_request(connection, upstream) else { return };
+        exchange.stage = Stage::Finishing;
+        exchange.let_go(&mut self.listen.clients, &mut self.exchanges.stalls);
+        for wait in [Wait::RequestWrite, Wait::ResponseHead, Wait::TunnelIdle] {
+            exchange.deadlines.clear(wait);
+        }
+        let label = exchange.route.as_ref().and_then(|route| route.cluster).map(|id| label(id.0));
+        if let Some(cluster) = label {
+            self.cx.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
+        }
+        self.end_upstream(upstream, Some(cause), ErrorCode::CANCEL, now);
+        self.exchanges.note_attempt(key, request, &mut self.cx);
+    }
+
+    /// Gives connections to those that wait for one, as far as there are any.
+    pub(crate) fn serve_waiting(&mut self, id: ClusterId, now: Time) {
+        // Each has one chance: an exchange that cannot follow the newest configuration of the cluster
+        // may not know the endpoint whose connection is idle, and then waits on.
+        for _ in 0..self.upstream.pools.waiting_for(id) {
+            let exchanges = &self.exchanges;
+            let is_waiting = |key| is_waiting(exchanges.get(key));
+            let Some(cluster) = self.cx.snapshot.cluster(id).map(Arc::clone) else {
+                return self.fail_waiting(id, now);
+            };
+            if !self.upstream.pools.can_serve(&cluster) {
+                return;
+            }
+            let next = self.upstream.pools.next_waiting(&cluster, &self.listen.clients, is_waiting);
+            let Some(key) = next else { return };
+            self.leave_queue(key, now);
+        }
+    }
+
+    /// Gives the first that waits for a connection another try.
+    pub(crate) fn serve_next(&mut self, id: ClusterId, now: Time) {
+        let exchanges = &self.exchanges;
+        let is_waiting = |key| is_waiting(exchanges.get(key));
+        let Some(cluster) = self.cx.snapshot.cluster(id) else { return };
+        let next = self.upstream.pools.next_waiting(cluster, &self.listen.clients, is_waiting);
+        if let Some(key) = next {
+            self.leave_queue(key, now);
+        }
+    }
+
+    /// The cluster is gone; so is the hope of those that wait for it.
+    pub(crate) fn fail_waiting(&mut self, id: ClusterId, now: Time) {
+        loop {
+            let exchanges = &self.exchanges;
+            let next = self.upstream.pools.next_in_vain(id, |key| is_waiting(exchanges.get(key)));
+            let Some(key) = next else { return };
+            if let Some(request) = self.exchanges.take_waiting(key, now) {
+                self.fail_queued(key, request, Cause::NoEndpoint, now);
+            }
+        }
+    }
+
+    /// An exchange that was taken out of the queue tries again.
+    pub(crate) fn leave_queue(&mut self, key: ExchangeKey, now: Time) {
+        if let Some(request) = self.exchanges.take_waiting(key, now) {
+            self.attempt(key, request, None, now);
+            self.exchanges.note_request(key, &mut self.cx);
+        }
+    }
+}
+
+/// Takes a request back from a connection, or stream, to be sent once more.
+fn take_request(connection: &mut Connection, upstream: StreamKey) -> Option<QueuedRequest> {
+    if upstream.is_alone() {
+        let is_personal = connection.upstream().is_some_and(|upstream| upstream.is_personal);
+        let mut outbox = std::mem::take(&mut connection.outbox);
+        let codec = std::mem::replace(&mut connection.codec, Codec::Http1(Http1::new()));
+        outbox.rewind();
+        return Some(QueuedRequest { outbox, form: Form::Alone { codec, is_personal } });
+    }
+    let stream = connection.codec.multiplex_mut()?.stream_mut(upstream.slot)?;
+    let head = stream.head.take()?;
+    let mut outbox = std::mem::take(&mut stream.outbox);
+    outbox.rewind();
+    let tail = std::mem::take(&mut stream.tail);
+    Some(QueuedRequest { outbox, form: Form::Stream { head, tail } })
+}

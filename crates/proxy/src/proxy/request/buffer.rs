@@ -1,0 +1,58 @@
+//! A request that is held until enough of its body is there.
+
+use crate::exchange::request_buffer::LOOK_INTERVAL;
+use crate::exchange::{Stage, Wait};
+use crate::keys::ExchangeKey;
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+
+impl Proxy {
+    /// A piece of a body that waits here.
+    pub(crate) fn buffer_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Stage::Buffering { request } = &mut exchange.stage else { return };
+        request.push_data(data, &mut self.cx.buffers);
+        if exchange.progress.request_bytes >= exchange.request_buffer_bytes_max() {
+            self.end_buffering(key, now);
+        }
+    }
+
+    /// The body is whole.
+    pub(crate) fn on_request_buffered(&mut self, key: ExchangeKey, trailers: &[u8], now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Stage::Buffering { request } = &mut exchange.stage else { return };
+        request.push_end(trailers, &mut self.cx.buffers);
+        self.end_buffering(key, now);
+    }
+
+    /// A request has waited for a while: it goes on if connections are free again.
+    pub(crate) fn look_at_buffered(&mut self, key: ExchangeKey, now: Time) {
+        if self
+            .exchanges
+            .get(key)
+            .is_some_and(|exchange| self.upstream.is_short(exchange, &self.cx))
+        {
+            self.exchanges.push_back_deadline(
+                key,
+                Wait::Connection,
+                now + LOOK_INTERVAL,
+                &mut self.cx,
+            );
+        } else {
+            self.end_buffering(key, now);
+        }
+    }
+
+    /// Asks for a connection for a request that waited for its body.
+    fn end_buffering(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.stage = match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
+            Stage::Buffering { request } => {
+                exchange.deadlines.clear(Wait::Connection);
+                exchange.deadlines.clear(Wait::RequestBody);
+                return self.ask(key, request, None, now);
+            }
+            stage => stage,
+        };
+    }
+}

@@ -1,0 +1,529 @@
+//! Hop 8: upstream connections, from their opening to their return to the pool.
+//!
+//! What they answer is in `proxy::response`.
+
+use std::sync::Arc;
+
+use config::snapshot::Cluster;
+use telemetry::cause::Cause;
+use telemetry::events::UpstreamConnected;
+use wire::h2::{ErrorCode, Http2, RequestForm};
+use wire::head::RequestHead;
+
+use crate::connection::codec::elements::ReadEnd;
+use crate::connection::codec::http1::RESPONSE_HEAD;
+use crate::connection::codec::http2::{Multiplex, Stream, Tail, Watch};
+use crate::connection::codec::{Codec, http2};
+use crate::connection::transport::Tls;
+use crate::connection::{Connection, Role, Upstream, UpstreamState};
+use crate::exchange::record::label;
+use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
+use crate::keys::{ConnKey, ExchangeKey, StreamKey};
+use crate::ops::{ConnectFailure, ConnectOptions, Op};
+use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
+use crate::tools::time::Time;
+use crate::upstream::connecting::ConnectFault;
+use crate::upstream::retry::ATTEMPTS_MAX;
+
+impl Proxy {
+    // Opening, giving, taking back.
+
+    /// Opens a connection to the endpoint at `place` for an exchange.
+    pub(crate) fn open(
+        &mut self,
+        key: ExchangeKey,
+        cluster: &Arc<Cluster>,
+        place: usize,
+        request: QueuedRequest,
+        head: Option<&RequestHead<'_>>,
+        now: Time,
+    ) {
+        let has_tried_enough = |exchange: &Exchange| {
+            exchange.request.asks_upgrade && exchange.progress.attempts >= ATTEMPTS_MAX
+        };
+        if self.exchanges.get(key).is_some_and(has_tried_enough) {
+            return self.fail_queued(key, request, Cause::ConnectFailed, now);
+        }
+        let (endpoint, address, peer) = self.exchanges.way(key, cluster, place, &self.connections);
+        let deadline = now + cluster.timeouts.connect;
+        let QueuedRequest { outbox, form } = request;
+        let (state, is_personal, codec, stream) = match form {
+            Form::Alone { codec, is_personal } => {
+                let exchange = Some(key);
+                let state = UpstreamState::Connecting { exchange, since: now, is_begun: false };
+                (state, is_personal, codec, None)
+            }
+            Form::Stream { .. } => {
+                let limits = http2::limits(RESPONSE_HEAD, &cluster.http2);
+                let mut multiplex = Multiplex::new(Http2::client(&limits), limits, now);
+                multiplex.watches.set(Watch::Opening, deadline);
+                let state = UpstreamState::Shared { connecting_since: Some(now), links: None };
+                (state, false, Codec::Http2(Box::new(multiplex)), Some(form))
+            }
+        };
+        let role = Role::Upstream(Upstream {
+            cluster: cluster.id,
+            endpoint,
+            transport: cluster.transport,
+            state,
+            is_personal,
+            is_reusable: false,
+            reason: None,
+        });
+        let upstream = self.connections.insert_connection(role, codec, now, &mut self.cx);
+        self.upstream.pools.on_open(cluster.id);
+        if let Some(settings) = &cluster.tls {
+            let mut tls = Tls::waiting(settings, self.exchanges.is_raw(key), &address, now);
+            if let Some(version) = cluster.proxy_protocol {
+                self.exchanges.write_proxy_header(
+                    key,
+                    version,
+                    tls.preamble(),
+                    &self.connections,
+                    &mut self.cx,
+                );
+            }
+            if let Some(connection) = self.connections.get_mut(upstream) {
+                connection.tls = Some(Box::new(tls));
+                self.connections.upstream_handshakes += 1;
+            }
+        }
+        let Some(connection) = self.connections.get_mut(upstream) else { return };
+        connection.peer = peer;
+        match stream {
+            None => {
+                connection.outbox = outbox;
+                connection.requests = 1;
+                self.cx.timers.arm(connection.timer, deadline);
+                self.exchanges.bind(
+                    key,
+                    StreamKey::alone(upstream),
+                    place,
+                    now,
+                    &mut self.listen,
+                    &mut self.cx,
+                );
+            }
+            Some(form) => {
+                self.connections.arm_watches(upstream, &mut self.cx);
+                let request = QueuedRequest { outbox, form };
+                self.give_stream(key, upstream, place, request, head, now);
+            }
+        }
+        let Cluster { keepalive, fast_open, mark, .. } = **cluster;
+        let options = ConnectOptions { keepalive, fast_open, mark };
+        self.cx.ops.push_back(Op::Connect { connection: upstream, address, options });
+    }
+
+    /// Opens a stream for a request on a connection that has room for one.
+    pub(crate) fn give_stream(
+        &mut self,
+        key: ExchangeKey,
+        upstream: ConnKey,
+        place: usize,
+        request: QueuedRequest,
+        head: Option<&RequestHead<'_>>,
+        now: Time,
+    ) {
+        let QueuedRequest { outbox, form: Form::Stream { head: parked, tail } } = request else {
+            unreachable!("connections that are one exchange's are given whole");
+        };
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let form =
+            if exchange.request.asks_upgrade { RequestForm::Upgrade } else { RequestForm::Same };
+        let multiplex = self.connections.get(upstream).and_then(|open| open.multiplex());
+        let is_known = multiplex.is_some_and(|multiplex| multiplex.codec.has_peer_settings());
+        let is_upgrade = form == RequestForm::Upgrade;
+        if !is_known && (is_upgrade || multiplex.is_some_and(|multiplex| !multiplex.is_empty())) {
+            // One may be sent with the preface. How many more it takes at a time, and whether it
+            // takes an extended CONNECT, it will have said when it has said anything.
+            let request = QueuedRequest { outbox, form: Form::Stream { head: parked, tail } };
+            if self.upstream.offer(upstream, &mut self.connections, &mut self.cx).is_none()
+                && is_upgrade
+                && self.connections.is_of_former(upstream, &self.cx)
+            {
+                // No pool takes it, so that it would be opened again and again for this one, which
+                // cannot follow the newest configuration of its cluster.
+                return self.fail_queued(key, request, Cause::NoEndpoint, now);
+            }
+            return self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+        }
+        if is_upgrade && !multiplex.is_some_and(|it| it.codec.allows_extended_connect()) {
+            let request = QueuedRequest { outbox, form: Form::Stream { head: parked, tail } };
+            return self.fail_queued(key, request, Cause::RequestNotImplemented, now);
+        }
+        let is_end = outbox.is_empty() && tail == Tail::End;
+        let opened = match head {
+            Some(head) => self.connections.open_stream(upstream, head, form, is_end, &mut self.cx),
+            None => self
+                .read_parked(&parked, |proxy, head| {
+                    proxy.connections.open_stream(upstream, head, form, is_end, &mut proxy.cx)
+                })
+                .flatten(),
+        };
+        let Some(stream) = opened else {
+            // Its slots are not what they seemed to be.
+            self.upstream.withdraw(upstream, &mut self.connections);
+            let request = QueuedRequest { outbox, form: Form::Stream { head: parked, tail } };
+            return self.exchanges.note_attempt(key, request, &mut self.cx);
+        };
+        let mut stream = Stream::new(stream, key);
+        (stream.outbox, stream.tail, stream.is_ended) = (outbox, tail, is_end);
+        stream.head = Some(parked);
+        let at = StreamKey { connection: upstream, slot: stream.slot() };
+        let silence =
+            self.connections.get(upstream).and_then(|open| self.listen.silence(open, &self.cx));
+        let mut is_connecting = false;
+        if let Some(connection) = self.connections.get_mut(upstream) {
+            connection.requests += 1;
+            is_connecting = connection.is_connecting();
+            if let Some(multiplex) = connection.codec.multiplex_mut() {
+                multiplex.insert(stream);
+                multiplex.watches.clear(Watch::Idle);
+                if let Some(silence) = silence.filter(|_| !multiplex.watches.is_set(Watch::PingDue))
+                {
+                    multiplex.watches.set(Watch::PingDue, now + silence);
+                }
+            }
+        }
+        self.connections.arm_watches(upstream, &mut self.cx);
+        self.exchanges.bind(key, at, place, now, &mut self.listen, &mut self.cx);
+        if is_end && !is_connecting {
+            self.exchanges.on_whole_request_sent(key, now, &mut self.cx);
+        }
+        self.upstream.offer(upstream, &mut self.connections, &mut self.cx);
+        self.connections.queue_send(upstream, &mut self.cx);
+    }
+
+    /// The worker begins to connect.
+    pub fn on_connecting(&mut self, key: ConnKey, now: Time) {
+        let upstream = self.connections.get_mut(key).and_then(Connection::upstream_mut);
+        if let Some(UpstreamState::Connecting { is_begun, .. }) = upstream.map(|it| &mut it.state) {
+            *is_begun = true;
+        }
+        for exchange in self.connections.exchanges_on(key) {
+            if let Some(exchange) = self.exchanges.get_mut(exchange) {
+                exchange.record.stamps.on_connecting(now);
+            }
+        }
+    }
+
+    /// How connecting went.
+    pub fn on_connected(&mut self, key: ConnKey, result: Result<(), ConnectFailure>, now: Time) {
+        if let Err(failure) = &result
+            && !failure.errno.is_empty()
+        {
+            self.connections.note_reason(key, || Detail::of(&failure.errno));
+        }
+        if result.is_err() || !self.begin_upstream_tls(key, now) {
+            let result = result.map_err(|failure| ConnectFault {
+                cause: failure.cause,
+                reason: match failure.errno {
+                    "" => failure.cause.as_str(),
+                    errno => errno,
+                },
+            });
+            self.on_established(key, result, now);
+        }
+        self.settle(now);
+    }
+
+    /// A connection can carry data, or cannot be established.
+    pub(crate) fn on_established(
+        &mut self,
+        key: ConnKey,
+        result: Result<(), ConnectFault>,
+        now: Time,
+    ) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let timer = connection.timer;
+        let Some(upstream) = connection.upstream_mut() else { return };
+        let cluster = label(upstream.cluster.0);
+        let (exchange, since) = match &mut upstream.state {
+            UpstreamState::Connecting { exchange, since, .. } => (*exchange, *since),
+            UpstreamState::Shared { connecting_since: Some(since), .. } => {
+                let since = *since;
+                return self.on_shared_connected(key, since, result, now);
+            }
+            _ => return,
+        };
+        match result {
+            Ok(()) => {
+                connection.opened = now;
+                let duration = now.nanos_since(since);
+                self.cx.emitter.upstream_connected(&UpstreamConnected { cluster, duration });
+                let Some(exchange) = exchange else {
+                    return self.upstream.put_unused(key, now, &mut self.connections, &mut self.cx);
+                };
+                self.cx.timers.arm(timer, Time::NEVER);
+                let upstream = self.connections.get_mut(key).and_then(Connection::upstream_mut);
+                if let Some(upstream) = upstream {
+                    upstream.state = UpstreamState::Busy { exchange };
+                }
+                if let Some(exchange) = self.exchanges.get_mut(exchange) {
+                    exchange.record.stamps.connected = now;
+                }
+                if self.exchanges.is_raw(exchange) {
+                    return self.on_relay_connected(key, exchange, now);
+                }
+                self.connections.queue_send(key, &mut self.cx);
+            }
+            Err(fault) => self.on_connect_failed(key, exchange, fault, now),
+        }
+    }
+
+    /// A connection was not established in time: notes which time that is.
+    pub(crate) fn connect_timeout(&mut self, key: ConnKey) -> ConnectFault {
+        let is_handshaking = self.connections.get(key).is_some_and(Connection::is_handshaking);
+        let (option, reason) = match is_handshaking {
+            true => ("timeouts.connect of the cluster, amid the handshake of TLS", "tls_timeout"),
+            false => ("timeouts.connect of the cluster", "timeout"),
+        };
+        let upstream = self.connections.get(key).and_then(Connection::upstream);
+        let cluster = upstream.and_then(|upstream| self.cx.snapshot.cluster(upstream.cluster));
+        if let Some(bound) = cluster.map(|cluster| cluster.timeouts.connect) {
+            self.connections.note_reason(key, || Detail::of_bound(option, bound));
+        }
+        ConnectFault { cause: Cause::ConnectTimeout, reason }
+    }
+
+    /// A connection to be, for this exchange or spare, cannot be established.
+    pub(crate) fn on_connect_failed(
+        &mut self,
+        key: ConnKey,
+        exchange: Option<ExchangeKey>,
+        fault: ConnectFault,
+        now: Time,
+    ) {
+        let Some(upstream) = self.connections.get(key).and_then(Connection::upstream) else {
+            return;
+        };
+        self.cx.count_connect_failure(upstream, fault, now);
+        let cause = fault.cause;
+        match exchange {
+            Some(exchange) => self.fail_attempt(exchange, cause, now),
+            None => self.close_upstream(key, Some(cause), now),
+        }
+    }
+
+    /// As [`Proxy::on_established`], of a connection that exchanges have streams on already.
+    fn on_shared_connected(
+        &mut self,
+        key: ConnKey,
+        since: Time,
+        result: Result<(), ConnectFault>,
+        now: Time,
+    ) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(upstream) = connection.upstream_mut() else { return };
+        let cluster = label(upstream.cluster.0);
+        if let Err(fault) = result {
+            let (id, cause) = (upstream.cluster, fault.cause);
+            self.cx.count_connect_failure(upstream, fault, now);
+            self.exchanges.count_attempts(id, &self.upstream);
+            self.end_streams(key, cause, now);
+            return self.close_upstream(key, Some(cause), now);
+        }
+        if let UpstreamState::Shared { connecting_since, .. } = &mut upstream.state {
+            *connecting_since = None;
+        }
+        connection.opened = now;
+        if let Some(multiplex) = connection.codec.multiplex_mut() {
+            multiplex.watches.clear(Watch::Opening);
+        }
+        let duration = now.nanos_since(since);
+        self.cx.emitter.upstream_connected(&UpstreamConnected { cluster, duration });
+        for key in self.connections.exchanges_on(key) {
+            let Some(exchange) = self.exchanges.get_mut(key) else { continue };
+            exchange.record.stamps.connected = now;
+            let Some(at) = exchange.upstream() else { continue };
+            // One with a body goes when there is a connection to take it.
+            if self.connections.stream_mut(at).is_some_and(|stream| stream.is_ended) {
+                self.exchanges.on_whole_request_sent(key, now, &mut self.cx);
+            }
+        }
+        self.connections.queue_send(key, &mut self.cx);
+        self.await_streams(key, now);
+    }
+
+    /// Ends an exchange's side towards its upstream: a connection of its own for this cause, a stream with
+    /// this code.
+    pub(crate) fn end_upstream(
+        &mut self,
+        upstream: StreamKey,
+        cause: Option<Cause>,
+        code: ErrorCode,
+        now: Time,
+    ) {
+        if upstream.is_alone() {
+            self.close_upstream(upstream.connection, cause, now);
+        } else {
+            self.drop_stream(upstream, code, now);
+        }
+    }
+
+    /// The exchange is done with its connection: back to the pool with it, or away.
+    pub(crate) fn release(&mut self, upstream: StreamKey, is_clean: bool, now: Time) {
+        if !upstream.is_alone() {
+            // What is left of the request is of no use to anybody.
+            return self.drop_stream(upstream, ErrorCode::CANCEL, now);
+        }
+        let key = upstream.connection;
+        // Idle, a connection to an endpoint that is gone, or of a former transport, would take room from
+        // those to the others. One that outlived these is an exchange's that began on a former snapshot.
+        let is_of_former =
+            self.cx.has_former_snapshots() && self.connections.is_of_former(key, &self.cx);
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let is_whole = connection.is_sent()
+            && connection.codec.is_between_sends()
+            && !connection.is_read_closed
+            && !connection.is_send_broken;
+        let timer = connection.timer;
+        connection.outbox.forget(&mut self.cx.buffers);
+        // What comes from now on belongs to no exchange; it is read to be noticed.
+        connection.codec.await_head();
+        let Some(upstream) = connection.upstream() else { return };
+        let ids = (upstream.cluster, upstream.endpoint);
+        let cluster = self.cx.snapshot.cluster(ids.0).map(Arc::clone);
+        let is_kept = is_clean && is_whole && upstream.is_reusable && !is_of_former;
+        let Some(cluster) = cluster.filter(|_| is_kept && self.cx.drain_deadline.is_none()) else {
+            return self.close_upstream(key, None, now);
+        };
+        if !self.upstream.pools.put_idle(key, ids, &mut self.connections) {
+            return self.close_upstream(key, None, now);
+        }
+        self.cx.timers.arm(timer, now + cluster.timeouts.idle);
+        self.upstream.note_room(ids.0, &mut self.cx);
+    }
+
+    // Ends and progress.
+
+    /// The exchange that an upstream connection carries which has ended. Without one, the connection is
+    /// closed with its streams.
+    fn exchange_of_ended(&mut self, key: ConnKey, now: Time) -> Option<ExchangeKey> {
+        let exchange = self.connections.get(key)?.exchange();
+        if exchange.is_none() {
+            self.end_streams(key, Cause::UpstreamClosed, now);
+            self.close_upstream(key, None, now);
+        }
+        exchange
+    }
+
+    /// The upstream sent FIN.
+    pub(crate) fn on_upstream_end(&mut self, key: ConnKey, now: Time) {
+        // A write that failed took the reset's error with it, and what is read then is 0.
+        let was_reset = self.connections.get(key).is_some_and(|it| it.is_send_broken);
+        self.connections.note_end(key, if was_reset { "RST" } else { "FIN" });
+        let Some(exchange) = self.exchange_of_ended(key, now) else { return };
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        match connection.codec.on_eof() {
+            ReadEnd::OfMessage if !was_reset => {
+                self.on_response_end(StreamKey::alone(key), exchange, &[], true, now);
+            }
+            ReadEnd::OfMessage | ReadEnd::AmidMessage => {
+                self.fail(exchange, Cause::ResponseTruncated, now);
+            }
+            ReadEnd::Between | ReadEnd::OfStreams => {
+                self.fail_attempt(exchange, Cause::UpstreamClosed, now);
+            }
+        }
+    }
+
+    /// The upstream reset the connection.
+    pub(crate) fn on_upstream_broken(&mut self, key: ConnKey, now: Time) {
+        let Some(exchange) = self.exchange_of_ended(key, now) else { return };
+        let Some(connection) = self.connections.get(key) else { return };
+        if connection.codec.is_amid_body() {
+            self.fail(exchange, Cause::ResponseTruncated, now);
+        } else {
+            self.fail_attempt(exchange, Cause::UpstreamClosed, now);
+        }
+    }
+
+    /// Nothing more can be sent. The response, or the end, is read before anything is decided: an
+    /// upstream may answer early and close.
+    pub(crate) fn on_upstream_send_failed(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.is_send_broken = true;
+        if connection.is_read_closed {
+            self.on_upstream_broken(key, now);
+        } else {
+            self.cx.ops.push_back(Op::Read(key));
+        }
+    }
+
+    /// The upstream took bytes between `began` and `now`; `left` still wait.
+    pub(crate) fn on_upstream_sent(
+        &mut self,
+        key: ConnKey,
+        left: usize,
+        n: usize,
+        (began, now): (Time, Time),
+    ) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let is_ending = connection.is_ending();
+        let Some(exchange_key) = connection.exchange() else { return };
+        self.on_request_sent(exchange_key, (left, n), is_ending, (began, now));
+    }
+
+    /// The upstream took bytes of a request; `left` still wait. `is_ended`: nothing follows them.
+    pub(crate) fn on_request_sent(
+        &mut self,
+        exchange_key: ExchangeKey,
+        (left, n): (usize, usize),
+        is_ended: bool,
+        (began, now): (Time, Time),
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        let stamps = &mut exchange.record.stamps;
+        if n > 0 {
+            stamps.write_began = stamps.write_began.min(began);
+            stamps.written = now;
+        }
+        if left > 0 {
+            if (n > 0 || !exchange.deadlines.is_set(Wait::RequestWrite))
+                && let Some(timeouts) = exchange.cluster().map(|cluster| cluster.timeouts)
+            {
+                self.exchanges.set_deadline(
+                    exchange_key,
+                    Wait::RequestWrite,
+                    now + timeouts.request_write,
+                    &mut self.cx,
+                );
+            }
+            return;
+        }
+        exchange.deadlines.clear(Wait::RequestWrite);
+        let is_tunnel = exchange.progress.is_tunnel;
+        if is_ended && is_tunnel {
+            if let Some(upstream) = exchange.upstream().filter(|upstream| upstream.is_alone()) {
+                self.connections.shut(upstream.connection, &mut self.cx);
+            }
+            self.finish_tunnel(exchange_key, now);
+        } else if exchange.request.is_complete && matches!(exchange.stage, Stage::Attempting { .. })
+        {
+            self.exchanges.await_response_head(exchange_key, now, &mut self.cx);
+        }
+    }
+
+    /// Ends a tunnel both of whose sides have said all and been told all.
+    pub(crate) fn finish_tunnel(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let Some(upstream) = exchange.upstream() else { return };
+        let sides = [exchange.downstream, upstream];
+        let is_quiet = |side: &StreamKey| {
+            self.connections.backlog(*side) == 0 && !self.connections.has_open_end(*side)
+        };
+        if exchange.request.is_complete
+            && exchange.progress.is_response_complete
+            && sides.iter().all(is_quiet)
+        {
+            if let Some(exchange) = self.exchanges.get_mut(key) {
+                exchange.stage = Stage::Finishing;
+            }
+            self.end_upstream(upstream, None, ErrorCode::NO_ERROR, now);
+            self.finish(key, None, now);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Hop 5: a request's head is judged, and goes through filters.
+
+use telemetry::cause::Cause;
+use wire::head::{Framing, Known, Method, RequestHead};
+
+use crate::connection::transport::Tls;
+use crate::exchange::record::{Words, label};
+use crate::exchange::{lookalikes, route};
+use crate::filter::chain::ChainStep;
+use crate::keys::ExchangeKey;
+use crate::listen::clients::Part;
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+
+impl Proxy {
+    /// Hop 5: a whole request head.
+    pub(crate) fn on_request_head(
+        &mut self,
+        key: ExchangeKey,
+        head: &mut RequestHead<'_>,
+        now: Time,
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let Some(connection) = self.connections.get(exchange.downstream.connection) else {
+            return;
+        };
+        let snapshot = exchange.snapshot.clone();
+        let listener = exchange.listener();
+        let facts = crate::exchange::forwarded::Facts {
+            peer: &connection.peer,
+            local: &connection.local,
+            options: &listener.http,
+            is_secure: connection.tls.is_some(),
+            is_early: connection.tls.as_deref().is_some_and(Tls::is_early),
+            client_cert: connection.tls.as_deref().and_then(Tls::client_cert),
+        };
+        // RFC 8470, section 4. What follows a change of protocols is not read here, and cannot be judged.
+        let is_too_early = facts.is_early && !(head.method().is_safe() && head.upgrade().is_none());
+        let is_misdirected = route::is_misdirected(exchange, connection, head);
+        let listener_label = label(listener.id.0);
+        let dropped = lookalikes::screen(head, &listener.http);
+        let client = crate::exchange::forwarded::rewrite(
+            head,
+            &facts,
+            &mut self.cx.random,
+            &mut self.cx.scratch,
+        );
+        let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);
+        let exchanges_max = listener.exchanges_per_client_max;
+        exchange.record.client = client;
+        if client.is_some() {
+            // The one that a trusted hop named.
+            self.listen.clients.remove(exchange.client, Part::Exchange);
+            (exchange.client, _) = self.listen.clients.enter(client, Part::Exchange);
+        }
+        let has_too_many = exchanges_max.is_some_and(|max| {
+            self.listen.clients.exchanges_of(exchange.client) > self.cx.share.of(max.get())
+        });
+        if snapshot.access_log.stage_times || snapshot.access_log.output.is_some() {
+            exchange.record.words = Words::take(head, &mut self.cx.buffers);
+        }
+        let has_unknown_expectation =
+            head.field(Known::Expect).is_some() && !head.expects_continue();
+        let is_too_large = matches!(head.framing(), Framing::Length(n) if n > body_bytes_max);
+        let counts = dropped.unwrap_or_default();
+        if counts != lookalikes::Dropped::default() {
+            self.cx.count_dropped(listener_label, counts);
+        }
+        if let Err(cause) = dropped {
+            self.fail(key, cause, now);
+        } else if has_too_many {
+            self.fail(key, Cause::ClientExchangesOverflow, now);
+        } else if is_too_early {
+            self.fail(key, Cause::RequestTooEarly, now);
+        } else if is_misdirected {
+            self.fail(key, Cause::RequestMisdirected, now);
+        } else if has_unknown_expectation {
+            self.fail(key, Cause::RequestExpectationUnknown, now);
+        } else if is_too_large {
+            self.fail(key, Cause::RequestBodyTooLarge, now);
+        } else if is_last_hop(head) {
+            self.reply_as_last(key, head.method(), now);
+        } else {
+            self.exchanges.begin_call(key, head);
+            self.exchanges.begin_chain(key);
+            self.run_chain(key, head, ChainStep::Head(0), now);
+        }
+    }
+}
+
+/// Whether `Max-Forwards` ends the request's way here (RFC 9110, section 7.6.2). Counts it down
+/// where it does not.
+#[inline]
+fn is_last_hop(head: &mut RequestHead<'_>) -> bool {
+    matches!(head.method(), Method::Options | Method::Trace) && is_counted_down(head)
+}
+
+fn is_counted_down(head: &mut RequestHead<'_>) -> bool {
+    let value = head.field(Known::MaxForwards).and_then(|value| std::str::from_utf8(value).ok());
+    let Some(left) = value.and_then(|value| value.parse::<u32>().ok()) else { return false };
+    if let Some(left) = left.checked_sub(1) {
+        head.set_known(Known::MaxForwards, left.to_string().as_bytes());
+    }
+    left == 0
+}

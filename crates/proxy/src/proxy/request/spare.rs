@@ -1,0 +1,52 @@
+//! A connection under way that has lost its exchange serves another, or the pool.
+
+use crate::exchange::{Form, QueuedRequest};
+use crate::keys::{ConnKey, ExchangeKey};
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+
+impl Proxy {
+    /// Gives a request to a spare connection, to `place` or to any endpoint of the exchange's cluster; or
+    /// gives it back.
+    pub(crate) fn try_spare(
+        &mut self,
+        key: ExchangeKey,
+        place: Option<usize>,
+        request: QueuedRequest,
+        now: Time,
+    ) -> Option<QueuedRequest> {
+        let Some(spare) = self.find_spare(key, place, &request) else { return Some(request) };
+        let Self { exchanges, connections, listen, cx, .. } = self;
+        exchanges.give_spare(key, spare, request, now, connections, listen, cx);
+        None
+    }
+
+    /// A spare connection for a request: to `endpoint`, or to any of the exchange's cluster.
+    fn find_spare(
+        &mut self,
+        key: ExchangeKey,
+        place: Option<usize>,
+        request: &QueuedRequest,
+    ) -> Option<(ConnKey, usize)> {
+        if self.upstream.spares.is_empty()
+            || !matches!(request.form, Form::Alone { is_personal: false, .. })
+        {
+            return None;
+        }
+        let exchange = self.exchanges.get(key)?;
+        if self.exchanges.is_raw(key) {
+            return None;
+        }
+        let cluster = exchange.cluster()?;
+        let wanted = place.and_then(|place| cluster.endpoints.get(place)).map(|it| it.id);
+        let spare = self.upstream.spares.take(&self.connections, |upstream| {
+            upstream.cluster == cluster.id
+                && upstream.transport == cluster.transport
+                && wanted.is_none_or(|id| id == upstream.endpoint)
+        })?;
+        let endpoint = self.connections.get(spare)?.upstream()?.endpoint;
+        let place = place.or_else(|| cluster.endpoints.iter().position(|it| it.id == endpoint));
+        // An exchange of another configuration may not know the endpoint.
+        place.map(|place| (spare, place))
+    }
+}

@@ -1,0 +1,190 @@
+//! Responses that the proxy makes itself: direct responses, redirects, filters' replies, faults.
+//!
+//! All carry `server: strait`. A reply to a fault is plain text: the status in words, and the cause
+//! in the vocabulary of the access log.
+
+use config::snapshot::{PathMatch, Redirect, RedirectPath, Respond};
+use telemetry::cause::Cause;
+use wire::h1::reason_phrase;
+use wire::head::{Framing, Method, RequestHead};
+
+use crate::connection::codec::elements::WholeReply;
+use crate::exchange::fault::{Side, consequence};
+use crate::exchange::{Deadlines, Stage, calls};
+use crate::filter;
+use crate::keys::ExchangeKey;
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+
+/// What a reply consists of.
+struct Content<'a> {
+    status: u16,
+    fields: &'a [(&'a [u8], &'a [u8])],
+    body: &'a [u8],
+    cause: Option<Cause>,
+}
+
+/// What says that a reply is the proxy's own.
+const SERVER: (&[u8], &[u8]) = (b"server", b"strait");
+
+const TEXT_PLAIN: (&[u8], &[u8]) = (b"content-type", b"text/plain; charset=utf-8");
+
+impl Proxy {
+    /// A route's direct response.
+    pub(crate) fn respond(&mut self, key: ExchangeKey, respond: &Respond, now: Time) {
+        let own = respond.fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let has_type =
+            respond.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let plain = (!has_type && !respond.body.is_empty()).then_some(TEXT_PLAIN);
+        let fields: Vec<_> = [SERVER].into_iter().chain(plain).chain(own).collect();
+        let (status, body) = (respond.status, &respond.body[..]);
+        self.reply(key, &Content { status, fields: &fields, body, cause: None }, now);
+    }
+
+    /// A route's redirect.
+    pub(crate) fn redirect(
+        &mut self,
+        key: ExchangeKey,
+        redirect: &Redirect,
+        matched: &PathMatch,
+        head: &RequestHead<'_>,
+        now: Time,
+    ) {
+        let location = location(redirect, matched, head);
+        let fields = [SERVER, (&b"location"[..], &location[..])];
+        let status = redirect.status;
+        self.reply(key, &Content { status, fields: &fields, body: b"", cause: None }, now);
+    }
+
+    /// To a request that was to go no further than this proxy.
+    pub(crate) fn reply_as_last(&mut self, key: ExchangeKey, method: Method, now: Time) {
+        if method == Method::Trace {
+            // A request with credentials in it is not shown to a script that can send one.
+            return self.fail(key, Cause::RequestNotImplemented, now);
+        }
+        self.reply(key, &Content { status: 200, fields: &[SERVER], body: b"", cause: None }, now);
+    }
+
+    /// A filter's reply.
+    pub(crate) fn reply_from_filter(&mut self, key: ExchangeKey, reply: &filter::Reply, now: Time) {
+        let body = plain_reason(reply.status, reply.reason);
+        let (status, body, cause) = (reply.status, &body[..], Some(Cause::FilterReply));
+        self.reply(key, &Content { status, fields: &[SERVER, TEXT_PLAIN], body, cause }, now);
+    }
+
+    /// The reply that a fault becomes.
+    pub(crate) fn reply_to_fault(
+        &mut self,
+        key: ExchangeKey,
+        status: u16,
+        cause: Cause,
+        now: Time,
+    ) {
+        if consequence(cause).side == Side::Downstream {
+            self.exchanges.stop_reading(key, &mut self.connections, &self.cx);
+        }
+        let body = plain_reason(status, cause.as_str());
+        let (body, cause) = (&body[..], Some(cause));
+        self.reply(key, &Content { status, fields: &[SERVER, TEXT_PLAIN], body, cause }, now);
+    }
+
+    fn reply(&mut self, key: ExchangeKey, content: &Content<'_>, now: Time) {
+        let exchange = self.exchanges.get_mut(key);
+        let call = exchange.and_then(|exchange| exchange.call.as_deref_mut());
+        if let Some(call) = call.filter(|_| content.status >= 400) {
+            // A client of gRPC reads its own fields, and no other status (its PROTOCOL-HTTP2).
+            let status = calls::status_of(content.cause, content.status);
+            let own = call.reply(status, content.body.trim_ascii_end());
+            let own = own.iter().map(|(name, value)| (*name, &value[..]));
+            let fields: Vec<_> = [SERVER].into_iter().chain(own).collect();
+            let cause = content.cause;
+            return self.reply_plain(
+                key,
+                &Content { status: 200, fields: &fields, body: b"", cause },
+                now,
+            );
+        }
+        self.reply_plain(key, content, now);
+    }
+
+    fn reply_plain(&mut self, key: ExchangeKey, content: &Content<'_>, now: Time) {
+        let date = self.cx.date(now);
+        let fields = [(&b"date"[..], date.as_bytes())];
+        let fields: Vec<_> = fields.into_iter().chain(content.fields.iter().copied()).collect();
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.stage = Stage::Finishing;
+        exchange.deadlines = Deadlines::default();
+        exchange.record.status = content.status;
+        exchange.progress.has_response = true;
+        exchange.record.is_reply = true;
+        exchange.record.cause = content.cause;
+        let request = &exchange.request;
+        let downstream = exchange.downstream;
+        let is_call = exchange.call.is_some();
+        let has_body = request.method != Method::Head && !matches!(content.status, 204 | 304);
+        if has_body {
+            exchange.record.response_bytes = content.body.len() as u64;
+        }
+        self.connections.discard_request(downstream, &self.cx);
+        let framing = Framing::Length(content.body.len() as u64);
+        let field = self.settle_life(key, framing);
+        // Frames say where a reply without a body ends.
+        let is_told = !(is_call && content.body.is_empty() && !downstream.is_alone());
+        let length =
+            (is_told && !matches!(content.status, 204 | 304)).then_some(content.body.len() as u64);
+        let body = if has_body { content.body } else { &[] };
+        let is_sent = self.connections.send_reply(
+            downstream,
+            &WholeReply { status: content.status, fields: &fields, length, body, field },
+            &mut self.cx,
+        );
+        if is_sent {
+            self.on_response_sent(key, (0, 0), true, now);
+        }
+    }
+}
+
+/// `Not Found: no_route`, and a line end.
+fn plain_reason(status: u16, reason: &str) -> Vec<u8> {
+    [reason_phrase(status), b": ", reason.as_bytes(), b"\n"].concat()
+}
+
+/// The `location` of a redirect.
+fn location(redirect: &Redirect, matched: &PathMatch, head: &RequestHead<'_>) -> Vec<u8> {
+    let mut location = Vec::new();
+    // A reference relative to the request's own URL needs neither scheme nor host (RFC 9110,
+    // section 10.2.2); a client knows its own scheme better than a proxy behind another one does.
+    if redirect.scheme.is_some() || redirect.host.is_some() {
+        if let Some(scheme) = &redirect.scheme {
+            location.extend_from_slice(scheme.as_bytes());
+            location.push(b':');
+        }
+        location.extend_from_slice(b"//");
+        match &redirect.host {
+            Some(host) => location.extend_from_slice(host.as_bytes()),
+            None => location.extend_from_slice(head.host()),
+        }
+    }
+    match (&redirect.path, matched) {
+        (Some(RedirectPath::Whole(path)), _) => location.extend_from_slice(path.as_bytes()),
+        (Some(RedirectPath::Prefix(new)), PathMatch::Prefix(old)) => {
+            location.extend_from_slice(new.as_bytes());
+            location.extend_from_slice(head.path().get(old.len()..).unwrap_or_default());
+        }
+        (Some(RedirectPath::Prefix(new)), PathMatch::Exact(_)) => {
+            location.extend_from_slice(new.as_bytes());
+        }
+        (None, _) => location.extend_from_slice(head.path()),
+    }
+    // `//host` at the beginning of a path would be taken for another host.
+    if redirect.scheme.is_none() && redirect.host.is_none() && location.starts_with(b"//") {
+        location.splice(0..0, *b"/.");
+    }
+    if !redirect.strip_query
+        && let Some(query) = head.query()
+    {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    location
+}

@@ -1,0 +1,74 @@
+//! What an event left to do on other connections and exchanges, done when the event is over.
+
+use config::snapshot::ClusterId;
+use wire::head::RequestHead;
+
+use crate::agenda::Note;
+use crate::exchange::{QueuedRequest, Stage};
+use crate::keys::ExchangeKey;
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+
+impl Proxy {
+    /// Does what was noted during an event, and what is noted meanwhile.
+    #[inline]
+    pub(crate) fn settle(&mut self, now: Time) {
+        if !self.cx.agenda.is_empty() {
+            self.settle_notes(now);
+        }
+    }
+
+    // Apart, so that the look at an empty agenda is all that most events pay.
+    #[inline(never)]
+    fn settle_notes(&mut self, now: Time) {
+        while let Some(note) = self.cx.agenda.0.pop_front() {
+            match note {
+                Note::Resume(source) => self.resume_source(source, now),
+                Note::Serve(cluster) => self.serve_noted(cluster, now),
+                Note::Attempt(exchange) => self.attempt_again(exchange, now),
+                Note::CloseUpstreams => {
+                    self.upstream.close_upstreams(now, &mut self.connections, &mut self.cx);
+                }
+            }
+        }
+    }
+
+    /// Serves a cluster's queue, if a note says that there may be connections for it.
+    fn serve_noted(&mut self, cluster: ClusterId, now: Time) {
+        let Some(noted) = self.upstream.pools.take_noted(cluster) else { return };
+        if noted.has_room {
+            self.serve_waiting(cluster, now);
+        }
+        for _ in 0..noted.spares {
+            self.serve_next(cluster, now);
+        }
+    }
+
+    /// Finds a connection for a request that is not from the queue. If there is room for exchanges that
+    /// wait already, they are served first. `head` is the request's, where it is at hand.
+    pub(crate) fn ask(
+        &mut self,
+        key: ExchangeKey,
+        request: QueuedRequest,
+        head: Option<&RequestHead<'_>>,
+        now: Time,
+    ) {
+        if !self.cx.agenda.is_empty()
+            && let Some(cluster) = self.exchanges.get(key).and_then(|it| it.route.as_ref()?.cluster)
+        {
+            self.serve_noted(cluster, now);
+        }
+        self.attempt(key, request, head, now);
+    }
+
+    fn attempt_again(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
+            Stage::Retrying { request } => {
+                self.ask(key, request, None, now);
+                self.exchanges.note_request(key, &mut self.cx);
+            }
+            stage => exchange.stage = stage,
+        }
+    }
+}
