@@ -3,8 +3,10 @@
 //! `bench/README.md` explains the method. A scenario is a module; it measures, in rounds that go
 //! through all proxies in turn, and hands samples to `report`, which alone compares and prints.
 
+pub(crate) mod binary;
 mod generator;
 mod h1;
+pub(crate) mod kinds;
 mod lineup;
 mod machine;
 mod memory;
@@ -17,11 +19,11 @@ mod setup;
 mod tools;
 
 use anyhow::Result;
+use kinds::GeneratorKind;
+use kinds::ProxyKind;
+use setup::{Setup, Tls};
 
 use crate::Surroundings;
-use generator::GeneratorKind;
-use proxy::ProxyKind;
-use setup::{Setup, Tls};
 
 /// What to measure.
 #[derive(Debug, clap::Args)]

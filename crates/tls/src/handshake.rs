@@ -22,10 +22,13 @@ pub(crate) mod early;
 mod error;
 mod framing;
 mod refused;
-
 use std::fmt;
 use std::sync::Arc;
 
+use accepting::Accepting;
+use connecting::Connecting;
+use framing::next_record;
+use refused::RefusedEarlyData;
 use rustls::{ConnectionTrafficSecrets, ExtractedSecrets, HandshakeKind, ServerConnection};
 use rustls_pki_types::ServerName;
 use wire::buffer::Buffer;
@@ -33,25 +36,19 @@ use wire::tls::record::{
     Cipher, DirectionSecrets, Protocol, RecordLayer, Secrets, Sizing, Suite, TlsRole,
 };
 
-pub use connecting::TicketKeeper;
-pub use early::{EARLY_DATA_BYTES_MAX, EarlyHandshake};
-pub use error::{CertificateFault, HandshakeError};
-
 use crate::alert::Alert;
 use crate::client::ClientContext;
 use crate::facts::{HandshakeFacts, PeerCertificate};
+use crate::handshake::framing::plain_alert;
 use crate::parameters::{CipherSuite, Group, Version};
 use crate::secrets::{TrafficSecret, TrafficSecrets};
 use crate::server::ServerContext;
 use crate::signing::{SignError, SignJob, Signature};
-use accepting::Accepting;
-use connecting::Connecting;
-use framing::next_record;
-use refused::RefusedEarlyData;
 
-/// Bytes of a handshake that a peer may send. The most that is of use are chains of certificates,
-/// of a few thousand bytes.
-pub const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
+pub use connecting::TicketKeeper;
+pub use early::{EARLY_DATA_BYTES_MAX, EarlyHandshake};
+pub use error::{CertificateFault, HandshakeError};
+pub use framing::HANDSHAKE_BYTES_MAX;
 
 /// A handshake in progress. See the module's picture.
 ///
@@ -564,11 +561,4 @@ fn sealed_alert(records: &mut RecordLayer, alert: Alert) -> Vec<u8> {
     let mut out = Buffer::new(records.sealed_len(0));
     records.send_control(&mut out);
     out.filled().to_vec()
-}
-
-/// A record with an alert, under no key.
-fn plain_alert(alert: Alert) -> [u8; 7] {
-    const ALERT: u8 = 21;
-    const FATAL: u8 = 2;
-    [ALERT, 3, 3, 0, 2, FATAL, alert.code()]
 }

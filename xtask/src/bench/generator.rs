@@ -14,14 +14,8 @@ use super::setup::{Setup, Tls};
 use super::tools::Tools;
 use crate::plain::Plain;
 
-/// Which program asks as fast as it is answered, in HTTP/1.1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum GeneratorKind {
-    /// wrk, one thread.
-    Wrk,
-    /// `load` of `bench/`: a fourth cheaper, so faster proxies are less held up by it.
-    Load,
-}
+use crate::bench::kinds::GeneratorKind;
+use crate::bench::tools::GRPC_MESSAGE_BYTES;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -99,8 +93,10 @@ pub(crate) struct Load {
 
 /// Streams that are open at a time on each connection of HTTP/2.
 const STREAMS: u32 = 100;
+
 /// Handshakes that run at a time, so that no proxy waits for the generator.
 const HANDSHAKES: u32 = 16;
+
 /// Length of a stream of bytes.
 const STREAM_MIB: u32 = 1024;
 
@@ -365,16 +361,6 @@ fn check_trailers(tools: &Tools, options: &Options, target: SocketAddr) -> Resul
         bail!("no grpc-status of 0 in {output}");
     }
     Ok(())
-}
-
-/// A message of 1 KiB behind its length.
-const GRPC_MESSAGE_BYTES: usize = 5 + 1024;
-
-/// The message that is sent to a service of gRPC.
-pub(crate) fn grpc_message() -> Vec<u8> {
-    let mut message = vec![0, 0, 0, 4, 0];
-    message.resize(GRPC_MESSAGE_BYTES, b'q');
-    message
 }
 
 fn plain(root: &Path, words: &[String]) -> Result<Plain> {

@@ -10,131 +10,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::machine::first_line_with;
 use super::setup::Setup;
 use super::tools::Tools;
 use super::{Options, generator};
 use crate::plain::Plain;
 use crate::say;
 
-/// Which proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ProxyKind {
-    /// Strait, nothing logged, no stage times.
-    Strait,
-    /// Strait with the access log in a file and stage times.
-    #[value(name = "strait+log")]
-    StraitLog,
-    /// Strait with `signing: batched`.
-    #[value(name = "strait+batched")]
-    StraitBatched,
-    /// HAProxy.
-    Haproxy,
-    /// nginx.
-    Nginx,
-    /// Envoy.
-    Envoy,
-    /// The bare relay of `bench/`.
-    Relay,
-}
-
-impl ProxyKind {
-    /// All, in the order of a round.
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Strait,
-        Self::StraitLog,
-        Self::StraitBatched,
-        Self::Haproxy,
-        Self::Nginx,
-        Self::Envoy,
-        Self::Relay,
-    ];
-
-    /// Whether this is the proxy of this repository.
-    pub(crate) fn is_strait(self) -> bool {
-        matches!(self, Self::Strait | Self::StraitLog | Self::StraitBatched)
-    }
-
-    /// Name in results.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Strait => "strait",
-            Self::StraitLog => "strait+log",
-            Self::StraitBatched => "strait+batched",
-            Self::Haproxy => "haproxy",
-            Self::Nginx => "nginx",
-            Self::Envoy => "envoy",
-            Self::Relay => "relay",
-        }
-    }
-
-    fn config(self) -> Option<&'static str> {
-        match self {
-            Self::Strait => Some("strait.yaml"),
-            Self::StraitLog => Some("strait+log.yaml"),
-            Self::StraitBatched => Some("strait+batched.yaml"),
-            Self::Haproxy => Some("haproxy.cfg"),
-            Self::Nginx => Some("nginx.conf"),
-            Self::Envoy => Some("envoy.yaml"),
-            Self::Relay => None,
-        }
-    }
-
-    /// The arguments that run it in the foreground with `config`.
-    fn arguments(self, config: &str, listen: SocketAddr, upstream: SocketAddr) -> Vec<String> {
-        let words = match self {
-            Self::Strait | Self::StraitLog | Self::StraitBatched => format!("run -c {config}"),
-            Self::Haproxy => format!("-db -f {config}"),
-            Self::Nginx => format!("-c {config}"),
-            Self::Envoy => {
-                format!("-c {config} --concurrency 1 --disable-hot-restart --log-level error")
-            }
-            Self::Relay => format!("--listen {listen} --upstream {upstream}"),
-        };
-        words.split(' ').map(str::to_owned).collect()
-    }
-}
-
-/// A program that can be started.
-#[derive(Clone, Debug)]
-pub(crate) struct Binary {
-    /// Name in results.
-    pub(crate) name: String,
-    /// Which proxy.
-    pub(crate) kind: ProxyKind,
-    path: PathBuf,
-}
-
-impl Binary {
-    /// A proxy of this commit, or one that is installed.
-    pub(crate) fn new(kind: ProxyKind, path: PathBuf) -> Self {
-        Self { name: kind.name().to_owned(), kind, path }
-    }
-
-    /// Strait of another commit.
-    pub(crate) fn against(reference: &str, path: PathBuf) -> Self {
-        Self { name: format!("strait@{reference}"), kind: ProxyKind::Strait, path }
-    }
-
-    /// One line about its version.
-    pub(crate) fn version(&self, root: &Path) -> String {
-        let of = |argument, mark| first_line_with(root, &self.path, argument, mark);
-        match self.kind {
-            ProxyKind::Strait | ProxyKind::StraitLog | ProxyKind::StraitBatched => {
-                of("--version", "strait")
-            }
-            ProxyKind::Haproxy => of("-v", "version"),
-            ProxyKind::Nginx => of("-v", "version"),
-            // The program prints where it was started from before the version.
-            ProxyKind::Envoy => {
-                let line = of("--version", "version: ");
-                let version = line.split_once("version: ").map_or(line.as_str(), |(_, v)| v);
-                format!("envoy {version}")
-            }
-            ProxyKind::Relay => "relay of this commit".to_owned(),
-        }
-    }
-}
+pub(crate) use crate::bench::binary::Binary;
 
 /// A proxy that runs, until this is dropped.
 #[derive(Debug)]
@@ -400,6 +282,7 @@ fn file_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::kinds::ProxyKind;
 
     #[test]
     fn cpu_times_are_found_behind_any_program_name() {

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::proxy::ProxyKind;
+use super::kinds::ProxyKind;
 
 /// The protocols on either side of the proxies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -1,15 +1,23 @@
 //! The programs that a run needs, found or built before anything is measured.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Context as _;
+use anyhow::Result;
+use anyhow::bail;
 
-use super::generator::{GeneratorKind, grpc_message};
-use super::proxy::{Binary, ProxyKind};
-use super::setup::{Certificate, Service, Setup};
-use super::{Options, Scenario};
+use super::Options;
+use super::Scenario;
+use super::binary::Binary;
+use super::kinds::GeneratorKind;
+use super::kinds::ProxyKind;
+use super::setup::Certificate;
+use super::setup::Service;
+use super::setup::Setup;
 use crate::Surroundings;
-use crate::plain::{Plain, find};
+use crate::plain::Plain;
+use crate::plain::find;
 use crate::profiling;
 use crate::say;
 
@@ -222,4 +230,14 @@ impl Options {
     fn needs_h2load(&self) -> bool {
         matches!(self.scenario, Scenario::H2 | Scenario::Grpc)
     }
+}
+
+/// A message of 1 KiB behind its length.
+pub(crate) const GRPC_MESSAGE_BYTES: usize = 5 + 1024;
+
+/// The message that is sent to a service of gRPC.
+pub(crate) fn grpc_message() -> Vec<u8> {
+    let mut message = vec![0, 0, 0, 4, 0];
+    message.resize(GRPC_MESSAGE_BYTES, b'q');
+    message
 }

@@ -7,7 +7,8 @@ use rustls::{HandshakeKind, ServerConnection};
 use rustls_pki_types::UnixTime;
 
 use super::coroutine::{self, Step, Waiting};
-use super::{HandshakeError, plain_alert};
+use super::error::HandshakeError;
+use super::framing::plain_alert;
 use crate::alert::Alert;
 use crate::server::ServerContext;
 use crate::signing::{SignError, SignJob, Signature};

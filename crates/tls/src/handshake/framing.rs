@@ -1,8 +1,11 @@
 //! Where records begin and end, which is all that has to be known to feed them one by one.
 
-use wire::tls::record::{FRAGMENT_LEN_MAX, HEADER_LEN, RECORD_LEN_MAX};
+use wire::tls::record::FRAGMENT_LEN_MAX;
+use wire::tls::record::HEADER_LEN;
+use wire::tls::record::RECORD_LEN_MAX;
 
-use super::{HANDSHAKE_BYTES_MAX, HandshakeError};
+use super::error::HandshakeError;
+use crate::alert::Alert;
 
 /// The record at the front of the input.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,6 +77,17 @@ fn frame(input: &[u8], is_first: bool) -> Framed {
 /// server that does not like what it was asked for.
 fn may_begin_tls(input: &[u8]) -> bool {
     matches!(input, [] | [HANDSHAKE | ALERT] | [HANDSHAKE | ALERT, 3, ..])
+}
+
+/// Bytes of a handshake that a peer may send. The most that is of use are chains of certificates,
+/// of a few thousand bytes.
+pub const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
+
+/// A record with an alert, under no key.
+pub(crate) fn plain_alert(alert: Alert) -> [u8; 7] {
+    const ALERT: u8 = 21;
+    const FATAL: u8 = 2;
+    [ALERT, 3, 3, 0, 2, FATAL, alert.code()]
 }
 
 #[cfg(test)]
