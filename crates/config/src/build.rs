@@ -10,6 +10,8 @@ pub(crate) mod endpoints;
 mod files;
 mod http;
 mod listeners;
+mod patterns;
+mod redirects;
 mod routes;
 mod tls;
 
@@ -185,6 +187,7 @@ pub(crate) fn parts<F>(
     routes::check_clients(file, site, context.findings);
     routes::check_slashes(file, site, context.findings);
     routes::check_access(file, site, context.findings);
+    redirects::check(file, site, &tables, context.findings);
     clusters::warn_aimless(file, site, context.findings);
     clusters::warn_loops(file, site, context.findings);
     warn_unused(&file.routes, &table_names, &site.key("routes"), context.findings);
@@ -194,7 +197,7 @@ pub(crate) fn parts<F>(
         route_tables: tables.into_values(),
         clusters,
         limits: limits(&file.limits),
-        access_log: access_log(&file.access_log, &site.key("access_log"), context.findings),
+        access_log: access_log(&file.access_log, &site.key("access_log"), context),
     }
 }
 
@@ -351,10 +354,16 @@ fn limits(file: &file::Limits) -> Limits {
     }
 }
 
-fn access_log(file: &file::AccessLog, site: &Site<'_>, findings: &mut Findings<'_>) -> AccessLog {
+fn access_log<F>(
+    file: &file::AccessLog,
+    site: &Site<'_>,
+    context: &mut Context<'_, '_, F>,
+) -> AccessLog {
+    let Context { files, findings, .. } = context;
     let output = file.output.as_deref().and_then(|text| match text {
         "stdout" => Some(AccessLogOutput::Stdout),
         path if path.contains('/') && !path.ends_with('/') && !path.contains('\0') => {
+            files.warn_unless_appendable(FilePath::new(path), &site.key("output"), findings);
             Some(AccessLogOutput::File(Arc::from(FilePath::new(path))))
         }
         other => {

@@ -6,12 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 use tls::Certificate;
 
-use crate::date;
 use crate::snapshot::{CertificateSource, Snapshot};
-
-/// Within which an operator is told that a certificate expires: renewal at two thirds of 90 days, as it
-/// is common, has failed for two weeks by then.
-const EXPIRY_WARNING_SECONDS: u64 = 14 * 86_400;
+use crate::{date, expiry};
 
 /// A certificate and who shows it.
 #[derive(Clone, Debug)]
@@ -111,20 +107,8 @@ impl fmt::Display for CertificateUser {
 
 /// See [`CertificateUse::expiry_warning`].
 pub(crate) fn expiry_warning(certificate: &Certificate, now: u64) -> Option<String> {
-    let end = date::rfc3339(certificate.not_after());
-    match certificate.not_after().checked_sub(now) {
-        // Only one that is in use already: a new one is refused.
-        None => Some(format!("the certificate has expired, at {end}")),
-        Some(left) if left > EXPIRY_WARNING_SECONDS => None,
-        Some(left) => {
-            let left = match left / 86_400 {
-                0 => "less than a day".to_owned(),
-                1 => "1 day".to_owned(),
-                days => format!("{days} days"),
-            };
-            Some(format!("the certificate expires in {left}, at {end}"))
-        }
-    }
+    // Only one that is in use already has expired: a new one is refused.
+    expiry::warning("the certificate", certificate.not_after(), now, expiry::EXPIRY_WARNING_SECONDS)
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

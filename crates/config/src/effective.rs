@@ -81,7 +81,7 @@ pub fn effective_yaml<F>(snapshot: &Snapshot<F>) -> String {
 
 /// The shape of a file, for the secrets marked in it. Filters have masked theirs already.
 static SHAPE: LazyLock<Option<Shape>> = LazyLock::new(|| {
-    let schema = crate::schema::schema(&crate::filters::FilterKinds::<()>::new());
+    let schema = crate::schema::compiled(&crate::filters::FilterKinds::<()>::new());
     Shape::new(&schema, "").ok()
 });
 

@@ -27,6 +27,7 @@ pub mod date;
 pub mod defaults;
 mod effective;
 mod endpoint_files;
+mod expiry;
 pub mod explain;
 pub mod file;
 pub mod filters;
@@ -48,6 +49,7 @@ pub mod snapshot;
 mod store;
 mod tree;
 pub mod units;
+mod variables;
 
 pub use agreed::{Agreed, AgreedKind, agreed};
 pub use certificates::{CertificateUse, CertificateUser, certificates};

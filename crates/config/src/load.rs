@@ -13,7 +13,7 @@ use crate::filters::FilterKinds;
 use crate::findings::{Errors, Finding, Findings, Path, Problem};
 use crate::ids::TakenIds;
 use crate::outside::{Memory, Outside};
-use crate::schema::schema;
+use crate::schema::compiled;
 use crate::shape::{self, SchemaError, Shape};
 use crate::snapshot::{ClusterId, Snapshot};
 use crate::store::{Linked, Store};
@@ -99,7 +99,7 @@ impl<F> Loader<F> {
     /// If the schema of a configuration is not one that this crate understands, which depends on
     /// nothing but the types in it.
     pub fn new(kinds: FilterKinds<F>) -> Result<Self, SchemaError> {
-        let shape = Shape::new(&schema(&kinds), "")?;
+        let shape = Shape::new(&compiled(&kinds), "")?;
         Ok(Self {
             kinds,
             shape,

@@ -35,6 +35,23 @@ pub trait Outside {
         path.display().to_string()
     }
 
+    /// The permission bits of the file at `path`, as chmod(1) has them; none where there are none.
+    fn mode(&self, path: &Path) -> Option<u32> {
+        let _ = path;
+        None
+    }
+
+    /// Whether the file at `path` could be opened for appending by this process, or made. Nothing is
+    /// written or made.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    fn check_append(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Ok(())
+    }
+
     /// Whom the system trusts. Asked once, for as long as any cluster needs it.
     ///
     /// # Errors
@@ -50,6 +67,7 @@ pub trait Outside {
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     files: BTreeMap<PathBuf, Vec<u8>>,
+    modes: BTreeMap<PathBuf, u32>,
     /// PEM.
     trusted: Vec<u8>,
     now: u64,
@@ -59,12 +77,17 @@ impl Memory {
     /// No files, at `now`.
     #[must_use]
     pub const fn new(now: u64) -> Self {
-        Self { files: BTreeMap::new(), trusted: Vec::new(), now }
+        Self { files: BTreeMap::new(), modes: BTreeMap::new(), trusted: Vec::new(), now }
     }
 
     /// Puts a file at `path`, in the place of one that is there.
     pub fn insert(&mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) {
         self.files.insert(path.into(), content.into());
+    }
+
+    /// Gives the file at `path` these permissions.
+    pub fn set_mode(&mut self, path: impl Into<PathBuf>, mode: u32) {
+        self.modes.insert(path.into(), mode);
     }
 
     /// Has the system trust these authorities (PEM).
@@ -81,6 +104,21 @@ impl Memory {
 impl Outside for Memory {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn mode(&self, path: &Path) -> Option<u32> {
+        self.modes.get(path).copied()
+    }
+
+    /// A file can be made in a folder that has one.
+    fn check_append(&self, path: &Path) -> io::Result<()> {
+        let is_beside = |file: &PathBuf| file.parent() == path.parent();
+        let is_here = path.parent().is_none_or(|folder| matches!(folder.to_str(), Some("" | ".")));
+        if is_here || self.files.is_empty() || self.files.keys().any(is_beside) {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::NotFound.into())
+        }
     }
 
     fn system_roots(&self) -> Result<Roots, RootsError> {

@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use crate::filters::FilterKinds;
-use crate::schema::schema;
+use crate::schema::compiled;
 use crate::shape::{Format, Kind, SchemaError, Shape};
 
 /// The reference of a file with these filters, as Markdown.
@@ -12,7 +12,7 @@ use crate::shape::{Format, Kind, SchemaError, Shape};
 ///
 /// If the schema is not one that this crate understands; see [`crate::Loader::new`].
 pub fn reference<F>(kinds: &FilterKinds<F>) -> Result<String, SchemaError> {
-    let shape = Shape::new(&schema(kinds), "")?;
+    let shape = Shape::new(&compiled(kinds), "")?;
     let mut page = Page { text: String::from(HEAD), pending: Vec::new() };
     page.section("The file", "", &shape);
     Ok(page.text)
@@ -24,7 +24,7 @@ const HEAD: &str = "\
 Every key of the file, out of the types that read it. This page is generated: change the doc
 comments in `crates/config/src/file`, then run `BLESS=1 cargo test -p strait`.
 
-- A **duration** is a whole number with a unit: `250ms`, `2s`, `1m`, `1h` (also `us`).
+- A **duration** is a whole number with a unit, or several of them: `250ms`, `2s`, `1m30s`, `1h`, `2d` (also `us`).
 - A **size** is a number of bytes, or a whole number with a unit: `64KiB`, `1MiB` (also `B`, `GiB`).
 - An **address** is `127.0.0.1:80`, `[::1]:80` or `unix:/run/app.sock`. Host names are not resolved.
 - A **required** key has no default and must be written.

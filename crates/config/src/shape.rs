@@ -8,7 +8,9 @@
 //! Extensions, all for editors harmless: `x-format` (a scalar with its own parser), `x-minimum`,
 //! `x-maximum` (bounds of such a scalar, as text), `x-none` (the word `none` is allowed as well),
 //! `x-secret` (the value is not shown), `x-public` (it is, although its name says that it is a
-//! secret), `x-noun` (what the keys of an object are).
+//! secret), `x-noun` (what the keys of an object are), `x-meant` (hints for words or keys that other
+//! programs have), `x-literal` (the texts of a map are taken as they are, so that what looks like a
+//! variable is warned of).
 
 mod check;
 
@@ -35,6 +37,10 @@ pub(crate) struct Shape {
     pub(crate) is_secret: bool,
     /// Whether the value is shown although its name says that it is a secret.
     pub(crate) is_public: bool,
+    /// Words, or keys, that other programs have in this place, each with what to write here.
+    pub(crate) meant: Vec<(String, String)>,
+    /// Whether nothing is put in the place of what looks like a variable.
+    pub(crate) is_literal: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -180,8 +186,15 @@ impl Shape {
             default: schema.get("default").cloned(),
             is_secret: schema.get("x-secret").is_some_and(|value| value == true),
             is_public: schema.get("x-public").is_some_and(|value| value == true),
+            meant: meant(schema),
+            is_literal: schema.get("x-literal").is_some_and(|value| value == true),
         })
     }
+}
+
+fn meant(schema: &Json) -> Vec<(String, String)> {
+    let meant = schema.get("x-meant").and_then(Json::as_object).into_iter().flatten();
+    meant.filter_map(|(word, hint)| Some((word.clone(), hint.as_str()?.to_owned()))).collect()
 }
 
 fn kind(schema: &Json, path: &str) -> Result<Kind, SchemaError> {

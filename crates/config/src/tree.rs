@@ -6,6 +6,7 @@
 //! So one mistake hides no other, and none is told twice.
 
 mod deserialize;
+mod unreadable;
 mod yaml;
 
 pub(crate) use deserialize::{Mismatch, deserialize};

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::Outside;
+use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::process::{Uid, geteuid};
 use tls::{Roots, RootsError};
@@ -132,6 +133,27 @@ impl Outside for Files {
 
     fn name(&self, path: &Path) -> String {
         self.folder.join(path).display().to_string()
+    }
+
+    fn mode(&self, path: &Path) -> Option<u32> {
+        std::fs::metadata(self.folder.join(path)).ok().map(|found| found.mode())
+    }
+
+    fn check_append(&self, path: &Path) -> io::Result<()> {
+        let path = self.folder.join(path);
+        match std::fs::metadata(&path) {
+            Ok(found) if found.is_dir() => return Err(ErrorKind::IsADirectory.into()),
+            Ok(_) => access(&path, Access::WRITE_OK)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+                access(
+                    folder.unwrap_or_else(|| Path::new(".")),
+                    Access::WRITE_OK | Access::EXEC_OK,
+                )?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     fn system_roots(&self) -> Result<Roots, RootsError> {

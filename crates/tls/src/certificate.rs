@@ -119,6 +119,13 @@ impl Certificate {
         Ok(self)
     }
 
+    /// When a newer OCSP response than the stapled one is due (RFC 6960, section 4.2.2.1), in Unix seconds; none if
+    /// there is none, or it does not say.
+    #[must_use]
+    pub fn ocsp_ends(&self) -> Option<u64> {
+        x509::ocsp_end(self.certified.ocsp.as_deref()?)
+    }
+
     /// Names of the leaf: DNS names in lower case, wildcards as `*.example.com`, addresses as text.
     #[must_use]
     pub fn names(&self) -> &[Box<str>] {

@@ -11,11 +11,14 @@ use thiserror::Error;
 use webpki::{CertRevocationList, OwnedCertRevocationList};
 
 use crate::pem::{CERTIFICATE, only};
+use crate::x509::{self, X509};
 
 /// CAs that are trusted, and what they have revoked.
 pub struct Roots {
     store: Arc<RootCertStore>,
     revocations: Revocations,
+    /// The certificate of a file that ends first: its position, from 1, and when, in Unix seconds.
+    authority_ends: Option<(usize, u64)>,
 }
 
 /// Lists of revoked certificates (CRLs).
@@ -66,19 +69,23 @@ impl Roots {
     /// When there is none, or one cannot be read.
     pub fn from_pem(pem: &[u8]) -> Result<Self, RootsError> {
         let mut store = RootCertStore::empty();
+        let mut authority_ends: Option<(usize, u64)> = None;
         let pem = only(CERTIFICATE, pem);
         for (certificate, position) in CertificateDer::pem_slice_iter(&pem).zip(1..) {
             let certificate = certificate.map_err(|_| RootsError::Unreadable(position))?;
+            let end = X509::read(&certificate).map(|it| (position, it.not_after()));
+            authority_ends = authority_ends.into_iter().chain(end).min_by_key(|(_, end)| *end);
             store.add(certificate).map_err(|_| RootsError::Unreadable(position))?;
         }
-        Self::new(store)
+        Ok(Self { authority_ends, ..Self::new(store)? })
     }
 
     fn new(store: RootCertStore) -> Result<Self, RootsError> {
         if store.is_empty() {
             return Err(RootsError::Empty);
         }
-        Ok(Self { store: Arc::new(store), revocations: Revocations::default() })
+        let revocations = Revocations::default();
+        Ok(Self { store: Arc::new(store), revocations, authority_ends: None })
     }
 
     /// The CAs, without certificates that the lists (CRLs, RFC 5280) in `pem` revoke.
@@ -101,6 +108,21 @@ impl Roots {
             return Err(RootsError::ListMissing);
         }
         Ok(self)
+    }
+
+    /// Of the certificates of a file, the one that ends first: its position, from 1, and until when it is valid,
+    /// in Unix seconds. None for those that the system trusts.
+    #[must_use]
+    pub const fn authority_ends(&self) -> Option<(usize, u64)> {
+        self.authority_ends
+    }
+
+    /// The list of revoked certificates that ends first: its position, from 1, and when the next one is due (RFC
+    /// 5280, section 5.1.2.5), in Unix seconds.
+    #[must_use]
+    pub fn list_ends(&self) -> Option<(usize, u64)> {
+        let lists = (1..).zip(&self.revocations.lists);
+        lists.filter_map(|(at, der)| Some((at, x509::list_end(der)?))).min_by_key(|(_, end)| *end)
     }
 
     /// How many there are.

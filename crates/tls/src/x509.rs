@@ -6,10 +6,13 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use x509_cert::certificate::{CertificateInner, Raw};
-use x509_cert::der::asn1::{AnyRef, ObjectIdentifier, UintRef};
-use x509_cert::der::{Decode as _, Encode as _, Reader as _, SliceReader, Tag, Tagged as _};
+use x509_cert::der::asn1::{AnyRef, GeneralizedTime, ObjectIdentifier, UintRef};
+use x509_cert::der::{
+    Decode as _, Encode as _, Reader as _, SliceReader, Tag, TagNumber, Tagged as _,
+};
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::{AuthorityKeyIdentifier, SubjectAltName, SubjectKeyIdentifier};
+use x509_cert::time::Time;
 
 use crate::certificate::KeyKind;
 
@@ -42,6 +45,50 @@ pub(crate) fn is_ocsp_success(der: &[u8]) -> bool {
     const SUCCESSFUL: [u8; 3] = [0x0a, 1, 0];
     AnyRef::from_der(der)
         .is_ok_and(|any| any.tag() == Tag::Sequence && any.value().starts_with(&SUCCESSFUL))
+}
+
+/// When a newer OCSP response is due: the first `nextUpdate` of the answers in it, in Unix seconds (RFC 6960,
+/// section 4.2.1).
+pub(crate) fn ocsp_end(der: &[u8]) -> Option<u64> {
+    let response = AnyRef::from_der(der).ok()?;
+    // responseStatus, responseBytes [0] { responseType, response OCTET STRING }.
+    let bytes = elements(response.value())?.into_iter().nth(1)?;
+    let bytes = AnyRef::from_der(bytes.value()).ok()?;
+    let basic = elements(bytes.value())?.into_iter().nth(1)?;
+    // tbsResponseData first; in it version [0]?, responderID [1] or [2], producedAt, responses.
+    let data = elements(AnyRef::from_der(basic.value()).ok()?.value())?.into_iter().next()?;
+    let responses = elements(data.value())?.into_iter().find(|it| it.tag() == Tag::Sequence)?;
+    let ends = elements(responses.value())?.into_iter().filter_map(|single| {
+        // certID, certStatus, thisUpdate, nextUpdate [0] EXPLICIT.
+        let next = elements(single.value())?.into_iter().nth(3)?;
+        let time = GeneralizedTime::from_der(next.value()).ok()?;
+        (next.tag() == NEXT_UPDATE).then(|| time.to_unix_duration().as_secs())
+    });
+    ends.min()
+}
+
+/// When the successor of a list of revoked certificates is due, in Unix seconds (RFC 5280, section 5.1).
+pub(crate) fn list_end(der: &[u8]) -> Option<u64> {
+    let list = AnyRef::from_der(der).ok()?;
+    let body = elements(list.value())?.into_iter().next()?;
+    // version?, signature, issuer, thisUpdate, nextUpdate?.
+    let is_time = |it: &AnyRef<'_>| matches!(it.tag(), Tag::UtcTime | Tag::GeneralizedTime);
+    let next = elements(body.value())?.into_iter().filter(is_time).nth(1)?;
+    let time = Time::from_der(&next.to_der().ok()?).ok()?;
+    Some(time.to_unix_duration().as_secs())
+}
+
+/// `[0]`, constructed.
+const NEXT_UPDATE: Tag = Tag::ContextSpecific { constructed: true, number: TagNumber(0) };
+
+/// What stands in a sequence.
+fn elements(der: &[u8]) -> Option<Vec<AnyRef<'_>>> {
+    let mut reader = SliceReader::new(der).ok()?;
+    let mut elements = Vec::new();
+    while !reader.is_finished() {
+        elements.push(AnyRef::decode(&mut reader).ok()?);
+    }
+    Some(elements)
 }
 
 impl X509 {

@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::certificates::expiry_warning;
 use crate::date;
+use crate::expiry;
 use crate::file::tls::{CertificateFiles, Signing as FileSigning};
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
@@ -82,6 +83,7 @@ impl<'a> Files<'a> {
             None => None,
             Some(path) => Some(self.content(path, &ocsp_site, findings)?),
         };
+        self.warn_of_readers(&file.key, &site.key("key"), findings);
         let (chain_pem, key_pem) = (chain_pem?, key_pem?);
         let paths = (Arc::from(file.chain.as_str()), Arc::from(file.key.as_str()));
         let key_digest = digest(&key_pem);
@@ -125,7 +127,58 @@ impl<'a> Files<'a> {
         };
         self.certificates.insert(paths, Arc::clone(&source));
         self.warn_of_expiry(&source.certificate, &site.key("chain"), findings);
+        let now = self.outside.now();
+        if let Some(rule) = source
+            .certificate
+            .ocsp_ends()
+            .and_then(|end| expiry::short_lived("the OCSP response", end, now))
+        {
+            let hint = "fetch a new one; the file is watched, and a new one is taken up by itself";
+            ocsp_site.warning(findings, Problem::new(rule, hint));
+        }
         Some(source)
+    }
+
+    /// A key that every user of the machine may read is known to whatever runs there.
+    fn warn_of_readers(&self, path: &str, site: &Site<'_>, findings: &mut Findings<'_>) {
+        let Some(mode) = self.outside.mode(FilePath::new(path)) else { return };
+        if mode & 0o007 != 0 {
+            let rule = format!(
+                "every user of this machine may use this key: its mode is {:04o}",
+                mode & 0o7777
+            );
+            let hint = "run `chmod o= FILE`, so that owner and group alone have it";
+            site.warning(findings, Problem::new(rule, hint));
+        }
+    }
+
+    fn warn_of_ends(&self, roots: &Roots, site: &Site<'_>, findings: &mut Findings<'_>) {
+        let now = self.outside.now();
+        if let Some(rule) = expiry::authority(roots, now) {
+            let hint = "add its successor to the file; the file is watched";
+            site.key("ca").warning(findings, Problem::new(rule, hint));
+        }
+        if let Some(rule) = expiry::list(roots, now) {
+            let hint = "fetch a new one: without a current list, certificates of its authority are refused";
+            site.key("crl").warning(findings, Problem::new(rule, hint));
+        }
+    }
+
+    /// Warns if the file at `path` cannot be opened for appending.
+    pub(super) fn warn_unless_appendable(
+        &self,
+        path: &FilePath,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) {
+        let Err(error) = self.outside.check_append(path) else { return };
+        let hint = match error.kind() {
+            ErrorKind::NotFound => "make its folder, such as with `install -d -o strait FOLDER`",
+            ErrorKind::IsADirectory => "write the path of a file in it",
+            _ => "let the user of the process write there; this check is for the user who runs it",
+        };
+        let rule = format!("this file cannot be opened for appending: {error}");
+        site.warning(findings, Problem::new(rule, hint));
     }
 
     fn read_certificate(
@@ -199,7 +252,9 @@ impl<'a> Files<'a> {
         };
         let known = self.roots.get(&paths);
         if let Some(known) = known.filter(|known| known.pem == pem && known.crl_pem == crl_pem) {
-            return Some(Arc::clone(known));
+            let known = Arc::clone(known);
+            self.warn_of_ends(&known.roots, site, findings);
+            return Some(known);
         }
         let roots = match path {
             Some(_) => Roots::from_pem(&pem),
@@ -211,6 +266,7 @@ impl<'a> Files<'a> {
         };
         match roots {
             Ok(roots) => {
+                self.warn_of_ends(&roots, site, findings);
                 let [path, crl] = paths.clone();
                 let roots = Arc::new(roots);
                 let source = Arc::new(RootsSource { roots, path, pem, crl, crl_pem });

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::patterns;
 use crate::findings::Problem;
 use crate::hosts::authority_of;
 
@@ -57,6 +58,9 @@ pub(super) fn check_value(value: &str) -> Result<(), Problem> {
 /// A path or a prefix that requests are compared with, in the form that requests have after they
 /// were normalised. Slashes in a row stay: what they are is a matter of the listener.
 pub(super) fn path_text(path: &str, is_prefix: bool) -> Result<Arc<str>, Problem> {
+    if let Some(problem) = patterns::refused(path, is_prefix) {
+        return Err(problem);
+    }
     if !path.starts_with('/') {
         return Err(Problem::new(
             "a path begins with `/`",

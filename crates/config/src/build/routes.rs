@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::http::{self, Found};
+use super::patterns;
 use super::{Context, Names, Once, share};
 use crate::clients::{ClientMatch, ClientName};
 use crate::defaults;
@@ -15,6 +16,7 @@ use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::hosts::Host;
 use crate::map::Map;
+use crate::nearest;
 use crate::paths::PathTable;
 use crate::snapshot::{
     Action, ClusterId, Forward, PathMatch, Redirect, RedirectPath, Respond, RouteTable,
@@ -32,6 +34,10 @@ pub(super) struct Tables {
 impl Tables {
     pub(super) fn find(&self, id: RouteTableId) -> Option<&Arc<RouteTable>> {
         self.places.get(&id).and_then(|place| self.in_order.get(*place))
+    }
+
+    pub(super) fn named(&self, name: &str) -> Option<&RouteTable> {
+        self.in_order.iter().find(|table| *table.name == *name).map(AsRef::as_ref)
     }
 
     pub(super) fn into_values(self) -> Vec<Arc<RouteTable>> {
@@ -150,6 +156,9 @@ fn path_match(
         "*" => Err(Problem::new("a prefix begins with `/`", "write / to match everything")),
         text => http::path_text(text, is_prefix),
     };
+    if let Some(problem) = patterns::suspicious(text, is_prefix).filter(|_| checked.is_ok()) {
+        site.key(key).warning(findings, problem);
+    }
     match checked {
         Ok(text) if is_prefix => Some(PathMatch::Prefix(text)),
         Ok(text) => Some(PathMatch::Exact(text)),
@@ -398,10 +407,29 @@ fn upgrades(
             let rule = "a protocol is a token, with a version behind a `/` if need be";
             site.error(findings, Problem::new(rule, "write websocket, for instance"));
         } else if !tokens.iter().any(|known| **known == *token) {
+            warn_unknown_upgrade(&token, &site, findings);
             tokens.push(token.into());
         }
     }
     tokens.into()
+}
+
+/// Protocols that clients upgrade to: those of IANA's registry, and what Docker, Kubernetes and Tailscale use.
+const UPGRADES_KNOWN: [&str; 9] =
+    ["websocket", "connect", "connect-udp", "connect-ip", "tls", "http", "tcp", "spdy", "derp"];
+
+/// Another protocol may be meant, and is let through.
+fn warn_unknown_upgrade(token: &str, site: &Site<'_>, findings: &mut Findings<'_>) {
+    let name = token.split('/').next().unwrap_or_default();
+    if UPGRADES_KNOWN.contains(&name) {
+        return;
+    }
+    let hint = match nearest::nearest(name, UPGRADES_KNOWN) {
+        Some(known) => format!("did you mean `{known}`?"),
+        None => "remove it unless clients send exactly this in `upgrade`; WebSocket is `websocket`"
+            .to_owned(),
+    };
+    site.warning(findings, Problem::new("no protocol of this name is known", hint));
 }
 
 /// A tunnel carries bytes, and has a connection of its own for them.

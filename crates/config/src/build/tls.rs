@@ -39,6 +39,7 @@ pub(super) fn listener<F>(
 ) -> Option<Arc<ListenerTls>> {
     let mistakes = context.findings.errors_len();
     let certificates = certificates(&file.certificates, &site.key("certificates"), context);
+    warn_permissive(file, &site.key("mode"), context.findings);
     let client = file.client.as_ref().and_then(|client| {
         let site = site.key("client");
         let names = names(&client.names, &site.key("names"), context.findings);
@@ -386,6 +387,17 @@ pub(super) fn unix_needs_name() -> Problem {
     let rule = "a unix socket is no name, so it has to be said whose certificate is behind it";
     let hint = "add `server_name: api.example.com`, or `names` if they are asked for none";
     Problem::new(rule, hint)
+}
+
+/// A required certificate that clients get around by leaving TLS out.
+fn warn_permissive(file: &file::ListenerTls, site: &Site<'_>, findings: &mut Findings<'_>) {
+    let is_required = file.client.as_ref().is_some_and(|it| it.mode == ClientMode::Required);
+    if is_required && file.mode == Mode::Permissive {
+        let rule = "clients without TLS are served without the certificate that `client` requires";
+        let hint =
+            "write `mode: strict`, or `mode: optional` in `client` until all clients speak TLS";
+        site.warning(findings, Problem::new(rule, hint));
+    }
 }
 
 /// Names of which a peer's certificate has to have one. `site` is that of the list.

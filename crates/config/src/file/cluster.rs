@@ -74,6 +74,17 @@ pub struct Cluster {
 /// What endpoints speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-meant" = {
+    "https": "leave `protocol` out, and add `tls: {}` to the cluster",
+    "tls": "leave `protocol` out, and add `tls: {}` to the cluster",
+    "http": "leave `protocol` out, or write http1",
+    "auto": "leave `protocol` out, or write http1",
+    "grpc": "write http2, which carries gRPC",
+    "h2c": "write http2",
+    "h2": "write http2",
+    "tcp": "leave `protocol` out: whether bytes are relayed is a matter of the listener's `protocol: tcp`",
+    "http3": "HTTP/3 is not supported: write http2",
+}))]
 pub enum Protocol {
     /// HTTP/1.1: one exchange at a time on a connection.
     #[default]
@@ -160,6 +171,12 @@ pub struct WeightedEndpoint {
 /// How long an upstream may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(extend("x-meant" = {
+    "connect": "write `connect_timeout`, beside `timeouts`",
+    "connect_timeout": "it stands beside `timeouts`",
+    "request": "write `timeout` in the rule of the route",
+    "response": "write `response_head` or `response_body`",
+}))]
 pub struct Timeouts {
     /// For a connection while `connections_max` are in use. Beyond it: 503.
     pub pending: Timeout,

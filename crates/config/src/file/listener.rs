@@ -132,6 +132,15 @@ pub struct ProxyProtocolSources {
 /// What connections speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-meant" = {
+    "https": "leave `protocol` out, and add `tls` with the certificates",
+    "tls": "leave `protocol` out, and add `tls` with the certificates",
+    "http": "leave `protocol` out, which takes HTTP/1 and HTTP/2, or write http1",
+    "h2c": "write http2",
+    "h2": "write http2",
+    "grpc": "write http2, which carries gRPC",
+    "http3": "HTTP/3 is not supported: leave `protocol` out, which takes HTTP/1 and HTTP/2",
+}))]
 pub enum Protocol {
     /// HTTP/1 and HTTP/2 (by prior knowledge, or `Upgrade: h2c`) if there is no `cluster`. With
     /// one, each connection's first bytes tell whether it is HTTP; whatever is not is relayed.

@@ -90,6 +90,7 @@ pub struct Respond {
     pub body: String,
     /// Further header fields. `content-length` and the fields of a connection are set by Strait.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("x-literal" = true))]
     pub headers: BTreeMap<String, String>,
 }
 

@@ -9,6 +9,7 @@ use super::{Field, Format, Integer, Kind, Object, Shape, Special};
 use crate::findings::{Findings, Path, Position, Problem};
 use crate::nearest;
 use crate::tree::{Entry, Node, Scalar, Value};
+use crate::{units, variables};
 
 /// Checks `node` against `shape` and cuts out what is wrong. Whether `node` itself is still there.
 pub(crate) fn check(
@@ -19,6 +20,10 @@ pub(crate) fn check(
 ) -> bool {
     let found = match &shape.kind {
         Kind::Either(shapes) => match choose(shapes, node) {
+            // The word is one of several things that may stand here, and none of them is like this.
+            Some(Shape { kind: Kind::Word(words), .. }) if is_no_word(words, node) => {
+                Err(expected(shape, node))
+            }
             Some(shape) => return check(node, shape, path, findings),
             None => Err(expected(shape, node)),
         },
@@ -26,7 +31,7 @@ pub(crate) fn check(
             let at = node.at;
             match &mut node.value {
                 Value::Map(entries) => {
-                    check_object(entries, at, object, path, findings);
+                    check_object(entries, at, (object, &shape.meant), path, findings);
                     Ok(())
                 }
                 _ => Err(expected(shape, node)),
@@ -35,9 +40,12 @@ pub(crate) fn check(
         Kind::Map(values) => match &mut node.value {
             Value::Map(entries) => {
                 for Entry { key, value, .. } in entries {
+                    let path = Path::Key(&path, key);
                     // Its key may be wrong, too.
-                    if !check(value, values, Path::Key(&path, key), findings) {
+                    if !check(value, values, path, findings) {
                         *value = stand_in(values, value.at);
+                    } else if shape.is_literal {
+                        variables::warn(value, path, findings);
                     }
                 }
                 Ok(())
@@ -69,7 +77,7 @@ pub(crate) fn check(
 fn check_object(
     entries: &mut Vec<Entry>,
     at: Position,
-    object: &Object,
+    (object, meant): (&Object, &[(String, String)]),
     path: Path<'_>,
     findings: &mut Findings<'_>,
 ) {
@@ -77,7 +85,7 @@ fn check_object(
     for entry in entries.iter_mut() {
         let path = Path::Key(&path, &entry.key);
         let Some(field) = object.fields.iter().find(|field| *field.name == *entry.key) else {
-            let problem = unknown_key(&entry.key, object);
+            let problem = unknown_key(&entry.key, object, meant);
             findings.key_error(entry.key_at, path, problem);
             entry.value.value = Value::Cut;
             has_unknown = true;
@@ -157,10 +165,12 @@ fn chosen<'a>(names: &'a [String], stands: &impl Fn(&str) -> bool) -> Vec<&'a st
     names.iter().map(String::as_str).filter(|name| stands(name)).collect()
 }
 
-fn unknown_key(key: &str, object: &Object) -> Problem {
+fn unknown_key(key: &str, object: &Object, meant: &[(String, String)]) -> Problem {
     let known = object.fields.iter().map(|field| field.name.as_str());
     let hint = if key == "<<" {
         "merge keys are no part of YAML 1.2; use an alias for a whole value".to_owned()
+    } else if let Some((_, hint)) = meant.iter().find(|(known, _)| known == key) {
+        hint.clone()
     } else {
         nearest::hint(key, known, "nothing may stand here")
     };
@@ -175,7 +185,26 @@ fn choose<'a>(shapes: &'a [Shape], node: &Node) -> Option<&'a Shape> {
         Kind::Word(words) => words.iter().any(|(word, _)| Some(word.as_str()) == node.text()),
         _ => fits(shape),
     };
-    shapes.iter().find(exactly).or_else(|| shapes.iter().find(fits))
+    // A number in quotes was meant as the number.
+    let is_quoted = |shape: &&Shape| is_quoted_number(&shape.kind, node);
+    let exact = shapes.iter().find(exactly);
+    exact.or_else(|| shapes.iter().find(is_quoted)).or_else(|| shapes.iter().find(fits))
+}
+
+fn is_quoted_number(kind: &Kind, node: &Node) -> bool {
+    let is_number = |text: &str| text.parse::<i128>().is_ok();
+    match kind {
+        Kind::Integer(_) => matches!(node.scalar(), Some(Scalar::Text(text)) if is_number(text)),
+        Kind::Either(shapes) => shapes.iter().any(|shape| is_quoted_number(&shape.kind, node)),
+        _ => false,
+    }
+}
+
+/// Whether `node` is none of these words and near to none.
+fn is_no_word(words: &[(String, String)], node: &Node) -> bool {
+    let text = node.text().unwrap_or_default();
+    let mut known = words.iter().map(|(word, _)| word.as_str());
+    known.clone().all(|word| word != text) && nearest::nearest(text, &mut known).is_none()
 }
 
 fn looks_like(kind: &Kind, node: &Node) -> bool {
@@ -200,13 +229,20 @@ fn check_scalar(node: &Node, shape: &Shape) -> Result<(), Problem> {
             let hint = format!("put it in quotes: {written:?}");
             Err(Problem::new("text is needed here", hint))
         }
-        (Kind::Word(words), _) => check_word(written, words),
+        (Kind::Word(words), _) => check_word(written, words, &shape.meant),
         (Kind::Integer(bounds), Scalar::Integer(value)) => check_integer(value, bounds),
         (Kind::Integer(_), Scalar::Text(text)) if text.parse::<i128>().is_ok() => {
             Err(Problem::new("a whole number is needed here", format!("remove the quotes: {text}")))
         }
         (Kind::Integer(bounds), Scalar::Text(text)) => match meant_number(text) {
             Some(number) if (bounds.min..=bounds.max).contains(&number) => {
+                let rule = "a whole number is written with nothing but digits";
+                Err(Problem::new(rule, format!("write {number}")))
+            }
+            _ => Err(expected(shape, node)),
+        },
+        (Kind::Integer(bounds), Scalar::Float(_)) => match units::whole_number(written) {
+            Some(number) if (bounds.min..=bounds.max).contains(&i128::from(number)) => {
                 let rule = "a whole number is written with nothing but digits";
                 Err(Problem::new(rule, format!("write {number}")))
             }
@@ -236,13 +272,24 @@ fn meant_number(text: &str) -> Option<i128> {
     digits.replace(['_', ',', '\''], "").parse::<i128>().ok()?.checked_mul(factor)
 }
 
-fn check_word(written: &str, words: &[(String, String)]) -> Result<(), Problem> {
+fn check_word(
+    written: &str,
+    words: &[(String, String)],
+    meant: &[(String, String)],
+) -> Result<(), Problem> {
     if words.iter().any(|(word, _)| word == written) {
         return Ok(());
     }
     let known = words.iter().map(|(word, _)| word.as_str());
     let all: Vec<&str> = known.clone().collect();
-    let hint = nearest::hint(written, known, "no word is known");
+    let hint = match meant.iter().find(|(word, _)| word.eq_ignore_ascii_case(written)) {
+        Some((_, hint)) => hint.clone(),
+        None => match (nearest::nearest(written, known), all.as_slice()) {
+            (Some(name), _) => format!("did you mean `{name}`?"),
+            (None, [only]) => format!("write {only}"),
+            (None, _) => "write one of them".to_owned(),
+        },
+    };
     Err(Problem::new(format!("one of these words is needed here: {}", all.join(", ")), hint))
 }
 
@@ -267,8 +314,18 @@ fn check_special(written: &str, special: &Special) -> Result<(), Problem> {
     if special.allows_none && written == "none" {
         return Ok(());
     }
-    let value = special.format.read(written)?;
     let none = if special.allows_none { ", or none for no bound" } else { "" };
+    let value = match special.format.read(written) {
+        // Advice to add a unit alone would be refused next.
+        Err(problem) if is_zero(written) => match &special.min {
+            Some(min) => {
+                let rule = format!("at least {min} is needed here, with its unit");
+                return Err(Problem::new(rule, format!("write {min} or more{none}")));
+            }
+            None => return Err(problem),
+        },
+        value => value?,
+    };
     match (special.bound(&special.min), special.bound(&special.max)) {
         (Some((min, text)), _) if value < min => Err(Problem::new(
             format!("at least {text} is needed here"),
@@ -280,6 +337,10 @@ fn check_special(written: &str, special: &Special) -> Result<(), Problem> {
         )),
         _ => Ok(()),
     }
+}
+
+fn is_zero(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b == b'0')
 }
 
 fn too_few(items_min: usize) -> Problem {

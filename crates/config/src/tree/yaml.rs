@@ -3,9 +3,9 @@
 //! The parser only pulls events, so nothing here depends on the depth of the text but a list.
 //! Aliases are copied in place of expanding them later, and what they copy is counted.
 
-use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
+use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 
-use super::{Entry, Node, Value};
+use super::{Entry, Node, Value, unreadable};
 use crate::findings::{Findings, Path, Position, Problem, START};
 use crate::map::Map;
 
@@ -35,7 +35,7 @@ pub(crate) fn read(
     let mut reader =
         Reader { findings, open: Vec::new(), anchors: Map::default(), alias_nodes: 0, root: None };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    match reader.run(&mut Parser::new_from_str(text)) {
+    match reader.run(text) {
         Ok(()) => {}
         Err(stop) => {
             let Reader { findings, open, .. } = reader;
@@ -55,7 +55,7 @@ pub(crate) fn read(
 }
 
 /// What ends the reading: where and why.
-type Stop = (Position, Problem);
+pub(super) type Stop = (Position, Problem);
 
 /// Puts the tree together from events.
 struct Reader<'a, 'text> {
@@ -107,9 +107,10 @@ enum Holds {
 }
 
 impl Reader<'_, '_> {
-    fn run(&mut self, parser: &mut Parser<'_, StrInput<'_>>) -> Result<(), Stop> {
+    fn run(&mut self, text: &str) -> Result<(), Stop> {
+        let mut parser: Parser<'_, StrInput<'_>> = Parser::new_from_str(text);
         while let Some(event) = parser.next_event() {
-            let (event, span) = event.map_err(|error| scan_error(&error))?;
+            let (event, span) = event.map_err(|error| unreadable::explain(text, &error))?;
             self.on_event(event, position(&span))?;
         }
         Ok(())
@@ -278,22 +279,11 @@ fn key_not_text(at: Position) -> Stop {
     (at, Problem::new("a key is text", hint))
 }
 
-fn scan_error(error: &ScanError) -> Stop {
-    let is_alias = error.info().contains("anchor");
-    let hint = if is_alias {
-        "put quotes around a text that begins with `*` or `&`, such as \"*.example.com\""
-    } else {
-        "check the indentation, the quotes and the brackets here and on the line before"
-    };
-    let rule = format!("this is not YAML: {}", error.info());
-    (marker(*error.marker()), Problem::new(rule, hint))
-}
-
 fn position(span: &Span) -> Position {
     marker(span.start)
 }
 
-fn marker(marker: saphyr_parser::Marker) -> Position {
+pub(super) fn marker(marker: saphyr_parser::Marker) -> Position {
     // The bound on a file's size keeps both within 32 bits.
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     Position { line: count(marker.line()), column: count(marker.col()).saturating_add(1) }
@@ -388,6 +378,11 @@ mod tests {
             ("a: \"x\n", 1, 4, "a", "not YAML", "quotes"),
             ("a: *x\n", 1, 4, "", "not YAML", ""),
             ("a: b: c\n", 1, 5, "", "not YAML", "indentation"),
+            ("a:\n\t- b: 1\n", 2, 1, "a", "a tab stands here", "spaces"),
+            ("a:\n  - b: 1\n\t  c: 2\n", 3, 1, "a[0]", "a tab stands here", "spaces"),
+            ("a:\n  b:\t1\n  c: 1\n", 2, 5, "a", "a tab stands here", "spaces"),
+            ("a:\n  b: [::]:80\n  c: 1\n", 2, 6, "a", "beginning of a list", "write \"[::]:80\""),
+            ("a: [::1]:80", 1, 4, "", "beginning of a list", "write \"[::1]:80\""),
         ] {
             let errors = parse(text).unwrap_err();
             let error = &errors.errors[0];

@@ -180,8 +180,8 @@ fn values_of_the_wrong_kind() {
             "workers: ^many\nadmin: {",
             "workers",
             "\"many\"",
-            "one of these words is needed here: auto",
-            "known are: auto",
+            "`auto` or a whole number is needed here",
+            "write auto",
         ),
         (
             "admin: {",
@@ -356,8 +356,8 @@ fn durations_sizes_and_addresses() {
             "connect_timeout: ^1.5s",
             "clusters[0].connect_timeout",
             "\"1.5s\"",
-            "whole number with one unit",
-            "250ms",
+            "whole number with a unit",
+            "write \"1500ms\"",
         ),
         (
             "connect_timeout: 1s",
@@ -380,7 +380,7 @@ fn durations_sizes_and_addresses() {
             "cluster: web\n        timeout: ^never",
             "routes[1].rules[0].timeout",
             "\"never\"",
-            "whole number with one unit",
+            "whole number with a unit",
             "250ms",
         ),
         (

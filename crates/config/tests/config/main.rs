@@ -11,6 +11,8 @@ mod errors;
 #[cfg(test)]
 mod hidden;
 #[cfg(test)]
+mod hints;
+#[cfg(test)]
 mod loads;
 #[cfg(test)]
 mod sample;

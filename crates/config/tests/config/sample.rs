@@ -24,8 +24,10 @@ pub(crate) struct Headers {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Edits {
     /// Fields that are set.
+    #[schemars(extend("x-literal" = true))]
     pub(crate) set: BTreeMap<String, String>,
     /// Fields that are added.
+    #[schemars(extend("x-literal" = true))]
     pub(crate) append: BTreeMap<String, String>,
     /// Fields that are removed.
     pub(crate) remove: Vec<String>,

@@ -658,6 +658,103 @@ fn what_is_allowed_but_looks_like_a_mistake() {
     ]);
 }
 
+/// What is warned of with the sample, `from` replaced by `to` in it.
+fn warned_at(outside: Memory, from: &str, to: &str) -> Vec<(String, String)> {
+    let mut loader = loader();
+    loader.outside = outside;
+    assert_eq!(SAMPLE.matches(from).count(), 1);
+    load(&mut loader, &SAMPLE.replace(from, to));
+    let warnings = warnings(&loader).into_iter();
+    warnings.map(|it| (it.path, format!("{}; {}", it.rule, it.hint))).collect()
+}
+
+/// The files of the tests at another time.
+fn outside_at(now: u64) -> Memory {
+    let mut outside = Memory::new(now);
+    for (name, content) in CERTIFICATES {
+        outside.insert(name, content);
+    }
+    outside.trust(file("ca.pem"));
+    outside
+}
+
+#[test]
+fn a_required_certificate_that_a_permissive_port_does_not_ask_for_is_warned_of() {
+    let mode = |mode: &str, client: &str| {
+        let to = format!("client: {{ ca: ca.pem, mode: {client} }}\n          mode: {mode}");
+        warned_at(crate::sample::outside(), "client: { ca: ca.pem }", &to)
+    };
+    let [(path, message)] = &mode("permissive", "required")[..] else { panic!() };
+    assert_eq!(path, "listeners[0].chains[0].tls.mode");
+    assert!(message.contains("without the certificate that `client` requires"), "{message}");
+    assert_eq!(mode("strict", "required"), []);
+    assert_eq!(mode("permissive", "optional"), []);
+}
+
+#[test]
+fn a_key_that_every_user_may_read_is_warned_of() {
+    for (mode, is_warned) in [(0o100_644, true), (0o604, true), (0o640, false), (0o600, false)] {
+        let mut outside = crate::sample::outside();
+        outside.set_mode("site.key", mode);
+        let warned = warned_at(outside, "server_name: api", "server_name: api");
+        assert_eq!(warned.len(), usize::from(is_warned), "{mode:o}: {warned:?}");
+        for (path, message) in warned {
+            assert_eq!(path, "listeners[0].tls.certificates[0].key");
+            assert!(message.contains(&format!("its mode is {:04o}", mode & 0o7777)), "{message}");
+            assert!(message.contains("chmod o="), "{message}");
+        }
+    }
+}
+
+#[test]
+fn authorities_lists_and_ocsp_responses_that_end_soon_are_warned_of() {
+    // 2126-10-28T15:00:00Z: the CA ends within the hour, the list two hours later.
+    const LATE: u64 = 4_948_873_200;
+    let from = "client: { ca: ca.pem }";
+    let to = "client: { ca: ca.pem, crl: ca.crl }";
+    let warned = warned_at(outside_at(LATE), from, to);
+    let of = |path: &str| {
+        let found = warned.iter().find(|(at, _)| at == path);
+        found.map(|(_, message)| message.as_str()).unwrap_or_default()
+    };
+    let client = "listeners[0].chains[0].tls.client";
+    let ca = of(&format!("{client}.ca"));
+    assert!(
+        ca.starts_with(
+            "certificate 1 of this file expires in less than a day, at 2126-10-28T15:56:42Z"
+        ),
+        "{ca}"
+    );
+    let crl = of(&format!("{client}.crl"));
+    assert!(
+        crl.starts_with(
+            "list 1 of revoked certificates expires in less than a day, at 2126-10-28T17:15:19Z"
+        ),
+        "{crl}"
+    );
+    // Again when nothing of it changed, and not long before.
+    assert_eq!(warned_at(crate::sample::outside(), from, to), []);
+
+    let ocsp = "{ chain: tenants.pem, key: tenants.key, ocsp: dated.ocsp }";
+    for (now, expected) in [
+        (NOW, Some("expires in less than a day, at 2033-05-18T15:32:58Z")),
+        (NOW - 86_400, None),
+        (NOW + 86_400, Some("has expired, at 2033-05-18T15:32:58Z")),
+    ] {
+        let mut outside = outside_at(now);
+        outside.insert("dated.ocsp", *include_bytes!("../certificates/dated.ocsp"));
+        let warned = warned_at(outside, "{ chain: tenants.pem, key: tenants.key }", ocsp);
+        match (&warned[..], expected) {
+            ([], None) => {}
+            ([(path, message)], Some(expected)) => {
+                assert_eq!(path, "listeners[0].chains[0].tls.certificates[0].ocsp");
+                assert!(message.contains(expected), "{message}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn routes_for_clients_with_certificates_that_others_reach_are_warned_about_once() {
     let guarded = "          client: { ca: ca.pem }\n        routes: all\n";

@@ -22,8 +22,10 @@ pub struct HeadersConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct EditsConfig {
     /// Name and value of fields that replace all fields of the same name, or are added.
+    #[schemars(extend("x-literal" = true))]
     pub set: BTreeMap<String, String>,
     /// Name and value of fields that are added to those there are.
+    #[schemars(extend("x-literal" = true))]
     pub append: BTreeMap<String, String>,
     /// Names of fields that are removed.
     pub remove: Vec<String>,

@@ -27,10 +27,15 @@ pub(crate) fn check(data: &[u8]) {
     if let Ok(certificate) = Certificate::from_pem(data, data, NOW) {
         assert!(key.is_ok() && Roots::from_pem(data).is_ok());
         assert!(certificate.not_before() <= NOW && NOW <= certificate.not_after());
+        if let Ok(certificate) = certificate.with_ocsp_response(data) {
+            _ = certificate.ocsp_ends();
+        }
     }
     if let Ok(roots) = Roots::from_pem(data) {
         assert!(roots.len() > 0 && !only(CERTIFICATE, data).is_empty());
-        _ = roots.with_revocations(data);
+        if let Ok(roots) = roots.with_revocations(data) {
+            _ = roots.list_ends();
+        }
     }
 }
 

@@ -1,0 +1,109 @@
+//! Paths that are written as patterns, as other programs have them: regular expressions, variables and
+//! stars. Here a path is compared as it is.
+
+use super::http::path_text;
+use crate::findings::Problem;
+
+/// What is to be said of a path that no request can have, because it is a pattern.
+pub(super) fn refused(path: &str, is_prefix: bool) -> Option<Problem> {
+    // `~ ^/api` and `~* \.php$` are nginx's.
+    let expression = path.strip_prefix('~').map(|path| path.trim_start_matches('*').trim_start());
+    if let Some(anchored) = expression.unwrap_or(path).strip_prefix('^') {
+        return Some(expression_problem(anchored, is_prefix));
+    }
+    if expression.is_some_and(|path| path.starts_with('/')) {
+        return Some(expression_problem(expression.unwrap_or_default(), true));
+    }
+    let rule = "a path is compared as it is: there are no variables in it";
+    let variable = path.find('{').filter(|at| path.get(*at..).is_some_and(|it| it.contains('}')));
+    let fixed = path.get(..variable?).filter(|fixed| fixed.starts_with('/'))?;
+    Some(Problem::new(rule, instead(fixed, is_prefix)))
+}
+
+/// What is to be said of a path that requests can have, but looks like a pattern.
+pub(super) fn suspicious(path: &str, is_prefix: bool) -> Option<Problem> {
+    let variable = path.match_indices("/:").find(|(at, _)| {
+        path.get(at + 2..).is_some_and(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()))
+    });
+    if let Some((at, _)) = variable {
+        let rule = "a path is compared as it is, so this rule is only for paths with a `:` there";
+        return Some(Problem::new(rule, instead(path.get(..=at)?, is_prefix)));
+    }
+    let star = path.find('*').filter(|_| path != "*")?;
+    let fixed = path.get(..star)?;
+    let fixed = fixed.strip_suffix('.').unwrap_or(fixed);
+    let rule = "`*` is compared as it is, so this rule is only for paths with a `*` there";
+    Some(Problem::new(rule, instead(fixed, is_prefix)))
+}
+
+fn expression_problem(anchored: &str, is_prefix: bool) -> Problem {
+    let rule = "a path is compared as it is: there are no regular expressions";
+    let is_whole = anchored.ends_with('$');
+    let special = |c: char| matches!(c, '$' | '(' | '[' | '.' | '*' | '+' | '?' | '\\' | '|' | '{');
+    let fixed = anchored.split(special).next().unwrap_or_default();
+    if path_text(fixed, true).is_err() {
+        return Problem::new(rule, "write the part that is fixed as `prefix`, such as /api/");
+    }
+    let is_exact = is_whole && anchored.len() == fixed.len() + 1;
+    let hint = match (is_exact, is_prefix) {
+        (true, true) => format!("write `path: {fixed}` in the place of `prefix`"),
+        (true, false) => format!("write {fixed:?}"),
+        (false, _) => instead(fixed, is_prefix),
+    };
+    Problem::new(rule, hint)
+}
+
+/// How everything below `fixed` is matched.
+fn instead(fixed: &str, is_prefix: bool) -> String {
+    if is_prefix {
+        format!("write {fixed:?}, which matches everything below it")
+    } else {
+        format!("write `prefix: {fixed}` in the place of `path`")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_that_no_request_has_are_refused_with_the_path_that_was_meant() {
+        for (path, is_prefix, hint) in [
+            ("^/api", true, "write \"/api\", which"),
+            ("^/api$", true, "write `path: /api`"),
+            ("^/api$", false, "write \"/api\""),
+            ("^/api/.*", true, "write \"/api/\", which"),
+            ("^/api/(a|b)$", false, "write `prefix: /api/`"),
+            ("~ ^/api", true, "write \"/api\", which"),
+            ("~* /img/.*", true, "write \"/img/\", which"),
+            ("^api", true, "such as /api/"),
+            ("/users/{id}", true, "write \"/users/\", which"),
+            ("/users/{id}/x", false, "write `prefix: /users/`"),
+        ] {
+            let problem = refused(path, is_prefix).unwrap_or_else(|| panic!("{path}"));
+            assert!(problem.hint.contains(hint), "{path}: {problem}");
+        }
+        for path in ["/", "/api", "/~user", "*", "/{", "{x}", "/a*"] {
+            assert_eq!(refused(path, true), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_looks_like_a_pattern_is_suspicious() {
+        for (path, is_prefix, hint) in [
+            ("/api/*", true, "write \"/api/\", which"),
+            ("/api*", true, "write \"/api\", which"),
+            ("/*", true, "write \"/\", which"),
+            ("/api/.*", true, "write \"/api/\", which"),
+            ("/api/*", false, "write `prefix: /api/`"),
+            ("/users/:id", true, "write \"/users/\", which"),
+            ("/users/:id/x", false, "write `prefix: /users/`"),
+        ] {
+            let problem = suspicious(path, is_prefix).unwrap_or_else(|| panic!("{path}"));
+            assert!(problem.hint.contains(hint), "{path}: {problem}");
+        }
+        for path in ["/", "/api", "*", "/a:b", "/:1", "/."] {
+            assert_eq!(suspicious(path, false), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Why a text is no YAML, where the parser's own words name the symptom and not the mistake.
+
+use saphyr_parser::ScanError;
+
+use super::yaml::{Stop, marker};
+use crate::findings::{Position, Problem};
+
+/// The mistake behind an error of the parser.
+pub(super) fn explain(text: &str, error: &ScanError) -> Stop {
+    let at = marker(*error.marker());
+    if let Some(stop) = tab(text, at).or_else(|| brackets(text, at)) {
+        return stop;
+    }
+    let hint = if error.info().contains("anchor") {
+        "put quotes around a text that begins with `*` or `&`, such as \"*.example.com\""
+    } else {
+        "check the indentation, the quotes and the brackets here and on the line before"
+    };
+    (at, Problem::new(format!("this is not YAML: {}", error.info()), hint))
+}
+
+/// The lines that an error may be about, with their numbers: its own, and the next one, which the parser may
+/// have looked at.
+fn lines_at(text: &str, at: Position) -> impl Iterator<Item = (u32, &str)> {
+    (1..).zip(text.lines()).filter(move |(number, _)| (at.line..=at.line + 1).contains(number))
+}
+
+/// A tab in the indentation, or before a value of the error's own line (YAML 1.2, section 6.1).
+fn tab(text: &str, at: Position) -> Option<Stop> {
+    let stop = |line, characters: usize| {
+        let column = u32::try_from(characters).unwrap_or(u32::MAX).saturating_add(1);
+        let rule = "a tab stands here, and YAML is indented with spaces";
+        (Position { line, column }, Problem::new(rule, "write spaces in its place"))
+    };
+    let indented = lines_at(text, at).find_map(|(number, line)| {
+        let blank = line.chars().take_while(|c| matches!(c, ' ' | '\t'));
+        blank.clone().position(|c| c == '\t').map(|place| stop(number, place))
+    });
+    indented.or_else(|| {
+        let (number, line) = lines_at(text, at).find(|(number, _)| *number == at.line)?;
+        let place = line.chars().take(at.column as usize).position(|c| c == '\t')?;
+        Some(stop(number, place))
+    })
+}
+
+/// An IPv6 address in brackets without quotes, which begins a list.
+fn brackets(text: &str, at: Position) -> Option<Stop> {
+    let (number, line) = lines_at(text, at).find(|(_, line)| address(line).is_some())?;
+    let (place, address) = address(line)?;
+    let column = line.get(..place)?.chars().count();
+    let column = u32::try_from(column).unwrap_or(u32::MAX).saturating_add(1);
+    let rule = "an IPv6 address without quotes is the beginning of a list";
+    let problem = Problem::new(rule, format!("write {address:?}"));
+    Some((Position { line: number, column }, problem))
+}
+
+/// The first `[…]:port` of a line that stands without quotes, and where it begins.
+fn address(line: &str) -> Option<(usize, &str)> {
+    line.match_indices('[').find_map(|(place, _)| {
+        let found = line.get(place..)?;
+        let end = found.find(']')?;
+        let port = found.get(end..)?.strip_prefix("]:")?;
+        let digits = port.bytes().take_while(u8::is_ascii_digit).count();
+        let found = found.get(..end + 2 + digits)?;
+        let is_address = found.parse::<std::net::SocketAddrV6>().is_ok();
+        let is_quoted = line.get(..place)?.ends_with(['"', '\'']);
+        (is_address && !is_quoted).then_some((place, found))
+    })
+}

@@ -1,0 +1,201 @@
+//! Hints that say what to write: each is applied, and what comes out is accepted.
+
+use config::Errors;
+
+use crate::sample::loader;
+
+/// The text with a mistake between marks, in which a hint is applied.
+fn text(value: &str, kind: Place) -> String {
+    let mut lines = [
+        "listeners: [{ name: a, address: '127.0.0.1:80', routes: r@listener }]@root",
+        "routes: [{ name: r, rules: [{ match: { prefix: /@prefix }, cluster: c@rule }] }]",
+        "clusters: [{ name: c, endpoints: ['127.0.0.1:9000']@cluster }]",
+    ]
+    .join("\n");
+    let (mark, with) = match kind {
+        Place::Root(key) => ("@root", format!("\n{key}: {value}")),
+        Place::Listener(key) => ("@listener", format!(", {key}: {value}")),
+        Place::Cluster(key) => ("@cluster", format!(", {key}: {value}")),
+        Place::Prefix => ("/@prefix", value.to_owned()),
+    };
+    lines = lines.replace(mark, &with);
+    for mark in ["@root", "@listener", "@cluster", "@rule", "@prefix"] {
+        lines = lines.replace(mark, "");
+    }
+    lines
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Root(&'static str),
+    Listener(&'static str),
+    Cluster(&'static str),
+    Prefix,
+}
+
+/// What a hint says is to be written.
+fn advice(hint: &str) -> Option<&str> {
+    let advice = hint.split_once("write ").or_else(|| hint.split_once("remove the quotes: "))?.1;
+    let quoted = advice.strip_prefix('"').and_then(|quoted| quoted.split_once('"'));
+    Some(quoted.map_or_else(|| advice.split([' ', ',', ';']).next().unwrap(), |(text, _)| text))
+}
+
+#[test]
+fn what_a_hint_says_to_write_is_accepted() {
+    use Place::{Cluster, Listener, Prefix, Root};
+    for (place, wrong, advised) in [
+        (Root("workers"), "'4'", "4"),
+        (Listener("connections_max"), "1e6", "1000000"),
+        (Listener("connections_max"), "10_000", "10000"),
+        (Listener("http"), "{ body_max: 1e6 }", "1000000"),
+        (Listener("http"), "{ body_max: 10k }", "10KiB"),
+        (Cluster("connect_timeout"), "0", "1ms"),
+        (Cluster("connect_timeout"), "1.5s", "1500ms"),
+        (Cluster("connect_timeout"), "5", "5s"),
+        (Cluster("protocol"), "grpc", "http2"),
+        (Cluster("protocol"), "h2", "http2"),
+        (Listener("protocol"), "h2c", "http2"),
+        (Prefix, "^/api", "/api"),
+        (Prefix, "/users/{id}", "/users/"),
+    ] {
+        // Braces begin a map without quotes.
+        let written = if wrong.contains("{id}") { format!("'{wrong}'") } else { wrong.to_owned() };
+        let Err(Errors { errors, .. }) = loader().load("f", &text(&written, place)) else {
+            panic!("{wrong} is refused")
+        };
+        let [error] = errors.as_slice() else { panic!("one error: {errors:#?}") };
+        assert_eq!(advice(&error.hint), Some(advised), "{error}");
+        let inner = wrong.trim_start_matches("{ body_max: ").trim_end_matches(" }");
+        let applied = text(&wrong.replace(inner, advised), place);
+        loader().load("f", &applied).unwrap_or_else(|errors| panic!("{applied}\n{errors}"));
+    }
+}
+
+#[test]
+fn durations_add_up() {
+    for (written, shown) in [("1m30s", "90s"), ("1h30m", "90m"), ("1d", "24h")] {
+        let text = text(written, Place::Cluster("connect_timeout"));
+        let snapshot = loader().load("f", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let yaml = config::effective_yaml(&snapshot);
+        assert!(yaml.contains(&format!("connect_timeout: {shown}")), "{yaml}");
+    }
+}
+
+#[test]
+fn words_are_listed_once_and_other_programs_words_lead_to_ours() {
+    for (place, wrong, rule, hint) in [
+        (
+            Place::Listener("protocol"),
+            "https",
+            "auto, http1, http2, tcp",
+            "add `tls` with the cert",
+        ),
+        (Place::Listener("protocol"), "smtp", "auto, http1, http2, tcp", "write one of them"),
+        (Place::Cluster("protocol"), "https", "http1, http2", "add `tls: {}` to the cluster"),
+        (Place::Cluster("timeouts"), "{ connect: 1s }", "unknown", "`connect_timeout`"),
+        (Place::Root("workers"), "four", "`auto` or a whole number", "write auto"),
+    ] {
+        let Err(Errors { errors, .. }) = loader().load("f", &text(wrong, place)) else {
+            panic!("{wrong} is refused")
+        };
+        let [error] = errors.as_slice() else { panic!("one error: {errors:#?}") };
+        assert!(error.rule.contains(rule) && error.hint.contains(hint), "{error}");
+        assert!(!error.hint.contains("http1, http2"), "{error}");
+    }
+}
+
+/// The paths of the warnings about a text.
+fn warned(text: &str) -> Vec<(String, String)> {
+    let mut loader = loader();
+    loader.load("f", text).unwrap_or_else(|errors| panic!("{text}\n{errors}"));
+    loader
+        .warnings()
+        .iter()
+        .map(|it| (it.path.clone(), format!("{}; {}", it.rule, it.hint)))
+        .collect()
+}
+
+#[track_caller]
+fn assert_warned(text: &str, expected: Option<(&str, &str)>) {
+    match (warned(text).as_slice(), expected) {
+        ([], None) => {}
+        ([(path, message)], Some((at, part))) if path == at => {
+            assert!(message.contains(part), "{text}\n{message}");
+        }
+        (found, expected) => panic!("{text}\n{expected:?}, but: {found:#?}"),
+    }
+}
+
+#[test]
+fn patterns_are_warned_of() {
+    let path = "routes[0].rules[0].match.prefix";
+    assert_warned(&text("/api/*", Place::Prefix), Some((path, "write \"/api/\"")));
+    assert_warned(&text("/api/:id", Place::Prefix), Some((path, "write \"/api/\"")));
+    assert_warned(&text("/api/", Place::Prefix), None);
+}
+
+#[test]
+fn variables_of_other_programs_are_warned_of_in_header_values() {
+    let filter = |value: &str| {
+        let filters = format!("[headers: {{ request: {{ set: {{ x-a: '{value}' }} }} }}]");
+        text(&filters, Place::Listener("filters"))
+    };
+    let path = "listeners[0].filters[0].headers.request.set.x-a";
+    assert_warned(&filter("$remote_addr"), Some((path, "in the place of `$remote_addr`")));
+    assert_warned(&filter("%REQ(X)%"), Some((path, "in the place of `%REQ(X)%`")));
+    assert_warned(&filter("a $5 %2F%20 value"), None);
+    let respond = "listeners: [{ name: a, address: '127.0.0.1:80', routes: r }]\n\
+        routes: [{ name: r, rules: [{ match: { prefix: / }, respond: { headers: { x-a: $host } } }] }]";
+    let path = "routes[0].rules[0].respond.headers.x-a";
+    assert_warned(respond, Some((path, "$host")));
+}
+
+#[test]
+fn upgrades_to_no_known_protocol_are_warned_of() {
+    let upgrades = |token: &str| {
+        text("/", Place::Prefix).replace("cluster: c", &format!("cluster: c, upgrades: [{token}]"))
+    };
+    let path = "routes[0].rules[0].upgrades[0]";
+    assert_warned(&upgrades("websockets"), Some((path, "did you mean `websocket`?")));
+    assert_warned(&upgrades("ws"), Some((path, "WebSocket is `websocket`")));
+    for known in ["websocket", "WebSocket", "spdy/3.1", "tcp", "connect"] {
+        assert_warned(&upgrades(known), None);
+    }
+}
+
+#[test]
+fn redirects_that_lead_to_themselves_are_warned_of() {
+    let text = |hosts: &str, matches: &str, redirect: &str| {
+        format!(
+            "listeners: [{{ name: a, address: '127.0.0.1:80', routes: r }}]\n\
+             routes: [{{ name: r, hosts: [{hosts}], rules: [\
+             {{ match: {{ path: /done }}, respond: {{}} }},\
+             {{ match: {{ {matches} }}, redirect: {{ {redirect} }} }}] }}]"
+        )
+    };
+    let path = "routes[0].rules[1].redirect";
+    for (hosts, matches, redirect, warned) in [
+        ("'*'", "prefix: /", "path: /login", Some("add a rule before it")),
+        ("'*'", "prefix: /", "path: /done", None),
+        ("'*'", "prefix: /a", "prefix: /a/b", Some("add a rule before it")),
+        ("'*'", "prefix: /a", "prefix: /b", None),
+        ("'*'", "path: /a", "path: '/a?x=y'", Some("add a rule before it")),
+        ("a.example", "prefix: /", "host: A.example", Some("not of this table")),
+        ("'*.example'", "prefix: /", "host: a.example", Some("not of this table")),
+        ("a.example", "prefix: /", "host: b.example", None),
+        ("a.example", "prefix: /", "host: 'a.example:80'", Some("not of this table")),
+        ("a.example", "prefix: /", "host: 'a.example:81'", None),
+        ("'*'", "prefix: /", "scheme: http", Some("tables of their own")),
+        ("'*'", "prefix: /", "scheme: https", None),
+    ] {
+        let expected = warned.map(|part| (path, part));
+        assert_warned(&text(hosts, matches, redirect), expected);
+    }
+}
+
+#[test]
+fn an_access_log_that_cannot_be_opened_is_warned_of() {
+    let log = |path: &str| text(&format!("{{ output: {path} }}"), Place::Root("access_log"));
+    assert_warned(&log("/nowhere/access.log"), Some(("access_log.output", "make its folder")));
+    assert_warned(&log("./access.log"), None);
+}
