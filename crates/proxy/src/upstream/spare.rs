@@ -41,6 +41,7 @@ impl Spares {
         connections: &Connections,
         is_wanted: impl Fn(&Upstream) -> bool,
     ) -> Option<ConnKey> {
+        self.0.retain(|key| connections.get(*key).is_some_and(is_spare));
         let upstream = |key: &ConnKey| connections.get(*key).and_then(Connection::upstream);
         let place = self.0.iter().position(|key| upstream(key).is_some_and(&is_wanted))?;
         Some(self.0.remove(place))

@@ -112,6 +112,11 @@ fn a_connection_that_nobody_waits_for_any_more_goes_to_the_pool() {
         client.gets(talk, "/wanted");
         assert!(!talk.is_connecting());
         talk.hears_about(upstream, "GET /wanted HTTP/1.1\r\n", &[]);
+        // It is one request's now, and no other's beside it.
+        client.gets(talk, "/also");
+        let other = talk.upstream();
+        talk.hears(upstream, "");
+        talk.hears_about(other, "GET /also HTTP/1.1\r\n", &[]);
     });
 }
 
