@@ -170,7 +170,7 @@ fn check_bounds(assignment: &Assignment) -> Result<(), Problem> {
         let rule = format!("a file has at most {ENDPOINTS_MAX} endpoints");
         return Err(Problem::new(rule, "split the service among clusters"));
     }
-    let sum: u64 = endpoints.iter().map(|endpoint| u64::from(endpoint.weight.get())).sum();
+    let sum: u64 = endpoints.iter().map(|endpoint| u64::from(endpoint.weight)).sum();
     if sum > WEIGHTS_MAX {
         let rule = format!("the weights of a cluster come to at most {WEIGHTS_MAX}");
         return Err(Problem::new(rule, "write smaller weights in the same proportions"));

@@ -4,8 +4,6 @@
 //! gives them. So a resource may come from the configuration file or from a source of its own, and what
 //! is made of it is the same.
 
-use std::num::NonZeroU16;
-
 use crate::address::Address;
 
 /// The endpoints of a cluster, apart from the cluster: they may come from elsewhere, and change more
@@ -21,6 +19,6 @@ pub(crate) struct Assignment {
 pub(crate) struct Endpoint {
     /// Where it listens.
     pub(crate) address: Address,
-    /// Its share of the requests.
-    pub(crate) weight: NonZeroU16,
+    /// Its share of the requests; 0 for none.
+    pub(crate) weight: u16,
 }

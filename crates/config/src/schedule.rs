@@ -29,7 +29,7 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// The schedule of endpoints with these weights, none of them 0.
+    /// The schedule of endpoints with these weights; one of 0 has no turn.
     #[must_use]
     pub fn new(weights: &[u16]) -> Self {
         let divisor = weights.iter().fold(0, |a, b| gcd(a, u64::from(*b))).max(1);
@@ -116,6 +116,15 @@ mod tests {
     #[test]
     fn nothing_has_no_turn() {
         assert_eq!(Schedule::new(&[]).place(7), None);
+    }
+
+    #[test]
+    fn a_weight_of_zero_has_no_turn() {
+        assert_eq!(Schedule::new(&[0, 0]).place(7), None);
+        assert_eq!(places(&[0, 1, 0, 1], 0..4), [1, 3, 1, 3]);
+        let weights = [0, 60_000, 0, 1, 0];
+        assert!(matches!(Schedule::new(&weights), Schedule::Line(_)));
+        assert!(places(&weights, 0..100_000).iter().all(|place| [1, 3].contains(place)));
     }
 
     #[test]

@@ -887,8 +887,8 @@ pub struct Endpoint {
     pub id: EndpointId,
     /// Where it listens.
     pub address: Address,
-    /// Weight as written, 1 to 65,535.
-    pub weight: NonZeroU16,
+    /// Weight as written. With 0, it gets no new requests.
+    pub weight: u16,
 }
 
 /// How long an upstream may take. Each has a counter of its own.

@@ -158,7 +158,7 @@ impl Assigned {
             weight: endpoint.weight,
         });
         let endpoints: Vec<Endpoint> = endpoints.collect();
-        let weights: Vec<u16> = endpoints.iter().map(|endpoint| endpoint.weight.get()).collect();
+        let weights: Vec<u16> = endpoints.iter().map(|endpoint| endpoint.weight).collect();
         let places_by_id = places_by_id(&endpoints);
         Self { endpoints, places_by_id, schedule: Schedule::new(&weights) }
     }

@@ -581,8 +581,8 @@ fn describe_cluster(
 }
 
 fn endpoint_text(cluster: &Cluster, endpoint: &Endpoint) -> String {
-    let all: u32 = cluster.endpoints.iter().map(|each| u32::from(each.weight.get())).sum();
-    let weight = endpoint.weight.get();
+    let all: u32 = cluster.endpoints.iter().map(|each| u32::from(each.weight)).sum();
+    let weight = endpoint.weight;
     let percent = f64::from(weight) * 100.0 / f64::from(all.max(1));
     format!("{} (weight {weight}, {percent:.1} % of requests)", address_text(&endpoint.address))
 }

@@ -43,10 +43,15 @@ pub(crate) fn lower(
             continue;
         }
         let weight = match entry {
-            FileEndpoint::Address(_) => defaults::WEIGHT,
+            FileEndpoint::Address(_) => defaults::WEIGHT.get(),
             FileEndpoint::Weighted(weighted) => weighted.weight,
         };
         endpoints.push(Endpoint { address: address.clone(), weight });
+    }
+    if !endpoints.is_empty() && endpoints.iter().all(|endpoint| endpoint.weight == 0) {
+        let rule =
+            "every request for this cluster gets 503: all of its endpoints have a weight of 0";
+        site.warning(findings, Problem::new(rule, "give one of them a weight of 1"));
     }
     Assignment { endpoints }
 }

@@ -1,6 +1,6 @@
 //! `clusters`: the services that requests are forwarded to.
 
-use std::num::{NonZeroU16, NonZeroU32};
+use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -163,9 +163,10 @@ impl Endpoint {
 pub struct WeightedEndpoint {
     /// Where it listens. Unique in the cluster.
     pub address: Address,
-    /// Its share of the requests, against the other weights of the cluster.
+    /// Its share of the requests, against the other weights of the cluster. 0: it gets no new ones, and what runs there
+    /// goes on.
     #[serde(default = "weight")]
-    pub weight: NonZeroU16,
+    pub weight: u16,
 }
 
 /// How long an upstream may take.
@@ -239,6 +240,6 @@ const fn pending_max() -> u32 {
     defaults::PENDING_MAX
 }
 
-const fn weight() -> NonZeroU16 {
-    defaults::WEIGHT
+const fn weight() -> u16 {
+    defaults::WEIGHT.get()
 }

@@ -122,7 +122,7 @@ fn a_mistake_keeps_the_last_good_list_and_is_told_with_its_place() {
     for (content, expected) in [
         (Some("- 10.0.0.1:80\n- 10.0.0.1:80\n"), "a.yaml:2:3: [1]: \"10.0.0.1:80\": each endpoint"),
         (Some("- 10.0.0.1:0\n"), "a.yaml:1:3: [0]: \"10.0.0.1:0\": nothing can be reached"),
-        (Some("- { address: 10.0.0.1:80, weight: 0 }\n"), "a.yaml:1:35: [0].weight"),
+        (Some("- { address: 10.0.0.1:80, weight: -1 }\n"), "a.yaml:1:35: [0].weight"),
         (Some("- 10.0.0.1\n- example.com:80\n"), "a.yaml:2:3: [1]"),
         (Some("endpoints: []\n"), "a.yaml:1:1"),
         (Some(""), "the file is empty; write `- 127.0.0.1:8080`"),

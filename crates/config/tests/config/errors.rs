@@ -267,18 +267,18 @@ fn values_of_the_wrong_kind() {
         ),
         (
             "weight: 1",
-            "weight: ^0",
+            "weight: ^-1",
             "clusters[1].endpoints[0].weight",
-            "0",
-            "from 1 to 65535",
-            "nearest is 1",
+            "-1",
+            "from 0 to 65535",
+            "nearest is 0",
         ),
         (
             "weight: 1",
             "weight: ^65536",
             "clusters[1].endpoints[0].weight",
             "65536",
-            "from 1 to 65535",
+            "from 0 to 65535",
             "nearest is 65535",
         ),
         (
@@ -1176,6 +1176,13 @@ fn what_looks_like_a_mistake_is_a_warning() {
             "line 15",
         ),
         ("[127.0.0.1:9000]", "[]", "clusters[0].endpoints", "503", "add an endpoint"),
+        (
+            "weight: 1",
+            "weight: 0",
+            "clusters[1].endpoints",
+            "all of its endpoints have a weight of 0",
+            "weight of 1",
+        ),
         (
             "rules:\n      - match: { prefix: / }\n        cluster: web\n",
             "rules: []\n",

@@ -255,7 +255,7 @@ routes:
       - { match: { regex: x }, clutser: a, timeout: 1s }
       - { match: { path: [] }, redirect: { prefix: /b, path: //c } }
       - { match: [], redirect: [] }
-clusters: [{ name: b, endpoints: [{ weight: 0 }, { weight: 0, address: "127.0.0.1:0" }] }]
+clusters: [{ name: b, endpoints: [{ weight: -1 }, { weight: -1, address: "127.0.0.1:0" }] }]
 "#,
             &[
                 "routes[0].rules[0].match",

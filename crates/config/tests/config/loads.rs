@@ -69,7 +69,7 @@ fn the_shop_becomes_what_its_file_says() {
 
     let (_, api) = snapshot.clusters.iter().find(|(_, c)| &*c.name == "api").unwrap();
     assert_eq!(api.timeouts.connect, Duration::from_millis(500));
-    let weights: Vec<_> = api.endpoints.iter().map(|e| e.weight.get()).collect();
+    let weights: Vec<_> = api.endpoints.iter().map(|e| e.weight).collect();
     assert_eq!(weights, [1, 2]);
     assert_eq!(api.schedule, Schedule::Cycle([1, 0, 1].into()));
 }

@@ -27,5 +27,8 @@ pub(crate) fn pick<'c>(
         }
         avoided = place;
     }
-    endpoint_at((avoided + 1) % cluster.endpoints.len())
+    // The next one that has turns at all, which is the avoided one if there is no other.
+    let count = cluster.endpoints.len();
+    let next = (1..=count).map(|ahead| (avoided + ahead) % count);
+    next.filter_map(endpoint_at).find(|(_, endpoint)| endpoint.weight > 0)
 }

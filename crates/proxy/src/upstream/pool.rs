@@ -296,15 +296,14 @@ impl Pools {
                 return Look::Empty;
             };
             let Some(of_newest) = cluster.place_of(endpoint) else { return Look::Unfit };
-            let acquired = match sharing {
-                // What only a new connection will do for need not wait for idle ones to grow old.
-                Sharing::Personal => {
-                    is_unused(newest, connections).then_some(Acquired::Replace(newest, place))
-                }
-                Sharing::InTurn | Sharing::Together => {
-                    let pool = (endpoint, cluster.transport);
-                    self.acquire_idle(pool, of_newest, sharing, connections)
-                }
+            // One without a weight gets nothing more; its idle connections may make room.
+            let has_turns = cluster.endpoints.get(of_newest).is_some_and(|it| it.weight > 0);
+            // What only a new connection will do for need not wait for idle ones to grow old.
+            let acquired = if sharing == Sharing::Personal || !has_turns {
+                is_unused(newest, connections).then_some(Acquired::Replace(newest, place))
+            } else {
+                let pool = (endpoint, cluster.transport);
+                self.acquire_idle(pool, of_newest, sharing, connections)
             };
             acquired.map_or(Look::Unfit, Look::Found)
         });
@@ -557,7 +556,7 @@ impl Pools {
         let mut others = (1..count.min(OTHERS_MAX)).map(|ahead| (place + ahead) % count);
         let is_open = |other: &usize| {
             let other = cluster.endpoints.get(*other);
-            other.is_some_and(|other| self.pause_of(other.id, now).is_none())
+            other.is_some_and(|other| other.weight > 0 && self.pause_of(other.id, now).is_none())
         };
         others.find(is_open).ok_or(until)
     }

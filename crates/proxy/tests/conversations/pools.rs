@@ -202,6 +202,46 @@ fn the_newest_idle_connection_is_used_first() {
 }
 
 #[test]
+fn an_endpoint_whose_weight_becomes_zero_gets_no_new_requests_and_finishes_what_it_has() {
+    let config = |weight: u16| {
+        let endpoints =
+            format!("[{{ address: '127.0.0.1:9000', weight: {weight} }}, '127.0.0.1:9001']");
+        let config = CONFIG.replace(
+            "['127.0.0.1:9000']",
+            if weight > 0 { "['127.0.0.1:9000']" } else { &endpoints },
+        );
+        config + "    connections_max: 2\n"
+    };
+    hold(&config(1), |talk| {
+        if talk.manner() == Manner::Moving {
+            // Each worker has a pool of its own.
+            return;
+        }
+        let (busy, client) = (talk.client(), talk.client());
+        talk.says(busy, GET);
+        let of_busy = talk.upstream();
+        talk.says(client, GET);
+        let idle = talk.upstream();
+        talk.says(idle, OK);
+        talk.hears(client, OK);
+        talk.reconfigures(&config(0));
+        for _ in 0..2 {
+            talk.says(client, GET);
+            // The idle connection makes room for one to the other endpoint.
+            let next = talk.upstream();
+            let Address::Tcp(address) = talk.address(next) else { panic!("an IP address") };
+            assert_eq!(address.port(), 9001);
+            talk.says(next, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+            assert!(talk.heard(client).ends_with("ok"));
+            talk.breaks(next);
+        }
+        assert!(talk.is_closed(idle));
+        talk.says(of_busy, OK);
+        assert!(talk.heard(busy).ends_with("ok"));
+    });
+}
+
+#[test]
 fn endpoints_with_idle_connections_take_turns_for_those_that_may_have_none() {
     let endpoints = "['127.0.0.1:9000', '127.0.0.1:9001', '127.0.0.1:9002']";
     let config = CONFIG.replace("['127.0.0.1:9000']", endpoints) + "    connections_max: 2\n";

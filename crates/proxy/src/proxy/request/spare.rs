@@ -1,5 +1,7 @@
 //! A connection under way that has lost its exchange serves another, or the pool.
 
+use config::snapshot::Endpoint;
+
 use crate::exchange::{Form, QueuedRequest};
 use crate::keys::{ConnKey, ExchangeKey};
 use crate::proxy::Proxy;
@@ -45,7 +47,8 @@ impl Proxy {
                 && wanted.is_none_or(|id| id == upstream.endpoint)
         })?;
         let endpoint = self.connections.get(spare)?.upstream()?.endpoint;
-        let place = place.or_else(|| cluster.endpoints.iter().position(|it| it.id == endpoint));
+        let is_it = |it: &Endpoint| it.id == endpoint && it.weight > 0;
+        let place = place.or_else(|| cluster.endpoints.iter().position(is_it));
         // An exchange of another configuration may not know the endpoint.
         place.map(|place| (spare, place))
     }
