@@ -74,7 +74,10 @@ impl Declared {
         let Some(section) = root.find(section) else {
             return Self { names: Vec::new(), is_complete: true };
         };
-        let names = section.items().iter().filter_map(|item| item.find("name")?.text());
+        let names = section.items().iter().filter_map(|item| {
+            let name = item.find("name").filter(|name| !name.is_stand_in)?;
+            name.text()
+        });
         let names: Vec<Box<str>> = names.map(Box::from).collect();
         let is_list = matches!(section.value, crate::tree::Value::List(_));
         let is_complete = is_list && names.len() == section.items().len();

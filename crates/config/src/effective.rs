@@ -575,7 +575,8 @@ fn write_yaml(value: &Json, indent: usize, out: &mut String) {
                 }
             }
         }
-        Json::String(text) => out.push_str(&yaml_text(text)),
+        // So that nothing is taken for a variable when it is read again.
+        Json::String(text) => out.push_str(&yaml_text(&text.replace("${", "$${"))),
         Json::Null | Json::Bool(_) | Json::Number(_) => out.push_str(&value.to_string()),
     }
 }

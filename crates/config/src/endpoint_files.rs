@@ -118,6 +118,7 @@ impl EndpointReader<'_> {
         findings: &mut Findings<'_>,
     ) -> Option<Assignment> {
         let mut root = tree::read(text, EMPTY_HINT, findings)?;
+        tree::expand(&mut root, self.outside, Path::Root, findings);
         if !shape::check(&mut root, &self.shape.0, Path::Root, findings) {
             return None;
         }

@@ -241,6 +241,7 @@ impl<F> Loader<F> {
         findings: &mut Findings<'_>,
     ) -> Option<Lowered<F>> {
         let mut root = tree::read(text, EMPTY_HINT, findings)?;
+        tree::expand(&mut root, outside, Path::Root, findings);
         let declared = (Declared::read(&root, "clusters"), Declared::read(&root, "routes"));
         if !shape::check(&mut root, &self.shape, Path::Root, findings) {
             return None;

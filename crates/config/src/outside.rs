@@ -52,6 +52,16 @@ pub trait Outside {
         Ok(())
     }
 
+    /// The value of a variable of the environment; none if it is not set.
+    ///
+    /// # Errors
+    ///
+    /// [`NotText`] if it is not UTF-8.
+    fn variable(&self, name: &str) -> Result<Option<String>, NotText> {
+        let _ = name;
+        Ok(None)
+    }
+
     /// Whom the system trusts. Asked once, for as long as any cluster needs it.
     ///
     /// # Errors
@@ -63,11 +73,16 @@ pub trait Outside {
     fn now(&self) -> u64;
 }
 
+/// A value that is not UTF-8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotText;
+
 /// A few files in memory at a fixed time; without any, what a text that names none needs.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     files: BTreeMap<PathBuf, Vec<u8>>,
     modes: BTreeMap<PathBuf, u32>,
+    variables: BTreeMap<String, String>,
     /// PEM.
     trusted: Vec<u8>,
     now: u64,
@@ -77,7 +92,13 @@ impl Memory {
     /// No files, at `now`.
     #[must_use]
     pub const fn new(now: u64) -> Self {
-        Self { files: BTreeMap::new(), modes: BTreeMap::new(), trusted: Vec::new(), now }
+        Self {
+            files: BTreeMap::new(),
+            modes: BTreeMap::new(),
+            variables: BTreeMap::new(),
+            trusted: Vec::new(),
+            now,
+        }
     }
 
     /// Puts a file at `path`, in the place of one that is there.
@@ -88,6 +109,11 @@ impl Memory {
     /// Gives the file at `path` these permissions.
     pub fn set_mode(&mut self, path: impl Into<PathBuf>, mode: u32) {
         self.modes.insert(path.into(), mode);
+    }
+
+    /// Sets a variable of the environment.
+    pub fn set_variable(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.variables.insert(name.into(), value.into());
     }
 
     /// Has the system trust these authorities (PEM).
@@ -108,6 +134,10 @@ impl Outside for Memory {
 
     fn mode(&self, path: &Path) -> Option<u32> {
         self.modes.get(path).copied()
+    }
+
+    fn variable(&self, name: &str) -> Result<Option<String>, NotText> {
+        Ok(self.variables.get(name).cloned())
     }
 
     /// A file can be made in a folder that has one.

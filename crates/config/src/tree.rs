@@ -6,10 +6,12 @@
 //! So one mistake hides no other, and none is told twice.
 
 mod deserialize;
+mod environment;
 mod unreadable;
 mod yaml;
 
 pub(crate) use deserialize::{Mismatch, deserialize};
+pub(crate) use environment::expand;
 pub(crate) use yaml::read;
 
 use crate::findings::{Findings, Path, Position, Problem};

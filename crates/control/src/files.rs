@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::Outside;
+use config::outside::NotText;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::process::{Uid, geteuid};
@@ -23,6 +24,9 @@ use crate::clock;
 
 /// Bytes of a file that a configuration names: bundles of every authority there is have half of one.
 const NAMED_BYTES_MAX: u64 = 8 << 20;
+
+/// Where standard input is found as a file.
+pub const STDIN: &str = "/dev/stdin";
 
 /// How long a file must have been left alone, ns, for its stamp to be trusted: two writes within a tick of the
 /// file system's clock leave the same one. The coarsest of these clocks has ticks of two seconds.
@@ -99,8 +103,16 @@ impl Files {
     /// The files beside the configuration file at `path`.
     #[must_use]
     pub fn beside(path: &Path) -> Self {
-        let folder = path.parent().unwrap_or(path).to_owned();
+        // Standard input has no folder of its own.
+        let is_stdin = path == Path::new(STDIN);
+        let folder = if is_stdin { Path::new("") } else { path.parent().unwrap_or(path) };
+        let folder = folder.to_owned();
         Self { folder, seen: RefCell::default(), endpoints: RefCell::default() }
+    }
+
+    /// What relative paths are relative to.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// What was read: secrets, and endpoints.
@@ -133,6 +145,11 @@ impl Outside for Files {
 
     fn name(&self, path: &Path) -> String {
         self.folder.join(path).display().to_string()
+    }
+
+    fn variable(&self, name: &str) -> Result<Option<String>, NotText> {
+        let found = std::env::var_os(name);
+        found.map(|value| value.into_string().map_err(|_| NotText)).transpose()
     }
 
     fn mode(&self, path: &Path) -> Option<u32> {

@@ -35,7 +35,7 @@ mod watch;
 mod workers;
 
 pub use admin::{AdminSocket, ConnectionRow, ConnectionSide, Described, own_admin_files};
-pub use files::Files;
+pub use files::{Files, STDIN};
 pub use handover::{Begun, HandoverStep};
 pub use log_output::{LogOutput, OpenError};
 pub use log_writer::LogWriter;

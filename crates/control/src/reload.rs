@@ -272,11 +272,11 @@ impl<F> ConfigFile<F> {
         }
         let files = self.files();
         let prepared = self.loader.prepare(&self.name, &self.text, &files);
+        let folder = files.folder().to_owned();
         (self.seen, self.endpoints) = files.into_seen();
         let prepared = prepared.map_err(Refused::Invalid)?;
         let access_log = &prepared.snapshot().access_log;
-        let folder = self.path.as_deref().and_then(Path::parent).unwrap_or_else(|| Path::new(""));
-        let log_output = LogOutput::open(access_log, folder);
+        let log_output = LogOutput::open(access_log, &folder);
         self.is_log_starved = log_output.as_ref().is_err_and(OpenError::is_starved);
         let log_output = log_output.map_err(Refused::AccessLog)?;
         let snapshot = prepared.snapshot();

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use clap::builder::TypedValueParser as _;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -57,8 +58,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// The configuration file.
-    #[arg(short, long, value_name = "FILE")]
+    /// The configuration file; `-` for standard input, which is read once.
+    #[arg(short, long, value_name = "FILE", value_parser = config_path())]
     pub(crate) config: PathBuf,
     /// Write the secrets of TLS connections to the file that SSLKEYLOGFILE names, for Wireshark.
     ///
@@ -107,18 +108,40 @@ pub(crate) struct Upgrade {
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// The configuration file.
-    #[arg(short, long, value_name = "FILE")]
+    /// The configuration file; `-` for standard input, whose relative paths are relative to the current folder.
+    #[arg(short, long, value_name = "FILE", value_parser = config_path())]
     pub(crate) config: PathBuf,
+    /// Fail, with status 1, also if there is nothing but warnings.
+    #[arg(long)]
+    pub(crate) deny_warnings: bool,
+    /// How findings are printed: for people on standard error, or as a JSON array on standard output.
+    #[arg(long, value_enum, default_value_t = CheckFormat::Text, conflicts_with = "print")]
+    pub(crate) format: CheckFormat,
     /// Print the configuration with every default filled in and secrets masked.
     #[arg(long)]
     pub(crate) print: bool,
 }
 
+/// How `strait check` prints what it found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CheckFormat {
+    /// For people.
+    Text,
+    /// An array with an object for each finding: file, line, column, path, level (`error` or `warning`), rule, message
+    /// and hint.
+    Json,
+}
+
+/// `-` is standard input.
+fn config_path() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
+    clap::builder::PathBufValueParser::new()
+        .map(|path| if path.as_os_str() == "-" { PathBuf::from(control::STDIN) } else { path })
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// The configuration file.
-    #[arg(short, long, value_name = "FILE")]
+    /// The configuration file; `-` for standard input.
+    #[arg(short, long, value_name = "FILE", value_parser = config_path())]
     pub(crate) config: PathBuf,
     /// The request's method.
     #[arg(required_unless_present = "tls")]

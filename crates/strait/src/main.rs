@@ -57,6 +57,10 @@ fn main() -> ExitCode {
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
+        Err(Failure::Reported) => {
+            logging::finish(None);
+            ExitCode::FAILURE
+        }
         Err(failure) => {
             logging::finish(Some(&format!("strait: {failure}")));
             ExitCode::FAILURE
@@ -82,6 +86,9 @@ enum Failure {
     /// Something that has to be there to start.
     #[error("cannot start: {0}")]
     Start(String),
+    /// What is wrong was printed as the command was asked to.
+    #[error("the configuration is refused")]
+    Reported,
     /// It ran, and ended other than by a drain.
     #[error("{0}")]
     Ended(String),

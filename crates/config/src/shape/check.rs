@@ -18,6 +18,11 @@ pub(crate) fn check(
     path: Path<'_>,
     findings: &mut Findings<'_>,
 ) -> bool {
+    // It was reported before.
+    if node.is_stand_in {
+        *node = stand_in(shape, node.at);
+        return true;
+    }
     let found = match &shape.kind {
         Kind::Either(shapes) => match choose(shapes, node) {
             // The word is one of several things that may stand here, and none of them is like this.

@@ -11,6 +11,9 @@ pub(super) fn explain(text: &str, error: &ScanError) -> Stop {
     if let Some(stop) = tab(text, at).or_else(|| brackets(text, at)) {
         return stop;
     }
+    if let Some(stop) = variable(text, at) {
+        return stop;
+    }
     let hint = if error.info().contains("anchor") {
         "put quotes around a text that begins with `*` or `&`, such as \"*.example.com\""
     } else {
@@ -52,6 +55,17 @@ fn brackets(text: &str, at: Position) -> Option<Stop> {
     let rule = "an IPv6 address without quotes is the beginning of a list";
     let problem = Problem::new(rule, format!("write {address:?}"));
     Some((Position { line: number, column }, problem))
+}
+
+/// A variable of the environment without quotes within `{ }` or `[ ]`, whose brace begins a map.
+fn variable(text: &str, at: Position) -> Option<Stop> {
+    let (_, line) = lines_at(text, at).find(|(number, _)| *number == at.line)?;
+    let before: String = line.chars().take(at.column as usize).collect();
+    let place = before.rfind("${")?;
+    let name = line.get(place..)?.split_inclusive('}').next().filter(|name| name.ends_with('}'))?;
+    let column = u32::try_from(before.get(..place)?.chars().count()).ok()?.saturating_add(1);
+    let rule = "a variable within `{ }` or `[ ]` stands in quotes";
+    Some((Position { column, ..at }, Problem::new(rule, format!("write {name:?}"))))
 }
 
 /// The first `[…]:port` of a line that stands without quotes, and where it begins.

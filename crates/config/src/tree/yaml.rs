@@ -382,6 +382,7 @@ mod tests {
             ("a:\n  - b: 1\n\t  c: 2\n", 3, 1, "a[0]", "a tab stands here", "spaces"),
             ("a:\n  b:\t1\n  c: 1\n", 2, 5, "a", "a tab stands here", "spaces"),
             ("a:\n  b: [::]:80\n  c: 1\n", 2, 6, "a", "beginning of a list", "write \"[::]:80\""),
+            ("a: { b: ${C}, d: e }", 1, 9, "a", "a variable within", "write \"${C}\""),
             ("a: [::1]:80", 1, 4, "", "beginning of a list", "write \"[::1]:80\""),
         ] {
             let errors = parse(text).unwrap_err();

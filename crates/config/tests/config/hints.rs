@@ -194,6 +194,29 @@ fn redirects_that_lead_to_themselves_are_warned_of() {
 }
 
 #[test]
+fn a_missing_variable_is_one_error_wherever_it_stands() {
+    for (text, path) in [
+        (text("'${NONE}'", Place::Listener("connections_max")), "listeners[0].connections_max"),
+        (text("'${NONE}'", Place::Listener("protocol")), "listeners[0].protocol"),
+        (text("/", Place::Prefix).replace("name: c,", "name: '${NONE}',"), "clusters[0].name"),
+        (text("'${NONE}'", Place::Root("workers")), "workers"),
+    ] {
+        let Err(Errors { errors, .. }) = loader().load("f", &text) else { panic!("{text}") };
+        let [error] = errors.as_slice() else { panic!("one error: {errors:#?}") };
+        assert_eq!(error.path, path);
+        assert!(error.rule.contains("no variable NONE"), "{error}");
+    }
+    let mut loader = loader();
+    loader.outside.set_variable("MANY", "7");
+    loader.load("f", &text("${MANY}", Place::Root("workers"))).unwrap();
+    let body = "{ status: 200, body: 'a $${b} $$$${c}' }";
+    let text = text("/", Place::Prefix).replace("cluster: c", &format!("respond: {body}"));
+    let first = loader.load("f", &text).unwrap();
+    let again = loader.load("f", &config::effective_yaml(&first)).unwrap();
+    assert_eq!(config::effective(&again), config::effective(&first));
+}
+
+#[test]
 fn an_access_log_that_cannot_be_opened_is_warned_of() {
     let log = |path: &str| text(&format!("{{ output: {path} }}"), Place::Root("access_log"));
     assert_warned(&log("/nowhere/access.log"), Some(("access_log.output", "make its folder")));

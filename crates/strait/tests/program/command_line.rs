@@ -1,5 +1,6 @@
 //! The commands of the program that serve nothing.
 
+use std::io::Write as _;
 use std::path::Path;
 
 use crate::kit::{Scratch, strait, text};
@@ -49,6 +50,80 @@ fn a_right_file_is_counted_and_printed_in_full() {
     let again = scratch.write("again.yaml", &printed);
     assert!(strait(&["check", "-c", &again]).status.success());
     assert_eq!(text(&strait(&["check", "-c", &again, "--print"]).stdout), printed);
+}
+
+/// What `strait check` says of a text on standard input.
+fn check_input(input: &str, arguments: &[&str]) -> std::process::Output {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_strait"))
+        .args(["check", "-c", "-"])
+        .args(arguments)
+        .env("SHOP_PORT", "9000")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+const LISTENS: &str = "listeners: [{ name: a, address: '127.0.0.1:80', routes: r }]\n\
+    routes: [{ name: r, rules: [{ match: { prefix: / }, cluster: c }] }]\n";
+
+#[test]
+fn a_file_comes_from_standard_input_with_variables_of_the_environment() {
+    let clusters = "clusters: [{ name: c, endpoints: ['127.0.0.1:${SHOP_PORT}'] }]";
+    let output = check_input(&format!("{LISTENS}{clusters}"), &["--print"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("127.0.0.1:9000"));
+    let output =
+        check_input(&format!("{LISTENS}{}", clusters.replace("SHOP_PORT", "NO_PORT")), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("/dev/stdin:3:35: clusters[0].endpoints[0]"), "{said}");
+    assert!(said.contains("the environment has no variable NO_PORT; set it"), "{said}");
+}
+
+#[test]
+fn warnings_are_denied_where_that_is_asked_for() {
+    let warned = format!("{LISTENS}clusters: [{{ name: c, endpoints: [] }}]");
+    assert!(check_input(&warned, &[]).status.success());
+    let output = check_input(&warned, &["--deny-warnings"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).ends_with("1 warning, and --deny-warnings\n"));
+    let clean = format!("{LISTENS}clusters: [{{ name: c, endpoints: ['127.0.0.1:9000'] }}]");
+    assert!(check_input(&clean, &["--deny-warnings"]).status.success());
+}
+
+#[test]
+fn findings_are_printed_as_json_with_fields_of_their_own() {
+    let json = |input: &str, arguments: &[&str]| {
+        let output = check_input(input, arguments);
+        assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+        let found: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code(), found)
+    };
+    let as_json = ["--format", "json"];
+    let empty = format!("{LISTENS}clusters: [{{ name: c, endpoints: [] }}]");
+    let (code, found) = json(&empty, &as_json);
+    assert_eq!(code, Some(0));
+    let expected = serde_json::json!({
+        "file": "/dev/stdin", "line": 3, "column": 34, "path": "clusters[0].endpoints",
+        "level": "warning", "rule": "every request for this cluster gets 503",
+        "message": "every request for this cluster gets 503", "hint": "add an endpoint",
+    });
+    assert_eq!(found, [expected]);
+    let (code, _) = json(&empty, &["--format", "json", "--deny-warnings"]);
+    assert_eq!(code, Some(1));
+    let (code, found) = json(&empty.replace("cluster: c", "cluster: d"), &as_json);
+    assert_eq!((code, found.len()), (Some(1), 1));
+    assert_eq!(found[0]["level"], "error");
+    assert_eq!(found[0]["message"], "\"d\": no cluster has this name");
+    let clean = empty.replace("[] }", "['127.0.0.1:9000'] }");
+    assert_eq!(json(&clean, &as_json), (Some(0), Vec::new()));
+    let output = strait(&["check", "-c", "/nowhere.yaml", "--format", "json"]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &found[0]["level"]), (Some(1), &"error".into()));
 }
 
 #[test]

@@ -1,0 +1,192 @@
+//! Variables of the environment in scalars: `${NAME}` and `${NAME:-default}`.
+//!
+//! They are put in after the text was parsed, so that a value can hold whatever it likes and adds no structure. What
+//! comes out of a scalar without quotes is read as if it had been written there: `${PORT}` may be a number. `$${` is a
+//! `${` that is no variable.
+
+use std::borrow::Cow;
+
+use super::{Node, Value};
+use crate::findings::{Findings, Path, Problem};
+use crate::outside::Outside;
+
+/// Bytes of a scalar that variables may make.
+const EXPANDED_BYTES_MAX: usize = 1 << 20;
+
+/// Puts the values of variables into all scalars below `node`. What cannot be is reported, and stays.
+pub(crate) fn expand(
+    node: &mut Node,
+    outside: &dyn Outside,
+    path: Path<'_>,
+    findings: &mut Findings<'_>,
+) {
+    match &mut node.value {
+        Value::Scalar { text, .. } => match expanded(text, outside) {
+            Ok(Cow::Borrowed(_)) => {}
+            Ok(Cow::Owned(expanded)) => *text = expanded.into(),
+            Err(problem) => {
+                findings.error(node.at, path, &node.shown(), problem);
+                node.is_stand_in = true;
+            }
+        },
+        Value::List(items) => {
+            for (place, item) in items.iter_mut().enumerate() {
+                expand(item, outside, Path::Index(&path, place), findings);
+            }
+        }
+        Value::Map(entries) => {
+            for entry in entries {
+                expand(&mut entry.value, outside, Path::Key(&path, &entry.key), findings);
+            }
+        }
+        Value::Cut => {}
+    }
+}
+
+/// `text` with the values of its variables.
+fn expanded<'t>(text: &'t str, outside: &dyn Outside) -> Result<Cow<'t, str>, Problem> {
+    if !text.contains("${") {
+        return Ok(Cow::Borrowed(text));
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let (before, from) = rest.split_at_checked(at).unwrap_or((rest, ""));
+        let inner = from.get(2..).unwrap_or_default();
+        if let Some(before) = before.strip_suffix('$') {
+            out.push_str(before);
+            out.push_str("${");
+            rest = inner;
+            continue;
+        }
+        out.push_str(before);
+        let Some((variable, behind)) = inner.split_once('}') else {
+            let rule = "the `}` of this variable is missing";
+            return Err(Problem::new(rule, "write ${NAME}, or $${ for the characters themselves"));
+        };
+        out.push_str(&value(variable, outside)?);
+        if out.len() > EXPANDED_BYTES_MAX {
+            let rule = format!(
+                "a value has at most {} MiB once its variables are put in",
+                EXPANDED_BYTES_MAX >> 20
+            );
+            return Err(Problem::new(rule, "use fewer of them"));
+        }
+        rest = behind;
+    }
+    out.push_str(rest);
+    Ok(Cow::Owned(out))
+}
+
+/// The value of what stands between the braces.
+fn value<'v>(variable: &'v str, outside: &dyn Outside) -> Result<Cow<'v, str>, Problem> {
+    let (name, default) = match variable.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (variable, None),
+    };
+    let is_name = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    if name.is_empty()
+        || !name.bytes().all(is_name)
+        || name.starts_with(|c: char| c.is_ascii_digit())
+    {
+        let rule = "a variable of the environment has a name of letters, digits and `_`";
+        return Err(Problem::new(
+            rule,
+            "write ${NAME} or ${NAME:-default}, or $${ for the characters themselves",
+        ));
+    }
+    // As in a shell, an empty value is none where there is a default.
+    let found = outside.variable(name).map_err(|_| {
+        let rule = format!("the value of the variable {name} is not UTF-8");
+        Problem::new(rule, "set it to text")
+    })?;
+    let found = found.filter(|found| default.is_none() || !found.is_empty());
+    match (found, default) {
+        (Some(found), _) => Ok(Cow::Owned(found)),
+        (None, Some(default)) => Ok(Cow::Borrowed(default)),
+        (None, None) => {
+            let rule = format!("the environment has no variable {name}");
+            let hint = format!(
+                "set it, give a default (${{{name}:-default}}), or write $${{ for the characters themselves"
+            );
+            Err(Problem::new(rule, hint))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outside::Memory;
+    use crate::tree;
+
+    fn memory() -> Memory {
+        let mut memory = Memory::default();
+        for (name, value) in [
+            ("PORT", "8080"),
+            ("EMPTY", ""),
+            ("EVIL", "1, b: 2}\n- x: \"y"),
+            ("NESTED", "${PORT}"),
+            ("_A1", "ü"),
+        ] {
+            memory.set_variable(name, value);
+        }
+        memory
+    }
+
+    fn read(text: &str) -> Result<Node, Problem> {
+        let mut findings = Findings::new("f", text);
+        let mut node = tree::read(text, "", &mut findings).unwrap();
+        expand(&mut node, &memory(), Path::Root, &mut findings);
+        match findings.into_result() {
+            Ok(_) => Ok(node),
+            Err(errors) => {
+                let error = errors.errors.into_iter().next().unwrap();
+                Err(Problem::new(format!("{} {}", error.path, error.rule), error.hint))
+            }
+        }
+    }
+
+    #[test]
+    fn variables_stand_for_their_values_in_scalars_alone() {
+        for (text, json) in [
+            ("a: ${PORT}", r#"{"a":8080}"#),
+            ("a: '${PORT}'", r#"{"a":"8080"}"#),
+            ("a: \"0.0.0.0:${PORT}\"", r#"{"a":"0.0.0.0:8080"}"#),
+            ("a: [x, '${_A1}${_A1}']", r#"{"a":["x","üü"]}"#),
+            ("a: ${NONE:-10s}", r#"{"a":"10s"}"#),
+            ("a: ${EMPTY:-10s}", r#"{"a":"10s"}"#),
+            ("a: '${EMPTY}'", r#"{"a":""}"#),
+            ("a: ${NONE:-}x", r#"{"a":"x"}"#),
+            ("a: ${NONE:-a:-b}", r#"{"a":"a:-b"}"#),
+            ("a: $${PORT}", r#"{"a":"${PORT}"}"#),
+            ("a: $$${PORT}", r#"{"a":"$${PORT}"}"#),
+            ("a: $PORT $ { $}", r#"{"a":"$PORT $ { $}"}"#),
+            ("a: ${NESTED}", r#"{"a":"${PORT}"}"#),
+            ("${PORT}: 1", r#"{"${PORT}":1}"#),
+        ] {
+            assert_eq!(read(text).unwrap().to_json().to_string(), json, "{text}");
+        }
+        let evil = read("a: ${EVIL}").unwrap().to_json();
+        assert_eq!(evil["a"], "1, b: 2}\n- x: \"y");
+    }
+
+    #[test]
+    fn what_is_no_variable_is_refused_with_its_place() {
+        for (text, rule, hint) in [
+            ("a: [b, '${NONE}']", "a[1] the environment has no variable NONE", "${NONE:-default}"),
+            ("a: '${'", "a the `}` of this variable is missing", "$${"),
+            ("a: '${PORT'", "a the `}` of this variable is missing", "$${"),
+            ("a: '${}'", "a a variable of the environment has a name", "${NAME}"),
+            ("a: '${a-b}'", "a a variable of the environment has a name", "${NAME}"),
+            ("a: '${1}'", "a a variable of the environment has a name", "${NAME}"),
+            ("a: '${ PORT }'", "a a variable of the environment has a name", "${NAME}"),
+        ] {
+            let problem = read(text).unwrap_err();
+            assert!(
+                problem.rule.starts_with(rule) && problem.hint.contains(hint),
+                "{text}: {problem}"
+            );
+        }
+    }
+}
