@@ -127,7 +127,7 @@ fn explain(text: &str) -> Problem {
     let is_quad = host.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     if host.bytes().all(is_name) && !is_quad {
         return Problem::new(
-            "host names are not resolved here, discovery comes later",
+            "host names are not resolved here",
             format!("use an IP address such as 127.0.0.1:{port}"),
         );
     }

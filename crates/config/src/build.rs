@@ -12,6 +12,7 @@ mod http;
 mod listeners;
 mod patterns;
 mod redirects;
+mod resolvers;
 mod routes;
 mod tls;
 
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 pub(crate) use files::{Files, digest, unreadable};
 
+use crate::answers::NameReads;
 use crate::endpoint_files::EndpointReads;
 use crate::file::{self, OrNone, Timeout};
 use crate::filters::FilterKinds;
@@ -31,7 +33,7 @@ use crate::map::Map;
 use crate::nearest;
 use crate::snapshot::{
     AccessLog, AccessLogFormat, AccessLogOutput, Address, Cluster, HandoverOptions, Http2Options,
-    Limits, Listener, Ping, RouteTable, Snapshot, StartupOptions,
+    Limits, Listener, Ping, Resolvers, RouteTable, Snapshot, StartupOptions,
 };
 use crate::tree::{Node, Site};
 use crate::units::Size;
@@ -47,6 +49,8 @@ pub(crate) struct Context<'a, 'text, F> {
     pub(crate) ids: Draft<'a>,
     /// The files that endpoints stand in.
     pub(crate) endpoint_files: EndpointReads<'a>,
+    /// The host names among endpoints.
+    pub(crate) names: NameReads<'a>,
     pub(crate) findings: &'a mut Findings<'text>,
 }
 
@@ -56,6 +60,7 @@ pub(crate) struct Parts<F> {
     pub(crate) listeners: Vec<Arc<Listener<F>>>,
     pub(crate) route_tables: Vec<Arc<RouteTable>>,
     pub(crate) clusters: Vec<Arc<Cluster>>,
+    pub(crate) resolvers: Resolvers,
     pub(crate) limits: Limits,
     pub(crate) access_log: AccessLog,
 }
@@ -199,6 +204,7 @@ pub(crate) fn parts<F>(
         listeners,
         route_tables: tables.into_values(),
         clusters,
+        resolvers: resolvers::build(&file.resolvers, &site.key("resolvers"), context.findings),
         limits: limits(&file.limits),
         access_log: access_log(&file.access_log, &site.key("access_log"), context),
     }

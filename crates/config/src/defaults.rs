@@ -111,6 +111,15 @@ pub const REQUEST_WRITE_TIMEOUT: Period = Period::from_secs(60);
 /// Time in the pool: below the 65 to 75 s after which common servers close, so that we close first.
 pub const UPSTREAM_IDLE_TIMEOUT: Period = Period::from_secs(60);
 
+/// An answer of DNS is used for at least so long: servers that say 0 are asked once a second.
+pub const DNS_TTL_MIN: Period = Period::from_secs(1);
+
+/// An answer of DNS is used for at most so long: what a name was moved away from is noticed within minutes.
+pub const DNS_TTL_MAX: Period = Period::from_secs(300);
+
+/// Time that first answers may take. As Envoy's `initial_fetch_timeout`.
+pub const INITIAL_FETCH_TIMEOUT: Period = Period::from_secs(15);
+
 /// Queue of connections not yet accepted; the kernel lowers it to `net.core.somaxconn` (4096).
 pub const BACKLOG: NonZeroU32 = non_zero(4_096);
 

@@ -11,7 +11,8 @@ use wire::path::Slashes;
 
 use crate::certificates::certificates;
 use crate::clients::ClientMatch;
-use crate::file::cluster::{Endpoints, EndpointsFile};
+use crate::dns::{DnsName, EndpointAddress, HostPort};
+use crate::file::cluster::{Endpoints, EndpointsDns, EndpointsFile, WeightedEndpoint};
 use crate::file::{self, OrNone, Timeout};
 use crate::filters::FILTER_NOUN;
 use crate::secrets::{MASK, is_secret_name};
@@ -19,10 +20,11 @@ use crate::shape::{Kind, Shape};
 use crate::snapshot::{
     AccessLog, AccessLogFormat, AccessLogOutput, Action, CertificateSource, Chain, ChainMatch,
     ClientCertDetails, Cluster, ClusterId, ClusterProtocol, ClusterTls, ClusterTlsSource, Detected,
-    Forward, ForwardClientCert, ForwardedFields, HandoverOptions, Http2Options, Keepalive, Limits,
-    Listener, ListenerProtocol, ListenerTls, ListenerTlsSource, OriginalDestination, PathMatch,
-    ProxyProtocolVersion, Redirect, RedirectPath, Respond, ResponseParsing, RouteTable, Rule,
-    Signing, Snapshot, StartupOptions, TlsMode, Underscores,
+    EndpointsFrom, Forward, ForwardClientCert, ForwardedFields, HandoverOptions, Http2Options,
+    Keepalive, Limits, ListedEndpoint, Listener, ListenerProtocol, ListenerTls, ListenerTlsSource,
+    OriginalDestination, PathMatch, ProxyProtocolVersion, Redirect, RedirectPath, Resolvers,
+    Respond, ResponseParsing, RouteTable, Rule, Signing, Snapshot, StartupOptions, TlsMode,
+    Underscores,
 };
 use crate::units::{Period, Size};
 
@@ -36,6 +38,7 @@ pub fn effective<F>(snapshot: &Snapshot<F>) -> Json {
         listeners: snapshot.listeners.iter().map(|entry| listener(entry, snapshot)).collect(),
         routes: snapshot.route_tables.iter().map(|(_, entry)| table(entry, snapshot)).collect(),
         clusters: snapshot.clusters.iter().map(|(_, entry)| cluster(entry)).collect(),
+        resolvers: resolvers(&snapshot.resolvers),
         limits: limits(&snapshot.limits),
         access_log: access_log(&snapshot.access_log),
     };
@@ -441,24 +444,57 @@ fn redirect(redirect: &Redirect) -> file::route::Redirect {
     }
 }
 
-fn cluster(cluster: &Cluster) -> file::Cluster {
-    let endpoint = |endpoint: &crate::snapshot::Endpoint| {
-        file::cluster::Endpoint::Weighted(file::cluster::WeightedEndpoint {
-            address: endpoint.address.clone(),
-            weight: endpoint.weight,
-        })
+fn resolvers(resolvers: &Resolvers) -> file::Resolvers {
+    file::Resolvers {
+        servers: resolvers.servers.iter().map(ToString::to_string).collect(),
+        timeout: resolvers.timeout.map(|timeout| Timeout(Period(timeout))),
+        initial_fetch_timeout: Period(resolvers.initial_fetch_timeout),
+    }
+}
+
+/// Where a cluster's endpoints come from.
+fn endpoints(cluster: &Cluster) -> Endpoints {
+    let entry = |address: EndpointAddress, weight: u16| {
+        file::cluster::Endpoint::Weighted(WeightedEndpoint { address, weight })
     };
+    match &cluster.endpoints_from {
+        EndpointsFrom::Addresses => {
+            let listed = cluster.endpoints.iter().map(|endpoint| {
+                entry(EndpointAddress::Address(endpoint.address.clone()), endpoint.weight)
+            });
+            Endpoints::List(listed.collect())
+        }
+        EndpointsFrom::Names(listed) => {
+            let listed = listed.iter().map(|listed| match listed {
+                ListedEndpoint::Address { address, weight } => {
+                    entry(EndpointAddress::Address(address.clone()), *weight)
+                }
+                ListedEndpoint::Name { name, weight } => {
+                    let DnsName { host, port, .. } = &**name;
+                    // Only a name of mode `srv` has none, and no list has one of these.
+                    let port = port.unwrap_or(NonZeroU16::MIN);
+                    let host = HostPort { host: host.clone(), port };
+                    entry(EndpointAddress::Host(host), *weight)
+                }
+            });
+            Endpoints::List(listed.collect())
+        }
+        EndpointsFrom::Dns(name) => Endpoints::Dns(EndpointsDns {
+            dns: name.to_string(),
+            mode: name.mode,
+            family: name.family,
+            ttl_min: Period(name.ttl_min),
+            ttl_max: Period(name.ttl_max),
+        }),
+        EndpointsFrom::File(file) => Endpoints::File(EndpointsFile { file: file.to_string() }),
+    }
+}
+
+fn cluster(cluster: &Cluster) -> file::Cluster {
     let timeouts = &cluster.timeouts;
     file::Cluster {
         name: cluster.name.to_string(),
-        endpoints: match (&cluster.endpoints_file, cluster.original_destination) {
-            (_, Some(_)) => None,
-            (Some(file), None) => {
-                let file = file.to_string();
-                Some(Endpoints::File(EndpointsFile { file }))
-            }
-            (None, None) => Some(Endpoints::List(cluster.endpoints.iter().map(endpoint).collect())),
-        },
+        endpoints: cluster.original_destination.is_none().then(|| endpoints(cluster)),
         original_destination: cluster.original_destination.is_some(),
         protocol: match cluster.protocol {
             ClusterProtocol::Http1 => file::cluster::Protocol::Http1,

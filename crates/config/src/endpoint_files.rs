@@ -125,7 +125,9 @@ impl EndpointReader<'_> {
         let site = Site::root(&root);
         match tree::deserialize::<Vec<Endpoint>>(&root) {
             Ok(entries) => {
-                let assignment = endpoints::lower(&entries, allows_unix, &site, findings);
+                let list = endpoints::lower(&entries, allows_unix, &site, findings);
+                endpoints::check_addresses(&entries, &site, findings);
+                let assignment = list.into_assignment();
                 if let Err(problem) = check_bounds(&assignment) {
                     site.error(findings, problem);
                 }

@@ -12,6 +12,7 @@ pub mod handover;
 pub mod http2;
 pub mod limits;
 pub mod listener;
+pub mod resolvers;
 pub mod route;
 mod scalar;
 pub mod tls;
@@ -28,6 +29,7 @@ pub use handover::Handover;
 pub use http2::Http2;
 pub use limits::Limits;
 pub use listener::Listener;
+pub use resolvers::Resolvers;
 pub use route::RouteTable;
 pub use scalar::{OrNone, Timeout};
 pub use tls::{ClusterTls, ListenerTls};
@@ -57,6 +59,9 @@ pub struct File {
     /// The services that requests are forwarded to. Routes name them.
     #[serde(default)]
     pub clusters: Vec<Cluster>,
+    /// How host names among endpoints are resolved. Absent: as `/etc/resolv.conf` and `/etc/hosts` say.
+    #[serde(default)]
+    pub resolvers: Resolvers,
     /// Bounds of the process.
     #[serde(default)]
     pub limits: Limits,

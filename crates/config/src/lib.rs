@@ -17,6 +17,7 @@
 
 pub mod address;
 mod agreed;
+mod answers;
 mod build;
 mod certificates;
 pub mod chain_names;
@@ -25,6 +26,7 @@ pub mod cidr;
 pub mod clients;
 pub mod date;
 pub mod defaults;
+pub mod dns;
 mod effective;
 mod endpoint_files;
 mod expiry;

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
+use crate::answers::{self, Answers, NameReads, NameUsers};
 use crate::build::{self, Context, Declared, Files, Parts};
+use crate::dns::{DnsAnswer, DnsName};
 use crate::endpoint_files::{Accepted, EndpointFiles, EndpointReader, EndpointReads, ListShape};
 use crate::file;
 use crate::filters::FilterKinds;
@@ -31,6 +33,10 @@ pub struct Loader<F> {
     list_shape: ListShape,
     store: Store<F>,
     endpoint_files: EndpointFiles,
+    /// Of host names, whether the latest text has them or not.
+    answers: Answers,
+    /// The host names of the latest text.
+    name_users: NameUsers,
     warnings: Vec<Finding>,
 }
 
@@ -42,6 +48,9 @@ pub struct Prepared<F> {
     warnings: Vec<Finding>,
     endpoints_refused: Vec<EndpointsOutcome>,
     files: FilesRead,
+    /// The host names among endpoints, and who has them, if all of the text was read.
+    names: Option<NameUsers>,
+    unanswered: Vec<Arc<DnsName>>,
 }
 
 /// The files of endpoints that a snapshot was made from.
@@ -84,6 +93,17 @@ impl<F> Prepared<F> {
         &self.endpoints_refused
     }
 
+    /// The host names that have no answer yet, so that they stand for no endpoints.
+    #[must_use]
+    pub fn unanswered(&self) -> &[Arc<DnsName>] {
+        &self.unanswered
+    }
+
+    /// The host names in it, if they may be others than before.
+    pub fn names(&self) -> Option<impl Iterator<Item = &Arc<DnsName>>> {
+        self.names.as_ref().map(|names| names.keys())
+    }
+
     /// What looks like a mistake in what was read for it.
     #[must_use]
     pub fn warnings(&self) -> &[Finding] {
@@ -106,6 +126,8 @@ impl<F> Loader<F> {
             list_shape: ListShape::new()?,
             store: Store::default(),
             endpoint_files: EndpointFiles::default(),
+            answers: Answers::default(),
+            name_users: NameUsers::default(),
             warnings: Vec::new(),
         })
     }
@@ -151,8 +173,11 @@ impl<F> Loader<F> {
         let lowered = self.lower(text, outside, &mut findings);
         let warnings = findings.into_result()?;
         let lowered = lowered.expect("what stops the reading is reported as an error");
-        let Lowered { parts, taken, files, refused } = lowered;
+        let Lowered { parts, taken, files, refused, names } = lowered;
         let refused = refused.into_iter();
+        let unanswered = names.keys().filter(|name| !self.answers.contains_key(*name));
+        let mut unanswered: Vec<_> = unanswered.cloned().collect();
+        unanswered.sort_unstable();
         Ok(Prepared {
             linked: self.store.link(parts, taken),
             warnings,
@@ -160,6 +185,8 @@ impl<F> Loader<F> {
                 .map(|(file, errors)| EndpointsOutcome { file, refused: Some(errors) })
                 .collect(),
             files: FilesRead::All(files),
+            names: Some(names),
+            unanswered,
         })
     }
 
@@ -194,8 +221,45 @@ impl<F> Loader<F> {
             warnings: changed.iter().flat_map(|(_, it)| it.warnings()).cloned().collect(),
             endpoints_refused: Vec::new(),
             files: FilesRead::Changed(changed),
+            names: None,
+            unanswered: Vec::new(),
         });
         PreparedEndpoints { prepared, outcomes }
+    }
+
+    /// Takes these answers for what their names stand for from now on; none for a name that is asked for no
+    /// more. Returns the next snapshot, if any cluster has other endpoints now. Costs as much as the clusters that
+    /// have these names.
+    pub fn prepare_answers(
+        &mut self,
+        answers: Vec<(Arc<DnsName>, Option<DnsAnswer>)>,
+    ) -> Option<Prepared<F>> {
+        let mut users: Vec<ClusterId> = Vec::new();
+        for (name, answer) in answers {
+            match answer {
+                Some(answer) => {
+                    users.extend(self.name_users.get(&name).into_iter().flatten());
+                    self.answers.insert(name, answer);
+                }
+                None => drop(self.answers.remove(&name)),
+            }
+        }
+        users.sort_unstable();
+        users.dedup();
+        let latest = self.store.latest()?;
+        let assigned = users.into_iter().filter_map(|id| {
+            let from = &latest.cluster(id)?.endpoints_from;
+            Some((id, Arc::new(answers::assignment(from, &self.answers))))
+        });
+        let assigned: Vec<_> = assigned.collect();
+        self.store.link_assignments(&assigned).map(|linked| Prepared {
+            linked,
+            warnings: Vec::new(),
+            endpoints_refused: Vec::new(),
+            files: FilesRead::Changed(Vec::new()),
+            names: None,
+            unanswered: Vec::new(),
+        })
     }
 
     /// The files of endpoints that the latest text names, as it names them.
@@ -205,7 +269,10 @@ impl<F> Loader<F> {
 
     /// Makes what was prepared last the latest snapshot.
     pub fn keep(&mut self, prepared: Prepared<F>) -> Arc<Snapshot<F>> {
-        let Prepared { linked, warnings, files, .. } = prepared;
+        let Prepared { linked, warnings, files, names, .. } = prepared;
+        if let Some(names) = names {
+            self.name_users = names;
+        }
         match files {
             FilesRead::All(files) => {
                 self.endpoint_files = files;
@@ -262,13 +329,15 @@ impl<F> Loader<F> {
             former,
             files: Files::new(outside, former),
             endpoint_files: EndpointReads::new(reader, &self.endpoint_files),
+            names: NameReads::new(&self.answers),
             ids: self.store.draft(),
             findings,
         };
         let declared = (&declared.0, &declared.1);
         let parts = build::parts(&file, &Site::root(&root), declared, &mut context);
         let (files, refused) = context.endpoint_files.into_files();
-        Some(Lowered { parts, taken: context.ids.into_taken(), files, refused })
+        let names = context.names.into_users();
+        Some(Lowered { parts, taken: context.ids.into_taken(), files, refused, names })
     }
 }
 
@@ -279,4 +348,5 @@ struct Lowered<F> {
     files: EndpointFiles,
     /// The files of endpoints that are refused.
     refused: Vec<(Arc<str>, Errors)>,
+    names: NameUsers,
 }

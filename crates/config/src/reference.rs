@@ -137,6 +137,7 @@ fn kind(shape: &Shape) -> String {
                 Format::Duration => "duration",
                 Format::Size => "size",
                 Format::Address => "address",
+                Format::Endpoint => "address, or host with a port",
                 Format::Range => "address range",
             }
             .to_owned();

@@ -4,6 +4,8 @@
 //! gives them. So a resource may come from the configuration file or from a source of its own, and what
 //! is made of it is the same.
 
+use std::sync::Arc;
+
 use crate::address::Address;
 
 /// The endpoints of a cluster, apart from the cluster: they may come from elsewhere, and change more
@@ -21,4 +23,6 @@ pub(crate) struct Endpoint {
     pub(crate) address: Address,
     /// Its share of the requests; 0 for none.
     pub(crate) weight: u16,
+    /// The host whose address it is, if that is known.
+    pub(crate) host: Option<Arc<str>>,
 }

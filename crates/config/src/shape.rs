@@ -22,6 +22,7 @@ use serde_json::{Map as JsonMap, Value as Json};
 
 use crate::address::Address;
 use crate::cidr::Cidr;
+use crate::dns::EndpointAddress;
 use crate::findings::Problem;
 use crate::units::{Period, Size};
 
@@ -111,6 +112,8 @@ pub(crate) enum Format {
     Duration,
     Size,
     Address,
+    /// An address, or a host with a port.
+    Endpoint,
     Range,
 }
 
@@ -296,6 +299,7 @@ fn special(schema: &Json, format: &Json, path: &str) -> Result<Special, SchemaEr
         Some("duration") => Format::Duration,
         Some("size") => Format::Size,
         Some("address") => Format::Address,
+        Some("endpoint") => Format::Endpoint,
         Some("range") => Format::Range,
         _ => return Err(unknown(path, &format!("x-format {format}"))),
     };
@@ -358,6 +362,7 @@ impl Format {
             Self::Duration => text.parse::<Period>().map(|period| period.0.as_micros()),
             Self::Size => text.parse::<Size>().map(|size| u128::from(size.0)),
             Self::Address => text.parse::<Address>().map(|_| 0),
+            Self::Endpoint => text.parse::<EndpointAddress>().map(|_| 0),
             Self::Range => text.parse::<Cidr>().map(|_| 0),
         }
     }

@@ -7,6 +7,7 @@
 //!
 //! `F` is the built filter. The binary chooses it; this crate only carries it.
 
+mod endpoints;
 mod tls;
 
 use std::num::{NonZeroU16, NonZeroU32};
@@ -27,7 +28,9 @@ use crate::paths::PathTable;
 use crate::schedule::Schedule;
 
 pub use crate::address::Address;
+pub use crate::dns::{DnsAnswer, DnsFamily, DnsMode, DnsName, Resolved};
 
+pub use self::endpoints::{EndpointsFrom, ListedEndpoint, Resolvers};
 pub use self::tls::{
     CertificateSource, ClientTrust, ClusterTls, ClusterTlsSource, ListenerTls, ListenerTlsSource,
     RootsSource, Signing, TicketKeySource, TlsMode,
@@ -159,6 +162,8 @@ pub struct Snapshot<F> {
     pub route_tables: Slots<Arc<RouteTable>>,
     /// The clusters, by [`ClusterId`].
     pub clusters: Slots<Arc<Cluster>>,
+    /// How host names are resolved.
+    pub resolvers: Resolvers,
     /// Bounds of the process. A worker takes its share of those that are counted.
     pub limits: Limits,
     /// What is observed of each exchange.
@@ -802,8 +807,8 @@ pub struct Cluster {
     pub name: Arc<str>,
     /// Its addresses; none if it has an original destination.
     pub endpoints: Vec<Endpoint>,
-    /// The file that has its endpoints, as the text names it, if they do not stand in the text.
-    pub endpoints_file: Option<Arc<str>>,
+    /// Where they come from.
+    pub endpoints_from: EndpointsFrom,
     /// Stands for every address, if it connects to where downstream connections were going.
     pub original_destination: Option<EndpointId>,
     /// Their places in the order of their ids; empty if they stand in that order.
@@ -889,6 +894,9 @@ pub struct Endpoint {
     pub address: Address,
     /// Weight as written. With 0, it gets no new requests.
     pub weight: u16,
+    /// The host whose address it is, without the dot of the root, if a name led to it. TLS asks for it where
+    /// the cluster's names no other.
+    pub host: Option<Arc<str>>,
 }
 
 /// How long an upstream may take. Each has a counter of its own.

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use crate::build::Parts;
 use crate::ids::{Draft, Ids, TakenIds};
 use crate::map::Map;
-use crate::resource::Assignment;
+use crate::resource::{self, Assignment};
 use crate::schedule::Schedule;
 use crate::snapshot::{
-    Address, Changes, Cluster, ClusterId, Endpoint, EndpointId, Id, Listener, ListenerBounds,
-    RouteTable, Slots, Snapshot, TransportId,
+    Address, Changes, Cluster, ClusterId, Endpoint, EndpointId, EndpointsFrom, Id, Listener,
+    ListenerBounds, RouteTable, Slots, Snapshot, TransportId,
 };
 
 /// The latest snapshot, and the ids in it.
@@ -72,6 +72,7 @@ impl<F> Store<F> {
             listener_places,
             route_tables,
             clusters,
+            resolvers: parts.resolvers,
             limits: parts.limits,
             access_log: parts.access_log,
             changes,
@@ -91,7 +92,8 @@ impl<F> Store<F> {
         let mut changes = Changes::default();
         for (id, assignment) in assigned {
             let Some(before) = former.cluster(*id) else { continue };
-            let assigned = Assigned::new(assignment, Some(before), &mut draft);
+            let from = &before.endpoints_from;
+            let assigned = Assigned::new(assignment, from, Some(before), &mut draft);
             if before.endpoints == assigned.endpoints {
                 continue;
             }
@@ -111,6 +113,7 @@ impl<F> Store<F> {
             listener_places: former.listener_places.clone(),
             route_tables: former.route_tables.clone(),
             clusters,
+            resolvers: former.resolvers.clone(),
             limits: former.limits,
             access_log: former.access_log.clone(),
             changes,
@@ -141,21 +144,32 @@ pub(crate) struct Assigned {
 }
 
 impl Assigned {
-    /// An endpoint that `former` has keeps its id: it is its cluster and its address.
+    /// An endpoint that `former` has keeps its id: it is its cluster, its address, and the host that TLS asks for
+    /// there. That of a logical name is the name.
     pub(crate) fn new(
         assignment: &Assignment,
+        from: &EndpointsFrom,
         former: Option<&Arc<Cluster>>,
         draft: &mut Draft<'_>,
     ) -> Self {
-        let known: Map<&Address, EndpointId> = former
+        let is_same_name = |former: &&Arc<Cluster>| {
+            from.logical().is_some() && former.endpoints_from.logical() == from.logical()
+        };
+        let logical = former.filter(is_same_name).and_then(|former| former.endpoints.first());
+        let known: Map<(&Address, Option<&str>), EndpointId> = former
             .iter()
             .flat_map(|former| &former.endpoints)
-            .map(|endpoint| (&endpoint.address, endpoint.id))
+            .map(|endpoint| ((&endpoint.address, endpoint.host.as_deref()), endpoint.id))
             .collect();
+        let id_of = |endpoint: &resource::Endpoint| match logical {
+            Some(logical) => Some(logical.id),
+            None => known.get(&(&endpoint.address, endpoint.host.as_deref())).copied(),
+        };
         let endpoints = assignment.endpoints.iter().map(|endpoint| Endpoint {
-            id: known.get(&endpoint.address).copied().unwrap_or_else(|| draft.endpoint()),
+            id: id_of(endpoint).unwrap_or_else(|| draft.endpoint()),
             address: endpoint.address.clone(),
             weight: endpoint.weight,
+            host: endpoint.host.clone(),
         });
         let endpoints: Vec<Endpoint> = endpoints.collect();
         let weights: Vec<u16> = endpoints.iter().map(|endpoint| endpoint.weight).collect();

@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use config::snapshot::Snapshot;
 use tokio::sync::mpsc;
 
+use crate::dns::Change;
 use crate::reload::{Candidate, ConfigFile, Endpoints, EndpointsCandidate, Look, Refused, Starved};
 
 /// Answers that wait for control: there is one question at a time.
@@ -47,7 +48,7 @@ pub(crate) enum Built<F> {
     Starved,
     /// It changed, and will not be read again: the process ends.
     Skipped,
-    /// Files of endpoints changed, and nothing else.
+    /// Files of endpoints changed, or what host names stand for, and nothing else.
     Endpoints(Endpoints<F>),
     /// A snapshot, or why there is none, and the files that are to be watched from now on.
     Read(Result<Box<Candidate<F>>, Refused>, Vec<PathBuf>),
@@ -55,6 +56,7 @@ pub(crate) enum Built<F> {
 
 enum Command<F> {
     Read(Reading),
+    Answers(Vec<Change>),
     Skip,
     Keep(Box<Candidate<F>>),
     Discard(Box<Candidate<F>>),
@@ -69,6 +71,8 @@ pub(crate) struct Builder<F> {
     /// snapshots that it stopped using: there are as many as were built.
     commands: Sender<Command<F>>,
     state: State,
+    /// Whether there is a file to read.
+    has_file: bool,
     /// What the file is called in messages.
     file_name: String,
 }
@@ -79,8 +83,6 @@ enum State {
     Idle,
     /// It has one, and another may wait until control has its answer.
     Busy(Option<Reading>),
-    /// There is no file to read.
-    Fixed,
 }
 
 impl<F: Send + Sync + 'static> Builder<F> {
@@ -92,12 +94,12 @@ impl<F: Send + Sync + 'static> Builder<F> {
     pub(crate) fn start(file: ConfigFile<F>) -> io::Result<(Self, mpsc::Receiver<Built<F>>)> {
         let (commands, received) = channel();
         let (answers, built) = mpsc::channel(BUILT_MAX);
-        let state = if file.path().is_some() { State::Idle } else { State::Fixed };
+        let has_file = file.path().is_some();
         let file_name = file.name().to_owned();
         std::thread::Builder::new()
             .name("strait-builder".to_owned())
             .spawn(move || build(file, &received, &answers))?;
-        Ok((Self { commands, state, file_name }, built))
+        Ok((Self { commands, state: State::Idle, has_file, file_name }, built))
     }
 
     /// What the file is called in messages.
@@ -106,8 +108,8 @@ impl<F: Send + Sync + 'static> Builder<F> {
     }
 
     /// Whether there is a file.
-    pub(crate) fn has_file(&self) -> bool {
-        self.state != State::Fixed
+    pub(crate) const fn has_file(&self) -> bool {
+        self.has_file
     }
 
     /// Whether a question is open.
@@ -119,15 +121,21 @@ impl<F: Send + Sync + 'static> Builder<F> {
     /// what else comes in the meantime.
     pub(crate) fn read(&mut self, reading: Reading) {
         match &mut self.state {
-            State::Fixed => {}
+            _ if !self.has_file => {}
             State::Busy(next) => *next = (*next).max(Some(reading)),
             State::Idle => self.ask(Command::Read(reading)),
         }
     }
 
+    /// Hands over what host names stand for from now on. Not while another question is open: what comes
+    /// meanwhile is handed over at once, of each name the last.
+    pub(crate) fn answers(&mut self, changes: Vec<Change>) {
+        self.ask(Command::Answers(changes));
+    }
+
     /// Asks for the file to be taken for read as it is.
     pub(crate) fn skip(&mut self) {
-        if self.state == State::Idle {
+        if self.has_file && self.state == State::Idle {
             self.ask(Command::Skip);
         }
     }
@@ -184,6 +192,9 @@ fn build<F>(
     for command in commands {
         let built = match command {
             Command::Read(reading) => read(&mut file, reading),
+            Command::Answers(changes) => {
+                file.load_answers(changes).map_or(Built::Same, Built::Endpoints)
+            }
             Command::Skip => {
                 let is_same = file.look() == Look::Same;
                 file.skip();

@@ -18,6 +18,7 @@ mod admin;
 mod builder;
 mod changes;
 mod clock;
+mod dns;
 mod expiry;
 mod files;
 mod handover;
@@ -31,10 +32,13 @@ mod reload;
 mod run;
 mod service_manager;
 mod signals;
+mod warming;
 mod watch;
 mod workers;
 
 pub use admin::{AdminSocket, ConnectionRow, ConnectionSide, Described, own_admin_files};
+#[doc(hidden)]
+pub use dns::records_of_dns_answer;
 pub use files::{Files, STDIN};
 pub use handover::{Begun, HandoverStep};
 pub use log_output::{LogOutput, OpenError};
@@ -43,4 +47,5 @@ pub use questions::{Answerers, Question};
 pub use reload::{Accepted, Candidate, ConfigFile, Refused, read_text};
 pub use run::{Control, Outcome, Parts};
 pub use service_manager::ServiceManager;
+pub use warming::WarmingError;
 pub use workers::{BindFailure, Bound, Report, Workers};

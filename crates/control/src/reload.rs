@@ -1,15 +1,17 @@
 //! From the configuration file to an accepted snapshot, or to the reasons why not.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config::snapshot::Snapshot;
+use config::snapshot::{DnsName, Snapshot};
 use config::{EndpointsOutcome, Errors, Finding, Loader, Prepared, PreparedEndpoints};
 use telemetry::Names;
 
 use crate::clock;
+use crate::dns::{Change, Known};
 use crate::expiry::Expiry;
 use crate::files::{EndpointFiles, Files, Seen, Stamp, State, is_starved};
 use crate::log_output::{LogOutput, OpenError};
@@ -40,6 +42,8 @@ pub struct ConfigFile<F> {
     is_log_starved: bool,
     /// The names of the snapshot that was kept last.
     names: Arc<Names>,
+    /// The host names of the snapshot that was kept first, and what was known of them then.
+    known: Known,
     loader: Loader<F>,
 }
 
@@ -66,13 +70,15 @@ pub struct Candidate<F> {
     duration: u64,
 }
 
-/// What became of files of endpoints that changed.
+/// What became of files of endpoints that changed, or of host names.
 #[derive(Debug)]
 pub(crate) struct Endpoints<F> {
     /// A snapshot with other endpoints, if any differ.
     pub(crate) candidate: Option<Box<EndpointsCandidate<F>>>,
     /// Of each file.
     pub(crate) outcomes: Vec<EndpointsOutcome>,
+    /// Whether host names brought them.
+    pub(crate) is_dns: bool,
 }
 
 /// There was no descriptor to read a file with.
@@ -109,6 +115,8 @@ pub(crate) struct TakenUp {
     pub(crate) log_output: Option<LogOutput>,
     pub(crate) names: Arc<Names>,
     pub(crate) expiry: Expiry,
+    /// Its host names.
+    pub(crate) host_names: BTreeSet<Arc<DnsName>>,
     /// Reading and building took this long, ns.
     pub(crate) duration: u64,
 }
@@ -120,6 +128,16 @@ impl<F> Candidate<F> {
         self.prepared.snapshot()
     }
 
+    /// The host names among its endpoints.
+    pub(crate) fn host_names(&self) -> BTreeSet<Arc<DnsName>> {
+        self.prepared.names().into_iter().flatten().cloned().collect()
+    }
+
+    /// Those of them without an answer.
+    pub(crate) fn unanswered(&self) -> &[Arc<DnsName>] {
+        self.prepared.unanswered()
+    }
+
     /// What control keeps, once.
     pub(crate) fn take_up(&mut self) -> TakenUp {
         TakenUp {
@@ -128,6 +146,7 @@ impl<F> Candidate<F> {
             log_output: self.log_output.take(),
             names: Arc::clone(&self.names),
             expiry: std::mem::take(&mut self.expiry),
+            host_names: self.host_names(),
             duration: self.duration,
         }
     }
@@ -144,6 +163,8 @@ pub struct Accepted<F> {
     pub(crate) log_output: Option<LogOutput>,
     /// The names of everything in it.
     pub(crate) names: Arc<Names>,
+    /// Its host names, with what is known of them.
+    pub(crate) known: Known,
     /// Reading and building took this long, ns.
     pub(crate) duration: u64,
 }
@@ -183,6 +204,7 @@ impl<F> ConfigFile<F> {
             endpoints: EndpointFiles::default(),
             is_log_starved: false,
             names: Arc::default(),
+            known: Known::default(),
             loader,
         }
     }
@@ -310,7 +332,21 @@ impl<F> ConfigFile<F> {
         self.endpoints.update(read);
         let duration = clock::monotonic_ns().saturating_sub(began);
         let candidate = |prepared| Box::new(EndpointsCandidate { prepared, duration });
-        Ok(Some(Endpoints { candidate: prepared.map(candidate), outcomes }))
+        Ok(Some(Endpoints { candidate: prepared.map(candidate), outcomes, is_dns: false }))
+    }
+
+    /// Takes these answers for what host names stand for. None if no endpoint is another.
+    pub(crate) fn load_answers(&mut self, changes: Vec<Change>) -> Option<Endpoints<F>> {
+        let began = clock::monotonic_ns();
+        let prepared = self.loader.prepare_answers(changes)?;
+        let duration = clock::monotonic_ns().saturating_sub(began);
+        let candidate = Some(Box::new(EndpointsCandidate { prepared, duration }));
+        Some(Endpoints { candidate, outcomes: Vec::new(), is_dns: true })
+    }
+
+    /// What is known of host names from now on, for who goes on from there.
+    pub(crate) fn set_known(&mut self, known: Known) {
+        self.known = known;
     }
 
     /// Lets what was loaded last of files of endpoints count.
@@ -320,11 +356,15 @@ impl<F> ConfigFile<F> {
 
     /// Lets what was loaded last count: everything that it needs is there.
     pub fn keep(&mut self, candidate: Candidate<F>) -> Accepted<F> {
+        let mut known = std::mem::take(&mut self.known);
+        for name in candidate.host_names() {
+            known.entry(name).or_default();
+        }
         let Candidate { prepared, log_output, names, duration, .. } = candidate;
         let warnings = prepared.warnings().to_vec();
         let snapshot = self.loader.keep(prepared);
         self.names = Arc::clone(&names);
-        Accepted { snapshot, warnings, log_output, names, duration }
+        Accepted { snapshot, warnings, log_output, names, known, duration }
     }
 }
 

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::snapshot::{ListenerId, Snapshot};
+use config::snapshot::{DnsAnswer, DnsName, ListenerId, Snapshot};
 use config::{EndpointsOutcome, Errors, Finding};
 use serde_json::{Value, json};
 use telemetry::events::{AccessLogWriteFailed, ConfigAccepted, ConfigRejected};
@@ -24,6 +24,7 @@ use crate::admin::{AdminSocket, Answer, Hosts, Page, Query, Rows, Scope, Server,
 use crate::builder::{Builder, Built, Reading};
 use crate::changes;
 use crate::clock;
+use crate::dns::{Change, Dns, DnsReport};
 use crate::expiry::Expiry;
 use crate::handover::HandoverStep;
 use crate::log_writer::{LinesLost, LogWriter};
@@ -36,6 +37,7 @@ use crate::reload::{
 };
 use crate::service_manager::ServiceManager;
 use crate::signals::{Asked, Signals};
+use crate::warming::Warming;
 use crate::watch::{FileWatch, WatchList};
 use crate::workers::{Report, Workers, address_text};
 
@@ -157,6 +159,7 @@ struct Sources<W: Workers> {
     reports: mpsc::Receiver<Report<W>>,
     queries: mpsc::Receiver<Query>,
     built: mpsc::Receiver<Built<W::Filter>>,
+    resolved: mpsc::Receiver<DnsReport>,
     handover: mpsc::Receiver<HandoverStep<W>>,
 }
 
@@ -165,6 +168,7 @@ enum Event<W: Workers> {
     Signal(Asked),
     FileChanged,
     Built(Built<W::Filter>),
+    Resolved(DnsReport),
     Report(Report<W>),
     Query(Query),
     Handover(HandoverStep<W>),
@@ -235,6 +239,12 @@ struct InEffect<F> {
     refused: Option<(u64, Refused)>,
     /// The files of endpoints that are refused since when, and why.
     endpoints_refused: BTreeMap<Arc<str>, (u64, Errors)>,
+    dns: Dns,
+    /// Its host names.
+    host_names: BTreeSet<Arc<DnsName>>,
+    /// What host names stand for, where the builder does not know yet.
+    answers: BTreeMap<Arc<DnsName>, Option<DnsAnswer>>,
+    warming: Warming,
 }
 
 impl<W: Workers> Running<W> {
@@ -268,7 +278,12 @@ impl<W: Workers> Running<W> {
         }
         let loaded_at = clock::wall_ns();
         let (builder, built) = Builder::start(config)?;
-        let Accepted { snapshot, warnings, duration, .. } = first;
+        let Accepted { snapshot, warnings, known, duration, .. } = first;
+        let (mut dns, resolved) = Dns::new(snapshot.resolvers.clone());
+        let host_names = known.keys().cloned().collect();
+        let unanswered = known.iter().filter(|(_, status)| !status.is_answered());
+        let warming = Warming::after(unanswered.map(|(name, _)| Arc::clone(name)).collect());
+        dns.resume(known);
         collector.config_accepted(&ConfigAccepted {
             version: snapshot.version,
             at: loaded_at,
@@ -297,6 +312,10 @@ impl<W: Workers> Running<W> {
                 look_again_at: None,
                 refused: None,
                 endpoints_refused: BTreeMap::new(),
+                dns,
+                host_names,
+                answers: BTreeMap::new(),
+                warming,
             },
             log,
             collector,
@@ -315,7 +334,7 @@ impl<W: Workers> Running<W> {
             version: parts.version,
         };
         let handover = parts.handover;
-        Ok((running, Sources { signals, watch, reports, queries, built, handover }))
+        Ok((running, Sources { signals, watch, reports, queries, built, resolved, handover }))
     }
 
     async fn run(mut self, mut sources: Sources<W>) -> Outcome {
@@ -338,6 +357,7 @@ impl<W: Workers> Running<W> {
                 asked = sources.signals.next() => Event::Signal(asked),
                 () = changed => Event::FileChanged,
                 Some(built) = sources.built.recv() => Event::Built(built),
+                Some(report) = sources.resolved.recv() => Event::Resolved(report),
                 Some(report) = sources.reports.recv(), if has_room => Event::Report(report),
                 Some(query) = sources.queries.recv() => Event::Query(query),
                 Some(step) = sources.handover.recv() => Event::Handover(step),
@@ -372,7 +392,12 @@ impl<W: Workers> Running<W> {
             Event::Built(built) => {
                 self.on_built(built).await;
                 self.config.builder.on_answered();
+                self.hand_answers();
                 self.report_reloaded();
+            }
+            Event::Resolved(report) => {
+                let change = self.config.dns.on_report(report);
+                self.note_answers(change);
             }
             Event::Report(report) => self.on_report(report),
             Event::Query(query) => self.on_query(query),
@@ -390,6 +415,8 @@ impl<W: Workers> Running<W> {
                 self.miss_file();
                 self.release_memory();
                 self.look_again();
+                self.end_warming();
+                self.hand_answers();
                 self.report_alive();
                 self.drain_after_delay();
                 self.describing.retain(|_, (_, reply)| !reply.is_closed());
@@ -460,6 +487,7 @@ impl<W: Workers> Running<W> {
         let timeout = self.config.snapshot.limits.drain_timeout;
         tracing::info!(?timeout, "draining: not accepting any more, finishing what runs");
         self.state = State::Draining;
+        self.config.dns.stop();
         self.service_manager.forget_workers();
         self.service_manager.stopping(timeout.saturating_add(END_MAX), "draining");
         self.workers.drain();
@@ -646,7 +674,8 @@ impl<W: Workers> Running<W> {
 
     /// Ends a reload, once no question about the file is open.
     fn report_reloaded(&mut self) {
-        if self.state != State::Ready || self.config.builder.is_busy() {
+        let is_open = self.config.builder.is_busy() || self.config.warming.is_holding();
+        if self.state != State::Ready || is_open {
             return;
         }
         let status = self.status();
@@ -723,6 +752,9 @@ impl<W: Workers> Running<W> {
             list.set(watched);
         }
         let result = match result {
+            Ok(candidate) if self.is_held(&candidate) => {
+                return self.config.builder.discard(candidate);
+            }
             Ok(candidate) => self.take_up(candidate).await,
             Err(refused) => Err(refused),
         };
@@ -732,20 +764,77 @@ impl<W: Workers> Running<W> {
             tracing::error!("configuration refused, version {version} serves on:\n{refused}");
             self.collector.config_rejected(&ConfigRejected { errors, at });
             self.config.refused = Some((at, refused));
+            self.config.warming.forget();
+            let host_names = self.config.host_names.clone();
+            self.follow_names(&host_names);
         }
     }
 
-    /// Files of endpoints changed, and nothing else.
-    fn on_endpoints(&mut self, Endpoints { candidate, outcomes }: Endpoints<W::Filter>) {
+    // Host names.
+
+    /// Whether a configuration has to wait for first answers. Its names are asked for beside those of the one in
+    /// effect, in the way that the new one says.
+    fn is_held(&mut self, candidate: &Candidate<W::Filter>) -> bool {
+        let resolvers = &candidate.snapshot().resolvers;
+        if !self.config.warming.holds(candidate.unanswered(), resolvers) {
+            return false;
+        }
+        self.config.dns.set_resolvers(resolvers);
+        let names = self.config.host_names.union(&candidate.host_names()).cloned().collect();
+        self.follow_names(&names);
+        true
+    }
+
+    /// Has these names asked for and no others.
+    fn follow_names(&mut self, names: &BTreeSet<Arc<DnsName>>) {
+        let gone = self.config.dns.follow(names);
+        self.note_answers(gone);
+    }
+
+    /// Takes note of what names stand for.
+    fn note_answers(&mut self, changes: impl IntoIterator<Item = Change>) {
+        self.config.answers.extend(changes);
+        self.hand_answers();
+    }
+
+    /// Hands over to the builder what names stand for, once it has time: of each name the last. Nothing is changed
+    /// during a handover.
+    fn hand_answers(&mut self) {
+        let config = &mut self.config;
+        if config.answers.is_empty() || config.builder.is_busy() || self.handing != Handing::None {
+            return;
+        }
+        if matches!(self.state, State::Draining | State::Stopping) {
+            return config.answers.clear();
+        }
+        let changes = std::mem::take(&mut config.answers).into_iter().collect();
+        config.builder.answers(changes);
+    }
+
+    /// Reads the configuration that waited for first answers again, once they are there or took too long.
+    fn end_warming(&mut self) {
+        // Those that came have to be handed over before.
+        let is_settled = self.config.answers.is_empty() && !self.config.builder.is_busy();
+        if is_settled && self.config.warming.is_over(&self.config.dns) {
+            self.read_config(Reading::Anyway);
+        }
+    }
+
+    /// Files of endpoints changed, or what host names stand for, and nothing else.
+    fn on_endpoints(&mut self, endpoints: Endpoints<W::Filter>) {
+        let Endpoints { candidate, outcomes, is_dns } = endpoints;
         self.config.unreadable_since = None;
         if self.is_ending() {
-            return self.warn_of_skip();
+            if !is_dns {
+                self.warn_of_skip();
+            }
+            return;
         }
         for outcome in outcomes {
             self.note_endpoints(outcome);
         }
         if let Some(candidate) = candidate {
-            self.take_up_endpoints(candidate);
+            self.take_up_endpoints(candidate, is_dns);
         }
     }
 
@@ -770,7 +859,7 @@ impl<W: Workers> Running<W> {
 
     /// Takes other endpoints up. Names, logs and listeners stay, so that nothing here follows the size of the
     /// configuration.
-    fn take_up_endpoints(&mut self, candidate: Box<EndpointsCandidate<W::Filter>>) {
+    fn take_up_endpoints(&mut self, candidate: Box<EndpointsCandidate<W::Filter>>, is_dns: bool) {
         let snapshot = Arc::clone(candidate.snapshot());
         let sockets = match self.workers.bind(&snapshot) {
             Ok(bound) => bound.sockets,
@@ -782,18 +871,25 @@ impl<W: Workers> Running<W> {
         warn(candidate.warnings());
         let duration = candidate.duration;
         self.config.builder.keep_endpoints(candidate);
+        for (_, endpoint) in &snapshot.changes.endpoints_removed {
+            self.collector.forget_endpoint(label(endpoint.0));
+        }
         self.workers.publish(&snapshot, sockets);
-        self.publish_done(snapshot, duration);
+        self.publish_done(snapshot, duration, is_dns);
     }
 
     /// Ends the taking up of a snapshot that the workers have.
-    fn publish_done(&mut self, snapshot: Arc<Snapshot<W::Filter>>, duration: u64) {
+    fn publish_done(&mut self, snapshot: Arc<Snapshot<W::Filter>>, duration: u64, is_dns: bool) {
         let loaded_at = clock::wall_ns();
         let version = snapshot.version;
         self.collector.config_accepted(&ConfigAccepted { version, at: loaded_at, duration });
         let changed = changes::summary(&self.config.snapshot, &snapshot);
         let milliseconds = duration / 1_000_000;
-        tracing::info!(version, milliseconds, %changed, "configuration taken up");
+        if is_dns {
+            tracing::debug!(version, milliseconds, %changed, "other addresses taken up");
+        } else {
+            tracing::info!(version, milliseconds, %changed, "configuration taken up");
+        }
         let former = std::mem::replace(&mut self.config.snapshot, snapshot);
         self.config.builder.free(former);
         self.config.loaded_at = loaded_at;
@@ -810,7 +906,8 @@ impl<W: Workers> Running<W> {
             }
         };
         let taken_up = candidate.take_up();
-        let TakenUp { warnings, endpoints_refused, log_output, names, expiry, duration } = taken_up;
+        let TakenUp { warnings, endpoints_refused, log_output, names, expiry, .. } = taken_up;
+        let TakenUp { host_names, duration, .. } = taken_up;
         self.config.builder.keep(candidate);
         self.collector.set_names(Arc::clone(&names));
         for (_, endpoint) in &snapshot.changes.endpoints_removed {
@@ -828,7 +925,10 @@ impl<W: Workers> Running<W> {
         }
         config.addresses.extend(bound.addresses);
         config.refused = None;
-        self.publish_done(snapshot, duration);
+        config.dns.set_resolvers(&snapshot.resolvers);
+        self.follow_names(&host_names);
+        self.config.host_names = host_names;
+        self.publish_done(snapshot, duration, false);
         warn(&warnings);
         self.config.warnings = warnings;
         let is_refused = |file: &Arc<str>| endpoints_refused.iter().any(|it| it.file == *file);
@@ -1009,9 +1109,15 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         let described = self.describe();
         let refused = self.endpoints_refused.clone();
         let snapshot = Arc::clone(&self.snapshot);
+        let (names, now) = (self.dns.describe(), clock::monotonic_ns());
+        let waits_for: Vec<_> = self.warming.held().iter().map(ToString::to_string).collect();
         tokio::task::spawn_blocking(move || {
+            let names: Vec<_> =
+                names.iter().map(|(name, status)| status.to_json(name, now)).collect();
             let sections = [
                 ("endpoints_files", endpoints_files(&snapshot, &refused)),
+                ("host_names", json!(names)),
+                ("waits_for", json!(waits_for)),
                 ("effective", config::effective(&snapshot)),
             ];
             let sections = sections.map(|(name, value)| (name.to_owned(), value));
@@ -1042,7 +1148,7 @@ fn endpoints_files<F>(
     snapshot: &Snapshot<F>,
     refused: &BTreeMap<Arc<str>, (u64, Errors)>,
 ) -> Value {
-    let files = snapshot.clusters.iter().filter_map(|(_, cluster)| cluster.endpoints_file.as_ref());
+    let files = snapshot.clusters.iter().filter_map(|(_, cluster)| cluster.endpoints_from.file());
     let files: BTreeSet<&Arc<str>> = files.collect();
     let described = files.into_iter().map(|file| {
         let refused = refused.get(file);

@@ -13,7 +13,7 @@ use config::Loader;
 use config::snapshot::{Address, HandoverOptions, ListenerId};
 use control::{
     AdminSocket, Answerers, ConfigFile, Control, HandoverStep, LogWriter, Outcome, Parts, Refused,
-    ServiceManager, Workers,
+    ServiceManager, WarmingError, Workers,
 };
 use io::packets::PacketListener;
 use proxy::Snapshot;
@@ -72,6 +72,13 @@ pub(crate) fn serve(
     came: impl FnOnce(&Came) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let candidate = config.load().map_err(Failure::Config)?;
+    let candidate = config.warm(candidate).map_err(|error| match error {
+        WarmingError::Refused(refused) => Failure::Config(refused),
+        WarmingError::Ended => {
+            Failure::Ended("stopped while it waited for first answers of DNS".to_owned())
+        }
+        WarmingError::System(error) => Failure::Start(error.to_string()),
+    })?;
     let snapshot = Arc::clone(candidate.snapshot());
     activation.check_use(&snapshot)?;
     core_dumps.on_snapshot(&snapshot);

@@ -11,8 +11,8 @@ use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::resource::{self, Assignment};
 use crate::snapshot::{
-    Address, Cluster, ClusterId, ClusterProtocol, ClusterTls, EndpointId, ProxyProtocolVersion,
-    ResponseParsing, TransportId, UpstreamTimeouts,
+    Address, Cluster, ClusterId, ClusterProtocol, ClusterTls, EndpointId, EndpointsFrom,
+    ProxyProtocolVersion, ResponseParsing, TransportId, UpstreamTimeouts,
 };
 use crate::store::Assigned;
 use crate::tree::Site;
@@ -84,9 +84,9 @@ fn cluster<F>(
     };
     let transport = transport(protocol, tls.as_deref(), proxy_protocol, former, context);
     let original_destination = original_destination(file, former, site, context);
-    let (assignment, endpoints_file) = assignment(file, id, tls.as_deref(), site, context);
+    let (assignment, endpoints_from) = assignment(file, id, tls.as_deref(), site, context);
     let Assigned { endpoints, places_by_id, schedule } =
-        Assigned::new(&assignment, former, &mut context.ids);
+        Assigned::new(&assignment, &endpoints_from, former, &mut context.ids);
     if file.protocol == Protocol::Http2 && file.proxy_protocol != ProxyProtocol::Off {
         let rule = "a PROXY header names the one client of a connection, and HTTP/2 has many";
         let hint = "write `protocol: http1`, or leave the client to `x-forwarded-for`";
@@ -96,7 +96,7 @@ fn cluster<F>(
         id,
         name: Arc::from(file.name.as_str()),
         endpoints,
-        endpoints_file,
+        endpoints_from,
         original_destination,
         places_by_id,
         schedule,
@@ -148,21 +148,29 @@ fn transport<F>(
     known.unwrap_or_else(|| context.ids.transport())
 }
 
-/// The endpoints, and the file that has them, if they do not stand in the text.
+/// The endpoints, and where they come from.
 fn assignment<F>(
     file: &file::Cluster,
     id: ClusterId,
     tls: Option<&ClusterTls>,
     site: &Site<'_>,
     context: &mut Context<'_, '_, F>,
-) -> (Arc<Assignment>, Option<Arc<str>>) {
+) -> (Arc<Assignment>, EndpointsFrom) {
     let site = site.key("endpoints");
     match &file.endpoints {
         None => Default::default(),
         Some(Endpoints::List(entries)) => {
             // What TLS needs for sockets of the file system is said where that stands.
-            let assignment = endpoints::lower(entries, true, &site, context.findings);
-            (Arc::new(assignment), None)
+            let list = endpoints::lower(entries, true, &site, context.findings);
+            let (from, assignment) = list.split();
+            match from {
+                EndpointsFrom::Names(_) => (Arc::new(context.names.assignment(&from, id)), from),
+                _ => (Arc::new(assignment), from),
+            }
+        }
+        Some(Endpoints::Dns(dns)) => {
+            let from = endpoints::lower_dns(dns, &site, context.findings);
+            (Arc::new(context.names.assignment(&from, id)), from)
         }
         Some(Endpoints::File(EndpointsFile { file })) => {
             let site = site.key("file");
@@ -174,7 +182,7 @@ fn assignment<F>(
             {
                 site.error(context.findings, tls::unix_needs_name());
             }
-            (assignment, Some(Arc::from(file.as_str())))
+            (assignment, EndpointsFrom::File(Arc::from(file.as_str())))
         }
     }
 }
@@ -227,7 +235,8 @@ pub(super) fn warn_loops(file: &file::File, site: &Site<'_>, findings: &mut Find
     for (cluster, site) in file.clusters.iter().zip(sites.items()) {
         let endpoints = site.key("endpoints");
         for (endpoint, site) in cluster.listed_endpoints().iter().zip(endpoints.items()) {
-            let found = listening_at(&listeners, endpoint.address());
+            let found = endpoint.address().address();
+            let found = found.and_then(|address| listening_at(&listeners, address));
             if let Some(listener) = found.filter(|found| leads_to(file, found, &cluster.name)) {
                 let name = &listener.name;
                 let rule = format!("listener {name} listens here, and what it takes goes here");

@@ -1,13 +1,43 @@
-//! Endpoints, as the text or a file of their own lists them, to an [`Assignment`].
+//! Endpoints, as the text or a file of their own lists them, or names that stand for them.
+
+use std::sync::Arc;
 
 use super::tls;
 use crate::defaults;
-use crate::file::cluster::Endpoint as FileEndpoint;
+use crate::dns::{self, DnsFamily, DnsMode, DnsName, EndpointAddress, HostPort};
+use crate::file::cluster::{Endpoint as FileEndpoint, EndpointsDns};
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::resource::{Assignment, Endpoint};
-use crate::snapshot::Address;
+use crate::snapshot::{Address, EndpointsFrom, ListedEndpoint};
 use crate::tree::Site;
+
+/// What a list holds.
+#[derive(Debug, Default)]
+pub(crate) struct List {
+    pub(crate) entries: Vec<ListedEndpoint>,
+}
+
+impl List {
+    /// Where its endpoints come from, and those that need no answer.
+    pub(crate) fn split(self) -> (EndpointsFrom, Assignment) {
+        if self.entries.iter().any(|entry| matches!(entry, ListedEndpoint::Name { .. })) {
+            return (EndpointsFrom::Names(self.entries.into()), Assignment::default());
+        }
+        (EndpointsFrom::Addresses, self.into_assignment())
+    }
+
+    /// The addresses in it.
+    pub(crate) fn into_assignment(self) -> Assignment {
+        let endpoints = self.entries.into_iter().filter_map(|entry| match entry {
+            ListedEndpoint::Address { address, weight } => {
+                Some(Endpoint { address, weight, host: None })
+            }
+            ListedEndpoint::Name { .. } => None,
+        });
+        Assignment { endpoints: endpoints.collect() }
+    }
+}
 
 /// Endpoints of one cluster. `site` is that of the list. `allows_unix`: sockets of the file system are nothing
 /// that is wrong with their cluster.
@@ -16,19 +46,19 @@ pub(crate) fn lower(
     allows_unix: bool,
     site: &Site<'_>,
     findings: &mut Findings<'_>,
-) -> Assignment {
+) -> List {
     if entries.is_empty() && site.node().items().is_empty() {
         let problem = Problem::new("every request for this cluster gets 503", "add an endpoint");
         site.warning(findings, problem);
     }
-    let mut lines: Map<&Address, u32> = Map::default();
-    let mut endpoints = Vec::with_capacity(entries.len());
+    let mut lines: Map<&EndpointAddress, u32> = Map::default();
+    let mut listed = Vec::with_capacity(entries.len());
     for (entry, site) in entries.iter().zip(site.items()) {
         let address = entry.address();
         let inner = site.key("address");
         // The place of an address alone is itself, where a report should point.
         let at = if matches!(entry, FileEndpoint::Address(_)) { &site } else { &inner };
-        if let Err(problem) = check_reachable(address) {
+        if let Some(Err(problem)) = address.address().map(check_reachable) {
             at.error(findings, problem);
             continue;
         }
@@ -46,14 +76,87 @@ pub(crate) fn lower(
             FileEndpoint::Address(_) => defaults::WEIGHT.get(),
             FileEndpoint::Weighted(weighted) => weighted.weight,
         };
-        endpoints.push(Endpoint { address: address.clone(), weight });
+        listed.push(listed_endpoint(address, weight));
     }
-    if !endpoints.is_empty() && endpoints.iter().all(|endpoint| endpoint.weight == 0) {
+    if !listed.is_empty() && listed.iter().all(|endpoint| endpoint.weight() == 0) {
         let rule =
             "every request for this cluster gets 503: all of its endpoints have a weight of 0";
         site.warning(findings, Problem::new(rule, "give one of them a weight of 1"));
     }
-    Assignment { endpoints }
+    List { entries: listed }
+}
+
+fn listed_endpoint(address: &EndpointAddress, weight: u16) -> ListedEndpoint {
+    match address {
+        EndpointAddress::Address(address) => {
+            ListedEndpoint::Address { address: address.clone(), weight }
+        }
+        EndpointAddress::Host(HostPort { host, port }) => {
+            let name = DnsName {
+                host: Arc::clone(host),
+                port: Some(*port),
+                mode: DnsMode::default(),
+                family: DnsFamily::default(),
+                ttl_min: defaults::DNS_TTL_MIN.0,
+                ttl_max: defaults::DNS_TTL_MAX.0,
+            };
+            ListedEndpoint::Name { name: Arc::new(name), weight }
+        }
+    }
+}
+
+/// Refuses the host names in a list that has to stand by itself.
+pub(crate) fn check_addresses(
+    entries: &[FileEndpoint],
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) {
+    for (entry, site) in entries.iter().zip(site.items()) {
+        let EndpointAddress::Host(host) = entry.address() else { continue };
+        let rule = "a file of endpoints has addresses only";
+        let hint = format!(
+            "write `endpoints: [\"{}:{}\"]` in the configuration, or an address here",
+            host.host, host.port
+        );
+        site.error(findings, Problem::new(rule, hint));
+    }
+}
+
+/// The name that stands for all endpoints of a cluster. `site` is that of `endpoints`.
+pub(crate) fn lower_dns(
+    file: &EndpointsDns,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> EndpointsFrom {
+    if file.ttl_min > file.ttl_max {
+        let rule = "the shortest time that an answer is used for is longer than the longest";
+        let hint = format!("write `ttl_max: {}` or more", file.ttl_min);
+        site.key("ttl_min").error(findings, Problem::new(rule, hint));
+    }
+    let name = match (file.mode, file.dns.rsplit_once(':')) {
+        (DnsMode::Srv, Some((host, _))) => {
+            let hint = format!("write {host}");
+            Err(Problem::new("the records of mode `srv` say the port", hint))
+        }
+        (DnsMode::Srv, None) => dns::host_name(&file.dns).map(|host| (host, None)),
+        (DnsMode::Strict | DnsMode::Logical, _) => {
+            file.dns.parse::<HostPort>().map(|it| (it.host, Some(it.port)))
+        }
+    };
+    match name {
+        Ok((host, port)) => EndpointsFrom::Dns(Arc::new(DnsName {
+            host,
+            port,
+            mode: file.mode,
+            family: file.family,
+            ttl_min: file.ttl_min.0,
+            ttl_max: file.ttl_max.0,
+        })),
+        Err(problem) => {
+            site.key("dns").error(findings, problem);
+            EndpointsFrom::default()
+        }
+    }
 }
 
 /// Port 0 names no endpoint.

@@ -9,6 +9,8 @@ use super::listener::Keepalive;
 use super::{ClusterTls, Http2, OrNone, Timeout};
 use crate::address::Address;
 use crate::defaults;
+use crate::dns::{DnsFamily, DnsMode, EndpointAddress};
+use crate::units::Period;
 
 /// A logical service with its addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -16,7 +18,7 @@ use crate::defaults;
 pub struct Cluster {
     /// Name, used by routes, in logs and metrics. Unique among clusters.
     pub name: String,
-    /// Its addresses, used in turn by their weights: a list, or a file that holds one.
+    /// Its addresses, used in turn by their weights: a list, a file that holds one, or a name that DNS knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<Endpoints>,
     /// In place of `endpoints`: connects to where the downstream connection was going before it was
@@ -111,12 +113,12 @@ impl Cluster {
     pub(crate) fn listed_endpoints(&self) -> &[Endpoint] {
         match &self.endpoints {
             Some(Endpoints::List(endpoints)) => endpoints,
-            Some(Endpoints::File(_)) | None => &[],
+            Some(Endpoints::File(_) | Endpoints::Dns(_)) | None => &[],
         }
     }
 }
 
-/// A list of endpoints, or the file that holds one.
+/// A list of endpoints, the file that holds one, or the name of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Endpoints {
@@ -124,6 +126,8 @@ pub enum Endpoints {
     List(Vec<Endpoint>),
     /// The file with the endpoints.
     File(EndpointsFile),
+    /// The name of a host, whose addresses are the endpoints.
+    Dns(EndpointsDns),
 }
 
 /// A file with the endpoints of a cluster.
@@ -136,24 +140,49 @@ pub struct EndpointsFile {
     pub file: String,
 }
 
+/// A name that DNS is asked for, again and again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointsDns {
+    /// The host with a port, such as `api.internal:8080`; in mode `srv`, the name of the records without a port, such
+    /// as `_http._tcp.api.internal`. It is asked for again when an answer's time to live ends. That the name does not exist, or
+    /// has no addresses, leaves the cluster without endpoints; while no server answers, or answers with a failure, the last
+    /// addresses stay. At most 4,096 addresses are used.
+    pub dns: String,
+    /// What its addresses are used for.
+    #[serde(default)]
+    pub mode: DnsMode,
+    /// Which addresses it is asked for.
+    #[serde(default)]
+    pub family: DnsFamily,
+    /// An answer is used for at least so long, whatever its time to live.
+    #[serde(default = "ttl_min")]
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "24h"))]
+    pub ttl_min: Period,
+    /// An answer is used for at most so long, whatever its time to live.
+    #[serde(default = "ttl_max")]
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "24h"))]
+    pub ttl_max: Period,
+}
+
 /// An address, or a map with an address and a weight.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Endpoint {
-    /// An address, with a weight of 1.
-    Address(Address),
+    /// An address, or a host with a port, with a weight of 1.
+    Address(EndpointAddress),
     /// An address and its weight.
     Weighted(WeightedEndpoint),
 }
 
 impl Endpoint {
-    pub(crate) const fn address(&self) -> &Address {
+    pub(crate) const fn address(&self) -> &EndpointAddress {
         let (Self::Address(address) | Self::Weighted(WeightedEndpoint { address, .. })) = self;
         address
     }
 
-    pub(crate) const fn is_unix(&self) -> bool {
-        self.address().is_unix()
+    pub(crate) fn is_unix(&self) -> bool {
+        self.address().address().is_some_and(Address::is_unix)
     }
 }
 
@@ -161,10 +190,11 @@ impl Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WeightedEndpoint {
-    /// Where it listens. Unique in the cluster.
-    pub address: Address,
-    /// Its share of the requests, against the other weights of the cluster. 0: it gets no new ones, and what runs there
-    /// goes on.
+    /// Where it listens: an address, or a host with a port, each of whose addresses is an endpoint (as with `dns` in mode
+    /// `strict`). Unique in the cluster.
+    pub address: EndpointAddress,
+    /// Its share of the requests, against the other weights of the cluster. Each address of a host has it. 0: it gets no
+    /// new ones, and what runs there goes on.
     #[serde(default = "weight")]
     pub weight: u16,
 }
@@ -238,6 +268,14 @@ const fn interim_responses_max() -> u8 {
 
 const fn pending_max() -> u32 {
     defaults::PENDING_MAX
+}
+
+const fn ttl_min() -> Period {
+    defaults::DNS_TTL_MIN
+}
+
+const fn ttl_max() -> Period {
+    defaults::DNS_TTL_MAX
 }
 
 const fn weight() -> u16 {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::tls::{CipherSuite, Group};
 use crate::address::{ADDRESS_PATTERN, Address};
 use crate::cidr::Cidr;
+use crate::dns::{ENDPOINT_PATTERN, EndpointAddress};
 use crate::units::{PERIOD_PATTERN, Period, SIZE_PATTERN, Size};
 
 /// A duration that bounds a wait: 1 ms to 24 h.
@@ -123,6 +124,20 @@ impl JsonSchema for Address {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "pattern": ADDRESS_PATTERN, "x-format": "address" })
+    }
+}
+
+impl JsonSchema for EndpointAddress {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "EndpointAddress".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": ENDPOINT_PATTERN, "x-format": "endpoint" })
     }
 }
 

@@ -153,7 +153,9 @@ fn stand_in(shape: &Shape, at: Position) -> Node {
         Kind::Text => Value::Scalar { text: "".into(), is_plain: false },
         Kind::Word(_) | Kind::Boolean | Kind::Integer(_) => plain(&example(shape)),
         // Port 0 is nobody's.
-        Kind::Special(Special { format: Format::Address, .. }) => plain("0.0.0.0:0"),
+        Kind::Special(Special { format: Format::Address | Format::Endpoint, .. }) => {
+            plain("0.0.0.0:0")
+        }
         Kind::Special(Special { min, max, .. }) => {
             let bound = min.as_ref().or(max.as_ref());
             bound.map_or_else(|| plain(&example(shape)), |bound| plain(bound))
@@ -185,9 +187,14 @@ fn unknown_key(key: &str, object: &Object, meant: &[(String, String)]) -> Proble
 /// The alternative that `node` was meant to be, by what it looks like.
 fn choose<'a>(shapes: &'a [Shape], node: &Node) -> Option<&'a Shape> {
     let fits = |shape: &&Shape| looks_like(&shape.kind, node);
-    // A word is tried last where it is not spelt right, so that a mistake in it is told as such.
+    // A word is tried last where it is not spelt right, so that a mistake in it is told as such. Of several kinds
+    // of maps it is the one whose required keys stand.
     let exactly = |shape: &&Shape| match &shape.kind {
         Kind::Word(words) => words.iter().any(|(word, _)| Some(word.as_str()) == node.text()),
+        Kind::Object(object) => {
+            let mut required = object.fields.iter().filter(|field| field.is_required);
+            fits(shape) && required.all(|field| node.find(&field.name).is_some())
+        }
         _ => fits(shape),
     };
     // A number in quotes was meant as the number.
@@ -394,12 +401,16 @@ pub(crate) fn describe(shape: &Shape) -> String {
             let what = match special.format {
                 Format::Duration => "a duration",
                 Format::Size => "a size",
-                Format::Address => "an address",
+                Format::Address | Format::Endpoint => "an address",
                 Format::Range => "an address range",
             };
             format!("{what}{none}")
         }
-        Kind::Either(shapes) => shapes.iter().map(describe).collect::<Vec<_>>().join(" or "),
+        Kind::Either(shapes) => {
+            let mut kinds: Vec<String> = shapes.iter().map(describe).collect();
+            kinds.dedup();
+            kinds.join(" or ")
+        }
     }
 }
 
@@ -421,7 +432,7 @@ fn example(shape: &Shape) -> String {
         Kind::Special(Special { format, .. }) => match format {
             Format::Duration => "10s".to_owned(),
             Format::Size => "64KiB".to_owned(),
-            Format::Address => "127.0.0.1:8080".to_owned(),
+            Format::Address | Format::Endpoint => "127.0.0.1:8080".to_owned(),
             Format::Range => "10.0.0.0/8".to_owned(),
         },
         Kind::Either(shapes) => shapes.first().map(example).unwrap_or_default(),

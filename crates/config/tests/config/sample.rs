@@ -261,6 +261,9 @@ clusters:
     mark: 4294967295
   - name: apart
     endpoints: { file: web.endpoints.yaml }
+  - name: named
+    endpoints: { dns: api.internal:8080, mode: logical, family: prefer_v4, ttl_min: 2s, ttl_max: 1m }
+resolvers: { servers: [10.0.0.2], timeout: 1s, initial_fetch_timeout: 5s }
 handover: { socket: /run/strait/handover/strait.sock, timeout: 20s, probation: 0s, users: [33] }
 limits:
   connections_max: 5000

@@ -142,14 +142,15 @@ impl Tls {
         }
     }
 
-    /// Of a connection that is still to be established.
+    /// Of a connection that is still to be established. `host` is what the endpoint is called, if a name led to it.
     pub(crate) fn waiting(
         settings: &Arc<ClusterTls>,
         is_raw: bool,
+        host: Option<&Arc<str>>,
         address: &Address,
         now: Time,
     ) -> Self {
-        let server_name = match (&settings.server_name, address) {
+        let server_name = match (settings.server_name.as_ref().or(host), address) {
             (Some(name), _) => Arc::clone(name),
             (None, Address::Tcp(address)) => Arc::from(address.ip().to_string()),
             // An address is not asked for, and what its certificate has to have is in the context.

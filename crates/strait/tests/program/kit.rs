@@ -413,7 +413,11 @@ struct GateState {
 
 impl Service {
     pub(crate) fn start(name: &'static str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::start_at(name, SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    pub(crate) fn start_at(name: &'static str, address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let gate = Arc::new(Gate::default());
         let into = Arc::clone(&gate);

@@ -11,12 +11,15 @@ mod admin;
 mod command_line;
 mod demo;
 mod descriptors;
+#[path = "../../../control/tests/dns/server.rs"]
+mod dns_server;
 mod endpoints;
 mod handover;
 mod kit;
 mod life;
 mod logs;
 mod memory;
+mod names;
 mod reload;
 mod service_manager;
 mod stalls;

@@ -74,7 +74,9 @@ impl Proxy {
         let upstream = self.connections.insert_connection(role, codec, now, &mut self.cx);
         self.upstream.pools.on_open(cluster.id);
         if let Some(settings) = &cluster.tls {
-            let mut tls = Tls::waiting(settings, self.exchanges.is_raw(key), &address, now);
+            let host = cluster.endpoints.get(place).and_then(|found| found.host.as_ref());
+            let is_raw = self.exchanges.is_raw(key);
+            let mut tls = Tls::waiting(settings, is_raw, host, &address, now);
             if let Some(version) = cluster.proxy_protocol {
                 self.exchanges.write_proxy_header(
                     key,

@@ -1,0 +1,351 @@
+//! DNS as a source of endpoints.
+//!
+//! Each name has a task on control's runtime that asks for it, reports what came of it, and sleeps until the
+//! answer's time to live ends. A task reports once and then waits, so that there is never more than one report of a
+//! name, however fast its answers change. What a name stands for is kept here; a failure leaves it as it is.
+
+mod failure;
+mod message;
+mod round;
+mod schedule;
+mod stub;
+mod system;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::snapshot::{DnsAnswer, DnsName, Resolvers};
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::AbortHandle;
+
+pub use self::message::records_of_dns_answer;
+
+use self::failure::Failure;
+use self::round::{Found, resolve};
+use self::system::{Paths, System};
+use crate::clock;
+
+/// Rounds that run at a time, each with two sockets or, in mode `srv`, some more.
+const ROUNDS_AT_ONCE: usize = 64;
+
+/// How long one round may take, whatever servers and aliases there are.
+const ROUND_MAX: Duration = Duration::from_secs(60);
+
+/// Reports that wait for control. Tasks wait while it is full.
+const REPORTS_MAX: usize = 256;
+
+/// Within this time the names are asked for that were asked for before, when the servers change.
+const SPREAD: Duration = Duration::from_secs(1);
+
+/// The names that are followed.
+#[derive(Debug)]
+pub(crate) struct Dns {
+    system: Arc<System>,
+    resolvers: Resolvers,
+    names: BTreeMap<Arc<DnsName>, Followed>,
+    rounds: Arc<Semaphore>,
+    reports: mpsc::Sender<DnsReport>,
+}
+
+/// What came of one round.
+#[derive(Debug)]
+pub(crate) struct DnsReport {
+    name: Arc<DnsName>,
+    result: Result<Found, Failure>,
+    /// Until the next round.
+    wait: Duration,
+    /// Which task reports: one that was stopped is not listened to.
+    task: u64,
+}
+
+/// A name that is asked for.
+#[derive(Debug)]
+struct Followed {
+    status: Status,
+    task: u64,
+    abort: AbortHandle,
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.abort.abort();
+    }
+}
+
+/// What is known of a name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Status {
+    answer: Option<DnsAnswer>,
+    /// Wall-clock time, ns.
+    answered_at: u64,
+    /// Addresses of the answer that are not used.
+    dropped: usize,
+    /// When it is asked for next; monotonic time, ns.
+    next_at: u64,
+    /// Why it could not be asked for since when, wall-clock time, ns; and how often in a row.
+    failure: Option<(Failure, u64, u32)>,
+}
+
+/// Names, with what is known of them.
+pub(crate) type Known = BTreeMap<Arc<DnsName>, Status>;
+
+/// What a name stands for now, or none if it is not followed any more.
+pub(crate) type Change = (Arc<DnsName>, Option<DnsAnswer>);
+
+impl Dns {
+    /// Nothing is asked yet. Reports come from the receiver.
+    pub(crate) fn new(resolvers: Resolvers) -> (Self, mpsc::Receiver<DnsReport>) {
+        Self::with_paths(resolvers, Paths::default())
+    }
+
+    fn with_paths(resolvers: Resolvers, paths: Paths) -> (Self, mpsc::Receiver<DnsReport>) {
+        let (reports, received) = mpsc::channel(REPORTS_MAX);
+        let system = Arc::new(System::new(resolvers.clone(), paths));
+        let rounds = Arc::new(Semaphore::new(ROUNDS_AT_ONCE));
+        (Self { system, resolvers, names: BTreeMap::new(), rounds, reports }, received)
+    }
+
+    /// Follows these names and no others. Returns those that are followed no more.
+    pub(crate) fn follow(&mut self, names: &BTreeSet<Arc<DnsName>>) -> Vec<Change> {
+        let mut gone = Vec::new();
+        self.names.retain(|name, _| {
+            let stays = names.contains(name);
+            if !stays {
+                gone.push((Arc::clone(name), None));
+            }
+            stays
+        });
+        for name in names {
+            if !self.names.contains_key(name) {
+                self.start(Arc::clone(name), Status::default(), Duration::ZERO);
+            }
+        }
+        gone
+    }
+
+    /// Goes on with names of which something is known already.
+    pub(crate) fn resume(&mut self, known: Known) {
+        let now = clock::monotonic_ns();
+        for (name, status) in known {
+            let wait = Duration::from_nanos(status.next_at.saturating_sub(now));
+            self.start(name, status, wait);
+        }
+    }
+
+    /// Stops, and hands over what is known.
+    pub(crate) fn into_known(mut self) -> Known {
+        let names = std::mem::take(&mut self.names);
+        names.into_iter().map(|(name, followed)| (name, followed.status.clone())).collect()
+    }
+
+    /// Asks as `resolvers` says from now on, and, if that is another way, for all names again.
+    pub(crate) fn set_resolvers(&mut self, resolvers: &Resolvers) {
+        let is_same = self.resolvers.servers == resolvers.servers
+            && self.resolvers.timeout == resolvers.timeout;
+        self.resolvers = resolvers.clone();
+        if is_same {
+            return;
+        }
+        self.system = Arc::new(System::new(resolvers.clone(), self.system.paths().clone()));
+        for (name, followed) in std::mem::take(&mut self.names) {
+            let wait = if followed.status.answer.is_some() { spread() } else { Duration::ZERO };
+            self.start(name, followed.status.clone(), wait);
+        }
+    }
+
+    /// Asks for nothing any more.
+    pub(crate) fn stop(&mut self) {
+        self.names.clear();
+    }
+
+    fn start(&mut self, name: Arc<DnsName>, status: Status, wait: Duration) {
+        let task = random();
+        let asking = Asking {
+            name: Arc::clone(&name),
+            system: Arc::clone(&self.system),
+            rounds: Arc::clone(&self.rounds),
+            reports: self.reports.clone(),
+            former: status.answer.clone(),
+            task,
+        };
+        let abort = tokio::spawn(asking.run(wait)).abort_handle();
+        self.names.insert(name, Followed { status, task, abort });
+    }
+
+    /// Takes note of a round. Returns what the name stands for, if that is new.
+    pub(crate) fn on_report(&mut self, report: DnsReport) -> Option<Change> {
+        let DnsReport { name, result, wait, task } = report;
+        let followed = self.names.get_mut(&name).filter(|followed| followed.task == task)?;
+        let status = &mut followed.status;
+        let wait = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        status.next_at = clock::monotonic_ns().saturating_add(wait);
+        match result {
+            Ok(found) => status.on_found(&name, found).map(|answer| (name, Some(answer))),
+            Err(failure) => {
+                status.on_failure(&name, failure);
+                None
+            }
+        }
+    }
+
+    /// Whether a name has an answer.
+    pub(crate) fn is_answered(&self, name: &DnsName) -> bool {
+        self.names.get(name).is_some_and(|followed| followed.status.answer.is_some())
+    }
+
+    /// Why a name has no answer yet.
+    pub(crate) fn reason(&self, name: &DnsName) -> String {
+        let failure = self.names.get(name).and_then(|followed| followed.status.failure.as_ref());
+        match failure {
+            Some((failure, ..)) => failure.to_string(),
+            None => Failure::Timeout.to_string(),
+        }
+    }
+
+    /// What is known of each name, for the admin interface.
+    pub(crate) fn describe(&self) -> Vec<(Arc<DnsName>, Status)> {
+        let names = self.names.iter();
+        names.map(|(name, followed)| (Arc::clone(name), followed.status.clone())).collect()
+    }
+}
+
+impl Status {
+    /// Whether anything was ever answered.
+    pub(crate) const fn is_answered(&self) -> bool {
+        self.answer.is_some()
+    }
+
+    fn on_found(&mut self, name: &DnsName, found: Found) -> Option<DnsAnswer> {
+        let Found { endpoints, dropped, .. } = found;
+        if self.failure.take().is_some() {
+            tracing::info!(%name, "DNS answers again");
+        }
+        if dropped > 0 && dropped != self.dropped {
+            tracing::warn!(
+                %name,
+                dropped,
+                "addresses of a DNS answer are not used: 0.0.0.0, multicast and the like, or more than there may be"
+            );
+        }
+        self.dropped = dropped;
+        self.answered_at = clock::wall_ns();
+        if self.answer.as_ref().is_some_and(|answer| **answer == *endpoints) {
+            return None;
+        }
+        if endpoints.is_empty() {
+            tracing::warn!(%name, "DNS has no addresses for this name: its clusters have none of it");
+        }
+        let answer: DnsAnswer = endpoints.into();
+        self.answer = Some(Arc::clone(&answer));
+        Some(answer)
+    }
+
+    fn on_failure(&mut self, name: &DnsName, failure: Failure) {
+        match &mut self.failure {
+            Some((known, _, count)) if known.word() == failure.word() => {
+                *count = count.saturating_add(1);
+                *known = failure;
+            }
+            former => {
+                let stays = if self.answer.is_some() {
+                    "the last addresses stay"
+                } else {
+                    "it has no addresses yet"
+                };
+                tracing::warn!(%name, reason = %failure, "DNS failed: {stays}");
+                let count = former.as_ref().map_or(1, |(.., count)| count.saturating_add(1));
+                *former = Some((failure, clock::wall_ns(), count));
+            }
+        }
+    }
+
+    /// For the admin interface.
+    pub(crate) fn to_json(&self, name: &DnsName, now: u64) -> Value {
+        let state = match (&self.answer, &self.failure) {
+            (None, None) => "waiting",
+            (None, Some(_)) => "failed",
+            (Some(_), Some(_)) => "stale",
+            (Some(_), None) => "fresh",
+        };
+        let endpoints = self.answer.as_ref().map(|answer| {
+            answer
+                .iter()
+                .map(|it| json!({ "address": it.address, "weight": it.weight, "host": it.host }))
+        });
+        json!({
+            "name": name.to_string(),
+            "mode": name.mode,
+            "family": name.family,
+            "state": state,
+            "endpoints": endpoints.map(Iterator::collect::<Vec<_>>),
+            "addresses_dropped": self.dropped,
+            "answered_at": self.answer.as_ref().map(|_| clock::rfc3339(self.answered_at)),
+            "next_in_seconds": self.next_at.saturating_sub(now) / 1_000_000_000,
+            "last_error": self.failure.as_ref().map(|(failure, since, count)| json!({
+                "reason": failure.word(),
+                "message": failure.to_string(),
+                "since": clock::rfc3339(*since),
+                "count": count,
+            })),
+        })
+    }
+}
+
+/// The task of one name.
+struct Asking {
+    name: Arc<DnsName>,
+    system: Arc<System>,
+    rounds: Arc<Semaphore>,
+    reports: mpsc::Sender<DnsReport>,
+    former: Option<DnsAnswer>,
+    task: u64,
+}
+
+impl Asking {
+    async fn run(mut self, wait: Duration) {
+        let mut failures = 0u32;
+        tokio::time::sleep(wait).await;
+        loop {
+            let result = self.round().await;
+            let wait = match &result {
+                Ok(found) => {
+                    failures = 0;
+                    self.former = Some(found.endpoints.as_slice().into());
+                    schedule::until_next(&self.name, found.ttl, random())
+                }
+                Err(_) => {
+                    failures = failures.saturating_add(1);
+                    schedule::back_off(failures, random())
+                }
+            };
+            let (name, task) = (Arc::clone(&self.name), self.task);
+            if self.reports.send(DnsReport { name, result, wait, task }).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn round(&self) -> Result<Found, Failure> {
+        // It is never closed.
+        let _round = self.rounds.acquire().await;
+        let former = self.former.as_deref().unwrap_or_default();
+        // In a place of its own: the task is small while it sleeps.
+        let round = Box::pin(resolve(&self.system, &self.name, former));
+        tokio::time::timeout(ROUND_MAX, round).await.unwrap_or(Err(Failure::Timeout))
+    }
+}
+
+fn random() -> u64 {
+    RandomState::new().hash_one(0u8)
+}
+
+fn spread() -> Duration {
+    let share = f64::from(u32::try_from(random() >> 32).unwrap_or(0)) / f64::from(u32::MAX);
+    SPREAD.mul_f64(share)
+}

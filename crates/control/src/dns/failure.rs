@@ -1,0 +1,68 @@
+//! Why a name could not be resolved, which says nothing of whether it exists.
+
+use std::fmt;
+
+/// Why there is no answer. Former addresses stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// No server answered in time.
+    Timeout,
+    /// SERVFAIL.
+    ServFail,
+    /// REFUSED.
+    Refused,
+    /// Another error, with its number in the registry of response codes.
+    Code(u16),
+    /// The server did not understand the question, with EDNS and without.
+    NotUnderstood,
+    /// The server knows other servers, and does not ask them.
+    NoRecursion,
+    /// The answer cannot be read.
+    Malformed,
+    /// Aliases lead round, or further than any should.
+    AliasLoop,
+    /// The server cannot be reached, or no socket is to be had.
+    Unreachable(String),
+    /// There is no server to ask.
+    NoServer(String),
+}
+
+impl Failure {
+    /// A word for it, which metrics and pages have.
+    pub(crate) const fn word(&self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::ServFail => "servfail",
+            Self::Refused => "refused",
+            Self::Code(_) => "other_code",
+            Self::NotUnderstood => "not_understood",
+            Self::NoRecursion => "no_recursion",
+            Self::Malformed => "malformed",
+            Self::AliasLoop => "alias_loop",
+            Self::Unreachable(_) => "unreachable",
+            Self::NoServer(_) => "no_server",
+        }
+    }
+
+    /// Whether a server has said so, which counts for more than that another was silent.
+    pub(super) const fn is_said(&self) -> bool {
+        !matches!(self, Self::Timeout | Self::Unreachable(_) | Self::NoServer(_))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => f.write_str("no DNS server answered in time"),
+            Self::ServFail => f.write_str("the DNS server failed (SERVFAIL)"),
+            Self::Refused => f.write_str("the DNS server refused the question (REFUSED)"),
+            Self::Code(code) => write!(f, "the DNS server answered with code {code}"),
+            Self::NotUnderstood => f.write_str("the DNS server did not understand the question"),
+            Self::NoRecursion => f.write_str("the DNS server does no recursion"),
+            Self::Malformed => f.write_str("the DNS server's answer cannot be read"),
+            Self::AliasLoop => f.write_str("the name's aliases (CNAME) lead round"),
+            Self::Unreachable(error) => write!(f, "the DNS server cannot be reached: {error}"),
+            Self::NoServer(reason) => f.write_str(reason),
+        }
+    }
+}

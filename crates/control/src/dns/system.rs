@@ -1,0 +1,228 @@
+//! What this machine says of names: `/etc/resolv.conf`, `/etc/hosts`, `localhost`.
+//!
+//! Both files are looked at again before each round, by their stamps, and read when they changed.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use config::snapshot::Resolvers;
+use hickory_proto::rr::Name;
+
+use super::failure::Failure;
+use super::stub::Servers;
+use crate::files::Stamp;
+
+/// Where a DNS server listens.
+const DNS_PORT: u16 = 53;
+
+/// How long a server that the configuration names may take.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often each server is asked.
+const ATTEMPTS: u32 = 2;
+
+/// What the machine's own configuration may ask for at most, as glibc has it.
+const MACHINE_TIMEOUT_MAX: Duration = Duration::from_secs(30);
+const MACHINE_ATTEMPTS_MAX: u32 = 5;
+const MACHINE_SERVERS_MAX: usize = 3;
+
+/// Bytes of either file: lists that block advertisers have some ten.
+const FILE_BYTES_MAX: u64 = 32 << 20;
+
+/// Where the machine says what it does.
+#[derive(Clone, Debug)]
+pub(super) struct Paths {
+    pub(super) resolv_conf: PathBuf,
+    pub(super) hosts: PathBuf,
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        Self { resolv_conf: "/etc/resolv.conf".into(), hosts: "/etc/hosts".into() }
+    }
+}
+
+/// Whom to ask, and which names to ask them for.
+#[derive(Clone, Debug)]
+pub(super) struct Asking {
+    pub(super) servers: Servers,
+    /// Domains that are appended to names.
+    search: Vec<Name>,
+    /// Names with at least so many dots are tried as they are first.
+    ndots: usize,
+}
+
+impl Asking {
+    /// The absolute names that `host` may mean, in the order in which they are asked for.
+    pub(super) fn candidates(&self, host: &str) -> Vec<Name> {
+        let Ok(mut name) = Name::from_ascii(host) else { return Vec::new() };
+        let is_absolute = host.ends_with('.');
+        name.set_fqdn(true);
+        if is_absolute {
+            return vec![name];
+        }
+        let relative = {
+            let mut relative = name.clone();
+            relative.set_fqdn(false);
+            relative
+        };
+        // A domain that does not fit behind the name is left out.
+        let searched = self.search.iter().filter_map(|it| relative.clone().append_domain(it).ok());
+        let mut candidates: Vec<Name> = searched.collect();
+        let dots = host.bytes().filter(|b| *b == b'.').count();
+        let place = if dots >= self.ndots { 0 } else { candidates.len() };
+        candidates.insert(place, name);
+        candidates
+    }
+}
+
+/// What the machine says, read again when it changes.
+#[derive(Debug)]
+pub(super) struct System {
+    paths: Paths,
+    /// Those of the configuration.
+    resolvers: Resolvers,
+    asking: Mutex<Cached<Result<Asking, Failure>>>,
+    hosts: Mutex<Cached<Hosts>>,
+}
+
+#[derive(Debug)]
+struct Cached<T> {
+    stamp: Option<Stamp>,
+    value: Option<Arc<T>>,
+}
+
+impl<T> Default for Cached<T> {
+    fn default() -> Self {
+        Self { stamp: None, value: None }
+    }
+}
+
+impl<T> Cached<T> {
+    /// What `read` makes of the file at `path`, again if that may have changed.
+    fn get(&mut self, path: &std::path::Path, read: impl FnOnce(Option<Vec<u8>>) -> T) -> Arc<T> {
+        let stamp = Stamp::of(path);
+        match &self.value {
+            Some(value) if stamp.is_some() && stamp == self.stamp => Arc::clone(value),
+            _ => {
+                let value = Arc::new(read(content(path)));
+                *self = Self { stamp, value: Some(Arc::clone(&value)) };
+                value
+            }
+        }
+    }
+}
+
+fn content(path: &std::path::Path) -> Option<Vec<u8>> {
+    let found = std::fs::metadata(path).ok()?;
+    if !found.is_file() || found.len() > FILE_BYTES_MAX {
+        return None;
+    }
+    std::fs::read(path).ok()
+}
+
+impl System {
+    pub(super) fn new(resolvers: Resolvers, paths: Paths) -> Self {
+        Self { paths, resolvers, asking: Mutex::default(), hosts: Mutex::default() }
+    }
+
+    /// Where the machine's own files are.
+    pub(super) const fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    /// Whom to ask now.
+    pub(super) fn asking(&self) -> Result<Asking, Failure> {
+        if !self.resolvers.servers.is_empty() {
+            return Ok(Asking {
+                servers: Servers {
+                    addresses: self.resolvers.servers.to_vec(),
+                    timeout: self.resolvers.timeout.unwrap_or(TIMEOUT),
+                    attempts: ATTEMPTS,
+                    is_tcp: false,
+                },
+                search: Vec::new(),
+                ndots: 0,
+            });
+        }
+        let path = &self.paths.resolv_conf;
+        let mut cached = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let asking = cached.get(path, |content| match content {
+            Some(content) => Ok(resolv_conf(&content)),
+            None => {
+                let path = path.display();
+                Err(Failure::NoServer(format!(
+                    "{path} cannot be read: name DNS servers in resolvers"
+                )))
+            }
+        });
+        let mut asking = (*asking).clone()?;
+        if let Some(timeout) = self.resolvers.timeout {
+            asking.servers.timeout = timeout;
+        }
+        Ok(asking)
+    }
+
+    /// The addresses that the machine has for `host` itself, so that no server is asked.
+    pub(super) fn addresses(&self, host: &str) -> Option<Vec<IpAddr>> {
+        let host = host.strip_suffix('.').unwrap_or(host);
+        let mut cached = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let hosts =
+            cached.get(&self.paths.hosts, |content| Hosts::new(&content.unwrap_or_default()));
+        if let Some(addresses) = hosts.0.get(host) {
+            return Some(addresses.clone());
+        }
+        // RFC 6761, section 6.3.
+        let is_localhost = host == "localhost" || host.ends_with(".localhost");
+        is_localhost.then(|| vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
+    }
+}
+
+fn resolv_conf(content: &[u8]) -> Asking {
+    // Lines that are wrong are passed over, as by everything else that reads this file.
+    let (parsed, _) = resolv_conf::Config::parse_with_errors(content);
+    let servers = parsed.get_nameservers_or_local().into_iter().map(|server| {
+        let ip: IpAddr = (&server).into();
+        SocketAddr::new(ip, DNS_PORT)
+    });
+    let search = parsed.get_last_search_or_domain();
+    let search = search.filter_map(|domain| {
+        let mut domain = Name::from_ascii(domain).ok()?;
+        domain.set_fqdn(true);
+        Some(domain)
+    });
+    Asking {
+        servers: Servers {
+            addresses: servers.take(MACHINE_SERVERS_MAX).collect(),
+            timeout: Duration::from_secs(parsed.timeout.max(1).into()).min(MACHINE_TIMEOUT_MAX),
+            attempts: parsed.attempts.clamp(1, MACHINE_ATTEMPTS_MAX),
+            is_tcp: parsed.use_vc,
+        },
+        search: search.collect(),
+        ndots: parsed.ndots.try_into().unwrap_or(usize::MAX),
+    }
+}
+
+/// `/etc/hosts`: names in lower case with their addresses.
+#[derive(Debug, Default)]
+struct Hosts(std::collections::BTreeMap<String, Vec<IpAddr>>);
+
+impl Hosts {
+    fn new(content: &[u8]) -> Self {
+        let mut hosts = Self::default();
+        for line in String::from_utf8_lossy(content).lines() {
+            let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+            let Some(Ok(address)) = words.next().map(str::parse::<IpAddr>) else { continue };
+            for name in words {
+                let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+                let addresses = hosts.0.entry(name).or_default();
+                if !addresses.contains(&address) {
+                    addresses.push(address);
+                }
+            }
+        }
+        hosts
+    }
+}

@@ -1,0 +1,177 @@
+//! What waits for the first answers of host names: the start, and reloads that bring new names.
+//!
+//! A cluster without a first answer would have no endpoints. So a start serves only when each name has been
+//! answered for, and until then a reload leaves the former configuration serving; for as long as
+//! `resolvers.initial_fetch_timeout` says, and then goes on without.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::snapshot::{DnsName, Resolvers};
+use tokio::time::Instant;
+
+use crate::clock;
+use crate::dns::Dns;
+use crate::reload::{Candidate, ConfigFile, Refused};
+use crate::signals::{Asked, Signals};
+
+/// Names that a line of the log lists.
+const NAMES_MAX: usize = 5;
+
+/// Since when first answers are waited for; monotonic time, ns.
+#[derive(Debug, Default)]
+pub(crate) struct Warming {
+    since: BTreeMap<Arc<DnsName>, u64>,
+    /// Those whose wait ended without.
+    given_up: BTreeSet<Arc<DnsName>>,
+    /// What a configuration waits for that was read, and how long.
+    held: Option<(Vec<Arc<DnsName>>, Duration)>,
+}
+
+impl Warming {
+    /// These names have no answers, and were waited for.
+    pub(crate) fn after(given_up: BTreeSet<Arc<DnsName>>) -> Self {
+        Self { given_up, ..Self::default() }
+    }
+
+    /// A configuration that waits is none any more.
+    pub(crate) fn forget(&mut self) {
+        self.held = None;
+    }
+
+    /// The names that a configuration waits for.
+    pub(crate) fn held(&self) -> &[Arc<DnsName>] {
+        self.held.as_ref().map_or(&[], |(names, _)| names)
+    }
+
+    /// Whether a configuration without answers for these names is to wait for them. Then [`Self::is_over`] says
+    /// when it is to be read again.
+    pub(crate) fn holds(&mut self, unanswered: &[Arc<DnsName>], resolvers: &Resolvers) -> bool {
+        let now = clock::monotonic_ns();
+        let was_held = self.held.take().is_some();
+        self.since.retain(|name, _| unanswered.contains(name));
+        self.given_up.retain(|name| unanswered.contains(name));
+        let waiting = unanswered.iter().filter(|name| !self.given_up.contains(*name));
+        let waiting: Vec<_> = waiting.cloned().collect();
+        for name in &waiting {
+            self.since.entry(Arc::clone(name)).or_insert(now);
+        }
+        if waiting.is_empty() {
+            return false;
+        }
+        if !was_held {
+            let names = listed(&waiting);
+            tracing::info!("the configuration waits for first answers of DNS: {names}");
+        }
+        self.held = Some((waiting, resolvers.initial_fetch_timeout));
+        true
+    }
+
+    /// Whether a configuration waits.
+    pub(crate) const fn is_holding(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Whether what a configuration waited for is there, or will not be waited for any longer.
+    pub(crate) fn is_over(&mut self, dns: &Dns) -> bool {
+        let Some((names, timeout)) = &self.held else { return false };
+        let now = clock::monotonic_ns();
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let is_late = |name: &Arc<DnsName>| {
+            let since = self.since.get(name).copied().unwrap_or(now);
+            timeout_ns > 0 && now.saturating_sub(since) >= timeout_ns
+        };
+        let missing = names.iter().filter(|name| !dns.is_answered(name));
+        let (late, waiting): (Vec<_>, Vec<_>) = missing.cloned().partition(is_late);
+        if !waiting.is_empty() {
+            return false;
+        }
+        warn_of_late(&late, *timeout, dns);
+        self.given_up.extend(late);
+        self.held = None;
+        true
+    }
+}
+
+fn listed(names: &[Arc<DnsName>]) -> String {
+    let shown: Vec<String> = names.iter().take(NAMES_MAX).map(ToString::to_string).collect();
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => shown.join(", "),
+        more => format!("{}, {more} more", shown.join(", ")),
+    }
+}
+
+fn warn_of_late(late: &[Arc<DnsName>], timeout: Duration, dns: &Dns) {
+    for name in late.iter().take(NAMES_MAX) {
+        let reason = dns.reason(name);
+        tracing::warn!(
+            %name,
+            ?timeout,
+            %reason,
+            "no first answer of DNS within resolvers.initial_fetch_timeout: the name stands for no \
+             endpoints until there is one"
+        );
+    }
+    if late.len() > NAMES_MAX {
+        tracing::warn!("and {} more names", late.len() - NAMES_MAX);
+    }
+}
+
+/// Why a start did not come to its end.
+#[derive(Debug)]
+pub enum WarmingError {
+    /// The configuration changed meanwhile and is refused.
+    Refused(Refused),
+    /// A signal asked the process to end.
+    Ended,
+    /// The system has no room for what asks.
+    System(std::io::Error),
+}
+
+impl<F> ConfigFile<F> {
+    /// Waits for the first answers to the names in `candidate`, if there are any without, and loads again
+    /// with these. To be called before anything is served.
+    ///
+    /// # Errors
+    ///
+    /// [`WarmingError`].
+    pub fn warm(&mut self, candidate: Candidate<F>) -> Result<Candidate<F>, WarmingError> {
+        if candidate.unanswered().is_empty() {
+            return Ok(candidate);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(WarmingError::System)?;
+        runtime.block_on(self.wait_for_answers(candidate))
+    }
+
+    async fn wait_for_answers(
+        &mut self,
+        mut candidate: Candidate<F>,
+    ) -> Result<Candidate<F>, WarmingError> {
+        let mut signals = Signals::new().map_err(WarmingError::System)?;
+        let (mut dns, mut reports) = Dns::new(candidate.snapshot().resolvers.clone());
+        let mut warming = Warming::default();
+        let mut tick = tokio::time::interval_at(Instant::now(), Duration::from_millis(100));
+        while warming.holds(candidate.unanswered(), &candidate.snapshot().resolvers) {
+            dns.set_resolvers(&candidate.snapshot().resolvers);
+            let mut changes = dns.follow(&candidate.host_names());
+            while !warming.is_over(&dns) {
+                tokio::select! {
+                    Some(report) = reports.recv() => changes.extend(dns.on_report(report)),
+                    asked = signals.next() => match asked {
+                        Asked::End => return Err(WarmingError::Ended),
+                        // The file is read again anyway.
+                        Asked::Reload | Asked::ReopenLog | Asked::Nothing => {}
+                    },
+                    _ = tick.tick() => {}
+                }
+            }
+            // Nothing is loaded that these could change.
+            drop(self.load_answers(changes));
+            candidate = self.load().map_err(WarmingError::Refused)?;
+        }
+        self.set_known(dns.into_known());
+        Ok(candidate)
+    }
+}
