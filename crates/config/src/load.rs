@@ -93,6 +93,16 @@ impl<F> Prepared<F> {
         &self.endpoints_refused
     }
 
+    /// How many files of endpoints were read for it.
+    #[must_use]
+    pub fn endpoint_files(&self) -> u64 {
+        let count = match &self.files {
+            FilesRead::All(files) => files.len(),
+            FilesRead::Changed(files) => files.len(),
+        };
+        u64::try_from(count).unwrap_or(u64::MAX)
+    }
+
     /// The host names that have no answer yet, so that they stand for no endpoints.
     #[must_use]
     pub fn unanswered(&self) -> &[Arc<DnsName>] {

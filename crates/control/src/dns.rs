@@ -50,6 +50,7 @@ pub(crate) struct Dns {
     names: BTreeMap<Arc<DnsName>, Followed>,
     rounds: Arc<Semaphore>,
     reports: mpsc::Sender<DnsReport>,
+    lines: Lines,
 }
 
 /// What came of one round.
@@ -97,6 +98,13 @@ pub(crate) type Known = BTreeMap<Arc<DnsName>, Status>;
 /// What a name stands for now, or none if it is not followed any more.
 pub(crate) type Change = (Arc<DnsName>, Option<DnsAnswer>);
 
+impl DnsReport {
+    /// Why there was no answer, if there was none.
+    pub(crate) fn failure(&self) -> Option<&'static str> {
+        self.result.as_ref().err().map(Failure::word)
+    }
+}
+
 impl Dns {
     /// Nothing is asked yet. Reports come from the receiver.
     pub(crate) fn new(resolvers: Resolvers) -> (Self, mpsc::Receiver<DnsReport>) {
@@ -107,7 +115,8 @@ impl Dns {
         let (reports, received) = mpsc::channel(REPORTS_MAX);
         let system = Arc::new(System::new(resolvers.clone(), paths));
         let rounds = Arc::new(Semaphore::new(ROUNDS_AT_ONCE));
-        (Self { system, resolvers, names: BTreeMap::new(), rounds, reports }, received)
+        let (names, lines) = (BTreeMap::new(), Lines::default());
+        (Self { system, resolvers, names, rounds, reports, lines }, received)
     }
 
     /// Follows these names and no others. Returns those that are followed no more.
@@ -181,13 +190,13 @@ impl Dns {
     pub(crate) fn on_report(&mut self, report: DnsReport) -> Option<Change> {
         let DnsReport { name, result, wait, task } = report;
         let followed = self.names.get_mut(&name).filter(|followed| followed.task == task)?;
-        let status = &mut followed.status;
+        let (status, lines) = (&mut followed.status, &mut self.lines);
         let wait = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
         status.next_at = clock::monotonic_ns().saturating_add(wait);
         match result {
-            Ok(found) => status.on_found(&name, found).map(|answer| (name, Some(answer))),
+            Ok(found) => status.on_found(&name, found, lines).map(|answer| (name, Some(answer))),
             Err(failure) => {
-                status.on_failure(&name, failure);
+                status.on_failure(&name, failure, lines);
                 None
             }
         }
@@ -207,6 +216,15 @@ impl Dns {
         }
     }
 
+    /// How many names are in which state.
+    pub(crate) fn states(&self) -> BTreeMap<&'static str, u64> {
+        let mut states = BTreeMap::from(["fresh", "stale", "failed", "waiting"].map(|it| (it, 0)));
+        for followed in self.names.values() {
+            *states.entry(followed.status.state()).or_default() += 1;
+        }
+        states
+    }
+
     /// What is known of each name, for the admin interface.
     pub(crate) fn describe(&self) -> Vec<(Arc<DnsName>, Status)> {
         let names = self.names.iter();
@@ -220,12 +238,12 @@ impl Status {
         self.answer.is_some()
     }
 
-    fn on_found(&mut self, name: &DnsName, found: Found) -> Option<DnsAnswer> {
+    fn on_found(&mut self, name: &DnsName, found: Found, lines: &mut Lines) -> Option<DnsAnswer> {
         let Found { endpoints, dropped, .. } = found;
-        if self.failure.take().is_some() {
+        if self.failure.take().is_some() && lines.has_room() {
             tracing::info!(%name, "DNS answers again");
         }
-        if dropped > 0 && dropped != self.dropped {
+        if dropped > 0 && dropped != self.dropped && lines.has_room() {
             tracing::warn!(
                 %name,
                 dropped,
@@ -237,7 +255,7 @@ impl Status {
         if self.answer.as_ref().is_some_and(|answer| **answer == *endpoints) {
             return None;
         }
-        if endpoints.is_empty() {
+        if endpoints.is_empty() && lines.has_room() {
             tracing::warn!(%name, "DNS has no addresses for this name: its clusters have none of it");
         }
         let answer: DnsAnswer = endpoints.into();
@@ -245,7 +263,7 @@ impl Status {
         Some(answer)
     }
 
-    fn on_failure(&mut self, name: &DnsName, failure: Failure) {
+    fn on_failure(&mut self, name: &DnsName, failure: Failure, lines: &mut Lines) {
         match &mut self.failure {
             Some((known, _, count)) if known.word() == failure.word() => {
                 *count = count.saturating_add(1);
@@ -257,21 +275,26 @@ impl Status {
                 } else {
                     "it has no addresses yet"
                 };
-                tracing::warn!(%name, reason = %failure, "DNS failed: {stays}");
+                if lines.has_room() {
+                    tracing::warn!(%name, reason = %failure, "DNS failed: {stays}");
+                }
                 let count = former.as_ref().map_or(1, |(.., count)| count.saturating_add(1));
                 *former = Some((failure, clock::wall_ns(), count));
             }
         }
     }
 
-    /// For the admin interface.
-    pub(crate) fn to_json(&self, name: &DnsName, now: u64) -> Value {
-        let state = match (&self.answer, &self.failure) {
+    const fn state(&self) -> &'static str {
+        match (&self.answer, &self.failure) {
             (None, None) => "waiting",
             (None, Some(_)) => "failed",
             (Some(_), Some(_)) => "stale",
             (Some(_), None) => "fresh",
-        };
+        }
+    }
+
+    /// For the admin interface.
+    pub(crate) fn to_json(&self, name: &DnsName, now: u64) -> Value {
         let endpoints = self.answer.as_ref().map(|answer| {
             answer
                 .iter()
@@ -281,7 +304,7 @@ impl Status {
             "name": name.to_string(),
             "mode": name.mode,
             "family": name.family,
-            "state": state,
+            "state": self.state(),
             "endpoints": endpoints.map(Iterator::collect::<Vec<_>>),
             "addresses_dropped": self.dropped,
             "answered_at": self.answer.as_ref().map(|_| clock::rfc3339(self.answered_at)),
@@ -293,6 +316,42 @@ impl Status {
                 "count": count,
             })),
         })
+    }
+}
+
+/// Lines of the log within some time: a server that is gone concerns every name.
+#[derive(Debug, Default)]
+struct Lines {
+    /// Monotonic time, ns.
+    since: u64,
+    written: u32,
+    left_out: u64,
+}
+
+impl Lines {
+    const MAX: u32 = 20;
+    const INTERVAL: u64 = 10_000_000_000;
+
+    /// Whether another may be written. Reports how many were not, once there is room again.
+    fn has_room(&mut self) -> bool {
+        let now = clock::monotonic_ns();
+        if now.saturating_sub(self.since) > Self::INTERVAL {
+            let left_out = std::mem::take(&mut self.left_out);
+            if left_out > 0 {
+                tracing::warn!(
+                    left_out,
+                    "more was to be said of DNS: host_names of /config has it"
+                );
+            }
+            *self = Self { since: now, ..Self::default() };
+        }
+        let has_room = self.written < Self::MAX;
+        if has_room {
+            self.written += 1;
+        } else {
+            self.left_out += 1;
+        }
+        has_room
     }
 }
 

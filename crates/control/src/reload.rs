@@ -115,6 +115,8 @@ pub(crate) struct TakenUp {
     pub(crate) log_output: Option<LogOutput>,
     pub(crate) names: Arc<Names>,
     pub(crate) expiry: Expiry,
+    /// How many files of endpoints it names.
+    pub(crate) endpoint_files: u64,
     /// Its host names.
     pub(crate) host_names: BTreeSet<Arc<DnsName>>,
     /// Reading and building took this long, ns.
@@ -146,6 +148,7 @@ impl<F> Candidate<F> {
             log_output: self.log_output.take(),
             names: Arc::clone(&self.names),
             expiry: std::mem::take(&mut self.expiry),
+            endpoint_files: self.prepared.endpoint_files(),
             host_names: self.host_names(),
             duration: self.duration,
         }
@@ -163,6 +166,8 @@ pub struct Accepted<F> {
     pub(crate) log_output: Option<LogOutput>,
     /// The names of everything in it.
     pub(crate) names: Arc<Names>,
+    /// How many files of endpoints it names.
+    pub(crate) endpoint_files: u64,
     /// Its host names, with what is known of them.
     pub(crate) known: Known,
     /// Reading and building took this long, ns.
@@ -362,9 +367,10 @@ impl<F> ConfigFile<F> {
         }
         let Candidate { prepared, log_output, names, duration, .. } = candidate;
         let warnings = prepared.warnings().to_vec();
+        let endpoint_files = prepared.endpoint_files();
         let snapshot = self.loader.keep(prepared);
         self.names = Arc::clone(&names);
-        Accepted { snapshot, warnings, log_output, names, known, duration }
+        Accepted { snapshot, warnings, log_output, names, endpoint_files, known, duration }
     }
 }
 

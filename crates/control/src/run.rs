@@ -15,7 +15,10 @@ use std::time::Duration;
 use config::snapshot::{DnsAnswer, DnsName, ListenerId, Snapshot};
 use config::{EndpointsOutcome, Errors, Finding};
 use serde_json::{Value, json};
-use telemetry::events::{AccessLogWriteFailed, ConfigAccepted, ConfigRejected};
+use telemetry::events::{
+    AccessLogWriteFailed, ConfigAccepted, ConfigRejected, SourceAnswered, SourceKind,
+    SourceResources,
+};
 use telemetry::{Collector, ProcessFacts};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -239,6 +242,8 @@ struct InEffect<F> {
     refused: Option<(u64, Refused)>,
     /// The files of endpoints that are refused since when, and why.
     endpoints_refused: BTreeMap<Arc<str>, (u64, Errors)>,
+    /// How many files of endpoints it names.
+    endpoint_files: u64,
     dns: Dns,
     /// Its host names.
     host_names: BTreeSet<Arc<DnsName>>,
@@ -278,7 +283,7 @@ impl<W: Workers> Running<W> {
         }
         let loaded_at = clock::wall_ns();
         let (builder, built) = Builder::start(config)?;
-        let Accepted { snapshot, warnings, known, duration, .. } = first;
+        let Accepted { snapshot, warnings, known, endpoint_files, duration, .. } = first;
         let (mut dns, resolved) = Dns::new(snapshot.resolvers.clone());
         let host_names = known.keys().cloned().collect();
         let unanswered = known.iter().filter(|(_, status)| !status.is_answered());
@@ -312,6 +317,7 @@ impl<W: Workers> Running<W> {
                 look_again_at: None,
                 refused: None,
                 endpoints_refused: BTreeMap::new(),
+                endpoint_files,
                 dns,
                 host_names,
                 answers: BTreeMap::new(),
@@ -396,6 +402,7 @@ impl<W: Workers> Running<W> {
                 self.report_reloaded();
             }
             Event::Resolved(report) => {
+                self.count_answer(SourceKind::Dns, report.failure());
                 let change = self.config.dns.on_report(report);
                 self.note_answers(change);
             }
@@ -770,6 +777,25 @@ impl<W: Workers> Running<W> {
         }
     }
 
+    // Sources of endpoints.
+
+    fn count_answer(&mut self, source: SourceKind, failure: Option<&'static str>) {
+        let at = clock::wall_ns();
+        self.collector.source_answered(&SourceAnswered { source, failure, at });
+    }
+
+    /// Has the metrics say how files of endpoints and host names are.
+    fn describe_sources(&mut self) {
+        let refused = u64::try_from(self.config.endpoints_refused.len()).unwrap_or(u64::MAX);
+        let good = self.config.endpoint_files.saturating_sub(refused);
+        let files = [("good", good), ("refused", refused)];
+        let files = files.map(|it| (SourceKind::File, it));
+        let names = self.config.dns.states().into_iter().map(|it| (SourceKind::Dns, it));
+        let all = files.into_iter().chain(names);
+        let all = all.map(|(source, (state, count))| SourceResources { source, state, count });
+        self.collector.source_resources(all.collect());
+    }
+
     // Host names.
 
     /// Whether a configuration has to wait for first answers. Its names are asked for beside those of the one in
@@ -840,6 +866,8 @@ impl<W: Workers> Running<W> {
 
     /// Remembers what became of a file of endpoints, and reports what is new of it.
     fn note_endpoints(&mut self, EndpointsOutcome { file, refused }: EndpointsOutcome) {
+        let failure = refused.as_ref().map(|_| "invalid");
+        self.count_answer(SourceKind::File, failure);
         let Some(errors) = refused else {
             if self.config.endpoints_refused.remove(&file).is_some() {
                 tracing::info!(%file, "endpoints are good again");
@@ -907,7 +935,7 @@ impl<W: Workers> Running<W> {
         };
         let taken_up = candidate.take_up();
         let TakenUp { warnings, endpoints_refused, log_output, names, expiry, .. } = taken_up;
-        let TakenUp { host_names, duration, .. } = taken_up;
+        let TakenUp { host_names, endpoint_files, duration, .. } = taken_up;
         self.config.builder.keep(candidate);
         self.collector.set_names(Arc::clone(&names));
         for (_, endpoint) in &snapshot.changes.endpoints_removed {
@@ -928,6 +956,7 @@ impl<W: Workers> Running<W> {
         config.dns.set_resolvers(&snapshot.resolvers);
         self.follow_names(&host_names);
         self.config.host_names = host_names;
+        self.config.endpoint_files = endpoint_files;
         self.publish_done(snapshot, duration, false);
         warn(&warnings);
         self.config.warnings = warnings;
@@ -965,11 +994,13 @@ impl<W: Workers> Running<W> {
             Page::Ready => self.ready(),
             Page::Healthz => Answer::text(200, "ok\n"),
             Page::Metrics => {
+                self.describe_sources();
                 let mut text = String::new();
                 self.collector.write_prometheus(&ProcessFacts::read(clock::wall_ns()), &mut text);
                 Answer::metrics(text)
             }
             Page::Stats { filter } => {
+                self.describe_sources();
                 let mut text = String::new();
                 let process = ProcessFacts::read(clock::wall_ns());
                 self.collector.write_stats(&process, &filter, &mut text);

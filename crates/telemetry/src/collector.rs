@@ -12,6 +12,7 @@ use crate::block::{Announced, ListenerBlock, WorkerBlock};
 use crate::emitter::CounterSource;
 use crate::events::{
     AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, LabelId,
+    SourceAnswered, SourceResources,
 };
 use crate::exposition::{Glob, PrometheusText, StatsText};
 use crate::former::Former;
@@ -142,6 +143,16 @@ impl Collector {
     /// Takes all certificates that are in use, in the place of those before.
     pub fn certificates_in_use(&mut self, certificates: Vec<CertificateInUse>) {
         self.control.certificates_in_use(certificates);
+    }
+
+    /// See [`SourceAnswered`].
+    pub fn source_answered(&mut self, event: &SourceAnswered) {
+        self.control.source_answered(event);
+    }
+
+    /// Takes the states of all files and names of sources, in the place of those before.
+    pub fn source_resources(&mut self, resources: Vec<SourceResources>) {
+        self.control.source_resources(resources);
     }
 
     /// See [`AccessLogWriteFailed`].

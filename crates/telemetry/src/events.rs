@@ -12,7 +12,10 @@ mod tls;
 mod upstream;
 mod worker;
 
-pub use config::{AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected};
+pub use config::{
+    AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, SourceAnswered,
+    SourceKind, SourceResources,
+};
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened, ConnectionRefused,
     DetectedProtocol,

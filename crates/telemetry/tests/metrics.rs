@@ -8,8 +8,9 @@ use telemetry::cause::Cause;
 use telemetry::events::{
     AccessLogWriteFailed, CertificateInUse, ClusterGauges, ConfigAccepted, ConfigRejected,
     ConnectionClosed, ConnectionOpened, ConnectionRefused, ExchangeFinished, ExchangeStarted,
-    GrpcCall, LabelId, ListenerGauges, Stages, TunnelStarted, UpstreamClosed,
-    UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried, WorkerGauges,
+    GrpcCall, LabelId, ListenerGauges, SourceAnswered, SourceKind, SourceResources, Stages,
+    TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused,
+    UpstreamRetried, WorkerGauges,
 };
 use telemetry::{
     ClusterTotals, Collector, Emitter, ListenerTotals, Names, ProcessFacts, RouteNames,
@@ -162,6 +163,16 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
     });
     collector.config_accepted(&ConfigAccepted { version: 3, at: 1_500_000_000, duration: 2_000 });
     collector.config_rejected(&ConfigRejected { errors: 4, at: 2_500_000_000 });
+    for (source, failure, at) in [
+        (SourceKind::Dns, None, 1_500_000_000),
+        (SourceKind::Dns, None, 2_500_000_000),
+        (SourceKind::Dns, Some("servfail"), 3_500_000_000),
+        (SourceKind::File, Some("invalid"), 4_500_000_000),
+    ] {
+        collector.source_answered(&SourceAnswered { source, failure, at });
+    }
+    let stale = SourceResources { source: SourceKind::Dns, state: "stale", count: 1 };
+    collector.source_resources(vec![stale]);
     collector.access_log_write_failed(&AccessLogWriteFailed { lines: 6 });
     let certificate = CertificateInUse {
         listener: "edge".into(),
@@ -189,6 +200,11 @@ fn each_event_is_counted_where_it_belongs() {
             ),
             ("strait_downstream_connections_ended_total{cause=\"idle_timeout\"}", "1"),
             ("strait_downstream_connection_lifetime_seconds_sum", "3"),
+            ("strait_source_answers_total{source=\"dns\"}", "2"),
+            ("strait_source_failures_total{source=\"dns\",reason=\"servfail\"}", "1"),
+            ("strait_source_failures_total{source=\"file\",reason=\"invalid\"}", "1"),
+            ("strait_source_resources{source=\"dns\",state=\"stale\"}", "1"),
+            ("strait_source_last_answer_timestamp_seconds{source=\"dns\"}", "2.5"),
             ("strait_exchanges_started_total{listener=\"edge\"}", "4"),
             ("strait_exchanges_finished_total{listener=\"edge\"}", "3"),
             ("strait_exchanges_active{listener=\"edge\"}", "1"),

@@ -475,6 +475,16 @@ fn texts(change: &Change) -> Vec<String> {
     change.1.iter().flat_map(|it| it.iter()).map(|it| it.address.to_string()).collect()
 }
 
+#[test]
+fn a_server_that_is_gone_takes_a_few_lines_whatever_the_number_of_names() {
+    let mut lines = Lines { since: clock::monotonic_ns(), ..Lines::default() };
+    let written = (0..10_000).filter(|_| lines.has_room()).count();
+    assert_eq!((written, lines.left_out), (20, 9_980));
+    // Later there is room again.
+    std::mem::take(&mut lines);
+    assert!(lines.has_room());
+}
+
 #[tokio::test]
 async fn a_name_is_followed_through_changes_failures_and_its_end() {
     let server = DnsServer::start();

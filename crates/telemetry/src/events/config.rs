@@ -22,6 +22,48 @@ pub struct ConfigRejected {
     pub at: u64,
 }
 
+/// Where endpoints come from beside the configuration's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SourceKind {
+    /// Files of endpoints.
+    File,
+    /// DNS.
+    Dns,
+}
+
+impl SourceKind {
+    /// The label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Dns => "dns",
+        }
+    }
+}
+
+/// A source gave what was asked of it, or did not.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceAnswered {
+    /// Which.
+    pub source: SourceKind,
+    /// Why not, by a word of a closed set; none if it did, also with nothing new.
+    pub failure: Option<&'static str>,
+    /// Wall-clock time, ns since the Unix epoch.
+    pub at: u64,
+}
+
+/// How many of a source's files or names are in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceResources {
+    /// Which source.
+    pub source: SourceKind,
+    /// A word of a closed set.
+    pub state: &'static str,
+    /// How many.
+    pub count: u64,
+}
+
 /// A certificate is in use from a configuration on that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CertificateInUse {

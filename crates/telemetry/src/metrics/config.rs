@@ -1,7 +1,12 @@
 //! Counted from what the control thread reports.
 
+use std::collections::BTreeMap;
+
 use super::{Family, MetricType};
-use crate::events::{AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected};
+use crate::events::{
+    AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, SourceAnswered,
+    SourceKind, SourceResources,
+};
 
 /// Counts of the control thread; no other thread reads them, so they are plain numbers.
 #[derive(Debug, Default)]
@@ -16,6 +21,10 @@ pub(crate) struct ControlCounters {
     lines_lost: u64,
     /// Sorted, without one that stands twice.
     certificates: Vec<CertificateInUse>,
+    /// How often each source answered, and when it did last.
+    source_answers: BTreeMap<SourceKind, (u64, u64)>,
+    source_failures: BTreeMap<(SourceKind, &'static str), u64>,
+    source_resources: Vec<SourceResources>,
 }
 
 impl ControlCounters {
@@ -36,6 +45,21 @@ impl ControlCounters {
         certificates.sort();
         certificates.dedup();
         self.certificates = certificates;
+    }
+
+    pub(crate) fn source_answered(&mut self, event: &SourceAnswered) {
+        let SourceAnswered { source, failure, at } = *event;
+        if let Some(reason) = failure {
+            let count = self.source_failures.entry((source, reason)).or_default();
+            *count = count.saturating_add(1);
+        } else {
+            let (count, last) = self.source_answers.entry(source).or_default();
+            (*count, *last) = (count.saturating_add(1), at);
+        }
+    }
+
+    pub(crate) fn source_resources(&mut self, resources: Vec<SourceResources>) {
+        self.source_resources = resources;
     }
 
     pub(crate) fn access_log_write_failed(&mut self, event: &AccessLogWriteFailed) {
@@ -92,6 +116,53 @@ pub(super) static FAMILIES: &[Family] = &[
         help: "Errors in the configuration last refused.",
         labels: &[],
         samples: |view, out| out.number(&[], u64::from(view.control.rejected_errors)),
+    },
+    Family {
+        name: "strait_source_answers_total",
+        kind: MetricType::Counter,
+        help: "What a source of endpoints (`dns`, `file`) gave that was accepted, also if it was nothing new.",
+        labels: &["source"],
+        samples: |view, out| {
+            for (source, (count, _)) in &view.control.source_answers {
+                out.number(&[source.as_str()], *count);
+            }
+        },
+    },
+    Family {
+        name: "strait_source_failures_total",
+        kind: MetricType::Counter,
+        help: "What a source of endpoints did not give, or what was refused of it: the last good endpoints stay. \
+               `reason` is `invalid` for files; for `dns` it is `timeout`, `servfail`, `refused`, `other_code`, \
+               `not_understood`, `no_recursion`, `malformed`, `alias_loop`, `unreachable` or `no_server`.",
+        labels: &["source", "reason"],
+        samples: |view, out| {
+            for ((source, reason), count) in &view.control.source_failures {
+                out.number(&[source.as_str(), reason], *count);
+            }
+        },
+    },
+    Family {
+        name: "strait_source_resources",
+        kind: MetricType::Gauge,
+        help: "Files of endpoints (`good`, `refused`) and host names (`fresh`; `stale`, while the last endpoints stay \
+               after a failure; `failed` or `waiting`, before the first answer).",
+        labels: &["source", "state"],
+        samples: |view, out| {
+            for SourceResources { source, state, count } in &view.control.source_resources {
+                out.number(&[source.as_str(), state], *count);
+            }
+        },
+    },
+    Family {
+        name: "strait_source_last_answer_timestamp_seconds",
+        kind: MetricType::Gauge,
+        help: "When a source of endpoints last gave something that was accepted, seconds since the Unix epoch.",
+        labels: &["source"],
+        samples: |view, out| {
+            for (source, (_, at)) in &view.control.source_answers {
+                out.decimal(&[source.as_str()], super::seconds(*at));
+            }
+        },
     },
     Family {
         name: "strait_tls_certificate_expiry_timestamp_seconds",
