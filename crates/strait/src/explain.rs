@@ -78,7 +78,7 @@ pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
             describe_request(&mut story, &snapshot, seen, &request, client.as_ref(), &trial);
         }
     }
-    Ok(io::stdout().lock().write_all(story.0.as_bytes())?)
+    Ok(io::stdout().lock().write_all(story.text.as_bytes())?)
 }
 
 /// The client's certificate and key from the command line, if any.
@@ -208,17 +208,26 @@ fn describe_request(
         return describe_relay(story, snapshot, listener);
     }
     describe_head(story, snapshot, listener, request, client);
-    story.line("outcome", outcome(snapshot, trial));
+    let outcome = outcome(snapshot, trial);
+    if story.asks_dns && outcome.ends_with("cause no_endpoint") {
+        // Nothing is asked here.
+        return story.line("outcome", "forwarded to one of the addresses that DNS has");
+    }
+    story.line("outcome", outcome);
 }
 
 /// The output of `explain`, a line for each step.
 #[derive(Debug, Default)]
-struct Story(String);
+struct Story {
+    text: String,
+    /// Whether the request goes where DNS says.
+    asks_dns: bool,
+}
 
 impl Story {
     fn line(&mut self, step: &str, text: impl AsRef<str>) {
         // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "{step:<9} {}", text.as_ref());
+        let _ = writeln!(self.text, "{step:<9} {}", text.as_ref());
     }
 }
 
@@ -566,6 +575,10 @@ fn describe_cluster(
     story.line("cluster", format!("{}, timeout {timeout}", cluster.name));
     if cluster.original_destination.is_some() {
         story.line("endpoint", "wherever the connection was going");
+    }
+    for name in cluster.endpoints_from.names() {
+        story.line("endpoint", format!("the addresses of {name}"));
+        story.asks_dns = true;
     }
     for endpoint in &cluster.endpoints {
         story.line("endpoint", endpoint_text(cluster, endpoint));

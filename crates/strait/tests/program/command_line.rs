@@ -253,13 +253,22 @@ routes:
 clusters:
 - { name: first, endpoints: ['127.0.0.1:9000'] }
 - { name: second, endpoints: ['127.0.0.1:9000'] }
+- { name: named, endpoints: ['api.test:9000'] }
 ";
-    let file = scratch.write("strait.yaml", config);
+    let config = config.replace(
+        "  - { match: { prefix: / }",
+        "  - { match: { prefix: /named }, cluster: named }\n  - { match: { prefix: / }",
+    );
+    let file = scratch.write("strait.yaml", &config);
     for (path, cluster) in [("/first", "first"), ("/", "second")] {
         let story = text(&strait(&["explain", "-c", &file, "GET", path, "-H", "host: a"]).stdout);
         let outcome = format!("outcome   forwarded to cluster {cluster}, this time 127.0.0.1:9000");
         assert!(story.trim_end().ends_with(&outcome), "{story}");
     }
+    let story = text(&strait(&["explain", "-c", &file, "GET", "/named", "-H", "host: a"]).stdout);
+    assert!(story.contains("endpoint  the addresses of api.test:9000"), "{story}");
+    let outcome = "outcome   forwarded to one of the addresses that DNS has";
+    assert!(story.trim_end().ends_with(outcome), "{story}");
 }
 
 #[test]
