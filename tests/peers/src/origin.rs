@@ -52,7 +52,11 @@ enum GateState {
 
 impl Origin {
     pub(crate) fn start() -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+    }
+
+    pub(crate) fn start_at(address: SocketAddr) -> Result<Self> {
+        let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         let gate = Arc::new(Gate::default());
         let acceptor = {

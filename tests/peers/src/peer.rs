@@ -16,6 +16,7 @@ pub(crate) enum Peer {
     Chromium,
     /// The client that everybody has.
     Curl,
+    Dnsmasq,
     /// Reads Debian packages.
     DpkgDeb,
     /// The compiler of the `net/http` upstream and of the programs of the Go module.
@@ -90,11 +91,12 @@ enum Source {
 
 impl Peer {
     /// In the order in which they are installed.
-    const ALL: [Self; 33] = [
+    const ALL: [Self; 34] = [
         Self::CargoDeb,
         Self::Certutil,
         Self::Chromium,
         Self::Curl,
+        Self::Dnsmasq,
         Self::DpkgDeb,
         Self::Go,
         Self::H2load,
@@ -132,6 +134,7 @@ impl Peer {
             Self::Certutil => "certutil",
             Self::Chromium => "chromium",
             Self::Curl => "curl",
+            Self::Dnsmasq => "dnsmasq",
             Self::DpkgDeb => "dpkg-deb",
             Self::Go => "go",
             Self::GoClient => "h2client",
@@ -205,6 +208,7 @@ impl Peer {
             Self::GrpcServer => Source::GoModule("google.golang.org/grpc/interop/server"),
             Self::H2load | Self::Nghttp => Source::Debian("nghttp2-client"),
             Self::H2spec => Source::GoModule("github.com/summerwind/h2spec/cmd/h2spec"),
+            Self::Dnsmasq => Source::Debian("dnsmasq-base"),
             Self::Haproxy => Source::Debian("haproxy"),
             Self::Ip => Source::Debian("iproute2"),
             Self::Java => Source::Debian("default-jdk-headless"),

@@ -1,6 +1,7 @@
 //! What operators of Strait do.
 
 mod a_wrong_file_changes_nothing;
+mod addresses_in_dnsmasq_move_under_load;
 mod handovers_under_load_lose_nothing;
 mod http2_drains_and_loses_nothing;
 mod promtool_accepts_the_metrics;
@@ -20,6 +21,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     promtool_accepts_the_metrics::CLAIM,
     reload_under_load_loses_nothing::CLAIM,
     a_wrong_file_changes_nothing::CLAIM,
+    addresses_in_dnsmasq_move_under_load::CLAIM,
     handovers_under_load_lose_nothing::CLAIM,
     termination_under_load_loses_nothing::CLAIM,
     http2_drains_and_loses_nothing::CLAIM,
