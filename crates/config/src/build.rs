@@ -5,6 +5,7 @@
 //! before (`shape::check`) was reported already, and nothing is said about what stands in for it;
 //! names that stood there still count as known.
 
+mod access_log;
 mod clusters;
 pub(crate) mod endpoints;
 mod files;
@@ -32,8 +33,8 @@ use crate::ids::Draft;
 use crate::map::Map;
 use crate::nearest;
 use crate::snapshot::{
-    AccessLog, AccessLogFormat, AccessLogOutput, Address, Cluster, HandoverOptions, Http2Options,
-    Limits, Listener, Ping, Resolvers, RouteTable, Snapshot, StartupOptions,
+    AccessLog, Address, Cluster, HandoverOptions, Http2Options, Limits, Listener, Ping, Resolvers,
+    RouteTable, Snapshot, StartupOptions,
 };
 use crate::tree::{Node, Site};
 use crate::units::Size;
@@ -206,7 +207,7 @@ pub(crate) fn parts<F>(
         clusters,
         resolvers: resolvers::build(&file.resolvers, &site.key("resolvers"), context.findings),
         limits: limits(&file.limits),
-        access_log: access_log(&file.access_log, &site.key("access_log"), context),
+        access_log: access_log::build(&file.access_log, &site.key("access_log"), context),
     }
 }
 
@@ -361,35 +362,6 @@ fn limits(file: &file::Limits) -> Limits {
         drain_delay: file.drain_delay.0,
         drain_timeout: file.drain_timeout.into(),
     }
-}
-
-fn access_log<F>(
-    file: &file::AccessLog,
-    site: &Site<'_>,
-    context: &mut Context<'_, '_, F>,
-) -> AccessLog {
-    let Context { files, findings, .. } = context;
-    let output = file.output.as_deref().and_then(|text| match text {
-        "stdout" => Some(AccessLogOutput::Stdout),
-        path if path.contains('/') && !path.ends_with('/') && !path.contains('\0') => {
-            files.warn_unless_appendable(FilePath::new(path), &site.key("output"), findings);
-            Some(AccessLogOutput::File(Arc::from(FilePath::new(path))))
-        }
-        other => {
-            let hint = match nearest::nearest(other, ["stdout"]) {
-                Some(_) => "did you mean `stdout`?".to_owned(),
-                None => "write stdout, /var/log/strait/access.log or ./access.log".to_owned(),
-            };
-            let rule = "the access log goes to stdout or to a path with a `/` in it";
-            site.key("output").error(findings, Problem::new(rule, hint));
-            None
-        }
-    });
-    let format = match file.format {
-        file::access_log::Format::Json => AccessLogFormat::Json,
-        file::access_log::Format::Text => AccessLogFormat::Text,
-    };
-    AccessLog { output, format, stage_times: file.stage_times }
 }
 
 /// Seconds that the kernel counts in whole.

@@ -4,6 +4,7 @@
 //! tables and clusters stand in the order of their ids, which for a first load is that of the file.
 
 use std::num::NonZeroU16;
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 use serde_json::{Value as Json, json};
@@ -18,13 +19,13 @@ use crate::filters::FILTER_NOUN;
 use crate::secrets::{MASK, is_secret_name};
 use crate::shape::{Kind, Shape};
 use crate::snapshot::{
-    AccessLog, AccessLogFormat, AccessLogOutput, Action, CertificateSource, Chain, ChainMatch,
-    ClientCertDetails, Cluster, ClusterId, ClusterProtocol, ClusterTls, ClusterTlsSource, Detected,
-    EndpointsFrom, Forward, ForwardClientCert, ForwardedFields, HandoverOptions, Http2Options,
-    Keepalive, Limits, ListedEndpoint, Listener, ListenerProtocol, ListenerTls, ListenerTlsSource,
-    OriginalDestination, PathMatch, ProxyProtocolVersion, Redirect, RedirectPath, Resolvers,
-    Respond, ResponseParsing, RouteTable, Rule, Signing, Snapshot, StartupOptions, TlsMode,
-    Underscores,
+    AccessLog, AccessLogCondition, AccessLogFormat, AccessLogOutput, Action, CertificateSource,
+    Chain, ChainMatch, ClientCertDetails, Cluster, ClusterId, ClusterProtocol, ClusterTls,
+    ClusterTlsSource, Detected, EndpointsFrom, Forward, ForwardClientCert, ForwardedFields,
+    HandoverOptions, Http2Options, Keepalive, Limits, ListedEndpoint, Listener, ListenerProtocol,
+    ListenerTls, ListenerTlsSource, OriginalDestination, PathMatch, ProxyProtocolVersion, Redirect,
+    RedirectPath, Resolvers, Respond, ResponseParsing, RouteTable, Rule, Signing, Snapshot,
+    StartupOptions, TlsMode, Underscores,
 };
 use crate::units::{Period, Size};
 
@@ -562,13 +563,33 @@ fn access_log(log: &AccessLog) -> file::AccessLog {
     file::AccessLog {
         output: log.output.as_ref().map(|output| match output {
             AccessLogOutput::Stdout => "stdout".to_owned(),
+            AccessLogOutput::Stderr => "stderr".to_owned(),
             AccessLogOutput::File(path) => path.display().to_string(),
         }),
         format: match log.format {
             AccessLogFormat::Json => file::access_log::Format::Json,
             AccessLogFormat::Text => file::access_log::Format::Text,
+            AccessLogFormat::Combined => file::access_log::Format::Combined,
         },
+        fields: log.field_names(),
+        only: log.only.iter().map(log_condition).collect(),
+        except: log.except.iter().map(log_condition).collect(),
         stage_times: log.stage_times,
+    }
+}
+
+fn log_condition(condition: &AccessLogCondition) -> file::access_log::Condition {
+    use file::access_log::Status;
+    let status = |range: &RangeInclusive<u16>| match (*range.start(), *range.end()) {
+        (0, _) => Status::Several("none".to_owned()),
+        (first, last) if first == last => Status::One(first),
+        (first, last) => Status::Several(format!("{first}-{last}")),
+    };
+    file::access_log::Condition {
+        status: condition.statuses.iter().map(status).collect(),
+        prefixes: condition.prefixes.iter().map(ToString::to_string).collect(),
+        slower_than: condition.slower_than.map(Period),
+        one_in: condition.one_in,
     }
 }
 

@@ -15,10 +15,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use config::snapshot::{AccessLog, AccessLogFormat, AccessLogOutput};
+use config::snapshot::{
+    AccessLog, AccessLogCondition, AccessLogField, AccessLogFormat, AccessLogOutput,
+};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
-use telemetry::LogFormat;
+use telemetry::{LogCondition, LogField, LogFormat, LogStyle};
 
 use crate::files::is_starved;
 
@@ -35,12 +37,13 @@ const RETIRE_TIMEOUT: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct LogOutput {
     sink: Sink,
-    format: LogFormat,
+    style: LogStyle,
 }
 
 #[derive(Debug)]
 enum Sink {
     Stdout,
+    Stderr,
     File(File, Arc<Path>),
 }
 
@@ -48,6 +51,7 @@ enum Sink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Identity {
     Stdout,
+    Stderr,
     File { device: u64, inode: u64 },
 }
 
@@ -58,39 +62,74 @@ impl LogOutput {
     ///
     /// The file cannot be opened for appending, or is a pipe that nobody reads.
     pub fn open(access_log: &AccessLog, folder: &Path) -> Result<Option<Self>, OpenError> {
-        let format = match access_log.format {
-            AccessLogFormat::Json => LogFormat::Json,
-            AccessLogFormat::Text => LogFormat::Text,
-        };
+        let style = style(access_log);
         let sink = match &access_log.output {
             None => return Ok(None),
             Some(AccessLogOutput::Stdout) => Sink::Stdout,
+            Some(AccessLogOutput::Stderr) => Sink::Stderr,
             Some(AccessLogOutput::File(path)) => {
                 let path = Arc::from(folder.join(path));
                 Sink::File(open(&path)?, path)
             }
         };
-        Ok(Some(Self { sink, format }))
+        Ok(Some(Self { sink, style }))
     }
 
     /// How lines are written.
-    pub(crate) const fn format(&self) -> LogFormat {
-        self.format
+    pub(crate) const fn style(&self) -> &LogStyle {
+        &self.style
     }
 
     /// The file opened anew, after it was renamed; none for standard output.
-    pub(crate) fn reopen(format: LogFormat, path: &Arc<Path>) -> Result<Self, OpenError> {
-        Ok(Self { sink: Sink::File(open(path)?, Arc::clone(path)), format })
+    pub(crate) fn reopen(style: LogStyle, path: &Arc<Path>) -> Result<Self, OpenError> {
+        Ok(Self { sink: Sink::File(open(path)?, Arc::clone(path)), style })
     }
 
     fn identity(&self) -> io::Result<Identity> {
         match &self.sink {
             Sink::Stdout => Ok(Identity::Stdout),
+            Sink::Stderr => Ok(Identity::Stderr),
             Sink::File(file, _) => {
                 let metadata = file.metadata()?;
                 Ok(Identity::File { device: metadata.dev(), inode: metadata.ino() })
             }
         }
+    }
+}
+
+/// How lines are written, of which exchanges.
+fn style(access_log: &AccessLog) -> LogStyle {
+    let format = match access_log.format {
+        AccessLogFormat::Json => LogFormat::Json,
+        AccessLogFormat::Text => LogFormat::Text,
+        AccessLogFormat::Combined => LogFormat::Combined,
+    };
+    let captures = &access_log.captures;
+    let requests = captures.request.len();
+    let referer = captures.request.iter().position(|name| &**name == "referer");
+    let style = LogStyle::all(format).with_captures(captures.digest, referer);
+    let names = access_log.field_names().unwrap_or_default();
+    let fields = access_log.fields.iter().flat_map(|fields| fields.iter()).zip(names);
+    let fields = fields.map(|(field, name)| match field {
+        AccessLogField::Named(name) => LogField::Named((*name).into()),
+        AccessLogField::Request(place) => LogField::Captured { name: name.into(), place: *place },
+        AccessLogField::Response(place) => {
+            LogField::Captured { name: name.into(), place: requests + place }
+        }
+    });
+    let fields: Vec<LogField> = fields.collect();
+    let style = if fields.is_empty() { style } else { style.with_fields(&fields) };
+    let conditions = |conditions: &[AccessLogCondition]| conditions.iter().map(condition).collect();
+    style.with_conditions(conditions(&access_log.only), conditions(&access_log.except))
+}
+
+fn condition(condition: &AccessLogCondition) -> LogCondition {
+    let AccessLogCondition { statuses, prefixes, slower_than, one_in } = condition;
+    LogCondition {
+        statuses: statuses.clone(),
+        prefixes: prefixes.iter().map(|prefix| prefix.as_bytes().into()).collect(),
+        slower_than: slower_than.map(|bound| u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX)),
+        one_in: *one_in,
     }
 }
 
@@ -150,7 +189,7 @@ pub(crate) struct OutputThread {
     thread: JoinHandle<()>,
     identity: Option<Identity>,
     path: Option<Arc<Path>>,
-    format: LogFormat,
+    style: LogStyle,
 }
 
 impl OutputThread {
@@ -163,9 +202,11 @@ impl OutputThread {
         let (chunks, received) = sync_channel(BUFFERS_MAX);
         let (give_back, emptied) = sync_channel(BUFFERS_MAX);
         let is_abandoned = Arc::new(AtomicBool::new(false));
-        let (identity, format) = (output.identity().ok(), output.format);
+        let identity = output.identity().ok();
+        let style = output.style;
         let (sink, path): (Box<dyn Write + Send>, _) = match output.sink {
             Sink::Stdout => (Box::new(io::stdout()), None),
+            Sink::Stderr => (Box::new(io::stderr()), None),
             Sink::File(file, path) => (Box::new(file), Some(path)),
         };
         let writing = Writing {
@@ -180,12 +221,12 @@ impl OutputThread {
             .spawn(move || writing.run(&received, &give_back))?;
         let free = (0..BUFFERS_MAX).map(|_| Vec::new()).collect();
         let full_since = None;
-        Ok(Self { chunks, emptied, free, full_since, is_abandoned, thread, identity, path, format })
+        Ok(Self { chunks, emptied, free, full_since, is_abandoned, thread, identity, path, style })
     }
 
     /// How lines are written.
-    pub(crate) const fn format(&self) -> LogFormat {
-        self.format
+    pub(crate) const fn style(&self) -> &LogStyle {
+        &self.style
     }
 
     /// The file's path; none for standard output.
@@ -193,12 +234,12 @@ impl OutputThread {
         self.path.as_ref()
     }
 
-    /// Whether `output` writes to the same file or pipe. The thread then goes on, with another format if
+    /// Whether `output` writes to the same file or pipe. The thread then goes on, with another style if
     /// need be: one thread for each time that a blocked pipe is configured again would be one too many.
     pub(crate) fn takes_over(&mut self, output: &LogOutput) -> bool {
         let is_same = output.identity().is_ok_and(|identity| self.identity == Some(identity));
         if is_same {
-            self.format = output.format;
+            self.style = output.style.clone();
             if let Sink::File(_, path) = &output.sink {
                 self.path = Some(Arc::clone(path));
             }
@@ -333,6 +374,11 @@ fn write_whole(sink: &mut dyn Write, bytes: &[u8], is_torn: &mut bool) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_fields_of_the_configuration_are_those_that_lines_have() {
+        assert!(config::access_log::FIELDS.into_iter().eq(telemetry::log_field_names()));
+    }
 
     /// Takes `room` bytes, then fails.
     struct Disk {

@@ -69,7 +69,7 @@ impl LogWriter {
     pub fn start<F>(mut reader: LogReader, first: &mut Accepted<F>) -> io::Result<Self> {
         let output = first.log_output.take();
         reader.set_names(Arc::clone(&first.names));
-        reader.set_format(output.as_ref().map(LogOutput::format));
+        reader.set_style(output.as_ref().map(|output| output.style().clone()));
         let (commands, received) = sync_channel(COMMANDS_MAX);
         let (notices, lost) = mpsc::channel(NOTICES_MAX);
         let lost_lines: Arc<AtomicU64> = Arc::default();
@@ -203,7 +203,7 @@ impl Writing {
     fn reopen(&mut self) {
         let Some(output) = &self.output else { return };
         let Some(path) = output.path().map(Arc::clone) else { return };
-        match LogOutput::reopen(output.format(), &path) {
+        match LogOutput::reopen(output.style().clone(), &path) {
             Ok(opened) => {
                 self.set_output(Some(opened));
                 tracing::info!(path = %path.display(), "access log opened again");
@@ -213,7 +213,7 @@ impl Writing {
     }
 
     fn set_output(&mut self, output: Option<LogOutput>) {
-        self.reader.set_format(output.as_ref().map(LogOutput::format));
+        self.reader.set_style(output.as_ref().map(|output| output.style().clone()));
         if let (Some(former), Some(output)) = (&mut self.output, &output)
             && former.takes_over(output)
         {

@@ -15,6 +15,7 @@ pub(crate) mod bodies;
 mod bounds;
 pub(crate) mod calling;
 pub(crate) mod calls;
+mod captures;
 pub(crate) mod client_cert;
 pub(crate) mod deadlines;
 pub(crate) mod downstream;

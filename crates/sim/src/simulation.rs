@@ -20,7 +20,9 @@ use std::time::Duration;
 use config::snapshot::ListenerId;
 use proxy::time::Time;
 use proxy::{ExchangeKey, Proxy, Share, Snapshot};
-use telemetry::{Collector, Emitter, LogFormat, LogReader, ProcessFacts, RECORD_QUEUE_BYTES};
+use telemetry::{
+    Collector, Emitter, LogFormat, LogReader, LogStyle, ProcessFacts, RECORD_QUEUE_BYTES,
+};
 use worker::{Mailboxes, Message, Postbox, Report, ReportBody, Worker};
 
 use crate::configuration::{Configurations, Patience, names};
@@ -221,7 +223,7 @@ impl Simulation {
             None => simulation.configurations.another(),
         };
         simulation.name(&snapshot);
-        simulation.log.set_format(Some(LogFormat::Json));
+        simulation.log.set_style(Some(LogStyle::all(LogFormat::Json)));
         for (number, mailbox) in mailboxes.mailboxes.into_iter().enumerate() {
             let (emitter, reports) = Emitter::new(RECORD_QUEUE_BYTES);
             simulation.collector.add_worker(reports.counters);

@@ -21,7 +21,7 @@ use config::{FilterKinds, Loader};
 use proxy::filter::Filter;
 use proxy::time::Time;
 use proxy::{ConnKey, ConnectOptions, Proxy, Share};
-use telemetry::{Emitter, LogFormat, LogReader, RECORD_QUEUE_BYTES};
+use telemetry::{Emitter, LogFormat, LogReader, LogStyle, RECORD_QUEUE_BYTES};
 use worker::{
     AcceptError, Accepted, ConnectError, ConnectState, Event, Mailboxes, Ready, Spliced, Worker,
     World,
@@ -277,7 +277,7 @@ impl Bench {
         let id = snapshot.listeners[0].id;
         let (emitter, reports) = Emitter::new(RECORD_QUEUE_BYTES);
         let mut log = LogReader::new();
-        log.set_format(Some(LogFormat::Json));
+        log.set_style(Some(LogStyle::all(LogFormat::Json)));
         log.add_worker(reports.records);
         let settings = proxy::Settings { share: Share { worker: 0, workers: 1 }, seed: 1 };
         let proxy = Proxy::new(settings, snapshot, emitter, Time::from_nanos(stage.now));

@@ -11,7 +11,9 @@ use divan::counter::ItemsCount;
 use telemetry::events::{
     ExchangeFinished, ExchangeStarted, LabelId, Stages, UpstreamConnected, WorkerGauges,
 };
-use telemetry::{Collector, Emitter, LogFormat, LogReader, Names, ProcessFacts, RouteNames};
+use telemetry::{
+    Collector, Emitter, LogFormat, LogReader, LogStyle, Names, ProcessFacts, RouteNames,
+};
 
 fn main() {
     divan::main();
@@ -45,6 +47,7 @@ fn exchange(place: u32) -> ExchangeFinished<'static> {
         is_upstreams_fault: false,
         endpoint_id: None,
         cause_detail: b"",
+        captures: b"",
         is_reply: false,
         request_bytes: 0,
         response_bytes: 1024,
@@ -81,7 +84,7 @@ fn pair(is_access_log: bool, format: Option<LogFormat>) -> (Emitter, LogReader) 
     emitter.set_access_log(is_access_log);
     let mut reader = LogReader::new();
     reader.set_names(names());
-    reader.set_format(format);
+    reader.set_style(format.map(LogStyle::all));
     reader.add_worker(reports.records);
     // The list of slow requests is full of slower ones, as it is after the first moments.
     for _ in 0..64 {

@@ -12,21 +12,14 @@ use crate::names::NameHistory;
 mod clock;
 mod json;
 mod number;
+pub(crate) mod style;
 mod text;
 
 pub(crate) use clock::Clock;
 pub(crate) use json::{write_line as write_json, write_members as write_json_members};
 pub(crate) use number::push_tenths;
-pub(crate) use text::{push_escaped, write_line as write_text};
-
-/// How a line looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// One JSON object a line.
-    Json,
-    /// `key=value` pairs behind a Common Log Format beginning.
-    Text,
-}
+pub(crate) use style::{LogStyle, Selected};
+pub(crate) use text::{push_escaped, write_combined, write_line as write_text};
 
 /// An exchange with the names of its labels.
 #[derive(Debug)]
@@ -226,6 +219,18 @@ const fn protocol(version: u8) -> &'static str {
     }
 }
 
+/// The names of the fields of a line, in their order.
+pub fn field_names() -> impl Iterator<Item = &'static str> {
+    FIELDS.iter().map(|field| field.name)
+}
+
+/// Whether a character of UTF-8 beyond ASCII is written as it is: not one that a terminal acts on, ends a line, or turns
+/// the direction of what follows.
+fn is_shown(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
+}
+
 /// Whether a byte is printable ASCII and neither quote nor backslash.
 const fn is_plain(byte: u8) -> bool {
     matches!(byte, 0x20..=0x7e) && byte != b'"' && byte != b'\\'
@@ -268,6 +273,7 @@ pub fn reference() -> String {
         is_upstreams_fault: false,
         endpoint_id: None,
         cause_detail: b"",
+        captures: b"",
         is_reply: false,
         request_bytes: 0,
         response_bytes: 1024,
@@ -289,8 +295,11 @@ pub fn reference() -> String {
     let line = Line { event: sample, listener: "edge", route: "shop", cluster: "api" };
     let mut clock = Clock::default();
     let (mut json, mut text) = (Vec::new(), Vec::new());
-    write_json(&line, &mut clock, &mut json);
-    write_text(&line, &mut clock, &mut text);
+    let style = LogStyle::all(style::LogFormat::Json);
+    write_json(&line, &style, &mut clock, &mut json);
+    write_text(&line, &style, &mut clock, &mut text);
+    let mut combined = Vec::new();
+    write_combined(&line, &style, &mut clock, &mut combined);
 
     let mut page = String::from(REFERENCE_HEAD);
     page.push_str("\n## Fields\n\n| field | text form | what it says |\n|---|---|---|\n");
@@ -300,9 +309,10 @@ pub fn reference() -> String {
     }
     let _ = write!(
         page,
-        "\n## Examples\n\n```json\n{}```\n\n```text\n{}```\n",
+        "\n## Examples\n\n```json\n{}```\n\n```text\n{}```\n\n`format: combined`:\n\n```text\n{}```\n",
         String::from_utf8_lossy(&json),
-        String::from_utf8_lossy(&text)
+        String::from_utf8_lossy(&text),
+        String::from_utf8_lossy(&combined)
     );
     page
 }
@@ -323,9 +333,15 @@ decimal, everything counted is an integer.
 `text` writes a beginning in the Common Log Format, `client - - [time] "method target protocol" status response_bytes`
 with `-` for what is absent, and then the other fields as `name=value`, text in quotes.
 
-No peer can break a line or forge another. In JSON every byte of text other than printable ASCII, and `"` and `\`, is written
-as `\u00XX` with that byte's value; decoding the string as Latin-1 gives the bytes back. In text such a byte is `\xXX`; in the beginning,
-where blanks separate, so is a blank within a value. Long values are cut: the target at 1,024 bytes, the user agent at 256,
+`combined` writes the Combined Log Format of Apache and nginx: that beginning, `referer` and `user-agent`.
+
+`access_log.fields` chooses the fields of `json` and `text`, and their order; header fields can be among them, as `request_headers.NAME` and
+`response_headers.NAME`. A header field has its first value: of the request before the filter chain, with `x-forwarded-*` as they go on, and of the
+response as the client gets it; responses that Strait makes itself have none. `access_log.only` and `access_log.except` say which exchanges have a line.
+
+No peer can break a line or forge another. Text in UTF-8 is written as such, but for quotes, backslashes, control characters and those that turn the
+direction of text: in JSON they are `\uXXXX`, in text their bytes are `\xXX`. A byte that is no part of UTF-8 is `\xXX` in both (in JSON, behind the escape
+of that backslash). In the beginning of `text`, where blanks separate, so is a blank within a value. Long values are cut: the target at 1,024 bytes, the user agent at 256,
 the host at 264, the request id at 128, the detail of a cause at 160, addresses at 112, the method at 32.
 
 A line is written when the last byte of the response was handed to the kernel, before the client has it: `status` and `response_bytes` say
@@ -375,8 +391,9 @@ mod tests {
         let line = Line::new(event, &names);
         let mut clock = Clock::default();
         let (mut json, mut text) = (Vec::new(), Vec::new());
-        write_json(&line, &mut clock, &mut json);
-        write_text(&line, &mut clock, &mut text);
+        let style = LogStyle::all(style::LogFormat::Json);
+        write_json(&line, &style, &mut clock, &mut json);
+        write_text(&line, &style, &mut clock, &mut text);
         (json, text)
     }
 
@@ -402,6 +419,18 @@ mod tests {
         }
     }
 
+    /// The bytes of a text in which those beyond UTF-8 are `\\xXX`.
+    fn without_escapes(text: &str) -> Vec<u8> {
+        let mut pieces = text.split("\\x");
+        let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+        for piece in pieces {
+            let (digits, rest) = piece.split_at(2);
+            bytes.push(u8::from_str_radix(digits, 16).unwrap());
+            bytes.extend_from_slice(rest.as_bytes());
+        }
+        bytes
+    }
+
     #[test]
     fn every_byte_can_be_read_back_from_json() {
         let all: Vec<u8> = (0..=u8::MAX).collect();
@@ -411,9 +440,54 @@ mod tests {
             ["client", "target", "host", "request_id", "endpoint", "user_agent", "cause_detail"];
         for field in fields {
             let text = json[field].as_str().unwrap();
-            let bytes: Vec<_> = text.chars().map(|c| u8::try_from(c).unwrap()).collect();
+            let bytes = without_escapes(text);
             assert!(all.starts_with(&bytes) && bytes.len() > 100, "{field}");
         }
+    }
+
+    #[test]
+    fn fields_are_chosen_and_ordered_by_a_list() {
+        use crate::LogField;
+        use crate::captures;
+        let mut kept = Vec::new();
+        captures::begin(7, &mut |bytes| kept.extend_from_slice(bytes));
+        for value in [Some(&b"https://a.example/"[..]), None, Some("ü".as_bytes())] {
+            let length = kept.len();
+            captures::push(value, length, &mut |bytes| kept.extend_from_slice(bytes));
+        }
+        let event = ExchangeFinished { captures: &kept, user_agent: b"curl", ..exchange() };
+        let line = Line { event, listener: "l", route: "r", cluster: "c" };
+        let named = |name: &str| LogField::Named(name.into());
+        let captured = |name: &str, place| LogField::Captured { name: name.into(), place };
+        let fields = [
+            captured("request_headers.x-none", 1),
+            captured("response_headers.x-city", 2),
+            named("status"),
+            named("cluster"),
+            named("no_such_field"),
+        ];
+        let written = |format, digest| {
+            let style = LogStyle::all(format).with_captures(digest, Some(0)).with_fields(&fields);
+            let (mut out, mut clock) = (Vec::new(), Clock::default());
+            match format {
+                style::LogFormat::Json => write_json(&line, &style, &mut clock, &mut out),
+                style::LogFormat::Text => write_text(&line, &style, &mut clock, &mut out),
+                style::LogFormat::Combined => write_combined(&line, &style, &mut clock, &mut out),
+            }
+            String::from_utf8(out).unwrap()
+        };
+        let status = line.event.status;
+        let json = format!(
+            "{{\"response_headers.x-city\":\"ü\",\"status\":{status},\"cluster\":\"c\"}}\n"
+        );
+        assert_eq!(written(style::LogFormat::Json, 7), json);
+        let text = written(style::LogFormat::Text, 7);
+        assert!(text.ends_with(" response_headers.x-city=\"ü\" cluster=\"c\"\n"), "{text}");
+        let combined = written(style::LogFormat::Combined, 7);
+        assert!(combined.ends_with(" \"https://a.example/\" \"curl\"\n"), "{combined}");
+        // Values that were kept under other names, before a reload, are left out.
+        assert!(!written(style::LogFormat::Json, 8).contains("x-city"));
+        assert!(written(style::LogFormat::Combined, 8).ends_with(" \"-\" \"curl\"\n"));
     }
 
     #[test]
@@ -438,7 +512,8 @@ mod tests {
         };
         let line = Line { event, listener: "l", route: "r", cluster: "c" };
         let mut json = Vec::new();
-        write_json(&line, &mut Clock::default(), &mut json);
+        let style = LogStyle::all(style::LogFormat::Json);
+        write_json(&line, &style, &mut Clock::default(), &mut json);
         let json = String::from_utf8(json).unwrap();
         let places: Vec<_> = FIELDS.iter().map(|field| json.find(field.json_key)).collect();
         assert!(places.iter().all(Option::is_some), "{json}");

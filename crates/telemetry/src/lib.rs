@@ -21,6 +21,7 @@ pub mod events;
 
 mod access_log;
 mod block;
+pub mod captures;
 mod cell;
 mod collector;
 mod emitter;
@@ -38,7 +39,8 @@ mod sample;
 mod slow;
 mod totals;
 
-pub use access_log::{LogFormat, reference as access_log_reference};
+pub use access_log::style::{LogCondition, LogField, LogFormat, LogStyle};
+pub use access_log::{field_names as log_field_names, reference as access_log_reference};
 pub use collector::Collector;
 pub use emitter::{CounterSource, Emitter, RECORD_QUEUE_BYTES, RecordSource, Reports};
 pub use failures::{FailureOf, FailureWarning};

@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use crate::access_log::{Clock, Line, LogFormat, write_json, write_text};
+use crate::access_log::style::LogFormat;
+use crate::access_log::{Clock, Line, LogStyle, write_combined, write_json, write_text};
 use crate::emitter::RecordSource;
 use crate::failures::{FailureWarning, Failures};
 use crate::names::{NameHistory, Names};
@@ -59,8 +60,8 @@ impl LogReader {
     }
 
     /// How lines are written from now on, or that they are not.
-    pub fn set_format(&mut self, format: Option<LogFormat>) {
-        self.lines.format = format;
+    pub fn set_style(&mut self, style: Option<LogStyle>) {
+        self.lines.style = style;
     }
 
     /// Takes what the workers handed on and appends its lines to `out`, until all that was there is
@@ -119,7 +120,7 @@ impl LogReader {
 #[derive(Debug, Default)]
 struct Lines {
     names: NameHistory,
-    format: Option<LogFormat>,
+    style: Option<LogStyle>,
     clock: Clock,
     slow: SlowRequests,
     failures: Failures,
@@ -172,18 +173,22 @@ impl Lines {
             let total = event.stages.total;
             self.slow.offer(record, total, &self.names, &mut self.clock);
         }
-        let format = self.format.filter(|_| is_log);
-        if format.is_none() && !is_failure {
+        let style = self.style.as_mut().filter(|_| is_log);
+        if style.is_none() && !is_failure {
             return false;
         }
         let line = Line::new(event, &self.names);
         if is_failure {
             self.failures.note(&line);
         }
-        let Some(format) = format else { return false };
-        match format {
-            LogFormat::Json => write_json(&line, &mut self.clock, out),
-            LogFormat::Text => write_text(&line, &mut self.clock, out),
+        let Some(style) = style else { return false };
+        if !style.takes(&line) {
+            return false;
+        }
+        match style.format {
+            LogFormat::Json => write_json(&line, style, &mut self.clock, out),
+            LogFormat::Text => write_text(&line, style, &mut self.clock, out),
+            LogFormat::Combined => write_combined(&line, style, &mut self.clock, out),
         }
         true
     }
@@ -221,7 +226,7 @@ mod tests {
         let (mut emitter, reports) = Emitter::new(queue_bytes);
         emitter.set_access_log(true);
         let mut reader = LogReader::new();
-        reader.set_format(Some(LogFormat::Json));
+        reader.set_style(Some(LogStyle::all(LogFormat::Json)));
         reader.add_worker(reports.records);
         (emitter, reader)
     }

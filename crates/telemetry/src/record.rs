@@ -4,14 +4,15 @@
 //! u32 length of all | u8 flags | u8 version | u16 status | u8 cause | u8 attempts | u32 rule | u32 failures
 //! 3 x (u32 slot, u32 generation): listener, route table, cluster
 //! 3 x u64: request bytes, response bytes, start | 10 x u64: stages
-//! u8 gRPC status | 2 x u64: messages up and down | 12 x u16: lengths of texts
+//! u8 gRPC status | 2 x u64: messages up and down | 13 x u16: lengths of texts
 //! texts: endpoint, client, method, target, host, request id, user agent, server name, version of TLS,
-//!        cipher suite, peer identity, detail of the cause
+//!        cipher suite, peer identity, detail of the cause, captured header fields
 //! ```
 //!
 //! Numbers are little-endian. A record never leaves the process, so nothing here is a format that
 //! others read. Texts are cut at the bounds below when they are copied.
 
+use crate::captures::CAPTURES_BYTES_MAX;
 use crate::cause::Cause;
 use crate::events::{ExchangeFinished, GrpcCall, LabelId, Stages};
 
@@ -37,7 +38,7 @@ const PEER_IDENTITY_BYTES_MAX: usize = 512;
 const CAUSE_DETAIL_BYTES_MAX: usize = 160;
 
 /// The bounds of the texts, in their order.
-const TEXTS_MAX: [usize; 12] = [
+const TEXTS_MAX: [usize; 13] = [
     ADDRESS_BYTES_MAX,
     ADDRESS_BYTES_MAX,
     METHOD_BYTES_MAX,
@@ -50,9 +51,10 @@ const TEXTS_MAX: [usize; 12] = [
     TLS_CIPHER_BYTES_MAX,
     PEER_IDENTITY_BYTES_MAX,
     CAUSE_DETAIL_BYTES_MAX,
+    CAPTURES_BYTES_MAX,
 ];
 /// Bytes before the texts.
-const FIXED_BYTES: usize = 18 + 24 + 24 + 80 + 17 + 24;
+const FIXED_BYTES: usize = 18 + 24 + 24 + 80 + 17 + 26;
 /// Bytes of the longest record.
 pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + 2 * ADDRESS_BYTES_MAX
@@ -65,7 +67,8 @@ pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + TLS_VERSION_BYTES_MAX
     + TLS_CIPHER_BYTES_MAX
     + PEER_IDENTITY_BYTES_MAX
-    + CAUSE_DETAIL_BYTES_MAX;
+    + CAUSE_DETAIL_BYTES_MAX
+    + CAPTURES_BYTES_MAX;
 
 /// The destinations of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +129,7 @@ pub(crate) fn encode<'b>(
         event.tls_cipher,
         event.peer_identity,
         event.cause_detail,
+        event.captures,
     ];
     let mut bytes = FIXED_BYTES;
     let mut lengths = [0u16; TEXTS_MAX.len()];
@@ -217,7 +221,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         *text = reader.text(usize::from(length))?;
     }
     let [endpoint, client, method, target, host, request_id, user_agent, ..] = texts;
-    let [.., server_name, tls_version, tls_cipher, peer_identity, cause_detail] = texts;
+    let [.., server_name, tls_version, tls_cipher, peer_identity, cause_detail, captures] = texts;
     let has = |flag| flags & flag != 0;
     let audience =
         Audience { is_log: has(FLAG_LOG), is_slow: has(FLAG_SLOW), is_failure: has(FLAG_FAILURE) };
@@ -244,6 +248,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         is_upstreams_fault: false,
         endpoint_id: None,
         cause_detail,
+        captures,
         is_reply: has(FLAG_REPLY),
         request_bytes,
         response_bytes,
@@ -344,7 +349,8 @@ mod tests {
             let text = |max: usize| vec![b'x'; max + extra];
             let texts = TEXTS_MAX.map(text);
             let [endpoint, client, method, target, host, request_id, user_agent, ..] = &texts;
-            let [.., server_name, tls_version, tls_cipher, peer_identity, cause_detail] = &texts;
+            let [.., server_name, tls_version, tls_cipher, peer_identity, cause_detail, captures] =
+                &texts;
             let event = ExchangeFinished {
                 endpoint,
                 client,
@@ -358,6 +364,7 @@ mod tests {
                 tls_cipher,
                 peer_identity,
                 cause_detail,
+                captures,
                 ..exchange()
             };
             let mut buffer = [0; RECORD_BYTES_MAX];

@@ -26,6 +26,7 @@ pub(crate) fn exchange() -> ExchangeFinished<'static> {
         is_upstreams_fault: false,
         endpoint_id: None,
         cause_detail: b"",
+        captures: b"",
         is_reply: false,
         request_bytes: 0,
         response_bytes: 1024,

@@ -5,7 +5,8 @@
 //! filling one is full, its shortest entry is the floor below which workers do not report: for a
 //! worker the list costs one comparison an exchange.
 
-use crate::access_log::{Clock, Line, push_escaped, push_tenths, write_json_members};
+use crate::access_log::style::LogFormat;
+use crate::access_log::{Clock, Line, LogStyle, push_escaped, push_tenths, write_json_members};
 use crate::events::Stages;
 use crate::names::NameHistory;
 use crate::record;
@@ -75,7 +76,7 @@ impl SlowRequests {
         let Some((_, event)) = record::decode(record) else { return };
         let mut json = Vec::with_capacity(512);
         let line = Line::new(event, names);
-        write_json_members(&line, clock, &mut json);
+        write_json_members(&line, &LogStyle::all(LogFormat::Json).fields, clock, &mut json);
         let entry = Entry {
             total,
             record: record.into(),

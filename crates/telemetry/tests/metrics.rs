@@ -65,6 +65,7 @@ fn finished() -> ExchangeFinished<'static> {
         is_upstreams_fault: false,
         endpoint_id: None,
         cause_detail: b"",
+        captures: b"",
         is_reply: false,
         request_bytes: 10,
         response_bytes: 1_000,

@@ -273,5 +273,11 @@ limits:
   linger_max: 10m
   drain_delay: 5s
   drain_timeout: 1m
-access_log: { output: ./access.log, format: text, stage_times: false }
+access_log:
+  output: ./access.log
+  format: text
+  fields: [status, request_headers.x-tenant, response_headers.server, request_headers.accept]
+  only: [{ status: [503, 4xx, 200-299, none], prefixes: [/api/], slower_than: 1s, one_in: 100 }]
+  except: [{ prefixes: [/healthz] }]
+  stage_times: false
 "#;

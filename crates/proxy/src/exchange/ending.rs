@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use config::snapshot::Endpoint;
 use telemetry::cause::Cause;
 use telemetry::events::ExchangeFinished;
+use wire::buffer::Buffer;
 use wire::head::Version;
 
 use crate::connection::connections::Connections;
@@ -98,6 +99,7 @@ impl Connections {
             tls_cipher: tls.cipher.as_bytes(),
             peer_identity: tls.peer_identity.as_bytes(),
             cause_detail: record.cause_detail.as_ref().map_or(&[], Detail::as_bytes),
+            captures: record.captures.as_ref().map_or(&[], Buffer::filled),
             ..counts
         });
     }
@@ -139,7 +141,8 @@ impl Exchanges {
         let cause = exchange.record.cause.or(cause);
         connections.report(&exchange, cause, now, cx);
         let downstream = exchange.downstream;
-        if let Some(text) = exchange.record.words.text.take() {
+        let kept = [exchange.record.words.text.take(), exchange.record.captures.take()];
+        for text in kept.into_iter().flatten() {
             cx.buffers.give_back(text);
         }
         cx.drop_bodies(&mut exchange);

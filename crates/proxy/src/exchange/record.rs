@@ -31,6 +31,8 @@ pub(crate) struct Record {
     /// The client, if a trusted hop knows it better than the connection does.
     pub(crate) client: Option<IpAddr>,
     pub(crate) words: Words,
+    /// Header fields that the access log asks for, as [`telemetry::captures`] writes them.
+    pub(crate) captures: Option<Buffer>,
 }
 
 impl Record {
@@ -44,6 +46,7 @@ impl Record {
             cause_detail: None,
             client: None,
             words: Words::default(),
+            captures: None,
         }
     }
 }

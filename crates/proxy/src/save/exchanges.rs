@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use config::snapshot::{Address, ClusterId};
 use serde::{Deserialize, Serialize};
+use telemetry::captures::CAPTURES_BYTES_MAX;
 use wire::buffer::Buffer;
 use wire::h2::Limits;
 
@@ -130,11 +131,13 @@ struct SavedRecord {
     client: Option<IpAddr>,
     words: Vec<u8>,
     lengths: [u16; 5],
+    captures: Vec<u8>,
 }
 
 impl Cx {
     fn save_record(&mut self, mut record: Record, progress: Progress, now: Time) -> SavedRecord {
         let text = record.words.text.take();
+        let captures = record.captures.take();
         let saved = SavedRecord {
             stamps: record.stamps.all_mut().map(|stamp| since(*stamp, now)),
             status: record.status,
@@ -149,8 +152,9 @@ impl Cx {
             client: record.client,
             words: text.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
             lengths: record.words.lengths,
+            captures: captures.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
         };
-        if let Some(text) = text {
+        for text in [text, captures].into_iter().flatten() {
             self.buffers.give_back(text);
         }
         saved
@@ -330,6 +334,14 @@ impl Proxy {
         if !saved.record.words.is_empty() {
             words.text = Some(self.cx.buffers.lease_with(&saved.record.words));
         }
+        let captures =
+            saved.record.captures.get(..CAPTURES_BYTES_MAX.min(saved.record.captures.len()));
+        let captures = captures.filter(|captures| !captures.is_empty()).map(|captures| {
+            // With room for those of the response.
+            let mut buffer = self.cx.buffers.lease(CAPTURES_BYTES_MAX);
+            buffer.push(captures);
+            buffer
+        });
         let slot_bytes = listener.filters.iter().map(|f| f.slot_bytes()).sum::<usize>();
         let names = listener.filter_sources.iter().map(|source| source.name());
         let is_same_chain = names.clone().eq(saved.filters.iter().map(String::as_str));
@@ -377,7 +389,7 @@ impl Proxy {
                 is_response_complete: saved.is_response_complete,
                 ..restore_progress(&saved.record)
             },
-            record: restore_record(&saved.record, words, now),
+            record: restore_record(&saved.record, words, captures, now),
             call: saved.call,
             handshake: saved.handshake,
             is_request_slow: saved.is_request_slow,
@@ -527,7 +539,12 @@ fn restore_route(snapshot: &Pinned, saved: &SavedRoute) -> Route {
     Route { endpoint, ..Route::new(rule, id) }
 }
 
-fn restore_record(saved: &SavedRecord, words: Words, now: Time) -> Record {
+fn restore_record(
+    saved: &SavedRecord,
+    words: Words,
+    captures: Option<Buffer>,
+    now: Time,
+) -> Record {
     let mut stamps = Stamps::NONE;
     for (stamp, age) in stamps.all_mut().into_iter().zip(saved.stamps) {
         *stamp = age.map_or(Time::NEVER, |age| before(age, now));
@@ -542,6 +559,7 @@ fn restore_record(saved: &SavedRecord, words: Words, now: Time) -> Record {
         cause_detail: saved.cause_detail.clone().map(Detail::from_bytes),
         client: saved.client,
         words,
+        captures,
     }
 }
 

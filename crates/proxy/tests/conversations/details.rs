@@ -89,7 +89,7 @@ fn the_text_of_a_goaway_is_cut_and_escaped() {
         talk.says(upstream.peer, goaway(1, ErrorCode(0x1f), &text));
         talk.ends(upstream.peer);
         talk.heard(client);
-        let detail = format!("0x1f: \\u0022\\u000a\\u00ff{}", "x".repeat(125));
+        let detail = format!("0x1f: \\u0022\\u000a\\\\xff{}", "x".repeat(125));
         is_logged(talk, "upstream_closed", &detail);
     });
 }

@@ -21,7 +21,9 @@ use proxy::{
     Snapshot,
 };
 use telemetry::cause::Cause;
-use telemetry::{Collector, Emitter, LogFormat, LogReader, Names, ProcessFacts};
+use telemetry::{
+    Collector, Emitter, LogField, LogFormat, LogReader, LogStyle, Names, ProcessFacts,
+};
 use wire::tls::record::RecordLayer;
 
 /// How a conversation is held.
@@ -97,7 +99,9 @@ impl Setting {
         kinds: &dyn Fn() -> config::FilterKinds<Box<dyn Filter>>,
         files: &Files,
     ) -> Self {
-        let config = format!("{config}access_log: {{ output: stdout }}\n");
+        let has_log = config.contains("\naccess_log:");
+        let log = if has_log { "" } else { "access_log: { output: stdout }\n" };
+        let config = format!("{config}{log}");
         let variants = [&[&config[..]][..], &[FORMER, &config]].map(|texts| {
             let mut loader = config::Loader::new(kinds()).expect("the schema is one of ours");
             let mut load = |text| {
@@ -815,9 +819,19 @@ routes: [{ name: former, hosts: ['*'], rules: [{ match: { prefix: / }, cluster: 
 clusters: [{ name: former, endpoints: ['127.0.0.1:2'] }]
 ";
 
+/// Lines with what is captured, if anything is, and else with every field.
+fn style_of(captures: &config::snapshot::Captures) -> LogStyle {
+    let all = LogStyle::all(LogFormat::Json).with_captures(captures.digest, None);
+    let names = captures.request.iter().chain(&captures.response);
+    let fields = names.enumerate();
+    let fields: Vec<LogField> =
+        fields.map(|(place, name)| LogField::Captured { name: name.clone(), place }).collect();
+    if fields.is_empty() { all } else { all.with_fields(&fields) }
+}
+
 fn log_reader() -> LogReader {
     let mut log = LogReader::new();
-    log.set_format(Some(LogFormat::Json));
+    log.set_style(Some(LogStyle::all(LogFormat::Json)));
     log
 }
 
@@ -828,6 +842,7 @@ fn fresh_proxy(
     now: Time,
 ) -> (Proxy, Collector) {
     let (snapshot, names) = &setting.variants[moves as usize % setting.variants.len()];
+    log.set_style(Some(style_of(&snapshot.access_log.captures)));
     log.set_names(Arc::clone(names));
     let (mut emitter, reports) = Emitter::new(1 << 14);
     log.add_worker(reports.records);

@@ -20,6 +20,7 @@ mod bodies;
 mod buffered;
 mod calls;
 mod cancellations;
+mod captures;
 mod chains;
 mod corpus;
 mod details;

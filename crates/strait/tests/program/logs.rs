@@ -51,6 +51,48 @@ fn every_request_is_a_line_with_the_documented_fields() {
 }
 
 #[test]
+fn lines_have_the_fields_and_are_of_the_exchanges_that_the_configuration_says() {
+    let service = Service::start("one");
+    let scratch = Scratch::new();
+    let file = scratch.path("access.log");
+    let log = |rest: &str| {
+        let config = forward_to(service.address);
+        format!("{config}access_log: {{ output: '{}', {rest} }}\n", file.display())
+    };
+    let first =
+        log("fields: [target, status, request_headers.host, response_headers.content-length], \
+                     only: [{ status: [2xx] }], except: [{ prefixes: [/healthz] }]");
+    let strait = Strait::run_in(scratch, &first);
+    for path in ["/healthz", "/a"] {
+        assert_eq!(get(strait.listener, path).status, 200);
+    }
+    let line = until("the line", || {
+        let text = read(&file);
+        text.ends_with('\n').then_some(text)
+    });
+    let entry: serde_json::Map<String, Value> = serde_json::from_str(&line).unwrap();
+    let names: Vec<&str> = entry.keys().map(String::as_str).collect();
+    let expected = ["target", "status", "request_headers.host", "response_headers.content-length"];
+    assert_eq!(names, expected, "{line}");
+    assert_eq!((&entry["target"], &entry["status"]), (&"/a".into(), &200.into()));
+    // A reload changes the form of lines in the same file.
+    strait.rewrite(&log("format: combined"));
+    strait.wait_for_version(2);
+    get(strait.listener, "/b");
+    let line = until("the second line", || read(&file).lines().nth(1).map(str::to_owned));
+    assert!(line.contains("\"GET /b HTTP/1.1\" 200 "), "{line}");
+    assert!(line.ends_with(" \"-\" \"-\""), "{line}");
+}
+
+#[test]
+fn the_access_log_goes_to_standard_error() {
+    let service = Service::start("one");
+    let strait = Strait::run(&logging_to(&service, "stderr", "json"));
+    get(strait.listener, "/to-standard-error");
+    until("the line", || strait.all_logged().contains("/to-standard-error").then_some(()));
+}
+
+#[test]
 fn the_kernels_error_is_in_the_log_and_on_the_page_of_slow_requests() {
     let scratch = Scratch::new();
     let file = scratch.path("access.log");

@@ -68,6 +68,8 @@ pub struct ExchangeFinished<'a> {
     /// Details of the cause from a peer or the kernel; empty if there are none. A peer may have
     /// chosen the bytes.
     pub cause_detail: &'a [u8],
+    /// Header fields that the access log has asked for, as [`crate::captures`] writes them; empty if there are none.
+    pub captures: &'a [u8],
     /// Whether the proxy made the response itself.
     pub is_reply: bool,
     /// Body bytes from the downstream.
@@ -110,6 +112,7 @@ impl ExchangeFinished<'_> {
         is_upstreams_fault: false,
         failures: 0,
         cause_detail: &[],
+        captures: &[],
         is_reply: false,
         request_bytes: 0,
         response_bytes: 0,

@@ -59,6 +59,10 @@ impl Proxy {
         if snapshot.access_log.stage_times || snapshot.access_log.output.is_some() {
             exchange.record.words = Words::take(head, &mut self.cx.buffers);
         }
+        if !snapshot.access_log.captures.is_empty() {
+            let captures = &snapshot.access_log.captures;
+            exchange.record.capture_request(captures, head, &mut self.cx.buffers);
+        }
         let has_unknown_expectation =
             head.field(Known::Expect).is_some() && !head.expects_continue();
         let is_too_large = matches!(head.framing(), Framing::Length(n) if n > body_bytes_max);

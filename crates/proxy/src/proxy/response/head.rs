@@ -57,6 +57,9 @@ impl Proxy {
         let received = self.exchanges.on_call_response(exchange_key, head, is_end);
         let gather_bytes_max = self.exchanges.run_response_chain(exchange_key, head, &mut self.cx);
         let Some(exchange) = self.exchanges.table.get_mut(exchange_key) else { return };
+        if !exchange.snapshot.access_log.captures.response.is_empty() {
+            exchange.record.capture_response(&exchange.snapshot.access_log.captures, head);
+        }
         exchange.deadlines.clear(Wait::ResponseHead);
         // From here on either side may be silent while the other speaks.
         exchange.deadlines.clear(Wait::RequestBody);
