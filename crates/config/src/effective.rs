@@ -497,6 +497,7 @@ fn cluster(cluster: &Cluster) -> file::Cluster {
         name: cluster.name.to_string(),
         endpoints: cluster.original_destination.is_none().then(|| endpoints(cluster)),
         original_destination: cluster.original_destination.is_some(),
+        balance: cluster.original_destination.is_none().then(|| cluster.balancer.into()),
         protocol: match cluster.protocol {
             ClusterProtocol::Http1 => file::cluster::Protocol::Http1,
             ClusterProtocol::Http2 => file::cluster::Protocol::Http2,

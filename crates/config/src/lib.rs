@@ -19,6 +19,7 @@ pub mod access_log;
 pub mod address;
 mod agreed;
 mod answers;
+pub mod balance;
 mod build;
 mod certificates;
 pub mod chain_names;

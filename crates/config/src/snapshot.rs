@@ -20,6 +20,7 @@ use ::tls::PeerCertificate;
 use wire::path::Slashes;
 
 use crate::access_log::{REQUEST_HEADERS, RESPONSE_HEADERS};
+use crate::balance::Balancer;
 use crate::chain_names::ChainNames;
 use crate::chains::Chains;
 use crate::cidr::Cidr;
@@ -815,6 +816,8 @@ pub struct Cluster {
     pub original_destination: Option<EndpointId>,
     /// Their places in the order of their ids; empty if they stand in that order.
     pub(crate) places_by_id: Box<[u32]>,
+    /// How requests are shared among them.
+    pub balancer: Balancer,
     /// In which order they take turns.
     pub schedule: Schedule,
     /// How they are spoken to: this names `protocol`, `tls` and `proxy_protocol` together.

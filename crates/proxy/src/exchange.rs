@@ -37,7 +37,8 @@ pub(crate) mod stalls;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::snapshot::{Action, ChainId, Cluster, ClusterId, Listener, RouteTableId};
+use config::balance::Balancer;
+use config::snapshot::{Action, ChainId, Cluster, ClusterId, EndpointId, Listener, RouteTableId};
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
@@ -73,6 +74,8 @@ pub struct Exchange {
     pub(crate) client: ClientPlace,
     /// Whether it counts among those of its client that hold an upstream connection.
     pub(crate) is_holding: bool,
+    /// The endpoint at which it counts among the requests under way, where the balancer asks for that.
+    pub(crate) counted_at: Option<EndpointId>,
     /// Its place among the stalled exchanges, if it is one.
     pub(crate) stall: Option<StallKey>,
     pub(crate) kind: Kind,
@@ -279,6 +282,14 @@ impl Exchange {
         if let Some(route) = &mut self.route {
             (route.newer, route.endpoint) = (Some(newest.clone()), endpoint);
         }
+    }
+
+    /// The endpoint that was chosen, if its cluster's balancer compares how much is under way at endpoints.
+    pub(crate) fn endpoint_to_count(&self) -> Option<EndpointId> {
+        let place = self.route.as_ref()?.endpoint?;
+        let cluster = self.cluster()?;
+        let counts = matches!(cluster.balancer, Balancer::LeastRequest { .. });
+        cluster.endpoints.get(place).filter(|_| counts).map(|endpoint| endpoint.id)
     }
 
     /// The listener as it was when the exchange began.

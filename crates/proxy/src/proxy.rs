@@ -54,6 +54,8 @@ pub struct Load {
     pub exchanges: usize,
     /// Exchanges that wait for an upstream connection.
     pub waiting: usize,
+    /// Requests under way at endpoints whose balancer compares them.
+    pub counted: usize,
     /// Exchanges that hold one while their client stands still.
     pub stalled: usize,
     /// Client addresses that are known.
@@ -209,6 +211,7 @@ impl Proxy {
                 + self.connections.upstream_handshakes) as usize,
             exchanges: self.exchanges.table.len(),
             waiting: self.upstream.pools.waiting as usize,
+            counted: self.upstream.pools.counted as usize,
             stalled: self.exchanges.stalls.len(),
             clients: self.listen.clients.len(),
             idle: self.upstream.pools.idle as usize,
@@ -445,8 +448,8 @@ impl Proxy {
         cause: Option<Cause>,
         now: Time,
     ) -> Option<StreamKey> {
-        let Self { connections, exchanges, listen, cx, .. } = self;
-        exchanges.remove_exchange(key, cause, now, connections, listen, cx)
+        let Self { connections, exchanges, upstream, listen, cx } = self;
+        exchanges.remove_exchange(key, cause, now, upstream, connections, listen, cx)
     }
 
     // What several parts share.

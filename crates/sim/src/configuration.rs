@@ -229,6 +229,8 @@ impl Configurations {
                 let _ = writeln!(text, "      - {{ address: {address}, weight: {weight} }}");
             }
         }
+        let balance = *self.random.pick(&["round_robin", "random", "least_request"]);
+        let _ = writeln!(text, "    balance: {balance}");
         let connections_max = self.random.between(1, 12);
         let _ = write!(text, "    connections_max: {connections_max}\n    pending_max: 1000\n");
         *text += match self.patience {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use super::{Context, Names, Once, endpoints, http2, keepalive, share, tls};
+use crate::balance::Balancer;
 use crate::file::cluster::{Endpoints, EndpointsFile, Protocol, ProxyProtocol};
 use crate::file::listener::OriginalDestination;
 use crate::file::{self, OrNone};
@@ -99,6 +100,7 @@ fn cluster<F>(
         endpoints_from,
         original_destination,
         places_by_id,
+        balancer: balancer(file, site, context.findings),
         schedule,
         transport,
         protocol,
@@ -128,6 +130,16 @@ fn cluster<F>(
         fast_open: file.fast_open,
         mark: file.mark,
     }
+}
+
+/// How requests are shared among its endpoints, if it has any of its own.
+fn balancer(file: &file::Cluster, site: &Site<'_>, findings: &mut Findings<'_>) -> Balancer {
+    let site = site.key("balance");
+    if file.original_destination && file.balance.is_some() {
+        let rule = "a cluster with `original_destination` has no endpoints to choose among";
+        site.error(findings, Problem::new(rule, "remove it"));
+    }
+    Balancer::from(file.balance.unwrap_or_default())
 }
 
 /// How the endpoints are spoken to: as before if nothing of it changed.

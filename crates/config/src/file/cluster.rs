@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::listener::Keepalive;
 use super::{ClusterTls, Http2, OrNone, Timeout};
 use crate::address::Address;
+use crate::balance::Balance;
 use crate::defaults;
 use crate::dns::{DnsFamily, DnsMode, EndpointAddress};
 use crate::units::Period;
@@ -18,7 +19,7 @@ use crate::units::Period;
 pub struct Cluster {
     /// Name, used by routes, in logs and metrics. Unique among clusters.
     pub name: String,
-    /// Its addresses, used in turn by their weights: a list, a file that holds one, or a name that DNS knows.
+    /// Its addresses: a list, a file that holds one, or a name that DNS knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<Endpoints>,
     /// In place of `endpoints`: connects to where the downstream connection was going before it was
@@ -26,6 +27,10 @@ pub struct Cluster {
     /// with one that a listener here has (`0.0.0.0` and `[::]` have all of their port): 503.
     #[serde(default)]
     pub original_destination: bool,
+    /// How requests are shared among its endpoints. A change holds for requests that begin after it.
+    /// Absent: `round_robin`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balance: Option<Balance>,
     /// What its endpoints speak.
     #[serde(default)]
     pub protocol: Protocol,

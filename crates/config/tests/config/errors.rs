@@ -631,6 +631,14 @@ fn original_destinations_have_one_place_to_come_from_and_stand_alone() {
         ),
         (
             "    endpoints: [127.0.0.1:9000]\n",
+            "    original_destination: true\n    balance: ^random\n",
+            "clusters[0].balance",
+            "\"random\"",
+            "no endpoints to choose among",
+            "remove it",
+        ),
+        (
+            "    endpoints: [127.0.0.1:9000]\n",
             "    endpoints: [127.0.0.1:9000]\n    mark: ^0\n",
             "clusters[0].mark",
             "0",

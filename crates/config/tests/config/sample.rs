@@ -251,6 +251,7 @@ clusters:
     timeouts: { pending: 5s, response_head: 1s, response_body: 2s, request_write: 3s, stall: none, idle: 4s }
     connections_max: 10
     pending_max: 0
+    balance: { least_request: { choices: 3 } }
     response_parsing: strict
     interim_responses_max: 8
     proxy_protocol: v2

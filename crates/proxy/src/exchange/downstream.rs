@@ -49,6 +49,7 @@ impl Exchanges {
             downstream: at,
             client,
             is_holding: false,
+            counted_at: None,
             stall: None,
             kind: Kind::Http,
             stage: Stage::Finishing,

@@ -22,6 +22,7 @@ use crate::tools::detail::Detail;
 use crate::tools::peer_address::PeerAddress;
 use crate::tools::text::Text;
 use crate::tools::time::Time;
+use crate::upstream::Upstreams;
 
 impl Connections {
     /// Reports an exchange that is over.
@@ -129,12 +130,13 @@ impl Exchanges {
         key: ExchangeKey,
         cause: Option<Cause>,
         now: Time,
+        upstream: &mut Upstreams,
         connections: &Connections,
         listen: &mut Listen,
         cx: &mut Cx,
     ) -> Option<StreamKey> {
         let mut exchange = self.table.remove(key)?;
-        exchange.let_go(&mut listen.clients, &mut self.stalls);
+        exchange.let_go(&mut listen.clients, &mut self.stalls, &mut upstream.pools);
         listen.clients.remove(exchange.client, Part::Exchange);
         cx.timers.remove(exchange.timer);
         // What happened first is why; the rest follows from it.

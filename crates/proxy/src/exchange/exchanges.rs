@@ -23,6 +23,7 @@ use crate::listen::Listen;
 use crate::tools::detail::Detail;
 use crate::tools::slab::Slab;
 use crate::tools::time::Time;
+use crate::upstream::pool::Pools;
 
 /// The exchanges of a worker.
 #[derive(Debug, Default)]
@@ -118,6 +119,7 @@ impl Exchanges {
         upstream: StreamKey,
         place: usize,
         now: Time,
+        pools: &mut Pools,
         listen: &mut Listen,
         cx: &mut Cx,
     ) {
@@ -130,7 +132,7 @@ impl Exchanges {
             route.endpoint = Some(place);
         }
         let awaits_body = !exchange.request.is_complete && exchange.kind == Kind::Http;
-        exchange.hold(&mut listen.clients);
+        exchange.hold(&mut listen.clients, pools);
         if exchange.awaits_client() {
             self.on_stalled(key, now);
         }

@@ -9,6 +9,7 @@ use crate::keys::ExchangeKey;
 use crate::listen::clients::{Clients, Part};
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
+use crate::upstream::pool::Pools;
 
 impl Exchange {
     /// Whether it can be stalled: where both sides speak as they like, silence means nothing.
@@ -39,17 +40,24 @@ impl Exchange {
     }
 
     /// It has an upstream connection, or a stream on one.
-    pub(crate) fn hold(&mut self, clients: &mut Clients) {
+    pub(crate) fn hold(&mut self, clients: &mut Clients, pools: &mut Pools) {
         if !std::mem::replace(&mut self.is_holding, true) {
             clients.add(self.client, Part::Held);
+            if pools.is_counting {
+                self.counted_at = self.endpoint_to_count();
+                self.counted_at.into_iter().for_each(|endpoint| pools.on_request_begun(endpoint));
+            }
         }
     }
 
     /// It has no upstream connection any more.
     #[inline]
-    pub(crate) fn let_go(&mut self, clients: &mut Clients, stalls: &mut Stalls) {
+    pub(crate) fn let_go(&mut self, clients: &mut Clients, stalls: &mut Stalls, pools: &mut Pools) {
         if std::mem::take(&mut self.is_holding) {
             clients.remove(self.client, Part::Held);
+            if let Some(endpoint) = self.counted_at.take() {
+                pools.on_request_over(endpoint);
+            }
         }
         self.end_stall(stalls);
     }

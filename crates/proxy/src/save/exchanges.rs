@@ -244,7 +244,11 @@ impl Proxy {
     ) -> Option<SavedExchange> {
         let stalled = self.exchanges.get(key).and_then(|it| self.exchanges.stalled_for(it, now));
         let mut exchange = self.exchanges.table.remove(key)?;
-        exchange.let_go(&mut self.listen.clients, &mut self.exchanges.stalls);
+        exchange.let_go(
+            &mut self.listen.clients,
+            &mut self.exchanges.stalls,
+            &mut self.upstream.pools,
+        );
         let side = |side: StreamKey| {
             let place = connections.iter().position(|key| *key == side.connection);
             let connection = place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX);
@@ -369,6 +373,7 @@ impl Proxy {
             downstream,
             client,
             is_holding: false,
+            counted_at: None,
             stall: None,
             kind: saved.kind,
             stage: Stage::Finishing,
@@ -412,7 +417,8 @@ impl Proxy {
         }
         let restored = self.exchanges.get_mut(key);
         if let Some(exchange) = restored.filter(|exchange| exchange.upstream().is_some()) {
-            exchange.hold(&mut self.listen.clients);
+            self.upstream.pools.is_counting |= exchange.endpoint_to_count().is_some();
+            exchange.hold(&mut self.listen.clients, &mut self.upstream.pools);
             if saved.stalled.is_some() || exchange.awaits_client() {
                 let since = saved.stalled.map_or(now, |age| before(age, now));
                 self.exchanges.on_stalled(key, since);

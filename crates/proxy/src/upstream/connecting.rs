@@ -14,6 +14,7 @@ use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::Listen;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
+use crate::upstream::pool::Pools;
 
 /// Why a connection cannot be established.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +78,7 @@ impl Exchanges {
         place: usize,
         request: QueuedRequest,
         now: Time,
+        pools: &mut Pools,
         connections: &mut Connections,
         listen: &mut Listen,
         cx: &mut Cx,
@@ -92,7 +94,7 @@ impl Exchanges {
             role.state = UpstreamState::Busy { exchange: key };
             role.is_reusable = false;
         }
-        self.bind(key, StreamKey::alone(upstream), place, now, listen, cx);
+        self.bind(key, StreamKey::alone(upstream), place, now, pools, listen, cx);
         connections.queue_send(upstream, cx);
     }
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use config::balance::Balancer;
 use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Id, TransportId};
 use telemetry::cause::Cause;
 
@@ -60,6 +61,10 @@ pub(crate) struct Pools {
     pub(crate) idle: u32,
     /// Exchanges that wait for a connection.
     pub(crate) waiting: u32,
+    /// Whether any balancer compares what is under way: while none does, nothing is counted.
+    pub(crate) is_counting: bool,
+    /// Requests under way at endpoints whose balancer compares them.
+    pub(crate) counted: u32,
 }
 
 /// What was noted of a cluster since its queue was served.
@@ -107,6 +112,8 @@ struct EndpointState {
     newest: Option<ConnKey>,
     /// Whether it is among the candidates of its cluster.
     is_candidate: bool,
+    /// Requests under way, where the balancer compares them.
+    requests: u32,
     stream_budget: StreamBudget,
     backoff: Backoff,
 }
@@ -114,7 +121,7 @@ struct EndpointState {
 impl EndpointState {
     fn new(id: EndpointId) -> Self {
         let (stream_budget, backoff) = (StreamBudget::default(), Backoff::default());
-        Self { id, newest: None, is_candidate: false, stream_budget, backoff }
+        Self { id, newest: None, is_candidate: false, requests: 0, stream_budget, backoff }
     }
 }
 
@@ -183,6 +190,8 @@ impl Pools {
             open: 0,
             idle: 0,
             waiting: 0,
+            is_counting: false,
+            counted: 0,
         }
     }
 
@@ -217,13 +226,10 @@ impl Pools {
     ) -> Acquired {
         let Ask { cluster, newest, avoid, sharing, .. } = *ask;
         let share = self.share;
-        let Some(state) = self.cluster_or_new(cluster.id, || random.next()) else {
+        let Some((place, endpoint)) = self.choose(cluster, avoid, random) else {
             return Acquired::Nothing(Cause::NoEndpoint);
         };
-        // Were the turn of a retry taken from the others', they would all begin where one failed.
-        let cursor = if avoid.is_some() { &mut state.retry_cursor } else { &mut state.cursor };
-        let chosen = balance::pick(cluster, avoid, cursor);
-        let Some((place, endpoint)) = chosen else {
+        let Some(state) = self.cluster(cluster.id) else {
             return Acquired::Nothing(Cause::NoEndpoint);
         };
         let has_room = state.open < share.of(newest.connections_max.get());
@@ -248,6 +254,53 @@ impl Pools {
             return acquired;
         }
         if waiting < share.of(newest.pending_max) { Acquired::Wait } else { Acquired::Overflow }
+    }
+
+    /// The endpoint that the cluster's balancer chooses for a request, and its place: another one than
+    /// `avoid`, if there is any other. None if the cluster has no endpoints, or is one of a former
+    /// configuration whose place is another's by now.
+    #[inline]
+    fn choose<'c>(
+        &mut self,
+        cluster: &'c Cluster,
+        avoid: Option<EndpointId>,
+        random: &mut Random,
+    ) -> Option<(usize, &'c Endpoint)> {
+        let state = self.cluster_or_new(cluster.id, || random.next())?;
+        match cluster.balancer {
+            Balancer::RoundRobin => {
+                // Were the turn of a retry taken from the others', they would all begin where one failed.
+                let cursor =
+                    if avoid.is_some() { &mut state.retry_cursor } else { &mut state.cursor };
+                balance::pick(cluster, avoid, || {
+                    let turn = *cursor;
+                    *cursor = cursor.wrapping_add(1);
+                    turn
+                })
+            }
+            Balancer::Random => balance::pick(cluster, avoid, || random.next()),
+            Balancer::LeastRequest { choices } => {
+                self.is_counting = true;
+                let requests = |endpoint| self.endpoint(endpoint).map_or(0, |it| it.requests);
+                balance::pick_least(cluster, avoid, choices, || random.next(), requests)
+            }
+        }
+    }
+
+    /// A request is under way at an endpoint, whose balancer wants to know.
+    pub(crate) fn on_request_begun(&mut self, endpoint: EndpointId) {
+        self.counted += 1;
+        if let Some(state) = self.endpoint_or_new(endpoint) {
+            state.requests += 1;
+        }
+    }
+
+    /// A request that was under way at an endpoint is answered, or has failed there.
+    pub(crate) fn on_request_over(&mut self, endpoint: EndpointId) {
+        self.counted -= 1;
+        if let Some(state) = self.endpoint(endpoint) {
+            state.requests = state.requests.saturating_sub(1);
+        }
     }
 
     /// The newest idle connection of an endpoint, which stands at `place`, if it will do. An exchange that
@@ -410,18 +463,7 @@ impl Pools {
         (cluster, endpoint): (ClusterId, EndpointId),
         connections: &mut Connections,
     ) -> bool {
-        // The id of an endpoint that this configuration does not have is beyond every table.
-        if endpoint.0.slot == u32::MAX {
-            return false;
-        }
-        let slot = slot(&mut self.endpoints, endpoint.0);
-        if slot.as_ref().is_some_and(|state| state.id.0.generation > endpoint.0.generation) {
-            return false;
-        }
-        if slot.as_ref().is_none_or(|state| state.id != endpoint) {
-            *slot = None;
-        }
-        let state = slot.get_or_insert(EndpointState::new(endpoint));
+        let Some(state) = self.endpoint_or_new(endpoint) else { return false };
         let older = match destination_of(connections, key) {
             None => state.newest.replace(key),
             Some(destination) => self.originals.insert((endpoint, destination), key),
@@ -527,16 +569,13 @@ impl Pools {
         random: u64,
         now: Time,
     ) -> bool {
-        // The id of an endpoint that this configuration does not have is beyond every table.
-        if endpoint.0.slot == u32::MAX {
-            return false;
-        }
         if let Some(destination) = destination {
-            return self.refusing.on_refused((endpoint, destination), random, now);
+            // The id of an endpoint that this configuration does not have is beyond every table.
+            let is_known = endpoint.0.slot != u32::MAX;
+            return is_known && self.refusing.on_refused((endpoint, destination), random, now);
         }
-        let slot = slot(&mut self.endpoints, endpoint.0);
-        let state = slot.get_or_insert(EndpointState::new(endpoint));
-        state.id == endpoint && state.backoff.on_refused(random, now)
+        let state = self.endpoint_or_new(endpoint);
+        state.is_some_and(|state| state.backoff.on_refused(random, now))
     }
 
     /// An endpoint answered, or the destination `peer` that it stands for.
@@ -628,6 +667,22 @@ impl Pools {
             });
         }
         slot.as_mut()
+    }
+
+    /// The state of an endpoint, unless it is gone and its place is another's.
+    fn endpoint_or_new(&mut self, id: EndpointId) -> Option<&mut EndpointState> {
+        // The id of an endpoint that this configuration does not have is beyond every table.
+        if id.0.slot == u32::MAX {
+            return None;
+        }
+        let slot = slot(&mut self.endpoints, id.0);
+        if slot.as_ref().is_some_and(|state| state.id.0.generation > id.0.generation) {
+            return None;
+        }
+        if slot.as_ref().is_none_or(|state| state.id != id) {
+            *slot = None;
+        }
+        Some(slot.get_or_insert(EndpointState::new(id)))
     }
 
     fn endpoint(&mut self, id: EndpointId) -> Option<&mut EndpointState> {

@@ -12,6 +12,7 @@ use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::Listen;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
+use crate::upstream::pool::Pools;
 use crate::upstream::spare::is_spare;
 
 /// What becomes of a connection whose exchange is gone.
@@ -137,6 +138,7 @@ impl Exchanges {
         (spare, place): (ConnKey, usize),
         request: QueuedRequest,
         now: Time,
+        pools: &mut Pools,
         connections: &mut Connections,
         listen: &mut Listen,
         cx: &mut Cx,
@@ -154,6 +156,6 @@ impl Exchanges {
         if let Some(exchange) = self.get_mut(key) {
             exchange.record.stamps.on_connecting(now);
         }
-        self.bind(key, StreamKey::alone(spare), place, now, listen, cx);
+        self.bind(key, StreamKey::alone(spare), place, now, pools, listen, cx);
     }
 }

@@ -17,8 +17,8 @@ use proxy::filter::{Filter, Question};
 use proxy::save::RestoreError;
 use proxy::time::Time;
 use proxy::{
-    ConnKey, ConnectFailure, ExchangeKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share,
-    Snapshot,
+    ConnKey, ConnectFailure, ExchangeKey, Load, Op, PeerAddress, Proxy, SLICES_MAX, Settings,
+    Share, Snapshot,
 };
 use telemetry::cause::Cause;
 use telemetry::{
@@ -770,7 +770,8 @@ impl<'s> Talk<'s> {
 
     fn assert_empty(&self) {
         let load = self.proxy.load();
-        assert_eq!((load.exchanges, load.waiting, load.stalled), (0, 0, 0));
+        let Load { exchanges, waiting, counted, stalled, .. } = load;
+        assert_eq!((exchanges, waiting, counted, stalled), (0, 0, 0, 0));
         assert_eq!(load.clients, 0, "every client is forgotten");
         assert_eq!(load.buffers.leased, 0, "every buffer came back");
     }

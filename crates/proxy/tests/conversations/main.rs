@@ -16,6 +16,7 @@ mod exchange;
 mod h2_exchange;
 
 mod age;
+mod balance;
 mod bodies;
 mod buffered;
 mod calls;

@@ -90,7 +90,11 @@ impl Proxy {
     /// Takes the upstream connection, or the place in a queue, from an exchange.
     pub(crate) fn drop_upstream(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
-        exchange.let_go(&mut self.listen.clients, &mut self.exchanges.stalls);
+        exchange.let_go(
+            &mut self.listen.clients,
+            &mut self.exchanges.stalls,
+            &mut self.upstream.pools,
+        );
         match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
             Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => {
                 self.cx.buffers.give_back(head);

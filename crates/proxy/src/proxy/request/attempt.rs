@@ -72,6 +72,7 @@ impl Proxy {
                 place,
                 request,
                 now,
+                &mut self.upstream.pools,
                 &mut self.connections,
                 &mut self.listen,
                 &mut self.cx,
@@ -181,7 +182,11 @@ impl Proxy {
         }
         let Some(request) = take_request(connection, upstream) else { return };
         exchange.stage = Stage::Finishing;
-        exchange.let_go(&mut self.listen.clients, &mut self.exchanges.stalls);
+        exchange.let_go(
+            &mut self.listen.clients,
+            &mut self.exchanges.stalls,
+            &mut self.upstream.pools,
+        );
         for wait in [Wait::RequestWrite, Wait::ResponseHead, Wait::TunnelIdle] {
             exchange.deadlines.clear(wait);
         }

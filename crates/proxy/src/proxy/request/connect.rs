@@ -103,6 +103,7 @@ impl Proxy {
                     StreamKey::alone(upstream),
                     place,
                     now,
+                    &mut self.upstream.pools,
                     &mut self.listen,
                     &mut self.cx,
                 );
@@ -190,7 +191,8 @@ impl Proxy {
             }
         }
         self.connections.arm_watches(upstream, &mut self.cx);
-        self.exchanges.bind(key, at, place, now, &mut self.listen, &mut self.cx);
+        let pools = &mut self.upstream.pools;
+        self.exchanges.bind(key, at, place, now, pools, &mut self.listen, &mut self.cx);
         if is_end && !is_connecting {
             self.exchanges.on_whole_request_sent(key, now, &mut self.cx);
         }

@@ -18,8 +18,9 @@ impl Proxy {
         now: Time,
     ) -> Option<QueuedRequest> {
         let Some(spare) = self.find_spare(key, place, &request) else { return Some(request) };
-        let Self { exchanges, connections, listen, cx, .. } = self;
-        exchanges.give_spare(key, spare, request, now, connections, listen, cx);
+        let Self { exchanges, upstream, connections, listen, cx } = self;
+        let pools = &mut upstream.pools;
+        exchanges.give_spare(key, spare, request, now, pools, connections, listen, cx);
         None
     }
 

@@ -281,7 +281,11 @@ impl Proxy {
         } else {
             if let Some(exchange) = self.exchanges.table.get_mut(exchange_key) {
                 exchange.stage = Stage::Finishing;
-                exchange.let_go(&mut self.listen.clients, &mut self.exchanges.stalls);
+                exchange.let_go(
+                    &mut self.listen.clients,
+                    &mut self.exchanges.stalls,
+                    &mut self.upstream.pools,
+                );
             }
             if !is_request_complete {
                 if let Some(exchange) = self.exchanges.get_mut(exchange_key) {
