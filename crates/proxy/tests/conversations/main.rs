@@ -44,6 +44,7 @@ mod replies;
 mod retries;
 mod slow;
 mod spellings;
+mod stages;
 mod timeouts;
 mod tls;
 mod tunnels;
