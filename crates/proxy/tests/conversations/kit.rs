@@ -602,6 +602,23 @@ impl<'s> Talk<'s> {
         std::mem::take(&mut self.overflows)
     }
 
+    /// What a peer's connection is written down as, with all that belongs to it; it goes on here. For manners in
+    /// which the proxy stays.
+    pub(crate) fn saved(&mut self, peer: Peer) -> Vec<u8> {
+        let key = self.peers[peer.0].key.expect("the connection is open");
+        let saved = self.proxy.save(key, self.now).expect("it can be moved");
+        let places: Vec<_> = saved.connections.iter().map(|key| self.place(*key)).collect();
+        places.iter().for_each(|place| self.peers[*place].key = None);
+        self.proxy.on_saved(&saved, self.now);
+        let keys = self.proxy.restore(&saved.bytes, self.now).expect("what was saved");
+        for (place, key) in places.iter().zip(&keys) {
+            self.peers[*place].key = Some(*key);
+        }
+        self.proxy.on_restored(&keys, self.now);
+        self.settle();
+        saved.bytes
+    }
+
     /// Takes up what was written down elsewhere.
     pub(crate) fn restores(&mut self, bytes: &[u8]) -> Result<Vec<ConnKey>, RestoreError> {
         self.proxy.restore(bytes, self.now)

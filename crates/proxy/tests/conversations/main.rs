@@ -28,6 +28,7 @@ mod details;
 mod ends;
 mod filter_bodies;
 mod filters;
+mod forms;
 mod frames;
 mod heads;
 mod http2;
