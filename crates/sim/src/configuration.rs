@@ -116,11 +116,11 @@ impl Configurations {
         let mut text = String::from(
             "admin: { address: 127.0.0.1:9901 }\nworkers: 2\n\
              access_log: { output: stdout, format: json }\n\
-             limits: { linger_timeout: 2s, drain_timeout: ",
+             limits: { linger_timeout: ",
         );
         text += match self.patience {
-            Patience::Long => "1h }\nlisteners:\n",
-            Patience::Short => "10s }\nlisteners:\n",
+            Patience::Long => "1m, drain_timeout: 1h }\nlisteners:\n",
+            Patience::Short => "2s, drain_timeout: 10s }\nlisteners:\n",
         };
         let has_side = self.random.chance(500);
         for (name, address) in [("edge", EDGE), ("side", SIDE), ("mixed", MIXED)] {

@@ -22,7 +22,7 @@ use proxy::{
 };
 use telemetry::cause::Cause;
 use telemetry::{
-    Collector, Emitter, LogField, LogFormat, LogReader, LogStyle, Names, ProcessFacts,
+    Collector, Emitter, EndpointTotals, FailureWarning, LogField, LogFormat, LogReader, LogStyle, Names, ProcessFacts,
 };
 use wire::tls::record::RecordLayer;
 
@@ -589,6 +589,21 @@ impl<'s> Talk<'s> {
             }
         }
         counted
+    }
+
+    /// What the endpoint at this place of a cluster has counted, where connections do not move.
+    pub(crate) fn endpoint_totals(&mut self, cluster: &str, place: usize) -> EndpointTotals {
+        let (snapshot, _) = &self.setting.variants[self.moves as usize % 2];
+        let found = snapshot.clusters.iter().find(|(_, found)| &*found.name == cluster);
+        let (_, cluster) = found.expect("the configuration has the cluster");
+        let id = label(cluster.endpoints[place].id.0);
+        self.counts.last_mut().expect("this proxy's").endpoint_totals(id)
+    }
+
+    /// The warnings of requests that failed, as the program logs them.
+    pub(crate) fn warnings(&mut self) -> Vec<FailureWarning> {
+        self.log();
+        self.log.take_warnings(self.now.as_nanos())
     }
 
     /// Ten seconds have passed, as the worker counts them.

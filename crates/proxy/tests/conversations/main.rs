@@ -42,6 +42,7 @@ mod reconfiguring;
 mod refusals;
 mod relays;
 mod replies;
+mod reports;
 mod retries;
 mod slow;
 mod spellings;
