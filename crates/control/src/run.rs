@@ -29,7 +29,7 @@ use crate::changes;
 use crate::clock;
 use crate::dns::{Change, Dns, DnsReport};
 use crate::expiry::Expiry;
-use crate::handover::HandoverStep;
+use crate::handover::{Begun, HandoverStep};
 use crate::log_writer::{LinesLost, LogWriter};
 use crate::memory::MemoryRelease;
 use crate::names::label;
@@ -206,6 +206,8 @@ struct Running<W: Workers> {
     admin: Vec<Server>,
     admin_handles: AdminHandles,
     handing: Handing,
+    /// Who is to begin a handover once the configuration that is being read is in effect.
+    begin_waits: Option<oneshot::Sender<Result<Begun<W>, String>>>,
     answerers: Answerers,
     answering: JoinSet<(u32, W::Asker, Arc<[u8]>)>,
     describing: BTreeMap<u64, (u32, oneshot::Sender<Rows>)>,
@@ -328,6 +330,7 @@ impl<W: Workers> Running<W> {
             admin: servers,
             admin_handles,
             handing: if parts.is_taking_over { Handing::Taking } else { Handing::None },
+            begin_waits: None,
             answerers: parts.answerers,
             answering: JoinSet::new(),
             describing: BTreeMap::new(),
@@ -400,6 +403,7 @@ impl<W: Workers> Running<W> {
                 self.config.builder.on_answered();
                 self.hand_answers();
                 self.report_reloaded();
+                self.begin_when_read();
             }
             Event::Resolved(report) => {
                 self.count_answer(SourceKind::Dns, report.failure());

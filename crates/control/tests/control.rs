@@ -228,6 +228,37 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
 }
 
 #[test]
+fn a_handover_begins_once_a_changed_configuration_is_in_effect() {
+    let folder = std::env::temp_dir().join(format!("strait-control-begin-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    let path = folder.join("strait.yaml");
+    std::fs::write(&path, CONFIG).unwrap();
+    let running = Running::start(ConfigFile::new(&path, loader()));
+    running.report(Report::Started { worker: 0 });
+    running.report(Report::Started { worker: 1 });
+    until("ready", || running.ask("GET", "/ready").contains("ready"));
+    // Large enough that some of the handovers are asked for while it is read.
+    let rule = |number| format!("      - {{ match: {{ path: /{number} }}, respond: {{}} }}\n");
+    let rules = (0..5_000).map(rule).collect::<String>();
+    for version in 0..20 {
+        let (listeners, _) = CONFIG.split_once("routes:\n").unwrap();
+        let first = rule(10_000 + version);
+        let text = format!("{listeners}routes:\n  - name: all\n    rules:\n{first}{rules}");
+        std::fs::write(&path, text).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the watch takes a while to notice")]
+        std::thread::sleep(Duration::from_millis(10 * version));
+        let (reply, begun) = tokio::sync::oneshot::channel();
+        running.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
+        let begun = begun.blocking_recv().unwrap();
+        assert!(begun.is_ok(), "{:?}", begun.err());
+        running.steps.blocking_send(HandoverStep::RolledBack).unwrap();
+    }
+    assert_eq!(running.end(), Outcome::Drained);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn it_is_ready_when_every_worker_has_started_and_not_while_draining() {
     let control = Running::fixed();
     assert!(control.ask("GET", "/ready").contains(" 503 "));

@@ -94,8 +94,9 @@ impl<W: Workers> Running<W> {
     pub(super) fn on_handover(&mut self, step: HandoverStep<W>) {
         match step {
             HandoverStep::Begin(reply) => {
-                // Who asked may have given up.
-                let _ = reply.send(self.begin_giving());
+                // One that waits is of a giver that has given up: there is one at a time.
+                self.begin_waits = Some(reply);
+                self.begin_when_read();
             }
             HandoverStep::Summarize(reply) => {
                 let _ = reply.send(self.collector.write_totals());
@@ -116,15 +117,24 @@ impl<W: Workers> Running<W> {
         }
     }
 
+    /// Begins the handover that was asked for, unless a configuration is being read: both processes have to
+    /// begin with the same, and reading takes no longer than its files are large.
+    pub(super) fn begin_when_read(&mut self) {
+        if self.config.builder.is_busy() && self.state == State::Ready {
+            return;
+        }
+        if let Some(reply) = self.begin_waits.take() {
+            // Who asked may have given up.
+            let _ = reply.send(self.begin_giving());
+        }
+    }
+
     fn begin_giving(&mut self) -> Result<Begun<W>, String> {
         if self.handing != Handing::None {
             return Err("this process is in a handover already".to_owned());
         }
         if self.state != State::Ready {
             return Err(format!("this process is {}", self.state_text()));
-        }
-        if self.config.builder.is_busy() {
-            return Err("this process is reading its configuration; try again".to_owned());
         }
         let handles = self.workers.handles().map_err(|error| error.to_string())?;
         self.handing = Handing::Giving { has_changed: false, is_to_end: false };

@@ -22,7 +22,8 @@ use proxy::{
 };
 use telemetry::cause::Cause;
 use telemetry::{
-    Collector, Emitter, EndpointTotals, FailureWarning, LogField, LogFormat, LogReader, LogStyle, Names, ProcessFacts,
+    Collector, Emitter, EndpointTotals, FailureWarning, LogField, LogFormat, LogReader, LogStyle,
+    Names, ProcessFacts,
 };
 use wire::tls::record::RecordLayer;
 
