@@ -72,8 +72,8 @@ fn failures_are_warned_of_with_how_many_there_were() {
         }
         let warnings = talk.warnings();
         let of = FailureOf::Cluster("web".into());
-        let told: Vec<_> = warnings.iter().map(|it| (&it.of, it.cause, it.failed)).collect();
-        assert_eq!(told, [(&of, "response_truncated", 1)]);
+        let reported: Vec<_> = warnings.iter().map(|it| (&it.of, it.cause, it.failed)).collect();
+        assert_eq!(reported, [(&of, "response_truncated", 1)]);
         talk.passes(Duration::from_secs(61));
         ask(talk, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\ncut off");
         assert_eq!(talk.warnings()[0].failed, 3);
