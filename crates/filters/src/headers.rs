@@ -43,6 +43,10 @@ impl Filter for Headers {
         Verdict::Continue
     }
 
+    fn on_reply(&self, head: &mut ResponseHead<'_>) {
+        self.response.apply(head);
+    }
+
     fn on_response(&self, head: &mut ResponseHead<'_>, _slot: &mut [u8]) -> Part {
         self.response.apply(head);
         Part::Done

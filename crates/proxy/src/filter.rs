@@ -113,6 +113,12 @@ pub trait Filter: fmt::Debug + Send + Sync {
         Verdict::Continue
     }
 
+    /// The head of a response that the proxy makes itself: a rule's, another filter's, or the reply to a
+    /// failure. The filter may not have seen the request, and has no slot here.
+    fn on_reply(&self, head: &mut ResponseHead<'_>) {
+        let _ = head;
+    }
+
     /// The head of the upstream's response, unless the exchange was answered here.
     fn on_response(&self, head: &mut ResponseHead<'_>, slot: &mut [u8]) -> Part {
         let _ = (head, slot);

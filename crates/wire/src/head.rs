@@ -358,6 +358,21 @@ impl RequestHead<'_> {
     }
 }
 
+impl<'b> ResponseHead<'b> {
+    /// A head without a block, of a response that the caller makes from parts. Among `fields`, those that
+    /// the encoder writes itself ([`Head::set`]) have no place.
+    #[must_use]
+    pub fn of_parts(status: u16, fields: &[(&[u8], &[u8])], index: &'b mut HeadIndex) -> Self {
+        index.clear();
+        let mut head = Self::resume(&[], index);
+        head.set_status(status);
+        for (name, value) in fields {
+            head.append(name, value);
+        }
+        head
+    }
+}
+
 /// The status line, and what the fields say about the response as a whole.
 impl ResponseHead<'_> {
     /// The status code, from 100 to 999.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Sets, appends and removes header fields of requests, before they are routed, and of responses
-/// that come from an upstream. What concerns the next hop only (`connection`, `upgrade`,
+/// Sets, appends and removes header fields of requests, before they are routed, and of responses, be they
+/// an upstream's or Strait's own (direct responses, redirects, replies to failures). What concerns the next hop only (`connection`, `upgrade`,
 /// `transfer-encoding` and the like) and `content-length` are Strait's own and cannot be edited.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

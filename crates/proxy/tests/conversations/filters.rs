@@ -45,6 +45,12 @@ impl Filter for Mark {
         Verdict::Continue
     }
 
+    fn on_reply(&self, head: &mut ResponseHead<'_>) {
+        head.remove(b"server");
+        head.set(b"content-length", b"999");
+        head.append(self.name.as_bytes(), head.status().to_string().as_bytes());
+    }
+
     fn on_response(&self, head: &mut ResponseHead<'_>, slot: &mut [u8]) -> Part {
         head.append(self.name.as_bytes(), slot[0].to_string().as_bytes());
         Part::Done
@@ -132,14 +138,64 @@ fn a_filter_may_answer_before_and_after_it_asked() {
     hold_with(CONFIG, &kinds, |talk| {
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        let heard = talk.hears_about(client, "HTTP/1.1 401 Unauthorized\r\n", &["server: strait"]);
+        let heard = talk.hears_about(client, "HTTP/1.1 401 Unauthorized\r\n", &["x-last: 401"]);
         assert!(heard.ends_with(": user_missing\n"), "{heard}");
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nX-User: eve\r\n\r\n");
         talk.answers(b"no");
-        let heard = talk.hears_about(client, "HTTP/1.1 403 Forbidden\r\n", &["server: strait"]);
+        let heard = talk.hears_about(client, "HTTP/1.1 403 Forbidden\r\n", &["x-first: 403"]);
         assert!(heard.ends_with(": user_unknown\n"), "{heard}");
         assert!(!talk.is_connecting() && !talk.is_closed(client));
         assert!(talk.log().contains("filter_reply"));
+    });
+}
+
+const OWN_REPLIES: &str = "
+listeners:
+  - name: edge
+    address: 127.0.0.1:8080
+    filters: [{ mark: { name: x-first } }, { mark: { name: x-last } }]
+    routes: all
+routes:
+  - name: all
+    hosts: [x]
+    rules:
+      - match: { path: /here }
+        respond: { status: 200, body: ok }
+      - match: { path: /old }
+        redirect: { path: /new }
+";
+
+#[test]
+fn filters_edit_the_heads_of_replies_that_are_made_here() {
+    hold_with(OWN_REPLIES, &kinds, |talk| {
+        let client = talk.client();
+        for (ask, status, length) in [
+            ("GET /here HTTP/1.1\r\nHost: x\r\n\r\n", "200 OK", 2),
+            ("GET /old HTTP/1.1\r\nHost: x\r\n\r\n", "301 Moved Permanently", 0),
+            ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not Found", 20),
+            ("GET / HTTP/1.1\r\nHost: y\r\n\r\n", "404 Not Found", 19),
+            ("OPTIONS * HTTP/1.1\r\nHost: x\r\nMax-Forwards: 0\r\n\r\n", "200 OK", 0),
+            // Its head ends the exchange before a filter could see it.
+            ("GET / HTTP/1.1\r\n\r\n", "400 Bad Request", 34),
+        ] {
+            talk.says(client, ask);
+            let number = &status[..3];
+            let lines = [
+                format!("\r\nx-last: {number}\r\nx-first: {number}\r\n"),
+                format!("\r\ncontent-length: {length}\r\n"),
+            ];
+            let lines = lines.each_ref().map(String::as_str);
+            let heard = talk.hears_about(client, &format!("HTTP/1.1 {status}\r\n"), &lines);
+            assert!(!heard.contains("server:") && !heard.contains("999"), "{heard}");
+        }
+    });
+    hold_with(OWN_REPLIES, &kinds, |talk| {
+        let mut client = Speaker::client(talk);
+        client.hears(talk);
+        let stream = client.asks(talk, "GET /none HTTP/1.1\r\nHost: x\r\n\r\n", true);
+        let received = client.hears(talk);
+        assert!(received.starts_with(&format!("{stream}: 404;")), "{received}");
+        assert!(received.contains("x-last: 404") && !received.contains("server"), "{received}");
     });
 }
 

@@ -1,12 +1,14 @@
 //! Responses that the proxy makes itself: direct responses, redirects, filters' replies, faults.
 //!
-//! All carry `server: strait`. A reply to a fault is plain text: the status in words, and the cause
-//! in the vocabulary of the access log.
+//! All carry `server: strait`, unless a filter takes it away: filters see their heads, but not their bodies.
+//! A reply to a fault is plain text, the status in words and the cause in the vocabulary of the access log.
+
+use std::sync::Arc;
 
 use config::snapshot::{PathMatch, Redirect, RedirectPath, Respond};
 use telemetry::cause::Cause;
 use wire::h1::reason_phrase;
-use wire::head::{Framing, Method, RequestHead};
+use wire::head::{Framing, Method, RequestHead, ResponseHead};
 
 use crate::connection::codec::elements::WholeReply;
 use crate::exchange::fault::{Side, consequence};
@@ -111,6 +113,29 @@ impl Proxy {
         let date = self.cx.date(now);
         let fields = [(&b"date"[..], date.as_bytes())];
         let fields: Vec<_> = fields.into_iter().chain(content.fields.iter().copied()).collect();
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let filters = Arc::clone(&exchange.listener().filters);
+        if filters.is_empty() {
+            return self.send_own(key, content, &fields, now);
+        }
+        let mut index = self.cx.response_index.take().unwrap_or_default();
+        let mut head = ResponseHead::of_parts(content.status, &fields, &mut index);
+        for filter in filters.iter().rev() {
+            filter.on_reply(&mut head);
+        }
+        let fields: Vec<_> = head.iter().collect();
+        self.send_own(key, content, &fields, now);
+        self.cx.response_index = Some(index);
+    }
+
+    /// Sends a reply with these fields, whatever `content` has for them.
+    fn send_own(
+        &mut self,
+        key: ExchangeKey,
+        content: &Content<'_>,
+        fields: &[(&[u8], &[u8])],
+        now: Time,
+    ) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.stage = Stage::Finishing;
         exchange.deadlines = Deadlines::default();
@@ -135,7 +160,7 @@ impl Proxy {
         let body = if has_body { content.body } else { &[] };
         let is_sent = self.connections.send_reply(
             downstream,
-            &WholeReply { status: content.status, fields: &fields, length, body, field },
+            &WholeReply { status: content.status, fields, length, body, field },
             &mut self.cx,
         );
         if is_sent {
