@@ -8,6 +8,7 @@
 mod access_log;
 mod clusters;
 pub(crate) mod endpoints;
+mod error_pages;
 mod files;
 mod http;
 mod listeners;

@@ -13,6 +13,7 @@ use wire::path::Slashes;
 use crate::certificates::certificates;
 use crate::clients::ClientMatch;
 use crate::dns::{DnsName, EndpointAddress, HostPort};
+use crate::error_pages;
 use crate::file::cluster::{Endpoints, EndpointsDns, EndpointsFile, WeightedEndpoint};
 use crate::file::{self, OrNone, Timeout};
 use crate::filters::FILTER_NOUN;
@@ -165,6 +166,7 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
         clusters: relayed.map(weighted).collect(),
         chains: listener.chains.iter().map(|entry| chain(entry, snapshot)).collect(),
         http: file::listener::Http {
+            error_pages: error_pages::shown(&http.error_pages),
             request_line_max: Size(http.request_line_bytes_max.into()),
             head_max: Size(http.head_bytes_max.into()),
             fields_max: http.fields_max,
@@ -382,6 +384,7 @@ fn table<F>(table: &RouteTable, snapshot: &Snapshot<F>) -> file::RouteTable {
     file::RouteTable {
         name: table.name.to_string(),
         hosts: table.hosts.iter().map(ToString::to_string).collect(),
+        error_pages: error_pages::shown(&table.error_pages),
         rules: table.rules.iter().map(|entry| rule(entry, snapshot)).collect(),
     }
 }

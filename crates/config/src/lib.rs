@@ -31,6 +31,7 @@ pub mod defaults;
 pub mod dns;
 mod effective;
 mod endpoint_files;
+pub mod error_pages;
 mod expiry;
 pub mod explain;
 pub mod file;

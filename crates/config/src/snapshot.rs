@@ -25,6 +25,7 @@ use crate::chain_names::ChainNames;
 use crate::chains::Chains;
 use crate::cidr::Cidr;
 use crate::clients::ClientMatch;
+use crate::error_pages::ErrorPages;
 use crate::filters::FilterSource;
 use crate::hosts::{Host, HostTable};
 use crate::paths::PathTable;
@@ -204,16 +205,20 @@ pub struct ListenerBounds {
     pub has_connection_age: bool,
     /// The smallest `buffered_bytes_max`, or none if no listener has one.
     pub buffered_bytes_least: Option<u64>,
+    /// Whether a listener or a route table has error pages, which need words of the request.
+    pub has_error_pages: bool,
 }
 
 impl ListenerBounds {
-    pub(crate) fn of<F>(listeners: &[Arc<Listener<F>>]) -> Self {
+    pub(crate) fn of<F>(listeners: &[Arc<Listener<F>>], tables: &[Arc<RouteTable>]) -> Self {
         Self {
             has_connection_age: listeners.iter().any(|listener| listener.bounds_connection_age()),
             buffered_bytes_least: listeners
                 .iter()
                 .filter_map(|listener| listener.buffered_bytes_max)
                 .min(),
+            has_error_pages: listeners.iter().any(|it| !it.http.error_pages.is_empty())
+                || tables.iter().any(|it| !it.error_pages.is_empty()),
         }
     }
 }
@@ -480,6 +485,8 @@ pub struct Keepalive {
 /// How HTTP is read and rewritten on a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpOptions {
+    /// What replies to failures say.
+    pub error_pages: ErrorPages,
     /// Bytes of a request line (method, target, version).
     pub request_line_bytes_max: u32,
     /// Bytes of a head, request line included.
@@ -651,6 +658,8 @@ pub struct RouteTable {
     pub paths: PathTable,
     /// The rules, in the order of the file.
     pub rules: Vec<Rule>,
+    /// What replies to failures say, before those of the listener.
+    pub error_pages: ErrorPages,
 }
 
 impl RouteTable {

@@ -67,7 +67,7 @@ impl<F> Store<F> {
         let snapshot = Snapshot {
             version: self.version_next(),
             startup: parts.startup,
-            listener_bounds: ListenerBounds::of(&parts.listeners),
+            listener_bounds: ListenerBounds::of(&parts.listeners, &parts.route_tables),
             listeners: parts.listeners.into(),
             listener_places,
             route_tables,

@@ -26,6 +26,7 @@ pub mod fault;
 pub(crate) mod filtering;
 pub(crate) mod forwarded;
 pub(crate) mod lookalikes;
+pub(crate) mod pages;
 pub(crate) mod progress;
 pub(crate) mod record;
 pub(crate) mod reply;

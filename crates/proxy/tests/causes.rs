@@ -68,3 +68,23 @@ fn failures_to_connect_are_counted_by_each_of_their_causes() {
     });
     assert_eq!(counts, once_each(&causes));
 }
+
+#[test]
+fn error_pages_are_for_the_causes_that_replies_have() {
+    // The connection is closed before there is a request.
+    let silent = [
+        Cause::AcceptFailed,
+        Cause::ClientConnectionsOverflow,
+        Cause::ConnectionsOverflow,
+        Cause::HandshakesOverflow,
+    ];
+    let replied = Cause::ALL.iter().filter(|cause| {
+        let has_status = consequence(**cause).status.is_some() || **cause == Cause::FilterReply;
+        has_status && !silent.contains(cause)
+    });
+    let mut replied: Vec<_> = replied.map(|cause| cause.as_str()).collect();
+    let mut known = config::error_pages::CAUSES.to_vec();
+    replied.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(known, replied);
+}

@@ -181,7 +181,7 @@ fn conditions(
     conditions.collect()
 }
 
-fn statuses(
+pub(super) fn statuses(
     entries: &[Status],
     site: &Site<'_>,
     findings: &mut Findings<'_>,

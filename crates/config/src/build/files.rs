@@ -295,6 +295,24 @@ impl<'a> Files<'a> {
         }
     }
 
+    /// The content of a file that holds text.
+    pub(crate) fn text(
+        &mut self,
+        path: &str,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Option<Arc<str>> {
+        let content = self.content(path, site, findings)?;
+        match std::str::from_utf8(&content) {
+            Ok(text) => Some(Arc::from(text)),
+            Err(error) => {
+                let rule = format!("this file is not UTF-8 at octet {}", error.valid_up_to());
+                site.error(findings, Problem::new(rule, "save it as UTF-8"));
+                None
+            }
+        }
+    }
+
     /// The content of the file at `path`, which stands at `site`.
     fn content(
         &mut self,

@@ -8,7 +8,7 @@ use wire::path::Slashes;
 
 use super::routes::Tables;
 use super::tls::Spoken;
-use super::{Context, Names, Once, http2, keepalive, or_none, tls};
+use super::{Context, Names, Once, error_pages, http2, keepalive, or_none, tls};
 use crate::chain_names::ChainNames;
 use crate::chains::Chains;
 use crate::cidr::Cidr;
@@ -202,12 +202,10 @@ fn listener<F>(
         filter_sources: ends.filter_sources,
         route_tables: ends.route_tables,
         hosts: ends.hosts,
-        http: http(
-            &file.http,
-            proxy_protocol(file, site, context.findings),
-            &site.key("http"),
-            context.findings,
-        ),
+        http: {
+            let proxy_protocol = proxy_protocol(file, site, context.findings);
+            http(&file.http, proxy_protocol, &site.key("http"), context)
+        },
         http2: http2(&file.http2, &site.key("http2"), context.findings),
         timeouts: DownstreamTimeouts {
             request_head: file.timeouts.request_head.into(),
@@ -711,12 +709,15 @@ fn proxy_protocol(
     }
 }
 
-fn http(
+fn http<F>(
     file: &Http,
     proxy_protocol: Option<Arc<[Cidr]>>,
     site: &Site<'_>,
-    findings: &mut Findings<'_>,
+    context: &mut Context<'_, '_, F>,
 ) -> HttpOptions {
+    let Context { files, findings, .. } = context;
+    let pages = site.key("error_pages");
+    let error_pages = error_pages::build(&file.error_pages, &pages, files, findings);
     // One that was cut is not known to be too large, nor to be too small.
     let is_known = !site.is_cut("request_line_max") && !site.is_cut("head_max");
     if is_known && file.request_line_max > file.head_max {
@@ -735,6 +736,7 @@ fn http(
     // The bounds of these sizes, in the schema, are far below 4 GiB.
     let bytes = |size: crate::units::Size| u32::try_from(size.0).unwrap_or(u32::MAX);
     HttpOptions {
+        error_pages,
         request_line_bytes_max: bytes(file.request_line_max),
         head_bytes_max: bytes(file.head_max),
         fields_max: file.fields_max,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::http::{self, Found};
 use super::patterns;
-use super::{Context, Names, Once, share};
+use super::{Context, Names, Once, error_pages, share};
 use crate::clients::{ClientMatch, ClientName};
 use crate::defaults;
 use crate::file::cluster::Protocol;
@@ -69,9 +69,13 @@ pub(super) fn build<F>(
             hosts(&entry.hosts, &site.key("hosts"), context.findings)
         };
         let rules = rules(&entry.rules, &site.key("rules"), clusters, context.findings);
+        let Context { files, findings, .. } = &mut *context;
+        let pages = site.key("error_pages");
+        let error_pages = error_pages::build(&entry.error_pages, &pages, files, findings);
         let Some(id) = id.filter(|_| is_new) else { continue };
         let paths = PathTable::new(&rules);
-        let table = RouteTable { id, name: Arc::from(entry.name.as_str()), hosts, paths, rules };
+        let name = Arc::from(entry.name.as_str());
+        let table = RouteTable { id, name, hosts, paths, rules, error_pages };
         tables.push(share(table, context.former.and_then(|former| former.route_table(id))));
     }
     tables

@@ -9,6 +9,7 @@ use super::{Chain, Http2, ListenerTls, OrNone, Timeout};
 use crate::address::Address;
 use crate::cidr::Cidr;
 use crate::defaults;
+use crate::error_pages::ErrorPage;
 use crate::units::{Period, Size};
 
 /// A bound address and what happens to its connections.
@@ -203,6 +204,10 @@ impl Names {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Http {
+    /// What replies to failures say, unless the route table has a page of its own: the first page that is for a failure is
+    /// taken. Replies to calls of gRPC stay `grpc-status`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub error_pages: Vec<ErrorPage>,
     /// Bytes of a request line (method, target, version). Beyond it: 414.
     #[schemars(extend("x-minimum" = "64B", "x-maximum" = "60KiB"))]
     pub request_line_max: Size,
@@ -263,6 +268,7 @@ pub struct Http {
 impl Default for Http {
     fn default() -> Self {
         Self {
+            error_pages: Vec::new(),
             request_line_max: defaults::REQUEST_LINE_MAX,
             head_max: defaults::HEAD_MAX,
             fields_max: defaults::FIELDS_MAX,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{OrNone, Timeout};
 use crate::defaults;
+use crate::error_pages::ErrorPage;
 
 /// A table of rules for some hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -20,6 +21,10 @@ pub struct RouteTable {
     #[serde(default = "hosts")]
     #[schemars(length(min = 1))]
     pub hosts: Vec<String>,
+    /// What replies to failures of requests for these hosts say, before those of the listener are looked at
+    /// (`http.error_pages`). A `respond` with such a status and no body has one as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub error_pages: Vec<ErrorPage>,
     /// The rules. The first that matches, in the order of the file, is taken. None matches: 404.
     pub rules: Vec<Rule>,
 }

@@ -1138,6 +1138,104 @@ fn filters_and_the_access_log() {
 }
 
 #[test]
+fn error_pages_have_a_type_and_variables_that_there_are() {
+    check(&[
+        (
+            "    hosts: [shop.example]",
+            "    error_pages: [{ status: [^304], body: x }]",
+            "routes[0].error_pages[0].status[0]",
+            "304",
+            "statuses from 400 on",
+            "write 503, 5xx",
+        ),
+        (
+            "    hosts: [shop.example]",
+            "    error_pages: [{ status: [^none], body: x }]",
+            "routes[0].error_pages[0].status[0]",
+            "\"none\"",
+            "statuses from 400 on",
+            "write 503, 5xx",
+        ),
+        (
+            "    hosts: [shop.example]",
+            "    error_pages: [{ cause: [^conect_failed], body: x }]",
+            "routes[0].error_pages[0].cause[0]",
+            "\"conect_failed\"",
+            "no reply has this cause",
+            "did you mean `connect_failed`?",
+        ),
+        (
+            "    hosts: [shop.example]",
+            "    error_pages: [{ body: ^'a {{Stat}} {{hosts}}' }]",
+            "routes[0].error_pages[0].body",
+            "\"a {{Stat}} {{hosts}}\"",
+            "line 1 of the page has `{{hosts}}`",
+            "did you mean `host`?",
+        ),
+        (
+            "    hosts: [shop.example]",
+            "    error_pages: [{ file: ^missing.html }]",
+            "routes[0].error_pages[0].file",
+            "\"missing.html\"",
+            "there is no such file",
+            "relative to the folder of this file",
+        ),
+        (
+            "    hosts: [shop.example]",
+            "    error_pages: [{ file: ^web.endpoints.yaml }]",
+            "routes[0].error_pages[0].file",
+            "\"web.endpoints.yaml\"",
+            "says nothing of its type",
+            "add `content_type: text/html; charset=utf-8`",
+        ),
+        (
+            "    hosts: [shop.example]",
+            "    error_pages: [{ file: site.ocsp, content_type: ^html }]",
+            "routes[0].error_pages[0].content_type",
+            "\"html\"",
+            "two words with `/` between",
+            "write text/html; charset=utf-8",
+        ),
+        (
+            "    hosts: [shop.example]",
+            "    error_pages: [^{ file: 404.html, body: x }]",
+            "routes[0].error_pages[0]",
+            "",
+            "`body`",
+            "",
+        ),
+    ]);
+}
+
+#[test]
+fn error_pages_are_text_of_a_bounded_size() {
+    let text = SAMPLE.replace("    hosts: [shop.example]", "    error_pages: [{ file: big.html }]");
+    for (content, rule) in [
+        (vec![b'x'; (64 << 10) + 1], "at most 64 KiB"),
+        (b"abc\xff".to_vec(), "not UTF-8 at octet 3"),
+        ("{{date}}".repeat(33).into_bytes(), "at most 32 variables"),
+    ] {
+        let mut loader = loader();
+        loader.outside.insert("big.html", content);
+        let Err(errors) = loader.load("f", &text) else { panic!("an error is expected: {rule}") };
+        assert_eq!(errors.errors[0].path, "routes[0].error_pages[0].file");
+        assert!(errors.errors[0].rule.contains(rule), "{errors}");
+    }
+}
+
+#[test]
+fn a_page_that_looks_like_html_and_is_sent_as_text_is_warned_of() {
+    let mut loader = loader();
+    let with = |page: &str| SAMPLE.replace("    hosts: [shop.example]", page);
+    loader.load("f", &with("    error_pages: [{ body: ' <p>x' }]")).unwrap();
+    let [warning] = loader.warnings() else { panic!("{:?}", loader.warnings()) };
+    assert_eq!(warning.path, "routes[0].error_pages[0].body");
+    let typed = "    error_pages: [{ body: '<p>x', content_type: text/html }]";
+    loader.load("f", &with(typed)).unwrap();
+    assert_eq!(loader.warnings(), []);
+}
+
+#[test]
 fn mistakes_of_every_layer_are_told_in_one_run() {
     let text = SAMPLE
         .replace("    connect_timeout: 1s\n", "    connect_timeout: 1s\n    connect_timeout: 2s\n")

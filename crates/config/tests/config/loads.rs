@@ -466,3 +466,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_changed_error_page_changes_its_table_alone() {
+    let text = "
+listeners: [{ name: edge, address: 127.0.0.1:80, routes: [a, b], http: { error_pages: [{ file: 5xx.json }] } }]
+routes:
+  - { name: a, hosts: [a], rules: [], error_pages: [{ file: 404.html }] }
+  - { name: b, hosts: [b], rules: [] }
+";
+    let mut loader = loader();
+    loader.load("f", text).unwrap();
+    loader.outside.insert("404.html", "<p>other</p>");
+    let changes = loader.load("f", text).unwrap().changes.clone();
+    assert_eq!((changes.route_tables_changed.len(), changes.listeners_changed.len()), (1, 0));
+    loader.outside.insert("5xx.json", "{}");
+    let changes = loader.load("f", text).unwrap().changes.clone();
+    assert_eq!((changes.route_tables_changed.len(), changes.listeners_changed.len()), (0, 1));
+}

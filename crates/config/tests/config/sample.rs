@@ -87,6 +87,8 @@ pub(crate) fn outside() -> Memory {
         outside.insert(name, content);
     }
     outside.insert("web.endpoints.yaml", "- 10.0.0.1:8080\n");
+    outside.insert("404.html", "<p>{{host}}: {{reason}}\n");
+    outside.insert("5xx.json", "{\"status\": {{status}}, \"cause\": \"{{cause}}\"}\n");
     outside.trust(CERTIFICATES[0].1);
     outside
 }
@@ -144,6 +146,7 @@ listeners:
     routes: [one, two]
     cluster: all
     http:
+      error_pages: [{ status: [503, 500-502], cause: [connect_failed], body: "{{status}} {{cause}}", content_type: text/x-a }]
       request_line_max: 4KiB
       head_max: 16KiB
       fields_max: 50
@@ -210,6 +213,7 @@ listeners:
 routes:
   - name: one
     hosts: [a.example, "*.a.example"]
+    error_pages: [{ file: 404.html }]
     rules:
       - match: { path: "*" }
         respond: { status: 204 }

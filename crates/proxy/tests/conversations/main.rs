@@ -26,6 +26,7 @@ mod chains;
 mod corpus;
 mod details;
 mod ends;
+mod error_pages;
 mod filter_bodies;
 mod filters;
 mod forms;

@@ -56,7 +56,10 @@ impl Proxy {
         let has_too_many = exchanges_max.is_some_and(|max| {
             self.listen.clients.exchanges_of(exchange.client) > self.cx.share.of(max.get())
         });
-        if snapshot.access_log.stage_times || snapshot.access_log.output.is_some() {
+        if snapshot.access_log.stage_times
+            || snapshot.access_log.output.is_some()
+            || snapshot.listener_bounds.has_error_pages
+        {
             exchange.record.words = Words::take(head, &mut self.cx.buffers);
         }
         if !snapshot.access_log.captures.is_empty() {

@@ -1,7 +1,8 @@
 //! Responses that the proxy makes itself: direct responses, redirects, filters' replies, faults.
 //!
 //! All carry `server: strait`, unless a filter takes it away: filters see their heads, but not their bodies.
-//! A reply to a fault is plain text, the status in words and the cause in the vocabulary of the access log.
+//! A reply to a fault is an error page of the configuration, or plain text: the status in words, and the cause
+//! in the vocabulary of the access log.
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use wire::head::{Framing, Method, RequestHead, ResponseHead};
 
 use crate::connection::codec::elements::WholeReply;
 use crate::exchange::fault::{Side, consequence};
+use crate::exchange::pages::FilledPage;
 use crate::exchange::{Deadlines, Stage, calls};
 use crate::filter;
 use crate::keys::ExchangeKey;
@@ -19,11 +21,21 @@ use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
 /// What a reply consists of.
+#[derive(Clone, Copy)]
 struct Content<'a> {
     status: u16,
     fields: &'a [(&'a [u8], &'a [u8])],
     body: &'a [u8],
     cause: Option<Cause>,
+    /// Whether an error page may stand for the body.
+    takes_page: bool,
+}
+
+impl Content<'_> {
+    /// Nothing but a status.
+    const fn of(status: u16) -> Self {
+        Self { status, fields: &[], body: b"", cause: None, takes_page: false }
+    }
 }
 
 /// What says that a reply is the proxy's own.
@@ -40,7 +52,9 @@ impl Proxy {
         let plain = (!has_type && !respond.body.is_empty()).then_some(TEXT_PLAIN);
         let fields: Vec<_> = [SERVER].into_iter().chain(plain).chain(own).collect();
         let (status, body) = (respond.status, &respond.body[..]);
-        self.reply(key, &Content { status, fields: &fields, body, cause: None }, now);
+        let takes_page = body.is_empty() && !has_type;
+        let content = Content { status, fields: &fields, body, cause: None, takes_page };
+        self.reply(key, &content, now);
     }
 
     /// A route's redirect.
@@ -55,7 +69,7 @@ impl Proxy {
         let location = location(redirect, matched, head);
         let fields = [SERVER, (&b"location"[..], &location[..])];
         let status = redirect.status;
-        self.reply(key, &Content { status, fields: &fields, body: b"", cause: None }, now);
+        self.reply(key, &Content { fields: &fields, ..Content::of(status) }, now);
     }
 
     /// To a request that was to go no further than this proxy.
@@ -64,14 +78,15 @@ impl Proxy {
             // A request with credentials in it is not shown to a script that can send one.
             return self.fail(key, Cause::RequestNotImplemented, now);
         }
-        self.reply(key, &Content { status: 200, fields: &[SERVER], body: b"", cause: None }, now);
+        self.reply(key, &Content { fields: &[SERVER], ..Content::of(200) }, now);
     }
 
     /// A filter's reply.
     pub(crate) fn reply_from_filter(&mut self, key: ExchangeKey, reply: &filter::Reply, now: Time) {
         let body = plain_reason(reply.status, reply.reason);
         let (status, body, cause) = (reply.status, &body[..], Some(Cause::FilterReply));
-        self.reply(key, &Content { status, fields: &[SERVER, TEXT_PLAIN], body, cause }, now);
+        let fields = &[SERVER, TEXT_PLAIN];
+        self.reply(key, &Content { status, fields, body, cause, takes_page: true }, now);
     }
 
     /// The reply that a fault becomes.
@@ -87,7 +102,8 @@ impl Proxy {
         }
         let body = plain_reason(status, cause.as_str());
         let (body, cause) = (&body[..], Some(cause));
-        self.reply(key, &Content { status, fields: &[SERVER, TEXT_PLAIN], body, cause }, now);
+        let fields = &[SERVER, TEXT_PLAIN];
+        self.reply(key, &Content { status, fields, body, cause, takes_page: true }, now);
     }
 
     fn reply(&mut self, key: ExchangeKey, content: &Content<'_>, now: Time) {
@@ -102,11 +118,19 @@ impl Proxy {
             let cause = content.cause;
             return self.reply_plain(
                 key,
-                &Content { status: 200, fields: &fields, body: b"", cause },
+                &Content { fields: &fields, cause, ..Content::of(200) },
                 now,
             );
         }
-        self.reply_plain(key, content, now);
+        let page = self.exchanges.get(key).filter(|_| content.takes_page).and_then(|exchange| {
+            exchange.error_page(content.status, content.cause, self.cx.date(now).as_bytes())
+        });
+        let Some(FilledPage { content_type, body }) = &page else {
+            return self.reply_plain(key, content, now);
+        };
+        let others = content.fields.iter().copied().filter(|(name, _)| *name != TEXT_PLAIN.0);
+        let fields: Vec<_> = others.chain([(TEXT_PLAIN.0, &content_type[..])]).collect();
+        self.reply_plain(key, &Content { fields: &fields, body, ..*content }, now);
     }
 
     fn reply_plain(&mut self, key: ExchangeKey, content: &Content<'_>, now: Time) {
