@@ -33,7 +33,8 @@ use wire::buffer::Buffer;
 
 use crate::connection::bounds::{OUTBOX_BYTES_MAX, UNDELIVERED_BYTES_MAX};
 use crate::connection::codec::elements::Output;
-use crate::connection::codec::http2::{Multiplex, Stream};
+use crate::connection::codec::http2::Multiplex;
+use crate::connection::codec::streams::Stream;
 use crate::connection::codec::{Codec, Opening};
 use crate::connection::delivery::Lingering;
 use crate::connection::transport::Tls;
@@ -285,7 +286,7 @@ impl Connection {
     pub(crate) fn forget_request(&mut self, slot: Slot, buffers: &mut Buffers) {
         match self.codec.multiplex_mut() {
             Some(multiplex) => {
-                if let Some(stream) = multiplex.stream_mut(slot) {
+                if let Some(stream) = multiplex.streams.get_mut(slot) {
                     stream.forget_request(buffers);
                 }
             }
@@ -314,7 +315,7 @@ impl Connection {
 
     /// Whether it carries an exchange.
     pub(crate) fn is_busy(&self) -> bool {
-        self.exchange().is_some() || self.multiplex().is_some_and(|all| !all.is_empty())
+        self.exchange().is_some() || self.multiplex().is_some_and(|all| !all.streams.is_empty())
     }
 
     /// Whether a FIN now would make the peer take what it has for the whole message: its end is the
@@ -331,7 +332,7 @@ impl Connection {
     pub(crate) fn buffered_bytes(&self) -> usize {
         let inbox = self.inbox.as_ref().map_or(0, Buffer::capacity);
         let tls = self.tls.as_deref().map_or(0, Tls::buffered_bytes);
-        let streams = self.multiplex().into_iter().flat_map(Multiplex::iter);
+        let streams = self.multiplex().into_iter().flat_map(|all| all.streams.iter());
         let streams: usize = streams.map(Stream::buffered_bytes).sum();
         inbox + self.outbox.buffered_bytes() + tls + streams
     }

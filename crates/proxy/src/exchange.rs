@@ -47,7 +47,7 @@ use wire::head::{Method, RequestHead, Version};
 use wire::upgrade::WEBSOCKET_ACCEPT_LEN;
 
 use crate::connection::codec::Codec;
-use crate::connection::codec::http2::Tail;
+use crate::connection::codec::streams::Tail;
 use crate::exchange::calls::Call;
 use crate::exchange::progress::Progress;
 use crate::exchange::record::Record;

@@ -20,7 +20,6 @@ use telemetry::cause::Cause;
 use self::connections::{SavedDownstream, SavedUpstream};
 use self::exchanges::{SavedExchange, SavedStage};
 use crate::connection::Connection;
-use crate::connection::codec::http2::Multiplex;
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
 use crate::keys::Slot;
@@ -358,7 +357,7 @@ impl Proxy {
             }
             self.resume_inbox(*key, now);
             let streams = self.connections.get(*key).and_then(Connection::multiplex);
-            for slot in streams.map(Multiplex::slots).unwrap_or_default() {
+            for slot in streams.map(|all| all.streams.slots()).unwrap_or_default() {
                 // One that waited for a connection may have got one on the way.
                 self.resume_stream(StreamKey { connection: *key, slot }, now);
             }

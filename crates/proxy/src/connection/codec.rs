@@ -15,6 +15,8 @@ pub(crate) mod bytes;
 pub(crate) mod elements;
 pub(crate) mod http1;
 pub(crate) mod http2;
+pub(crate) mod streams;
+pub(crate) mod watches;
 
 use wire::h1::{ConnectionField, Parsing};
 use wire::head::ResponseHead;
@@ -22,7 +24,8 @@ use wire::head::ResponseHead;
 use crate::connection::codec::bytes::Bytes;
 use crate::connection::codec::elements::{Answer, Element, Output, ReadEnd, WholeReply};
 use crate::connection::codec::http1::Http1;
-use crate::connection::codec::http2::{Multiplex, Tail};
+use crate::connection::codec::http2::Multiplex;
+use crate::connection::codec::streams::Tail;
 use crate::keys::Slot;
 
 /// What a connection speaks, and where it stands in that.
@@ -160,14 +163,16 @@ impl Codec {
     #[inline]
     pub(crate) fn queued(&self, slot: Slot) -> Option<usize> {
         match self {
-            Self::Http2(codec) => Some(codec.stream(slot).map_or(0, |stream| stream.outbox.len())),
+            Self::Http2(codec) => {
+                Some(codec.streams.get(slot).map_or(0, |stream| stream.outbox.len()))
+            }
             Self::Opening(_) | Self::Http1(_) | Self::Bytes(_) => None,
         }
     }
 
     /// Whether a body that was queued to its end has an end that was not sent.
     pub(crate) fn has_open_end(&self, slot: Slot) -> bool {
-        let stream = self.multiplex().and_then(|multiplex| multiplex.stream(slot));
+        let stream = self.multiplex().and_then(|multiplex| multiplex.streams.get(slot));
         stream.is_some_and(|stream| stream.tail != Tail::Open && !stream.is_ended)
     }
 

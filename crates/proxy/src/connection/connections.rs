@@ -96,7 +96,7 @@ impl Connections {
     pub(crate) fn note_end(&mut self, key: ConnKey, how: &str) {
         let Some(connection) = self.get(key) else { return };
         let is_awaited = connection.exchange().is_some()
-            || connection.multiplex().is_some_and(|multiplex| !multiplex.is_empty());
+            || connection.multiplex().is_some_and(|multiplex| !multiplex.streams.is_empty());
         let is_explained = connection.upstream().is_none_or(|upstream| upstream.reason.is_some());
         if is_explained || !is_awaited || how.is_empty() {
             return;
@@ -132,7 +132,8 @@ impl Connections {
             tls.clear(&mut cx.buffers);
         }
         connection.outbox.clear(&mut cx.buffers);
-        for stream in connection.multiplex_mut().into_iter().flat_map(|all| all.iter_mut()) {
+        for stream in connection.multiplex_mut().into_iter().flat_map(|all| all.streams.iter_mut())
+        {
             stream.clear(&mut cx.buffers);
         }
         if let Some(inbox) = connection.inbox.take() {

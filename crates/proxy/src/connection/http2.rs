@@ -11,7 +11,9 @@ use wire::h2::{ErrorCode, Http2};
 use wire::head::{RequestHead, Version};
 
 use crate::connection::codec::Codec;
-use crate::connection::codec::http2::{Multiplex, Stream, Watch, downstream_limits};
+use crate::connection::codec::http2::{Multiplex, downstream_limits};
+use crate::connection::codec::streams::Stream;
+use crate::connection::codec::watches::Watch;
 use crate::connection::connections::Connections;
 use crate::connection::{Connection, Role};
 use crate::cx::Cx;
@@ -168,7 +170,7 @@ impl Exchanges {
         let opening = now + listener.timeouts.request_head;
         let mut multiplex = Multiplex::new(codec, limits, now);
         multiplex.watches.set(Watch::Opening, opening);
-        multiplex.insert(Stream::new(1, key));
+        multiplex.streams.insert(Stream::new(1, key));
         exchange.downstream.slot = Slot::of_stream(1);
         exchange.request.version = Version::Http2;
         open.outbox.push(SWITCHING, &mut cx.buffers);

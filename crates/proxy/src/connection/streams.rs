@@ -4,7 +4,7 @@
 use wire::h2::{RequestForm, Scheme, head_len_max};
 use wire::head::RequestHead;
 
-use crate::connection::codec::http2::{Stream, StreamInbox, Tail};
+use crate::connection::codec::streams::{Stream, StreamInbox, Tail};
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
@@ -19,11 +19,11 @@ impl Connections {
         if at.is_alone() {
             return connection.exchange();
         }
-        Some(connection.codec.multiplex()?.stream(at.slot)?.exchange)
+        Some(connection.codec.multiplex()?.streams.get(at.slot)?.exchange)
     }
 
     pub(crate) fn stream_mut(&mut self, at: StreamKey) -> Option<&mut Stream> {
-        self.multiplex_mut(at.connection)?.stream_mut(at.slot)
+        self.multiplex_mut(at.connection)?.streams.get_mut(at.slot)
     }
 
     /// The peer gets back what it sent of its window.
@@ -58,7 +58,7 @@ impl Connections {
     pub(crate) fn exchanges_on(&self, key: ConnKey) -> Vec<ExchangeKey> {
         let Some(connection) = self.get(key) else { return Vec::new() };
         match connection.multiplex() {
-            Some(multiplex) => multiplex.exchanges(),
+            Some(multiplex) => multiplex.streams.exchanges(),
             None => connection.exchange().into_iter().collect(),
         }
     }

@@ -12,7 +12,7 @@ use wire::upgrade::websocket_key;
 use crate::connection::codec::Codec;
 use crate::connection::codec::elements::TOGETHER_BYTES_MAX;
 use crate::connection::codec::http1::{Http1, Send};
-use crate::connection::codec::http2::Tail;
+use crate::connection::codec::streams::Tail;
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use config::snapshot::Cluster;
 
 use crate::connection::codec::elements::Output;
-use crate::connection::codec::http2::Tail;
+use crate::connection::codec::streams::Tail;
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Exchange, Form, Kind, QueuedRequest, Stage, Wait};

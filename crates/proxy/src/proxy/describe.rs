@@ -11,7 +11,6 @@ use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
 use crate::connection::codec::http1::Http1;
 use crate::connection::codec::http1::Receive;
-use crate::connection::codec::http2::Multiplex;
 use crate::exchange::record::Word;
 use crate::exchange::record::label;
 use crate::keys::ConnKey;
@@ -98,7 +97,7 @@ impl Proxy {
                 Codec::Opening(Opening::ProxyHeader) => "proxy_header",
                 Codec::Opening(Opening::Handshake) => "handshaking",
                 Codec::Opening(Opening::Detect | Opening::Hello) => "detecting",
-                Codec::Http2(multiplex) if multiplex.is_empty() => "idle",
+                Codec::Http2(multiplex) if multiplex.streams.is_empty() => "idle",
                 Codec::Http2(_) => "streams",
                 Codec::Http1(Http1 { receive: Receive::Head(_), .. }) => {
                     if connection.inbox.is_some() { "reading_head" } else { "idle" }
@@ -116,7 +115,7 @@ impl Proxy {
             state,
             age: now.nanos_since(connection.opened),
             requests: connection.requests,
-            streams: connection.multiplex().map(Multiplex::len),
+            streams: connection.multiplex().map(|all| all.streams.len()),
             inbox_bytes: connection.inbox.as_ref().map_or(0, wire::buffer::Buffer::len),
             outbox_bytes: connection.unsent_len(),
             target: String::from_utf8_lossy(target.unwrap_or_default()).into_owned(),

@@ -14,7 +14,9 @@ use crate::connection::codec::Opening;
 use crate::connection::codec::bytes::Bytes;
 use crate::connection::codec::http1::Http1;
 use crate::connection::codec::http1::RESPONSE_HEAD;
-use crate::connection::codec::http2::{Multiplex, Stream, StreamInbox, Tail, Watches};
+use crate::connection::codec::http2::Multiplex;
+use crate::connection::codec::streams::{Stream, StreamInbox, Tail};
+use crate::connection::codec::watches::Watches;
 use crate::connection::connections::Connections;
 use crate::connection::delivery::Lingering;
 use crate::connection::transport::{SavedTls, Tls};
@@ -494,7 +496,7 @@ fn save_multiplex(mut multiplex: Multiplex, buffers: &mut Buffers, now: Time) ->
         }
     };
     SavedMultiplex {
-        streams: multiplex.iter_mut().map(&mut save).collect(),
+        streams: multiplex.streams.iter_mut().map(&mut save).collect(),
         watches: multiplex.watches.remaining(now),
         failure: multiplex.failure.map(|cause| cause.as_str().to_owned()),
         codec: multiplex.codec,
@@ -518,7 +520,7 @@ fn restore_multiplex(
             .map(|(body, tail)| Box::new(StreamInbox { body: buffers.lease_with(&body), tail }));
         stream.owed = saved.owed;
         stream.head = saved.head.map(|head| buffers.lease_with(&head));
-        multiplex.insert(stream);
+        multiplex.streams.insert(stream);
     }
     multiplex.watches = Watches::restored(&saved.watches, now);
     multiplex.failure = saved.failure.and_then(|word| cause_named(&word));

@@ -13,7 +13,7 @@ use super::connections::{
     SavedCodec, SavedOutbox, restore_codec, restore_outbox, save_codec, save_outbox,
 };
 use super::{GONE, SavedSide, before, cause_named, since};
-use crate::connection::codec::http2::Tail;
+use crate::connection::codec::streams::Tail;
 use crate::connection::connections::Connections;
 use crate::connection::{Connection, Role, UpstreamState};
 use crate::cx::Cx;

@@ -5,7 +5,7 @@ use telemetry::cause::Cause;
 use wire::h2::ErrorCode;
 
 use crate::connection::Life;
-use crate::connection::codec::http2::Tail;
+use crate::connection::codec::streams::Tail;
 use crate::exchange::fault::{Side, consequence};
 use crate::exchange::{Deadlines, Stage, Wait};
 use crate::keys::ExchangeKey;
@@ -64,7 +64,7 @@ impl Proxy {
         let downstream = at.connection;
         let Some(connection) = self.connections.get_mut(downstream) else { return };
         if let Some(multiplex) = connection.multiplex_mut() {
-            let Some(stream) = multiplex.stream_mut(at.slot) else { return };
+            let Some(stream) = multiplex.streams.get_mut(at.slot) else { return };
             if stream.outbox.is_empty() {
                 return self.abort(key, cause, now);
             }

@@ -2,7 +2,6 @@
 
 use telemetry::cause::Cause;
 
-use crate::connection::codec::http2::Multiplex;
 use crate::keys::ConnKey;
 use crate::listen::age::Due;
 use crate::proxy::Proxy;
@@ -44,7 +43,7 @@ impl Proxy {
     /// Ends a downstream connection, with the exchanges that it has.
     pub(crate) fn abort_downstream(&mut self, key: ConnKey, cause: Cause, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
-        let streams = connection.multiplex().map(Multiplex::exchanges).unwrap_or_default();
+        let streams = connection.multiplex().map(|all| all.streams.exchanges()).unwrap_or_default();
         for exchange in connection.exchange().into_iter().chain(streams) {
             self.abort(exchange, cause, now);
         }

@@ -2,7 +2,6 @@
 
 use telemetry::cause::Cause;
 
-use crate::connection::codec::http2::Multiplex;
 use crate::connection::{Connection, Downstream};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -54,7 +53,8 @@ impl Proxy {
         let all: Vec<_> = all.map(|(key, _)| key).collect();
         for key in all {
             let Some(connection) = self.connections.get(key) else { continue };
-            let streams = connection.multiplex().map(Multiplex::exchanges).unwrap_or_default();
+            let streams =
+                connection.multiplex().map(|all| all.streams.exchanges()).unwrap_or_default();
             for exchange in connection.exchange().into_iter().chain(streams) {
                 self.listen.cut_off += 1;
                 self.abort(exchange, Cause::DrainTimeout, now);

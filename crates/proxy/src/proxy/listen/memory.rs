@@ -7,7 +7,8 @@ use config::snapshot::ListenerId;
 use telemetry::cause::Cause;
 
 use crate::connection::Connection;
-use crate::connection::codec::http2::{Multiplex, Stream, Watch};
+use crate::connection::codec::streams::Stream;
+use crate::connection::codec::watches::Watch;
 use crate::connection::connections::Connections;
 use crate::exchange::Exchange;
 use crate::exchange::exchanges::Exchanges;
@@ -95,7 +96,8 @@ impl Proxy {
         let listener = self.listen.listeners.get(downstream.listener).listener();
         let write_timeout = listener.timeouts.response_write;
         let multiplex = connection.multiplex();
-        let streams = multiplex.into_iter().flat_map(|all| all.iter()).map(|it| it.exchange);
+        let streams =
+            multiplex.into_iter().flat_map(|all| all.streams.iter()).map(|it| it.exchange);
         let exchanges = downstream.exchange.into_iter().chain(streams);
         let exchanges = exchanges.filter_map(|key| self.exchanges.get(key));
         let of_exchanges = exchanges.filter_map(Exchange::waits_for_client_since);
@@ -109,14 +111,14 @@ impl Proxy {
 /// Bytes of the buffers that stand for a downstream connection: its own, those of its exchanges, and
 /// those that wait for or came from upstreams on their behalf.
 fn held_by(connection: &Connection, connections: &Connections, exchanges: &Exchanges) -> u64 {
-    let streams = connection.multiplex().into_iter().flat_map(Multiplex::iter);
+    let streams = connection.multiplex().into_iter().flat_map(|all| all.streams.iter());
     let keys = connection.exchange().into_iter().chain(streams.map(|stream| stream.exchange));
     let of_exchanges = keys.filter_map(|key| exchanges.get(key)).map(|exchange| {
         let upstream = exchange.upstream().map_or(0, |at| {
             let upstream = connections.get(at.connection);
             upstream.map_or(0, |upstream| match upstream.multiplex() {
                 None => upstream.buffered_bytes(),
-                Some(all) => all.stream(at.slot).map_or(0, Stream::buffered_bytes),
+                Some(all) => all.streams.get(at.slot).map_or(0, Stream::buffered_bytes),
             })
         });
         exchange.buffered_bytes() + upstream

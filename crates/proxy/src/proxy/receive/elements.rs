@@ -8,7 +8,7 @@ use wire::head::ResponseHead;
 
 use crate::connection::codec::elements::Element;
 use crate::connection::codec::elements::Invalid;
-use crate::connection::codec::http2::Tail;
+use crate::connection::codec::streams::Tail;
 use crate::exchange::Request;
 use crate::exchange::Stage;
 use crate::keys::ExchangeKey;

@@ -12,7 +12,9 @@ use wire::h2::{ConnectionError, ErrorCode};
 
 use crate::connection::bounds::{OUTBOX_BYTES_MAX, UNDELIVERED_BYTES_MAX};
 use crate::connection::codec::elements::Element;
-use crate::connection::codec::http2::{Decoded, Framed, Stream, Watch};
+use crate::connection::codec::http2::{Decoded, Framed};
+use crate::connection::codec::streams::Stream;
+use crate::connection::codec::watches::Watch;
 use crate::connection::delivery::Lingering;
 use crate::connection::http2::GOAWAY_PING;
 use crate::connection::{Downstream, Life, Role, is_peer_behind};
@@ -174,7 +176,7 @@ impl Proxy {
         self.upstream.withdraw(key, &mut self.connections);
         let Some(multiplex) = self.connections.multiplex_mut(key) else { return };
         multiplex.is_gone = true;
-        for exchange in multiplex.exchanges() {
+        for exchange in multiplex.streams.exchanges() {
             if is_downstream {
                 self.abort(exchange, cause, now);
             } else {
@@ -249,7 +251,7 @@ impl Proxy {
             Watch::FinalGoaway => self.connections.finish_goaway(key, &mut self.cx),
             Watch::CoolDown => {
                 if let Some(multiplex) =
-                    self.connections.multiplex_mut(key).filter(|it| it.is_empty())
+                    self.connections.multiplex_mut(key).filter(|it| it.streams.is_empty())
                 {
                     multiplex.rest();
                 }
@@ -303,7 +305,7 @@ impl Proxy {
             return;
         };
         let is_lost = |stream: &&Stream| !multiplex.is_open(stream);
-        let lost: Vec<_> = multiplex.iter().filter(is_lost).map(|s| s.exchange).collect();
+        let lost: Vec<_> = multiplex.streams.iter().filter(is_lost).map(|s| s.exchange).collect();
         if !lost.is_empty() {
             let lost = u32::try_from(lost.len()).unwrap_or(u32::MAX);
             let processed = connection.requests.saturating_sub(lost);
@@ -400,7 +402,7 @@ impl Proxy {
         let is_upstream = connection.upstream().is_some();
         let is_connecting = connection.is_connecting();
         let Some(multiplex) = self.connections.multiplex_mut(key) else { return };
-        if !multiplex.is_empty() || is_connecting {
+        if !multiplex.streams.is_empty() || is_connecting {
             return;
         }
         multiplex.watches.set(Watch::CoolDown, now + REST);

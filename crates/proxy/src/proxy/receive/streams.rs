@@ -2,7 +2,7 @@
 
 use wire::h2::ErrorCode;
 
-use crate::connection::codec::http2::{StreamInbox, Tail};
+use crate::connection::codec::streams::{StreamInbox, Tail};
 use crate::exchange::Exchange;
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::proxy::Proxy;

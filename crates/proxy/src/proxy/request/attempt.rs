@@ -151,7 +151,8 @@ impl Proxy {
                 _ => Kept::Part,
             }
         } else {
-            let stream = connection.codec.multiplex().and_then(|all| all.stream(upstream.slot));
+            let stream =
+                connection.codec.multiplex().and_then(|all| all.streams.get(upstream.slot));
             let Some(stream) = stream.filter(|stream| stream.head.is_some()) else {
                 return self.fail(key, cause, now);
             };
@@ -258,7 +259,7 @@ fn take_request(connection: &mut Connection, upstream: StreamKey) -> Option<Queu
         outbox.rewind();
         return Some(QueuedRequest { outbox, form: Form::Alone { codec, is_personal } });
     }
-    let stream = connection.codec.multiplex_mut()?.stream_mut(upstream.slot)?;
+    let stream = connection.codec.multiplex_mut()?.streams.get_mut(upstream.slot)?;
     let head = stream.head.take()?;
     let mut outbox = std::mem::take(&mut stream.outbox);
     outbox.rewind();

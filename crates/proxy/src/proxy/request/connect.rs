@@ -12,7 +12,9 @@ use wire::head::RequestHead;
 
 use crate::connection::codec::elements::ReadEnd;
 use crate::connection::codec::http1::RESPONSE_HEAD;
-use crate::connection::codec::http2::{Multiplex, Stream, Tail, Watch};
+use crate::connection::codec::http2::Multiplex;
+use crate::connection::codec::streams::{Stream, Tail};
+use crate::connection::codec::watches::Watch;
 use crate::connection::codec::{Codec, http2};
 use crate::connection::transport::Tls;
 use crate::connection::{Connection, Role, Upstream, UpstreamState};
@@ -138,7 +140,9 @@ impl Proxy {
         let multiplex = self.connections.get(upstream).and_then(|open| open.multiplex());
         let is_known = multiplex.is_some_and(|multiplex| multiplex.codec.has_peer_settings());
         let is_upgrade = form == RequestForm::Upgrade;
-        if !is_known && (is_upgrade || multiplex.is_some_and(|multiplex| !multiplex.is_empty())) {
+        if !is_known
+            && (is_upgrade || multiplex.is_some_and(|multiplex| !multiplex.streams.is_empty()))
+        {
             // One may be sent with the preface. How many more it takes at a time, and whether it
             // takes an extended CONNECT, it will have said when it has said anything.
             let request = QueuedRequest { outbox, form: Form::Stream { head: parked, tail } };
@@ -182,7 +186,7 @@ impl Proxy {
             connection.requests += 1;
             is_connecting = connection.is_connecting();
             if let Some(multiplex) = connection.codec.multiplex_mut() {
-                multiplex.insert(stream);
+                multiplex.streams.insert(stream);
                 multiplex.watches.clear(Watch::Idle);
                 if let Some(silence) = silence.filter(|_| !multiplex.watches.is_set(Watch::PingDue))
                 {

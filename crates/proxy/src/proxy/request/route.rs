@@ -217,7 +217,9 @@ fn forget_request(connection: &mut Connection, upstream: StreamKey, buffers: &mu
     if upstream.is_alone() {
         return connection.outbox.forget(buffers);
     }
-    if let Some(stream) = connection.multiplex_mut().and_then(|all| all.stream_mut(upstream.slot)) {
+    if let Some(stream) =
+        connection.multiplex_mut().and_then(|all| all.streams.get_mut(upstream.slot))
+    {
         stream.outbox.forget(buffers);
     }
 }
