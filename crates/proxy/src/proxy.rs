@@ -332,7 +332,9 @@ impl Proxy {
             // These frames have to be sealed too.
             return self.connections.seal_more(key, &mut self.cx);
         }
-        self.connections.seal_more(key, &mut self.cx);
+        if connection.tls.is_some() {
+            self.connections.seal_more(key, &mut self.cx);
+        }
         if before >= OUTBOX_BYTES_MAX
             && after < OUTBOX_BYTES_MAX
             && let Some(source) =

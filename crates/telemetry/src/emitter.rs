@@ -211,7 +211,7 @@ impl Emitter {
     // Into the caller, so that no more of the event is made than is counted.
     #[inline]
     pub fn exchange_counted(&mut self, event: &ExchangeFinished<'_>) {
-        self.worker.exchanges.finished(event);
+        self.worker.exchanges.finished(event.cause, event.is_tunnel, &event.stages);
         if let Some(block) = self.listener(event.listener) {
             block.exchanges.finished(event);
         }

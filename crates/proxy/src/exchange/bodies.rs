@@ -18,9 +18,9 @@ impl Exchanges {
 
     /// Some of the response body came: how long the next piece may take.
     pub(crate) fn await_response_data(&mut self, key: ExchangeKey, now: Time, cx: &mut Cx) {
-        let Some(exchange) = self.get(key) else { return };
+        let Some(exchange) = self.get_mut(key) else { return };
         let (wait, timeout) = exchange.silence();
-        self.set_deadline(key, wait, now + timeout, cx);
+        exchange.set_deadline(wait, now + timeout, cx);
     }
 }
 
@@ -61,6 +61,6 @@ impl Exchanges {
             }
             _ => now + timeout,
         };
-        self.set_deadline(key, wait, deadline, cx);
+        exchange.set_deadline(wait, deadline, cx);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::{Stage, Wait};
+use crate::exchange::{Exchange, Stage, Wait};
 use crate::keys::ExchangeKey;
 use crate::tools::time::Time;
 
@@ -15,11 +15,8 @@ impl Exchanges {
         deadline: Time,
         cx: &mut Cx,
     ) {
-        let Some(exchange) = self.get_mut(key) else { return };
-        exchange.deadlines.set(wait, deadline);
-        // A timer that fires early looks which deadline is next, so only an earlier one is armed.
-        if deadline < cx.timers.deadline(exchange.timer) {
-            cx.timers.arm(exchange.timer, deadline);
+        if let Some(exchange) = self.get_mut(key) {
+            exchange.set_deadline(wait, deadline, cx);
         }
     }
 
@@ -48,13 +45,25 @@ impl Exchanges {
     /// with the first message, and that when the service has something to tell.
     #[inline]
     pub(crate) fn await_response_head(&mut self, key: ExchangeKey, now: Time, cx: &mut Cx) {
-        let Some(exchange) = self.get(key) else { return };
+        let Some(exchange) = self.get_mut(key) else { return };
         let Some(cluster) = exchange.cluster() else { return };
         let (wait, timeout) = match exchange.call {
             None => (Wait::ResponseHead, cluster.timeouts.response_head),
             Some(_) => (Wait::TunnelIdle, exchange.listener().timeouts.tunnel_idle),
         };
-        self.set_deadline(key, wait, now + timeout, cx);
+        exchange.set_deadline(wait, now + timeout, cx);
+    }
+}
+
+impl Exchange {
+    /// Sets one of its deadlines.
+    #[inline]
+    pub(crate) fn set_deadline(&mut self, wait: Wait, deadline: Time, cx: &mut Cx) {
+        self.deadlines.set(wait, deadline);
+        // A timer that fires early looks which deadline is next, so only an earlier one is armed.
+        if deadline < cx.timers.deadline(self.timer) {
+            cx.timers.arm(self.timer, deadline);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use config::snapshot::Endpoint;
 use telemetry::cause::Cause;
-use telemetry::events::ExchangeFinished;
+use telemetry::events::{ExchangeFinished, LabelId, Stages};
 use wire::buffer::Buffer;
 use wire::head::Version;
 
@@ -43,32 +43,12 @@ impl Connections {
             }
             None => 0,
         };
-        let wall_clock_zero = cx.wall_clock_zero;
-        // Made where it is used: counting alone then needs few of its fields, and the rest is never written.
-        let counts = || ExchangeFinished {
-            listener,
-            rule: route.and_then(|route| route.rule).map(|(table, rule)| (label(table.0), rule)),
-            cluster,
-            endpoint_id: endpoint_of(exchange).map(|endpoint| label(endpoint.id.0)),
-            version: version_of(exchange),
-            status: record.status,
-            cause,
-            is_upstreams_fault: cause.is_some_and(|it| consequence(it).side == Side::Upstream),
-            failures,
-            is_reply: record.is_reply,
-            request_bytes: exchange.progress.request_bytes,
-            response_bytes: record.response_bytes,
-            grpc: exchange.call.as_ref().map(|call| call.told()),
-            attempts: exchange.progress.attempts,
-            is_tunnel: exchange.progress.is_tunnel,
-            started_at: wall_clock_zero.saturating_add(record.stamps.began.as_nanos()),
-            stages,
-            ..ExchangeFinished::EMPTY
-        };
+        let counts = Counts { listener, cluster, cause, failures, stages };
         if failures > 0 || cx.emitter.is_recorded(stages.total, exchange.progress.is_tunnel) {
-            self.report_with_words(exchange, counts(), cx);
+            let counts = counts.event(exchange, cx.wall_clock_zero);
+            self.report_with_words(exchange, counts, cx);
         } else {
-            cx.emitter.exchange_counted(&counts());
+            cx.emitter.exchange_counted(&counts.event(exchange, cx.wall_clock_zero));
         }
     }
 
@@ -103,6 +83,49 @@ impl Connections {
             captures: record.captures.as_ref().map_or(&[], Buffer::filled),
             ..counts
         });
+    }
+}
+
+/// What has been found out of an exchange that is over.
+struct Counts {
+    listener: LabelId,
+    cluster: Option<LabelId>,
+    cause: Option<Cause>,
+    failures: u32,
+    stages: Stages,
+}
+
+impl Counts {
+    /// The event without its words.
+    #[expect(
+        clippy::inline_always,
+        reason = "counting alone needs few of the fields: those that are not read are never written"
+    )]
+    #[inline(always)]
+    fn event<'e>(&self, exchange: &'e Exchange, wall_clock_zero: u64) -> ExchangeFinished<'e> {
+        let Self { listener, cluster, cause, failures, stages } = *self;
+        let (record, progress) = (&exchange.record, &exchange.progress);
+        let rule = exchange.route.as_ref().and_then(|route| route.rule);
+        ExchangeFinished {
+            listener,
+            rule: rule.map(|(table, rule)| (label(table.0), rule)),
+            cluster,
+            endpoint_id: endpoint_of(exchange).map(|endpoint| label(endpoint.id.0)),
+            version: version_of(exchange),
+            status: record.status,
+            cause,
+            is_upstreams_fault: cause.is_some_and(|it| consequence(it).side == Side::Upstream),
+            failures,
+            is_reply: record.is_reply,
+            request_bytes: progress.request_bytes,
+            response_bytes: record.response_bytes,
+            grpc: exchange.call.as_ref().map(|call| call.told()),
+            attempts: progress.attempts,
+            is_tunnel: progress.is_tunnel,
+            started_at: wall_clock_zero.saturating_add(record.stamps.began.as_nanos()),
+            stages,
+            ..ExchangeFinished::EMPTY
+        }
     }
 }
 

@@ -12,17 +12,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use config::balance::Balancer;
-use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Id, TransportId};
+use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId};
 use telemetry::cause::Cause;
 
-use self::backoff::{Backoff, Refusing};
-use self::candidates::{Candidates, Look};
-use self::reserve::{RESERVE_MAX, Reserve};
-use self::stream_budget::StreamBudget;
-use self::turns::Turns;
+use self::backoff::Refusing;
+use self::reserve::RESERVE_MAX;
+use self::state::{ClusterState, EndpointState};
 use crate::connection::connections::Connections;
-use crate::connection::destination::destination_of;
-use crate::connection::{Connection, Links, UpstreamState};
 use crate::keys::ConnKey;
 use crate::listen::clients::{ClientPlace, Clients};
 use crate::share::Share;
@@ -33,9 +29,11 @@ use crate::upstream::balance;
 
 mod backoff;
 mod candidates;
+mod idle;
 mod original;
 mod queue;
 mod reserve;
+mod state;
 mod stream_budget;
 mod turns;
 
@@ -65,64 +63,6 @@ pub(crate) struct Pools {
     pub(crate) is_counting: bool,
     /// Requests under way at endpoints whose balancer compares them.
     pub(crate) counted: u32,
-}
-
-/// What was noted of a cluster since its queue was served.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Noted {
-    /// Whether a connection may be free, or may be opened.
-    pub(crate) has_room: bool,
-    /// Connections that are being established and became spare.
-    pub(crate) spares: u32,
-}
-
-/// A cluster at run time.
-#[derive(Debug)]
-struct ClusterState {
-    id: ClusterId,
-    /// Where the balancer stands.
-    cursor: u64,
-    /// The same of attempts that follow one that failed.
-    retry_cursor: u64,
-    open: u32,
-    idle: u32,
-    /// The endpoints that may have idle connections.
-    candidates: Candidates,
-    /// The exchanges that wait for a connection.
-    turns: Turns,
-    /// Connections that are kept for others than clients that had more than their share.
-    reserve: Reserve,
-    /// Whether it is among the clusters that are looked at because exchanges wait.
-    is_crowded: bool,
-    /// What stands on the agenda for it.
-    noted: Noted,
-}
-
-impl ClusterState {
-    /// Connections that are idle or may be opened.
-    const fn free(&self, connections_max: u32) -> u32 {
-        connections_max.saturating_sub(self.open) + self.idle
-    }
-}
-
-/// An endpoint at run time.
-#[derive(Debug)]
-struct EndpointState {
-    id: EndpointId,
-    newest: Option<ConnKey>,
-    /// Whether it is among the candidates of its cluster.
-    is_candidate: bool,
-    /// Requests under way, where the balancer compares them.
-    requests: u32,
-    stream_budget: StreamBudget,
-    backoff: Backoff,
-}
-
-impl EndpointState {
-    fn new(id: EndpointId) -> Self {
-        let (stream_budget, backoff) = (StreamBudget::default(), Backoff::default());
-        Self { id, newest: None, is_candidate: false, requests: 0, stream_budget, backoff }
-    }
 }
 
 /// Endpoints that are asked, the one whose turn it is among them, for one that may be connected to.
@@ -165,6 +105,19 @@ pub(crate) struct Ask<'c> {
     pub(crate) destination: Option<SocketAddr>,
     pub(crate) sharing: Sharing,
     pub(crate) client: ClientPlace,
+}
+
+/// What a balancer chose, and where the cluster stands.
+#[derive(Clone, Copy, Debug)]
+struct Choice<'c> {
+    place: usize,
+    endpoint: &'c Endpoint,
+    /// Connections of the cluster that are open or being opened.
+    open: u32,
+    /// Of these, in pools.
+    idle: u32,
+    /// Exchanges that wait for one.
+    waiting: u32,
 }
 
 /// How an exchange uses a connection.
@@ -226,23 +179,18 @@ impl Pools {
     ) -> Acquired {
         let Ask { cluster, newest, avoid, sharing, .. } = *ask;
         let share = self.share;
-        let Some((place, endpoint)) = self.choose(cluster, avoid, random) else {
+        let Some(choice) = self.choose(cluster, avoid, random) else {
             return Acquired::Nothing(Cause::NoEndpoint);
         };
-        let Some(state) = self.cluster(cluster.id) else {
-            return Acquired::Nothing(Cause::NoEndpoint);
-        };
-        let has_room = state.open < share.of(newest.connections_max.get());
-        let (idle, waiting) = (state.idle, state.turns.waiting());
-        let opening = self.place_to_open(cluster, place, now);
+        let Choice { place, endpoint, open, idle, waiting } = choice;
         if idle > 0
             && let Some(acquired) =
                 self.acquire_idle((endpoint.id, cluster.transport), place, sharing, connections)
         {
             return acquired;
         }
-        if has_room {
-            return match opening {
+        if open < share.of(newest.connections_max.get()) {
+            return match self.place_to_open(cluster, place, now) {
                 Ok(place) => Acquired::Open(place),
                 Err(until) if waiting < share.of(newest.pending_max) => Acquired::Pause(until),
                 Err(_) => Acquired::Overflow,
@@ -256,18 +204,19 @@ impl Pools {
         if waiting < share.of(newest.pending_max) { Acquired::Wait } else { Acquired::Overflow }
     }
 
-    /// The endpoint that the cluster's balancer chooses for a request, and its place: another one than
-    /// `avoid`, if there is any other. None if the cluster has no endpoints, or is one of a former
-    /// configuration whose place is another's by now.
+    /// The endpoint that the cluster's balancer chooses for a request: another one than `avoid`, if there is
+    /// any other. None if the cluster has no endpoints, or is one of a former configuration whose place is
+    /// another's by now.
     #[inline]
     fn choose<'c>(
         &mut self,
         cluster: &'c Cluster,
         avoid: Option<EndpointId>,
         random: &mut Random,
-    ) -> Option<(usize, &'c Endpoint)> {
+    ) -> Option<Choice<'c>> {
         let state = self.cluster_or_new(cluster.id, || random.next())?;
-        match cluster.balancer {
+        let (open, idle, waiting) = (state.open, state.idle, state.turns.waiting());
+        let (place, endpoint) = match cluster.balancer {
             Balancer::RoundRobin => {
                 // Were the turn of a retry taken from the others', they would all begin where one failed.
                 let cursor =
@@ -284,7 +233,8 @@ impl Pools {
                 let requests = |endpoint| self.endpoint(endpoint).map_or(0, |it| it.requests);
                 balance::pick_least(cluster, avoid, choices, || random.next(), requests)
             }
-        }
+        }?;
+        Some(Choice { place, endpoint, open, idle, waiting })
     }
 
     /// A request is under way at an endpoint, whose balancer wants to know.
@@ -301,69 +251,6 @@ impl Pools {
         if let Some(state) = self.endpoint(endpoint) {
             state.requests = state.requests.saturating_sub(1);
         }
-    }
-
-    /// The newest idle connection of an endpoint, which stands at `place`, if it will do. An exchange that
-    /// cannot follow its cluster to another transport gets none: pools have those of the newest.
-    #[inline]
-    fn acquire_idle(
-        &mut self,
-        (endpoint, transport): (EndpointId, TransportId),
-        place: usize,
-        sharing: Sharing,
-        connections: &mut Connections,
-    ) -> Option<Acquired> {
-        let newest = self.endpoint(endpoint)?.newest?;
-        let upstream = connections.get(newest)?.upstream()?;
-        if upstream.transport != transport {
-            return None;
-        }
-        match sharing {
-            Sharing::Personal => None,
-            Sharing::InTurn => {
-                if !matches!(upstream.state, UpstreamState::Idle(_)) {
-                    return None;
-                }
-                self.remove_idle(newest, connections);
-                Some(Acquired::Idle(newest, place))
-            }
-            Sharing::Together => Some(Acquired::Shared(newest, place)),
-        }
-    }
-
-    /// An idle connection to any endpoint of the cluster; for an exchange that needs a new one, to the
-    /// endpoint at `place`, one that makes room for it. Candidates of which this snapshot of the cluster
-    /// knows nothing, or whose connections will not do, are passed over, up to a bound.
-    fn acquire_of_others(
-        &mut self,
-        cluster: &Cluster,
-        place: usize,
-        sharing: Sharing,
-        connections: &mut Connections,
-    ) -> Option<Acquired> {
-        let mut candidates = std::mem::take(&mut self.cluster(cluster.id)?.candidates);
-        let found = candidates.find(|endpoint| {
-            let Some(state) = self.endpoint(endpoint) else { return Look::Empty };
-            let Some(newest) = state.newest else {
-                state.is_candidate = false;
-                return Look::Empty;
-            };
-            let Some(of_newest) = cluster.place_of(endpoint) else { return Look::Unfit };
-            // One without a weight gets nothing more; its idle connections may make room.
-            let has_turns = cluster.endpoints.get(of_newest).is_some_and(|it| it.weight > 0);
-            // What only a new connection will do for need not wait for idle ones to grow old.
-            let acquired = if sharing == Sharing::Personal || !has_turns {
-                is_unused(newest, connections).then_some(Acquired::Replace(newest, place))
-            } else {
-                let pool = (endpoint, cluster.transport);
-                self.acquire_idle(pool, of_newest, sharing, connections)
-            };
-            acquired.map_or(Look::Unfit, Look::Found)
-        });
-        if let Some(state) = self.cluster(cluster.id) {
-            state.candidates = candidates;
-        }
-        found
     }
 
     /// A connection of this cluster begins to be opened.
@@ -455,99 +342,6 @@ impl Pools {
         (in_use, self.connections_max(cluster))
     }
 
-    /// Puts a connection on top of its endpoint's stack. Says no if the endpoint is gone and its
-    /// place is another's.
-    pub(crate) fn put_idle(
-        &mut self,
-        key: ConnKey,
-        (cluster, endpoint): (ClusterId, EndpointId),
-        connections: &mut Connections,
-    ) -> bool {
-        let Some(state) = self.endpoint_or_new(endpoint) else { return false };
-        let older = match destination_of(connections, key) {
-            None => state.newest.replace(key),
-            Some(destination) => self.originals.insert((endpoint, destination), key),
-        };
-        self.set_links(key, Some(Links { newer: None, older }), connections);
-        if let Some(older) = older {
-            link(connections, older, |links| links.newer = Some(key));
-        }
-        self.idle += 1;
-        if let Some(state) = self.cluster(cluster) {
-            state.idle += 1;
-        }
-        self.add_candidate(cluster, endpoint);
-        true
-    }
-
-    /// Adds an endpoint to the candidates of its cluster, unless it is there. Those of an
-    /// original-destination cluster are looked up by their addresses.
-    fn add_candidate(&mut self, cluster: ClusterId, id: EndpointId) {
-        let Some(endpoint) = self.endpoint(id) else { return };
-        if endpoint.is_candidate || endpoint.newest.is_none() {
-            return;
-        }
-        let clusters = self.clusters.get_mut(cluster.0.slot as usize);
-        let state = clusters.and_then(Option::as_mut).filter(|state| state.id == cluster);
-        let Some(state) = state else { return };
-        let endpoints = &mut self.endpoints;
-        state.candidates.insert(id, |other| {
-            let place = endpoints.get(other.0.slot as usize).and_then(Option::as_ref);
-            place.is_some_and(|state| state.id == other)
-        });
-        if let Some(endpoint) = self.endpoint(id) {
-            endpoint.is_candidate = true;
-        }
-    }
-
-    /// Writes down where in a pool a connection stands, if it does.
-    pub(crate) fn set_links(
-        &self,
-        key: ConnKey,
-        place: Option<Links>,
-        connections: &mut Connections,
-    ) {
-        let Some(upstream) = connections.get_mut(key).and_then(Connection::upstream_mut) else {
-            return;
-        };
-        match (&mut upstream.state, place) {
-            (UpstreamState::Shared { links, .. }, _) => *links = place,
-            (state, Some(links)) => *state = UpstreamState::Idle(links),
-            (_, None) => {}
-        }
-    }
-
-    /// Takes a connection out of its pool, wherever in the stack it stands.
-    pub(crate) fn remove_idle(&mut self, key: ConnKey, connections: &mut Connections) {
-        let Some(upstream) = connections.get(key).and_then(Connection::upstream) else { return };
-        let Some(Links { newer, older }) = upstream.links() else { return };
-        let (cluster, endpoint) = (upstream.cluster, upstream.endpoint);
-        self.idle -= 1;
-        if let Some(state) = self.cluster(cluster) {
-            state.idle -= 1;
-        }
-        match newer {
-            Some(newer) => link(connections, newer, |links| links.older = older),
-            None => match destination_of(connections, key) {
-                None => {
-                    if let Some(state) = self.endpoint(endpoint) {
-                        state.newest = older;
-                    }
-                }
-                Some(destination) => self.set_newest_to(endpoint, destination, older),
-            },
-        }
-        if let Some(older) = older {
-            link(connections, older, |links| links.newer = newer);
-        }
-    }
-
-    /// The newest idle connection of an endpoint, still in its pool.
-    pub(crate) fn newest_idle(&mut self, endpoint: EndpointId) -> Option<ConnKey> {
-        let newest = self.endpoint(endpoint)?.newest;
-        newest.or_else(|| self.first_original(endpoint))
-    }
-
     /// How many connections are idle and how many exchanges wait, by cluster.
     pub(crate) fn levels(&self) -> impl Iterator<Item = (ClusterId, u32, u32)> {
         self.clusters.iter().flatten().map(|state| (state.id, state.idle, state.turns.waiting()))
@@ -615,102 +409,6 @@ impl Pools {
         if let Some(state) = self.endpoint(endpoint) {
             state.stream_budget.on_used();
         }
-    }
-
-    /// Forgets an endpoint. Its idle connections must be gone.
-    pub(crate) fn forget_endpoint(&mut self, endpoint: EndpointId) {
-        self.refusing.forget(endpoint);
-        if let Some(place) = self.endpoints.get_mut(endpoint.0.slot as usize)
-            && place.as_ref().is_some_and(|state| state.id == endpoint)
-        {
-            *place = None;
-        }
-    }
-
-    /// Forgets a cluster. What is still open to it is not counted any more.
-    pub(crate) fn forget_cluster(&mut self, cluster: ClusterId) {
-        if let Some(place) = self.clusters.get_mut(cluster.0.slot as usize)
-            && place.as_ref().is_some_and(|state| state.id == cluster && state.turns.waiting() == 0)
-        {
-            *place = None;
-        }
-    }
-
-    fn cluster(&mut self, id: ClusterId) -> Option<&mut ClusterState> {
-        self.clusters.get_mut(id.0.slot as usize)?.as_mut().filter(|state| state.id == id)
-    }
-
-    fn cluster_or_new(
-        &mut self,
-        id: ClusterId,
-        start: impl FnOnce() -> u64,
-    ) -> Option<&mut ClusterState> {
-        let slot = slot(&mut self.clusters, id.0);
-        // An exchange on an old configuration may ask for a cluster that is gone.
-        if slot.as_ref().is_some_and(|state| state.id.0.generation > id.0.generation) {
-            return None;
-        }
-        if slot.as_ref().is_none_or(|state| state.id != id) {
-            let cursor = start();
-            let retry_cursor = cursor;
-            *slot = Some(ClusterState {
-                id,
-                cursor,
-                retry_cursor,
-                open: 0,
-                idle: 0,
-                candidates: Candidates::default(),
-                turns: Turns::default(),
-                reserve: Reserve::default(),
-                is_crowded: false,
-                noted: Noted::default(),
-            });
-        }
-        slot.as_mut()
-    }
-
-    /// The state of an endpoint, unless it is gone and its place is another's.
-    fn endpoint_or_new(&mut self, id: EndpointId) -> Option<&mut EndpointState> {
-        // The id of an endpoint that this configuration does not have is beyond every table.
-        if id.0.slot == u32::MAX {
-            return None;
-        }
-        let slot = slot(&mut self.endpoints, id.0);
-        if slot.as_ref().is_some_and(|state| state.id.0.generation > id.0.generation) {
-            return None;
-        }
-        if slot.as_ref().is_none_or(|state| state.id != id) {
-            *slot = None;
-        }
-        Some(slot.get_or_insert(EndpointState::new(id)))
-    }
-
-    fn endpoint(&mut self, id: EndpointId) -> Option<&mut EndpointState> {
-        self.endpoints.get_mut(id.0.slot as usize)?.as_mut().filter(|state| state.id == id)
-    }
-}
-
-/// Whether no exchange has a connection that is in a pool.
-fn is_unused(key: ConnKey, connections: &Connections) -> bool {
-    connections.get(key).is_some_and(|connection| !connection.is_busy())
-}
-
-/// The place for `id`, which the table grows to have.
-fn slot<T>(table: &mut Vec<Option<T>>, id: Id) -> &mut Option<T> {
-    let slot = id.slot as usize;
-    if table.len() <= slot {
-        table.resize_with(slot + 1, || None);
-    }
-    table.get_mut(slot).expect("grown above")
-}
-
-/// Changes the neighbours of a connection in a pool.
-fn link(connections: &mut Connections, key: ConnKey, change: impl FnOnce(&mut Links)) {
-    let upstream = connections.get_mut(key).and_then(Connection::upstream_mut);
-    if let Some(UpstreamState::Idle(links) | UpstreamState::Shared { links: Some(links), .. }) =
-        upstream.map(|upstream| &mut upstream.state)
-    {
-        change(links);
     }
 }
 

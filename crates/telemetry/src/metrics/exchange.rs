@@ -3,6 +3,7 @@
 use super::grpc::GrpcCalls;
 use super::status::{STATUSES, StatusCounters};
 use super::{BOUNDS_COARSE, BOUNDS_FINE, CauseTotals, Family, MetricType, total};
+use crate::cause::Cause;
 use crate::cell::Counter;
 use crate::events::{ExchangeFinished, HeaderDrop, HeadersDropped, Stages};
 use crate::histogram::Histogram;
@@ -68,15 +69,16 @@ pub(crate) struct ExchangeTimes {
 }
 
 impl ExchangeTimes {
-    pub(crate) fn finished(&self, event: &ExchangeFinished<'_>) {
-        if let Some(cause) = event.cause {
+    // Without the event: what of it is only counted need not be written down for a call.
+    pub(crate) fn finished(&self, cause: Option<Cause>, is_tunnel: bool, stages: &Stages) {
+        if let Some(cause) = cause {
             self.causes.increment(cause);
         }
-        if event.is_tunnel {
-            self.tunnels.record(event.stages.total);
+        if is_tunnel {
+            self.tunnels.record(stages.total);
             return;
         }
-        for (histogram, time) in self.stages.iter().zip(event.stages.values()) {
+        for (histogram, time) in self.stages.iter().zip(stages.values()) {
             // A stage that did not happen is 0 and not a time of zero.
             if time != 0 {
                 histogram.record(time);

@@ -57,7 +57,7 @@ impl Proxy {
                 self.on_response(from.at, key, &mut head, (behind, is_end), now);
             }
             (Element::Data { bytes, is_end }, Some(key)) => {
-                self.on_body_data(from, key, bytes, now);
+                self.on_body_data(from, key, bytes, is_end, now);
                 if is_end {
                     self.on_body_end(from, key, &[], behind, now);
                 }
@@ -135,10 +135,17 @@ impl Proxy {
     }
 
     #[inline]
-    fn on_body_data(&mut self, from: Source, key: ExchangeKey, bytes: &[u8], now: Time) {
+    fn on_body_data(
+        &mut self,
+        from: Source,
+        key: ExchangeKey,
+        bytes: &[u8],
+        is_last: bool,
+        now: Time,
+    ) {
         let at = from.at;
         if !from.is_downstream {
-            self.on_response_data(key, bytes, now);
+            self.on_response_data(key, bytes, is_last, now);
             return self.exchanges.pass_on(at, bytes.len(), &mut self.connections);
         }
         match self.taker_of(at, key) {

@@ -3,6 +3,7 @@
 use telemetry::cause::Cause;
 use wire::tls::record::{Opened, RecordError};
 
+use crate::connection::codec::Codec;
 use crate::connection::transport::{KeyUsage, State, last_words};
 use crate::connection::{Connection, Role};
 use crate::keys::ConnKey;
@@ -17,12 +18,14 @@ const COOLED_AT_ONCE: u32 = 16_384;
 impl Proxy {
     /// Bytes arrived; at most as many as [`Proxy::read_bytes_max`] said. They may be changed.
     pub fn on_received(&mut self, key: ConnKey, bytes: &mut [u8], now: Time) {
-        match self.connections.get(key).map(|connection| connection.tls.is_some()) {
-            Some(true) => self.on_records(key, bytes, now),
-            Some(false) => {
+        match self.connections.get(key).map(|it| (it.tls.is_some(), &it.codec)) {
+            Some((true, _)) => self.on_records(key, bytes, now),
+            Some((false, Codec::Opening(_))) => {
                 self.on_data(key, bytes, now);
+                // A handshake may begin with what came.
                 self.resume_handshake(key, now);
             }
+            Some((false, _)) => self.on_data(key, bytes, now),
             None => {}
         }
         self.settle(now);

@@ -37,6 +37,9 @@ impl Proxy {
         now: Time,
     ) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        if exchange.listener().filters.is_empty() {
+            return self.route(key, head, now);
+        }
         let filters = Arc::clone(&exchange.listener().filters);
         let mut step = first;
         while let Some(filter) = filters.get(step.place()) {

@@ -6,11 +6,11 @@ use wire::h1::ConnectionField;
 use wire::head::{Framing, Method, ResponseHead, Version};
 
 use crate::agenda::Note;
+use crate::connection::Life;
 use crate::connection::bounds::OUTBOX_BYTES_MAX;
 use crate::connection::codec::Codec;
 use crate::connection::codec::bytes::Bytes;
 use crate::connection::codec::elements::Answer;
-use crate::connection::{Connection, Life};
 use crate::exchange::encoding::announces_trailers;
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, Stage, Wait};
@@ -128,20 +128,18 @@ impl Proxy {
             // Other streams live on.
             return ConnectionField::Default;
         }
-        let Some(connection) = self.connections.get(key) else { return ConnectionField::Close };
-        let Some(downstream) = connection.downstream() else { return ConnectionField::Close };
-        let is_draining = self.listen.is_draining(downstream, &self.cx)
-            || downstream.is_aged
-            || connection.is_key_nearly_worn();
+        let Some(connection) = self.connections.get_mut(key) else {
+            return ConnectionField::Close;
+        };
+        let is_worn = connection.is_key_nearly_worn();
+        let Some(downstream) = connection.downstream_mut() else { return ConnectionField::Close };
+        let is_draining =
+            self.listen.is_draining(downstream, &self.cx) || downstream.is_aged || is_worn;
         // A client that waits for leave to send a body may send it or not: it cannot be told which
         // of its bytes would begin the next request.
         let is_ambiguous = request.expects_continue && !request.is_complete;
         // What it sent behind its CONNECT was for the tunnel (RFC 9110, section 9.3.6).
         let is_tunnel_refused = request.method == Method::Connect;
-        let Some(downstream) = self.connections.get_mut(key).and_then(Connection::downstream_mut)
-        else {
-            return ConnectionField::Close;
-        };
         if downstream.life == Life::Open {
             if !request.is_persistent {
                 downstream.life = Life::CloseWhenSent;
@@ -216,22 +214,34 @@ impl Proxy {
         self.cx.agenda.push(Note::Resume(downstream));
     }
 
-    pub(crate) fn on_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
-        self.exchanges.count_response_data(key, data.len());
-        let Some(exchange) = self.exchanges.get(key) else { return };
+    /// A piece of the response body; with the last one, the end follows at once.
+    #[inline]
+    pub(crate) fn on_response_data(
+        &mut self,
+        key: ExchangeKey,
+        data: &[u8],
+        is_last: bool,
+        now: Time,
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.record.response_bytes += data.len() as u64;
         if exchange.call.is_none() {
-            return self.pass_response_data(key, data, now);
+            return self.pass_response_data(key, data, is_last, now);
         }
         self.translate_response(key, data, |proxy, data| {
-            proxy.pass_response_data(key, data, now);
+            proxy.pass_response_data(key, data, is_last, now);
         });
     }
 
     /// A piece of the response body as it goes on.
     #[inline]
-    fn pass_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
-        self.exchanges.await_response_data(key, now, &mut self.cx);
+    fn pass_response_data(&mut self, key: ExchangeKey, data: &[u8], is_last: bool, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        // Of a tunnel the other way goes on, and what is said either way counts for both.
+        if !is_last || exchange.progress.is_tunnel {
+            let (wait, timeout) = exchange.silence();
+            exchange.set_deadline(wait, now + timeout, &mut self.cx);
+        }
         exchange.show_response_data(data);
         let (downstream, is_held) = (exchange.downstream, exchange.held.is_some());
         if is_held {
@@ -259,7 +269,7 @@ impl Proxy {
             return;
         }
         let is_said = self.end_call_response(exchange_key, trailers, |proxy, data| {
-            proxy.pass_response_data(exchange_key, data, now);
+            proxy.pass_response_data(exchange_key, data, true, now);
         });
         let trailers = if is_said { &[] } else { trailers };
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };

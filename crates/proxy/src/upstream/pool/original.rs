@@ -11,7 +11,8 @@ use std::ops::Bound::{Excluded, Unbounded};
 use config::snapshot::EndpointId;
 use telemetry::cause::Cause;
 
-use super::{Acquired, Ask, Pools, Sharing, is_unused};
+use super::idle::is_unused;
+use super::{Acquired, Ask, Pools, Sharing};
 use crate::connection::Connection;
 use crate::connection::connections::Connections;
 use crate::keys::ConnKey;

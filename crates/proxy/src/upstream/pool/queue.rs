@@ -2,9 +2,10 @@
 
 use config::snapshot::{Cluster, ClusterId};
 
+use super::Pools;
+use super::state::Noted;
 use crate::keys::ExchangeKey;
 use crate::listen::clients::{ClientPlace, Clients};
-use crate::upstream::pool::{Noted, Pools};
 
 impl Pools {
     /// Puts an exchange of this client into the queue.

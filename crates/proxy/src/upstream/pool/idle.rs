@@ -1,0 +1,194 @@
+//! The idle connections of endpoints: a stack for each, linked through the connections themselves, and for
+//! each cluster a list of the endpoints that may have some.
+
+use config::snapshot::{Cluster, ClusterId, EndpointId, TransportId};
+
+use super::candidates::Look;
+use super::{Acquired, Pools, Sharing};
+use crate::connection::connections::Connections;
+use crate::connection::destination::destination_of;
+use crate::connection::{Connection, Links, UpstreamState};
+use crate::keys::ConnKey;
+
+impl Pools {
+    /// The newest idle connection of an endpoint, which stands at `place`, if it will do. An exchange that
+    /// cannot follow its cluster to another transport gets none: pools have those of the newest.
+    #[inline]
+    pub(super) fn acquire_idle(
+        &mut self,
+        (endpoint, transport): (EndpointId, TransportId),
+        place: usize,
+        sharing: Sharing,
+        connections: &mut Connections,
+    ) -> Option<Acquired> {
+        let newest = self.endpoint(endpoint)?.newest?;
+        let upstream = connections.get(newest)?.upstream()?;
+        if upstream.transport != transport {
+            return None;
+        }
+        match sharing {
+            Sharing::Personal => None,
+            Sharing::InTurn => {
+                let UpstreamState::Idle(Links { older, .. }) = upstream.state else { return None };
+                self.leave_pool(upstream.cluster);
+                self.endpoint(endpoint)?.newest = older;
+                if let Some(older) = older {
+                    link(connections, older, |links| links.newer = None);
+                }
+                Some(Acquired::Idle(newest, place))
+            }
+            Sharing::Together => Some(Acquired::Shared(newest, place)),
+        }
+    }
+
+    /// An idle connection to any endpoint of the cluster; for an exchange that needs a new one, to the
+    /// endpoint at `place`, one that makes room for it. Candidates of which this snapshot of the cluster
+    /// knows nothing, or whose connections will not do, are passed over, up to a bound.
+    pub(super) fn acquire_of_others(
+        &mut self,
+        cluster: &Cluster,
+        place: usize,
+        sharing: Sharing,
+        connections: &mut Connections,
+    ) -> Option<Acquired> {
+        let mut candidates = std::mem::take(&mut self.cluster(cluster.id)?.candidates);
+        let found = candidates.find(|endpoint| {
+            let Some(state) = self.endpoint(endpoint) else { return Look::Empty };
+            let Some(newest) = state.newest else {
+                state.is_candidate = false;
+                return Look::Empty;
+            };
+            let Some(of_newest) = cluster.place_of(endpoint) else { return Look::Unfit };
+            // One without a weight gets nothing more; its idle connections may make room.
+            let has_turns = cluster.endpoints.get(of_newest).is_some_and(|it| it.weight > 0);
+            // What only a new connection will do for need not wait for idle ones to grow old.
+            let acquired = if sharing == Sharing::Personal || !has_turns {
+                is_unused(newest, connections).then_some(Acquired::Replace(newest, place))
+            } else {
+                let pool = (endpoint, cluster.transport);
+                self.acquire_idle(pool, of_newest, sharing, connections)
+            };
+            acquired.map_or(Look::Unfit, Look::Found)
+        });
+        if let Some(state) = self.cluster(cluster.id) {
+            state.candidates = candidates;
+        }
+        found
+    }
+
+    /// Puts a connection on top of its endpoint's stack. Says no if the endpoint is gone and its
+    /// place is another's.
+    pub(crate) fn put_idle(
+        &mut self,
+        key: ConnKey,
+        (cluster, endpoint): (ClusterId, EndpointId),
+        connections: &mut Connections,
+    ) -> bool {
+        let Some(state) = self.endpoint_or_new(endpoint) else { return false };
+        let is_candidate = state.is_candidate;
+        let older = match destination_of(connections, key) {
+            None => state.newest.replace(key),
+            Some(destination) => self.originals.insert((endpoint, destination), key),
+        };
+        self.set_links(key, Some(Links { newer: None, older }), connections);
+        if let Some(older) = older {
+            link(connections, older, |links| links.newer = Some(key));
+        }
+        self.idle += 1;
+        if let Some(state) = self.cluster(cluster) {
+            state.idle += 1;
+        }
+        if !is_candidate {
+            self.add_candidate(cluster, endpoint);
+        }
+        true
+    }
+
+    /// Adds an endpoint to the candidates of its cluster, unless it is there. Those of an
+    /// original-destination cluster are looked up by their addresses.
+    fn add_candidate(&mut self, cluster: ClusterId, id: EndpointId) {
+        let Some(endpoint) = self.endpoint(id) else { return };
+        if endpoint.is_candidate || endpoint.newest.is_none() {
+            return;
+        }
+        let clusters = self.clusters.get_mut(cluster.0.slot as usize);
+        let state = clusters.and_then(Option::as_mut).filter(|state| state.id == cluster);
+        let Some(state) = state else { return };
+        let endpoints = &mut self.endpoints;
+        state.candidates.insert(id, |other| {
+            let place = endpoints.get(other.0.slot as usize).and_then(Option::as_ref);
+            place.is_some_and(|state| state.id == other)
+        });
+        if let Some(endpoint) = self.endpoint(id) {
+            endpoint.is_candidate = true;
+        }
+    }
+
+    /// Writes down where in a pool a connection stands, if it does.
+    pub(crate) fn set_links(
+        &self,
+        key: ConnKey,
+        place: Option<Links>,
+        connections: &mut Connections,
+    ) {
+        let Some(upstream) = connections.get_mut(key).and_then(Connection::upstream_mut) else {
+            return;
+        };
+        match (&mut upstream.state, place) {
+            (UpstreamState::Shared { links, .. }, _) => *links = place,
+            (state, Some(links)) => *state = UpstreamState::Idle(links),
+            (_, None) => {}
+        }
+    }
+
+    /// Takes a connection out of its pool, wherever in the stack it stands.
+    pub(crate) fn remove_idle(&mut self, key: ConnKey, connections: &mut Connections) {
+        let Some(upstream) = connections.get(key).and_then(Connection::upstream) else { return };
+        let Some(Links { newer, older }) = upstream.links() else { return };
+        let endpoint = upstream.endpoint;
+        self.leave_pool(upstream.cluster);
+        match newer {
+            Some(newer) => link(connections, newer, |links| links.older = older),
+            None => match destination_of(connections, key) {
+                None => {
+                    if let Some(state) = self.endpoint(endpoint) {
+                        state.newest = older;
+                    }
+                }
+                Some(destination) => self.set_newest_to(endpoint, destination, older),
+            },
+        }
+        if let Some(older) = older {
+            link(connections, older, |links| links.newer = newer);
+        }
+    }
+
+    /// A connection of this cluster is in no pool any more.
+    fn leave_pool(&mut self, cluster: ClusterId) {
+        self.idle -= 1;
+        if let Some(state) = self.cluster(cluster) {
+            state.idle -= 1;
+        }
+    }
+
+    /// The newest idle connection of an endpoint, still in its pool.
+    pub(crate) fn newest_idle(&mut self, endpoint: EndpointId) -> Option<ConnKey> {
+        let newest = self.endpoint(endpoint)?.newest;
+        newest.or_else(|| self.first_original(endpoint))
+    }
+}
+
+/// Whether no exchange has a connection that is in a pool.
+pub(super) fn is_unused(key: ConnKey, connections: &Connections) -> bool {
+    connections.get(key).is_some_and(|connection| !connection.is_busy())
+}
+
+/// Changes the neighbours of a connection in a pool.
+fn link(connections: &mut Connections, key: ConnKey, change: impl FnOnce(&mut Links)) {
+    let upstream = connections.get_mut(key).and_then(Connection::upstream_mut);
+    if let Some(UpstreamState::Idle(links) | UpstreamState::Shared { links: Some(links), .. }) =
+        upstream.map(|upstream| &mut upstream.state)
+    {
+        change(links);
+    }
+}

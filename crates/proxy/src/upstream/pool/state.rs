@@ -1,0 +1,153 @@
+//! What a worker keeps of each cluster and endpoint, under their stable ids. One without a request yet takes
+//! no memory, and one of a former configuration does not find what took its place.
+
+use config::snapshot::{ClusterId, EndpointId, Id};
+
+use super::Pools;
+use super::backoff::Backoff;
+use super::candidates::Candidates;
+use super::reserve::Reserve;
+use super::stream_budget::StreamBudget;
+use super::turns::Turns;
+use crate::keys::ConnKey;
+
+/// What was noted of a cluster since its queue was served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Noted {
+    /// Whether a connection may be free, or may be opened.
+    pub(crate) has_room: bool,
+    /// Connections that are being established and became spare.
+    pub(crate) spares: u32,
+}
+
+/// A cluster at run time.
+#[derive(Debug)]
+pub(super) struct ClusterState {
+    pub(super) id: ClusterId,
+    /// Where the balancer stands.
+    pub(super) cursor: u64,
+    /// The same of attempts that follow one that failed.
+    pub(super) retry_cursor: u64,
+    pub(super) open: u32,
+    pub(super) idle: u32,
+    /// The endpoints that may have idle connections.
+    pub(super) candidates: Candidates,
+    /// The exchanges that wait for a connection.
+    pub(super) turns: Turns,
+    /// Connections that are kept for others than clients that had more than their share.
+    pub(super) reserve: Reserve,
+    /// Whether it is among the clusters that are looked at because exchanges wait.
+    pub(super) is_crowded: bool,
+    /// What stands on the agenda for it.
+    pub(super) noted: Noted,
+}
+
+impl ClusterState {
+    /// Connections that are idle or may be opened.
+    pub(super) const fn free(&self, connections_max: u32) -> u32 {
+        connections_max.saturating_sub(self.open) + self.idle
+    }
+}
+
+/// An endpoint at run time.
+#[derive(Debug)]
+pub(super) struct EndpointState {
+    pub(super) id: EndpointId,
+    pub(super) newest: Option<ConnKey>,
+    /// Whether it is among the candidates of its cluster.
+    pub(super) is_candidate: bool,
+    /// Requests under way, where the balancer compares them.
+    pub(super) requests: u32,
+    pub(super) stream_budget: StreamBudget,
+    pub(super) backoff: Backoff,
+}
+
+impl EndpointState {
+    fn new(id: EndpointId) -> Self {
+        let (stream_budget, backoff) = (StreamBudget::default(), Backoff::default());
+        Self { id, newest: None, is_candidate: false, requests: 0, stream_budget, backoff }
+    }
+}
+
+impl Pools {
+    /// Forgets an endpoint. Its idle connections must be gone.
+    pub(crate) fn forget_endpoint(&mut self, endpoint: EndpointId) {
+        self.refusing.forget(endpoint);
+        if let Some(place) = self.endpoints.get_mut(endpoint.0.slot as usize)
+            && place.as_ref().is_some_and(|state| state.id == endpoint)
+        {
+            *place = None;
+        }
+    }
+
+    /// Forgets a cluster. What is still open to it is not counted any more.
+    pub(crate) fn forget_cluster(&mut self, cluster: ClusterId) {
+        if let Some(place) = self.clusters.get_mut(cluster.0.slot as usize)
+            && place.as_ref().is_some_and(|state| state.id == cluster && state.turns.waiting() == 0)
+        {
+            *place = None;
+        }
+    }
+
+    pub(super) fn cluster(&mut self, id: ClusterId) -> Option<&mut ClusterState> {
+        self.clusters.get_mut(id.0.slot as usize)?.as_mut().filter(|state| state.id == id)
+    }
+
+    pub(super) fn cluster_or_new(
+        &mut self,
+        id: ClusterId,
+        start: impl FnOnce() -> u64,
+    ) -> Option<&mut ClusterState> {
+        let slot = slot(&mut self.clusters, id.0);
+        // An exchange on an old configuration may ask for a cluster that is gone.
+        if slot.as_ref().is_some_and(|state| state.id.0.generation > id.0.generation) {
+            return None;
+        }
+        if slot.as_ref().is_none_or(|state| state.id != id) {
+            let cursor = start();
+            let retry_cursor = cursor;
+            *slot = Some(ClusterState {
+                id,
+                cursor,
+                retry_cursor,
+                open: 0,
+                idle: 0,
+                candidates: Candidates::default(),
+                turns: Turns::default(),
+                reserve: Reserve::default(),
+                is_crowded: false,
+                noted: Noted::default(),
+            });
+        }
+        slot.as_mut()
+    }
+
+    /// The state of an endpoint, unless it is gone and its place is another's.
+    pub(super) fn endpoint_or_new(&mut self, id: EndpointId) -> Option<&mut EndpointState> {
+        // The id of an endpoint that this configuration does not have is beyond every table.
+        if id.0.slot == u32::MAX {
+            return None;
+        }
+        let slot = slot(&mut self.endpoints, id.0);
+        if slot.as_ref().is_some_and(|state| state.id.0.generation > id.0.generation) {
+            return None;
+        }
+        if slot.as_ref().is_none_or(|state| state.id != id) {
+            *slot = None;
+        }
+        Some(slot.get_or_insert(EndpointState::new(id)))
+    }
+
+    pub(super) fn endpoint(&mut self, id: EndpointId) -> Option<&mut EndpointState> {
+        self.endpoints.get_mut(id.0.slot as usize)?.as_mut().filter(|state| state.id == id)
+    }
+}
+
+/// The place for `id`, which the table grows to have.
+fn slot<T>(table: &mut Vec<Option<T>>, id: Id) -> &mut Option<T> {
+    let slot = id.slot as usize;
+    if table.len() <= slot {
+        table.resize_with(slot + 1, || None);
+    }
+    table.get_mut(slot).expect("grown above")
+}
