@@ -158,20 +158,22 @@ impl Exchanges {
         listen: &mut Listen,
         cx: &mut Cx,
     ) -> Option<StreamKey> {
-        let mut exchange = self.table.remove(key)?;
+        let exchange = self.table.get_mut(key)?;
         exchange.let_go(&mut listen.clients, &mut self.stalls, &mut upstream.pools);
         listen.clients.remove(exchange.client, Part::Exchange);
         cx.timers.remove(exchange.timer);
         // What happened first is why; the rest follows from it.
         let cause = exchange.record.cause.or(cause);
-        connections.report(&exchange, cause, now, cx);
+        connections.report(exchange, cause, now, cx);
         let downstream = exchange.downstream;
-        let kept = [exchange.record.words.text.take(), exchange.record.captures.take()];
-        for text in kept.into_iter().flatten() {
-            cx.buffers.give_back(text);
+        let record = &mut exchange.record;
+        for text in [&mut record.words.text, &mut record.captures] {
+            if let Some(text) = text.take() {
+                cx.buffers.give_back(text);
+            }
         }
-        cx.drop_bodies(&mut exchange);
-        drop((exchange.snapshot, exchange.route));
+        cx.drop_bodies(exchange);
+        self.table.discard(key);
         if cx.has_former_snapshots() {
             cx.retire_former();
         }

@@ -226,6 +226,18 @@ impl<T, Of> Slab<T, Of> {
         }
     }
 
+    /// Drops a value where it is, if the key is not stale: large ones are not copied out for that.
+    pub fn discard(&mut self, key: Key<Of>) {
+        let Some(slot) = self.slot_mut(key.index) else { return };
+        if slot.generation != key.generation || matches!(slot.content, Content::Free) {
+            return;
+        }
+        slot.content = Content::Free;
+        slot.generation = slot.generation.wrapping_add(1) & GENERATION_MASK;
+        self.free.give_back(key.index);
+        self.len -= 1;
+    }
+
     /// The value, if the key is not stale.
     #[must_use]
     #[inline]
@@ -355,6 +367,23 @@ mod tests {
         assert_eq!(slab.get_mut(first), None);
         assert_eq!(slab.remove(first), None);
         assert_eq!(slab.get(second), Some(&"second"));
+    }
+
+    #[test]
+    fn what_is_discarded_is_dropped_and_its_key_is_stale() {
+        let value = std::rc::Rc::new(());
+        let mut slab: Slab<_> = Slab::default();
+        let first = slab.insert(std::rc::Rc::clone(&value));
+        slab.discard(first);
+        assert_eq!((slab.len(), std::rc::Rc::strong_count(&value)), (0, 1));
+        let second = slab.insert(std::rc::Rc::clone(&value));
+        assert_eq!(second.index(), first.index(), "the slot is used again");
+        // A stale key discards nothing, whether its place is used or free.
+        slab.discard(first);
+        assert!(slab.get(first).is_none() && slab.get(second).is_some());
+        slab.discard(second);
+        slab.discard(second);
+        assert!(slab.is_empty());
     }
 
     #[test]
