@@ -12,6 +12,7 @@ mod error_pages;
 mod files;
 mod http;
 mod listeners;
+mod matching;
 mod patterns;
 mod redirects;
 mod resolvers;

@@ -11,7 +11,6 @@ use serde_json::{Value as Json, json};
 use wire::path::Slashes;
 
 use crate::certificates::certificates;
-use crate::clients::ClientMatch;
 use crate::dns::{DnsName, EndpointAddress, HostPort};
 use crate::error_pages;
 use crate::file::cluster::{Endpoints, EndpointsDns, EndpointsFile, WeightedEndpoint};
@@ -24,7 +23,7 @@ use crate::snapshot::{
     Chain, ChainMatch, ClientCertDetails, Cluster, ClusterId, ClusterProtocol, ClusterTls,
     ClusterTlsSource, Detected, EndpointsFrom, Forward, ForwardClientCert, ForwardedFields,
     HandoverOptions, Http2Options, Keepalive, Limits, ListedEndpoint, Listener, ListenerProtocol,
-    ListenerTls, ListenerTlsSource, OriginalDestination, PathMatch, ProxyProtocolVersion, Redirect,
+    ListenerTls, ListenerTlsSource, OriginalDestination, ProxyProtocolVersion, Redirect,
     RedirectPath, Resolvers, Respond, ResponseParsing, RouteTable, Rule, Signing, Snapshot,
     StartupOptions, TlsMode, Underscores,
 };
@@ -390,15 +389,9 @@ fn table<F>(table: &RouteTable, snapshot: &Snapshot<F>) -> file::RouteTable {
 }
 
 fn rule<F>(rule: &Rule, snapshot: &Snapshot<F>) -> file::route::Rule {
-    let (path, prefix) = match &rule.path {
-        PathMatch::Exact(path) => (Some(path.to_string()), None),
-        PathMatch::Prefix(prefix) => (None, Some(prefix.to_string())),
-    };
-    let client = match &rule.client {
-        ClientMatch::Anyone => None,
-        ClientMatch::Named(names) => Some(names.iter().map(ToString::to_string).collect()),
-    };
-    let matches = file::route::Match { path, prefix, client };
+    let mut matches = file::route::Match::default();
+    rule.path.show(&mut matches);
+    rule.also.iter().for_each(|criterion| criterion.show(&mut matches));
     let mut shown = file::route::Rule {
         matches,
         cluster: None,

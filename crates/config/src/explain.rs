@@ -1,14 +1,15 @@
-//! Why a route table sends a path where it does, rule by rule.
+//! Why a route table sends a request where it does, rule by rule.
 //!
-//! The verdicts come from [`RouteTable::find`], [`PathMatch::matches`] and
-//! [`ClientMatch::is_met_by`](crate::clients::ClientMatch::is_met_by), the code that routes traffic.
+//! The verdicts come from [`RouteTable::find`], [`PathMatch::matches`](crate::matching::PathMatch::matches)
+//! and [`Criterion::is_met`](crate::matching::Criterion::is_met), the code that routes traffic.
 
-use tls::PeerCertificate;
+use std::fmt;
 
-use crate::snapshot::{PathMatch, RouteTable, Rule};
+use crate::matching::{Asked, Searches};
+use crate::snapshot::{RouteTable, Rule};
 
 /// What became of one rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It matches, and is the first that does.
     Matched,
@@ -21,65 +22,69 @@ pub enum Verdict {
     },
 }
 
-/// Why a rule does not match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a rule does not match: the first of its criteria that is not met.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// The path is not this one.
-    OtherPath,
-    /// The path does not begin like this.
-    OtherPrefix,
-    /// It is for clients with certificates, and this one has none.
-    NoClientCertificate,
-    /// It is for clients with other names.
-    OtherClient,
+    /// The path, in words.
+    Path(&'static str),
+    /// Something else that the rule asks for.
+    Criterion {
+        /// What it asks for.
+        asked: String,
+        /// What the request has there.
+        seen: String,
+    },
 }
 
-impl std::fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::OtherPath => "the path is another one",
-            Self::OtherPrefix => "the path begins otherwise",
-            Self::NoClientCertificate => "the client has no certificate",
-            Self::OtherClient => "the client's certificate has other names",
-        })
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(why) => f.write_str(why),
+            Self::Criterion { asked, seen } => write!(f, "{asked} is not met: {seen}"),
+        }
     }
 }
 
 impl RouteTable {
-    /// What becomes of each rule for `path`, which is normalised and has no query, and a client with
-    /// this certificate, in the order of the file.
-    pub fn explain<'a>(
-        &'a self,
-        path: &'a [u8],
-        client: Option<&'a PeerCertificate>,
-    ) -> impl Iterator<Item = (&'a Rule, Verdict)> {
-        let found = self.find(path, client).map(|(found, _)| found);
-        self.rules.iter().enumerate().map(move |(index, rule)| {
-            let mismatch = rule.mismatch(path, client);
+    /// What becomes of each rule for a request, in the order of the file.
+    pub fn explain(&self, asked: &Asked<'_>, searches: &mut Searches) -> Vec<(&Rule, Verdict)> {
+        let found = self.find(asked, searches).map(|(found, _)| found);
+        let mut verdict = |(index, rule)| {
+            let mismatch = self.mismatch(rule, asked, searches);
             let verdict = match (found, mismatch) {
-                (Some(found), _) if index > found => {
+                (Some(found), mismatch) if index > found => {
                     Verdict::NotReached { would_match: mismatch.is_none() }
                 }
                 (_, Some(mismatch)) => Verdict::PassedOver(mismatch),
                 (_, None) => Verdict::Matched,
             };
             (rule, verdict)
-        })
+        };
+        self.rules.iter().enumerate().map(&mut verdict).collect()
     }
-}
 
-impl Rule {
-    /// Why it does not match, if it does not.
-    fn mismatch(&self, path: &[u8], client: Option<&PeerCertificate>) -> Option<Mismatch> {
-        match &self.path {
-            matched if matched.matches(path) => {}
-            PathMatch::Exact(_) => return Some(Mismatch::OtherPath),
-            PathMatch::Prefix(_) => return Some(Mismatch::OtherPrefix),
+    /// Why a rule does not match, if it does not.
+    fn mismatch(
+        &self,
+        rule: &Rule,
+        asked: &Asked<'_>,
+        searches: &mut Searches,
+    ) -> Option<Mismatch> {
+        if !rule.path.matches(asked.head.path(), self.paths.regexes(), searches) {
+            return Some(Mismatch::Path(rule.path.mismatch()));
         }
-        match client {
-            _ if self.client.is_met_by(client) => None,
-            Some(_) => Some(Mismatch::OtherClient),
-            None => Some(Mismatch::NoClientCertificate),
-        }
+        self.unmet(rule, asked, searches)
+    }
+
+    /// The first of a rule's criteria beside the path that a request does not meet.
+    pub fn unmet(
+        &self,
+        rule: &Rule,
+        asked: &Asked<'_>,
+        searches: &mut Searches,
+    ) -> Option<Mismatch> {
+        let mut criteria = rule.also.iter();
+        let unmet = criteria.find(|each| !each.is_met(asked, &self.values, searches))?;
+        Some(Mismatch::Criterion { asked: unmet.to_string(), seen: unmet.seen(asked) })
     }
 }

@@ -131,7 +131,8 @@ pub(crate) enum Path<'a> {
 
 impl Path<'_> {
     /// Whether a key on the way here says that what stands behind it is a secret. Names of filters
-    /// say nothing of the kind, and the `key` of a certificate is the path of a file.
+    /// say nothing of the kind, the `key` of a certificate is the path of a file, and the `cookies` of a `match` have
+    /// names of their own.
     fn is_secret(&self) -> bool {
         match self {
             Self::Root => false,
@@ -140,7 +141,8 @@ impl Path<'_> {
                 let is_filter =
                     matches!(parent, Self::Index(Self::Key(_, list), _) if *list == "filters");
                 let is_path = *key == "key" && parent.is_certificate();
-                (!is_filter && !is_path && is_secret_name(key)) || parent.is_secret()
+                let is_map = *key == "cookies" && matches!(parent, Self::Key(_, "match"));
+                (!is_filter && !is_path && !is_map && is_secret_name(key)) || parent.is_secret()
             }
         }
     }

@@ -41,6 +41,7 @@ pub mod hosts;
 mod ids;
 mod load;
 mod map;
+pub mod matching;
 mod nearest;
 pub mod outside;
 pub mod paths;

@@ -1,201 +1,301 @@
-//! Path ⇒ the first rule that matches, at a cost that does not depend on the number of rules.
+//! A request ⇒ the first rule that it meets, at a cost that does not depend on the number of rules.
 //!
-//! A radix tree over the bytes of all paths, exact ones and prefixes alike, is walked once along
-//! the request's path. Each node knows the rules whose prefix ends there and those whose exact path
-//! ends there; the least index met on the way is the first rule of the file that matches. It is
+//! A radix tree over the bytes of all paths, exact ones, prefixes and segments alike, is walked once along
+//! the request's path; the least index met on the way is the first rule of the file that matches. It is
 //! *not* the longest prefix that wins, but the order of the file, as in Envoy. A rule that asks for
-//! more than a path is passed over by walking again, for the first behind it.
+//! more than a path is asked where it is met, unless one before it matches already: one walk finds
+//! the first rule, however many are passed over. Those that one value tells apart are looked up by it. Regular
+//! expressions and templates are searched together, and not at all where a rule before all of them matches.
 
-use crate::snapshot::{PathMatch, Rule};
+mod lookup;
+mod tree;
 
-/// Index over the paths of a route table's rules.
-///
-/// ```text
-/// prefix /            (rule 2)      ""  ─ "/" ─┬─ "api" ─┬─ "/"      prefixes: 0
-/// prefix /api/        (rule 0)                 │ (no rule)└─ "x"     exacts: 1
-/// exact  /apix        (rule 1)                 └ prefixes: 2
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+use std::sync::Arc;
+
+use crate::map::Map;
+use crate::matching::{Asked, Case, PathKind, PathMatch, Regexes, Searches};
+use crate::snapshot::Rule;
+
+use lookup::Lookup;
+use tree::{Entry, EntryKind, Tree};
+
+/// Index over the rules of a route table.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathTable {
-    /// The root is the first; a node's children stand next to each other.
-    nodes: Vec<Node>,
-    /// The labels of all nodes, one after the other.
-    labels: Vec<u8>,
-    /// The rules of all nodes, one after the other: a node's prefixes, then its exact paths, each
-    /// in the order of the file.
-    rules: Vec<u32>,
+    sensitive: Tree,
+    /// None if case counts for all rules.
+    insensitive: Option<Tree>,
     /// The rules for `*`, the target of a server-wide OPTIONS.
-    asterisk: Vec<u32>,
+    asterisk: Vec<Indexed>,
+    lookups: Vec<Lookup>,
+    /// The regular expressions of paths.
+    regexes: Arc<Regexes>,
+    /// The rules of each expression, in order.
+    of_regexes: Vec<Vec<Indexed>>,
+    /// The place of the first rule of them all.
+    first_of_regexes: u32,
 }
 
-/// One node of the radix tree. Offsets are 32 bits wide: a cache line holds two nodes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Node {
-    label_start: u32,
-    label_end: u32,
-    children_start: u32,
-    children_end: u32,
-    prefixes_start: u32,
-    exacts_start: u32,
-    exacts_end: u32,
+/// A rule's place or a look-up's, and in the top bits which: whether the rule asks for more than a path, since the index
+/// alone decides about the other ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Indexed(u32);
+
+impl Indexed {
+    const ASKS_MORE: u32 = 1 << 31;
+    const LOOKUP: u32 = 1 << 30;
+
+    fn new(place: u32, rule: &Rule) -> Self {
+        Self(if rule.also.is_empty() { place } else { place | Self::ASKS_MORE })
+    }
+
+    /// The look-up at this place among those of the table.
+    const fn lookup(place: u32) -> Self {
+        Self(place | Self::ASKS_MORE | Self::LOOKUP)
+    }
+
+    const fn place(self) -> u32 {
+        self.0 & !(Self::ASKS_MORE | Self::LOOKUP)
+    }
+
+    const fn asks_more(self) -> bool {
+        self.0 & Self::ASKS_MORE != 0
+    }
+
+    const fn is_lookup(self) -> bool {
+        self.0 & Self::LOOKUP != 0
+    }
+
+    fn rule(self, rules: &[Rule]) -> Option<&Rule> {
+        if self.is_lookup() { None } else { rules.get(index(self.place())) }
+    }
+
+    /// No rule that it stands for is before this place.
+    fn lower_bound(self, lookups: &[Lookup]) -> u32 {
+        if !self.is_lookup() {
+            return self.place();
+        }
+        lookups.get(index(self.place())).map_or(u32::MAX, |lookup| lookup.first)
+    }
 }
 
 impl PathTable {
-    /// Builds the index over `rules`. Rules and bytes beyond the 32nd bit of a count are not
-    /// indexed; the bound on a file's size is far below that.
+    /// Builds the index over `rules`, whose regular expressions for paths are `regexes`. Rules beyond the 30th bit of
+    /// a count are not indexed; the bound on a file's size is far below that.
     #[must_use]
-    pub fn new(rules: &[Rule]) -> Self {
-        Self::of(rules.iter().zip(0..))
-    }
-
-    /// The same over some of them, under their places among all.
-    pub(crate) fn of<'a>(rules: impl Iterator<Item = (&'a Rule, u32)> + Clone) -> Self {
-        let paths = rules.map(|(rule, place)| (&rule.path, place));
-        let entry = |(path, rule): (&'a PathMatch, u32)| match path {
-            PathMatch::Exact(text) => Entry { text: text.as_bytes(), rule, is_prefix: false },
-            PathMatch::Prefix(text) => Entry { text: text.as_bytes(), rule, is_prefix: true },
+    pub fn new(rules: &[Rule], regexes: Arc<Regexes>) -> Self {
+        let mut groups: Map<GroupKey, Vec<Indexed>> = Map::default();
+        let mut of_regexes: Vec<Vec<Indexed>> = vec![Vec::new(); regexes.len()];
+        let mut asterisk = Vec::new();
+        for (rule, place) in rules.iter().zip(0..Indexed::LOOKUP) {
+            let indexed = Indexed::new(place, rule);
+            if is_for_asterisk(&rule.path) {
+                asterisk.push(indexed);
+            }
+            match (&rule.path.how, EntryKind::of(&rule.path)) {
+                (_, Some(kind)) => {
+                    let key = (rule.path.case, kind, text_of(&rule.path));
+                    groups.entry(key).or_default().push(indexed);
+                }
+                (PathKind::Regex(at) | PathKind::Template(at, _), _) => {
+                    of_regexes.get_mut(index(*at)).into_iter().for_each(|list| list.push(indexed));
+                }
+                (_, None) => {}
+            }
+        }
+        let first_of_regexes = of_regexes.iter().flatten().map(|it| it.place()).min();
+        let mut lookups = Vec::new();
+        // In a fixed order, so that one file gives one index.
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let lists = groups.iter_mut().map(|(_, list)| list);
+        for list in lists.chain(&mut of_regexes).chain([&mut asterisk]) {
+            lookup::gather(list, rules, &mut lookups);
+        }
+        let mut of_case = |case: Case| -> Vec<Entry> {
+            let of_case = groups.extract_if(.., |((of, ..), _)| *of == case);
+            of_case.map(|((_, kind, text), rules)| Entry { text, kind, rules }).collect()
         };
-        let mut sorted: Vec<Entry<'_>> = paths.clone().map(entry).collect();
-        sorted.sort_by_key(|entry| (entry.text, !entry.is_prefix));
-        let asterisk = paths.filter(|(path, _)| path.matches(b"*")).map(|(_, rule)| rule).collect();
-        let mut table = Self { nodes: Vec::new(), labels: Vec::new(), rules: Vec::new(), asterisk };
-        table.nodes.push(Node::new(&[], 0));
-        table.fill(&sorted);
-        table
-    }
-
-    /// The index of the first rule that matches `path`, which is normalised and has no query.
-    #[must_use]
-    pub fn find(&self, path: &[u8]) -> Option<usize> {
-        self.find_from(path, 0)
-    }
-
-    /// The index of the first that matches `path` among the rules from this index on.
-    #[must_use]
-    pub fn find_from(&self, path: &[u8], from: usize) -> Option<usize> {
-        let from = u32::try_from(from).ok()?;
-        if path == b"*" {
-            return first_from(&self.asterisk, from).map(index);
-        }
-        let (first_prefix, last) = self.walk(path, from);
-        let exacts = last.map(|node| self.rules(node.exacts_start, node.exacts_end));
-        let first_exact = exacts.and_then(|exacts| first_from(exacts, from));
-        least(first_prefix, first_exact).map(index)
-    }
-
-    /// The index of the first rule whose *prefix* matches `path`.
-    #[must_use]
-    pub(crate) fn find_prefix(&self, path: &[u8]) -> Option<usize> {
-        self.walk(path, 0).0.map(index)
-    }
-
-    /// Follows `path` from the root: the least rule among the prefixes met, of those from this
-    /// index on, and the node at which the whole of `path` ends, if there is one.
-    fn walk(&self, path: &[u8], from: u32) -> (Option<u32>, Option<&Node>) {
-        let mut first_prefix = None;
-        let mut rest = path;
-        let mut node = self.nodes.first();
-        while let Some(here) = node {
-            let prefixes = self.rules(here.prefixes_start, here.exacts_start);
-            first_prefix = least(first_prefix, first_from(prefixes, from));
-            let Some(byte) = rest.first() else { return (first_prefix, node) };
-            node = self.child(here, *byte);
-            match node.and_then(|child| rest.strip_prefix(self.label(child))) {
-                Some(shorter) => rest = shorter,
-                None => return (first_prefix, None),
-            }
-        }
-        (first_prefix, None)
-    }
-
-    fn child(&self, node: &Node, byte: u8) -> Option<&Node> {
-        let children = self.nodes.get(index(node.children_start)..index(node.children_end))?;
-        let first = |child: &Node| self.labels.get(index(child.label_start)).copied();
-        let place = children.binary_search_by_key(&Some(byte), first).ok()?;
-        children.get(place)
-    }
-
-    fn label(&self, node: &Node) -> &[u8] {
-        self.labels.get(index(node.label_start)..index(node.label_end)).unwrap_or_default()
-    }
-
-    fn rules(&self, start: u32, end: u32) -> &[u32] {
-        self.rules.get(index(start)..index(end)).unwrap_or_default()
-    }
-
-    /// Makes the tree below the root from `sorted`. Works off a list instead of calling itself:
-    /// a tree may be as deep as its longest path.
-    fn fill(&mut self, sorted: &[Entry<'_>]) {
-        let mut pending = vec![(0, sorted, 0)];
-        while let Some((place, entries, depth)) = pending.pop() {
-            // Sorted: those that end here come first.
-            let ends = entries.partition_point(|entry| entry.text.len() == depth);
-            let (here, below) = entries.split_at(ends);
-            let prefixes_start = self.rules.len();
-            self.rules.extend(here.iter().map(|entry| entry.rule));
-            let prefixes = here.partition_point(|entry| entry.is_prefix);
-            let children_start = self.nodes.len();
-            for group in below.chunk_by(|a, b| a.text.get(depth) == b.text.get(depth)) {
-                let common = common_len(group);
-                let label = group.first().and_then(|entry| entry.text.get(depth..common));
-                let label_start = self.labels.len();
-                self.labels.extend_from_slice(label.unwrap_or_default());
-                pending.push((self.nodes.len(), group, common));
-                self.nodes.push(Node::new(
-                    self.labels.get(label_start..).unwrap_or_default(),
-                    label_start,
-                ));
-            }
-            let children_end = self.nodes.len();
-            if let Some(node) = self.nodes.get_mut(place) {
-                node.children_start = offset(children_start);
-                node.children_end = offset(children_end);
-                node.prefixes_start = offset(prefixes_start);
-                node.exacts_start = offset(prefixes_start.saturating_add(prefixes));
-                node.exacts_end = offset(prefixes_start.saturating_add(ends));
-            }
-        }
-    }
-}
-
-impl Node {
-    fn new(label: &[u8], start: usize) -> Self {
+        let insensitive = of_case(Case::Insensitive);
         Self {
-            label_start: offset(start),
-            label_end: offset(start.saturating_add(label.len())),
-            children_start: 0,
-            children_end: 0,
-            prefixes_start: 0,
-            exacts_start: 0,
-            exacts_end: 0,
+            sensitive: Tree::new(of_case(Case::Sensitive), Case::Sensitive),
+            insensitive: (!insensitive.is_empty())
+                .then(|| Tree::new(insensitive, Case::Insensitive)),
+            asterisk,
+            lookups,
+            regexes,
+            of_regexes,
+            first_of_regexes: first_of_regexes.unwrap_or(u32::MAX),
         }
+    }
+
+    /// The regular expressions of paths.
+    #[must_use]
+    pub const fn regexes(&self) -> &Arc<Regexes> {
+        &self.regexes
+    }
+
+    /// The index of the first of `rules`, of which this is the index, that a request meets. `values` are the regular
+    /// expressions for its values, `searches` the worker's.
+    pub fn find(
+        &self,
+        rules: &[Rule],
+        asked: &Asked<'_>,
+        values: &Arc<Regexes>,
+        searches: &mut Searches,
+    ) -> Option<usize> {
+        let asking = Some(Asking { rules, asked, values });
+        self.first(asked.head.path(), First { place: u32::MAX, asking, table: self, searches })
+    }
+
+    /// The index of the first rule that matches `path`, of those that ask for nothing more.
+    #[must_use]
+    pub fn find_plain(&self, path: &[u8]) -> Option<usize> {
+        self.first(path, First::plain(self, &mut Searches::default()))
+    }
+
+    /// The index of the first rule that matches all that `path` matches, of those that ask for nothing more; as far
+    /// as that can be decided.
+    #[must_use]
+    pub(crate) fn find_covering(&self, path: &PathMatch) -> Option<usize> {
+        let mut searches = Searches::default();
+        let mut first = First::plain(self, &mut searches);
+        let trees =
+            [(path.case == Case::Sensitive).then_some(&self.sensitive), self.insensitive.as_ref()];
+        for tree in trees.into_iter().flatten() {
+            match path.how {
+                PathKind::Exact if path.case == Case::Sensitive => {
+                    return self.find_plain(path.text.as_bytes());
+                }
+                PathKind::Exact => tree.walk(path.text.as_bytes(), |rules| first.see(rules)),
+                PathKind::Prefix => {
+                    tree.walk_prefix(path.text.as_bytes(), |rules| first.see(rules));
+                }
+                PathKind::Segments => {
+                    tree.walk_segments(path.text.as_bytes(), |rules| first.see(rules));
+                }
+                // What they match begins with a slash at least.
+                PathKind::Regex(_) | PathKind::Template(..) => {
+                    tree.walk_prefix(b"/", |rules| first.see(rules));
+                }
+            }
+        }
+        first.found()
+    }
+
+    /// The index of the first rule for which case does not count that matches all that `path` matches, of those that
+    /// ask for nothing more.
+    pub(crate) fn find_in_any_case(&self, path: &PathMatch) -> Option<usize> {
+        let any_case = PathMatch { case: Case::Insensitive, ..path.clone() };
+        self.insensitive.as_ref().and_then(|_| self.find_covering(&any_case))
+    }
+
+    fn first(&self, path: &[u8], mut first: First<'_>) -> Option<usize> {
+        if path == b"*" {
+            first.see(&self.asterisk);
+        } else {
+            self.sensitive.walk(path, |rules| first.see(rules));
+            if let Some(tree) = &self.insensitive {
+                tree.walk(path, |rules| first.see(rules));
+            }
+        }
+        if self.first_of_regexes < first.place {
+            self.search(path, &mut first);
+        }
+        first.found()
+    }
+
+    fn search(&self, path: &[u8], first: &mut First<'_>) {
+        let Some(found) = first.searches.search(&self.regexes, path) else { return };
+        for pattern in found.iter() {
+            first.see(self.of_regexes.get(pattern.as_usize()).map_or(&[][..], |rules| rules));
+        }
+        first.searches.give_back(&self.regexes, found);
     }
 }
 
-/// One path while the tree is built.
-struct Entry<'a> {
-    text: &'a [u8],
-    rule: u32,
-    is_prefix: bool,
+/// What rules of one group have in common: the text of their path, and how it is compared.
+type GroupKey = (Case, EntryKind, Box<[u8]>);
+
+/// Whether a rule is for `*`, which is no path that a tree holds.
+fn is_for_asterisk(path: &PathMatch) -> bool {
+    match path.how {
+        PathKind::Exact => *path.text == *"*",
+        // `OPTIONS *` asks the server as a whole, which is what `/` stands for.
+        PathKind::Prefix => *path.text == *"/",
+        PathKind::Segments | PathKind::Regex(_) | PathKind::Template(..) => false,
+    }
 }
 
-/// Bytes that all texts of `sorted` begin with. The first and the last differ most.
-fn common_len(sorted: &[Entry<'_>]) -> usize {
-    let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else { return 0 };
-    first.text.iter().zip(last.text).take_while(|(a, b)| a == b).count()
+fn text_of(path: &PathMatch) -> Box<[u8]> {
+    let mut text: Box<[u8]> = path.text.as_bytes().into();
+    if path.case == Case::Insensitive {
+        text.make_ascii_lowercase();
+    }
+    text
 }
 
-/// The least that is not below `from`, of a list in order.
-fn first_from(rules: &[u32], from: u32) -> Option<u32> {
-    let before = rules.partition_point(|rule| *rule < from);
-    rules.get(before).copied()
+/// The first rule that was found so far.
+struct First<'f> {
+    /// Its place; beyond all places if there is none.
+    place: u32,
+    /// None if only rules count that ask for nothing but a path.
+    asking: Option<Asking<'f>>,
+    table: &'f PathTable,
+    searches: &'f mut Searches,
 }
 
-fn least(a: Option<u32>, b: Option<u32>) -> Option<u32> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, None) => a,
-        (None, b) => b,
+/// What rules that ask for more are judged by.
+#[derive(Clone, Copy)]
+struct Asking<'f> {
+    rules: &'f [Rule],
+    asked: &'f Asked<'f>,
+    values: &'f Arc<Regexes>,
+}
+
+impl<'f> First<'f> {
+    fn plain(table: &'f PathTable, searches: &'f mut Searches) -> Self {
+        Self { place: u32::MAX, asking: None, table, searches }
+    }
+
+    /// Takes the first of `list`, which stands in order, if it is before the one that was found.
+    fn see(&mut self, list: &[Indexed]) {
+        for entry in list {
+            if !entry.asks_more() {
+                self.place = self.place.min(entry.place());
+                return;
+            }
+            if entry.lower_bound(&self.table.lookups) >= self.place {
+                return;
+            }
+            let Some(asking) = self.asking else { continue };
+            if entry.is_lookup() {
+                self.look_up(index(entry.place()), asking);
+            } else if entry.rule(asking.rules).is_some_and(|rule| self.is_met(rule, asking)) {
+                self.place = entry.place();
+                return;
+            }
+        }
+    }
+
+    fn look_up(&mut self, place: usize, asking: Asking<'f>) {
+        let Some(lookup) = self.table.lookups.get(place) else { return };
+        let mut found = self.place;
+        lookup.see(asking.asked, self.searches, |list, searches| {
+            let before = list.iter().take_while(|entry| entry.place() < found);
+            let mut before = before.filter_map(|entry| Some((entry, entry.rule(asking.rules)?)));
+            let met = before.find(|(_, rule)| rule.meets(asking.asked, asking.values, searches));
+            found = met.map_or(found, |(entry, _)| entry.place());
+        });
+        self.place = found;
+    }
+
+    fn is_met(&mut self, rule: &Rule, asking: Asking<'f>) -> bool {
+        rule.meets(asking.asked, asking.values, self.searches)
+    }
+
+    fn found(&self) -> Option<usize> {
+        (self.place != u32::MAX).then(|| index(self.place))
     }
 }
 
@@ -203,132 +303,5 @@ const fn index(offset: u32) -> usize {
     offset as usize
 }
 
-/// The bound on a file's size keeps every count far below 2^32.
-fn offset(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
-}
-
-impl PathMatch {
-    /// Whether `path`, which is normalised and has no query, is matched.
-    ///
-    /// This is the meaning of a rule's path; [`PathTable`] is the same for many rules at once.
-    #[must_use]
-    pub fn matches(&self, path: &[u8]) -> bool {
-        match self {
-            Self::Exact(text) => text.as_bytes() == path,
-            // `OPTIONS *` asks the server as a whole, which is what `/` stands for.
-            Self::Prefix(text) if path == b"*" => text.as_ref() == "/",
-            Self::Prefix(text) => path.starts_with(text.as_bytes()),
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::clients::ClientMatch;
-    use crate::snapshot::{Action, Respond};
-
-    fn rules(paths: &[PathMatch]) -> Vec<Rule> {
-        let respond = Respond { status: 200, body: [].into(), fields: Vec::new() };
-        let action = Action::Respond(respond);
-        let rule = |path: &PathMatch| Rule {
-            path: path.clone(),
-            client: ClientMatch::Anyone,
-            action: action.clone(),
-        };
-        paths.iter().map(rule).collect()
-    }
-
-    fn exact(text: &str) -> PathMatch {
-        PathMatch::Exact(text.into())
-    }
-
-    fn prefix(text: &str) -> PathMatch {
-        PathMatch::Prefix(text.into())
-    }
-
-    #[test]
-    fn the_first_rule_of_the_file_wins_not_the_longest() {
-        let table = PathTable::new(&rules(&[
-            exact("/healthz"),
-            prefix("/api/"),
-            prefix("/a"),
-            prefix("/api/v2/"),
-            exact("/a/b"),
-        ]));
-        for (path, rule) in [
-            ("/healthz", Some(0)),
-            ("/healthz/", None),
-            ("/health", None),
-            ("/api/", Some(1)),
-            ("/api/v2/x", Some(1)),
-            ("/api", Some(2)),
-            ("/a/b", Some(2)),
-            ("/b", None),
-            ("/", None),
-            ("", None),
-            ("*", None),
-        ] {
-            assert_eq!(table.find(path.as_bytes()), rule, "{path:?}");
-        }
-    }
-
-    #[test]
-    fn the_asterisk_is_matched_by_itself_and_by_the_root_prefix_alone() {
-        let table = PathTable::new(&rules(&[exact("/"), prefix("/a"), prefix("/"), exact("*")]));
-        assert_eq!(table.find(b"*"), Some(2));
-        let table = PathTable::new(&rules(&[exact("*"), prefix("/")]));
-        assert_eq!(table.find(b"*"), Some(0));
-        assert_eq!(table.find(b"/*"), Some(1));
-    }
-
-    #[test]
-    fn an_empty_table_finds_nothing() {
-        assert_eq!(PathTable::default().find(b"/"), None);
-        assert_eq!(PathTable::new(&[]).find(b"/"), None);
-        assert_eq!(PathTable::new(&[]).find(b"*"), None);
-    }
-
-    #[test]
-    fn a_chain_of_ever_longer_prefixes_needs_no_stack() {
-        let texts: Vec<String> = (1..5_000).map(|len| format!("/{}", "a".repeat(len))).collect();
-        let paths: Vec<PathMatch> = texts.iter().rev().map(|text| prefix(text)).collect();
-        let table = PathTable::new(&rules(&paths));
-        assert_eq!(table.find(b"/a"), Some(paths.len() - 1));
-        assert_eq!(table.find(format!("/{}", "a".repeat(6_000)).as_bytes()), Some(0));
-    }
-
-    fn path() -> impl Strategy<Value = String> {
-        // Few letters, so that texts share beginnings.
-        prop_oneof![9 => "/[ab/]{0,6}", 1 => Just(String::from("*"))]
-    }
-
-    fn path_match() -> impl Strategy<Value = PathMatch> {
-        (path(), any::<bool>()).prop_map(
-            |(text, is_exact)| {
-                if is_exact { exact(&text) } else { prefix(&text) }
-            },
-        )
-    }
-
-    proptest! {
-        #[test]
-        fn the_index_finds_what_a_scan_of_the_rules_finds(
-            paths in proptest::collection::vec(path_match(), 0..24),
-            asked in proptest::collection::vec(path(), 1..16),
-        ) {
-            let rules = rules(&paths);
-            let table = PathTable::new(&rules);
-            for path in &asked {
-                let matches = |place: &usize| rules[*place].path.matches(path.as_bytes());
-                for from in 0..=rules.len() {
-                    let scanned = (from..rules.len()).find(matches);
-                    prop_assert_eq!(table.find_from(path.as_bytes(), from), scanned, "{:?}", path);
-                }
-            }
-        }
-    }
-}
+mod tests;

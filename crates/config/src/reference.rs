@@ -139,6 +139,7 @@ fn kind(shape: &Shape) -> String {
                 Format::Address => "address",
                 Format::Endpoint => "address, or host with a port",
                 Format::Range => "address range",
+                Format::Percent => "share in percent",
             }
             .to_owned();
             match (&special.min, &special.max) {

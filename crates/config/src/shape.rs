@@ -24,6 +24,7 @@ use crate::address::Address;
 use crate::cidr::Cidr;
 use crate::dns::EndpointAddress;
 use crate::findings::Problem;
+use crate::matching::Percent;
 use crate::units::{Period, Size};
 
 /// What may stand at one place.
@@ -115,6 +116,8 @@ pub(crate) enum Format {
     /// An address, or a host with a port.
     Endpoint,
     Range,
+    /// A share of requests.
+    Percent,
 }
 
 /// A schema that says something no shape can.
@@ -301,6 +304,7 @@ fn special(schema: &Json, format: &Json, path: &str) -> Result<Special, SchemaEr
         Some("address") => Format::Address,
         Some("endpoint") => Format::Endpoint,
         Some("range") => Format::Range,
+        Some("percent") => Format::Percent,
         _ => return Err(unknown(path, &format!("x-format {format}"))),
     };
     let bound = |key: &str| schema.get(key).and_then(Json::as_str).map(str::to_owned);
@@ -364,6 +368,7 @@ impl Format {
             Self::Address => text.parse::<Address>().map(|_| 0),
             Self::Endpoint => text.parse::<EndpointAddress>().map(|_| 0),
             Self::Range => text.parse::<Cidr>().map(|_| 0),
+            Self::Percent => text.parse::<Percent>().map(|_| 0),
         }
     }
 }

@@ -16,7 +16,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::tls::PeerCertificate;
 use wire::path::Slashes;
 
 use crate::access_log::{REQUEST_HEADERS, RESPONSE_HEADERS};
@@ -28,6 +27,7 @@ use crate::clients::ClientMatch;
 use crate::error_pages::ErrorPages;
 use crate::filters::FilterSource;
 use crate::hosts::{Host, HostTable};
+use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Regexes, Searches};
 use crate::paths::PathTable;
 use crate::schedule::Schedule;
 
@@ -660,22 +660,18 @@ pub struct RouteTable {
     pub rules: Vec<Rule>,
     /// What replies to failures say, before those of the listener.
     pub error_pages: ErrorPages,
+    /// Regular expressions for values of requests.
+    pub values: Arc<Regexes>,
+    /// Whether some rule takes a share of requests, so that a die has to be cast.
+    pub casts_dice: bool,
 }
 
 impl RouteTable {
-    /// The first rule for this path, which is normalised and has no query, and a client with this
-    /// certificate, with its place among the rules.
+    /// The first rule that a request meets, with its place among the rules. `searches` is the worker's.
     #[must_use]
-    pub fn find(&self, path: &[u8], client: Option<&PeerCertificate>) -> Option<(usize, &Rule)> {
-        let mut from = 0;
-        loop {
-            let place = self.paths.find_from(path, from)?;
-            let rule = self.rules.get(place)?;
-            if rule.client.is_met_by(client) {
-                return Some((place, rule));
-            }
-            from = place.saturating_add(1);
-        }
+    pub fn find(&self, asked: &Asked<'_>, searches: &mut Searches) -> Option<(usize, &Rule)> {
+        let place = self.paths.find(&self.rules, asked, &self.values, searches)?;
+        Some((place, self.rules.get(place)?))
     }
 }
 
@@ -701,54 +697,64 @@ impl RouteTable {
 /// Match ⇒ action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What it matches.
+    /// What paths it matches.
     pub path: PathMatch,
-    /// Whom it is for.
-    pub client: ClientMatch,
+    /// What else it asks for; all of it has to be met.
+    pub also: Box<[Criterion]>,
     /// What is done.
     pub action: Action,
 }
 
 impl Rule {
+    /// Whether a request meets everything that it asks for beside a path.
+    pub fn meets(&self, asked: &Asked<'_>, values: &Arc<Regexes>, searches: &mut Searches) -> bool {
+        self.also.iter().all(|criterion| criterion.is_met(asked, values, searches))
+    }
+
     /// What it matches as text, which is the same for all that match the same.
     #[must_use]
     pub fn condition(&self) -> String {
         let mut text = String::new();
-        if let ClientMatch::Named(names) = &self.client {
-            for name in &**names {
-                text.extend(["client ", &name.to_string(), "\n"]);
+        for criterion in &*self.also {
+            match criterion {
+                Criterion::Client(ClientMatch::Named(names)) => {
+                    for name in &**names {
+                        text.extend(["client ", &name.to_string(), "\n"]);
+                    }
+                }
+                criterion => text.extend([&criterion.to_string(), "\n"]),
             }
         }
+        if self.path.case == Case::Insensitive {
+            text.push_str("any case\n");
+        }
         // Last, since a path may hold anything.
-        let (kind, path) = self.path.parts();
-        text.extend([kind, " ", path]);
+        text.extend([self.path.key(), " ", &self.path.text]);
         text
     }
 
+    /// What it matches in a few words, for metrics: the path, with `*` for what may follow, and what else it asks for.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let mut label = match self.path.how {
+            PathKind::Exact => self.path.text.to_string(),
+            PathKind::Prefix => format!("{}*", self.path.text),
+            _ => self.path.to_string(),
+        };
+        for criterion in &*self.also {
+            if !matches!(criterion, Criterion::Client(_)) {
+                label.extend([", ", &criterion.to_string()]);
+            }
+        }
+        label
+    }
+
     fn has_condition(&self, condition: &str) -> bool {
-        condition.ends_with(self.path.parts().1) && self.condition() == condition
+        condition.ends_with(&*self.path.text) && self.condition() == condition
     }
 
     fn matches_the_same(&self, other: &Self) -> bool {
-        self.path == other.path && self.client == other.client
-    }
-}
-
-/// A rule's condition on the normalised path (without query).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PathMatch {
-    /// The whole path.
-    Exact(Arc<str>),
-    /// The beginning of the path, byte by byte as in Envoy.
-    Prefix(Arc<str>),
-}
-
-impl PathMatch {
-    fn parts(&self) -> (&'static str, &str) {
-        match self {
-            Self::Exact(path) => ("path", path),
-            Self::Prefix(path) => ("prefix", path),
-        }
+        self.path == other.path && self.also == other.also
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use config::snapshot::{Id, PathMatch, Snapshot};
+use config::snapshot::{Id, Snapshot};
 use telemetry::events::LabelId;
 use telemetry::{Names, RouteNames};
 
@@ -34,13 +34,7 @@ pub(crate) fn names_after<F>(former: &Arc<Names>, snapshot: &Snapshot<F>) -> Arc
     }
     let tables = changes.route_tables_added.iter().chain(&changes.route_tables_changed);
     for table in tables.filter_map(|id| snapshot.route_table(*id)) {
-        let rules = table.rules.iter().map(|rule| {
-            let path = match &rule.path {
-                PathMatch::Exact(path) => path.to_string(),
-                PathMatch::Prefix(path) => format!("{path}*"),
-            };
-            path.into_boxed_str()
-        });
+        let rules = table.rules.iter().map(|rule| rule.label().into_boxed_str());
         let name = Arc::clone(&table.name);
         names.insert_route(label(table.id.0), RouteNames { name, rules: rules.collect() });
     }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use config::matching::Searches;
 use telemetry::Emitter;
 use wire::buffer::Buffer;
 use wire::head::HeadIndex;
@@ -40,6 +41,8 @@ pub(crate) struct Cx {
     pub(crate) response_index: Option<Box<HeadIndex>>,
     /// Room for what HTTP/2 decodes.
     pub(crate) http2_scratch: wire::h2::Scratch,
+    /// What searches of regular expressions keep.
+    pub(crate) searches: Searches,
     /// Room to put field values together in.
     pub(crate) scratch: Vec<u8>,
     /// Room for a body that is translated; none until one is.
@@ -75,6 +78,7 @@ impl Cx {
             request_index: None,
             response_index: None,
             http2_scratch: wire::h2::Scratch::default(),
+            searches: Searches::default(),
             scratch: Vec::new(),
             translated: Buffer::new(0),
             share: settings.share,
@@ -87,6 +91,8 @@ impl Cx {
     /// Takes a newer configuration.
     pub(crate) fn set_snapshot(&mut self, snapshot: Pinned) {
         self.emitter.set_access_log(snapshot.access_log.output.is_some());
+        // Tables that are gone are not to be kept for their searches.
+        self.searches.clear();
         self.former.push(std::mem::replace(&mut self.snapshot, snapshot));
     }
 

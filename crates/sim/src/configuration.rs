@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use config::snapshot::{Address, Id, PathMatch};
+use config::snapshot::{Address, Id};
 use config::{FilterKinds, Loader};
 use proxy::Snapshot;
 use proxy::filter::Filter;
@@ -266,9 +266,7 @@ pub fn names(snapshot: &Snapshot) -> Arc<Names> {
         names.insert_listener(label(listener.id.0), Arc::clone(&listener.name));
     }
     for (id, table) in snapshot.route_tables.iter() {
-        let rules = table.rules.iter().map(|rule| match &rule.path {
-            PathMatch::Exact(path) | PathMatch::Prefix(path) => Box::from(path.as_ref()),
-        });
+        let rules = table.rules.iter().map(|rule| Box::from(&*rule.path.text));
         let (name, rules) = (Arc::clone(&table.name), rules.collect());
         names.insert_route(label(id), RouteNames { name, rules });
     }

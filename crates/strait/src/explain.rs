@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use config::Outside as _;
 use config::chains::ConnectionFacts;
-use config::clients::ClientMatch;
 use config::explain::Verdict as RuleVerdict;
 use config::hosts::{Host, HostTable};
+use config::matching::{Asked, Searches};
 use config::snapshot::{
     Action, Address, ChainId, Cluster, Detected, Endpoint, Forward, Listener as ListenerConfig,
-    ListenerProtocol, PathMatch, RouteTable, Rule, TlsMode,
+    ListenerProtocol, RouteTable, Rule, TlsMode,
 };
 use config::{CertificateUse, CertificateUser};
 use proxy::Snapshot;
@@ -456,7 +456,7 @@ fn describe_routes(
             let pattern = pattern.map_or_else(String::new, |pattern| format!(" by {pattern}"));
             story.line("routes", format!("{}: has host {host}{pattern} ({hosts})", table.name));
             if is_tunnel(head) {
-                describe_tunnel_rules(story, snapshot, listener, table, head, client);
+                describe_tunnel_rules(story, snapshot, table, head, client);
             } else {
                 describe_rules(story, snapshot, table, head, client);
             }
@@ -487,7 +487,9 @@ fn describe_rules(
     head: &RequestHead<'_>,
     client: Option<&PeerCertificate>,
 ) {
-    for (place, (rule, verdict)) in table.explain(head.path(), client).enumerate() {
+    let asked = asked(head, client);
+    let verdicts = table.explain(&asked, &mut Searches::default());
+    for (place, (rule, verdict)) in verdicts.into_iter().enumerate() {
         let step = format!("rule {place}");
         let what = rule_text(snapshot, rule);
         match verdict {
@@ -514,25 +516,23 @@ fn describe_rules(
 fn describe_tunnel_rules(
     story: &mut Story,
     snapshot: &Snapshot,
-    listener: &Listener,
     table: &RouteTable,
     head: &RequestHead<'_>,
     client: Option<&PeerCertificate>,
 ) {
-    let found = route::find_tunnel(snapshot, listener, head.host(), client);
-    let found = found.ok().map(|(_, place, _)| place);
+    let (asked, mut searches) = (asked(head, client), Searches::default());
+    let found = route::find_tunnel(table, &asked, &mut searches).ok().map(|(place, _)| place);
     for (place, rule) in table.rules.iter().enumerate() {
         let what = rule_text(snapshot, rule);
         let verdict = if found == Some(place) {
-            "lets tunnels through"
+            "lets tunnels through".to_owned()
         } else if found.is_some_and(|found| found < place) {
-            "not reached"
-        } else if rule.client.is_met_by(client) {
-            "passed over, connect is not among its upgrades"
-        } else if client.is_some() {
-            "passed over, the client's certificate has other names"
+            "not reached".to_owned()
         } else {
-            "passed over, the client has no certificate"
+            match table.unmet(rule, &asked, &mut searches) {
+                None => "passed over, connect is not among its upgrades".to_owned(),
+                Some(why) => format!("passed over, {why}"),
+            }
         };
         story.line(&format!("rule {place}"), format!("{what}: {verdict}"));
         if let (true, Action::Forward(forward)) = (found == Some(place), &rule.action) {
@@ -541,11 +541,13 @@ fn describe_tunnel_rules(
     }
 }
 
+/// The request as rules see it. Where it comes from is not known here, and its die is at 0.
+fn asked<'r>(head: &'r RequestHead<'r>, client: Option<&'r PeerCertificate>) -> Asked<'r> {
+    Asked { head, source: None, client, die: 0 }
+}
+
 fn rule_text(snapshot: &Snapshot, rule: &Rule) -> String {
-    let path = match &rule.path {
-        PathMatch::Exact(path) => format!("path {path}"),
-        PathMatch::Prefix(prefix) => format!("prefix {prefix}"),
-    };
+    let path = &rule.path;
     let action = match &rule.action {
         Action::Forward(forward) => {
             let name = snapshot.cluster(forward.cluster).map(|cluster| cluster.name.to_string());
@@ -554,14 +556,8 @@ fn rule_text(snapshot: &Snapshot, rule: &Rule) -> String {
         Action::Respond(respond) => format!("respond {}", respond.status),
         Action::Redirect(redirect) => format!("redirect {}", redirect.status),
     };
-    let client = match &rule.client {
-        ClientMatch::Anyone => String::new(),
-        ClientMatch::Named(names) => {
-            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
-            format!(", client {}", names.join(" or "))
-        }
-    };
-    format!("{path}{client} -> {action}")
+    let also: String = rule.also.iter().map(|criterion| format!(", {criterion}")).collect();
+    format!("{path}{also} -> {action}")
 }
 
 fn describe_cluster(

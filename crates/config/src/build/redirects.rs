@@ -83,7 +83,7 @@ fn is_same_path(
         _ => return true,
     };
     let target = target.split('?').next().unwrap_or_default();
-    table.find(target.as_bytes(), None).is_some_and(|(met, _)| met == place)
+    table.paths.find_plain(target.as_bytes()) == Some(place)
 }
 
 /// Whether requests for the target's host meet this table.

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::http::{self, Found};
-use super::patterns;
+use super::matching;
 use super::{Context, Names, Once, error_pages, share};
-use crate::clients::{ClientMatch, ClientName};
 use crate::defaults;
 use crate::file::cluster::Protocol;
 use crate::file::listener::Names as FileNames;
@@ -16,11 +15,11 @@ use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::hosts::Host;
 use crate::map::Map;
+use crate::matching::{Case, Criterion, Patterns, Regexes};
 use crate::nearest;
 use crate::paths::PathTable;
 use crate::snapshot::{
-    Action, ClusterId, Forward, PathMatch, Redirect, RedirectPath, Respond, RouteTable,
-    RouteTableId, Rule,
+    Action, ClusterId, Forward, Redirect, RedirectPath, Respond, RouteTable, RouteTableId, Rule,
 };
 use crate::tree::Site;
 
@@ -68,15 +67,32 @@ pub(super) fn build<F>(
         } else {
             hosts(&entry.hosts, &site.key("hosts"), context.findings)
         };
-        let rules = rules(&entry.rules, &site.key("rules"), clusters, context.findings);
+        let mut patterns = TablePatterns::default();
+        let rules_site = site.key("rules");
+        let rules = rules(&entry.rules, &rules_site, clusters, &mut patterns, context.findings);
+        let former = id.and_then(|id| context.former.and_then(|former| former.route_table(id)));
         let Context { files, findings, .. } = &mut *context;
         let pages = site.key("error_pages");
         let error_pages = error_pages::build(&entry.error_pages, &pages, files, findings);
+        let mut compile = |patterns: Patterns, former: Option<&Arc<Regexes>>| {
+            patterns.compile(former).unwrap_or_else(|problem| {
+                rules_site.error(context.findings, problem);
+                Arc::default()
+            })
+        };
+        let values = compile(patterns.values, former.map(|former| &former.values));
+        let regexes = compile(patterns.paths, former.map(|former| former.paths.regexes()));
+        let paths = PathTable::new(&rules, regexes);
+        // Errors come first: what was left out was reported.
+        if rules.len() == rules_site.items().count() {
+            warn_unreachable(&rules, &paths, &rules_site, context.findings);
+        }
         let Some(id) = id.filter(|_| is_new) else { continue };
-        let paths = PathTable::new(&rules);
+        let criteria = rules.iter().flat_map(|rule| &*rule.also);
+        let casts_dice = criteria.into_iter().any(|it| matches!(it, Criterion::Fraction(_)));
         let name = Arc::from(entry.name.as_str());
-        let table = RouteTable { id, name, hosts, paths, rules, error_pages };
-        tables.push(share(table, context.former.and_then(|former| former.route_table(id))));
+        let table = RouteTable { id, name, hosts, paths, rules, values, casts_dice, error_pages };
+        tables.push(share(table, former));
     }
     tables
 }
@@ -103,6 +119,7 @@ fn rules(
     entries: &[route::Rule],
     site: &Site<'_>,
     clusters: &mut Names<'_, ClusterId>,
+    patterns: &mut TablePatterns,
     findings: &mut Findings<'_>,
 ) -> Vec<Rule> {
     if entries.is_empty() && site.is_written() && site.node().items().is_empty() {
@@ -110,98 +127,85 @@ fn rules(
         site.warning(findings, problem);
     }
     let mut rules = Vec::with_capacity(entries.len());
-    let mut lines = Vec::with_capacity(entries.len());
     for (entry, site) in entries.iter().zip(site.items()) {
-        let path = path_match(&entry.matches, &site.key("match"), findings);
-        let client = client_match(&entry.matches, &site.key("match").key("client"), findings);
+        let asked = site.key("match");
+        let path = matching::path(&entry.matches, &asked, &mut patterns.paths, findings);
+        let also = matching::criteria(&entry.matches, &asked, &mut patterns.values, findings);
         let action = action(entry, &site, clusters, findings);
-        if let (Some(path), Some(client), Some(action)) = (path, client, action) {
-            rules.push(Rule { path, client, action });
-            lines.push(site.at().line);
+        if let (Some(path), Some(also), Some(action)) = (path, also, action) {
+            rules.push(Rule { path, also, action });
         }
-    }
-    // What was left out above was reported, and then nobody reads warnings.
-    if rules.len() == site.items().count() {
-        warn_unreachable(&rules, &lines, site, findings);
     }
     rules
 }
 
+/// The regular expressions of a table.
+#[derive(Default)]
+struct TablePatterns {
+    paths: Patterns,
+    values: Patterns,
+}
+
 /// A rule that an earlier one always goes before is a mistake in the order.
-fn warn_unreachable(rules: &[Rule], lines: &[u32], site: &Site<'_>, findings: &mut Findings<'_>) {
-    let for_all = rules.iter().zip(0..).filter(|(rule, _)| rule.client == ClientMatch::Anyone);
-    let table = PathTable::of(for_all);
+fn warn_unreachable(
+    rules: &[Rule],
+    paths: &PathTable,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) {
+    let lines: Vec<u32> = site.items().map(|site| site.at().line).collect();
+    let line = |index: usize| lines.get(index).copied().unwrap_or_default();
+    let mut conditions: Map<String, u32> = Map::default();
     for (index, (rule, site)) in rules.iter().zip(site.items()).enumerate() {
-        let first = match &rule.path {
-            PathMatch::Exact(path) => table.find(path.as_bytes()),
-            PathMatch::Prefix(prefix) => table.find_prefix(prefix.as_bytes()),
+        let first = paths.find_covering(&rule.path).filter(|first| *first < index);
+        let same = (!rule.also.is_empty())
+            .then(|| conditions.insert(rule.condition(), line(index)))
+            .flatten();
+        let site = site.key("match");
+        let hint = match (first, same) {
+            (Some(first), _) => {
+                format!("move it before the rule on line {}, which matches all of it", line(first))
+            }
+            (None, Some(line)) => format!("the rule on line {line} asks for the same: remove one"),
+            (None, None) => {
+                warn_other_case(rules, paths, index, &line, &site, findings);
+                continue;
+            }
         };
-        if let Some(first) = first.filter(|first| *first < index) {
-            let line = lines.get(first).copied().unwrap_or_default();
-            let hint = format!("move it before the rule on line {line}, which matches all of it");
-            let site = site.key("match");
-            site.warning(findings, Problem::new("this rule is never reached", hint));
-        }
+        site.warning(findings, Problem::new("this rule is never reached", hint));
     }
 }
 
-fn path_match(
-    file: &route::Match,
+/// A rule for some clients that a path in another case gets around is no guard of what is behind it.
+fn warn_other_case(
+    rules: &[Rule],
+    paths: &PathTable,
+    index: usize,
+    line: &impl Fn(usize) -> u32,
     site: &Site<'_>,
     findings: &mut Findings<'_>,
-) -> Option<PathMatch> {
-    let (key, text, is_prefix) = match (&file.path, &file.prefix) {
-        (Some(text), _) => ("path", text, false),
-        (None, Some(text)) => ("prefix", text, true),
-        (None, None) => return None,
+) {
+    let Some(rule) = rules.get(index).filter(|rule| rule.path.case == Case::Sensitive) else {
+        return;
     };
-    let checked = match text.as_str() {
-        "*" if !is_prefix => Ok(Arc::from("*")),
-        "*" => Err(Problem::new("a prefix begins with `/`", "write / to match everything")),
-        text => http::path_text(text, is_prefix),
+    let asks_client = rule.also.iter().any(|criterion| matches!(criterion, Criterion::Client(_)));
+    if !asks_client {
+        return;
+    }
+    let Some(other) = paths.find_in_any_case(&rule.path).filter(|other| *other > index) else {
+        return;
     };
-    if let Some(problem) = patterns::suspicious(text, is_prefix).filter(|_| checked.is_ok()) {
-        site.key(key).warning(findings, problem);
+    if rules.get(other).is_some_and(|other| matches!(other.action, Action::Redirect(_))) {
+        return;
     }
-    match checked {
-        Ok(text) if is_prefix => Some(PathMatch::Prefix(text)),
-        Ok(text) => Some(PathMatch::Exact(text)),
-        Err(problem) => {
-            site.key(key).error(findings, problem);
-            None
-        }
-    }
-}
-
-/// `site` is that of `client`. None if one of the names could not be read.
-fn client_match(
-    file: &route::Match,
-    site: &Site<'_>,
-    findings: &mut Findings<'_>,
-) -> Option<ClientMatch> {
-    let Some(written) = &file.client else { return Some(ClientMatch::Anyone) };
-    let mut names: Vec<ClientName> = Vec::with_capacity(written.len());
-    for (name, site) in written.iter().zip(site.items()) {
-        match client_name(name) {
-            Ok(name) if names.contains(&name) => super::tls::twice(&site, findings),
-            Ok(name) => names.push(name),
-            Err(problem) => site.error(findings, problem),
-        }
-    }
-    (names.len() == written.len()).then(|| ClientMatch::Named(names.into()))
-}
-
-fn client_name(text: &str) -> Result<ClientName, Problem> {
-    if text == "*" {
-        return Ok(ClientName::Any);
-    }
-    let name = super::tls::peer_name(text)?;
-    Ok(match name.strip_suffix('*') {
-        Some(prefix) => ClientName::UriPrefix(prefix.into()),
-        None if name.contains("://") => ClientName::Uri(name),
-        None if name.parse::<std::net::IpAddr>().is_ok() => ClientName::Address(name),
-        None => ClientName::Host(name),
-    })
+    let problem = Problem::new(
+        format!(
+            "paths that differ from this one in case alone meet the rule on line {}, which is for every client",
+            line(other)
+        ),
+        "add `case: insensitive` here",
+    );
+    site.warning(findings, problem);
 }
 
 /// A rule for clients that none of its listeners asks for certificates is met by nobody.
@@ -248,7 +252,10 @@ pub(super) fn check_slashes(file: &file::File, site: &Site<'_>, findings: &mut F
         }
         for (rule, site) in table.rules.iter().zip(site.key("rules").items()) {
             let site = site.key("match");
-            for (key, text) in [("path", &rule.matches.path), ("prefix", &rule.matches.prefix)] {
+            let asked = &rule.matches;
+            for (key, text) in
+                [("path", &asked.path), ("prefix", &asked.prefix), ("segments", &asked.segments)]
+            {
                 let Some(text) = text.as_deref().filter(|text| text.contains("//")) else {
                     continue;
                 };
@@ -386,7 +393,7 @@ fn action(
     match (&file.respond, &file.redirect) {
         (Some(file), _) => Some(Action::Respond(respond(file, &site.key("respond"), findings))),
         (None, Some(redirect_file)) => {
-            let is_prefix = file.matches.prefix.is_some();
+            let is_prefix = file.matches.prefix.is_some() || file.matches.segments.is_some();
             let site = site.key("redirect");
             Some(Action::Redirect(redirect(redirect_file, is_prefix, &site, findings)))
         }
@@ -505,7 +512,7 @@ fn redirect(
     check("prefix", file.prefix.as_deref().map(http::check_location));
     if file.prefix.is_some() && !matches_prefix {
         let rule = "there is no matched prefix that this could stand in for";
-        let problem = Problem::new(rule, "use `path` here, or `prefix` in `match`");
+        let problem = Problem::new(rule, "use `path` here, or `prefix` or `segments` in `match`");
         site.key("prefix").error(findings, problem);
     }
     if file.scheme.is_none() && file.host.is_none() && file.path.is_none() && file.prefix.is_none()

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{OrNone, Timeout};
 use crate::defaults;
 use crate::error_pages::ErrorPage;
+pub use crate::matching::Match;
 
 /// A table of rules for some hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -60,28 +61,6 @@ pub struct Rule {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = [defaults::UPGRADE]))]
     pub upgrades: Option<Vec<String>>,
-}
-
-/// Condition on the path: one of `path` and `prefix`; and on the client, if `client` stands there.
-/// Paths are compared after dot segments were resolved, without the query; `%2F` stays as it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = [{"required": ["path"]}, {"required": ["prefix"]}]))]
-pub struct Match {
-    /// The whole path. `*` is the target of a server-wide `OPTIONS`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// The beginning of the path, byte by byte: `/api` matches `/apix`, `/api/` does not. `/`
-    /// matches everything.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefix: Option<String>,
-    /// The names of which the client's certificate has at least one, as they stand there: host names, addresses, or
-    /// URIs such as `spiffe://example.org/ns/shop/sa/web`, which may end with `*`; `"*"` for every certificate. It
-    /// was checked by `tls.client` of the listener or chain, or the client has none. Absent: the rule is for every
-    /// client.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1))]
-    pub client: Option<Vec<String>>,
 }
 
 /// A fixed response.

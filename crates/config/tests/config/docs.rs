@@ -49,9 +49,12 @@ fn every_example_loads_without_a_warning() {
 
 #[test]
 fn every_yaml_block_of_the_guides_loads_without_a_warning() {
-    for (page, blocks_min) in
-        [("docs/configuration/README.md", 5), ("docs/production.md", 1), ("README.md", 1)]
-    {
+    for (page, blocks_min) in [
+        ("docs/configuration/README.md", 5),
+        ("docs/configuration/routing.md", 1),
+        ("docs/production.md", 1),
+        ("README.md", 1),
+    ] {
         let blocks = yaml_blocks(&std::fs::read_to_string(repository().join(page)).unwrap());
         assert!(blocks.len() >= blocks_min, "the blocks of {page} are found");
         for block in blocks {

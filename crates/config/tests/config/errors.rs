@@ -996,6 +996,372 @@ fn rules_that_cannot_be_followed() {
 }
 
 #[test]
+fn criteria_that_no_request_can_meet_or_that_cannot_be_read() {
+    check(&[
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, methods: [^get] }",
+            "routes[0].rules[0].match.methods[0]",
+            "\"get\"",
+            "case counts",
+            "write GET",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, methods: [GET, ^GET] }",
+            "routes[0].rules[0].match.methods[1]",
+            "\"GET\"",
+            "twice",
+            "remove",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, methods: [^'a b'] }",
+            "routes[0].rules[0].match.methods[0]",
+            "\"a b\"",
+            "is a token",
+            "GET",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, methods: ^[] }",
+            "routes[0].rules[0].match.methods",
+            "",
+            "at least",
+            "",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, methods: { not: [^post] } }",
+            "routes[0].rules[0].match.methods.not[0]",
+            "\"post\"",
+            "case counts",
+            "write POST",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { ^':method': GET } }",
+            "routes[0].rules[0].match.headers.\":method\"",
+            "\":method\"",
+            "no header field for rules",
+            "`methods: [...]`",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { ^Host: a } }",
+            "routes[0].rules[0].match.headers.Host",
+            "\"Host\"",
+            "no header field for rules",
+            "`hosts`",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { ^'a b': c } }",
+            "routes[0].rules[0].match.headers.\"a b\"",
+            "\"a b\"",
+            "a header name consists",
+            "x-team",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { X-A: b, ^x-a: c } }",
+            "routes[0].rules[0].match.headers.x-a",
+            "\"x-a\"",
+            "stands twice",
+            "keep one",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { x-a: ^{} } }",
+            "routes[0].rules[0].match.headers.x-a",
+            "",
+            "exactly one of `exact`, `prefix`",
+            "add one",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { x-a: ^{ prefix: b, suffix: c } } }",
+            "routes[0].rules[0].match.headers.x-a",
+            "",
+            "exactly one of",
+            "`prefix`, `suffix`",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { x-a: { ^prefx: b } } }",
+            "routes[0].rules[0].match.headers.x-a.prefx",
+            "\"prefx\"",
+            "is unknown",
+            "`prefix`",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { x-a: { prefix: ^'' } } }",
+            "routes[0].rules[0].match.headers.x-a.prefix",
+            "\"\"",
+            "empty part",
+            "present: true",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { x-a: { range: ^[1] } } }",
+            "routes[0].rules[0].match.headers.x-a.range",
+            "",
+            "two numbers",
+            "[18, 99]",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { x-a: { range: ^[9, 1] } } }",
+            "routes[0].rules[0].match.headers.x-a.range",
+            "",
+            "is empty",
+            "[1, 9]",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { x-a: { range: ^[4, 4] } } }",
+            "routes[0].rules[0].match.headers.x-a.range",
+            "",
+            "is empty",
+            "[4, 5]",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { x-a: { present: true, ^case: insensitive } } }",
+            "routes[0].rules[0].match.headers.x-a.case",
+            "\"case\"",
+            "says nothing",
+            "remove it",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { x-a: { regex: ^'a(b' } } }",
+            "routes[0].rules[0].match.headers.x-a.regex",
+            "\"a(b\"",
+            "unclosed group",
+            "character 2",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { x-a: { regex: ^'a)|(b' } } }",
+            "routes[0].rules[0].match.headers.x-a.regex",
+            "\"a)|(b\"",
+            "unopened group",
+            "character 2",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { x-a: { regex: ^'(?!a)b' } } }",
+            "routes[0].rules[0].match.headers.x-a.regex",
+            "\"(?!a)b\"",
+            "no regular expression",
+            "`not`",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { x-a: { regex: ^'(a{99}){99}' } } }",
+            "routes[0].rules[0].match.headers.x-a.regex",
+            "\"(a{99}){99}\"",
+            "at most 64 KiB",
+            "repetitions",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, headers: { x-a: { not: { regex: ^'[' } } } }",
+            "routes[0].rules[0].match.headers.x-a.not.regex",
+            "\"[\"",
+            "no regular expression",
+            "character 1",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, query: { page: { regex: ^'*' } } }",
+            "routes[0].rules[0].match.query.page.regex",
+            "\"*\"",
+            "no regular expression",
+            "",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, cookies: { ^'a=b': c } }",
+            "routes[0].rules[0].match.cookies.\"a=b\"",
+            "\"a=b\"",
+            "cookie name",
+            "session",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, sources: [^10.0.0.1/8] }",
+            "routes[0].rules[0].match.sources[0]",
+            "\"10.0.0.1/8\"",
+            "",
+            "10.0.0.0/8",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, fraction: { percent: ^101 } }",
+            "routes[0].rules[0].match.fraction.percent",
+            "101",
+            "at most 100",
+            "write 100",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, fraction: { percent: ^0.00001 } }",
+            "routes[0].rules[0].match.fraction.percent",
+            "0.00001",
+            "four digits",
+            "0.5",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, fraction: { percent: ^ten } }",
+            "routes[0].rules[0].match.fraction.percent",
+            "\"ten\"",
+            "percent",
+            "10",
+        ),
+    ]);
+}
+
+#[test]
+fn conditions_on_paths_that_no_request_can_meet_or_that_cannot_be_read() {
+    check(&[
+        (
+            "{ path: /healthz }",
+            "{ segments: ^/api/ }",
+            "routes[0].rules[0].match.segments",
+            "\"/api/\"",
+            "end without a slash",
+            "\"/api\"",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ segments: ^/ }",
+            "routes[0].rules[0].match.segments",
+            "\"/\"",
+            "end without a slash",
+            "prefix: /",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ segments: ^api }",
+            "routes[0].rules[0].match.segments",
+            "\"api\"",
+            "begins with `/`",
+            "\"/api\"",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ segments: ^'*' }",
+            "routes[0].rules[0].match.segments",
+            "\"*\"",
+            "begin with `/`",
+            "prefix: /",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ regex: ^'/a(' }",
+            "routes[0].rules[0].match.regex",
+            "\"/a(\"",
+            "unclosed group",
+            "character 3",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ regex: ^'/(a{99}){99}' }",
+            "routes[0].rules[0].match.regex",
+            "\"/(a{99}){99}\"",
+            "at most 64 KiB",
+            "repetitions",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ regex: /a, ^case: insensitive }",
+            "routes[0].rules[0].match.case",
+            "\"case\"",
+            "is for `path`",
+            "(?i)",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ template: '/{a}', ^case: insensitive }",
+            "routes[0].rules[0].match.case",
+            "\"case\"",
+            "is for `path`",
+            "`regex`",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ template: ^'/{a}/{a}' }",
+            "routes[0].rules[0].match.template",
+            "\"/{a}/{a}\"",
+            "stands twice",
+            "another name",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ template: ^'/{a' }",
+            "routes[0].rules[0].match.template",
+            "\"/{a\"",
+            "not closed",
+            "add a `}`",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ template: ^'a' }",
+            "routes[0].rules[0].match.template",
+            "\"a\"",
+            "begins with `/`",
+            "\"/a\"",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ prefix: ^'^/api' }",
+            "routes[0].rules[0].match.prefix",
+            "\"^/api\"",
+            "under `regex`",
+            "/api",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: ^'/users/{id}' }",
+            "routes[0].rules[0].match.path",
+            "\"/users/{id}\"",
+            "`template`",
+            "/users/",
+        ),
+    ]);
+}
+
+#[test]
+fn a_guard_that_another_case_gets_around_is_a_warning() {
+    let warned = |guard: &str, other: &str| {
+        let text = SAMPLE.replace("{ path: /healthz }", &format!("{{ {guard}, client: [a] }}"));
+        let text = text.replace(
+            "{ prefix: /old/ }\n        redirect: { path: /new }",
+            &format!("{{ {other} }}\n        cluster: web"),
+        );
+        let mut loader = loader();
+        loader.load("strait.yaml", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        loader.warnings().iter().any(|warning| warning.rule.contains("in case alone"))
+    };
+    let any_case = "prefix: /ADMIN, case: insensitive";
+    for (guard, other, is_warned) in [
+        ("prefix: /admin/", any_case, true),
+        ("path: /admin", any_case, true),
+        ("segments: /admin", any_case, true),
+        ("prefix: /admin/, case: insensitive", any_case, false),
+        ("prefix: /other", any_case, false),
+        ("prefix: /admin/", "prefix: /ADMIN", false),
+        ("prefix: /admin/", "prefix: /ADMIN, case: insensitive, client: [b]", false),
+    ] {
+        assert_eq!(warned(guard, other), is_warned, "{guard} before {other}");
+    }
+}
+
+#[test]
 fn filters_and_the_access_log() {
     check(&[
         (

@@ -252,7 +252,7 @@ routes:
     rules:
       - { cluster: nope }
       - { match: { path: a, prefix: / }, cluster: nope, respond: {} }
-      - { match: { regex: x }, clutser: a, timeout: 1s }
+      - { match: { pattern: x }, clutser: a, timeout: 1s }
       - { match: { path: [] }, redirect: { prefix: /b, path: //c } }
       - { match: [], redirect: [] }
 clusters: [{ name: b, endpoints: [{ weight: -1 }, { weight: -1, address: "127.0.0.1:0" }] }]
@@ -264,7 +264,7 @@ clusters: [{ name: b, endpoints: [{ weight: -1 }, { weight: -1, address: "127.0.
                 "routes[0].rules[1].match",
                 "routes[0].rules[1].match.path",
                 "routes[0].rules[1].cluster",
-                "routes[0].rules[2].match.regex",
+                "routes[0].rules[2].match.pattern",
                 "routes[0].rules[2].clutser",
                 "routes[0].rules[3].match.path",
                 "routes[0].rules[3].redirect",

@@ -5,8 +5,10 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::matching::asking;
 use crate::sample::{Headers, Loader, loader};
 use config::explain::{Mismatch, Verdict};
+use config::matching::Searches;
 use config::schedule::Schedule;
 use config::snapshot::{
     Action, Address, Changes, ClusterId, EndpointId, ForwardedFields, HandoverOptions, ListenerId,
@@ -59,7 +61,7 @@ fn the_shop_becomes_what_its_file_says() {
     assert_eq!(listener.hosts.find(b"other"), Some(table_id));
     let table = snapshot.route_table(table_id).unwrap();
     let cluster_at = |path: &str| {
-        let rule = &table.rules[table.paths.find(path.as_bytes()).unwrap()];
+        let rule = &table.rules[table.paths.find_plain(path.as_bytes()).unwrap()];
         let Action::Forward(forward) = &rule.action else { return None };
         Some((snapshot.cluster(forward.cluster).unwrap().name.to_string(), forward.timeout))
     };
@@ -79,12 +81,16 @@ fn explain_says_of_each_rule_what_became_of_it() {
     let snapshot = load(&mut loader(), SHOP);
     let table = snapshot.route_table(snapshot.listeners[0].route_tables[0]).unwrap();
     let verdicts = |path: &str| -> Vec<Verdict> {
-        table.explain(path.as_bytes(), None).map(|(_, verdict)| verdict).collect()
+        let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        asking(&head, |asked| {
+            let verdicts = table.explain(asked, &mut Searches::default());
+            verdicts.into_iter().map(|(_, verdict)| verdict).collect()
+        })
     };
     assert_eq!(
         verdicts("/api/x"),
         [
-            Verdict::PassedOver(Mismatch::OtherPath),
+            Verdict::PassedOver(Mismatch::Path("the path is another one")),
             Verdict::Matched,
             Verdict::NotReached { would_match: true }
         ]

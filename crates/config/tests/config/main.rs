@@ -15,6 +15,8 @@ mod hints;
 #[cfg(test)]
 mod loads;
 #[cfg(test)]
+mod matching;
+#[cfg(test)]
 mod names;
 #[cfg(test)]
 mod sample;

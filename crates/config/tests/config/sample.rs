@@ -231,6 +231,32 @@ routes:
         cluster: all
         timeout: none
         upgrades: []
+      - match:
+          prefix: /matched/
+          methods: [GET, PURGE]
+          headers:
+            x-a: b
+            x-c: { suffix: d, case: insensitive, missing_as_empty: true }
+            x-d: { contains: e }
+            x-i: { exact: J, case: insensitive }
+            x-e: { range: [-1, 9] }
+            x-f: { present: false }
+            x-g: { not: h }
+            x-h: { not: { prefix: i } }
+          query: { page: { regex: "[0-9]+" } }
+          cookies: { beta: { prefix: y } }
+          sources: { not: [10.0.0.0/8] }
+          grpc: false
+          fraction: { percent: 12.5 }
+        cluster: all
+      - match: { segments: /Tenant, case: insensitive }
+        cluster: all
+      - match: { regex: "/users/([0-9]+)/orders" }
+        cluster: all
+      - match: { template: "/items/{id}/{rest=**}" }
+        cluster: all
+      - match: { path: /not, methods: { not: [POST] }, sources: ["::1"] }
+        cluster: all
       - match: { prefix: / }
         cluster: all
         timeout: 250ms

@@ -81,7 +81,7 @@ fn met(rules: &[(String, bool)], paths: &[String], slashes: Slashes) -> Vec<Opti
     let met = |path: &String| {
         let mut normal = Vec::new();
         normalise(path.as_bytes(), slashes, &mut normal).unwrap();
-        table.find(&normal, None).map(|(place, _)| place)
+        table.paths.find_plain(&normal)
     };
     paths.iter().map(met).collect()
 }

@@ -1,4 +1,4 @@
-//! Hop 7: host, path and client to a rule.
+//! Hop 7: a request to a rule.
 //!
 //! `strait explain` asks the same functions as the data path does, so that it cannot tell a
 //! different story.
@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use config::chains::ConnectionFacts;
+use config::matching::{Asked, Searches};
 use config::snapshot::{Action, Detected, Listener, RouteTable, Rule};
 use telemetry::cause::Cause;
-use tls::PeerCertificate;
 use wire::head::{Method, RequestHead};
 
 use crate::Snapshot;
@@ -17,47 +17,52 @@ use crate::exchange::Exchange;
 use crate::filter::Filter;
 use crate::listen::misdirected;
 
-/// The rule for a request with this host (lower case, no port) and path (normalised, no query) from
-/// a client with this certificate, with its table and its place there.
+/// The table for requests with this host, which is in lower case and has no port.
 ///
 /// # Errors
 ///
-/// [`Cause::NoHost`] or [`Cause::NoRoute`].
-pub fn find<'s>(
+/// [`Cause::NoHost`].
+pub fn table<'s>(
     snapshot: &'s Snapshot,
     listener: &Listener<Box<dyn Filter>>,
     host: &[u8],
-    path: &[u8],
-    client: Option<&PeerCertificate>,
-) -> Result<(&'s Arc<RouteTable>, usize, &'s Rule), Cause> {
+) -> Result<&'s Arc<RouteTable>, Cause> {
     let table = listener.hosts.find(host).and_then(|id| snapshot.route_table(id));
-    let table = table.ok_or(Cause::NoHost)?;
-    let (place, rule) = table.find(path, client).ok_or(Cause::NoRoute)?;
-    Ok((table, place, rule))
+    table.ok_or(Cause::NoHost)
 }
 
-/// The rule for a `CONNECT` request to this host from a client with this certificate: the first of
-/// its table that allows it.
+/// The first rule of a table that a request meets, and its place there.
 ///
 /// # Errors
 ///
-/// [`Cause::NoHost`], or [`Cause::RequestNotImplemented`] if no rule does.
+/// [`Cause::NoRoute`].
+pub fn find<'s>(
+    table: &'s RouteTable,
+    asked: &Asked<'_>,
+    searches: &mut Searches,
+) -> Result<(usize, &'s Rule), Cause> {
+    table.find(asked, searches).ok_or(Cause::NoRoute)
+}
+
+/// The first rule of a table that lets a `CONNECT` request through, which has no path, and its place there.
+///
+/// # Errors
+///
+/// [`Cause::RequestNotImplemented`] if no rule does.
 pub fn find_tunnel<'s>(
-    snapshot: &'s Snapshot,
-    listener: &Listener<Box<dyn Filter>>,
-    host: &[u8],
-    client: Option<&PeerCertificate>,
-) -> Result<(&'s Arc<RouteTable>, usize, &'s Rule), Cause> {
-    let table = listener.hosts.find(host).and_then(|id| snapshot.route_table(id));
-    let table = table.ok_or(Cause::NoHost)?;
-    let takes_it = |(_, rule): &(usize, &Rule)| match &rule.action {
-        _ if !rule.client.is_met_by(client) => false,
-        Action::Forward(forward) => forward.upgrades.iter().any(|name| **name == *"connect"),
+    table: &'s RouteTable,
+    asked: &Asked<'_>,
+    searches: &mut Searches,
+) -> Result<(usize, &'s Rule), Cause> {
+    let mut takes_it = |(_, rule): &(usize, &Rule)| match &rule.action {
+        Action::Forward(forward) => {
+            forward.upgrades.iter().any(|name| **name == *"connect")
+                && rule.meets(asked, &table.values, searches)
+        }
         Action::Respond(_) | Action::Redirect(_) => false,
     };
-    let found = table.rules.iter().enumerate().find(takes_it);
-    let (place, rule) = found.ok_or(Cause::RequestNotImplemented)?;
-    Ok((table, place, rule))
+    let found = table.rules.iter().enumerate().find(&mut takes_it);
+    found.ok_or(Cause::RequestNotImplemented)
 }
 
 /// Whether a request has to come over another connection, since its host belongs to another chain

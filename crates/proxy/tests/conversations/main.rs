@@ -45,6 +45,7 @@ mod relays;
 mod replies;
 mod reports;
 mod retries;
+mod routes;
 mod slow;
 mod spellings;
 mod stages;

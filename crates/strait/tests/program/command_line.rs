@@ -536,15 +536,15 @@ clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
         (
             &["GET", "https://members.example.org/m/x", "--cert", &cert, "--key", &key],
             &[
-                "rule 1    prefix /m/, client spiffe://other/* -> respond 204: passed over, the \
-                 client's certificate has other names\n",
+                "rule 1    prefix /m/, client spiffe://other/* -> respond 204: passed over, client \
+                 spiffe://other/* is not met: ",
                 "rule 2    prefix /m/, client * -> respond 202: matches\n",
                 "answered here with 202",
             ],
         ),
         (
             &["GET", "https://shop.example.org:8443/m/x", "--cert", &cert, "--key", &key],
-            &["passed over, the client has no certificate\n", "forwarded to cluster web"],
+            &["passed over, client * is not met: no certificate\n", "forwarded to cluster web"],
         ),
         (
             &["--tls", "members.example.org", "--cert", &cert, "--key", &key],

@@ -2,6 +2,7 @@
 //!
 //! Data, ends and resets go to the other side's connection, which frames them as it needs.
 
+use config::matching::Asked;
 use config::snapshot::{Action, ClusterProtocol, Forward};
 use telemetry::cause::Cause;
 use wire::head::{Method, RequestHead};
@@ -25,13 +26,19 @@ impl Proxy {
         let asks_tunnel = head.method() == Method::Connect && !head.is_extended_connect();
         let downstream = self.connections.get(exchange.downstream.connection);
         let tls = downstream.and_then(|connection| connection.tls.as_deref());
-        let client = tls.and_then(Tls::client_cert).map(|client| client.peer);
-        let found = if asks_tunnel {
-            route::find_tunnel(&snapshot, exchange.listener(), head.host(), client)
-        } else {
-            route::find(&snapshot, exchange.listener(), head.host(), head.path(), client)
+        let table = match route::table(&snapshot, exchange.listener(), head.host()) {
+            Ok(table) => table,
+            Err(cause) => return self.fail(key, cause, now),
         };
-        let (table, place, rule) = match found {
+        let ip = || downstream.and_then(|connection| connection.peer.ip());
+        let asked = Asked {
+            head,
+            source: exchange.record.client.or_else(ip),
+            client: tls.and_then(Tls::client_cert).map(|client| client.peer),
+            die: if table.casts_dice { self.cx.random.next() } else { 0 },
+        };
+        let find = if asks_tunnel { route::find_tunnel } else { route::find };
+        let (place, rule) = match find(table, &asked, &mut self.cx.searches) {
             Ok(found) => found,
             Err(cause) => return self.fail(key, cause, now),
         };

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use config::snapshot::{PathMatch, Redirect, RedirectPath, Respond};
+use config::matching::PathMatch;
+use config::snapshot::{Redirect, RedirectPath, Respond};
 use telemetry::cause::Cause;
 use wire::h1::reason_phrase;
 use wire::head::{Framing, Method, RequestHead, ResponseHead};
@@ -214,16 +215,14 @@ fn location(redirect: &Redirect, matched: &PathMatch, head: &RequestHead<'_>) ->
             None => location.extend_from_slice(head.host()),
         }
     }
-    match (&redirect.path, matched) {
-        (Some(RedirectPath::Whole(path)), _) => location.extend_from_slice(path.as_bytes()),
-        (Some(RedirectPath::Prefix(new)), PathMatch::Prefix(old)) => {
+    let path = head.path();
+    match &redirect.path {
+        Some(RedirectPath::Whole(path)) => location.extend_from_slice(path.as_bytes()),
+        Some(RedirectPath::Prefix(new)) => {
             location.extend_from_slice(new.as_bytes());
-            location.extend_from_slice(head.path().get(old.len()..).unwrap_or_default());
+            location.extend_from_slice(path.get(matched.replaced_len(path)..).unwrap_or_default());
         }
-        (Some(RedirectPath::Prefix(new)), PathMatch::Exact(_)) => {
-            location.extend_from_slice(new.as_bytes());
-        }
-        (None, _) => location.extend_from_slice(head.path()),
+        None => location.extend_from_slice(path),
     }
     // `//host` at the beginning of a path would be taken for another host.
     if redirect.scheme.is_none() && redirect.host.is_none() && location.starts_with(b"//") {
