@@ -350,7 +350,7 @@ what was sent, not what arrived. What a client does not take before its connecti
 `strait_downstream_undelivered_bytes_total` the bytes.
 
 A connection that came to nothing before it had a request has a line without `method`, `target` and `protocol`: one that was refused, whose
-handshake of TLS failed, or whose first bytes were wrong. `client`, `cause` and `cause_detail` say whose and why, and `duration_us` runs from
+handshake of TLS failed, or whose first bytes were wrong. `client`, `cause` and `cause_detail` say whose and why, `server_name` what the client asked for by TLS as far as it was read, and `duration_us` runs from
 its accept. Each worker writes 20 of these lines a second and counts the others in `strait_access_log_connections_left_out_total`. One that sent
 nothing has none.
 

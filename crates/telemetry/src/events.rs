@@ -23,7 +23,7 @@ pub use connection::{
 pub use exchange::{
     ExchangeFinished, ExchangeStarted, GrpcCall, HeaderDrop, HeadersDropped, Stages, TunnelStarted,
 };
-pub use tls::{SignaturesMade, TlsFailure, TlsHandshakeFinished, TlsHandshakeKind};
+pub use tls::{SignaturesMade, TlsHandshakeFinished, TlsHandshakeKind};
 pub use upstream::{
     UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried,
 };

@@ -206,6 +206,15 @@ impl Handshake {
         }
     }
 
+    /// The server name in the client's hello, once that was read; also of a handshake that has failed.
+    #[must_use]
+    pub fn server_name(&self) -> Option<&str> {
+        match &self.side {
+            Side::Accepting(accepting) => accepting.connection()?.server_name(),
+            Side::Connecting(_) => None,
+        }
+    }
+
     /// Whether it waits for a signature.
     #[must_use]
     pub fn is_waiting(&self) -> bool {

@@ -218,6 +218,14 @@ impl Tls {
         }
     }
 
+    /// The server name that a client asked for, as far as it was read.
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        match &self.state {
+            State::Handshake(Some(handshake)) => handshake.server_name(),
+            _ => self.facts.as_deref()?.handshake.server_name.as_deref(),
+        }
+    }
+
     /// Whether the peer has said that nothing more comes.
     pub(crate) fn is_ended(&self) -> bool {
         self.records().is_some_and(RecordLayer::is_ended)

@@ -6,6 +6,7 @@ use telemetry::cause::Cause;
 use telemetry::events::{ConnectionFailed, ConnectionRefused};
 
 use crate::connection::connections::Connections;
+use crate::connection::transport::Tls;
 use crate::cx::Cx;
 use crate::exchange::record::label;
 use crate::keys::ConnKey;
@@ -27,7 +28,7 @@ impl Cx {
     ) {
         let label = label(listener.0);
         self.emitter.connection_refused(&ConnectionRefused { listener: label, cause });
-        self.log_failed_connection(listener, (peer, now), cause, detail, now);
+        self.log_failed_connection(listener, (peer, now), "", (cause, detail), now);
     }
 
     /// A connection from this peer, accepted at that time, came to nothing. At a bounded rate.
@@ -35,8 +36,8 @@ impl Cx {
         &mut self,
         listener: ListenerId,
         (peer, opened): (&PeerAddress, Time),
-        cause: Cause,
-        detail: impl FnOnce() -> Detail,
+        server_name: &str,
+        (cause, detail): (Cause, impl FnOnce() -> Detail),
         now: Time,
     ) {
         let wall_clock = |time: Time| self.wall_clock_zero.saturating_add(time.as_nanos());
@@ -47,6 +48,7 @@ impl Cx {
         self.emitter.connection_failed(&ConnectionFailed {
             listener: label(listener.0),
             client: Text::of_ip(peer).as_bytes(),
+            server_name: server_name.as_bytes(),
             cause,
             cause_detail: detail().as_bytes(),
             started_at,
@@ -67,9 +69,24 @@ impl Connections {
         cx: &mut Cx,
     ) {
         let Some(connection) = self.get(key) else { return };
+        let server_name = connection.tls.as_deref().and_then(Tls::server_name).unwrap_or_default();
+        self.log_failed_for(key, server_name, (cause, detail), now, listen, cx);
+    }
+
+    /// As [`Connections::log_failed`], of a client that asked for this server name.
+    pub(crate) fn log_failed_for(
+        &self,
+        key: ConnKey,
+        server_name: &str,
+        (cause, detail): (Cause, impl FnOnce() -> Detail),
+        now: Time,
+        listen: &Listen,
+        cx: &mut Cx,
+    ) {
+        let Some(connection) = self.get(key) else { return };
         let Some(downstream) = connection.downstream() else { return };
         let listener = listen.listeners.get(downstream.listener).id;
         let peer = (&connection.peer, connection.opened);
-        cx.log_failed_connection(listener, peer, cause, detail, now);
+        cx.log_failed_connection(listener, peer, server_name, (cause, detail), now);
     }
 }

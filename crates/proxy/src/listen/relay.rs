@@ -199,7 +199,9 @@ impl Listen {
         let chain = listener.chains.choose(&facts).map(|chain| chain.id);
         if chain.is_none() && !listener.has_default {
             let detail = || of_unmatched(&facts);
-            connections.log_failed(key, Cause::NoChain, detail, now, self, cx);
+            let server_name = facts.server_name.unwrap_or_default();
+            let why = (Cause::NoChain, detail);
+            connections.log_failed_for(key, server_name, why, now, self, cx);
             connections.close_downstream(key, Some(Cause::NoChain), now, self, cx);
             return false;
         }

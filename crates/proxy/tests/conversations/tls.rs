@@ -964,7 +964,7 @@ fn a_client_that_began_early_has_the_time_of_a_handshake_to_finish_it() {
             assert!(talk.is_closed(back.peer) && talk.is_closed(upstream));
             assert_eq!(talk.proxy().load().handshakes, 0);
             let failed = talk.counted("strait_tls_handshakes_failed_total");
-            assert_eq!(failed.get("edge timeout"), Some(&1), "{failed:?}");
+            assert_eq!(failed.get("edge tls_timeout"), Some(&1), "{failed:?}");
             assert!(talk.log().contains("tls_handshake_timeout"), "{}", talk.log());
         });
     }
@@ -1537,4 +1537,54 @@ fn what_comes_while_a_signature_is_made_waits_and_clients_may_go() {
         assert!(talk.is_shut(hasty.peer) && talk.is_closed(ended.peer));
         slow.is_served(talk);
     });
+}
+
+#[test]
+fn a_client_whose_handshake_fails_is_logged_with_the_name_it_asked_for_and_the_reason() {
+    let strict = CONFIG.replace("a.key }]", "a.key }], min_version: '1.3', alpn: [http/1.1]");
+    let client = CONFIG.replace("a.key }]", "a.key }], client: { ca: b.pem }");
+    hold(&strict, |talk, pki| {
+        talk.keeps_counts();
+        // Refused by what its hello says.
+        Secure::client(talk, pki.client(&TLS12), "old.example").turn(talk);
+        is_failed(talk, "\"server_name\":\"old.example\"", "edge no_version");
+        let mut other = pki.client(&TLS13);
+        other.alpn_protocols = vec![b"imap".to_vec()];
+        Secure::client(talk, other, "mail.example").turn(talk);
+        is_failed(talk, "\"server_name\":\"mail.example\"", "edge no_application_protocol");
+        // It knows another authority, and says so.
+        let mut strange = Secure::client(talk, trusting_without_certificate(), "a.example");
+        strange.turn(talk);
+        if strange.error.is_some() {
+            strange.turn(talk);
+            is_failed(talk, "\"server_name\":\"a.example\"", "edge alert_received");
+        }
+        // It goes away, or does nothing more.
+        let hello = Unfinished::Hello.client(talk, pki, 0);
+        talk.ends(hello);
+        is_failed(talk, "\"server_name\":\"a.example\"", "edge peer_gone");
+        Unfinished::Hello.client(talk, pki, 0);
+        talk.passes(Duration::from_secs(11));
+        is_failed(talk, "\"server_name\":\"a.example\"", "edge tls_timeout");
+        // What is no TLS names nothing.
+        let plain = talk.client();
+        talk.says(plain, GET);
+        is_failed(talk, "\"cause_detail\":\"the client speaks HTTP/1\"", "edge not_tls");
+    });
+    hold(&client, |talk, pki| {
+        talk.keeps_counts();
+        Secure::client(talk, pki.client(&TLS13), "a.example").turn(talk);
+        is_failed(talk, "\"server_name\":\"a.example\"", "edge certificate_required");
+        Secure::client(talk, pki.client_with(3), "a.example").turn(talk);
+        is_failed(talk, "\"server_name\":\"a.example\"", "edge certificate_bad_signature");
+    });
+}
+
+/// Whether the last line of the log is about a handshake that failed, and the metric has the reason.
+#[track_caller]
+fn is_failed(talk: &mut Talk<'_>, part: &str, reason: &str) {
+    let line = talk.log().lines().last().unwrap_or_default().to_owned();
+    assert!(line.contains(part) && line.contains("tls_handshake"), "{part}: {line}");
+    let failed = talk.counted("strait_tls_handshakes_failed_total");
+    assert!(failed.get(reason).is_some_and(|count| *count > 0), "{reason}: {failed:?}");
 }

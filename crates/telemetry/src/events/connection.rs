@@ -57,6 +57,8 @@ pub struct ConnectionFailed<'a> {
     pub listener: LabelId,
     /// Where the downstream connects from, as text.
     pub client: &'a [u8],
+    /// The server name that the client asked for by TLS, as far as that was read.
+    pub server_name: &'a [u8],
     /// Why.
     pub cause: Cause,
     /// What is known about that. A peer may have chosen its bytes.
@@ -73,6 +75,7 @@ impl<'a> ConnectionFailed<'a> {
         ExchangeFinished {
             listener: self.listener,
             client: self.client,
+            server_name: self.server_name,
             cause: Some(self.cause),
             cause_detail: self.cause_detail,
             started_at: self.started_at,

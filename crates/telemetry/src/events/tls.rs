@@ -11,8 +11,8 @@ pub struct TlsHandshakeFinished {
     pub kind: TlsHandshakeKind,
     /// How long it took, ns, waiting for the client included.
     pub duration: u64,
-    /// Why it failed, if it did.
-    pub failure: Option<TlsFailure>,
+    /// Why it failed, if it did: a word of those that failures to connect have.
+    pub failure: Option<&'static str>,
 }
 
 /// Kinds of handshakes, by what they cost.
@@ -49,49 +49,4 @@ pub struct SignaturesMade {
 impl SignaturesMade {
     /// Sizes of batches, 0 included.
     pub const SIZES: usize = 9;
-}
-
-/// Why a handshake failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum TlsFailure {
-    /// The peer closed or reset the connection.
-    PeerGone,
-    /// It took too long.
-    Timeout,
-    /// The first bytes were none of TLS.
-    NotTls,
-    /// No version, suite, group or signature scheme is known to both sides.
-    NothingInCommon,
-    /// No application protocol is known to both sides.
-    NoApplicationProtocol,
-    /// The peer has no certificate, and needs one.
-    CertificateMissing,
-    /// The peer's certificate is not trusted, or is not its own.
-    CertificateInvalid,
-    /// The peer gave up, with an alert: mostly because it does not trust our certificate.
-    AlertReceived,
-    /// The peer broke a rule of TLS.
-    ProtocolViolation,
-    /// An error on our side.
-    Internal,
-    /// It had made no progress for longest when `limits.handshakes_max` was reached.
-    Overflow,
-}
-
-impl TlsFailure {
-    /// The words for them, in their order.
-    pub const NAMES: [&'static str; 11] = [
-        "peer_gone",
-        "timeout",
-        "not_tls",
-        "nothing_in_common",
-        "no_application_protocol",
-        "certificate_missing",
-        "certificate_invalid",
-        "alert_received",
-        "protocol_violation",
-        "internal",
-        "overflow",
-    ];
 }

@@ -6,9 +6,9 @@ use crate::cause::Cause;
 use crate::cell::Counter;
 use crate::events::{ExchangeFinished, UpstreamConnectFailed};
 
-/// Why a connection to an endpoint cannot be established: errors of the kernel by name, times that were
-/// over, and what a handshake of TLS can fail for. Anything else is `other`.
-pub(crate) const REASONS: [&str; 61] = [
+/// Why a connection to an endpoint cannot be established, or a client's handshake fails: errors of the kernel by
+/// name, times that were over, and what a handshake of TLS can fail for. Anything else is `other`.
+pub(crate) const REASONS: [&str; 62] = [
     "other",
     // Of the kernel.
     "EACCES",
@@ -64,6 +64,7 @@ pub(crate) const REASONS: [&str; 61] = [
     "no_signature_scheme",
     "no_version",
     "not_tls",
+    "overflow",
     "peer_gone",
     "record_too_long",
     "server_name_invalid",

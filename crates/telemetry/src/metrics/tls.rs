@@ -1,25 +1,27 @@
 //! Counted from the events of TLS.
 
+use super::endpoint::{REASONS, ReasonCounters};
 use super::{Family, MetricType};
 use crate::cell::Counter;
-use crate::events::{SignaturesMade, TlsFailure, TlsHandshakeFinished, TlsHandshakeKind};
+use crate::events::{SignaturesMade, TlsHandshakeFinished, TlsHandshakeKind};
 use crate::histogram::Histogram;
 
 /// Handshakes of one listener on one worker.
 #[derive(Debug, Default)]
 pub(crate) struct TlsCounters {
     done: [Counter; TlsHandshakeKind::NAMES.len()],
-    failed: [Counter; TlsFailure::NAMES.len()],
+    failed: ReasonCounters,
 }
 
 impl TlsCounters {
     pub(crate) fn handshake_finished(&self, event: &TlsHandshakeFinished) {
-        let counter = match event.failure {
-            Some(failure) => self.failed.get(failure as usize),
-            None => self.done.get(event.kind as usize),
-        };
-        if let Some(counter) = counter {
-            counter.increment();
+        match event.failure {
+            Some(reason) => self.failed.increment(reason),
+            None => {
+                if let Some(counter) = self.done.get(event.kind as usize) {
+                    counter.increment();
+                }
+            }
         }
     }
 }
@@ -73,13 +75,14 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_handshakes_failed_total",
         kind: MetricType::Counter,
-        help: "TLS handshakes with downstreams that failed, by reason.",
+        help: "TLS handshakes with downstreams that failed, by reason: an exact word for what was wrong (as in \
+               `strait_upstream_connect_failure_reasons_total`), `peer_gone`, `tls_timeout`, or `overflow` at \
+               `limits.handshakes_max`. Reasons that never occurred are left out.",
         labels: &["listener", "reason"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
-                for (place, name) in TlsFailure::NAMES.iter().enumerate() {
-                    let counters = blocks.iter().filter_map(|b| b.tls.failed.get(place));
-                    let count = counters.map(Counter::value).sum();
+                for (place, name) in REASONS.iter().enumerate() {
+                    let count = blocks.iter().map(|block| block.tls.failed.value(place)).sum();
                     if count > 0 {
                         out.number(&[listener, name], count);
                     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use config::snapshot::ListenerTls;
 use telemetry::cause::Cause;
-use telemetry::events::{TlsFailure, TlsHandshakeFinished, TlsHandshakeKind};
+use telemetry::events::{TlsHandshakeFinished, TlsHandshakeKind};
 use tls::HandshakeError;
 
 use super::{Early, State, Tls};
@@ -123,13 +123,13 @@ impl Connections {
             true => TlsHandshakeKind::Resumed,
             false => TlsHandshakeKind::Full,
         };
-        let failed = failure.as_ref().map(|failure| failure.kind);
+        let failed = failure.as_ref().map(|failure| failure.word);
         let event = TlsHandshakeFinished { listener, kind, duration, failure: failed };
         cx.emitter.tls_handshake_finished(&event);
         // One that says nothing and goes is a probe, or has changed its mind.
         let is_begun = !matches!(tls.state, State::Expected(_));
-        if let Some(Failure { kind, detail, .. }) = failure.filter(|_| is_begun) {
-            self.log_failed(key, cause_of(kind), || detail, now, listen, cx);
+        if let Some(Failure { cause, detail, .. }) = failure.filter(|_| is_begun) {
+            self.log_failed(key, cause, || detail, now, listen, cx);
         }
     }
 }
@@ -181,15 +181,15 @@ impl Connections {
             listen.listeners.get(downstream.listener).listener().timeouts.tls_handshake
         });
         let detail = Detail::of_bound("timeouts.tls_handshake of the listener", bound);
-        Failure { kind: TlsFailure::Timeout, word: "tls_timeout", detail }
+        Failure { cause: Cause::TlsHandshakeTimeout, word: "tls_timeout", detail }
     }
 }
 
 /// How a handshake failed.
 pub(crate) struct Failure {
-    /// Which of few reasons it is.
-    pub(crate) kind: TlsFailure,
-    /// The exact one, of a closed set.
+    /// What it is called of a client's handshake.
+    pub(crate) cause: Cause,
+    /// The reason, of a closed set.
     pub(crate) word: &'static str,
     /// What else is known.
     pub(crate) detail: Detail,
@@ -197,33 +197,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn of(error: &HandshakeError) -> Self {
-        Self { kind: failure_of(error), word: error.word(), detail: Detail::of(error) }
-    }
-}
-
-/// What a failed handshake of a client's is called.
-pub(crate) const fn cause_of(failure: TlsFailure) -> Cause {
-    match failure {
-        TlsFailure::Timeout => Cause::TlsHandshakeTimeout,
-        TlsFailure::Overflow => Cause::HandshakesOverflow,
-        _ => Cause::TlsHandshakeFailed,
-    }
-}
-
-/// Which of few reasons it is that a handshake failed.
-const fn failure_of(error: &HandshakeError) -> TlsFailure {
-    use HandshakeError::*;
-    match error {
-        AlertReceived(_) => TlsFailure::AlertReceived,
-        NotTls => TlsFailure::NotTls,
-        Incompatible(_) | NoCipherSuite | NoGroup | NoSignatureScheme | NoVersion => {
-            TlsFailure::NothingInCommon
-        }
-        NoApplicationProtocol => TlsFailure::NoApplicationProtocol,
-        CertificateRequired => TlsFailure::CertificateMissing,
-        CertificateRejected(_) | NameMismatch(_) => TlsFailure::CertificateInvalid,
-        BadRecord | MessageInvalid(_) | MessageUnexpected | Misbehaved(_) | RecordTooLong
-        | TooManyBytes => TlsFailure::ProtocolViolation,
-        Internal(_) | ServerNameInvalid | SignatureMissing(_) | Unfinished => TlsFailure::Internal,
+        let cause = Cause::TlsHandshakeFailed;
+        Self { cause, word: error.word(), detail: Detail::of(error) }
     }
 }

@@ -1,14 +1,13 @@
 //! TLS handshakes with peers, from the first record to the last.
 
 use telemetry::cause::Cause;
-use telemetry::events::TlsFailure;
 use tls::signing::{SignError, Signature};
 use tls::{Handshake, HandshakeError, HandshakeFacts};
 use wire::detect::Detected;
 use wire::tls::record::RecordLayer;
 
 use crate::connection::handshake_slots::HANDSHAKES_TOGETHER;
-use crate::connection::transport::handshakes::{Failure, cause_of};
+use crate::connection::transport::handshakes::Failure;
 use crate::connection::transport::{ClientFacts, Early, State, Tls, last_words};
 use crate::connection::{Connection, Role};
 use crate::keys::ConnKey;
@@ -70,7 +69,8 @@ impl Proxy {
             if let Some(stillest) = self.connections.handshakes.stillest(listener) {
                 let max = self.cx.snapshot.limits.handshakes_max;
                 let detail = Detail::of(&format_args!("limits.handshakes_max: {max}"));
-                let failure = Failure { kind: TlsFailure::Overflow, word: "overflow", detail };
+                let cause = Cause::HandshakesOverflow;
+                let failure = Failure { cause, word: "overflow", detail };
                 self.end_unfinished(stillest, failure, now);
             }
         }
@@ -88,7 +88,7 @@ impl Proxy {
     /// Ends a connection with a client that has not finished its handshake, requests that came early
     /// included.
     fn end_unfinished(&mut self, key: ConnKey, failure: Failure, now: Time) {
-        let cause = cause_of(failure.kind);
+        let cause = failure.cause;
         self.connections.tell_handshake(key, Some(failure), now, &self.listen, &mut self.cx);
         match self.connections.tls_mut(key).is_some_and(|tls| tls.is_early()) {
             true => self.break_downstream(key, Some(cause), now),
@@ -252,7 +252,11 @@ impl Proxy {
                 tls.state = State::Handshake(Some(handshake));
                 Ok((n, None))
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                // What it has read is for the log.
+                tls.state = State::Handshake(Some(handshake));
+                Err(error)
+            }
         };
         match done {
             Ok((n, done)) => {
@@ -374,7 +378,7 @@ impl Proxy {
     pub(super) fn on_peer_gone(&mut self, key: ConnKey, how: &str, now: Time) {
         let words = format_args!("the peer is gone amid the handshake: {how}");
         let detail = Detail::of(&words);
-        let failure = Failure { kind: TlsFailure::PeerGone, word: "peer_gone", detail };
+        let failure = Failure { cause: Cause::TlsHandshakeFailed, word: "peer_gone", detail };
         self.on_handshake_failed(key, failure, now);
     }
 

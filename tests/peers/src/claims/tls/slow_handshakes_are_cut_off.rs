@@ -24,7 +24,7 @@ fn holds(lab: &Lab) -> Result<()> {
     let page = strait.admin("/metrics")?.text();
     for line in [
         "strait_downstream_connections_ended_total{cause=\"tls_handshake_timeout\"} 8",
-        "strait_tls_handshakes_failed_total{listener=\"edge\",reason=\"timeout\"} 8",
+        "strait_tls_handshakes_failed_total{listener=\"edge\",reason=\"tls_timeout\"} 8",
     ] {
         ensure!(page.contains(line), "{line} in {page}");
     }
