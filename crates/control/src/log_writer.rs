@@ -158,6 +158,14 @@ impl Writing {
             }
             self.take_all();
             self.warn_of_failures();
+            self.log_debug_lines();
+        }
+    }
+
+    /// Logs what workers say of connections, at `--log-level debug`.
+    fn log_debug_lines(&mut self) {
+        while let Some((worker, line)) = self.reader.take_debug_line() {
+            tracing::debug!(worker, "{line}");
         }
     }
 

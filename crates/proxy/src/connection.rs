@@ -11,6 +11,7 @@
 pub(crate) mod bounds;
 pub(crate) mod codec;
 pub(crate) mod connections;
+pub(crate) mod debug_log;
 pub(crate) mod delivery;
 pub(crate) mod destination;
 pub(crate) mod handshake_slots;

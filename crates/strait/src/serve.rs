@@ -121,7 +121,10 @@ pub(crate) fn serve(
     let mut reader = LogReader::new();
     let mut emitters = Vec::new();
     for _ in 0..count {
-        let (emitter, reports) = Emitter::new(RECORD_QUEUE_BYTES);
+        let (mut emitter, reports) = Emitter::new(RECORD_QUEUE_BYTES);
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            reader.add_debug_lines(emitter.set_debug());
+        }
         collector.add_worker(reports.counters);
         reader.add_worker(reports.records);
         emitters.push(emitter);

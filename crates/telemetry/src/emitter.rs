@@ -4,10 +4,12 @@
 //! takes a lock, waits, or allocates, but for the first event that names a listener, a rule or a
 //! cluster. The ends that control reads are made together with it, see [`Reports`].
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::block::{Announced, Announcer, Blocks, ListenerBlock, WorkerBlock};
 use crate::cause::Cause;
+use crate::debug_lines::{DebugLines, DebugSource};
 use crate::events::{
     ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened,
     ConnectionRefused, ExchangeFinished, ExchangeStarted, HeadersDropped, LabelId, ListenerGauges,
@@ -41,6 +43,9 @@ pub struct Emitter {
     records: rtrb::Producer<u8>,
     scratch: Box<[u8; RECORD_BYTES_MAX]>,
     is_access_log: bool,
+    /// Whether finished exchanges are handed to [`Emitter::exchange_finished`], also fast ones.
+    is_recording: bool,
+    debug: Option<Box<DebugLines>>,
     failures: FailureCounts,
     failed_connections: SecondBudget,
 }
@@ -90,6 +95,8 @@ impl Emitter {
             records: producer,
             scratch: Box::new([0; RECORD_BYTES_MAX]),
             is_access_log: false,
+            is_recording: false,
+            debug: None,
             failures: FailureCounts::default(),
             failed_connections: SecondBudget::default(),
         };
@@ -100,6 +107,31 @@ impl Emitter {
     /// slow requests either way.
     pub fn set_access_log(&mut self, is_on: bool) {
         self.is_access_log = is_on;
+        self.is_recording = is_on || self.is_debug();
+    }
+
+    /// Writes lines of the debug log from now on, which control takes from what is returned.
+    #[must_use]
+    pub fn set_debug(&mut self) -> DebugSource {
+        let (lines, source) = DebugLines::new();
+        self.debug = Some(Box::new(lines));
+        self.is_recording = true;
+        source
+    }
+
+    /// Whether lines of the debug log are written.
+    #[must_use]
+    #[inline]
+    pub const fn is_debug(&self) -> bool {
+        self.debug.is_some()
+    }
+
+    /// Writes a line of the debug log, if that is on, at a bounded rate. `at` is ns of any clock.
+    #[cold]
+    pub fn debug(&mut self, at: u64, words: fmt::Arguments<'_>) {
+        if let Some(debug) = &mut self.debug {
+            debug.write(at, words);
+        }
     }
 
     /// See [`ConnectionOpened`].
@@ -203,7 +235,7 @@ impl Emitter {
     /// finished, and not only counted.
     #[must_use]
     pub fn is_recorded(&self, total: u64, is_tunnel: bool) -> bool {
-        self.is_access_log || self.is_slow(total, is_tunnel)
+        self.is_recording || self.is_slow(total, is_tunnel)
     }
 
     /// Counts an exchange that is not recorded, as [`Emitter::is_recorded`] and [`Emitter::note_failure`]

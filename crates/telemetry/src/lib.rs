@@ -1,7 +1,7 @@
 //! Events of the data path, and the metrics and logs that are derived from them.
 //!
-//! The data path emits typed events; it names no counter and writes no log line. Counters,
-//! histograms, the access log and the list of slow requests are derived here, beside the event
+//! The data path emits typed events; it names no counter and writes no log line but those of the debug log.
+//! Counters, histograms, the access log and the list of slow requests are derived here, beside the event
 //! types, so that they cannot disagree.
 //!
 //! ```text
@@ -9,7 +9,8 @@
 //!              │     ──new blocks─queue──►    ▲
 //!              │                            Names
 //!              │                              ▼
-//!              └─────records──byte queue─► LogReader ──► access log, /slow
+//!              ├─────records──byte queue─► LogReader ──► access log, /slow
+//!              └─debug lines──byte queue─►    │ ──► log, if its level is debug
 //! ```
 //!
 //! Each [`Emitter`] is owned by one worker and never waits; what does not fit into its queues is
@@ -24,6 +25,7 @@ mod block;
 pub mod captures;
 mod cell;
 mod collector;
+mod debug_lines;
 mod emitter;
 mod exposition;
 mod failures;
@@ -42,6 +44,7 @@ mod totals;
 pub use access_log::style::{LogCondition, LogField, LogFormat, LogStyle};
 pub use access_log::{field_names as log_field_names, reference as access_log_reference};
 pub use collector::Collector;
+pub use debug_lines::DebugSource;
 pub use emitter::{CounterSource, Emitter, RECORD_QUEUE_BYTES, RecordSource, Reports};
 pub use failures::{FailureOf, FailureWarning};
 pub use log_reader::{LogReader, Polled};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::access_log::style::LogFormat;
 use crate::access_log::{Clock, Line, LogStyle, write_combined, write_json, write_text};
+use crate::debug_lines::DebugSource;
 use crate::emitter::RecordSource;
 use crate::failures::{FailureWarning, Failures};
 use crate::names::{NameHistory, Names};
@@ -23,6 +24,8 @@ const _: () = assert!(BATCH_BYTES_MAX >= RECORD_BYTES_MAX, "a batch holds a reco
 #[derive(Debug, Default)]
 pub struct LogReader {
     sources: Vec<RecordSource>,
+    /// Of the workers that have a debug log, in their order.
+    debug: Vec<DebugSource>,
     /// Where the next poll begins, so that no worker's records wait behind another's.
     first: usize,
     /// Holds the record that lies across the end of a queue's memory.
@@ -51,6 +54,17 @@ impl LogReader {
     pub fn add_worker(&mut self, source: RecordSource) {
         source.worker.slow_floor.set(self.floor);
         self.sources.push(source);
+    }
+
+    /// Adds the debug log of the next worker.
+    pub fn add_debug_lines(&mut self, source: DebugSource) {
+        self.debug.push(source);
+    }
+
+    /// Takes a line of the debug log, with its worker; none if there is none.
+    pub fn take_debug_line(&mut self) -> Option<(usize, String)> {
+        let lines = self.debug.iter_mut().enumerate();
+        lines.filter_map(|(worker, source)| Some((worker, source.take()?))).next()
     }
 
     /// Takes the names of a new snapshot, before the workers get it. The names before are kept once

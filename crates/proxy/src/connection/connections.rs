@@ -158,7 +158,7 @@ impl Connections {
         let Some(connection) = self.remove_connection(key, cx) else {
             return;
         };
-        let Role::Downstream(downstream) = connection.role else {
+        let Role::Downstream(downstream) = &connection.role else {
             unreachable!("only downstream connections are closed here");
         };
         let failure = connection.codec.multiplex().and_then(|multiplex| multiplex.failure);
@@ -168,6 +168,9 @@ impl Connections {
             Some(lingering) if cause == Some(Cause::ResponseUndelivered) => lingering.undelivered(),
             _ => 0,
         };
+        if cx.emitter.is_debug() {
+            cx.debug_closed(key, &connection, cause, now);
+        }
         cx.emitter.connection_closed(&ConnectionClosed {
             listener: label(listen.listeners.get(downstream.listener).id.0),
             cause,

@@ -9,6 +9,7 @@ use wire::buffer::Buffer;
 use wire::head::Version;
 
 use crate::connection::connections::Connections;
+use crate::connection::debug_log::cut;
 use crate::connection::transport::Tls;
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
@@ -46,7 +47,7 @@ impl Connections {
         let counts = Counts { listener, cluster, cause, failures, stages };
         if failures > 0 || cx.emitter.is_recorded(stages.total, exchange.progress.is_tunnel) {
             let counts = counts.event(exchange, cx.wall_clock_zero);
-            self.report_with_words(exchange, counts, cx);
+            self.report_with_words(exchange, counts, now, cx);
         } else {
             cx.emitter.exchange_counted(&counts.event(exchange, cx.wall_clock_zero));
         }
@@ -54,7 +55,13 @@ impl Connections {
 
     /// Reports an exchange with its addresses, its words and those of its TLS.
     #[inline(never)]
-    fn report_with_words(&self, exchange: &Exchange, counts: ExchangeFinished<'_>, cx: &mut Cx) {
+    fn report_with_words(
+        &self,
+        exchange: &Exchange,
+        counts: ExchangeFinished<'_>,
+        now: Time,
+        cx: &mut Cx,
+    ) {
         let record = &exchange.record;
         let connection = self.get(exchange.downstream.connection);
         let onward = self.connect_target_of(exchange);
@@ -67,6 +74,18 @@ impl Connections {
         let words = &record.words;
         let tls = connection.and_then(|connection| connection.tls.as_deref());
         let tls = tls.map(Tls::words).unwrap_or_default();
+        if cx.emitter.is_debug() {
+            let cause = counts.cause.map_or("done", Cause::as_str);
+            let detail = record.cause_detail.as_ref().map_or(&[][..], Detail::as_bytes);
+            let words = format_args!(
+                "end: {cause}, status {}, {}us, {} {}",
+                counts.status,
+                counts.stages.total / 1_000,
+                String::from_utf8_lossy(endpoint.as_bytes()),
+                cut(detail)
+            );
+            cx.debug(exchange.downstream, words, now);
+        }
         cx.emitter.exchange_finished(&ExchangeFinished {
             endpoint: endpoint.as_bytes(),
             client: client.as_bytes(),

@@ -132,6 +132,9 @@ impl Exchanges {
             route.endpoint = Some(place);
         }
         let awaits_body = !exchange.request.is_complete && exchange.kind == Kind::Http;
+        if cx.emitter.is_debug() {
+            exchange.debug_bound(upstream, place, now, cx);
+        }
         exchange.hold(&mut listen.clients, pools);
         if exchange.awaits_client() {
             self.on_stalled(key, now);
@@ -158,6 +161,30 @@ impl Exchanges {
             && !exchange.request.is_complete
         {
             cx.agenda.push(Note::Resume(exchange.downstream));
+        }
+    }
+}
+
+impl Exchange {
+    /// Writes to the debug log which endpoint and connection it has.
+    #[cold]
+    #[inline(never)]
+    fn debug_bound(&self, upstream: StreamKey, place: usize, now: Time, cx: &mut Cx) {
+        let Some(cluster) = self.cluster() else { return };
+        let (name, attempt) = (&cluster.name, self.progress.attempts);
+        match cluster.endpoints.get(place).map(|endpoint| &endpoint.address) {
+            Some(address) => {
+                let words = format_args!(
+                    "endpoint {address} of cluster {name} over {upstream}, attempt {attempt}"
+                );
+                cx.debug(self.downstream, words, now);
+            }
+            None => {
+                let words = format_args!(
+                    "original destination, cluster {name} over {upstream}, attempt {attempt}"
+                );
+                cx.debug(self.downstream, words, now);
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use telemetry::cause::Cause;
 use telemetry::events::{ConnectionFailed, ConnectionRefused};
 
 use crate::connection::connections::Connections;
+use crate::connection::debug_log::{Peer, cut};
 use crate::connection::transport::Tls;
 use crate::cx::Cx;
 use crate::exchange::record::label;
@@ -23,9 +24,14 @@ impl Cx {
         listener: ListenerId,
         peer: &PeerAddress,
         cause: Cause,
-        detail: impl FnOnce() -> Detail,
+        detail: impl Fn() -> Detail,
         now: Time,
     ) {
+        if self.emitter.is_debug() {
+            let detail = detail();
+            let words = format_args!("{}, {}", cause.as_str(), cut(detail.as_bytes()));
+            self.debug(format_args!("refused from {}", Peer(peer)), words, now);
+        }
         let label = label(listener.0);
         self.emitter.connection_refused(&ConnectionRefused { listener: label, cause });
         self.log_failed_connection(listener, (peer, now), "", (cause, detail), now);

@@ -13,6 +13,7 @@ use crate::connection::Connection;
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
 use crate::connection::connections::Connections;
+use crate::connection::debug_log::Named;
 use crate::connection::destination::destination;
 use crate::cx::Cx;
 use crate::exchange::record::label;
@@ -110,7 +111,7 @@ impl Listen {
         let deadline = now + listener.timeouts.tls_handshake;
         connection.codec = Codec::Opening(Opening::Hello);
         cx.timers.arm(connection.timer, deadline);
-        self.count_detected(key, Some(DetectedProtocol::Tls), connections, cx);
+        self.count_detected(key, Some(DetectedProtocol::Tls), now, connections, cx);
     }
 
     pub(crate) fn has_chains(&self, key: ConnKey, connections: &Connections) -> bool {
@@ -125,6 +126,7 @@ impl Listen {
         &self,
         key: ConnKey,
         protocol: Option<DetectedProtocol>,
+        now: Time,
         connections: &mut Connections,
         cx: &mut Cx,
     ) {
@@ -135,6 +137,11 @@ impl Listen {
         {
             let listener = label(self.listeners.get(downstream.listener).id.0);
             cx.emitter.connection_detected(&ConnectionDetected { listener, protocol });
+            if cx.emitter.is_debug() {
+                let word = DetectedProtocol::NAMES.get(protocol as usize).copied();
+                let words = format_args!("first bytes: {}", word.unwrap_or_default());
+                cx.debug(Named(key), words, now);
+            }
         }
     }
 
@@ -143,10 +150,12 @@ impl Listen {
         &self,
         key: ConnKey,
         input: &[u8],
+        now: Time,
         connections: &mut Connections,
         cx: &mut Cx,
     ) {
-        self.count_detected(key, Some(word_for(protocol_of(detect_late(input)))), connections, cx);
+        let protocol = word_for(protocol_of(detect_late(input)));
+        self.count_detected(key, Some(protocol), now, connections, cx);
     }
 
     /// Whether a connection may be relayed, by its listener or a chain of it.

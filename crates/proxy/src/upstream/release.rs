@@ -97,6 +97,9 @@ impl Upstreams {
         let Some(connection) = connections.remove_connection(key, cx) else {
             return;
         };
+        if cx.emitter.is_debug() {
+            cx.debug_closed(key, &connection, cause, now);
+        }
         if is_established {
             cx.emitter.upstream_closed(&UpstreamClosed {
                 cluster: label(cluster.0),

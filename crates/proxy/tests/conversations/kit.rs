@@ -160,6 +160,8 @@ pub(crate) struct Talk<'s> {
     address: IpAddr,
     asked: Vec<(ExchangeKey, Question)>,
     lines: String,
+    /// Lines of the debug log that were not asked for yet.
+    debug: Vec<String>,
 }
 
 /// One peer of the proxy.
@@ -214,6 +216,7 @@ impl<'s> Talk<'s> {
             address: IpAddr::from([192, 0, 2, 7]),
             asked: Vec::new(),
             lines: String::new(),
+            debug: Vec::new(),
         }
     }
 
@@ -566,6 +569,19 @@ impl<'s> Talk<'s> {
         &self.lines
     }
 
+    /// The lines of the debug log since this was asked, without their times, of a configuration that has
+    /// `# debug log` in it.
+    pub(crate) fn debug_lines(&mut self) -> Vec<String> {
+        self.keep_debug_lines();
+        std::mem::take(&mut self.debug)
+    }
+
+    fn keep_debug_lines(&mut self) {
+        let lines = std::iter::from_fn(|| self.log.take_debug_line());
+        let plain = |line: String| line.split_once(' ').map_or(line.clone(), |it| it.1.into());
+        self.debug.extend(lines.map(|(_, line)| plain(line)));
+    }
+
     /// The log begins anew.
     pub(crate) fn forgets_log(&mut self) {
         self.log();
@@ -779,6 +795,7 @@ impl<'s> Talk<'s> {
         assert_eq!(self.proxy.load().connections, 0, "everything can be moved");
         self.assert_empty();
         self.log();
+        self.keep_debug_lines();
         // It would look at all that ever were.
         self.log = log_reader();
         self.moves += 1;
@@ -884,6 +901,9 @@ fn fresh_proxy(
     collector.set_names(Arc::clone(names));
     collector.add_worker(reports.counters);
     emitter.set_access_log(true);
+    if setting.config.contains("# debug log") {
+        log.add_debug_lines(emitter.set_debug());
+    }
     let share = Share { worker: 0, workers: 1 };
     let settings = Settings { share, seed: u64::from(moves) };
     (Proxy::new(settings, Arc::clone(snapshot), emitter, now), collector)

@@ -24,6 +24,7 @@ mod cancellations;
 mod captures;
 mod chains;
 mod corpus;
+mod debug_log;
 mod details;
 mod ends;
 mod error_pages;

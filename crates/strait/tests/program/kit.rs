@@ -374,7 +374,7 @@ enum IsRead {
     No,
 }
 
-fn with_admin(config: &str) -> String {
+pub(crate) fn with_admin(config: &str) -> String {
     format!("admin: {{ address: 127.0.0.1:0, metrics: 127.0.0.1:0 }}\n{config}")
 }
 

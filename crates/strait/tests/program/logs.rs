@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::kit::{
     Client, Scratch, Service, Strait, claim_port, forward_to, get, read, strait, text, until,
+    with_admin,
 };
 
 fn logging_to(service: &Service, file: &str, format: &str) -> String {
@@ -268,4 +269,24 @@ fn with_nothing_configured_the_log_says_once_a_minute_that_requests_fail() {
     }
     assert_eq!(get(strait.listener, "/a").status, 503);
     assert_eq!(strait.times_logged("requests fail"), 1);
+}
+
+#[test]
+fn the_debug_level_tells_the_life_of_a_connection() {
+    let service = Service::start("one");
+    let scratch = Scratch::new();
+    let file = scratch.write("strait.yaml", &with_admin(&forward_to(service.address)));
+    let mut strait = Strait::start(scratch, &["run", "-c", &file, "--log-level", "debug"]);
+    get(strait.listener, "/a?key=secret");
+    for part in [
+        "accepted from 127.0.0.1:",
+        ": request GET /a HTTP/1.1, host",
+        &format!(": endpoint {} of cluster service over connection", service.address),
+        ": response 200 over connection",
+        ": end: done, status 200, ",
+        ": client closed: ",
+    ] {
+        strait.wait_for_log(part);
+    }
+    assert!(!strait.all_logged().contains("secret"), "{}", strait.all_logged());
 }

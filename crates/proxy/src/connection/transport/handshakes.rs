@@ -19,6 +19,7 @@ use super::{Early, State, Tls};
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
 use crate::connection::connections::Connections;
+use crate::connection::debug_log::{Named, cut};
 use crate::connection::{Connection, Life};
 use crate::cx::Cx;
 use crate::exchange::record::label;
@@ -126,6 +127,15 @@ impl Connections {
         let failed = failure.as_ref().map(|failure| failure.word);
         let event = TlsHandshakeFinished { listener, kind, duration, failure: failed };
         cx.emitter.tls_handshake_finished(&event);
+        if cx.emitter.is_debug() {
+            match &failure {
+                None => self.debug_tls(key, now, cx),
+                Some(Failure { word, detail, .. }) => {
+                    let words = format_args!("TLS failed: {word}, {}", cut(detail.as_bytes()));
+                    cx.debug(Named(key), words, now);
+                }
+            }
+        }
         // One that says nothing and goes is a probe, or has changed its mind.
         let is_begun = !matches!(tls.state, State::Expected(_));
         if let Some(Failure { cause, detail, .. }) = failure.filter(|_| is_begun) {

@@ -92,6 +92,10 @@ impl Proxy {
             (connection.peer, connection.local) = (peer, local);
             self.cx.timers.arm(connection.timer, deadline);
         }
+        if self.cx.emitter.is_debug() {
+            let listener = self.listen.listeners.get(listener).listener();
+            self.connections.debug_accepted(key, &listener.name, now, &mut self.cx);
+        }
         if !has_proxy_header {
             self.begin_connection(key, now);
             self.settle(now);

@@ -81,6 +81,7 @@ impl Proxy {
             self.listen.count_detected(
                 key,
                 told.map(word_for),
+                now,
                 &mut self.connections,
                 &mut self.cx,
             );
@@ -152,6 +153,7 @@ impl Proxy {
         self.listen.count_detected(
             key,
             first.protocol.map(word_for),
+            now,
             &mut self.connections,
             &mut self.cx,
         );
@@ -178,6 +180,7 @@ impl Proxy {
             self.listen.count_detected(
                 key,
                 Some(DetectedProtocol::Timeout),
+                now,
                 &mut self.connections,
                 &mut self.cx,
             );

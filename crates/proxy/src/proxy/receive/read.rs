@@ -141,7 +141,7 @@ impl Proxy {
                 if is_undecided {
                     let protocol = Some(DetectedProtocol::Http1);
                     let Self { listen, connections, cx, .. } = self;
-                    listen.count_detected(key, protocol, connections, cx);
+                    listen.count_detected(key, protocol, now, connections, cx);
                 }
                 self.on_element(begun_by(key), element, input.len() - n, now);
                 Step::Took(n)
@@ -156,7 +156,7 @@ impl Proxy {
 
     fn begin_detected_http2(&mut self, key: ConnKey, now: Time) -> Step {
         let protocol = Some(DetectedProtocol::Http2);
-        self.listen.count_detected(key, protocol, &mut self.connections, &mut self.cx);
+        self.listen.count_detected(key, protocol, now, &mut self.connections, &mut self.cx);
         self.connections.begin_http2(key, now, &self.listen, &mut self.cx);
         Step::Took(0)
     }
@@ -177,7 +177,7 @@ impl Proxy {
                 // to this client, and GOAWAY says what is wrong.
                 Some(true) => return self.begin_detected_http2(key, now),
                 Some(false) => {
-                    self.listen.count_refused(key, input, &mut self.connections, &mut self.cx);
+                    self.listen.count_refused(key, input, now, &mut self.connections, &mut self.cx);
                 }
                 // More of it decides.
                 None => {

@@ -16,6 +16,7 @@ use crate::connection::codec::http2::Multiplex;
 use crate::connection::codec::streams::{Stream, Tail};
 use crate::connection::codec::watches::Watch;
 use crate::connection::codec::{Codec, http2};
+use crate::connection::debug_log::Named;
 use crate::connection::transport::Tls;
 use crate::connection::{Connection, Role, Upstream, UpstreamState};
 use crate::exchange::record::label;
@@ -244,6 +245,10 @@ impl Proxy {
         result: Result<(), ConnectFault>,
         now: Time,
     ) {
+        if self.cx.emitter.is_debug() {
+            let reason = result.map_or_else(|fault| fault.reason, |()| "established");
+            self.cx.debug(Named(key), format_args!("upstream {reason}"), now);
+        }
         let Some(connection) = self.connections.get_mut(key) else { return };
         let timer = connection.timer;
         let Some(upstream) = connection.upstream_mut() else { return };

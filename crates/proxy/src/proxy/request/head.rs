@@ -66,6 +66,9 @@ impl Proxy {
             let captures = &snapshot.access_log.captures;
             exchange.record.capture_request(captures, head, &mut self.cx.buffers);
         }
+        if self.cx.emitter.is_debug() {
+            self.cx.debug_request(exchange.downstream, head, now);
+        }
         let has_unknown_expectation =
             head.field(Known::Expect).is_some() && !head.expects_continue();
         let is_too_large = matches!(head.framing(), Framing::Length(n) if n > body_bytes_max);

@@ -45,6 +45,10 @@ impl Proxy {
         // A file of the largest size has fewer rules than that by far.
         let rule_place = u32::try_from(place).ok().map(|place| (table.id, place));
         let mut route = Route::new(rule_place, None);
+        if self.cx.emitter.is_debug() {
+            let words = format_args!("rule {place} of route table {}", table.name);
+            self.cx.debug(exchange.downstream, words, now);
+        }
         match &rule.action {
             Action::Forward(forward) => {
                 route.cluster = Some(forward.cluster);

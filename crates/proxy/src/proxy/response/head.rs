@@ -57,7 +57,11 @@ impl Proxy {
         let received = self.exchanges.on_call_response(exchange_key, head, is_end);
         let gather_bytes_max = self.exchanges.run_response_chain(exchange_key, head, &mut self.cx);
         let Some(exchange) = self.exchanges.table.get_mut(exchange_key) else { return };
-        if !exchange.snapshot.access_log.captures.response.is_empty() {
+        if self.cx.emitter.is_debug() {
+            let words = format_args!("response {} over {upstream}", head.status());
+            self.cx.debug(exchange.downstream, words, now);
+        }
+        if exchange.record.captures.is_some() {
             exchange.record.capture_response(&exchange.snapshot.access_log.captures, head);
         }
         exchange.deadlines.clear(Wait::ResponseHead);
