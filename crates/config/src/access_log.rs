@@ -3,7 +3,7 @@
 //! `telemetry` writes them, and this crate does not see it; a test of `control` compares the two lists.
 
 /// Names of the fields, in the order that they have where none are chosen.
-pub const FIELDS: [&str; 38] = [
+pub const FIELDS: [&str; 40] = [
     "time",
     "client",
     "method",
@@ -20,6 +20,7 @@ pub const FIELDS: [&str; 38] = [
     "cluster",
     "endpoint",
     "attempts",
+    "failed_attempts",
     "cause",
     "cause_detail",
     "reply",
@@ -31,6 +32,7 @@ pub const FIELDS: [&str; 38] = [
     "accept_us",
     "read_head_us",
     "route_us",
+    "request_body_us",
     "pool_wait_us",
     "connect_us",
     "upstream_write_us",

@@ -341,6 +341,9 @@ impl Proxy {
                 self.exchanges.opposite_of(StreamKey::alone(key), &self.connections)
         {
             self.connections.on_caught_up(source, &mut self.cx);
+            if let Some(exchange) = self.connections.get(key).and_then(Connection::exchange) {
+                self.exchanges.resume_response(exchange, now);
+            }
         }
         match self.connections.get(key).map(|connection| &connection.role) {
             Some(Role::Downstream(_)) => self.on_downstream_sent(key, after, n, now),

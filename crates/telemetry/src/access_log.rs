@@ -156,6 +156,9 @@ fields! {
         |line| Value::bytes(line.event.endpoint);
     "attempts" pair "Upstream attempts, if any were made."
         |line| Value::number_if(u64::from(line.event.attempts), line.event.attempts != 0);
+    "failed_attempts" pair "The endpoint and the cause of each attempt that failed and was followed by another, in their order: \
+        `10.0.0.1:80 connect_failed, 10.0.0.2:80 upstream_closed`. `endpoint` is that of the last."
+        |line| Value::bytes(line.event.failed_attempts);
     "cause" pair "Why it failed: one of the causes in METRICS.md."
         |line| line.event.cause.map_or(Value::Absent, |cause| Value::Text(cause.as_str()));
     "cause_detail" pair "What is known about that, cut at 160 bytes: code and text of an upstream's GOAWAY, the code of a reset, the error of a connect, \
@@ -181,18 +184,21 @@ fields! {
         |line| Value::length(line.event.stages.read_head);
     "route_us" pair "Filters, routing and encoding, a filter's waiting included, µs."
         |line| Value::length(line.event.stages.route);
+    "request_body_us" pair "Waiting for the client to send more of the body, while nothing else was waited for, µs."
+        |line| Value::length(line.event.stages.request_body);
     "pool_wait_us" pair "Waiting for a pooled connection, µs."
         |line| Value::length(line.event.stages.pool_wait);
     "connect_us" pair "Establishing an upstream connection, µs."
         |line| Value::length(line.event.stages.connect);
     "upstream_write_us" pair "From the first request byte handed to the upstream's socket to the \
-        last, µs."
+        last, without `request_body_us`, µs: the upstream did not take it sooner."
         |line| Value::length(line.event.stages.upstream_write);
-    "first_byte_us" pair "From there to the response's first byte, µs."
+    "first_byte_us" pair "From there to the response's first byte, without `request_body_us`, µs."
         |line| Value::length(line.event.stages.first_byte);
-    "response_us" pair "From the response's first byte to its last, µs."
+    "response_us" pair "From the response's first byte to its last, without the time in which no more was read because the client did \
+        not take it, µs."
         |line| Value::length(line.event.stages.response);
-    "downstream_write_us" pair "From the last response byte read to the last one written, µs."
+    "downstream_write_us" pair "That time, and from the last response byte read to the last one written, µs."
         |line| Value::length(line.event.stages.downstream_write);
     "server_name" pair "The server name (SNI) of TLS that Strait terminated."
         |line| Value::bytes(line.event.server_name);
@@ -273,6 +279,7 @@ pub fn reference() -> String {
         is_upstreams_fault: false,
         endpoint_id: None,
         cause_detail: b"",
+        failed_attempts: b"",
         captures: b"",
         is_reply: false,
         request_bytes: 0,
@@ -498,10 +505,12 @@ mod tests {
         event.is_reply = true;
         event.is_tunnel = true;
         event.grpc = Some(GrpcCall { status: Some(5), ..GrpcCall::default() });
+        event.failed_attempts = b"127.0.0.1:1 connect_failed";
         event.stages = Stages {
             accept: 1,
             read_head: 1,
             route: 1,
+            request_body: 1,
             pool_wait: 1,
             connect: 1,
             upstream_write: 1,

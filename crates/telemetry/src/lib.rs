@@ -50,6 +50,7 @@ pub use failures::{FailureOf, FailureWarning};
 pub use log_reader::{LogReader, Polled};
 pub use metrics::endpoint::{EndpointError, EndpointTotals};
 pub use metrics::reference as metrics_reference;
-pub use names::{Names, RouteNames};
+pub use names::{EndpointName, Names, RouteNames};
 pub use process::ProcessFacts;
+pub use record::FAILED_ATTEMPTS_BYTES_MAX;
 pub use totals::{ClusterTotals, ListenerTotals};

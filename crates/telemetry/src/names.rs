@@ -16,6 +16,17 @@ pub struct Names {
     clusters: Table<Arc<str>>,
 }
 
+/// An endpoint that has metrics of its own.
+#[derive(Clone, Debug)]
+pub struct EndpointName {
+    /// Its id.
+    pub id: LabelId,
+    /// Name of its cluster.
+    pub cluster: Arc<str>,
+    /// Its address, as in the configuration.
+    pub address: String,
+}
+
 /// A route table's name and what its rules match.
 #[derive(Clone, Debug)]
 pub struct RouteNames {

@@ -3,10 +3,10 @@
 //! ```text
 //! u32 length of all | u8 flags | u8 version | u16 status | u8 cause | u8 attempts | u32 rule | u32 failures
 //! 3 x (u32 slot, u32 generation): listener, route table, cluster
-//! 3 x u64: request bytes, response bytes, start | 10 x u64: stages
-//! u8 gRPC status | 2 x u64: messages up and down | 13 x u16: lengths of texts
+//! 3 x u64: request bytes, response bytes, start | 11 x u64: stages
+//! u8 gRPC status | 2 x u64: messages up and down | 14 x u16: lengths of texts
 //! texts: endpoint, client, method, target, host, request id, user agent, server name, version of TLS,
-//!        cipher suite, peer identity, detail of the cause, captured header fields
+//!        cipher suite, peer identity, detail of the cause, failed attempts, captured header fields
 //! ```
 //!
 //! Numbers are little-endian. A record never leaves the process, so nothing here is a format that
@@ -37,8 +37,11 @@ const PEER_IDENTITY_BYTES_MAX: usize = 512;
 /// Bytes kept of what was said about the cause.
 const CAUSE_DETAIL_BYTES_MAX: usize = 160;
 
+/// Bytes kept of the attempts that failed.
+pub const FAILED_ATTEMPTS_BYTES_MAX: usize = 256;
+
 /// The bounds of the texts, in their order.
-const TEXTS_MAX: [usize; 13] = [
+const TEXTS_MAX: [usize; 14] = [
     ADDRESS_BYTES_MAX,
     ADDRESS_BYTES_MAX,
     METHOD_BYTES_MAX,
@@ -51,10 +54,11 @@ const TEXTS_MAX: [usize; 13] = [
     TLS_CIPHER_BYTES_MAX,
     PEER_IDENTITY_BYTES_MAX,
     CAUSE_DETAIL_BYTES_MAX,
+    FAILED_ATTEMPTS_BYTES_MAX,
     CAPTURES_BYTES_MAX,
 ];
 /// Bytes before the texts.
-const FIXED_BYTES: usize = 18 + 24 + 24 + 80 + 17 + 26;
+const FIXED_BYTES: usize = 18 + 24 + 24 + 88 + 17 + 28;
 /// Bytes of the longest record.
 pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + 2 * ADDRESS_BYTES_MAX
@@ -68,6 +72,7 @@ pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + TLS_CIPHER_BYTES_MAX
     + PEER_IDENTITY_BYTES_MAX
     + CAUSE_DETAIL_BYTES_MAX
+    + FAILED_ATTEMPTS_BYTES_MAX
     + CAPTURES_BYTES_MAX;
 
 /// The destinations of a record.
@@ -129,6 +134,7 @@ pub(crate) fn encode<'b>(
         event.tls_cipher,
         event.peer_identity,
         event.cause_detail,
+        event.failed_attempts,
         event.captures,
     ];
     let mut bytes = FIXED_BYTES;
@@ -198,6 +204,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         accept: reader.number()?,
         read_head: reader.number()?,
         route: reader.number()?,
+        request_body: reader.number()?,
         pool_wait: reader.number()?,
         connect: reader.number()?,
         upstream_write: reader.number()?,
@@ -221,7 +228,16 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         *text = reader.text(usize::from(length))?;
     }
     let [endpoint, client, method, target, host, request_id, user_agent, ..] = texts;
-    let [.., server_name, tls_version, tls_cipher, peer_identity, cause_detail, captures] = texts;
+    let [
+        ..,
+        server_name,
+        tls_version,
+        tls_cipher,
+        peer_identity,
+        cause_detail,
+        failed_attempts,
+        captures,
+    ] = texts;
     let has = |flag| flags & flag != 0;
     let audience =
         Audience { is_log: has(FLAG_LOG), is_slow: has(FLAG_SLOW), is_failure: has(FLAG_FAILURE) };
@@ -248,6 +264,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         is_upstreams_fault: false,
         endpoint_id: None,
         cause_detail,
+        failed_attempts,
         captures,
         is_reply: has(FLAG_REPLY),
         request_bytes,
@@ -349,8 +366,16 @@ mod tests {
             let text = |max: usize| vec![b'x'; max + extra];
             let texts = TEXTS_MAX.map(text);
             let [endpoint, client, method, target, host, request_id, user_agent, ..] = &texts;
-            let [.., server_name, tls_version, tls_cipher, peer_identity, cause_detail, captures] =
-                &texts;
+            let [
+                ..,
+                server_name,
+                tls_version,
+                tls_cipher,
+                peer_identity,
+                cause_detail,
+                failed_attempts,
+                captures,
+            ] = &texts;
             let event = ExchangeFinished {
                 endpoint,
                 client,
@@ -364,6 +389,7 @@ mod tests {
                 tls_cipher,
                 peer_identity,
                 cause_detail,
+                failed_attempts,
                 captures,
                 ..exchange()
             };

@@ -140,6 +140,7 @@ impl SlowRequests {
                 ("client", event.client),
                 ("route", entry.route.as_bytes()),
                 ("cluster", entry.cluster.as_bytes()),
+                ("failed_attempts", event.failed_attempts),
                 ("endpoint", event.endpoint),
                 ("cause", event.cause.map_or("", |cause| cause.as_str()).as_bytes()),
                 ("cause_detail", event.cause_detail),

@@ -26,8 +26,9 @@ impl Exchanges {
 
 impl Exchanges {
     /// So many bytes of the request body came.
-    pub(crate) fn count_request_data(&mut self, key: ExchangeKey, n: usize) {
+    pub(crate) fn count_request_data(&mut self, key: ExchangeKey, n: usize, now: Time) {
         let Some(exchange) = self.get_mut(key) else { return };
+        exchange.record.stamps.on_body(now);
         exchange.progress.request_bytes += n as u64;
         // A client that sends the body does not wait for a 100 any more.
         exchange.request.expects_continue = false;
@@ -44,7 +45,10 @@ impl Exchanges {
         let Some(exchange) = self.get_mut(key) else { return };
         let (wait, timeout) = match exchange.stage {
             Stage::Responding { .. } => exchange.silence(),
-            Stage::Gathering { .. } | Stage::Buffering { .. } => exchange.silence_of_client(),
+            Stage::Gathering { .. } | Stage::Buffering { .. } => {
+                exchange.record.stamps.await_body(now);
+                exchange.silence_of_client()
+            }
             _ if exchange.is_conversation() => exchange.silence(),
             _ => exchange.silence_of_client(),
         };

@@ -64,9 +64,7 @@ impl Connections {
     ) {
         let record = &exchange.record;
         let connection = self.get(exchange.downstream.connection);
-        let onward = self.connect_target_of(exchange);
-        let endpoint = endpoint_of(exchange).map(|endpoint| &endpoint.address).or(onward.as_ref());
-        let endpoint = Text::of_address(endpoint);
+        let endpoint = self.endpoint_text(exchange);
         let client = match record.client {
             Some(ip) => Text::of_ip(&PeerAddress::from(SocketAddr::new(ip, 0))),
             None => connection.map_or(Text::EMPTY, |connection| Text::of_ip(&connection.peer)),
@@ -99,6 +97,7 @@ impl Connections {
             tls_cipher: tls.cipher.as_bytes(),
             peer_identity: tls.peer_identity.as_bytes(),
             cause_detail: record.cause_detail.as_ref().map_or(&[], Detail::as_bytes),
+            failed_attempts: record.failed_attempts.as_ref().map_or(&[], |all| all.as_slice()),
             captures: record.captures.as_ref().map_or(&[], Buffer::filled),
             ..counts
         });
@@ -145,6 +144,15 @@ impl Counts {
             stages,
             ..ExchangeFinished::EMPTY
         }
+    }
+}
+
+impl Connections {
+    /// The address of the endpoint that was chosen last; empty if none was.
+    pub(crate) fn endpoint_text(&self, exchange: &Exchange) -> Text {
+        let onward = self.connect_target_of(exchange);
+        let endpoint = endpoint_of(exchange).map(|endpoint| &endpoint.address);
+        Text::of_address(endpoint.or(onward.as_ref()))
     }
 }
 

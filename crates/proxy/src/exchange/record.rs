@@ -4,6 +4,8 @@
 use std::net::IpAddr;
 
 use config::snapshot::Id;
+use serde::{Deserialize, Serialize};
+use telemetry::FAILED_ATTEMPTS_BYTES_MAX;
 use telemetry::cause::Cause;
 use telemetry::events::{LabelId, Stages};
 use wire::buffer::Buffer;
@@ -28,6 +30,8 @@ pub(crate) struct Record {
     pub(crate) cause: Option<Cause>,
     /// What was said about that, if anything.
     pub(crate) cause_detail: Option<Detail>,
+    /// The endpoint and the cause of each attempt that failed and was followed by another, as the access log has them.
+    pub(crate) failed_attempts: Option<Box<Vec<u8>>>,
     /// The client, if a trusted hop knows it better than the connection does.
     pub(crate) client: Option<IpAddr>,
     pub(crate) words: Words,
@@ -44,10 +48,26 @@ impl Record {
             response_bytes: 0,
             cause: None,
             cause_detail: None,
+            failed_attempts: None,
             client: None,
             words: Words::default(),
             captures: None,
         }
+    }
+}
+
+impl Record {
+    /// An attempt at this endpoint failed, and another follows.
+    #[cold]
+    pub(crate) fn note_failed_attempt(&mut self, endpoint: &[u8], cause: Cause) {
+        let all = self.failed_attempts.get_or_insert_default();
+        if !all.is_empty() {
+            all.extend_from_slice(b", ");
+        }
+        all.extend_from_slice(endpoint);
+        all.push(b' ');
+        all.extend_from_slice(cause.as_str().as_bytes());
+        all.truncate(FAILED_ATTEMPTS_BYTES_MAX);
     }
 }
 
@@ -76,11 +96,27 @@ pub(crate) struct Stamps {
     pub(crate) first_byte: Time,
     /// Last byte of it.
     pub(crate) response_read: Time,
+    /// Since then the downstream owes more of the body, and nothing else is waited for.
+    pub(crate) body_since: Time,
+    /// Since then the upstream is not read, because the downstream does not take what is there.
+    pub(crate) held_since: Time,
+    pub(crate) waits: Waits,
+}
+
+/// How long a peer was waited for while the other was not read, or not written to, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Waits {
+    /// For more of the body, before any of the request was written.
+    early_body: u64,
+    /// For more of the body after that, and before the response.
+    late_body: u64,
+    /// For the downstream to take more of the response.
+    held: u64,
 }
 
 impl Stamps {
     /// How many there are.
-    pub(crate) const COUNT: usize = 11;
+    pub(crate) const COUNT: usize = 13;
 
     pub(crate) const NONE: Self = Self {
         accepted: Time::NEVER,
@@ -94,6 +130,9 @@ impl Stamps {
         written: Time::NEVER,
         first_byte: Time::NEVER,
         response_read: Time::NEVER,
+        body_since: Time::NEVER,
+        held_since: Time::NEVER,
+        waits: Waits { early_body: 0, late_body: 0, held: 0 },
     };
 
     /// Every stamp in one order, for saving.
@@ -110,7 +149,40 @@ impl Stamps {
             &mut self.written,
             &mut self.first_byte,
             &mut self.response_read,
+            &mut self.body_since,
+            &mut self.held_since,
         ]
+    }
+
+    /// All of the request that came is written, or waits for the rest: the downstream is waited for.
+    pub(crate) const fn await_body(&mut self, now: Time) {
+        if !self.body_since.is_set() && !self.first_byte.is_set() {
+            self.body_since = now;
+        }
+    }
+
+    /// More of the body came, or its end.
+    pub(crate) fn on_body(&mut self, now: Time) {
+        let length = between(self.body_since, now.min(self.first_byte));
+        self.body_since = Time::NEVER;
+        if self.write_began.is_set() {
+            self.waits.late_body += length;
+        } else {
+            self.waits.early_body += length;
+        }
+    }
+
+    /// So much of the response waits for the downstream that no more of it is read.
+    pub(crate) const fn hold_response(&mut self, now: Time) {
+        if !self.held_since.is_set() && !self.response_read.is_set() {
+            self.held_since = now;
+        }
+    }
+
+    /// The downstream took enough of it for more to be read.
+    pub(crate) fn resume_response(&mut self, now: Time) {
+        self.waits.held += between(self.held_since, now.min(self.response_read));
+        self.held_since = Time::NEVER;
     }
 
     /// Only how long it took, for an exchange that ended at `now`.
@@ -130,6 +202,17 @@ impl Stamps {
     /// The stages between the stamps, for an exchange that ended at `now`. What was waited for in
     /// vain lasted until then, or until something else was done.
     pub(crate) fn stages(&self, now: Time) -> Stages {
+        let mut last = *self;
+        let is_uploading = last.body_since.is_set();
+        let written_before = last.waits.late_body;
+        last.on_body(now);
+        last.resume_response(now);
+        let Waits { early_body, late_body, held } = last.waits;
+        // What is still owed comes after the last byte that was written.
+        let (amid_write, behind_write) = match is_uploading {
+            true => (written_before, late_body - written_before),
+            false => (late_body, 0),
+        };
         let routed = [self.wait_began, self.connect_began, self.write_began].into_iter().min();
         let connected = [self.connected, self.write_began, now];
         let connected =
@@ -137,13 +220,16 @@ impl Stamps {
         Stages {
             accept: between(self.accepted, self.began),
             read_head: between(self.began, self.head_read),
-            route: between(self.head_read, routed.unwrap_or(Time::NEVER)),
+            route: between(self.head_read, routed.unwrap_or(Time::NEVER))
+                .saturating_sub(early_body),
+            request_body: early_body + late_body,
             pool_wait: between(self.wait_began, self.wait_ended.min(now)),
             connect: between(self.connect_began, connected.unwrap_or(now)),
-            upstream_write: between(self.write_began, self.written),
-            first_byte: between(self.written, self.first_byte.min(now)),
-            response: between(self.first_byte, self.response_read.min(now)),
-            downstream_write: between(self.response_read, now),
+            upstream_write: between(self.write_began, self.written).saturating_sub(amid_write),
+            first_byte: between(self.written, self.first_byte.min(now))
+                .saturating_sub(behind_write),
+            response: between(self.first_byte, self.response_read.min(now)).saturating_sub(held),
+            downstream_write: between(self.response_read, now) + held,
             total: between(self.began, now),
         }
     }
@@ -257,6 +343,63 @@ mod tests {
         asked.first_byte = at(100);
         assert_eq!(micros(asked.stages(at(1_100)).response), 1_000);
         assert_eq!(micros(began().stages(at(1_100)).connect), 0);
+    }
+
+    #[test]
+    fn a_slow_upload_is_the_clients_and_a_slow_upstream_its_own() {
+        // Half of it is written at 40, the client sends the rest at 540, and the upstream takes it until 600.
+        let mut upload = Stamps { write_began: at(30), written: at(40), ..began() };
+        upload.await_body(at(40));
+        assert_eq!(micros(upload.stages(at(240)).request_body), 200);
+        assert_eq!(
+            micros(upload.stages(at(240)).first_byte),
+            0,
+            "it is the client that is waited for"
+        );
+        upload.on_body(at(540));
+        upload.written = at(600);
+        let stages = upload.stages(at(1_600));
+        assert_eq!((micros(stages.request_body), micros(stages.upstream_write)), (500, 70));
+        assert_eq!(micros(stages.first_byte), 1_000);
+        // An answer to what came of it ends the wait.
+        upload.await_body(at(600));
+        upload.first_byte = at(700);
+        let stages = upload.stages(at(1_600));
+        assert_eq!((micros(stages.request_body), micros(stages.first_byte)), (600, 0));
+        assert_eq!(micros(stages.response), 900);
+        upload.on_body(at(1_600));
+        assert_eq!(micros(upload.stages(at(1_600)).request_body), 600);
+    }
+
+    #[test]
+    fn a_body_that_waits_here_first_is_no_time_of_routing() {
+        let mut buffered = began();
+        buffered.await_body(at(20));
+        buffered.on_body(at(820));
+        buffered.write_began = at(830);
+        buffered.written = at(840);
+        let stages = buffered.stages(at(900));
+        assert_eq!((micros(stages.request_body), micros(stages.route)), (800, 20));
+        assert_eq!((micros(stages.upstream_write), micros(stages.first_byte)), (10, 60));
+    }
+
+    #[test]
+    fn a_slow_client_is_no_slow_response() {
+        let asked = Stamps { write_began: at(30), written: at(40), ..began() };
+        let mut slow = Stamps { first_byte: at(100), ..asked };
+        slow.hold_response(at(150));
+        let stages = slow.stages(at(1_150));
+        assert_eq!((micros(stages.response), micros(stages.downstream_write)), (50, 1_000));
+        slow.resume_response(at(1_150));
+        slow.hold_response(at(1_200));
+        slow.hold_response(at(1_300));
+        slow.resume_response(at(1_400));
+        slow.response_read = at(1_450);
+        let stages = slow.stages(at(1_500));
+        assert_eq!((micros(stages.response), micros(stages.downstream_write)), (150, 1_250));
+        // Once all of it is read, what waits is the last stage as it is.
+        slow.hold_response(at(1_500));
+        assert_eq!(micros(slow.stages(at(2_450)).downstream_write), 2_200);
     }
 
     #[test]

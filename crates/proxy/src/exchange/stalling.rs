@@ -97,8 +97,17 @@ impl Exchanges {
 
     /// So much of a response waits for the client that no more of it is read.
     pub(crate) fn on_response_stalled(&mut self, key: ExchangeKey, now: Time) {
-        if self.get(key).is_some_and(Exchange::is_responding) {
+        let exchange = self.get_mut(key).filter(|exchange| exchange.is_responding());
+        if let Some(exchange) = exchange {
+            exchange.record.stamps.hold_response(now);
             self.on_stalled(key, now);
+        }
+    }
+
+    /// Enough of a response was taken for more of it to be read.
+    pub(crate) fn resume_response(&mut self, key: ExchangeKey, now: Time) {
+        if let Some(exchange) = self.get_mut(key) {
+            exchange.record.stamps.resume_response(now);
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use config::snapshot::{Address, ClusterId};
 use serde::{Deserialize, Serialize};
+use telemetry::FAILED_ATTEMPTS_BYTES_MAX;
 use telemetry::captures::CAPTURES_BYTES_MAX;
 use wire::buffer::Buffer;
 use wire::h2::Limits;
@@ -20,7 +21,7 @@ use crate::cx::Cx;
 use crate::exchange::calls::Call;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::progress::Progress;
-use crate::exchange::record::{Record, Stamps, Words};
+use crate::exchange::record::{Record, Stamps, Waits, Words};
 use crate::exchange::{
     Deadlines, Exchange, Form, Handshake, Kind, QueuedRequest, Request, Route, Stage, Wait,
 };
@@ -119,6 +120,7 @@ struct SavedRoute {
 struct SavedRecord {
     /// Time since each stamp, none for those that are not set.
     stamps: [Option<u64>; Stamps::COUNT],
+    waits: Waits,
     status: u16,
     is_reply: bool,
     is_tunnel: bool,
@@ -128,6 +130,7 @@ struct SavedRecord {
     response_bytes: u64,
     cause: Option<String>,
     cause_detail: Option<Vec<u8>>,
+    failed_attempts: Vec<u8>,
     client: Option<IpAddr>,
     words: Vec<u8>,
     lengths: [u16; 5],
@@ -140,6 +143,7 @@ impl Cx {
         let captures = record.captures.take();
         let saved = SavedRecord {
             stamps: record.stamps.all_mut().map(|stamp| since(*stamp, now)),
+            waits: record.stamps.waits,
             status: record.status,
             is_reply: record.is_reply,
             is_tunnel: progress.is_tunnel,
@@ -149,6 +153,7 @@ impl Cx {
             response_bytes: record.response_bytes,
             cause: record.cause.map(|cause| cause.as_str().to_owned()),
             cause_detail: record.cause_detail.map(|detail| detail.as_bytes().to_vec()),
+            failed_attempts: record.failed_attempts.map_or_else(Vec::new, |all| *all),
             client: record.client,
             words: text.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
             lengths: record.words.lengths,
@@ -555,6 +560,7 @@ fn restore_record(
     for (stamp, age) in stamps.all_mut().into_iter().zip(saved.stamps) {
         *stamp = age.map_or(Time::NEVER, |age| before(age, now));
     }
+    stamps.waits = saved.waits;
     let cause = saved.cause.as_ref();
     Record {
         stamps,
@@ -563,10 +569,16 @@ fn restore_record(
         response_bytes: saved.response_bytes,
         cause: cause.and_then(|word| cause_named(word)),
         cause_detail: saved.cause_detail.clone().map(Detail::from_bytes),
+        failed_attempts: restore_failed_attempts(&saved.failed_attempts),
         client: saved.client,
         words,
         captures,
     }
+}
+
+fn restore_failed_attempts(saved: &[u8]) -> Option<Box<Vec<u8>>> {
+    let kept = saved.get(..FAILED_ATTEMPTS_BYTES_MAX).unwrap_or(saved);
+    (!kept.is_empty()).then(|| Box::new(kept.to_vec()))
 }
 
 fn restore_progress(saved: &SavedRecord) -> Progress {

@@ -271,3 +271,38 @@ fn a_request_that_is_sent_again_does_not_overtake_one_that_waits() {
         }
     });
 }
+
+#[test]
+fn the_log_names_the_endpoint_of_each_attempt() {
+    let config = "
+listeners: [{ name: edge, address: 127.0.0.1:8080, routes: all }]
+routes: [{ name: all, rules: [{ match: { prefix: / }, cluster: web }] }]
+clusters: [{ name: web, endpoints: ['127.0.0.1:9000', '127.0.0.1:9001', '127.0.0.1:9002'] }]
+";
+    hold(config, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let first = talk.connecting();
+        let refusing = talk.address(first).to_string();
+        talk.refuse(first);
+        let second = talk.upstream();
+        let closing = talk.address(second).to_string();
+        talk.heard(second);
+        talk.ends(second);
+        let third = talk.upstream();
+        let serving = talk.address(third).to_string();
+        talk.says(third, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.heard(client);
+        let want = format!(
+            "\"endpoint\":\"{serving}\",\"attempts\":3,\
+             \"failed_attempts\":\"{refusing} connect_failed, {closing} upstream_closed\""
+        );
+        assert!(talk.log().contains(&want), "{want}: {}", talk.log());
+        talk.forgets_log();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let again = if talk.is_connecting() { talk.upstream() } else { third };
+        talk.says(again, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.heard(client);
+        assert!(!talk.log().contains("failed_attempts"), "{}", talk.log());
+    });
+}

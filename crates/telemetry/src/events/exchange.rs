@@ -68,6 +68,9 @@ pub struct ExchangeFinished<'a> {
     /// Details of the cause from a peer or the kernel; empty if there are none. A peer may have
     /// chosen the bytes.
     pub cause_detail: &'a [u8],
+    /// The attempts before the last one, each as the endpoint's address and the cause of its failure, separated by `, `; empty if
+    /// there was one attempt at most.
+    pub failed_attempts: &'a [u8],
     /// Header fields that the access log has asked for, as [`crate::captures`] writes them; empty if there are none.
     pub captures: &'a [u8],
     /// Whether the proxy made the response itself.
@@ -112,6 +115,7 @@ impl ExchangeFinished<'_> {
         is_upstreams_fault: false,
         failures: 0,
         cause_detail: &[],
+        failed_attempts: &[],
         captures: &[],
         is_reply: false,
         request_bytes: 0,
@@ -168,17 +172,20 @@ pub struct Stages {
     pub read_head: u64,
     /// Filters, routing and encoding, a filter's waiting included.
     pub route: u64,
+    /// Waiting for the downstream to send more of the body, while nothing else was waited for.
+    pub request_body: u64,
     /// Waiting for a pooled connection.
     pub pool_wait: u64,
     /// Establishing an upstream connection.
     pub connect: u64,
-    /// From the first request byte handed to the upstream's socket to the last.
+    /// From the first request byte handed to the upstream's socket to the last, without `request_body`.
     pub upstream_write: u64,
-    /// From there to the response's first byte.
+    /// From there to the response's first byte, without `request_body`.
     pub first_byte: u64,
-    /// From the response's first byte to its last.
+    /// From the response's first byte to its last, without the time in which the upstream was not read because
+    /// the downstream did not take what was there.
     pub response: u64,
-    /// From the last response byte read to the last one written.
+    /// That time, and from the last response byte read to the last one written.
     pub downstream_write: u64,
     /// From the head's first byte to the last response byte written.
     pub total: u64,
@@ -190,6 +197,7 @@ impl Stages {
         accept: 0,
         read_head: 0,
         route: 0,
+        request_body: 0,
         pool_wait: 0,
         connect: 0,
         upstream_write: 0,
@@ -200,10 +208,11 @@ impl Stages {
     };
 
     /// Names of the stages in the order in which they happen; `values` has the same order.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 11] = [
         "accept",
         "read_head",
         "route",
+        "request_body",
         "pool_wait",
         "connect",
         "upstream_write",
@@ -215,11 +224,12 @@ impl Stages {
 
     /// The lengths, ns, in the order of [`Stages::NAMES`].
     #[must_use]
-    pub const fn values(&self) -> [u64; 10] {
+    pub const fn values(&self) -> [u64; 11] {
         [
             self.accept,
             self.read_head,
             self.route,
+            self.request_body,
             self.pool_wait,
             self.connect,
             self.upstream_write,

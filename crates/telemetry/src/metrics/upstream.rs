@@ -48,11 +48,12 @@ pub(crate) struct ClusterBlock {
     grpc_calls: GrpcCalls,
     connect: Histogram,
     exchange: Histogram,
+    first_byte: Histogram,
 }
 
 /// Memory is counted for clusters by the thousand: this is what a cluster that has traffic costs
 /// on each worker.
-const _: () = assert!(size_of::<ClusterBlock>() <= 2560);
+const _: () = assert!(size_of::<ClusterBlock>() <= 3584);
 
 impl ClusterBlock {
     pub(crate) fn exchange_finished(&self, event: &ExchangeFinished<'_>) {
@@ -66,6 +67,10 @@ impl ClusterBlock {
         self.attempts.add(u64::from(event.attempts));
         if !event.is_tunnel {
             self.exchange.record(event.stages.total);
+            // A stage that did not happen is 0 and not a time of zero.
+            if event.stages.first_byte != 0 {
+                self.first_byte.record(event.stages.first_byte);
+            }
         }
     }
 
@@ -185,6 +190,19 @@ pub(super) static FAMILIES: &[Family] = &[
         samples: |view, out| {
             for (cluster, blocks) in view.clusters.iter().filter(|(_, blocks)| !blocks.is_empty()) {
                 let times = super::times_of(blocks, |block| &block.exchange);
+                out.histogram(&[cluster], &BOUNDS_COARSE, &times);
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_first_byte_seconds",
+        kind: MetricType::Histogram,
+        help: "Time from the last byte of the request written to the upstream to the first byte of the response, without \
+               tunnels; the client's time for the request's body is no part of it. Only with stage times.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, blocks) in view.clusters.iter().filter(|(_, blocks)| !blocks.is_empty()) {
+                let times = super::times_of(blocks, |block| &block.first_byte);
                 out.histogram(&[cluster], &BOUNDS_COARSE, &times);
             }
         },

@@ -352,6 +352,7 @@ impl Proxy {
             && let Some(source) = self.exchanges.opposite_of(at, &self.connections)
         {
             self.connections.on_caught_up(source, &mut self.cx);
+            self.exchanges.resume_response(exchange, now);
         }
         let is_downstream = self.connections.get(key).is_some_and(|c| c.downstream().is_some());
         let Framed { bytes, left, is_ended, .. } = framed;

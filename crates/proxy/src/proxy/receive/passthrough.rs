@@ -75,7 +75,7 @@ impl Proxy {
         let is_request = connection.downstream().is_some();
         connection.codec.on_passed(n as u64);
         if is_request {
-            self.exchanges.count_request_data(exchange, n);
+            self.exchanges.count_request_data(exchange, n, now);
             self.exchanges.await_request_data(exchange, n, now, &mut self.cx);
         } else {
             self.exchanges.count_response_data(exchange, n);

@@ -182,6 +182,8 @@ impl Proxy {
             return self.fail(key, cause, now);
         }
         let Some(request) = take_request(connection, upstream) else { return };
+        let endpoint = self.connections.endpoint_text(exchange);
+        exchange.record.note_failed_attempt(endpoint.as_bytes(), cause);
         exchange.stage = Stage::Finishing;
         exchange.let_go(
             &mut self.listen.clients,

@@ -48,6 +48,7 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.stage = match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
             Stage::Buffering { request } => {
+                exchange.record.stamps.on_body(now);
                 exchange.deadlines.clear(Wait::Connection);
                 exchange.deadlines.clear(Wait::RequestBody);
                 return self.ask(key, request, None, now);

@@ -514,8 +514,9 @@ impl Proxy {
                 self.connections.shut(upstream.connection, &mut self.cx);
             }
             self.finish_tunnel(exchange_key, now);
-        } else if exchange.request.is_complete && matches!(exchange.stage, Stage::Attempting { .. })
-        {
+        } else if !exchange.request.is_complete {
+            exchange.record.stamps.await_body(now);
+        } else if matches!(exchange.stage, Stage::Attempting { .. }) {
             self.exchanges.await_response_head(exchange_key, now, &mut self.cx);
         }
     }

@@ -159,6 +159,7 @@ impl Proxy {
         let head = self.cx.park(head);
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.stage = Stage::Gathering { filter, head };
+        exchange.record.stamps.await_body(now);
         if exchange.gathered.is_none() {
             let body = self.cx.buffers.lease(bytes);
             exchange.gathered = Some(Box::new(Gathered { body, trailers: Vec::new() }));

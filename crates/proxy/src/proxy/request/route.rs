@@ -119,7 +119,7 @@ impl Proxy {
 
     /// A piece of the request body.
     pub(crate) fn on_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
-        self.exchanges.count_request_data(key, data.len());
+        self.exchanges.count_request_data(key, data.len(), now);
         let Some(exchange) = self.exchanges.get(key) else { return };
         let bytes_max = exchange.listener().http.body_bytes_max;
         if !exchange.progress.is_tunnel
@@ -168,6 +168,7 @@ impl Proxy {
     pub(crate) fn on_request_end(&mut self, key: ExchangeKey, trailers: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
         exchange.request.is_complete = true;
+        exchange.record.stamps.on_body(now);
         exchange.deadlines.clear(Wait::RequestBody);
         if !matches!(exchange.stage, Stage::Responding { .. }) {
             exchange.end_stall(&mut self.exchanges.stalls);
