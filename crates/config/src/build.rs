@@ -33,6 +33,7 @@ use crate::findings::{Findings, Problem};
 use crate::hosts::Host;
 use crate::ids::Draft;
 use crate::map::Map;
+use crate::metrics::Metrics;
 use crate::nearest;
 use crate::snapshot::{
     AccessLog, Address, Cluster, HandoverOptions, Http2Options, Limits, Listener, Ping, Resolvers,
@@ -66,6 +67,7 @@ pub(crate) struct Parts<F> {
     pub(crate) resolvers: Resolvers,
     pub(crate) limits: Limits,
     pub(crate) access_log: AccessLog,
+    pub(crate) metrics: Metrics,
 }
 
 /// The names that a section declares, whether their entries are sound or not.
@@ -209,6 +211,7 @@ pub(crate) fn parts<F>(
         clusters,
         resolvers: resolvers::build(&file.resolvers, &site.key("resolvers"), context.findings),
         limits: limits(&file.limits),
+        metrics: file.metrics,
         access_log: access_log::build(&file.access_log, &site.key("access_log"), context),
     }
 }

@@ -41,6 +41,7 @@ pub fn effective<F>(snapshot: &Snapshot<F>) -> Json {
         clusters: snapshot.clusters.iter().map(|(_, entry)| cluster(entry)).collect(),
         resolvers: resolvers(&snapshot.resolvers),
         limits: limits(&snapshot.limits),
+        metrics: snapshot.metrics,
         access_log: access_log(&snapshot.access_log),
     };
     // Serialising cannot fail: all keys are text.

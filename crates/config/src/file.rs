@@ -35,6 +35,7 @@ pub use scalar::{OrNone, Timeout};
 pub use tls::{ClusterTls, ListenerTls};
 
 use crate::address::Address;
+use crate::metrics::Metrics;
 
 /// The whole configuration of a Strait process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -65,6 +66,9 @@ pub struct File {
     /// Bounds of the process.
     #[serde(default)]
     pub limits: Limits,
+    /// What is reported beside the metrics that are always there.
+    #[serde(default)]
+    pub metrics: Metrics,
     /// What is written about each exchange. Absent: no access log, and stage times are taken.
     #[serde(default)]
     pub access_log: AccessLog,

@@ -42,6 +42,7 @@ mod ids;
 mod load;
 mod map;
 pub mod matching;
+pub mod metrics;
 mod nearest;
 pub mod outside;
 pub mod paths;

@@ -28,6 +28,7 @@ use crate::error_pages::ErrorPages;
 use crate::filters::FilterSource;
 use crate::hosts::{Host, HostTable};
 use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Regexes, Searches};
+use crate::metrics::Metrics;
 use crate::paths::PathTable;
 use crate::schedule::Schedule;
 
@@ -172,6 +173,8 @@ pub struct Snapshot<F> {
     pub limits: Limits,
     /// What is observed of each exchange.
     pub access_log: AccessLog,
+    /// What is reported beside the metrics that are always there.
+    pub metrics: Metrics,
     /// What differs from the snapshot of `version - 1`.
     pub changes: Changes,
 }

@@ -75,6 +75,7 @@ impl<F> Store<F> {
             resolvers: parts.resolvers,
             limits: parts.limits,
             access_log: parts.access_log,
+            metrics: parts.metrics,
             changes,
         };
         Linked { snapshot: Arc::new(snapshot), taken, transports_gone }
@@ -116,6 +117,7 @@ impl<F> Store<F> {
             resolvers: former.resolvers.clone(),
             limits: former.limits,
             access_log: former.access_log.clone(),
+            metrics: former.metrics,
             changes,
         };
         let taken = draft.into_taken();

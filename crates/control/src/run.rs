@@ -19,7 +19,7 @@ use telemetry::events::{
     AccessLogWriteFailed, ConfigAccepted, ConfigRejected, SourceAnswered, SourceKind,
     SourceResources,
 };
-use telemetry::{Collector, ProcessFacts};
+use telemetry::{Collector, EndpointName, ProcessFacts};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -999,12 +999,14 @@ impl<W: Workers> Running<W> {
             Page::Healthz => Answer::text(200, "ok\n"),
             Page::Metrics => {
                 self.describe_sources();
+                self.name_endpoints();
                 let mut text = String::new();
                 self.collector.write_prometheus(&ProcessFacts::read(clock::wall_ns()), &mut text);
                 Answer::metrics(text)
             }
             Page::Stats { filter } => {
                 self.describe_sources();
+                self.name_endpoints();
                 let mut text = String::new();
                 let process = ProcessFacts::read(clock::wall_ns());
                 self.collector.write_stats(&process, &filter, &mut text);
@@ -1064,6 +1066,24 @@ impl<W: Workers> Running<W> {
             }
             State::Leaving | State::Draining | State::Stopping => Answer::text(503, "draining\n"),
         }
+    }
+
+    /// Says which endpoints are reported: as many as the configuration lets be, of those that it has now.
+    fn name_endpoints(&mut self) {
+        let snapshot = &self.config.snapshot;
+        let max = usize::try_from(snapshot.metrics.endpoints_max).unwrap_or(usize::MAX);
+        let clusters = snapshot.clusters.iter().map(|(_, cluster)| cluster);
+        let all = clusters.flat_map(|it| it.endpoints.iter().map(move |endpoint| (it, endpoint)));
+        let named = all.take(max).map(|(cluster, endpoint)| EndpointName {
+            id: label(endpoint.id.0),
+            cluster: Arc::clone(&cluster.name),
+            address: address_text(&endpoint.address),
+        });
+        let named: Vec<_> = named.collect();
+        let clusters = snapshot.clusters.iter();
+        let count = clusters.map(|(_, cluster)| cluster.endpoints.len()).sum::<usize>();
+        let left_out = u64::try_from(count - named.len()).unwrap_or(u64::MAX);
+        self.collector.set_endpoints(named, left_out);
     }
 
     fn clusters(&mut self) -> Value {

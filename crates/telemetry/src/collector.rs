@@ -21,7 +21,7 @@ use crate::metrics::endpoint::{EndpointBlock, EndpointTotals};
 use crate::metrics::exchange::RuleBlock;
 use crate::metrics::upstream::ClusterBlock;
 use crate::metrics::{View, families};
-use crate::names::{Names, RouteNames};
+use crate::names::{EndpointName, Names, RouteNames};
 use crate::process::ProcessFacts;
 use crate::totals::{ClusterTotals, ListenerTotals};
 
@@ -35,6 +35,9 @@ pub struct Collector {
     /// The route tables whose rules have changed since they were first counted.
     moved: BTreeMap<LabelId, Moved>,
     control: ControlCounters,
+    /// The endpoints that are reported.
+    endpoints: Vec<EndpointName>,
+    endpoints_left_out: u64,
     /// What the processes had counted whose place this one took.
     former: Former,
 }
@@ -70,6 +73,8 @@ impl Collector {
             workers: Vec::new(),
             moved: BTreeMap::new(),
             control: ControlCounters::default(),
+            endpoints: Vec::new(),
+            endpoints_left_out: 0,
             former: Former::default(),
         }
     }
@@ -160,6 +165,11 @@ impl Collector {
         self.control.access_log_write_failed(event);
     }
 
+    /// Takes the endpoints that are reported from now on, and how many others there are.
+    pub fn set_endpoints(&mut self, endpoints: Vec<EndpointName>, left_out: u64) {
+        (self.endpoints, self.endpoints_left_out) = (endpoints, left_out);
+    }
+
     /// Appends all metrics in the Prometheus text format 0.0.4
     /// (`text/plain; version=0.0.4; charset=utf-8`).
     pub fn write_prometheus(&mut self, process: &ProcessFacts, out: &mut String) {
@@ -225,6 +235,10 @@ impl Collector {
     /// What an endpoint has counted.
     pub fn endpoint_totals(&mut self, id: LabelId) -> EndpointTotals {
         self.poll();
+        self.totals_of(id)
+    }
+
+    fn totals_of(&self, id: LabelId) -> EndpointTotals {
         let mut totals = EndpointTotals::default();
         for worker in &self.workers {
             if let Some((generation, block)) = worker.endpoints.get(&id.slot)
@@ -285,6 +299,12 @@ impl Collector {
             listeners: BTreeMap::new(),
             clusters: BTreeMap::new(),
             rules: Vec::new(),
+            endpoints: self
+                .endpoints
+                .iter()
+                .map(|it| (&*it.cluster, it.address.as_str(), self.totals_of(it.id)))
+                .collect(),
+            endpoints_left_out: self.endpoints_left_out,
             control: &self.control,
             process,
             version: self.version,

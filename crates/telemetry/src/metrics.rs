@@ -139,6 +139,7 @@ pub(crate) fn families() -> impl Iterator<Item = (&'static str, &'static Family)
         ("TLS", tls::FAMILIES),
         ("Exchanges, tunnels and routes", exchange::FAMILIES),
         ("Upstream", upstream::FAMILIES),
+        ("Endpoints", endpoint::FAMILIES),
         ("Workers, buffers and the access log", worker::FAMILIES),
         ("Control", config::FAMILIES),
         ("Process", process::FAMILIES),
@@ -156,6 +157,10 @@ pub(crate) struct View<'a> {
     pub(crate) clusters: BTreeMap<&'a str, Vec<&'a upstream::ClusterBlock>>,
     /// Route, rule, requests.
     pub(crate) rules: Vec<(&'a str, String, u64)>,
+    /// Cluster, address, counts.
+    pub(crate) endpoints: Vec<(&'a str, &'a str, endpoint::EndpointTotals)>,
+    /// Endpoints beyond these.
+    pub(crate) endpoints_left_out: u64,
     pub(crate) control: &'a config::ControlCounters,
     pub(crate) process: &'a ProcessFacts,
     pub(crate) version: &'static str,
@@ -257,7 +262,7 @@ Generated from the declarations in `crates/telemetry/src/metrics/`; `BLESS=1 car
 anything.
 
 Names of listeners, routes, rules and clusters come from the configuration; no label comes from a peer, so what a
-scrape can hold is bounded by the configuration. Listeners and clusters are there from the start, a cluster's
+scrape can hold is bounded by the configuration; of endpoints, `metrics.endpoints_max` are reported. Listeners and clusters are there from the start, a cluster's
 histograms and rules from their first exchange on. What a new configuration
 no longer has disappears from the metrics with what it had counted.
 

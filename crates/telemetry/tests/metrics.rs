@@ -13,7 +13,8 @@ use telemetry::events::{
     UpstreamRetried, WorkerGauges,
 };
 use telemetry::{
-    ClusterTotals, Collector, Emitter, ListenerTotals, Names, ProcessFacts, RouteNames,
+    ClusterTotals, Collector, Emitter, EndpointName, ListenerTotals, Names, ProcessFacts,
+    RouteNames,
 };
 
 const EDGE: LabelId = LabelId { slot: 0, generation: 0 };
@@ -65,6 +66,7 @@ fn finished() -> ExchangeFinished<'static> {
         is_upstreams_fault: false,
         endpoint_id: None,
         cause_detail: b"",
+        failed_attempts: b"",
         captures: b"",
         is_reply: false,
         request_bytes: 10,
@@ -98,6 +100,8 @@ fn prometheus(collector: &mut Collector) -> String {
 
 /// Every event once, so that every family has a sample.
 fn everything(emitter: &mut Emitter, collector: &mut Collector) {
+    let address = "127.0.0.1:9000".to_owned();
+    collector.set_endpoints(vec![EndpointName { id: API, cluster: "api".into(), address }], 3);
     emitter.connection_opened(&ConnectionOpened { listener: EDGE });
     emitter.connection_opened(&ConnectionOpened { listener: EDGE });
     emitter.connection_refused(&ConnectionRefused {
@@ -548,4 +552,71 @@ fn an_endpoint_counts_until_it_is_gone_and_another_begins_anew_in_its_slot() {
     assert_eq!(collector.endpoint_totals(endpoint(1)).exchanges_total, 1);
     collector.forget_endpoint(endpoint(1));
     assert_eq!(collector.endpoint_totals(endpoint(1)).exchanges_total, 0);
+}
+
+#[test]
+fn endpoints_are_reported_as_far_as_they_are_named() {
+    let (mut emitters, mut collector) = workers(2);
+    for emitter in &mut emitters {
+        everything(emitter, &mut collector);
+        emitter.exchange_finished(&ExchangeFinished { endpoint_id: Some(API), ..finished() });
+    }
+    let labels = "{cluster=\"api\",endpoint=\"127.0.0.1:9000\"";
+    assert_stats(
+        &mut collector,
+        &[
+            (&format!("strait_endpoint_exchanges_total{labels}}}"), "2"),
+            (&format!("strait_endpoint_exchanges_failed_total{labels}}}"), "0"),
+            (
+                &format!(
+                    "strait_endpoint_connect_failures_total{labels},reason=\"ECONNREFUSED\"}}"
+                ),
+                "2",
+            ),
+            ("strait_endpoints_left_out", "3"),
+        ],
+    );
+    collector.set_endpoints(Vec::new(), 4);
+    assert!(!prometheus(&mut collector).contains("strait_endpoint_exchanges_total{"));
+    assert_stats(&mut collector, &[("strait_endpoints_left_out", "4")]);
+}
+
+#[test]
+fn what_is_configured_has_metrics_before_it_has_traffic() {
+    let (_emitters, mut collector) = workers(1);
+    let page = prometheus(&mut collector);
+    // These have a series for each thing that occurred, of which there are dozens, or take memory from the first one on.
+    let later = [
+        "strait_exchange_responses_total",
+        "strait_grpc_calls_total",
+        "strait_tls_certificate_expiry_timestamp_seconds",
+        "strait_tls_handshakes_failed_total",
+        "strait_upstream_connect_failure_reasons_total",
+        "strait_upstream_connect_seconds",
+        "strait_upstream_exchange_seconds",
+        "strait_upstream_first_byte_seconds",
+        "strait_upstream_grpc_calls_total",
+    ];
+    let everything = {
+        let (mut emitters, mut collector) = workers(1);
+        everything(&mut emitters[0], &mut collector);
+        prometheus(&mut collector)
+    };
+    let mut seen = 0;
+    for family in everything.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let name = family.split(' ').next().unwrap();
+        assert!(name.starts_with("strait_") || name.starts_with("process_"), "{name}");
+        let of_listener = everything.contains(&format!("\n{name}{{listener="));
+        let of_cluster = everything.contains(&format!("\n{name}{{cluster=\"api\""))
+            && !everything.contains(&format!("\n{name}{{cluster=\"api\",endpoint="));
+        for (is_of, label) in
+            [(of_listener, "{listener=\"edge\""), (of_cluster, "{cluster=\"api\"")]
+        {
+            if is_of && !later.contains(&name) {
+                assert!(page.contains(&format!("\n{name}{label}")), "{name}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen >= 20, "{seen} families of listeners and clusters are found");
 }

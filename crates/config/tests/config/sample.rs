@@ -304,6 +304,7 @@ limits:
   linger_max: 10m
   drain_delay: 5s
   drain_timeout: 1m
+metrics: { endpoints_max: 20 }
 access_log:
   output: ./access.log
   format: text

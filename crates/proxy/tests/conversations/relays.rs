@@ -339,7 +339,8 @@ fn each_connection_counts_once_as_what_it_speaks() {
             talk.says(client, words);
             talk.passes(Duration::from_millis(patience));
             let counted = talk.counted(DETECTED);
-            let shown: Vec<_> = counted.iter().map(|(label, n)| (label.as_str(), *n)).collect();
+            let shown = counted.iter().filter(|(_, n)| **n > 0);
+            let shown: Vec<_> = shown.map(|(label, n)| (label.as_str(), *n)).collect();
             let expected = format!("edge {expected}");
             let one = [(expected.as_str(), 1)];
             assert_eq!(shown, if expected == "edge " { &[][..] } else { &one }, "{words:?}");

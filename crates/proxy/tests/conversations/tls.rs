@@ -1200,8 +1200,8 @@ fn what_is_spoken_inside_is_counted_once_it_is_known() {
             if alpn != Some("h2") {
                 client.is_served(talk);
             }
-            let counted = talk.counted(DETECTED);
-            assert_eq!(counted.into_iter().collect::<Vec<_>>(), [(expected.to_owned(), 1)]);
+            let counted = talk.counted(DETECTED).into_iter().filter(|(_, count)| *count > 0);
+            assert_eq!(counted.collect::<Vec<_>>(), [(expected.to_owned(), 1)]);
         });
     }
 }

@@ -79,10 +79,7 @@ pub(super) static FAMILIES: &[Family] = &[
             for (listener, blocks) in &view.listeners {
                 for (place, name) in DetectedProtocol::NAMES.iter().enumerate() {
                     let counters = blocks.iter().filter_map(|b| b.connections.detected.get(place));
-                    let count = counters.map(Counter::value).sum();
-                    if count > 0 {
-                        out.number(&[listener, name], count);
-                    }
+                    out.number(&[listener, name], counters.map(Counter::value).sum());
                 }
             }
         },

@@ -130,10 +130,7 @@ pub(super) static FAMILIES: &[Family] = &[
                 for (place, reason) in HeaderDrop::NAMES.iter().enumerate() {
                     let counters =
                         blocks.iter().filter_map(|b| b.exchanges.headers_dropped.get(place));
-                    let count = counters.map(Counter::value).sum();
-                    if count > 0 {
-                        out.number(&[listener, reason], count);
-                    }
+                    out.number(&[listener, reason], counters.map(Counter::value).sum());
                 }
             }
         },

@@ -64,10 +64,7 @@ pub(super) static FAMILIES: &[Family] = &[
             for (listener, blocks) in &view.listeners {
                 for (place, kind) in TlsHandshakeKind::NAMES.iter().enumerate() {
                     let counters = blocks.iter().filter_map(|b| b.tls.done.get(place));
-                    let count = counters.map(Counter::value).sum();
-                    if count > 0 {
-                        out.number(&[listener, kind], count);
-                    }
+                    out.number(&[listener, kind], counters.map(Counter::value).sum());
                 }
             }
         },
