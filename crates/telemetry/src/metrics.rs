@@ -139,7 +139,7 @@ pub(crate) fn families() -> impl Iterator<Item = (&'static str, &'static Family)
         ("TLS", tls::FAMILIES),
         ("Exchanges, tunnels and routes", exchange::FAMILIES),
         ("Upstream", upstream::FAMILIES),
-        ("Endpoints", endpoint::FAMILIES),
+        ("Endpoints", upstream::ENDPOINT_FAMILIES),
         ("Workers, buffers and the access log", worker::FAMILIES),
         ("Control", config::FAMILIES),
         ("Process", process::FAMILIES),

@@ -1,10 +1,11 @@
-//! Which option bounds what an exchange waits for, for the log of one that waited too long.
+//! Which option bounds what an exchange waits for or may have, for the log of one that failed.
 
 use std::time::Duration;
 
-use config::snapshot::Action;
+use config::snapshot::{Action, Cluster, EndpointsFrom};
+use telemetry::cause::Cause;
 
-use crate::exchange::{Exchange, Wait};
+use crate::exchange::{Exchange, Stage, Wait};
 use crate::tools::detail::Detail;
 
 impl Exchange {
@@ -72,7 +73,74 @@ impl Exchange {
             (Some(asked), allowed) if allowed.is_none_or(|allowed| asked <= allowed) => {
                 Some(Detail::of_bound("grpc-timeout of the client", asked))
             }
-            (_, allowed) => allowed.map(|allowed| Detail::of_bound("timeout of the rule", allowed)),
+            (_, allowed) => allowed.map(|allowed| {
+                let waits_for = self.waits_for();
+                let words =
+                    format_args!("timeout of the rule: {allowed:?}, waiting for {waits_for}");
+                Detail::of(&words)
+            }),
+        }
+    }
+
+    /// What it waits for.
+    fn waits_for(&self) -> &'static str {
+        let stamps = &self.record.stamps;
+        let is_connecting = stamps.connect_began.is_set()
+            && !stamps.connected.is_set()
+            && !stamps.write_began.is_set();
+        match &self.stage {
+            Stage::Suspended { .. } => "the answer to a filter",
+            Stage::Gathering { .. } | Stage::Buffering { .. } => "the request's body",
+            Stage::Waiting { .. } | Stage::Retrying { .. } => "a connection of the cluster",
+            Stage::Attempting { .. } if is_connecting => "the connection, or its handshake of TLS",
+            Stage::Attempting { .. } if stamps.body_since.is_set() => "the request's body",
+            Stage::Attempting { .. } if !self.request.is_complete => {
+                "the upstream to take the request"
+            }
+            Stage::Attempting { .. } => "the response",
+            Stage::Responding { .. } if stamps.held_since.is_set() => {
+                "the client to take the response"
+            }
+            Stage::Responding { .. } => "the rest of the response",
+            Stage::Finishing => "the client to take the response",
+        }
+    }
+
+    /// What the configuration has to do with a failure of this cause, if that is what it lacks or bounds.
+    pub(crate) fn configured_reason(&self, cause: Cause) -> Option<Detail> {
+        match cause {
+            Cause::NoEndpoint => Some(self.why_no_endpoint()),
+            Cause::PendingOverflow => {
+                let Cluster { connections_max, pending_max, .. } = &**self.cluster()?;
+                Some(Detail::of(&format_args!(
+                    "connections_max of the cluster: {connections_max}, and pending_max: {pending_max}"
+                )))
+            }
+            Cause::RequestBodyTooLarge => {
+                let max = self.listener().http.body_bytes_max?;
+                Some(Detail::of(&format_args!("http.body_max of the listener: {max} bytes")))
+            }
+            Cause::ClientExchangesOverflow => {
+                let max = self.listener().exchanges_per_client_max?;
+                Some(Detail::of(&format_args!("exchanges_per_client_max of the listener: {max}")))
+            }
+            _ => None,
+        }
+    }
+
+    fn why_no_endpoint(&self) -> Detail {
+        let Some(cluster) = self.cluster() else {
+            return Detail::of(&"the cluster is gone from the configuration");
+        };
+        if !cluster.endpoints.is_empty() {
+            return Detail::of(&"every endpoint of the cluster has weight 0");
+        }
+        match &cluster.endpoints_from {
+            EndpointsFrom::Addresses => Detail::of(&"the cluster lists no endpoint"),
+            EndpointsFrom::File(path) => Detail::of(&format_args!("{path} lists no endpoint")),
+            EndpointsFrom::Names(_) | EndpointsFrom::Dns(_) => Detail::of(
+                &"no host name of the cluster has an address: host_names of /config says why",
+            ),
         }
     }
 }

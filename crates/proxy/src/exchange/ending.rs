@@ -97,7 +97,7 @@ impl Connections {
             tls_cipher: tls.cipher.as_bytes(),
             peer_identity: tls.peer_identity.as_bytes(),
             cause_detail: record.cause_detail.as_ref().map_or(&[], Detail::as_bytes),
-            failed_attempts: record.failed_attempts.as_ref().map_or(&[], |all| all.as_slice()),
+            failed_attempts: record.failed_attempts.as_deref().unwrap_or_default(),
             captures: record.captures.as_ref().map_or(&[], Buffer::filled),
             ..counts
         });

@@ -63,6 +63,14 @@ impl Exchanges {
         }
     }
 
+    /// An exchange is about to fail: if that is because of the configuration, what that says.
+    pub(crate) fn note_configured_reason(&mut self, key: ExchangeKey, cause: Cause) {
+        let exchange = self.get(key).filter(|exchange| exchange.record.cause_detail.is_none());
+        if let Some(reason) = exchange.and_then(|exchange| exchange.configured_reason(cause)) {
+            self.note_detail(key, || reason);
+        }
+    }
+
     /// An exchange is about to fail: if that is because of its connection, what is known of that.
     pub(crate) fn take_reason(
         &mut self,

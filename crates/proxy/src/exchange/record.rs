@@ -31,7 +31,7 @@ pub(crate) struct Record {
     /// What was said about that, if anything.
     pub(crate) cause_detail: Option<Detail>,
     /// The endpoint and the cause of each attempt that failed and was followed by another, as the access log has them.
-    pub(crate) failed_attempts: Option<Box<Vec<u8>>>,
+    pub(crate) failed_attempts: Option<Box<[u8]>>,
     /// The client, if a trusted hop knows it better than the connection does.
     pub(crate) client: Option<IpAddr>,
     pub(crate) words: Words,
@@ -60,7 +60,7 @@ impl Record {
     /// An attempt at this endpoint failed, and another follows.
     #[cold]
     pub(crate) fn note_failed_attempt(&mut self, endpoint: &[u8], cause: Cause) {
-        let all = self.failed_attempts.get_or_insert_default();
+        let mut all = self.failed_attempts.take().map_or_else(Vec::new, <[u8]>::into_vec);
         if !all.is_empty() {
             all.extend_from_slice(b", ");
         }
@@ -68,6 +68,7 @@ impl Record {
         all.push(b' ');
         all.extend_from_slice(cause.as_str().as_bytes());
         all.truncate(FAILED_ATTEMPTS_BYTES_MAX);
+        self.failed_attempts = Some(all.into_boxed_slice());
     }
 }
 

@@ -153,7 +153,7 @@ impl Cx {
             response_bytes: record.response_bytes,
             cause: record.cause.map(|cause| cause.as_str().to_owned()),
             cause_detail: record.cause_detail.map(|detail| detail.as_bytes().to_vec()),
-            failed_attempts: record.failed_attempts.map_or_else(Vec::new, |all| *all),
+            failed_attempts: record.failed_attempts.map_or_else(Vec::new, <[u8]>::into_vec),
             client: record.client,
             words: text.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
             lengths: record.words.lengths,
@@ -576,9 +576,9 @@ fn restore_record(
     }
 }
 
-fn restore_failed_attempts(saved: &[u8]) -> Option<Box<Vec<u8>>> {
+fn restore_failed_attempts(saved: &[u8]) -> Option<Box<[u8]>> {
     let kept = saved.get(..FAILED_ATTEMPTS_BYTES_MAX).unwrap_or(saved);
-    (!kept.is_empty()).then(|| Box::new(kept.to_vec()))
+    (!kept.is_empty()).then(|| kept.into())
 }
 
 fn restore_progress(saved: &SavedRecord) -> Progress {

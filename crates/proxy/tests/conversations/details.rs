@@ -234,7 +234,7 @@ fn a_wait_that_is_over_has_its_option_and_value() {
     hold(&bounded, |talk| {
         let (_client, _upstream) = asked_in_http1(talk);
         talk.passes(Duration::from_secs(3));
-        is_logged(talk, "request_timeout", "timeout of the rule: 2s");
+        is_logged(talk, "request_timeout", "timeout of the rule: 2s, waiting for the response");
     });
 }
 
@@ -354,4 +354,78 @@ fn a_saved_form_without_details_is_refused() {
         let restored = talk.restores(&7_u16.to_be_bytes());
         assert_eq!(restored, Err(RestoreError::Version(7)));
     });
+}
+
+#[test]
+fn what_the_configuration_lacks_or_bounds_is_said() {
+    let with = |from: &str, to: &str| CONFIG.replace(from, to);
+    let none = with("endpoints: ['127.0.0.1:9000']", "endpoints: []");
+    let idle = with("['127.0.0.1:9000']", "[{ address: 127.0.0.1:9000, weight: 0 }]");
+    let small = with("request_id: false", "request_id: false, body_max: 1KiB");
+    for (config, ask, cause, detail) in [
+        (&none, GET, "no_endpoint", "the cluster lists no endpoint"),
+        (&idle, GET, "no_endpoint", "every endpoint of the cluster has weight 0"),
+        (
+            &small,
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n",
+            "request_body_too_large",
+            "http.body_max of the listener: 1024 bytes",
+        ),
+    ] {
+        hold(config, |talk| {
+            let client = talk.client();
+            talk.says(client, ask);
+            talk.heard(client);
+            is_logged(talk, cause, detail);
+        });
+    }
+    let full = with("    endpoints:", "    connections_max: 1\n    pending_max: 0\n    endpoints:");
+    hold(&full, |talk| {
+        let (first, second) = (talk.client(), talk.client());
+        talk.says(first, GET);
+        let upstream = talk.upstream();
+        talk.says(second, GET);
+        talk.heard(second);
+        is_logged(
+            talk,
+            "pending_overflow",
+            "connections_max of the cluster: 1, and pending_max: 0",
+        );
+        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.heard(first);
+    });
+}
+
+#[test]
+fn a_timeout_of_the_whole_says_what_it_waited_for() {
+    let config = CONFIG.replace("cluster: web }", "cluster: web, timeout: 2s }");
+    for (until, waits_for) in [
+        (0, "the connection, or its handshake of TLS"),
+        (1, "the request's body"),
+        (2, "the response"),
+        (3, "the rest of the response"),
+    ] {
+        hold(&config, |talk| {
+            let client = talk.client();
+            talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n");
+            let upstream = talk.connecting();
+            if until > 0 {
+                talk.establish(upstream);
+                talk.heard(upstream);
+            }
+            if until > 1 {
+                talk.says(client, "body");
+            }
+            if until > 2 {
+                talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nha");
+            }
+            talk.passes(Duration::from_secs(3));
+            talk.heard(client);
+            is_logged(
+                talk,
+                "request_timeout",
+                &format!("timeout of the rule: 2s, waiting for {waits_for}"),
+            );
+        });
+    }
 }

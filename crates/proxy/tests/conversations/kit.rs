@@ -578,7 +578,7 @@ impl<'s> Talk<'s> {
 
     fn keep_debug_lines(&mut self) {
         let lines = std::iter::from_fn(|| self.log.take_debug_line());
-        let plain = |line: String| line.split_once(' ').map_or(line.clone(), |it| it.1.into());
+        let plain = |line: String| line.split_once(' ').unwrap_or_default().1.to_owned();
         self.debug.extend(lines.map(|(_, line)| plain(line)));
     }
 

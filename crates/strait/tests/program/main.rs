@@ -24,3 +24,4 @@ mod reload;
 mod service_manager;
 mod stalls;
 mod tls;
+mod troubleshooting;

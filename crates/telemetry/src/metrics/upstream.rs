@@ -339,3 +339,50 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
 ];
+
+/// Of single endpoints, as far as they are reported.
+pub(super) static ENDPOINT_FAMILIES: &[Family] = &[
+    Family {
+        name: "strait_endpoint_exchanges_total",
+        kind: MetricType::Counter,
+        help: "Exchanges that ended with this endpoint as their last.",
+        labels: &["cluster", "endpoint"],
+        samples: |view, out| {
+            for (cluster, endpoint, totals) in &view.endpoints {
+                out.number(&[cluster, endpoint], totals.exchanges_total);
+            }
+        },
+    },
+    Family {
+        name: "strait_endpoint_exchanges_failed_total",
+        kind: MetricType::Counter,
+        help: "Of these, such as failed because of the endpoint.",
+        labels: &["cluster", "endpoint"],
+        samples: |view, out| {
+            for (cluster, endpoint, totals) in &view.endpoints {
+                out.number(&[cluster, endpoint], totals.exchanges_failed_total);
+            }
+        },
+    },
+    Family {
+        name: "strait_endpoint_connect_failures_total",
+        kind: MetricType::Counter,
+        help: "Connections to the endpoint that could not be established, by reason, as in \
+               `strait_upstream_connect_failure_reasons_total`; reasons that never occurred are left out.",
+        labels: &["cluster", "endpoint", "reason"],
+        samples: |view, out| {
+            for (cluster, endpoint, totals) in &view.endpoints {
+                for (reason, count) in &totals.connect_failures {
+                    out.number(&[cluster, endpoint, reason], *count);
+                }
+            }
+        },
+    },
+    Family {
+        name: "strait_endpoints_left_out",
+        kind: MetricType::Gauge,
+        help: "Endpoints without metrics of their own, beyond `metrics.endpoints_max`.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.endpoints_left_out),
+    },
+];

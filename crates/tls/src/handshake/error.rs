@@ -82,6 +82,9 @@ pub enum CertificateFault {
     /// It cannot be parsed.
     #[error("it cannot be read")]
     BadEncoding,
+    /// It is that of an authority, which is for signing others.
+    #[error("it is the certificate of an authority (CA:TRUE), which no server or client may show")]
+    OfAuthority,
     /// Its issuer did not sign it.
     #[error("its signature is wrong")]
     BadSignature,
@@ -181,7 +184,7 @@ impl CertificateFault {
             Self::BadSignature | Self::SignatureUnsupported => Alert::DECRYPT_ERROR,
             Self::Expired | Self::NotValidYet => Alert::CERTIFICATE_EXPIRED,
             Self::NotAccepted => Alert::ACCESS_DENIED,
-            Self::Other | Self::RevocationUnknown => Alert::CERTIFICATE_UNKNOWN,
+            Self::OfAuthority | Self::Other | Self::RevocationUnknown => Alert::CERTIFICATE_UNKNOWN,
             Self::PurposeInvalid => Alert::UNSUPPORTED_CERTIFICATE,
             Self::Revoked => Alert::CERTIFICATE_REVOKED,
             Self::UnknownIssuer => Alert::UNKNOWN_CA,
@@ -197,6 +200,7 @@ impl CertificateFault {
             Self::Expired => "certificate_expired",
             Self::NotAccepted => "certificate_not_accepted",
             Self::NotValidYet => "certificate_not_valid_yet",
+            Self::OfAuthority => "certificate_of_authority",
             Self::Other => "certificate_refused",
             Self::PurposeInvalid => "certificate_purpose_invalid",
             Self::Revoked => "certificate_revoked",
@@ -268,9 +272,15 @@ fn of_certificate(error: rustls::CertificateError) -> HandshakeError {
         | CertificateError::ExpiredRevocationListContext { .. }
         | CertificateError::UnknownRevocationStatus => CertificateFault::RevocationUnknown,
         CertificateError::UnknownIssuer => CertificateFault::UnknownIssuer,
-        // An authority's own certificate, of version 1, or with a rule that is broken.
+        CertificateError::Other(other) if is_of_authority(&other) => CertificateFault::OfAuthority,
+        // Of version 1, or with a rule that is broken.
         _ => CertificateFault::Other,
     })
+}
+
+/// `openssl req -x509` makes such certificates unless it is asked not to.
+fn is_of_authority(error: &rustls::OtherError) -> bool {
+    error.0.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity)
 }
 
 fn of_incompatible(error: &PeerIncompatible) -> HandshakeError {

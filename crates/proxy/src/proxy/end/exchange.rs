@@ -26,6 +26,7 @@ impl Proxy {
     /// breaks off where it is.
     pub(crate) fn fail(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         self.exchanges.take_reason(key, cause, &self.connections);
+        self.exchanges.note_configured_reason(key, cause);
         self.drop_upstream(key, Some(cause), now);
         if self.exchanges.is_relay(key) {
             return self.abort(key, cause, now);
