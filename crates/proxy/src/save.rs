@@ -110,6 +110,24 @@ impl SavedEnd {
     }
 }
 
+impl Group {
+    /// Whether connections and exchanges go together: each side of an exchange is its own, and each
+    /// connection has the exchanges that it says.
+    fn is_consistent(&self) -> bool {
+        let sides = self.exchanges.iter().flat_map(|it| [Some(it.downstream), it.upstream]);
+        let mut sides: Vec<_> =
+            sides.flatten().map(|side| (side.connection, side.slot.stream())).collect();
+        sides.sort_unstable();
+        let mut counts = vec![0; self.connections.len()];
+        for (connection, _) in &sides {
+            let Some(count) = counts.get_mut(*connection as usize) else { return false };
+            *count += 1;
+        }
+        sides.is_sorted_by(|one, other| one < other)
+            && self.connections.iter().zip(counts).all(|(end, count)| end.carries(count))
+    }
+}
+
 impl Listen {
     /// Whether everything is there that the group speaks of.
     fn check(&self, group: &Group, cx: &Cx) -> Result<(), RestoreError> {
@@ -129,7 +147,7 @@ impl Listen {
                 return Err(RestoreError::Damaged);
             }
         }
-        if group.connections.is_empty() {
+        if group.connections.is_empty() || !group.is_consistent() {
             return Err(RestoreError::Damaged);
         }
         for end in &group.connections {

@@ -57,9 +57,8 @@ pub(crate) enum Opening {
     Hello,
 }
 
-const NO_HEADS: &str = "a connection without exchanges of HTTP has no heads to send";
-
-/// What is said to the peer. A slot that is gone takes nothing.
+/// What is said to the peer. A slot that is gone takes nothing, and a connection of bytes no heads: it has
+/// none to send, unless another process wrote down something wrong.
 impl Codec {
     /// Begins a response, whose body comes next.
     #[inline]
@@ -72,7 +71,7 @@ impl Codec {
         match self {
             Self::Http1(codec) => codec.send_response(answer, out),
             Self::Http2(codec) => codec.send_response(slot, answer, out),
-            Self::Opening(_) | Self::Bytes(_) => unreachable!("{NO_HEADS}"),
+            Self::Opening(_) | Self::Bytes(_) => {}
         }
     }
 
@@ -86,7 +85,7 @@ impl Codec {
         match self {
             Self::Http1(_) => http1::send_interim(head, ConnectionField::Default, out),
             Self::Http2(codec) => codec.send_interim(slot, head, out),
-            Self::Opening(_) | Self::Bytes(_) => unreachable!("{NO_HEADS}"),
+            Self::Opening(_) | Self::Bytes(_) => {}
         }
     }
 
@@ -100,7 +99,7 @@ impl Codec {
         match self {
             Self::Http1(_) => http1::send_interim(head, ConnectionField::Upgrade, out),
             Self::Http2(codec) => codec.send_interim(slot, head, out),
-            Self::Opening(_) | Self::Bytes(_) => unreachable!("{NO_HEADS}"),
+            Self::Opening(_) | Self::Bytes(_) => {}
         }
     }
 
@@ -109,7 +108,7 @@ impl Codec {
         match self {
             Self::Http1(_) => http1::send_status(status, out),
             Self::Http2(codec) => codec.send_status(slot, status, out),
-            Self::Opening(_) | Self::Bytes(_) => unreachable!("{NO_HEADS}"),
+            Self::Opening(_) | Self::Bytes(_) => {}
         }
     }
 
@@ -124,7 +123,7 @@ impl Codec {
         match self {
             Self::Http1(codec) => codec.send_reply(reply, out),
             Self::Http2(codec) => codec.send_reply(slot, reply, out),
-            Self::Opening(_) | Self::Bytes(_) => unreachable!("{NO_HEADS}"),
+            Self::Opening(_) | Self::Bytes(_) => true,
         }
     }
 

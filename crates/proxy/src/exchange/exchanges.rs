@@ -135,7 +135,7 @@ impl Exchanges {
         exchange.stage = Stage::Attempting { upstream };
         exchange.deadlines.clear(Wait::Connection);
         exchange.deadlines.clear(Wait::Pause);
-        exchange.progress.attempts += 1;
+        exchange.progress.attempts = exchange.progress.attempts.saturating_add(1);
         if let Some(route) = &mut exchange.route {
             route.endpoint = Some(place);
         }

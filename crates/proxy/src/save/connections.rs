@@ -8,12 +8,11 @@ use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
 use wire::h2::{Http2, Limits};
 
-use super::{Differing, GONE, RestoreError, before, cause_named, since};
+use super::{Differing, GONE, RestoreError, SavedEnd, before, cause_named, since};
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
 use crate::connection::codec::bytes::Bytes;
-use crate::connection::codec::http1::Http1;
-use crate::connection::codec::http1::RESPONSE_HEAD;
+use crate::connection::codec::http1::{Http1, RESPONSE_HEAD, Receive};
 use crate::connection::codec::http2::Multiplex;
 use crate::connection::codec::streams::{Stream, StreamInbox, Tail};
 use crate::connection::codec::watches::Watches;
@@ -26,7 +25,7 @@ use crate::keys::Slot;
 use crate::keys::{ConnKey, ExchangeKey};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
-use crate::tools::buffers::Buffers;
+use crate::tools::buffers::{BUFFER_BYTES_MAX, Buffers};
 use crate::tools::detail::Detail;
 use crate::tools::outbox::Outbox;
 use crate::tools::peer_address::PeerAddress;
@@ -110,6 +109,7 @@ struct SavedStream {
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(try_from = "UncheckedOutbox")]
 pub(super) struct SavedOutbox {
     /// Bytes that were sent and are kept, then those that wait.
     bytes: Vec<u8>,
@@ -118,7 +118,42 @@ pub(super) struct SavedOutbox {
     is_untouched: bool,
 }
 
+/// A [`SavedOutbox`] as it is read.
+#[derive(Deserialize)]
+struct UncheckedOutbox {
+    bytes: Vec<u8>,
+    kept: u32,
+    is_keeping: bool,
+    is_untouched: bool,
+}
+
+impl TryFrom<UncheckedOutbox> for SavedOutbox {
+    type Error = &'static str;
+
+    fn try_from(unchecked: UncheckedOutbox) -> Result<Self, Self::Error> {
+        let UncheckedOutbox { bytes, kept, is_keeping, is_untouched } = unchecked;
+        // What is kept is in the first buffer, and is part of what is there.
+        let kept_max = if is_keeping { bytes.len().min(BUFFER_BYTES_MAX) } else { 0 };
+        if kept as usize > kept_max {
+            return Err("more is kept than there is");
+        }
+        Ok(Self { bytes, kept, is_keeping, is_untouched })
+    }
+}
+
 impl SavedConnection {
+    /// Whether so many exchanges may be there: one on each stream, or one where there are no streams.
+    fn carries(&self, exchanges: usize) -> bool {
+        match &self.codec {
+            SavedCodec::Http2(saved) => {
+                let ids = saved.streams.iter().map(|stream| stream.id);
+                ids.is_sorted_by(|one, other| one < other) && saved.streams.len() == exchanges
+            }
+            SavedCodec::Opening(_) => exchanges == 0,
+            SavedCodec::Http1(_) | SavedCodec::Bytes(_) => exchanges <= 1,
+        }
+    }
+
     /// Whether an exchange may be there.
     pub(super) fn has_slot(&self, slot: Slot) -> bool {
         match &self.codec {
@@ -127,6 +162,33 @@ impl SavedConnection {
             }
             SavedCodec::Opening(_) | SavedCodec::Http1(_) | SavedCodec::Bytes(_) => {
                 slot == Slot::ONLY
+            }
+        }
+    }
+}
+
+impl SavedEnd {
+    /// Whether so many exchanges of its group may be on it.
+    pub(super) fn carries(&self, exchanges: usize) -> bool {
+        match self {
+            Self::Downstream(saved) => saved.connection.carries(exchanges),
+            Self::Upstream(saved) => {
+                let codec = &saved.connection.codec;
+                let has_streams = matches!(codec, SavedCodec::Http2(_));
+                // What only clients' connections are: not known yet, or read for nothing.
+                let is_of_client = matches!(
+                    codec,
+                    SavedCodec::Opening(_)
+                        | SavedCodec::Http1(Http1 { receive: Receive::Discard { .. }, .. })
+                );
+                let fits = !is_of_client
+                    && match saved.state {
+                        SavedUpstreamState::Connecting { .. } => !has_streams,
+                        SavedUpstreamState::Busy => !has_streams && exchanges == 1,
+                        SavedUpstreamState::Idle => !has_streams && exchanges == 0,
+                        SavedUpstreamState::Shared { .. } => has_streams,
+                    };
+                fits && saved.connection.carries(exchanges)
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{exchange, h2_exchange};
+use crate::{exchange, h2_exchange, saved};
 
 /// The scripts of a target, in the order of their names.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -60,6 +60,11 @@ fn exchanges_of_the_corpus_hold() {
 #[test]
 fn exchanges_of_a_shuffled_corpus_hold() {
     shuffle("exchange", exchange::check);
+}
+
+#[test]
+fn saved_connections_of_the_corpus_hold() {
+    replay("saved", saved::check);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! Another process may be of another version. It refuses a form whose number it does not know; one that is not
 //! what its number says it would misread. `tests/forms` has what connections in several states are written
 //! down as, in files that begin with the number. Where one differs, the form has changed: raise
-//! `save::VERSION`, remove the files, and run `BLESS=1 cargo test -p proxy --test conversations forms`.
+//! `save::VERSION`, remove the files, and run `BLESS=1 cargo test -p proxy --test conversations forms`, which
+//! writes the corpus of the fuzz target `saved`, too.
 
 use std::fs;
 use std::path::Path;
@@ -15,8 +16,12 @@ use crate::frames::Speaker;
 use crate::http2::TO_HTTP2;
 use crate::keep_alive::CONFIG;
 use crate::kit::{Manner, Peer, Talk, hold};
+use crate::saved;
 
 const LOG: &str = "access_log: { output: stdout, fields: [request_headers.x-tenant] }\n";
+
+/// What the fuzz target `saved` begins with: the same, as scripts of its check.
+const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/saved");
 
 /// Compares what a state is written down as with what is kept of it.
 fn compare(config: &str, name: &str, state: impl Fn(&mut Talk<'_>) -> Peer) {
@@ -33,7 +38,40 @@ fn compare(config: &str, name: &str, state: impl Fn(&mut Talk<'_>) -> Peer) {
         }
         let kept = fs::read(&file).unwrap_or_default();
         assert!(kept == saved, "{name} is not written down as form {VERSION} has it");
+        for choice in [0, 10, 20, 46] {
+            let script = [&[choice | u8::from(name.contains("http2"))], &saved[..]].concat();
+            let file = Path::new(CORPUS).join(format!("{name}-{choice}"));
+            if std::env::var_os("BLESS").is_some() {
+                fs::write(&file, &script).unwrap();
+            }
+            assert!(fs::read(&file).unwrap_or_default() == script, "{}", file.display());
+        }
     });
+}
+
+/// Whatever becomes of a byte on the way, nothing panics and nothing is left behind.
+#[test]
+fn a_kept_form_of_which_a_byte_has_changed_is_refused_or_taken_up() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/forms");
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let form = fs::read(&path).unwrap();
+        let is_of_http2 = path.to_string_lossy().contains("http2");
+        for place in 2..form.len() {
+            for (turn, value) in [0, 1, 2, 0x7f, 0x80, 0xff].into_iter().enumerate() {
+                // What happens to the connection afterwards differs from value to value and place to place.
+                let choice = u8::try_from((turn + place) % 32 * 2).unwrap() | u8::from(is_of_http2);
+                let mut script = [&[choice], &form[..]].concat();
+                script[1 + place] = value;
+                // Shown if the check fails.
+                println!("{} with {value} at {place}, choice {choice}", path.display());
+                saved::check(&script);
+            }
+        }
+        for end in 0..form.len() {
+            saved::check(&[&[u8::from(is_of_http2)], &form[..end]].concat());
+        }
+    }
 }
 
 #[test]

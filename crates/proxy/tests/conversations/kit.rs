@@ -651,6 +651,21 @@ impl<'s> Talk<'s> {
         saved.bytes
     }
 
+    /// Takes up what was written down elsewhere, with a peer for each connection.
+    pub(crate) fn takes_up(&mut self, bytes: &[u8]) -> Result<Vec<Peer>, RestoreError> {
+        let keys = self.proxy.restore(bytes, self.now)?;
+        let mut peers = Vec::new();
+        for key in &keys {
+            let mut state = PeerState::new(Some(*key), None);
+            state.is_connecting = self.proxy.awaits_connection(*key);
+            peers.push(Peer(self.peers.len()));
+            self.peers.push(state);
+        }
+        self.proxy.on_restored(&keys, self.now);
+        self.settle();
+        Ok(peers)
+    }
+
     /// Takes up what was written down elsewhere.
     pub(crate) fn restores(&mut self, bytes: &[u8]) -> Result<Vec<ConnKey>, RestoreError> {
         self.proxy.restore(bytes, self.now)

@@ -89,9 +89,6 @@ pub(crate) enum Discarded {
     TooMuch,
 }
 
-/// Both sides of an exchange have the same framing, and the decoder keeps to it.
-const SAME: &str = "a body has the length that its head announced";
-
 impl Http1 {
     /// Between messages: a head comes next.
     pub(crate) fn new() -> Self {
@@ -216,7 +213,7 @@ impl Http1 {
     pub(super) fn send_data(&mut self, data: &[u8], out: &mut Output<'_>) {
         if let Send::Body(encoder) = &mut self.send {
             let is_transparent = encoder.is_transparent();
-            let framed = encoder.begin(data.len()).expect(SAME);
+            let Ok(framed) = encoder.begin(data.len()) else { return self.break_off() };
             if is_transparent {
                 return out.push(data);
             }
@@ -230,7 +227,7 @@ impl Http1 {
     pub(super) fn send_end(&mut self, trailers: &[u8], out: &mut Output<'_>) {
         if let Send::Body(encoder) = &mut self.send {
             let ends_with_close = encoder.ends_with_connection();
-            let tail = encoder.end().expect(SAME);
+            let Ok(tail) = encoder.end() else { return self.break_off() };
             out.push(tail.before_trailers());
             if tail.takes_trailers() {
                 out.push(trailers);
@@ -238,6 +235,13 @@ impl Http1 {
             out.push(tail.after_trailers());
             self.send = if ends_with_close { Send::Ending } else { Send::Idle };
         }
+    }
+
+    /// The body is not as long as its head announced. Both sides of an exchange have the same framing, so that
+    /// the decoder of the other side keeps to it; what another process wrote down may be damaged.
+    #[cold]
+    fn break_off(&mut self) {
+        self.send = Send::Ending;
     }
 
     pub(super) fn is_open_ended(&self) -> bool {
@@ -249,8 +253,10 @@ impl Http1 {
     }
 
     pub(super) fn on_sent_unread(&mut self, n: usize) {
-        if let Send::Body(encoder) = &mut self.send {
-            encoder.begin(n).expect(SAME);
+        if let Send::Body(encoder) = &mut self.send
+            && encoder.begin(n).is_err()
+        {
+            self.break_off();
         }
     }
 

@@ -168,7 +168,8 @@ impl Multiplex {
         let codec = &mut self.codec;
         self.streams.take_turn(|stream| {
             let framed = frame_stream(codec, stream, outbox, buffers);
-            let may_go_on = framed.left == 0 || (framed.bytes > 0 && codec.sendable(stream.id) > 0);
+            // One that could send nothing waits for its window.
+            let may_go_on = framed.bytes > 0 && framed.left > 0 && codec.sendable(stream.id) > 0;
             (framed, may_go_on)
         })
     }
@@ -327,12 +328,14 @@ fn frame_stream(
     let bytes = waiting.min(codec.sendable(id));
     let is_all = bytes == waiting;
     let is_last = is_all && stream.tail == Tail::End && !stream.is_ended;
+    let mut sent = 0;
     if (bytes > 0 || is_last)
         && let Some(header) = codec.begin_data(id, bytes, is_last)
     {
         outbox.push_together(&header, bytes, buffers);
         outbox.take_from(&mut stream.outbox, bytes, buffers);
         stream.is_ended |= is_last;
+        sent = bytes;
     }
     if is_all && !stream.is_ended {
         match &stream.tail {
@@ -351,7 +354,7 @@ fn frame_stream(
     }
     Framed {
         slot: Slot::of_stream(id),
-        bytes,
+        bytes: sent,
         left: stream.outbox.len(),
         is_ended: stream.is_ended,
     }

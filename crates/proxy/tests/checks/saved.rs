@@ -1,0 +1,64 @@
+//! Connections that are said to have been written down by another process: the bytes may be anything. What
+//! cannot be taken up is refused; what is taken up may be wrong, but nothing panics, no loop goes on for ever,
+//! and nothing is left behind when its peers are gone.
+//!
+//! A script is one byte, which chooses the configuration and what the peers do, and the bytes.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use crate::kit::{Manner, Setting, Talk};
+
+/// What the kept forms are of: services that speak HTTP/1, or HTTP/2.
+const CONFIGS: [&str; 2] = [
+    "
+listeners: [{ name: edge, address: '127.0.0.1:8080', routes: all, http: { request_buffer: 4KiB } }]
+routes:
+  - name: all
+    hosts: ['*']
+    rules: [{ match: { prefix: / }, cluster: web, upgrades: [websocket], timeout: 20s }]
+clusters: [{ name: web, endpoints: ['127.0.0.1:9000', '127.0.0.1:9001'], connections_max: 2 }]
+",
+    "
+listeners: [{ name: web, address: '127.0.0.1:8080', routes: site, http2: { streams_max: 4 } }]
+routes:
+  - { name: site, hosts: ['*'], rules: [{ match: { prefix: / }, cluster: app, timeout: 20s }] }
+clusters: [{ name: app, protocol: http2, endpoints: ['127.0.0.1:9000'], connections_max: 2 }]
+",
+];
+
+/// What a peer may say to a connection that it finds open: a response, a request, and octets of neither.
+const WORDS: [&[u8]; 4] = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"8\r\n12345678\r\n0\r\n\r\n",
+    b"\0\0\0\x04\0\0\0\0\0\0\0\x04\x08\0\0\0\0\0\0\0\x01\0",
+];
+
+/// Plays a script.
+pub(crate) fn check(script: &[u8]) {
+    static SETTINGS: OnceLock<[Setting; 2]> = OnceLock::new();
+    let settings = SETTINGS.get_or_init(|| CONFIGS.map(Setting::of));
+    let Some((choice, bytes)) = script.split_first() else { return };
+    let setting = &settings[usize::from(choice & 1)];
+    let mut talk = Talk::new(setting, Manner::Plain);
+    let Ok(peers) = talk.takes_up(bytes) else { return talk.assert_at_rest() };
+    let words = WORDS[usize::from(choice >> 1) % WORDS.len()];
+    for peer in &peers {
+        talk.says(*peer, words);
+    }
+    if choice & 0x08 != 0 {
+        for peer in &peers {
+            talk.says(*peer, WORDS[1]);
+        }
+    }
+    if choice & 0x10 != 0 {
+        for peer in &peers {
+            talk.ends(*peer);
+        }
+    }
+    if choice & 0x20 != 0 {
+        talk.passes(Duration::from_secs(3600));
+    }
+    talk.assert_at_rest();
+}
