@@ -16,7 +16,9 @@ mod matching;
 mod patterns;
 mod redirects;
 mod resolvers;
+mod rewrites;
 mod routes;
+mod targets;
 mod tls;
 
 use std::path::Path as FilePath;
@@ -128,6 +130,14 @@ impl<'a, T: Copy> Names<'a, T> {
             site.error(findings, Problem::new(format!("no {what} has this name"), hint));
         }
         None
+    }
+
+    /// All names, each of which counts as used from here on.
+    fn use_all(&mut self) -> impl Iterator<Item = (&str, T)> {
+        self.known.iter_mut().map(|(name, (value, is_used))| {
+            *is_used = true;
+            (*name, *value)
+        })
     }
 
     fn is_used(&self, name: &str) -> bool {

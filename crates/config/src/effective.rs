@@ -16,6 +16,7 @@ use crate::error_pages;
 use crate::file::cluster::{Endpoints, EndpointsDns, EndpointsFile, WeightedEndpoint};
 use crate::file::{self, OrNone, Timeout};
 use crate::filters::FILTER_NOUN;
+use crate::rewrite::Rewrite;
 use crate::secrets::{MASK, is_secret_name};
 use crate::shape::{Kind, Shape};
 use crate::snapshot::{
@@ -27,6 +28,7 @@ use crate::snapshot::{
     RedirectPath, Resolvers, Respond, ResponseParsing, RouteTable, Rule, Signing, Snapshot,
     StartupOptions, TlsMode, Underscores,
 };
+use crate::targets::{Share, ShareKey, ShareRewrite, Sticky, Target};
 use crate::units::{Period, Size};
 
 /// The whole of `snapshot` in the form of a file.
@@ -393,17 +395,11 @@ fn rule<F>(rule: &Rule, snapshot: &Snapshot<F>) -> file::route::Rule {
     let mut matches = file::route::Match::default();
     rule.path.show(&mut matches);
     rule.also.iter().for_each(|criterion| criterion.show(&mut matches));
-    let mut shown = file::route::Rule {
-        matches,
-        cluster: None,
-        respond: None,
-        redirect: None,
-        timeout: None,
-        upgrades: None,
-    };
+    let mut shown = file::route::Rule { matches, ..file::route::Rule::default() };
     match &rule.action {
-        Action::Forward(Forward { cluster, timeout: bound, upgrades }) => {
-            shown.cluster = snapshot.cluster(*cluster).map(|cluster| cluster.name.to_string());
+        Action::Forward(Forward { target, rewrite, timeout: bound, upgrades }) => {
+            show_target(target, snapshot, &mut shown);
+            shown.rewrite = rewrite.as_deref().map(Rewrite::key);
             shown.timeout = Some(bound.map_or(OrNone::None, |bound| OrNone::Some(timeout(bound))));
             shown.upgrades = Some(upgrades.iter().map(ToString::to_string).collect());
         }
@@ -411,6 +407,29 @@ fn rule<F>(rule: &Rule, snapshot: &Snapshot<F>) -> file::route::Rule {
         Action::Redirect(redirect) => shown.redirect = Some(self::redirect(redirect)),
     }
     shown
+}
+
+fn show_target<F>(target: &Target, snapshot: &Snapshot<F>, shown: &mut file::route::Rule) {
+    let name = |id: ClusterId| snapshot.cluster(id).map(|cluster| cluster.name.to_string());
+    match target {
+        Target::Cluster(id) => shown.cluster = name(*id),
+        Target::Shares(shares) => {
+            let share = |share: &Share| {
+                let host = share.host.as_deref().map(str::to_owned);
+                let rewrite = host.map(|host| ShareRewrite { host });
+                let cluster = name(share.cluster).unwrap_or_default();
+                ShareKey { cluster, weight: share.weight, rewrite }
+            };
+            shown.clusters = Some(shares.clusters().iter().map(share).collect());
+            shown.sticky = shares.sticky().map(Sticky::of);
+        }
+        Target::Named(named) => {
+            shown.cluster_header = Some(named.header.to_string());
+            let mut names: Vec<String> = target.clusters().filter_map(name).collect();
+            names.sort();
+            shown.among = named.is_listed.then_some(names);
+        }
+    }
 }
 
 fn respond(respond: &Respond) -> file::route::Respond {

@@ -21,7 +21,7 @@ const VARIABLES_MAX: usize = 32;
 
 /// The causes that a reply may have. `telemetry` has all causes and this crate does not see it; a test of
 /// `proxy` compares the two.
-pub const CAUSES: [&str; 50] = [
+pub const CAUSES: [&str; 51] = [
     "request_invalid",
     "request_framing_invalid",
     "request_header_underscore",
@@ -46,6 +46,7 @@ pub const CAUSES: [&str; 50] = [
     "request_misdirected",
     "request_too_early",
     "filter_reply",
+    "no_cluster",
     "no_endpoint",
     "no_original_destination",
     "pending_overflow",

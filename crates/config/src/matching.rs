@@ -14,7 +14,7 @@ mod value;
 
 pub use path::{PathKind, PathMatch};
 pub use percent::Percent;
-pub(crate) use regexes::Patterns;
+pub(crate) use regexes::{Patterns, parse_part, whole};
 pub use regexes::{REGEX_BYTES_MAX, REGEXES_BYTES_MAX, Regexes, SEARCH_BYTES_MAX, Searches};
 pub use template::Template;
 pub(crate) use value::build as build_value;
@@ -276,11 +276,7 @@ impl Criterion {
 
 impl Place {
     /// The value there. What has to be put together or decoded is written to `text`.
-    pub(crate) fn find<'v>(
-        &self,
-        head: &'v RequestHead<'_>,
-        text: &'v mut Vec<u8>,
-    ) -> Option<&'v [u8]> {
+    pub fn find<'v>(&self, head: &'v RequestHead<'_>, text: &'v mut Vec<u8>) -> Option<&'v [u8]> {
         match self {
             Self::Header(name) => joined(head, name.as_bytes(), text),
             Self::Query(name) => query::find(head.query()?, name.as_bytes(), text),

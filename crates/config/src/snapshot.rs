@@ -8,6 +8,7 @@
 //! `F` is the built filter. The binary chooses it; this crate only carries it.
 
 mod endpoints;
+pub(crate) mod id;
 mod tls;
 
 use std::num::{NonZeroU16, NonZeroU32};
@@ -30,53 +31,19 @@ use crate::hosts::{Host, HostTable};
 use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Regexes, Searches};
 use crate::metrics::Metrics;
 use crate::paths::PathTable;
+use crate::rewrite::Rewrite;
 use crate::schedule::Schedule;
+use crate::targets::Target;
 
 pub use crate::address::Address;
 pub use crate::dns::{DnsAnswer, DnsFamily, DnsMode, DnsName, Resolved};
 
 pub use self::endpoints::{EndpointsFrom, ListedEndpoint, Resolvers};
+pub use self::id::{ChainId, ClusterId, EndpointId, Id, ListenerId, RouteTableId, TransportId};
 pub use self::tls::{
     CertificateSource, ClientTrust, ClusterTls, ClusterTlsSource, ListenerTls, ListenerTlsSource,
     RootsSource, Signing, TicketKeySource, TlsMode,
 };
-
-/// A stable name for one resource: a slot in a table and the use of that slot.
-///
-/// A slot is used again after its resource went, with the next generation; a stale id therefore
-/// finds nothing instead of the wrong thing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Id {
-    /// Place in the table.
-    pub slot: u32,
-    /// How often the place was given away before.
-    pub generation: u32,
-}
-
-macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(pub Id);
-    )*};
-}
-
-ids! {
-    /// Names a listener across snapshots: same name and address, same id.
-    ListenerId
-    /// Names one chain of a listener.
-    ChainId
-    /// Names a route table (one entry of `routes`) across snapshots.
-    RouteTableId
-    /// Names a cluster across snapshots.
-    ClusterId
-    /// Names an endpoint of one cluster (same cluster, same address) across snapshots. Unique
-    /// in the process, not only in its cluster.
-    EndpointId
-    /// Names how the endpoints of a cluster are spoken to: protocol, TLS and PROXY header. A connection
-    /// carries requests of its own transport only.
-    TransportId
-}
 
 /// Slots of a chunk: a change copies one chunk, and the pointers to all of them.
 const CHUNK_SLOTS: usize = 64;
@@ -709,6 +676,15 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Whether a die decides about it, or about what it does.
+    #[must_use]
+    pub fn casts_dice(&self) -> bool {
+        let by_share = |criterion: &Criterion| matches!(criterion, Criterion::Fraction(_));
+        let by_weight =
+            matches!(&self.action, Action::Forward(forward) if forward.target.casts_dice());
+        by_weight || self.also.iter().any(by_share)
+    }
+
     /// Whether a request meets everything that it asks for beside a path.
     pub fn meets(&self, asked: &Asked<'_>, values: &Arc<Regexes>, searches: &mut Searches) -> bool {
         self.also.iter().all(|criterion| criterion.is_met(asked, values, searches))
@@ -775,8 +751,10 @@ pub enum Action {
 /// Forward to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// The cluster.
-    pub cluster: ClusterId,
+    /// The cluster, or how it is found.
+    pub target: Target,
+    /// How the request is changed; none for no change.
+    pub rewrite: Option<Box<Rewrite>>,
     /// Bound on the whole exchange, from the request's head to the response's last byte; none
     /// for no bound.
     pub timeout: Option<Duration>,

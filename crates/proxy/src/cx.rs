@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use config::matching::Searches;
+use config::rewrite::Rewriting;
 use telemetry::Emitter;
 use wire::buffer::Buffer;
 use wire::head::HeadIndex;
@@ -43,6 +44,8 @@ pub(crate) struct Cx {
     pub(crate) http2_scratch: wire::h2::Scratch,
     /// What searches of regular expressions keep.
     pub(crate) searches: Searches,
+    /// What rewriting of paths keeps.
+    pub(crate) rewriting: Rewriting,
     /// Room to put field values together in.
     pub(crate) scratch: Vec<u8>,
     /// Room for a body that is translated; none until one is.
@@ -79,6 +82,7 @@ impl Cx {
             response_index: None,
             http2_scratch: wire::h2::Scratch::default(),
             searches: Searches::default(),
+            rewriting: Rewriting::default(),
             scratch: Vec::new(),
             translated: Buffer::new(0),
             share: settings.share,
@@ -93,6 +97,7 @@ impl Cx {
         self.emitter.set_access_log(snapshot.access_log.output.is_some());
         // Tables that are gone are not to be kept for their searches.
         self.searches.clear();
+        self.rewriting.clear();
         self.former.push(std::mem::replace(&mut self.snapshot, snapshot));
     }
 

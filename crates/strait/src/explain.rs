@@ -19,9 +19,10 @@ use config::explain::Verdict as RuleVerdict;
 use config::hosts::{Host, HostTable};
 use config::matching::{Asked, Searches};
 use config::snapshot::{
-    Action, Address, ChainId, Cluster, Detected, Endpoint, Forward, Listener as ListenerConfig,
-    ListenerProtocol, RouteTable, Rule, TlsMode,
+    Action, Address, ChainId, Cluster, ClusterId, Detected, Endpoint, Forward,
+    Listener as ListenerConfig, ListenerProtocol, RouteTable, Rule, TlsMode,
 };
+use config::targets::Target;
 use config::{CertificateUse, CertificateUser};
 use proxy::Snapshot;
 use proxy::filter::{Filter, Verdict};
@@ -496,7 +497,7 @@ fn describe_rules(
             RuleVerdict::Matched => {
                 story.line(&step, format!("{what}: matches"));
                 if let Action::Forward(forward) = &rule.action {
-                    describe_cluster(story, snapshot, forward, head);
+                    describe_forward(story, snapshot, forward, head, &asked);
                 }
             }
             RuleVerdict::PassedOver(why) => {
@@ -536,7 +537,7 @@ fn describe_tunnel_rules(
         };
         story.line(&format!("rule {place}"), format!("{what}: {verdict}"));
         if let (true, Action::Forward(forward)) = (found == Some(place), &rule.action) {
-            describe_cluster(story, snapshot, forward, head);
+            describe_forward(story, snapshot, forward, head, &asked);
         }
     }
 }
@@ -549,10 +550,7 @@ fn asked<'r>(head: &'r RequestHead<'r>, client: Option<&'r PeerCertificate>) -> 
 fn rule_text(snapshot: &Snapshot, rule: &Rule) -> String {
     let path = &rule.path;
     let action = match &rule.action {
-        Action::Forward(forward) => {
-            let name = snapshot.cluster(forward.cluster).map(|cluster| cluster.name.to_string());
-            format!("cluster {}", name.unwrap_or_default())
-        }
+        Action::Forward(forward) => target_text(snapshot, &forward.target),
         Action::Respond(respond) => format!("respond {}", respond.status),
         Action::Redirect(redirect) => format!("redirect {}", redirect.status),
     };
@@ -560,13 +558,68 @@ fn rule_text(snapshot: &Snapshot, rule: &Rule) -> String {
     format!("{path}{also} -> {action}")
 }
 
-fn describe_cluster(
+/// Where a rule forwards to, in a few words.
+fn target_text(snapshot: &Snapshot, target: &Target) -> String {
+    let name = |id| snapshot.cluster(id).map(|cluster| cluster.name.to_string());
+    let names: Vec<String> = target.clusters().filter_map(name).collect();
+    match target {
+        Target::Cluster(_) => format!("cluster {}", names.join("")),
+        Target::Shares(_) => format!("clusters {}", names.join(", ")),
+        Target::Named(named) => format!("cluster of header {}", named.header),
+    }
+}
+
+/// Describes where a request goes that a rule has taken, and as what.
+fn describe_forward(
     story: &mut Story,
     snapshot: &Snapshot,
     forward: &Forward,
     head: &RequestHead<'_>,
+    asked: &Asked<'_>,
 ) {
-    let Some(cluster) = snapshot.cluster(forward.cluster) else { return };
+    let chosen = forward.target.choose(asked, &mut Searches::default());
+    match &forward.target {
+        Target::Cluster(_) => {}
+        Target::Shares(shares) => {
+            for share in shares.clusters() {
+                let name = snapshot.cluster(share.cluster).map_or("", |cluster| &cluster.name);
+                let percent = f64::from(share.weight) * 100.0 / f64::from(shares.sum());
+                let weight = share.weight;
+                story
+                    .line("share", format!("{name}, weight {weight} ({percent:.1} % of requests)"));
+            }
+            let by = shares.sticky().filter(|place| place.find(head, &mut Vec::new()).is_some());
+            story.line(
+                "chosen",
+                by.map_or_else(|| "by the die of each request".to_owned(), |by| format!("by {by}")),
+            );
+            if by.is_none() {
+                for share in shares.clusters().iter().filter(|share| share.weight > 0) {
+                    describe_cluster(story, snapshot, forward, share.cluster, head);
+                }
+                return;
+            }
+        }
+        Target::Named(named) if chosen.is_none() => {
+            let header = &named.header;
+            return story
+                .line("cluster", format!("header {header} names none that the rule allows"));
+        }
+        Target::Named(_) => {}
+    }
+    if let Some(chosen) = chosen {
+        describe_cluster(story, snapshot, forward, chosen.cluster, head);
+    }
+}
+
+fn describe_cluster(
+    story: &mut Story,
+    snapshot: &Snapshot,
+    forward: &Forward,
+    id: ClusterId,
+    head: &RequestHead<'_>,
+) {
+    let Some(cluster) = snapshot.cluster(id) else { return };
     let timeout = forward.timeout.map_or_else(|| "none".to_owned(), |bound| format!("{bound:?}"));
     story.line("cluster", format!("{}, timeout {timeout}", cluster.name));
     if cluster.original_destination.is_some() {

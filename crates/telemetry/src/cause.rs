@@ -118,6 +118,8 @@ causes! {
     RequestTooEarly => "request_too_early",
     /// A filter answered.
     FilterReply => "filter_reply",
+    /// The header that names the cluster is absent, stands twice, or names none that the rule allows.
+    NoCluster => "no_cluster",
     /// The cluster has no endpoint, or a newer configuration removed the cluster.
     NoEndpoint => "no_endpoint",
     /// The cluster connects to the original destination of the downstream connection, and that is

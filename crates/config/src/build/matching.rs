@@ -224,7 +224,8 @@ fn check_method(method: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-fn header(name: &str) -> Result<Place, Problem> {
+/// The header field of this name, if rules may ask for it.
+pub(super) fn header(name: &str) -> Result<Place, Problem> {
     let lower = name.to_ascii_lowercase();
     let meant = match lower.as_str() {
         ":method" => "write `methods: [...]` in `match`",
@@ -240,7 +241,8 @@ fn header(name: &str) -> Result<Place, Problem> {
     Err(Problem::new("this is no header field for rules", meant))
 }
 
-fn cookie(name: &str) -> Result<Place, Problem> {
+/// The cookie of this name.
+pub(super) fn cookie(name: &str) -> Result<Place, Problem> {
     if !is_token(name) {
         let rule = "a cookie name consists of letters, digits and !#$%&'*+-.^_`|~";
         return Err(Problem::new(rule, "write a name such as session"));

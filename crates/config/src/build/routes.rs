@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::http::{self, Found};
-use super::matching;
 use super::{Context, Names, Once, error_pages, share};
+use super::{matching, rewrites, targets};
 use crate::defaults;
 use crate::file::cluster::Protocol;
 use crate::file::listener::Names as FileNames;
@@ -15,7 +15,7 @@ use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::hosts::Host;
 use crate::map::Map;
-use crate::matching::{Case, Criterion, Patterns, Regexes};
+use crate::matching::{Case, Criterion, PathMatch, Patterns, Regexes};
 use crate::nearest;
 use crate::paths::PathTable;
 use crate::snapshot::{
@@ -88,8 +88,7 @@ pub(super) fn build<F>(
             warn_unreachable(&rules, &paths, &rules_site, context.findings);
         }
         let Some(id) = id.filter(|_| is_new) else { continue };
-        let criteria = rules.iter().flat_map(|rule| &*rule.also);
-        let casts_dice = criteria.into_iter().any(|it| matches!(it, Criterion::Fraction(_)));
+        let casts_dice = rules.iter().any(Rule::casts_dice);
         let name = Arc::from(entry.name.as_str());
         let table = RouteTable { id, name, hosts, paths, rules, values, casts_dice, error_pages };
         tables.push(share(table, former));
@@ -131,7 +130,7 @@ fn rules(
         let asked = site.key("match");
         let path = matching::path(&entry.matches, &asked, &mut patterns.paths, findings);
         let also = matching::criteria(&entry.matches, &asked, &mut patterns.values, findings);
-        let action = action(entry, &site, clusters, findings);
+        let action = action(entry, path.as_ref(), &site, clusters, findings);
         if let (Some(path), Some(also), Some(action)) = (path, also, action) {
             rules.push(Rule { path, also, action });
         }
@@ -367,24 +366,29 @@ fn gives_to_anyone(file: &file::File, table: &str) -> bool {
 
 fn action(
     file: &route::Rule,
+    matched: Option<&PathMatch>,
     site: &Site<'_>,
     clusters: &mut Names<'_, ClusterId>,
     findings: &mut Findings<'_>,
 ) -> Option<Action> {
-    if let Some(cluster) = &file.cluster {
-        let name = site.key("cluster");
-        let cluster = clusters.resolve(cluster, "cluster", &name, findings);
+    let forwards =
+        file.cluster.is_some() || file.clusters.is_some() || file.cluster_header.is_some();
+    let target = targets::target(file, site, clusters, findings);
+    if forwards {
+        let rewrite = file.rewrite.as_ref().and_then(|file| {
+            rewrites::rewrite(file, matched, &site.key("rewrite"), findings).map(Box::new)
+        });
         let upgrades = upgrades(file.upgrades.as_deref(), &site.key("upgrades"), findings);
         let timeout = match file.timeout {
             None => Some(defaults::EXCHANGE_TIMEOUT.0),
             Some(OrNone::None) => None,
             Some(OrNone::Some(timeout)) => Some(timeout.into()),
         };
-        return Some(Action::Forward(Forward { cluster: cluster?, timeout, upgrades }));
+        return Some(Action::Forward(Forward { target: target?, rewrite, timeout, upgrades }));
     }
     // Without any of the three, which is reported elsewhere, it may have been the cluster.
     let is_answered_here = file.respond.is_some() || file.redirect.is_some();
-    for key in ["timeout", "upgrades"] {
+    for key in ["timeout", "upgrades", "rewrite"] {
         if is_answered_here && site.key(key).is_written() {
             let rule = format!("`{key}` needs a `cluster` to forward to");
             site.key_error(findings, key, Problem::new(rule, "remove it"));
@@ -450,7 +454,9 @@ pub(super) fn check_tunnels(file: &file::File, site: &Site<'_>, findings: &mut F
     let multiplexes = |name: &str| of_http2.contains(name);
     for (table, site) in file.routes.iter().zip(site.key("routes").items()) {
         for (rule, site) in table.rules.iter().zip(site.key("rules").items()) {
-            if !rule.cluster.as_deref().is_some_and(multiplexes) {
+            let shares = rule.clusters.iter().flatten().map(|share| &share.cluster);
+            let mut names = rule.cluster.iter().chain(shares).chain(rule.among.iter().flatten());
+            if !names.any(|name| multiplexes(name)) {
                 continue;
             }
             let upgrades = site.key("upgrades");

@@ -9,6 +9,8 @@ use super::{OrNone, Timeout};
 use crate::defaults;
 use crate::error_pages::ErrorPage;
 pub use crate::matching::Match;
+use crate::rewrite::RewriteKey;
+use crate::targets::{ShareKey, Sticky};
 
 /// A table of rules for some hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,11 +32,12 @@ pub struct RouteTable {
     pub rules: Vec<Rule>,
 }
 
-/// What it matches, and what is done: one of `cluster`, `respond` and `redirect`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// What it matches, and what is done: one of `cluster`, `clusters`, `cluster_header`, `respond` and `redirect`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = [
-    {"required": ["cluster"]}, {"required": ["respond"]}, {"required": ["redirect"]}
+    {"required": ["cluster"]}, {"required": ["clusters"]}, {"required": ["cluster_header"]},
+    {"required": ["respond"]}, {"required": ["redirect"]},
 ]))]
 pub struct Rule {
     /// What it matches.
@@ -43,6 +46,24 @@ pub struct Rule {
     /// The cluster that the request is forwarded to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
+    /// Clusters that share the requests by their weights, which add up to at most 4294967295. A die decides, or the
+    /// value that `sticky` names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub clusters: Option<Vec<ShareKey>>,
+    /// The value that decides among `clusters` for each client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sticky: Option<Sticky>,
+    /// The header field that has the name of the cluster. If it is absent, stands twice or names none of `among`: 503.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_header: Option<String>,
+    /// The clusters that `cluster_header` may name. Absent: all of the file, which a client then chooses from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub among: Option<Vec<String>>,
+    /// How the request is changed before it is forwarded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rewrite: Option<RewriteKey>,
     /// A response that is given from here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub respond: Option<Respond>,
@@ -50,14 +71,14 @@ pub struct Rule {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redirect: Option<Redirect>,
     /// Bound on the whole exchange, from the request's head to the response's last byte, or
-    /// `none`. Beyond it: 504. Only with `cluster`. A tunnel has its own, `timeouts.tunnel_idle`.
+    /// `none`. Beyond it: 504. Only for what is forwarded. A tunnel has its own, `timeouts.tunnel_idle`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = defaults::EXCHANGE_TIMEOUT))]
     pub timeout: Option<OrNone<Timeout>>,
     /// The protocols that a request may upgrade to. `h2c` is never let through. `connect` takes
     /// the `CONNECT` requests for the hosts of its table, which have no path: the first rule with it
     /// opens a tunnel of bytes to an endpoint of its cluster (of `protocol: http1`, whatever is
-    /// spoken there). Only with `cluster`.
+    /// spoken there). Only for what is forwarded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = [defaults::UPGRADE]))]
     pub upgrades: Option<Vec<String>>,

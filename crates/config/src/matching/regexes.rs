@@ -177,19 +177,31 @@ fn compile(hirs: &[Hir]) -> Option<Compiled> {
 /// # Errors
 ///
 /// If it is none, or too large once it is compiled.
-pub(crate) fn parse(text: &str, case: Case) -> Result<Hir, Problem> {
+fn parse(text: &str, case: Case) -> Result<Hir, Problem> {
+    whole(parse_part(text, case)?)
+}
+
+/// An expression for a part of a value.
+///
+/// # Errors
+///
+/// If it is none.
+pub(crate) fn parse_part(text: &str, case: Case) -> Result<Hir, Problem> {
     let mut parser = ParserBuilder::new()
         .unicode(false)
         .utf8(false)
         .case_insensitive(case == Case::Insensitive)
         .nest_limit(NESTING_MAX)
         .build();
-    let hir = parser.parse(text).map_err(|error| no_expression(text, &error))?;
-    whole(hir)
+    parser.parse(text).map_err(|error| no_expression(text, &error))
 }
 
 /// The expression from the beginning of a value to its end.
-fn whole(hir: Hir) -> Result<Hir, Problem> {
+///
+/// # Errors
+///
+/// If it is too large once it is compiled.
+pub(crate) fn whole(hir: Hir) -> Result<Hir, Problem> {
     let whole = Hir::concat(vec![Hir::look(Look::Start), hir, Hir::look(Look::End)]);
     let config = NFA::config()
         .which_captures(WhichCaptures::None)

@@ -63,7 +63,8 @@ fn the_shop_becomes_what_its_file_says() {
     let cluster_at = |path: &str| {
         let rule = &table.rules[table.paths.find_plain(path.as_bytes()).unwrap()];
         let Action::Forward(forward) = &rule.action else { return None };
-        Some((snapshot.cluster(forward.cluster).unwrap().name.to_string(), forward.timeout))
+        let cluster = forward.target.clusters().next().unwrap();
+        Some((snapshot.cluster(cluster).unwrap().name.to_string(), forward.timeout))
     };
     assert_eq!(cluster_at("/healthz"), None);
     assert_eq!(cluster_at("/api/x"), Some(("api".to_owned(), Some(Duration::from_secs(2)))));

@@ -255,6 +255,21 @@ routes:
         cluster: all
       - match: { template: "/items/{id}/{rest=**}" }
         cluster: all
+      - match: { prefix: /shared/ }
+        clusters: [{ cluster: all, weight: 90 }, { cluster: apart, weight: 0, rewrite: { host: "apart.example:81" } }]
+        sticky: { header: x-user }
+        rewrite: { prefix: /v2/, host: api.internal }
+      - match: { prefix: /crumbs/ }
+        clusters: [{ cluster: all }]
+        sticky: { cookie: user }
+        rewrite: { host_header: x-host }
+      - match: { prefix: /named/ }
+        cluster_header: x-cluster
+        among: [all, apart]
+        rewrite: { regex: "^/named/([0-9]+)$", with: '/n?of=\\1' }
+      - match: { template: "/boxes/{id}/{rest=**}" }
+        cluster: all
+        rewrite: { template: "/v3/{rest}/of/{id}" }
       - match: { path: /not, methods: { not: [POST] }, sources: ["::1"] }
         cluster: all
       - match: { prefix: / }

@@ -119,7 +119,8 @@ pub const fn consequence(cause: Cause) -> Consequence {
         RequestMisdirected => (Side::Proxy, 421, Retry::Never),
         RequestTooEarly => (Side::Proxy, 425, Retry::Never),
         ClientExchangesOverflow => (Side::Proxy, 429, Retry::Never),
-        NoEndpoint
+        NoCluster
+        | NoEndpoint
         | NoOriginalDestination
         | PendingOverflow
         | PendingTimeout

@@ -6,10 +6,12 @@
 use std::sync::Arc;
 
 use config::chains::ConnectionFacts;
-use config::matching::{Asked, Searches};
-use config::snapshot::{Action, Detected, Listener, RouteTable, Rule};
+use config::matching::{Asked, PathMatch, Searches};
+use config::rewrite::Rewriting;
+use config::snapshot::{Action, Detected, Forward, Listener, RouteTable, Rule};
 use telemetry::cause::Cause;
 use wire::head::{Method, RequestHead};
+use wire::path::{PathError, Slashes};
 
 use crate::Snapshot;
 use crate::connection::Connection;
@@ -63,6 +65,29 @@ pub fn find_tunnel<'s>(
     };
     let found = table.rules.iter().enumerate().find(&mut takes_it);
     found.ok_or(Cause::RequestNotImplemented)
+}
+
+/// Changes a request as the rule that took it says. `host` is that of its share of the weights.
+///
+/// # Errors
+///
+/// If what comes out is no path.
+pub fn rewrite(
+    forward: &Forward,
+    host: Option<&str>,
+    matched: &PathMatch,
+    head: &mut RequestHead<'_>,
+    slashes: Slashes,
+    rewriting: &mut Rewriting,
+) -> Result<(), PathError> {
+    match (&forward.rewrite, host) {
+        (Some(rewrite), host) => rewrite.apply(head, matched, host, slashes, rewriting),
+        (None, Some(host)) => {
+            head.set_authority(host.as_bytes());
+            Ok(())
+        }
+        (None, None) => Ok(()),
+    }
 }
 
 /// Whether a request has to come over another connection, since its host belongs to another chain

@@ -31,6 +31,114 @@ routes:
 clusters: [{ name: db, endpoints: ['127.0.0.1:9000'] }]
 ";
 
+/// Where requests go, and as what.
+const FORWARDED: &str = "
+listeners:
+  - name: edge
+    address: 127.0.0.1:8080
+    routes: [all]
+    http: { forwarded: off, request_id: false, merge_slashes: false }
+routes:
+  - name: all
+    rules:
+      - { match: { prefix: /api/ }, cluster: one, rewrite: { prefix: /v2/, host: 'api.internal:81' } }
+      - { match: { segments: /tenant }, cluster: one, rewrite: { prefix: / } }
+      - { match: { path: /exact }, cluster: one, rewrite: { prefix: /whole } }
+      - match: { regex: '/users/([0-9]+)/orders' }
+        cluster: one
+        rewrite: { regex: '^/users/([0-9]+)/orders$', with: '/orders?of=\\1' }
+      - { match: { prefix: /swap/ }, cluster: one, rewrite: { regex: 'a', with: 'b\\0' } }
+      - { match: { prefix: /up/ }, cluster: one, rewrite: { regex: '^/up/', with: '/x/../' } }
+      - match: { template: '/items/{id}/{rest=**}' }
+        cluster: one
+        rewrite: { template: '/v3/{rest}/of/{id}', host_header: x-host }
+      - match: { prefix: /half/ }
+        clusters: [{ cluster: one, rewrite: { host: one.internal } }, { cluster: two, rewrite: { host: two.internal } }]
+        sticky: { header: x-user }
+        rewrite: { host: both.internal }
+      - match: { prefix: /named/ }
+        cluster_header: x-cluster
+        among: [two]
+clusters:
+  - { name: one, endpoints: ['127.0.0.1:9000'] }
+  - { name: two, endpoints: ['127.0.0.1:9001'] }
+";
+
+/// The start line and the host under which a request goes on.
+fn goes_on_as(talk: &mut Talk<'_>, request: &str) -> (String, String) {
+    let client = talk.client();
+    let (line, fields) = request.split_once('\n').unwrap_or((request, ""));
+    let fields: String = fields.lines().map(|field| format!("{field}\r\n")).collect();
+    talk.says(client, format!("{line} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n"));
+    let upstream = talk.upstream();
+    let heard = talk.heard(upstream).to_ascii_lowercase();
+    let host = heard.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
+    let result =
+        (heard.lines().next().unwrap_or_default().replace(" http/1.1", ""), host.to_owned());
+    talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    talk.heard(client);
+    result
+}
+
+#[test]
+fn a_request_goes_on_as_its_rule_rewrites_it() {
+    hold(FORWARDED, |talk| {
+        for (request, line, host) in [
+            ("GET /api/x?y=1", "get /v2/x?y=1", "api.internal:81"),
+            ("GET /api/", "get /v2/", "api.internal:81"),
+            // What is behind the prefix cannot lead out of the new one, nor to another host.
+            ("GET /api/%2e%2e/api//evil.example/x", "get /v2//evil.example/x", "api.internal:81"),
+            ("GET /tenant/x", "get /x", "a"),
+            ("GET /tenant//evil.example/x", "get /evil.example/x", "a"),
+            ("GET /tenant", "get /", "a"),
+            ("GET /exact?q", "get /whole?q", "a"),
+            ("GET /users/7/orders", "get /orders?of=7", "a"),
+            ("GET /users/7/orders?x=y", "get /orders?of=7&x=y", "a"),
+            ("GET /users/%37/orders", "get /orders?of=7", "a"),
+            ("GET /swap/xax/a", "get /swbap/xbax/ba", "a"),
+            ("GET /up/y", "get /y", "a"),
+            ("GET /items/7/a/b?q", "get /v3/a/b/of/7?q", "a"),
+            ("GET /items/7/a\nx-host: b.internal:82", "get /v3/a/of/7", "b.internal:82"),
+            ("GET /items/7/a\nx-host: b/c", "get /v3/a/of/7", "a"),
+            ("GET /items/7/a\nx-host:", "get /v3/a/of/7", "a"),
+            ("GET /items/%2e%2e%2f/a", "get /v3/a/of/..%2f", "a"),
+        ] {
+            assert_eq!(goes_on_as(talk, request), (line.to_owned(), host.to_owned()), "{request}");
+        }
+    });
+}
+
+#[test]
+fn clients_are_shared_among_clusters_and_stay_where_they_are() {
+    hold(FORWARDED, |talk| {
+        let mut hosts = std::collections::BTreeSet::new();
+        for user in 0..12 {
+            let request = format!("GET /half/x\nx-user: {user}");
+            let (_, host) = goes_on_as(talk, &request);
+            assert_eq!(goes_on_as(talk, &request).1, host, "{user}");
+            hosts.insert(host);
+        }
+        assert_eq!(hosts, ["one.internal", "two.internal"].map(str::to_owned).into());
+    });
+}
+
+#[test]
+fn a_header_names_no_cluster_but_those_that_the_rule_lists() {
+    hold(FORWARDED, |talk| {
+        assert_eq!(goes_on_as(talk, "GET /named/x\nx-cluster: two").0, "get /named/x");
+        for fields in [
+            "",
+            "x-cluster: one",
+            "x-cluster: TWO",
+            "x-cluster: two\nx-cluster: two",
+            "x-cluster: t\two",
+        ] {
+            let body = asks(talk, &format!("GET /named/x\n{fields}"));
+            assert_eq!(body, "Service Unavailable: no_cluster\n", "{fields}");
+        }
+    });
+}
+
 fn asks(talk: &mut Talk<'_>, request: &str) -> String {
     let client = talk.client();
     let (line, fields) = request.split_once('\n').unwrap_or((request, ""));

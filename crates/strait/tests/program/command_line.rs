@@ -599,3 +599,53 @@ clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
         }
     }
 }
+
+#[test]
+fn explain_says_why_a_rule_was_passed_over_and_how_requests_are_shared() {
+    let scratch = Scratch::new();
+    let file = scratch.write(
+        "strait.yaml",
+        "\
+listeners: [{ name: edge, address: 127.0.0.1:8080, routes: all }]
+routes:
+- name: all
+  rules:
+  - { match: { prefix: /, headers: { x-team: { prefix: a } } }, respond: {} }
+  - { match: { regex: '/users/[0-9]+' }, respond: {} }
+  - { match: { prefix: /named/ }, cluster_header: x-cluster, among: [one] }
+  - match: { prefix: / }
+    clusters: [{ cluster: one, weight: 3 }, { cluster: two }]
+    sticky: { header: x-user }
+    rewrite: { host: internal }
+clusters: [{ name: one, endpoints: ['127.0.0.1:1'] }, { name: two, endpoints: ['127.0.0.1:2'] }]
+",
+    );
+    for (arguments, parts) in [
+        (
+            &["GET", "http://a:8080/users/x", "-H", "x-team: b"][..],
+            &[
+                "prefix /, header x-team prefix \"a\" -> respond 200: passed over, header x-team prefix \"a\" is not met: \"b\"\n",
+                "regex /users/[0-9]+ -> respond 200: passed over, the expression does not match the path\n",
+                "prefix / -> clusters one, two: matches\n",
+                "share     one, weight 3 (75.0 % of requests)\n",
+                "share     two, weight 1 (25.0 % of requests)\n",
+                "chosen    by the die of each request\n",
+            ][..],
+        ),
+        (
+            &["GET", "http://a:8080/", "-H", "x-user: 7"],
+            &["chosen    by header x-user\ncluster   ", "outcome   forwarded to cluster "],
+        ),
+        (
+            &["GET", "http://a:8080/named/x", "-H", "x-cluster: two"],
+            &["cluster   header x-cluster names none that the rule allows\n", "cause no_cluster"],
+        ),
+    ] {
+        let output = strait(&[&["explain", "-c", &file], arguments].concat());
+        let shown = text(&output.stdout);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        for part in parts {
+            assert!(shown.contains(part), "{part:?} in {shown}");
+        }
+    }
+}

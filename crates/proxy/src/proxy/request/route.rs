@@ -51,10 +51,19 @@ impl Proxy {
         }
         match &rule.action {
             Action::Forward(forward) => {
-                route.cluster = Some(forward.cluster);
+                let chosen = forward.target.choose(&asked, &mut self.cx.searches);
+                route.cluster = chosen.map(|chosen| chosen.cluster);
                 exchange.route = Some(route);
+                let Some(chosen) = chosen else { return self.fail(key, Cause::NoCluster, now) };
                 if asks_tunnel {
                     return self.open_tunnel(key, now);
+                }
+                let slashes = exchange.listener().http.slashes;
+                let rewriting = &mut self.cx.rewriting;
+                if route::rewrite(forward, chosen.host, &rule.path, head, slashes, rewriting)
+                    .is_err()
+                {
+                    return self.fail(key, Cause::RequestTargetInvalid, now);
                 }
                 self.forward(key, forward, head, now);
             }
