@@ -3,19 +3,37 @@
 use std::fs;
 use std::path::Path;
 
+#[path = "checks/routes.rs"]
+mod routes;
 #[path = "checks/text.rs"]
 mod text;
 
 #[test]
 fn texts_of_the_corpus_hold() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/config");
-    let mut inputs = 0;
-    for entry in fs::read_dir(&folder).expect("the corpus is checked in") {
-        let path = entry.expect("the corpus can be listed").path();
+    for (input, path) in inputs("config") {
         // Seen when it fails.
-        println!("again: cargo fuzz run config {}", path.display());
-        text::check(&fs::read(&path).expect("the corpus can be read"));
-        inputs += 1;
+        println!("again: cargo fuzz run config {path}");
+        text::check(&input);
     }
-    assert!(inputs >= 20, "{inputs} inputs in {}", folder.display());
+}
+
+#[test]
+fn rules_and_requests_of_the_corpus_hold() {
+    for (input, path) in inputs("routes") {
+        println!("again: cargo fuzz run routes {path}");
+        routes::check(&input);
+    }
+}
+
+/// The inputs of a target's corpus, each with its path.
+fn inputs(target: &str) -> Vec<(Vec<u8>, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let entries = fs::read_dir(&folder).expect("the corpus is checked in");
+    let inputs = entries.map(|entry| {
+        let path = entry.expect("the corpus can be listed").path();
+        (fs::read(&path).expect("the corpus can be read"), path.display().to_string())
+    });
+    let inputs: Vec<_> = inputs.collect();
+    assert!(inputs.len() >= 20, "{} inputs in {}", inputs.len(), folder.display());
+    inputs
 }
