@@ -29,7 +29,7 @@ use wire::path::Slashes;
 /// A case, by the name that results have.
 type Case = (&'static str, fn() -> Box<dyn FnMut()>);
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 17] = [
     ("decode-request", decode_request_case),
     ("decode-response", decode_response_case),
     ("encode-request", encode_request_case),
@@ -39,6 +39,12 @@ const CASES: [Case; 11] = [
     ("exchange-h2", exchange_h2_case),
     ("connection-10", || connection_case(10)),
     ("connection-10000", || connection_case(10_000)),
+    ("paths-10", || rules_case(PATHS, 10)),
+    ("paths-10000", || rules_case(PATHS, 10_000)),
+    ("values-10", || rules_case(VALUES, 10)),
+    ("values-1000", || rules_case(VALUES, 1_000)),
+    ("regexes-10", || rules_case(REGEXES, 10)),
+    ("regexes-1000", || rules_case(REGEXES, 1_000)),
     ("change-10", || change_case(10)),
     ("change-10000", || change_case(10_000)),
 ];
@@ -236,6 +242,51 @@ listeners:
     let mut request =
         b"GET /bench HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n".to_vec();
     Box::new(move || bench.connection(&mut request))
+}
+
+/// What a rule matches, and the request that meets it, with its number for `NUMBER`.
+type Rules = (&'static str, &'static str);
+
+/// Rules on paths of their own.
+const PATHS: Rules =
+    ("prefix: /team-NUMBER/", "GET /team-NUMBER/bench HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n");
+
+/// Rules on one path, each for a value of a header field.
+const VALUES: Rules = (
+    "prefix: /, headers: { x-team: team-NUMBER }",
+    "GET /bench HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nx-team: team-NUMBER\r\n\r\n",
+);
+
+/// Rules with regular expressions.
+const REGEXES: Rules = (
+    "regex: '/team-NUMBER/[0-9]+/orders'",
+    "GET /team-NUMBER/42/orders HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n",
+);
+
+/// The GET of `exchange-get`, for the last of so many rules.
+fn rules_case((matched, request): Rules, rules: u32) -> Box<dyn FnMut()> {
+    use std::fmt::Write as _;
+    let with = |text: &str, number: u32| text.replace("NUMBER", &format!("{number:05}"));
+    let mut config = String::from(
+        "
+clusters:
+  - { name: upstream, endpoints: [127.0.0.1:9000] }
+access_log: { stage_times: false }
+listeners:
+  - { name: bench, address: 127.0.0.1:8080, routes: all, http: { forwarded: off, request_id: false } }
+routes:
+- name: all
+  rules:
+",
+    );
+    for rule in 0..rules {
+        let matched = with(matched, rule);
+        writeln!(config, "  - {{ match: {{ {matched} }}, cluster: upstream }}")
+            .expect("a string takes all");
+    }
+    let mut bench = Bench::with(&config, LAST_SOURCE);
+    let mut request = with(request, rules - 1).into_bytes();
+    Box::new(move || bench.exchange(&mut request))
 }
 
 /// A worker takes up a configuration with so many listeners in which one endpoint has changed.
