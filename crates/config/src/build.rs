@@ -165,7 +165,8 @@ impl Once {
         }
         match self.0.get(name) {
             Some(line) => {
-                let hint = format!("line {line} has it already; choose another name");
+                let line = findings.line_name(*line);
+                let hint = format!("{line} has it already; choose another name");
                 site.error(findings, Problem::new(format!("each {what} has its own name"), hint));
                 false
             }

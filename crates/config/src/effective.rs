@@ -35,6 +35,8 @@ use crate::units::{Period, Size};
 #[must_use]
 pub fn effective<F>(snapshot: &Snapshot<F>) -> Json {
     let file = file::File {
+        // What is shown is all of it.
+        include: Vec::new(),
         admin: admin(&snapshot.startup),
         workers: workers(&snapshot.startup),
         handover: handover(&snapshot.startup.handover),

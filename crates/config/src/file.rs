@@ -42,6 +42,13 @@ use crate::metrics::Metrics;
 #[serde(deny_unknown_fields)]
 #[schemars(extend("required" = ["listeners"]))]
 pub struct File {
+    /// Further files: paths, or patterns such as `conf.d/*.yaml`, relative to the folder of the first file. `*` and `?` stand in the last
+    /// part of a path only; the files that fit are taken in the order of their names, and there may be none. An included file has
+    /// sections as this one has, and may include others: its `listeners`, `routes` and `clusters` follow those before, every other
+    /// section stands in one file alone. Paths in it are relative to the folder of the first file as well. All of them, and the
+    /// folders of patterns, are watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<String>,
     /// The admin interface. Absent: none. Takes a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin: Option<Admin>,

@@ -184,11 +184,36 @@ impl fmt::Display for Path<'_> {
 /// The beginning of a file.
 pub(crate) const START: Position = Position { line: 1, column: 1 };
 
+/// The files that lines stand in: the first one, and those that it includes.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    file: Arc<str>,
+    /// Included files, each with the number of lines before it.
+    included: Vec<(u32, Arc<str>)>,
+}
+
+impl Places {
+    /// The file in which a line stands, and the line there.
+    fn locate(&self, line: u32) -> (&Arc<str>, u32) {
+        let found = self.included.iter().rev().find(|(before, _)| *before < line);
+        found.map_or((&self.file, line), |(before, file)| (file, line - before))
+    }
+
+    /// What a line is called beside another one: `line 3`, or `line 3 of conf.d/shop.yaml`.
+    pub(crate) fn line_name(&self, line: u32) -> String {
+        match self.locate(line) {
+            (_, own) if self.included.is_empty() => format!("line {own}"),
+            (file, own) => format!("line {own} of {file}"),
+        }
+    }
+}
+
 /// Gathers what is found while one file is read.
 #[derive(Debug)]
 pub(crate) struct Findings<'a> {
-    file: Arc<str>,
-    lines: Vec<&'a str>,
+    places: Places,
+    /// Of the file, and then those of included ones.
+    lines: Vec<Cow<'a, str>>,
     errors: Vec<Finding>,
     errors_more: usize,
     warnings: Vec<Finding>,
@@ -197,12 +222,31 @@ pub(crate) struct Findings<'a> {
 impl<'a> Findings<'a> {
     pub(crate) fn new(file: &str, text: &'a str) -> Self {
         Self {
-            file: file.into(),
-            lines: lines(text),
+            places: Places { file: file.into(), included: Vec::new() },
+            lines: lines(text).into_iter().map(Cow::Borrowed).collect(),
             errors: Vec::new(),
             errors_more: 0,
             warnings: Vec::new(),
         }
+    }
+
+    /// Adds a file that the first one includes: its lines follow those before, so that places in it are places behind them. Returns
+    /// how many there were.
+    pub(crate) fn add_file(&mut self, file: &str, text: &str) -> u32 {
+        let before = u32::try_from(self.lines.len()).unwrap_or(u32::MAX);
+        self.places.included.push((before, file.into()));
+        self.lines.extend(lines(text).into_iter().map(|line| Cow::Owned(line.to_owned())));
+        before
+    }
+
+    /// As [`Places::line_name`].
+    pub(crate) fn line_name(&self, line: u32) -> String {
+        self.places.line_name(line)
+    }
+
+    /// The files that lines stand in.
+    pub(crate) const fn places(&self) -> &Places {
+        &self.places
     }
 
     /// Notes a mistake. `value` is what was written, empty for nothing.
@@ -264,7 +308,9 @@ impl<'a> Findings<'a> {
 
     /// The warnings, or all the errors if there is one.
     pub(crate) fn into_result(self) -> Result<Vec<Finding>, Errors> {
-        let Self { file, mut errors, errors_more: more, mut warnings, .. } = self;
+        let Self {
+            places: Places { file, .. }, mut errors, errors_more: more, mut warnings, ..
+        } = self;
         // Those of the files that it names stand behind its own.
         let place = |finding: &Finding| {
             let other = (finding.file != file).then(|| Arc::clone(&finding.file));
@@ -293,9 +339,10 @@ impl<'a> Findings<'a> {
             Cow::Borrowed(_) => (MASK.to_owned(), hint),
             Cow::Owned(_) => (MASK.to_owned(), Cow::Borrowed(HINT_MASKED)),
         };
+        let (file, line) = self.places.locate(at.line);
         Finding {
-            file: Arc::clone(&self.file),
-            line: at.line,
+            file: Arc::clone(file),
+            line,
             column: at.column,
             path: path.to_string(),
             value,
@@ -309,12 +356,12 @@ impl<'a> Findings<'a> {
     fn source(&self, at: Position) -> String {
         let line = |back| {
             let line = (at.line as usize).checked_sub(back)?;
-            self.lines.get(line).copied()
+            self.lines.get(line).map(AsRef::as_ref)
         };
         line(1)
             .filter(|line| line.chars().nth(SHOWN_CHARS_MAX).is_none())
             .filter(|shown| !may_hold_secret(shown, line(2)))
-            .map(|line| line.replace(|c: char| c.is_control(), " "))
+            .map(|line: &str| line.replace(|c: char| c.is_control(), " "))
             .unwrap_or_default()
     }
 }

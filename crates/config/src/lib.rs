@@ -39,6 +39,7 @@ pub mod filters;
 pub mod findings;
 pub mod hosts;
 mod ids;
+pub mod include;
 mod load;
 mod map;
 pub mod matching;

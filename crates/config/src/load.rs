@@ -14,6 +14,7 @@ use crate::file;
 use crate::filters::FilterKinds;
 use crate::findings::{Errors, Finding, Findings, Path, Problem};
 use crate::ids::TakenIds;
+use crate::include;
 use crate::outside::{Memory, Outside};
 use crate::schema::compiled;
 use crate::shape::{self, SchemaError, Shape};
@@ -318,6 +319,7 @@ impl<F> Loader<F> {
         findings: &mut Findings<'_>,
     ) -> Option<Lowered<F>> {
         let mut root = tree::read(text, EMPTY_HINT, findings)?;
+        include::resolve(&mut root, outside, findings);
         tree::expand(&mut root, outside, Path::Root, findings);
         let declared = (Declared::read(&root, "clusters"), Declared::read(&root, "routes"));
         if !shape::check(&mut root, &self.shape, Path::Root, findings) {

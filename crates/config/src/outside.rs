@@ -30,6 +30,17 @@ pub trait Outside {
         self.read(path)
     }
 
+    /// The files whose names fit the last part of `pattern` ([`crate::include::fits`]), as paths in the form of `pattern` and in the
+    /// order of their names.
+    ///
+    /// # Errors
+    ///
+    /// Why its folder cannot be read.
+    fn list(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        let _ = pattern;
+        Ok(Vec::new())
+    }
+
     /// What the file at `path` is called in reports.
     fn name(&self, path: &Path) -> String {
         path.display().to_string()
@@ -130,6 +141,13 @@ impl Memory {
 impl Outside for Memory {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn list(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        let is_meant = |path: &&PathBuf| {
+            path.parent() == pattern.parent() && crate::include::fits_path(pattern, path)
+        };
+        Ok(self.files.keys().filter(is_meant).cloned().collect())
     }
 
     fn mode(&self, path: &Path) -> Option<u32> {

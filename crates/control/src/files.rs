@@ -5,8 +5,9 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{DefaultHasher, Hash as _, Hasher};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -93,6 +94,8 @@ impl Stamp {
 pub(crate) enum State {
     /// It had content with this digest.
     Digest(u64),
+    /// It is a pattern, and the names that fit it have this digest.
+    Listing(u64),
     /// It could not be read.
     Unreadable(ErrorKind),
     /// It could not be opened, for lack of descriptors: that says nothing of it.
@@ -141,6 +144,15 @@ impl Outside for Files {
         self.endpoints.borrow_mut().0.insert(name, file);
         let content = content.map(|mut content| std::mem::take(&mut *content));
         content.map_err(|error| with_user(error, geteuid()))
+    }
+
+    fn list(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        let whole = self.folder.join(pattern);
+        let found = list(&whole);
+        self.seen.borrow_mut().0.insert(whole, (None, State::of_listing(&found)));
+        let folder = pattern.parent().unwrap_or_else(|| Path::new(""));
+        let found = found.map_err(|error| with_user(error, geteuid()))?;
+        Ok(found.into_iter().map(|name| folder.join(name)).collect())
     }
 
     fn name(&self, path: &Path) -> String {
@@ -201,14 +213,14 @@ impl Seen {
                 return false;
             }
             *stamp = now;
-            State::at(path) != *state
+            state.again(path) != *state
         })
     }
 
     /// Takes the files for seen as they are.
     pub(crate) fn refresh(&mut self) {
         for (path, (stamp, state)) in &mut self.0 {
-            (*stamp, *state) = (Stamp::of(path), State::at(path));
+            (*stamp, *state) = (Stamp::of(path), state.again(path));
         }
     }
 }
@@ -245,6 +257,23 @@ impl State {
         Self::of(&read(path))
     }
 
+    /// That of the same file, or the same pattern, now.
+    fn again(self, path: &Path) -> Self {
+        match self {
+            Self::Listing(_) => Self::of_listing(&list(path)),
+            Self::Digest(_) | Self::Unreadable(_) | Self::Starved => Self::at(path),
+        }
+    }
+
+    fn of_listing(found: &io::Result<Vec<OsString>>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        match found {
+            Ok(names) => names.hash(&mut hasher),
+            Err(error) => error.kind().hash(&mut hasher),
+        }
+        Self::Listing(hasher.finish())
+    }
+
     fn of_error(error: &io::Error) -> Self {
         if is_starved(error) { Self::Starved } else { Self::Unreadable(error.kind()) }
     }
@@ -259,6 +288,17 @@ impl State {
             Err(error) => Self::of_error(error),
         }
     }
+}
+
+/// The names of the files that fit a pattern, in their order.
+fn list(pattern: &Path) -> io::Result<Vec<OsString>> {
+    let folder = pattern.parent().filter(|it| !it.as_os_str().is_empty());
+    let entries = std::fs::read_dir(folder.unwrap_or_else(|| Path::new(".")))?;
+    let names: io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
+    let is_meant = |name: &OsString| config::include::fits_path(pattern, Path::new(name));
+    let mut names: Vec<_> = names?.into_iter().filter(is_meant).collect();
+    names.sort_unstable();
+    Ok(names)
 }
 
 /// Whether a file could not be opened because the process, or the system, has no descriptor left.

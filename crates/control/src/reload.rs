@@ -267,7 +267,7 @@ impl<F> ConfigFile<F> {
             Some(State::Starved) => true,
             // What it named was not read.
             Some(State::Unreadable(_)) => false,
-            Some(State::Digest(_)) | None => {
+            Some(State::Digest(_) | State::Listing(_)) | None => {
                 self.is_log_starved || self.seen.is_starved() || self.endpoints.is_starved()
             }
         }

@@ -68,7 +68,8 @@ pub(crate) fn lower(
         }
         if let Some(line) = lines.insert(address, at.at().line) {
             let rule = "each endpoint of a cluster has its own address";
-            let hint = format!("line {line} has it already; use a weight to give it more requests");
+            let line = findings.line_name(line);
+            let hint = format!("{line} has it already; use a weight to give it more requests");
             at.error(findings, Problem::new(rule, hint));
             continue;
         }

@@ -57,7 +57,8 @@ pub(super) fn build<F>(
         if let Some(address) = asked {
             let site = site.key("admin");
             let site = site.key(key);
-            let owner = format!("the admin interface on line {}", site.at().line);
+            let line = context.findings.line_name(site.at().line);
+            let owner = format!("the admin interface on {line}");
             addresses.take(Taken::by_admin(address, owner), &site, context.findings);
         }
         if let Some(address) = running.filter(|running| Some(*running) != asked) {
@@ -81,7 +82,8 @@ pub(super) fn build<F>(
     for (entry, site) in file.listeners.iter().zip(site.items()) {
         let is_new = once.check(&entry.name, "listener", &site, context.findings);
         let at = site.key("address");
-        let owner = format!("listener {:?} on line {}", entry.name, at.at().line);
+        let line = context.findings.line_name(at.at().line);
+        let owner = format!("listener {:?} on {line}", entry.name);
         addresses.take(Taken::by_listener(&entry.address, owner), &at, context.findings);
         let listener = listener(
             entry,

@@ -12,7 +12,7 @@ use crate::file::listener::Names as FileNames;
 use crate::file::route::{self, Scheme};
 use crate::file::tls::{ClientMode, Mode};
 use crate::file::{self, OrNone};
-use crate::findings::{Findings, Problem};
+use crate::findings::{Findings, Places, Problem};
 use crate::hosts::Host;
 use crate::map::Map;
 use crate::matching::{Case, Criterion, PathMatch, Patterns, Regexes};
@@ -163,9 +163,13 @@ fn warn_unreachable(
         let site = site.key("match");
         let hint = match (first, same) {
             (Some(first), _) => {
-                format!("move it before the rule on line {}, which matches all of it", line(first))
+                let line = findings.line_name(line(first));
+                format!("move it before the rule on {line}, which matches all of it")
             }
-            (None, Some(line)) => format!("the rule on line {line} asks for the same: remove one"),
+            (None, Some(line)) => {
+                let line = findings.line_name(line);
+                format!("the rule on {line} asks for the same: remove one")
+            }
             (None, None) => {
                 warn_other_case(rules, paths, index, &line, &site, findings);
                 continue;
@@ -199,8 +203,8 @@ fn warn_other_case(
     }
     let problem = Problem::new(
         format!(
-            "paths that differ from this one in case alone meet the rule on line {}, which is for every client",
-            line(other)
+            "paths that differ from this one in case alone meet the rule on {}, which is for every client",
+            findings.line_name(line(other))
         ),
         "add `case: insensitive` here",
     );
@@ -284,7 +288,8 @@ fn merged_slashes(text: &str) -> String {
 /// without: what the one chain demands, the other gives away.
 pub(super) fn check_access(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) {
     let mut guarded: Map<&str, String> = Map::default();
-    each_end(file, site, &mut |end| {
+    let places = findings.places().clone();
+    each_end(file, site, &places, &mut |end| {
         for table in end.routes.map_or(&[][..], FileNames::as_slice) {
             if end.is_guarded {
                 guarded.entry(table.as_str()).or_insert_with(|| end.place.clone());
@@ -295,7 +300,7 @@ pub(super) fn check_access(file: &file::File, site: &Site<'_>, findings: &mut Fi
         return;
     }
     let mut warned: BTreeSet<&str> = BTreeSet::new();
-    each_end(file, site, &mut |end| {
+    each_end(file, site, &places, &mut |end| {
         for table in end.routes.map_or(&[][..], FileNames::as_slice) {
             let Some(other) = guarded.get(table.as_str()).filter(|_| !end.is_guarded) else {
                 continue;
@@ -325,14 +330,20 @@ struct End<'e, 'f> {
     site: &'e Site<'e>,
 }
 
-fn each_end<'f>(file: &'f file::File, site: &Site<'_>, see: &mut dyn FnMut(&End<'_, 'f>)) {
+fn each_end<'f>(
+    file: &'f file::File,
+    site: &Site<'_>,
+    places: &Places,
+    see: &mut dyn FnMut(&End<'_, 'f>),
+) {
     for (listener, site) in file.listeners.iter().zip(site.key("listeners").items()) {
         let name = &listener.name;
-        let place = format!("listener {name:?} (line {})", site.at().line);
+        let line = places.line_name(site.at().line);
+        let place = format!("listener {name:?} ({line})");
         see(&end_of(listener.routes.as_ref(), listener.tls.as_ref(), place, &site));
         for (chain, site) in listener.chains.iter().zip(site.key("chains").items()) {
-            let line = site.at().line;
-            let place = format!("chain {:?} of listener {name:?} (line {line})", chain.name);
+            let line = places.line_name(site.at().line);
+            let place = format!("chain {:?} of listener {name:?} ({line})", chain.name);
             see(&end_of(chain.routes.as_ref(), chain.tls.as_ref(), place, &site));
         }
     }

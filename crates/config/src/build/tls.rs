@@ -190,7 +190,8 @@ fn certificates<F>(
             is_for_the_same(&other.certificate, &source.certificate)
         };
         if let Some((_, line)) = certificates.iter().find(is_rival) {
-            let rule = format!("the certificate on line {line} has the same names and kind of key");
+            let line = context.findings.line_name(*line);
+            let rule = format!("the certificate on {line} has the same names and kind of key");
             let hint = "remove one of them: clients get the first";
             site.key("chain").warning(context.findings, Problem::new(rule, hint));
         }

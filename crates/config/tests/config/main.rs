@@ -13,6 +13,8 @@ mod hidden;
 #[cfg(test)]
 mod hints;
 #[cfg(test)]
+mod include;
+#[cfg(test)]
 mod loads;
 #[cfg(test)]
 mod matching;

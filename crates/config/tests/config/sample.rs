@@ -87,6 +87,7 @@ pub(crate) fn outside() -> Memory {
         outside.insert(name, content);
     }
     outside.insert("web.endpoints.yaml", "- 10.0.0.1:8080\n");
+    outside.insert("conf.d/none.yaml", "clusters: []\n");
     outside.insert("404.html", "<p>{{host}}: {{reason}}\n");
     outside.insert("5xx.json", "{\"status\": {{status}}, \"cause\": \"{{cause}}\"}\n");
     outside.trust(CERTIFICATES[0].1);
@@ -125,6 +126,7 @@ fn build(headers: Headers) -> Result<Headers, Vec<FilterError>> {
 
 /// Every key of the file, none with its default.
 pub(crate) const EVERY_KEY: &str = r#"
+include: [conf.d/none.yaml, "conf.d/more-*.yaml"]
 admin: { address: "unix:/run/strait/admin.sock", hosts: [admin.example.com], metrics: "127.0.0.1:9902" }
 workers: { count: 4, pin: true }
 listeners:

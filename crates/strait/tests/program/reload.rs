@@ -4,7 +4,9 @@ use std::net::{SocketAddr, TcpListener};
 
 use rustix::process::Signal;
 
-use crate::kit::{Client, Scratch, Service, Strait, claim_port, forward_to, get, get_from_either};
+use crate::kit::{
+    Client, Scratch, Service, Strait, claim_port, forward_to, get, get_from_either, until,
+};
 
 #[test]
 fn a_changed_file_swaps_routes_and_keeps_connections() {
@@ -123,7 +125,7 @@ fn a_listener_moves_to_all_addresses_of_its_port_and_back() {
 
     strait.rewrite(&config);
     strait.wait_for_version(3);
-    crate::kit::until("the end of the socket on all addresses", || {
+    until("the end of the socket on all addresses", || {
         std::net::TcpStream::connect(other_loopback).err().map(drop)
     });
     assert_eq!(get(port, "/").status, 200);
@@ -171,7 +173,7 @@ fn listeners_come_and_go() {
 
     strait.rewrite(&config.replace(edge, &second));
     strait.wait_for_version(3);
-    crate::kit::until("the end of the first listener", || {
+    until("the end of the first listener", || {
         std::net::TcpStream::connect(strait.listener).err().map(drop)
     });
     assert_eq!(get(second_at, "/").status, 200);
@@ -192,7 +194,7 @@ fn what_changes_during_a_drain_is_not_taken_up_and_that_is_said_once_for_each() 
     let logged = strait.wait_for_log("is not read again");
     assert!(logged.ends_with("strait.yaml is not read again: the process is draining"), "{logged}");
     strait.rewrite(&format!("{config}limits: {{ drain_timeout: 1s }}\n"));
-    crate::kit::until("a second line", || {
+    until("a second line", || {
         (strait.times_logged("is not read again") == 2).then_some(())
     });
     // Another file of the directory is no change of this one.
@@ -225,4 +227,48 @@ fn a_directory_of_links_is_followed_as_kubernetes_swaps_it() {
     std::fs::rename(strait.path("..new"), strait.path("..data")).unwrap();
     strait.wait_for_version(2);
     assert!(get(strait.listener, "/").text().starts_with("two\n"));
+}
+
+#[test]
+fn files_that_are_included_are_watched_and_so_are_the_folders_of_patterns() {
+    let scratch = Scratch::new();
+    let folder = scratch.path("conf.d");
+    std::fs::create_dir(&folder).unwrap();
+    let table = |name: &str, body: &str| {
+        format!(
+            "routes:\n  - name: {name}\n    hosts: [{name}]\n    rules: [{{ match: {{ prefix: / }}, respond: {{ status: 200, body: {body} }} }}]\n"
+        )
+    };
+    std::fs::write(folder.join("a.yaml"), table("a", "one")).unwrap();
+    let config = "include: ['conf.d/*.yaml']
+workers: 1
+listeners:
+  - { name: edge, address: 127.0.0.1:0, routes: [a] }
+";
+    let strait = Strait::run_in(scratch, config);
+    let ask = |strait: &Strait, host: &str| {
+        let mut client = Client::connect(strait.listener);
+        client.send(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.receive().text()
+    };
+    assert_eq!(ask(&strait, "a"), "one");
+    std::fs::write(folder.join("a.yaml"), table("a", "two")).unwrap();
+    until("the change of an included file", || (ask(&strait, "a") == "two").then_some(()));
+    // A new file that fits, and a listener that names what is in it.
+    std::fs::write(folder.join("b.yaml"), table("b", "three")).unwrap();
+    strait.wait_for_version(3);
+    strait.rewrite(&config.replace("[a]", "[a, b]"));
+    until("the new file", || (ask(&strait, "b") == "three").then_some(()));
+    // A mistake is reported with its file, and the last good configuration stays.
+    std::fs::write(folder.join("b.yaml"), table("b", "x").replace("status: 200", "status: 2"))
+        .unwrap();
+    let error = strait.wait_for_error();
+    assert!(error.contains("conf.d/b.yaml"), "{error}");
+    assert_eq!(ask(&strait, "b"), "three");
+    std::fs::remove_file(folder.join("b.yaml")).unwrap();
+    until("another mistake", || {
+        let error = strait.config()["last_error"].to_string();
+        error.contains("no route table has this name").then_some(())
+    });
+    assert_eq!(ask(&strait, "b"), "three");
 }

@@ -1,0 +1,286 @@
+//! `include`: further files of the configuration, put together before anything of it is checked.
+//!
+//! An included file has sections as the first one has. Its listeners, route tables and clusters follow those of the
+//! file that includes it; every other section stands in one file alone. Positions in included files are lines
+//! behind the last one of the first file ([`Findings::add_file`]), so that whatever is reported later names
+//! the file in which it stands.
+
+use std::path::{Path as FilePath, PathBuf};
+
+use crate::build::unreadable;
+use crate::findings::{Findings, Path, Position, Problem};
+use crate::map::Map;
+use crate::outside::Outside;
+use crate::tree::{self, Entry, Node, Value};
+
+/// Files that a configuration may consist of.
+const FILES_MAX: usize = 1_000;
+
+/// Files that include each other, one within the other.
+const DEPTH_MAX: usize = 8;
+
+/// The sections that several files may have a part of.
+const LISTS: [&str; 3] = ["listeners", "routes", "clusters"];
+
+const KEY: &str = "include";
+
+/// What stands in an included file without anything.
+const EMPTY_HINT: &str = "write `clusters:`, for instance, or remove the file";
+
+/// Whether the name of a file fits a pattern, in which `*` stands for any characters and `?` for one. Names that begin with a
+/// dot fit only patterns that do.
+#[must_use]
+pub fn fits(pattern: &str, name: &str) -> bool {
+    if name.starts_with('.') && !pattern.starts_with('.') {
+        return false;
+    }
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
+    // The last `*`, and the place in the name up to which it stands for something.
+    let (mut p, mut n, mut star) = (0, 0, None);
+    while n < name.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(c) if *c == '?' || name.get(n) == Some(c) => {
+                (p, n) = (p + 1, n + 1);
+            }
+            _ => match star {
+                Some((at, from)) => {
+                    star = Some((at, from + 1));
+                    (p, n) = (at + 1, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.iter().skip(p).all(|c| *c == '*')
+}
+
+/// [`fits`], for the last parts of two paths.
+#[must_use]
+pub fn fits_path(pattern: &FilePath, path: &FilePath) -> bool {
+    let name = |path: &FilePath| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    name(pattern).zip(name(path)).is_some_and(|(pattern, name)| fits(&pattern, &name))
+}
+
+/// Whether a path names the files that fit its last part.
+#[must_use]
+pub fn is_pattern(path: &FilePath) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().iter().any(|b| b"*?".contains(b)))
+}
+
+/// Puts the files that `root` includes behind what it has, and takes its `include` out.
+pub(crate) fn resolve(root: &mut Node, outside: &dyn Outside, findings: &mut Findings<'_>) {
+    let Some(wanted) = take(root) else { return };
+    let mut including = Including { outside, seen: Map::default(), count: 0 };
+    including.follow(root, &wanted, &mut Vec::new(), findings);
+}
+
+/// The list of `include`, taken out of the file.
+fn take(root: &mut Node) -> Option<Node> {
+    let Value::Map(entries) = &mut root.value else { return None };
+    let place = entries.iter().position(|entry| &*entry.key == KEY)?;
+    Some(entries.remove(place).value)
+}
+
+struct Including<'o> {
+    outside: &'o dyn Outside,
+    /// The files that were taken.
+    seen: Map<PathBuf, ()>,
+    count: usize,
+}
+
+impl Including<'_> {
+    /// Adds the files that `wanted` lists. `within` are those that are being read.
+    fn follow(
+        &mut self,
+        root: &mut Node,
+        wanted: &Node,
+        within: &mut Vec<PathBuf>,
+        findings: &mut Findings<'_>,
+    ) {
+        let Value::List(items) = &wanted.value else {
+            let hint = "write [conf.d/*.yaml]";
+            let problem = Problem::new("a list of paths is needed here", hint);
+            return findings.error(
+                wanted.at,
+                Path::Key(&Path::Root, KEY),
+                &wanted.shown(),
+                problem,
+            );
+        };
+        for (place, item) in items.iter().enumerate() {
+            let list = Path::Key(&Path::Root, KEY);
+            let path = Path::Index(&list, place);
+            let mut item = item.clone();
+            tree::expand(&mut item, self.outside, path, findings);
+            if item.is_stand_in {
+                continue;
+            }
+            let found = match item.text() {
+                Some(text) if !text.is_empty() => self.find(FilePath::new(text)),
+                _ => Err(Problem::new("the path of a file is needed here", "write conf.d/*.yaml")),
+            };
+            match found {
+                Ok(files) => {
+                    for file in files {
+                        self.add(root, &file, (&item, path), within, findings);
+                    }
+                }
+                Err(problem) => findings.error(item.at, path, &item.shown(), problem),
+            }
+        }
+    }
+
+    /// The files that a path names: one, or those that fit a pattern, in the order of their names.
+    fn find(&self, path: &FilePath) -> Result<Vec<PathBuf>, Problem> {
+        if path.parent().is_some_and(|parent| parent.to_string_lossy().contains(['*', '?'])) {
+            let rule = "the name of a folder is no pattern";
+            return Err(Problem::new(rule, "write one path for each folder"));
+        }
+        match is_pattern(path) {
+            true => self.outside.list(path).map_err(|error| unreadable(&error)),
+            false => Ok(vec![path.to_owned()]),
+        }
+    }
+
+    fn add(
+        &mut self,
+        root: &mut Node,
+        file: &FilePath,
+        (item, path): (&Node, Path<'_>),
+        within: &mut Vec<PathBuf>,
+        findings: &mut Findings<'_>,
+    ) {
+        let mut refuse = |rule: String, hint: &'static str| {
+            findings.error(item.at, path, &item.shown(), Problem::new(rule, hint));
+        };
+        if within.iter().any(|other| other == file) {
+            let rule = format!("{} includes itself, by this or through others", file.display());
+            return refuse(rule, "remove one of the two");
+        }
+        if self.seen.contains_key(file) {
+            let rule = format!("{} is included twice", file.display());
+            return refuse(rule, "remove one of the two, or let the pattern fit fewer names");
+        }
+        if within.len() >= DEPTH_MAX {
+            let rule = format!("files include each other up to {DEPTH_MAX} deep");
+            return refuse(rule, "include it from the first file");
+        }
+        self.count += 1;
+        if self.count > FILES_MAX {
+            let rule = format!("a configuration has at most {FILES_MAX} files");
+            return refuse(rule, "put some of them together");
+        }
+        let content = match self.outside.read(file) {
+            Ok(content) => content,
+            Err(error) => {
+                let problem = unreadable(&error);
+                let rule = format!("{}: {}", file.display(), problem.rule);
+                let problem = Problem::new(rule, problem.hint);
+                return findings.error(item.at, path, &item.shown(), problem);
+            }
+        };
+        self.seen.insert(file.to_owned(), ());
+        let name = self.outside.name(file);
+        let text = String::from_utf8_lossy(&content).into_owned();
+        // What cannot be read at all is reported with places of that file alone.
+        let mut own = Findings::new(&name, &text);
+        let read = tree::read(&text, EMPTY_HINT, &mut own);
+        match own.into_result() {
+            Ok(warnings) => findings.absorb_warnings(&warnings),
+            Err(errors) => findings.absorb(errors),
+        }
+        let Some(mut included) = read else { return };
+        shift(&mut included, findings.add_file(&name, &text));
+        let wanted = take(&mut included);
+        merge(root, included, findings);
+        if let Some(wanted) = wanted {
+            within.push(file.to_owned());
+            self.follow(root, &wanted, within, findings);
+            within.pop();
+        }
+    }
+}
+
+/// Moves all places so many lines down.
+fn shift(node: &mut Node, lines: u32) {
+    let down = |at: &mut Position| at.line = at.line.saturating_add(lines);
+    down(&mut node.at);
+    match &mut node.value {
+        Value::List(items) => items.iter_mut().for_each(|item| shift(item, lines)),
+        Value::Map(entries) => {
+            for entry in entries {
+                down(&mut entry.key_at);
+                shift(&mut entry.value, lines);
+            }
+        }
+        Value::Scalar { .. } | Value::Cut => {}
+    }
+}
+
+/// Puts the sections of an included file behind those that there are.
+fn merge(root: &mut Node, included: Node, findings: &mut Findings<'_>) {
+    let Value::Map(sections) = included.value else {
+        let problem =
+            Problem::new("an included file has sections", "write `clusters:`, for instance");
+        return findings.error(included.at, Path::Root, &included.shown(), problem);
+    };
+    let Value::Map(entries) = &mut root.value else { return };
+    for section in sections {
+        let known = entries.iter_mut().find(|entry| entry.key == section.key);
+        match known {
+            None => entries.push(section),
+            Some(known) => add_section(known, section, findings),
+        }
+    }
+}
+
+fn add_section(known: &mut Entry, section: Entry, findings: &mut Findings<'_>) {
+    let is_list = LISTS.contains(&&*section.key);
+    match (&mut known.value.value, section.value.value) {
+        (Value::List(items), Value::List(more)) if is_list => items.extend(more),
+        // What is no list is reported where it stands, by whichever file is first.
+        (Value::List(_), _) if is_list => {
+            let problem = Problem::new("a list is needed here", "begin each entry with `- `");
+            findings.key_error(section.key_at, Path::Key(&Path::Root, &section.key), problem);
+        }
+        (_, _) if is_list => {}
+        _ => {
+            let line = findings.line_name(known.key_at.line);
+            let rule = "this section stands in one file alone";
+            let problem = Problem::new(rule, format!("{line} has it already; put them together"));
+            findings.key_error(section.key_at, Path::Key(&Path::Root, &section.key), problem);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fit_patterns_as_in_a_shell() {
+        for (pattern, name, is_fitting) in [
+            ("*.yaml", "a.yaml", true),
+            ("*.yaml", ".a.yaml", false),
+            (".*.yaml", ".a.yaml", true),
+            ("*.yaml", "a.yaml.old", false),
+            ("*.yaml", ".yaml", false),
+            ("*", "a", true),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxbyy", false),
+            ("a*bc", "abcbc", true),
+            ("?.yaml", "é.yaml", true),
+            ("?.yaml", "ab.yaml", false),
+            ("a", "a", true),
+            ("a", "b", false),
+            ("**", "", true),
+        ] {
+            assert_eq!(fits(pattern, name), is_fitting, "{pattern} {name}");
+        }
+    }
+}
