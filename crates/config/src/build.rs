@@ -279,6 +279,7 @@ fn startup<F>(
     let admin = file.admin.as_ref();
     let asked = StartupOptions {
         admin: admin.and_then(|admin| admin.address.clone()),
+        admin_mode: admin.and_then(|admin| admin.mode),
         admin_hosts: admin_hosts(file, site, context.findings),
         metrics: admin.and_then(|admin| admin.metrics.clone()),
         workers: match options.count {
@@ -296,6 +297,9 @@ fn startup<F>(
     if asked.admin != former.startup.admin {
         warn(&site.key("admin").key("address"));
     }
+    if asked.admin_mode != former.startup.admin_mode {
+        warn(&site.key("admin").key("mode"));
+    }
     if asked.admin_hosts != former.startup.admin_hosts {
         warn(&site.key("admin").key("hosts"));
     }
@@ -310,6 +314,12 @@ fn startup<F>(
         warn(&site.key("workers"));
     }
     former.startup.clone()
+}
+
+/// Permissions stand where there is no file.
+fn refuse_mode(site: &Site<'_>, findings: &mut Findings<'_>) {
+    let rule = "permissions are those of the file of a unix socket";
+    site.error(findings, Problem::new(rule, "remove this, or listen on `unix:/run/…`"));
 }
 
 fn handover(
@@ -353,6 +363,10 @@ fn admin_hosts(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) 
             ),
         );
         site.key("address").warning(findings, problem);
+    }
+    let addresses = admin.address.iter().chain(&admin.metrics);
+    if admin.mode.is_some() && addresses.clone().all(|it| matches!(it, Address::Tcp(_))) {
+        refuse_mode(&site.key("mode"), findings);
     }
     let mut names = Vec::with_capacity(admin.hosts.len());
     for (name, site) in admin.hosts.iter().zip(site.key("hosts").items()) {

@@ -20,13 +20,13 @@ use crate::rewrite::Rewrite;
 use crate::secrets::{MASK, is_secret_name};
 use crate::shape::{Kind, Shape};
 use crate::snapshot::{
-    AccessLog, AccessLogCondition, AccessLogFormat, AccessLogOutput, Action, CertificateSource,
-    Chain, ChainMatch, ClientCertDetails, Cluster, ClusterId, ClusterProtocol, ClusterTls,
-    ClusterTlsSource, Detected, EndpointsFrom, Forward, ForwardClientCert, ForwardedFields,
-    HandoverOptions, Http2Options, Keepalive, Limits, ListedEndpoint, Listener, ListenerProtocol,
-    ListenerTls, ListenerTlsSource, OriginalDestination, ProxyProtocolVersion, Redirect,
-    RedirectPath, Resolvers, Respond, ResponseParsing, RouteTable, Rule, Signing, Snapshot,
-    StartupOptions, TlsMode, Underscores,
+    AccessLog, AccessLogCondition, AccessLogFormat, AccessLogOutput, Action, Address,
+    CertificateSource, Chain, ChainMatch, ClientCertDetails, Cluster, ClusterId, ClusterProtocol,
+    ClusterTls, ClusterTlsSource, Detected, EndpointsFrom, Forward, ForwardClientCert,
+    ForwardedFields, HandoverOptions, Http2Options, Keepalive, Limits, ListedEndpoint, Listener,
+    ListenerProtocol, ListenerTls, ListenerTlsSource, OriginalDestination, ProxyProtocolVersion,
+    Redirect, RedirectPath, Resolvers, Respond, ResponseParsing, RouteTable, Rule, Signing,
+    Snapshot, StartupOptions, TlsMode, Underscores,
 };
 use crate::targets::{Share, ShareKey, ShareRewrite, Sticky, Target};
 use crate::units::{Period, Size};
@@ -55,9 +55,10 @@ pub fn effective<F>(snapshot: &Snapshot<F>) -> Json {
 }
 
 fn admin(startup: &StartupOptions) -> Option<file::Admin> {
-    let StartupOptions { admin, admin_hosts, metrics, .. } = startup;
+    let StartupOptions { admin, admin_mode, admin_hosts, metrics, .. } = startup;
     (admin.is_some() || metrics.is_some()).then(|| file::Admin {
         address: admin.clone(),
+        mode: *admin_mode,
         hosts: admin_hosts.iter().map(ToString::to_string).collect(),
         metrics: metrics.clone(),
     })
@@ -242,6 +243,7 @@ fn listener<F>(listener: &Listener<F>, snapshot: &Snapshot<F>) -> file::Listener
         buffered_max: listener
             .buffered_bytes_max
             .map_or(OrNone::None, |bytes| OrNone::Some(Size(bytes))),
+        mode: matches!(listener.address, Address::Unix(_)).then_some(listener.socket.mode),
         backlog: listener.socket.backlog,
         fast_open: listener.socket.fast_open,
         keepalive: listener.socket.keepalive.map(keepalive),

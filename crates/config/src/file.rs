@@ -35,6 +35,7 @@ pub use scalar::{OrNone, Timeout};
 pub use tls::{ClusterTls, ListenerTls};
 
 use crate::address::Address;
+use crate::file_mode::FileMode;
 use crate::metrics::Metrics;
 
 /// The whole configuration of a Strait process.
@@ -89,6 +90,9 @@ pub struct Admin {
     /// nowhere, which leaves `metrics`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Address>,
+    /// Permissions of the files of its unix sockets, as chmod(1) has them. Absent: what the umask of the process leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<FileMode>,
     /// Names under which requests may ask for it, in addition to `localhost` and IP addresses. A request with
     /// another `Host` gets 421, so that a page in a browser cannot reach it by a DNS name of its own (DNS
     /// rebinding). Requests on a unix socket may have any.

@@ -35,6 +35,7 @@ pub mod error_pages;
 mod expiry;
 pub mod explain;
 pub mod file;
+pub mod file_mode;
 pub mod filters;
 pub mod findings;
 pub mod hosts;

@@ -140,6 +140,7 @@ fn kind(shape: &Shape) -> String {
                 Format::Endpoint => "address, or host with a port",
                 Format::Range => "address range",
                 Format::Percent => "share in percent",
+                Format::Mode => "permissions",
             }
             .to_owned();
             match (&special.min, &special.max) {

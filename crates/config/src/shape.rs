@@ -23,6 +23,7 @@ use serde_json::{Map as JsonMap, Value as Json};
 use crate::address::Address;
 use crate::cidr::Cidr;
 use crate::dns::EndpointAddress;
+use crate::file_mode::FileMode;
 use crate::findings::Problem;
 use crate::matching::Percent;
 use crate::units::{Period, Size};
@@ -118,6 +119,8 @@ pub(crate) enum Format {
     Range,
     /// A share of requests.
     Percent,
+    /// Permissions of a file.
+    Mode,
 }
 
 /// A schema that says something no shape can.
@@ -305,6 +308,7 @@ fn special(schema: &Json, format: &Json, path: &str) -> Result<Special, SchemaEr
         Some("endpoint") => Format::Endpoint,
         Some("range") => Format::Range,
         Some("percent") => Format::Percent,
+        Some("mode") => Format::Mode,
         _ => return Err(unknown(path, &format!("x-format {format}"))),
     };
     let bound = |key: &str| schema.get(key).and_then(Json::as_str).map(str::to_owned);
@@ -369,6 +373,7 @@ impl Format {
             Self::Endpoint => text.parse::<EndpointAddress>().map(|_| 0),
             Self::Range => text.parse::<Cidr>().map(|_| 0),
             Self::Percent => text.parse::<Percent>().map(|_| 0),
+            Self::Mode => text.parse::<FileMode>().map(|_| 0),
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::chains::Chains;
 use crate::cidr::Cidr;
 use crate::clients::ClientMatch;
 use crate::error_pages::ErrorPages;
+use crate::file_mode::FileMode;
 use crate::filters::FilterSource;
 use crate::hosts::{Host, HostTable};
 use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Regexes, Searches};
@@ -199,6 +200,8 @@ impl ListenerBounds {
 pub struct StartupOptions {
     /// Where the admin interface listens, or none for no admin interface.
     pub admin: Option<Address>,
+    /// Permissions of the files of its unix sockets, or none for what the umask leaves.
+    pub admin_mode: Option<FileMode>,
     /// Names, in lower case, under which requests may ask for it beside `localhost` and addresses.
     pub admin_hosts: Arc<[Box<str>]>,
     /// Where what scrapers and probes ask for is served alone, or none for nowhere.
@@ -428,6 +431,8 @@ pub struct ListenSocket {
     pub keepalive: Option<Keepalive>,
     /// How it is known where its connections were going.
     pub original_destination: OriginalDestination,
+    /// Permissions of the file of a unix socket.
+    pub mode: FileMode,
 }
 
 /// How it is known where connections were going that rules of the machine brought to a listener.

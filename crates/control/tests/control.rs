@@ -115,7 +115,7 @@ impl Running {
         let workers = Notebook { told: Arc::clone(&told), refuses: Arc::clone(&refuses) };
         let (sender, reports) = channel(16);
         let (steps, handover) = channel(16);
-        let socket = AdminSocket::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let socket = AdminSocket::bind(&"127.0.0.1:0".parse().unwrap(), None).unwrap();
         let admin = socket.local_address().unwrap().unwrap();
         let mut answerers = Answerers::default();
         answerers.register("shout", |payload: Arc<[u8]>| async move {
@@ -543,17 +543,20 @@ fn a_unix_admin_socket_is_for_one_process_and_goes_with_it() {
     let name = format!("strait-admin-{}.sock", std::process::id());
     let path = std::env::temp_dir().join(name);
     let address = Address::Unix(Arc::from(path.as_path()));
-    let first = AdminSocket::bind(&address).unwrap();
-    assert_eq!(AdminSocket::bind(&address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    let first = AdminSocket::bind(&address, None).unwrap();
+    assert_eq!(
+        AdminSocket::bind(&address, None).unwrap_err().kind(),
+        std::io::ErrorKind::AddrInUse
+    );
     drop(first);
     assert!(!path.exists());
     // What a process that was killed left behind is replaced.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
-    drop(AdminSocket::bind(&address).unwrap());
+    drop(AdminSocket::bind(&address, None).unwrap());
     // Anything else stays.
     std::fs::write(&path, "mine").unwrap();
-    assert!(AdminSocket::bind(&address).is_err());
+    assert!(AdminSocket::bind(&address, None).is_err());
     assert_eq!(read(&path), "mine");
     std::fs::remove_file(&path).unwrap();
 }

@@ -34,7 +34,7 @@ impl Listener {
     ///
     /// An IPv6 address takes IPv6 connections only, whatever the machine's default, so that
     /// `[::]:80` and `0.0.0.0:80` are two addresses. A stale unix socket file (connecting to it is
-    /// refused) is replaced; the new one is for its owner and group (mode 660). Two processes that
+    /// refused) is replaced; the new one has the permissions of `options`. Two processes that
     /// replace the same stale file at the same moment may both believe that they own it.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl Listener {
         SocketFile::remove_stale(path)?;
         bind_socket(&fd, Address::Unix(path))?;
         // Between bind and listen connections are refused, so none is accepted under a wider mode.
-        let file = SocketFile::adopt(path)?;
+        let file = SocketFile::adopt(path, options.mode)?;
         listen(&fd, options)?;
         Ok(Self { fd, file: Some(Arc::new(file)) })
     }
@@ -159,7 +159,7 @@ impl AsFd for Listener {
     }
 }
 
-/// Options of a listening socket. All but `backlog` are for TCP only.
+/// Options of a listening socket. All but `backlog` and `mode` are for TCP only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenOptions {
     /// Connections that wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
@@ -174,10 +174,12 @@ pub struct ListenOptions {
     /// Whether connections to other machines' addresses are taken, which rules (TPROXY) bring here.
     /// Needs `CAP_NET_ADMIN`.
     pub transparent: bool,
+    /// Permission bits of the file of a unix socket.
+    pub mode: u32,
 }
 
 impl Default for ListenOptions {
-    /// The kernel's own backlog, and shared among workers.
+    /// The kernel's own backlog, shared among workers; a unix socket for owner and group.
     fn default() -> Self {
         Self {
             backlog: 4096,
@@ -185,6 +187,7 @@ impl Default for ListenOptions {
             keepalive: None,
             reuse_port: true,
             transparent: false,
+            mode: 0o660,
         }
     }
 }

@@ -14,9 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::listener::at;
 use crate::{Address, BindError, ConnectOptions, Socket};
 
-/// Owner and group may connect (writing is what connecting needs).
-const MODE: u32 = 0o660;
-
 /// Whether socket files are this process's own.
 static ARE_OWN: AtomicBool = AtomicBool::new(true);
 
@@ -48,11 +45,11 @@ impl SocketFile {
         Ok(())
     }
 
-    /// Takes over the file that was just bound, and sets its mode.
-    pub(crate) fn adopt(path: &Path) -> Result<Self, BindError> {
+    /// Takes over the file that was just bound, and sets its mode. Writing is what connecting needs.
+    pub(crate) fn adopt(path: &Path, mode: u32) -> Result<Self, BindError> {
         let found = at("stat", fs::symlink_metadata(path))?;
         let file = Self { path: path.to_owned(), device: found.dev(), inode: found.ino() };
-        at("chmod", fs::set_permissions(path, Permissions::from_mode(MODE)))?;
+        at("chmod", fs::set_permissions(path, Permissions::from_mode(mode)))?;
         Ok(file)
     }
 

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use ::handover::{Part, PartKind};
 use config::AgreedKind;
+use config::file_mode::FileMode;
 use config::snapshot::{Address, HandoverOptions};
 use control::AdminSocket;
 use proxy::Snapshot;
@@ -69,11 +70,11 @@ pub(crate) fn parts(snapshot: &Snapshot) -> Vec<Part> {
 /// # Errors
 ///
 /// It is taken by another process, or what the kernel refused.
-pub(crate) fn bind(address: &Address) -> io::Result<AdminSocket> {
-    match AdminSocket::bind(address) {
+pub(crate) fn bind(address: &Address, mode: Option<FileMode>) -> io::Result<AdminSocket> {
+    match AdminSocket::bind(address, mode) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_released(address) => {
             tracing::info!("a process that drains let the admin address go");
-            AdminSocket::bind(address)
+            AdminSocket::bind(address, mode)
         }
         result => result,
     }

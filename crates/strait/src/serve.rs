@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread;
 
 use config::Loader;
+use config::file_mode::FileMode;
 use config::snapshot::{Address, HandoverOptions, ListenerId};
 use control::{
     AdminSocket, Answerers, ConfigFile, Control, HandoverStep, LogWriter, Outcome, Parts, Refused,
@@ -108,7 +109,8 @@ pub(crate) fn serve(
     let startup = &snapshot.startup;
     let bind_admin = |address: &Option<Address>, taken: Option<OwnedFd>| {
         let address = address.as_ref();
-        address.map(|it| bind_admin(it, taken, data_path.activation())).transpose()
+        let mode = startup.admin_mode;
+        address.map(|it| bind_admin(it, mode, taken, data_path.activation())).transpose()
     };
     let admin = bind_admin(&startup.admin, taken.admin)?;
     let metrics = bind_admin(&startup.metrics, taken.metrics)?;
@@ -296,6 +298,7 @@ pub(crate) fn worker_count(snapshot: &Snapshot) -> Result<WorkerCount, Failure> 
 
 fn bind_admin(
     address: &Address,
+    mode: Option<FileMode>,
     taken: Option<OwnedFd>,
     activation: &Activation,
 ) -> Result<AdminSocket, Failure> {
@@ -315,7 +318,7 @@ fn bind_admin(
     }
     let socket = match activation.find(address) {
         Some(inherited) => inherited.try_clone().map(|fd| AdminSocket::inherit(fd, address)),
-        None => handover::bind(address),
+        None => handover::bind(address, mode),
     };
     socket.map_err(|error| {
         let (address, hint) = (address_text(address), hint(&error));

@@ -209,6 +209,7 @@ fn listen_options(options: &ListenSocket) -> ListenOptions {
         keepalive: options.keepalive.map(keepalive),
         reuse_port: true,
         transparent: options.original_destination == OriginalDestination::Tproxy,
+        mode: options.mode.bits(),
     }
 }
 

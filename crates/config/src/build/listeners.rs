@@ -19,6 +19,7 @@ use crate::file::listener::{
     OriginalDestination as FileOriginalDestination, Protocol, ProxyProtocol, WeightedCluster,
 };
 use crate::file::{self, OrNone};
+use crate::file_mode::FileMode;
 use crate::findings::{Findings, Problem};
 use crate::hosts::{Host, HostTable};
 use crate::map::Map;
@@ -178,7 +179,11 @@ fn listener<F>(
         fast_open: file.fast_open,
         keepalive: keepalive(file.keepalive.as_ref(), site, context.findings),
         original_destination: original_destination(file, site, context.findings),
+        mode: file.mode.unwrap_or(FileMode::GROUP),
     };
+    if file.mode.is_some() && !matches!(file.address, Address::Unix(_)) {
+        super::refuse_mode(&site.key("mode"), context.findings);
+    }
     let name: Arc<str> = Arc::from(file.name.as_str());
     let is_same_socket =
         |former: &&Arc<Listener<F>>| former.address == file.address && former.socket == socket;

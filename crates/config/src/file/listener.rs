@@ -10,6 +10,7 @@ use crate::address::Address;
 use crate::cidr::Cidr;
 use crate::defaults;
 use crate::error_pages::ErrorPage;
+use crate::file_mode::FileMode;
 use crate::units::{Period, Size};
 
 /// A bound address and what happens to its connections.
@@ -90,6 +91,10 @@ pub struct Listener {
     #[serde(default = "buffered_max")]
     #[schemars(extend("x-minimum" = "64KiB"))]
     pub buffered_max: OrNone<Size>,
+    /// Permissions of the file of a unix socket, as chmod(1) has them: to connect, a program needs to be allowed to write.
+    /// Absent: `0660`. A change requires a restart, or another path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<FileMode>,
     /// Queue of connections that are not yet accepted. The kernel lowers it to
     /// `net.core.somaxconn`.
     #[serde(default = "backlog")]

@@ -2107,3 +2107,41 @@ routes: [{ name: r, rules: [{ match: { prefix: / }, respond: {} }] }]
     };
     assert_eq!(errors.errors[0].path, "listeners[0].proxy_protocol.from");
 }
+
+#[test]
+fn permissions_are_octal_and_those_of_unix_sockets() {
+    check(&[
+        (
+            "    address: 127.0.0.1:80\n",
+            "    address: 127.0.0.1:80\n    mode: ^0660\n",
+            "listeners[0].mode",
+            "0660",
+            "those of the file of a unix socket",
+            "remove this",
+        ),
+        (
+            "admin: { address: 127.0.0.1:9901 }",
+            "admin: { address: 127.0.0.1:9901, mode: ^0600 }",
+            "admin.mode",
+            "0600",
+            "those of the file of a unix socket",
+            "remove this",
+        ),
+        (
+            "    address: 127.0.0.1:80\n",
+            "    address: unix:/run/a.sock\n    mode: ^0o660\n",
+            "listeners[0].mode",
+            "0o660",
+            "three octal digits",
+            "write 0660",
+        ),
+        (
+            "    address: 127.0.0.1:80\n",
+            "    address: unix:/run/a.sock\n    mode: ^rw-rw----\n",
+            "listeners[0].mode",
+            "\"rw-rw----\"",
+            "three octal digits",
+            "write 0660",
+        ),
+    ]);
+}

@@ -38,6 +38,7 @@ fn the_shop_becomes_what_its_file_says() {
         snapshot.startup,
         StartupOptions {
             admin: Some(address("127.0.0.1:9901")),
+            admin_mode: None,
             admin_hosts: Arc::new([]),
             metrics: None,
             workers: NonZeroU16::new(1),

@@ -127,7 +127,7 @@ fn build(headers: Headers) -> Result<Headers, Vec<FilterError>> {
 /// Every key of the file, none with its default.
 pub(crate) const EVERY_KEY: &str = r#"
 include: [conf.d/none.yaml, "conf.d/more-*.yaml"]
-admin: { address: "unix:/run/strait/admin.sock", hosts: [admin.example.com], metrics: "127.0.0.1:9902" }
+admin: { address: "unix:/run/strait/admin.sock", mode: 0600, hosts: [admin.example.com], metrics: "127.0.0.1:9902" }
 workers: { count: 4, pin: true }
 listeners:
   - name: edge
@@ -212,6 +212,10 @@ listeners:
         routes: [one]
     protocol: tcp
     clusters: [{ cluster: all, weight: 3 }, { cluster: onward }, { cluster: apart }]
+  - name: local
+    address: unix:/run/strait/edge.sock
+    mode: 0666
+    routes: two
 routes:
   - name: one
     hosts: [a.example, "*.a.example"]

@@ -9,7 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use config::file_mode::FileMode;
 use config::snapshot::Address;
+use rustix::fs::Mode;
+use rustix::process::umask;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
@@ -33,12 +36,13 @@ enum Bound {
 }
 
 impl AdminSocket {
-    /// Binds `address`. Without `SO_REUSEPORT`: a second process is refused.
+    /// Binds `address`. Without `SO_REUSEPORT`: a second process is refused. The file of a unix socket has these permissions, or
+    /// what the umask leaves.
     ///
     /// # Errors
     ///
     /// Somebody listens there, or what the kernel refused.
-    pub fn bind(address: &Address) -> io::Result<Self> {
+    pub fn bind(address: &Address, mode: Option<FileMode>) -> io::Result<Self> {
         Ok(Self(match address {
             Address::Tcp(address) => {
                 let listener = std::net::TcpListener::bind(address)?;
@@ -47,7 +51,7 @@ impl AdminSocket {
             }
             Address::Unix(path) => {
                 remove_stale(path)?;
-                let listener = StdUnixListener::bind(path)?;
+                let listener = bind_unix(path, mode)?;
                 listener.set_nonblocking(true)?;
                 Bound::Unix(listener, Some(SocketFile(Arc::clone(path))))
             }
@@ -170,4 +174,13 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         // Binding will say what is wrong.
         _ => Ok(()),
     }
+}
+
+/// Binds and listens in one step, so the permissions are there from the beginning: the umask leaves exactly these.
+fn bind_unix(path: &Path, mode: Option<FileMode>) -> io::Result<StdUnixListener> {
+    let Some(mode) = mode else { return StdUnixListener::bind(path) };
+    let former = umask(Mode::from_raw_mode(0o777 & !mode.bits()));
+    let listener = StdUnixListener::bind(path);
+    umask(former);
+    listener
 }

@@ -176,3 +176,28 @@ fn the_admin_interface_drains_on_post() {
     assert_eq!((response.status, response.text().as_str()), (202, "draining\n"));
     assert_eq!(strait.wait_for_end().code(), Some(0));
 }
+
+#[test]
+fn the_files_of_unix_sockets_have_the_permissions_that_the_file_says() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let scratch = Scratch::new();
+    let folder = scratch.path("");
+    let config = format!(
+        "admin: {{ address: 127.0.0.1:0, metrics: 'unix:{0}/metrics.sock', mode: 0600 }}
+listeners:
+  - {{ name: edge, address: 127.0.0.1:0, routes: all }}
+  - {{ name: open, address: 'unix:{0}/open.sock', mode: 0666, routes: all }}
+  - {{ name: usual, address: 'unix:{0}/usual.sock', routes: all }}
+routes:
+  - {{ name: all, rules: [] }}
+",
+        folder.display()
+    );
+    let file = scratch.write("strait.yaml", &config);
+    let strait = Strait::start(scratch, &["run", "-c", &file]);
+    for (name, mode) in [("metrics.sock", 0o600), ("open.sock", 0o666), ("usual.sock", 0o660)] {
+        let found = std::fs::metadata(strait.path(name)).unwrap().permissions().mode();
+        assert_eq!(found & 0o7777, mode, "{name}");
+    }
+}

@@ -194,9 +194,7 @@ fn what_changes_during_a_drain_is_not_taken_up_and_that_is_said_once_for_each() 
     let logged = strait.wait_for_log("is not read again");
     assert!(logged.ends_with("strait.yaml is not read again: the process is draining"), "{logged}");
     strait.rewrite(&format!("{config}limits: {{ drain_timeout: 1s }}\n"));
-    until("a second line", || {
-        (strait.times_logged("is not read again") == 2).then_some(())
-    });
+    until("a second line", || (strait.times_logged("is not read again") == 2).then_some(()));
     // Another file of the directory is no change of this one.
     std::fs::write(strait.path("other"), "x").unwrap();
     assert_eq!(strait.config()["version"], 1);
