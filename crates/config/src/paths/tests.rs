@@ -65,6 +65,20 @@ fn the_first_rule_of_the_file_wins_not_the_longest() {
 }
 
 #[test]
+fn of_rules_on_one_path_the_first_wins_whatever_its_kind() {
+    let kinds = [exact, prefix, segments];
+    for (first, one) in kinds.iter().enumerate() {
+        for other in &kinds[first + 1..] {
+            for paths in [vec![one("/a"), other("/a")], vec![other("/a"), one("/a")]] {
+                assert_eq!(table(paths.clone()).find_plain(b"/a"), Some(0), "{paths:?}");
+                let any_case = table(paths.clone().into_iter().map(any_case).collect());
+                assert_eq!(any_case.find_plain(b"/A"), Some(0), "{paths:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn segments_end_at_a_slash_or_with_the_path() {
     let table = table(vec![segments("/tenant"), any_case(segments("/Shop/x"))]);
     for (path, rule) in [

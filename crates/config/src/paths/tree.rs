@@ -75,9 +75,10 @@ impl Tree {
 
     /// Shows the rules that match `path` by their texts to `see`, list by list.
     pub(super) fn walk(&self, path: &[u8], mut see: impl FnMut(&[Indexed])) {
-        let last = self.walk_below(path, &mut see);
-        if let Some(last) = last {
-            see(self.rules(last.segments_start, last.exacts_end));
+        if let Some(last) = self.walk_below(path, &mut see) {
+            // Each list is in the order of the file; both together are not.
+            see(self.rules(last.segments_start, last.exacts_start));
+            see(self.rules(last.exacts_start, last.exacts_end));
         }
     }
 
