@@ -1,7 +1,7 @@
 //! `error_pages`: what replies to failures say, in place of a line of plain text.
 //!
 //! A page is text with variables. Some of them hold what the client sent, so their values are escaped for the
-//! type of the page; see [`Form`].
+//! type of the page; see `Form`.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! An included file has sections as the first one has. Its listeners, route tables and clusters follow those of the
 //! file that includes it; every other section stands in one file alone. Positions in included files are lines
-//! behind the last one of the first file ([`Findings::add_file`]), so that whatever is reported later names
+//! behind the last one of the first file (`Findings::add_file`), so that whatever is reported later names
 //! the file in which it stands.
 
 use std::path::{Path as FilePath, PathBuf};
