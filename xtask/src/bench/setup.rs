@@ -15,8 +15,7 @@ pub(crate) enum Setup {
     Http2ToHttp1,
     /// HTTP/2 by prior knowledge on both sides.
     Http2,
-    /// The same, with nginx as the service: 128 streams at a time on a connection, and another
-    /// connection after 1,000 requests.
+    /// The same, with nginx as the service: 128 streams at a time on a connection.
     Http2ToNginx,
     /// The same, in front of a service of gRPC.
     Grpc,
