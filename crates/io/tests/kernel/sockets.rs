@@ -47,6 +47,24 @@ fn a_full_peer_takes_part_of_a_send_then_would_block_and_writable_again_has_an_e
 }
 
 #[test]
+fn what_the_peers_kernel_has_not_taken_is_counted() {
+    let (near, far) = tcp_pair().unwrap();
+    assert_eq!(near.unacknowledged().unwrap(), 0);
+    let block = vec![7; 1 << 24];
+    let mut sent = 0;
+    while let Ok(more) = near.send_slice(&block) {
+        sent += more;
+    }
+    let left = near.unacknowledged().unwrap();
+    assert!(left > 0 && left < sent, "{left} of {sent}: the rest is in the peer's buffer");
+    read_exactly(&far, sent).unwrap();
+    // What the peer says now acknowledges all that it has received.
+    far.send_slice(b"x").unwrap();
+    read_exactly(&near, 1).unwrap();
+    assert_eq!(near.unacknowledged().unwrap(), 0);
+}
+
+#[test]
 fn a_send_after_the_peer_reset_fails_without_a_signal() {
     let (near, far) = tcp_pair().unwrap();
     far.reset();
