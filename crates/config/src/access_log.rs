@@ -3,7 +3,7 @@
 //! `telemetry` writes them, and this crate does not see it; a test of `control` compares the two lists.
 
 /// Names of the fields, in the order that they have where none are chosen.
-pub const FIELDS: [&str; 40] = [
+pub const FIELDS: [&str; 41] = [
     "time",
     "client",
     "method",
@@ -17,6 +17,7 @@ pub const FIELDS: [&str; 40] = [
     "listener",
     "route",
     "rule",
+    "rule_name",
     "cluster",
     "endpoint",
     "attempts",

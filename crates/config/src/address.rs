@@ -32,6 +32,12 @@ impl Address {
         matches!(self, Self::Unix(_))
     }
 
+    /// Whether the system chooses the port.
+    #[must_use]
+    pub const fn is_any_port(&self) -> bool {
+        matches!(self, Self::Tcp(address) if address.port() == 0)
+    }
+
     /// Whether listeners on both would take each other's connections: the port is the same, and
     /// so is the IP address, unless one of them is all addresses of its family. A listener on IPv6
     /// takes no IPv4. Port 0 is any free port, hence never the same.

@@ -6,7 +6,7 @@ use crate::address::Address;
 use crate::dns::{DnsAnswer, DnsName, Resolved};
 use crate::map::Map;
 use crate::resource::{Assignment, Endpoint};
-use crate::snapshot::{ClusterId, EndpointsFrom, ListedEndpoint};
+use crate::snapshot::{ClusterId, EndpointsFrom, ListedEndpoint, Traits};
 
 /// Endpoints of a cluster that has host names among them. Answers that bring more are cut off here.
 const ENDPOINTS_MAX: usize = 100_000;
@@ -53,24 +53,30 @@ pub(crate) fn assignment(from: &EndpointsFrom, answers: &Answers) -> Assignment 
         }
     };
     let of = |name: &Arc<DnsName>| answers.get(name).map(|answer| &**answer).unwrap_or_default();
-    let endpoint = |resolved: &Resolved, weight: u16| Endpoint {
+    let endpoint = |resolved: &Resolved, weight: u16, traits: &Traits| Endpoint {
         address: Address::Tcp(resolved.address),
         weight,
         host: Some(Arc::clone(&resolved.host)),
+        traits: traits.clone(),
     };
     match from {
         EndpointsFrom::Addresses | EndpointsFrom::File(_) => {}
         EndpointsFrom::Dns(name) => {
-            of(name).iter().for_each(|resolved| add(endpoint(resolved, resolved.weight.get())));
+            of(name).iter().for_each(|resolved| {
+                let weight = resolved.weight.get();
+                add(endpoint(resolved, weight, &Traits::default()));
+            });
         }
         EndpointsFrom::Names(listed) => {
             for entry in &**listed {
                 match entry {
-                    ListedEndpoint::Address { address, weight } => {
-                        add(Endpoint { address: address.clone(), weight: *weight, host: None });
+                    ListedEndpoint::Address { address, weight, traits } => {
+                        let (address, traits) = (address.clone(), traits.clone());
+                        add(Endpoint { address, weight: *weight, host: None, traits });
                     }
-                    ListedEndpoint::Name { name, weight } => {
-                        of(name).iter().for_each(|resolved| add(endpoint(resolved, *weight)));
+                    ListedEndpoint::Name { name, weight, traits } => {
+                        let all = of(name).iter();
+                        all.for_each(|resolved| add(endpoint(resolved, *weight, traits)));
                     }
                 }
             }

@@ -10,14 +10,17 @@ mod clusters;
 pub(crate) mod endpoints;
 mod error_pages;
 mod files;
+mod hashing;
 mod http;
 mod listeners;
 mod matching;
 mod patterns;
 mod redirects;
+mod resolved;
 mod resolvers;
 mod rewrites;
 mod routes;
+mod subsets;
 mod targets;
 mod tls;
 
@@ -25,6 +28,7 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use clusters::delivered as delivered_cluster;
 pub(crate) use files::{Files, digest, unreadable};
 
 use crate::answers::NameReads;
@@ -37,6 +41,7 @@ use crate::ids::Draft;
 use crate::map::Map;
 use crate::metrics::Metrics;
 use crate::nearest;
+use crate::origins::Origins;
 use crate::snapshot::{
     AccessLog, Address, Cluster, HandoverOptions, Http2Options, Limits, Listener, Ping, Resolvers,
     RouteTable, Snapshot, StartupOptions,
@@ -51,6 +56,8 @@ pub(crate) struct Context<'a, 'text, F> {
     pub(crate) former: Option<&'a Snapshot<F>>,
     /// What the text names beside itself.
     pub(crate) files: Files<'a>,
+    /// Whether clusters may come from elsewhere than the text.
+    pub(crate) has_sources: bool,
     /// Ids for what is new.
     pub(crate) ids: Draft<'a>,
     /// The files that endpoints stand in.
@@ -70,6 +77,10 @@ pub(crate) struct Parts<F> {
     pub(crate) limits: Limits,
     pub(crate) access_log: AccessLog,
     pub(crate) metrics: Metrics,
+    pub(crate) source: Arc<file::File>,
+    pub(crate) origins: Origins,
+    /// The clusters that are named and that the text has not.
+    pub(crate) wanted: Vec<Arc<str>>,
 }
 
 /// The names that a section declares, whether their entries are sound or not.
@@ -81,6 +92,11 @@ pub(crate) struct Declared {
 }
 
 impl Declared {
+    /// The names, to be looked up.
+    pub(crate) fn set(&self) -> Map<&str, ()> {
+        self.names.iter().map(|name| (&**name, ())).collect()
+    }
+
     /// Reads the names of `section` before anything is cut.
     pub(crate) fn read(root: &Node, section: &str) -> Self {
         let Some(section) = root.find(section) else {
@@ -101,6 +117,8 @@ impl Declared {
 struct Names<'a, T> {
     declared: &'a Declared,
     known: Map<&'a str, (T, bool)>,
+    /// What may come from elsewhere than the text.
+    others: Map<Box<str>, T>,
 }
 
 impl<'a, T: Copy> Names<'a, T> {
@@ -109,7 +127,7 @@ impl<'a, T: Copy> Names<'a, T> {
         for name in &declared.names {
             known.insert(name.as_ref(), (value(name), false));
         }
-        Self { declared, known }
+        Self { declared, known, others: Map::default() }
     }
 
     /// What `name` stands for; a name that nobody declares is reported at `site`.
@@ -122,6 +140,9 @@ impl<'a, T: Copy> Names<'a, T> {
     ) -> Option<T> {
         if let Some((value, is_used)) = self.known.get_mut(name) {
             *is_used = true;
+            return Some(*value);
+        }
+        if let Some(value) = self.others.get(name) {
             return Some(*value);
         }
         if self.declared.is_complete {
@@ -138,6 +159,13 @@ impl<'a, T: Copy> Names<'a, T> {
             *is_used = true;
             (*name, *value)
         })
+    }
+
+    /// Counts `name` as used.
+    fn note_use(&mut self, name: &str) {
+        if let Some((_, is_used)) = self.known.get_mut(name) {
+            *is_used = true;
+        }
     }
 
     fn is_used(&self, name: &str) -> bool {
@@ -181,7 +209,7 @@ impl Once {
 /// Characters of a name: it becomes a label of every metric.
 const NAME_CHARS_MAX: usize = 128;
 
-fn check_name(name: &str) -> Result<(), Problem> {
+pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
     let is_sound = |c: char| !c.is_control() && !c.is_whitespace();
     if !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.chars().all(is_sound) {
         return Ok(());
@@ -199,6 +227,11 @@ pub(crate) fn parts<F>(
 ) -> Parts<F> {
     let ids = &mut context.ids;
     let mut cluster_names = Names::new(declared.0, |name| ids.cluster(name));
+    if context.has_sources {
+        let elsewhere =
+            clusters::named(file).filter(|name| !cluster_names.known.contains_key(name));
+        cluster_names.others = elsewhere.map(|name| (name.into(), ids.hold(name))).collect();
+    }
     let mut table_names = Names::new(declared.1, |name| ids.route_table(name));
 
     let clusters = clusters::build(file, &site.key("clusters"), &cluster_names, context);
@@ -207,6 +240,8 @@ pub(crate) fn parts<F>(
     let listeners =
         listeners::build(file, site, (&mut table_names, &mut cluster_names), &tables, context);
     warn_unused(&file.clusters, &cluster_names, &site.key("clusters"), context.findings);
+    hashing::check(file, site, context.findings);
+    subsets::check(file, site, context.findings);
     routes::check_tunnels(file, site, context.findings);
     routes::check_clients(file, site, context.findings);
     routes::check_slashes(file, site, context.findings);
@@ -223,6 +258,9 @@ pub(crate) fn parts<F>(
         resolvers: resolvers::build(&file.resolvers, &site.key("resolvers"), context.findings),
         limits: limits(&file.limits),
         metrics: file.metrics,
+        wanted: cluster_names.others.keys().map(|name| Arc::from(&**name)).collect(),
+        origins: Origins::read(site.node(), context.findings.places()),
+        source: resolved::sections(file, context.former.map(|former| &*former.source)),
         access_log: access_log::build(&file.access_log, &site.key("access_log"), context),
     }
 }
@@ -253,7 +291,7 @@ impl Named for file::RouteTable {
 }
 
 fn warn_unused<N: Named, T: Copy>(
-    entries: &[N],
+    entries: &[Arc<N>],
     names: &Names<'_, T>,
     site: &Site<'_>,
     findings: &mut Findings<'_>,
@@ -272,10 +310,7 @@ fn startup<F>(
     site: &Site<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> StartupOptions {
-    let options = match &file.workers {
-        file::Workers::Count(count) => file::WorkerOptions { count: *count, pin: false },
-        file::Workers::Options(options) => options.clone(),
-    };
+    let options = file.workers.options();
     let admin = file.admin.as_ref();
     let asked = StartupOptions {
         admin: admin.and_then(|admin| admin.address.clone()),
@@ -372,7 +407,7 @@ fn admin_hosts(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) 
     for (name, site) in admin.hosts.iter().zip(site.key("hosts").items()) {
         match name.parse() {
             Ok(Host::Exact(name)) => names.push(Box::from(&*name)),
-            Ok(Host::Suffix(_) | Host::Any) => {
+            Ok(Host::Suffix(_) | Host::Prefix(_) | Host::Any) => {
                 let hint = "write each name, such as admin.example.com";
                 site.error(findings, Problem::new("names of the admin interface are whole", hint));
             }

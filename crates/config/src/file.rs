@@ -18,6 +18,7 @@ mod scalar;
 pub mod tls;
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,7 +40,7 @@ use crate::file_mode::FileMode;
 use crate::metrics::Metrics;
 
 /// The whole configuration of a Strait process.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("required" = ["listeners"]))]
 pub struct File {
@@ -64,10 +65,10 @@ pub struct File {
     pub listeners: Vec<Listener>,
     /// Route tables: which request goes where. Listeners name them.
     #[serde(default)]
-    pub routes: Vec<RouteTable>,
+    pub routes: Vec<Arc<RouteTable>>,
     /// The services that requests are forwarded to. Routes name them.
     #[serde(default)]
-    pub clusters: Vec<Cluster>,
+    pub clusters: Vec<Arc<Cluster>>,
     /// How host names among endpoints are resolved. Absent: as `/etc/resolv.conf` and `/etc/hosts` say.
     #[serde(default)]
     pub resolvers: Resolvers,
@@ -112,6 +113,16 @@ pub enum Workers {
     Count(WorkerCount),
     /// How many, and whether pinned.
     Options(WorkerOptions),
+}
+
+impl Workers {
+    /// The map that says the same.
+    pub(crate) fn options(&self) -> WorkerOptions {
+        match self {
+            Self::Count(count) => WorkerOptions { count: *count, pin: false },
+            Self::Options(options) => options.clone(),
+        }
+    }
 }
 
 impl Default for Workers {

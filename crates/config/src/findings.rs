@@ -131,8 +131,8 @@ pub(crate) enum Path<'a> {
 
 impl Path<'_> {
     /// Whether a key on the way here says that what stands behind it is a secret. Names of filters
-    /// say nothing of the kind, the `key` of a certificate is the path of a file, and the `cookies` of a `match` have
-    /// names of their own.
+    /// say nothing of the kind, the `key` of a certificate is the path of a file, and `match`, `sticky` and `hash` have names of
+    /// cookies.
     fn is_secret(&self) -> bool {
         match self {
             Self::Root => false,
@@ -141,8 +141,8 @@ impl Path<'_> {
                 let is_filter =
                     matches!(parent, Self::Index(Self::Key(_, list), _) if *list == "filters");
                 let is_path = *key == "key" && parent.is_certificate();
-                let is_map = *key == "cookies" && matches!(parent, Self::Key(_, "match"));
-                (!is_filter && !is_path && !is_map && is_secret_name(key)) || parent.is_secret()
+                (!is_filter && !is_path && !names_cookies(parent, key) && is_secret_name(key))
+                    || parent.is_secret()
             }
         }
     }
@@ -159,6 +159,15 @@ impl Path<'_> {
             (Self::Root, "listeners" | "clusters")
                 | (Self::Index(Self::Key(Self::Root, "listeners"), _), "chains")
         )
+    }
+}
+
+/// Whether what stands under this key are names of cookies, in a rule.
+fn names_cookies(parent: &Path<'_>, key: &str) -> bool {
+    match parent {
+        Path::Key(_, "match") => key == "cookies",
+        Path::Key(_, "sticky") | Path::Index(Path::Key(_, "hash"), _) => key == "cookie",
+        _ => false,
     }
 }
 
@@ -194,7 +203,7 @@ pub(crate) struct Places {
 
 impl Places {
     /// The file in which a line stands, and the line there.
-    fn locate(&self, line: u32) -> (&Arc<str>, u32) {
+    pub(crate) fn locate(&self, line: u32) -> (&Arc<str>, u32) {
         let found = self.included.iter().rev().find(|(before, _)| *before < line);
         found.map_or((&self.file, line), |(before, file)| (file, line - before))
     }

@@ -1,8 +1,9 @@
-//! Host name ⇒ value, exact before longest `*.suffix` before `*`.
+//! Host name ⇒ value, exact before longest `*.suffix` before longest `prefix.*` before `*`.
 //!
-//! `*.a.b` matches `x.a.b` and `y.x.a.b`, but neither `a.b` nor `.a.b`. A look-up allocates
+//! `*.a.b` matches `x.a.b` and `y.x.a.b`, but neither `a.b` nor `.a.b`; `a.*` matches `a.b` and `a.b.c`, but
+//! neither `a` nor `a.`. A look-up allocates
 //! nothing and costs one hash for the whole name and one for each label behind a dot, as long as
-//! the rest is not longer than the longest suffix in the table. Neither the number of hosts nor
+//! the rest is not longer than the longest suffix or prefix in the table. Neither the number of hosts nor
 //! an endless name sent by a peer makes it dearer.
 
 use std::sync::Arc;
@@ -17,18 +18,31 @@ pub struct HostTable<T> {
     /// Keyed without `*.`.
     suffixes: Map<Box<[u8]>, T>,
     suffix_bytes_max: usize,
+    /// Keyed without `.*`.
+    prefixes: Map<Box<[u8]>, T>,
+    prefix_bytes_max: usize,
     any: Option<T>,
 }
 
 impl<T> Default for HostTable<T> {
     fn default() -> Self {
-        Self { exact: Map::default(), suffixes: Map::default(), suffix_bytes_max: 0, any: None }
+        Self {
+            exact: Map::default(),
+            suffixes: Map::default(),
+            suffix_bytes_max: 0,
+            prefixes: Map::default(),
+            prefix_bytes_max: 0,
+            any: None,
+        }
     }
 }
 
 impl<T: PartialEq> PartialEq for HostTable<T> {
     fn eq(&self, other: &Self) -> bool {
-        self.exact == other.exact && self.suffixes == other.suffixes && self.any == other.any
+        self.exact == other.exact
+            && self.suffixes == other.suffixes
+            && self.prefixes == other.prefixes
+            && self.any == other.any
     }
 }
 
@@ -38,13 +52,15 @@ impl<T: Copy> HostTable<T> {
     /// The value for `host`, which is lower case and has no port.
     #[must_use]
     pub fn find(&self, host: &[u8]) -> Option<T> {
-        self.exact.get(host).or_else(|| self.find_suffix(host)).copied().or(self.any)
+        let exact = self.exact.get(host).or_else(|| self.find_suffix(host));
+        exact.or_else(|| self.find_prefix(host)).copied().or(self.any)
     }
 
     /// The values of all entries that `host` matches, the closest first.
     pub fn find_all(&self, host: &[u8]) -> impl Iterator<Item = T> {
         let exact = self.exact.get(host).copied();
-        exact.into_iter().chain(self.all_suffixes(host).copied()).chain(self.any)
+        let wild = self.all_suffixes(host).chain(self.all_prefixes(host)).copied();
+        exact.into_iter().chain(wild).chain(self.any)
     }
 
     /// Gives `host` the value `value`.
@@ -58,6 +74,10 @@ impl<T: Copy> HostTable<T> {
             Host::Suffix(suffix) => {
                 self.suffix_bytes_max = self.suffix_bytes_max.max(suffix.len());
                 put(&mut self.suffixes, suffix.as_bytes(), value)
+            }
+            Host::Prefix(prefix) => {
+                self.prefix_bytes_max = self.prefix_bytes_max.max(prefix.len());
+                put(&mut self.prefixes, prefix.as_bytes(), value)
             }
             Host::Any => self.any.or_else(|| {
                 self.any = Some(value);
@@ -73,6 +93,22 @@ impl<T: Copy> HostTable<T> {
             return None;
         }
         self.all_suffixes(host).next()
+    }
+
+    /// Longest prefix first: the dots are taken from the right.
+    fn find_prefix(&self, host: &[u8]) -> Option<&T> {
+        if self.prefixes.is_empty() {
+            return None;
+        }
+        self.all_prefixes(host).next()
+    }
+
+    fn all_prefixes<'s>(&'s self, host: &[u8]) -> impl Iterator<Item = &'s T> {
+        // A dot at the very end has no label behind it for `*` to stand for.
+        let dots = memchr::memrchr_iter(b'.', host).filter(|&dot| dot + 1 < host.len());
+        dots.filter_map(|dot| host.get(..dot))
+            .filter(|prefix| prefix.len() <= self.prefix_bytes_max)
+            .filter_map(|prefix| self.prefixes.get(prefix))
     }
 
     fn all_suffixes<'s>(&'s self, host: &[u8]) -> impl Iterator<Item = &'s T> {
@@ -100,6 +136,8 @@ pub enum Host {
     Exact(Arc<str>),
     /// Every host that ends with a dot and this.
     Suffix(Arc<str>),
+    /// Every host that begins with this and a dot.
+    Prefix(Arc<str>),
     /// Every host.
     Any,
 }
@@ -109,13 +147,14 @@ impl std::fmt::Display for Host {
         match self {
             Self::Exact(name) => f.write_str(name),
             Self::Suffix(suffix) => write!(f, "*.{suffix}"),
+            Self::Prefix(prefix) => write!(f, "{prefix}.*"),
             Self::Any => f.write_str("*"),
         }
     }
 }
 
 /// Bytes of a host name (RFC 1035, section 2.3.4, as text and without the final dot).
-const HOST_BYTES_MAX: usize = 253;
+pub(crate) const HOST_BYTES_MAX: usize = 253;
 
 impl std::str::FromStr for Host {
     type Err = Problem;
@@ -125,13 +164,14 @@ impl std::str::FromStr for Host {
             return Ok(Self::Any);
         }
         let lower = text.to_ascii_lowercase();
-        let (name, is_suffix) = match lower.strip_prefix("*.") {
-            Some(suffix) => (suffix, true),
-            None => (lower.as_str(), false),
-        };
+        let (name, kind): (_, fn(Arc<str>) -> Self) =
+            match (lower.strip_prefix("*."), lower.strip_suffix(".*")) {
+                (Some(suffix), _) => (suffix, Self::Suffix),
+                (None, Some(prefix)) => (prefix, Self::Prefix),
+                (None, None) => (lower.as_str(), Self::Exact),
+            };
         check_name(name)?;
-        let name = Arc::from(name);
-        Ok(if is_suffix { Self::Suffix(name) } else { Self::Exact(name) })
+        Ok(kind(Arc::from(name)))
     }
 }
 
@@ -154,8 +194,8 @@ fn check_name(name: &str) -> Result<(), Problem> {
     }
     if name.contains('*') {
         return Err(Problem::new(
-            "`*` stands alone or for whole labels at the beginning, as in *.example.com",
-            "write \"*.suffix\", \"*\" or the whole name",
+            "`*` stands alone or for whole labels at one end, as in *.example.com and shop.*",
+            "write \"*.suffix\", \"prefix.*\", \"*\" or the whole name",
         ));
     }
     if let Some(literal) = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
@@ -230,6 +270,28 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_goes_behind_suffixes_and_the_longest_first() {
+        let table = table(&["shop.*", "shop.eu.*", "*.eu.example", "shop.eu.org", "*"]);
+        for (host, value) in [
+            ("shop.example", 0),
+            ("shop.us.example", 0),
+            ("shop.eu.net", 1),
+            ("shop.eu.de.net", 1),
+            ("shop.eu.example", 2),
+            ("shop.eu.org", 3),
+            ("shop", 4),
+            ("shop.", 4),
+            ("shops.example", 4),
+            ("a.shop.example", 4),
+            (".shop.x", 4),
+        ] {
+            assert_eq!(table.find(host.as_bytes()), Some(value), "{host:?}");
+        }
+        let all: Vec<_> = table.find_all(b"shop.eu.example").collect();
+        assert_eq!(all, [2, 1, 0, 4]);
+    }
+
+    #[test]
     fn all_that_match_come_with_the_closest_first() {
         let table = table(&["a.b", "*.a.b", "*.x.a.b", "*"]);
         for (host, values) in [
@@ -267,6 +329,7 @@ mod tests {
         for (text, shown) in [
             ("Shop.Example.COM", "shop.example.com"),
             ("*.A.b", "*.a.b"),
+            ("Shop.*", "shop.*"),
             ("*", "*"),
             ("[::1]", "[::1]"),
             ("127.0.0.1", "127.0.0.1"),
@@ -286,6 +349,8 @@ mod tests {
             ("bücher.de", "xn--"),
             ("a.*.b", "*.suffix"),
             ("*a.b", "*.suffix"),
+            ("*.a.*", "*.suffix"),
+            ("a*", "prefix.*"),
             ("a.b:80", "\"a.b\""),
             ("::1", "[::1]"),
             ("[::g]", "[::1]"),

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use crate::map::Map;
 use crate::snapshot::{
-    ChainId, Changes, ClusterId, EndpointId, Id, ListenerId, RouteTableId, Snapshot, TransportId,
+    ChainId, Changes, Cluster, ClusterId, EndpointId, Id, ListenerId, RouteTableId, Snapshot,
+    TransportId,
 };
 
 /// The slots of one kind of resource.
@@ -74,11 +75,14 @@ pub(crate) struct Ids {
 #[derive(Debug, Default)]
 struct Named {
     route_tables: Map<Arc<str>, RouteTableId>,
+    /// With those that are held.
     clusters: Map<Arc<str>, ClusterId>,
+    /// Clusters that are named by rules or listeners and are not there: they will have these ids.
+    held: Map<Arc<str>, ClusterId>,
 }
 
 /// What a draft took.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct TakenIds {
     listeners: Taken,
     chains: Taken,
@@ -87,6 +91,8 @@ pub(crate) struct TakenIds {
     endpoints: Taken,
     transports: Taken,
     cluster_tls: u64,
+    /// Of clusters that may not be there.
+    held: Map<Arc<str>, ClusterId>,
 }
 
 /// Ids for a snapshot that does not count yet.
@@ -106,6 +112,11 @@ impl Ids {
     /// The id of the cluster of this name, if the latest snapshot has it.
     pub(crate) fn cluster(&self, name: &str) -> Option<ClusterId> {
         self.named.clusters.get(name).copied()
+    }
+
+    /// The id of the route table of this name, if the latest snapshot has it.
+    pub(crate) fn route_table(&self, name: &str) -> Option<RouteTableId> {
+        self.named.route_tables.get(name).copied()
     }
 
     /// Makes `now` the latest snapshot, which was made with these ids. `transports_gone` are those that
@@ -130,13 +141,12 @@ impl Ids {
         self.listeners.keep(taken.listeners, listeners_removed.iter().map(|id| id.0));
         self.chains.keep(taken.chains, chains_removed.iter().map(|(_, id)| id.0));
         self.route_tables.keep(taken.route_tables, route_tables_removed.iter().map(|id| id.0));
-        self.clusters.keep(taken.clusters, clusters_removed.iter().map(|id| id.0));
+        let removed = clusters_removed.iter().filter_map(|id| former?.cluster(*id));
+        let gone = self.named.hold(taken.held, removed, now);
+        self.clusters.keep(taken.clusters, gone.into_iter().map(|id| id.0));
         self.endpoints.keep(taken.endpoints, endpoints_removed.iter().map(|(_, id)| id.0));
         self.transports.keep(taken.transports, transports_gone.iter().map(|id| id.0));
         self.cluster_tls = taken.cluster_tls;
-        for cluster in clusters_removed.iter().filter_map(|id| former?.cluster(*id)) {
-            self.named.clusters.remove(&cluster.name);
-        }
         for table in route_tables_removed.iter().filter_map(|id| former?.route_table(*id)) {
             self.named.route_tables.remove(&table.name);
         }
@@ -146,6 +156,60 @@ impl Ids {
         for table in route_tables_added.iter().filter_map(|id| now.route_table(*id)) {
             self.named.route_tables.insert(Arc::clone(&table.name), table.id);
         }
+    }
+}
+
+impl Named {
+    /// Holds the ids of clusters that are not there (any more) for as long as something names them. Returns those that
+    /// nothing does.
+    fn hold<'c, F>(
+        &mut self,
+        taken: Map<Arc<str>, ClusterId>,
+        removed: impl Iterator<Item = &'c Arc<Cluster>>,
+        now: &Snapshot<F>,
+    ) -> Vec<ClusterId> {
+        self.held.extend(taken);
+        for cluster in removed {
+            self.clusters.remove(&cluster.name);
+            self.held.insert(Arc::clone(&cluster.name), cluster.id);
+        }
+        let mut gone = Vec::new();
+        if self.held.is_empty() {
+            return gone;
+        }
+        let named = now.clusters_named();
+        let Self { clusters, held, .. } = self;
+        held.retain(|name, id| {
+            if now.cluster(*id).is_some() {
+                return false;
+            }
+            let stays = named.contains_key(id);
+            if stays {
+                clusters.insert(Arc::clone(name), *id);
+            } else {
+                clusters.remove(name);
+                gone.push(*id);
+            }
+            stays
+        });
+        gone
+    }
+}
+
+impl<'a> Draft<'a> {
+    /// Goes on where a draft of these ids ended.
+    pub(crate) const fn resume(ids: &'a Ids, taken: TakenIds) -> Self {
+        Self { ids, taken }
+    }
+
+    /// The id of a cluster that may not be there, and that it has once it is.
+    pub(crate) fn hold(&mut self, name: &str) -> ClusterId {
+        let known = self.ids.cluster(name).or_else(|| self.taken.held.get(name).copied());
+        known.unwrap_or_else(|| {
+            let id = ClusterId(self.ids.clusters.take(&mut self.taken.clusters));
+            self.taken.held.insert(Arc::from(name), id);
+            id
+        })
     }
 }
 
@@ -159,7 +223,7 @@ impl Draft<'_> {
     /// The id of the route table of this name, or a new one.
     pub(crate) fn route_table(&mut self, name: &str) -> RouteTableId {
         let new = || RouteTableId(self.ids.route_tables.take(&mut self.taken.route_tables));
-        self.ids.named.route_tables.get(name).copied().unwrap_or_else(new)
+        self.ids.route_table(name).unwrap_or_else(new)
     }
 
     /// The id of a new listener.
@@ -189,7 +253,7 @@ impl Draft<'_> {
     }
 
     /// What was taken.
-    pub(crate) const fn into_taken(self) -> TakenIds {
+    pub(crate) fn into_taken(self) -> TakenIds {
         self.taken
     }
 }

@@ -8,19 +8,21 @@ use std::sync::Arc;
 
 use crate::answers::{self, Answers, NameReads, NameUsers};
 use crate::build::{self, Context, Declared, Files, Parts};
+use crate::delivered::{Changed, ClusterShape, Delivered, Lowering, Outcome, Update, Verdict};
 use crate::dns::{DnsAnswer, DnsName};
 use crate::endpoint_files::{Accepted, EndpointFiles, EndpointReader, EndpointReads, ListShape};
-use crate::file;
 use crate::filters::FilterKinds;
 use crate::findings::{Errors, Finding, Findings, Path, Problem};
-use crate::ids::TakenIds;
+use crate::ids::{Draft, TakenIds};
 use crate::include;
+use crate::origins::ResourceKind;
 use crate::outside::{Memory, Outside};
 use crate::schema::compiled;
 use crate::shape::{self, SchemaError, Shape};
-use crate::snapshot::{ClusterId, Snapshot};
+use crate::snapshot::{ClusterId, RootsSource, Snapshot};
 use crate::store::{Linked, Store};
 use crate::tree::{self, Site};
+use crate::unchanged::{Digests, Entries};
 
 /// What stands in a file without anything.
 const EMPTY_HINT: &str =
@@ -38,6 +40,11 @@ pub struct Loader<F> {
     answers: Answers,
     /// The host names of the latest text.
     name_users: NameUsers,
+    /// Those of the latest text.
+    entries: Entries,
+    cluster_shape: ClusterShape,
+    /// The clusters that other sources have delivered; none if there are no other sources.
+    delivered: Option<Delivered>,
     warnings: Vec<Finding>,
 }
 
@@ -52,6 +59,11 @@ pub struct Prepared<F> {
     /// The host names among endpoints, and who has them, if all of the text was read.
     names: Option<NameUsers>,
     unanswered: Vec<Arc<DnsName>>,
+    /// The entries of the text, if it was read.
+    entries: Option<Entries>,
+    /// What changes of the clusters that were delivered.
+    delivered: Changed,
+    wanted: Vec<Arc<str>>,
 }
 
 /// The files of endpoints that a snapshot was made from.
@@ -70,6 +82,15 @@ pub struct EndpointsOutcome {
     pub file: Arc<str>,
     /// Why it is refused, so that its last good list stays; none if it is good.
     pub refused: Option<Errors>,
+}
+
+/// What became of clusters that a source has delivered.
+#[derive(Debug)]
+pub struct PreparedUpdates<F> {
+    /// The next snapshot, if anything differs.
+    pub prepared: Option<Prepared<F>>,
+    /// Of each cluster, in the order in which they were delivered.
+    pub verdicts: Vec<Verdict>,
 }
 
 /// What became of files of endpoints that were read by themselves.
@@ -115,6 +136,12 @@ impl<F> Prepared<F> {
         self.names.as_ref().map(|names| names.keys())
     }
 
+    /// The clusters that rules and listeners name and the text has not: other sources may have them.
+    #[must_use]
+    pub fn wanted(&self) -> &[Arc<str>] {
+        &self.wanted
+    }
+
     /// What looks like a mistake in what was read for it.
     #[must_use]
     pub fn warnings(&self) -> &[Finding] {
@@ -139,6 +166,9 @@ impl<F> Loader<F> {
             endpoint_files: EndpointFiles::default(),
             answers: Answers::default(),
             name_users: NameUsers::default(),
+            entries: Entries::default(),
+            cluster_shape: ClusterShape::new()?,
+            delivered: None,
             warnings: Vec::new(),
         })
     }
@@ -184,13 +214,15 @@ impl<F> Loader<F> {
         let lowered = self.lower(text, outside, &mut findings);
         let warnings = findings.into_result()?;
         let lowered = lowered.expect("what stops the reading is reported as an error");
-        let Lowered { parts, taken, files, refused, names } = lowered;
+        let Lowered { parts, taken, files, refused, names, digests, displaced } = lowered;
         let refused = refused.into_iter();
         let unanswered = names.keys().filter(|name| !self.answers.contains_key(*name));
         let mut unanswered: Vec<_> = unanswered.cloned().collect();
         unanswered.sort_unstable();
         Ok(Prepared {
+            wanted: parts.wanted.clone(),
             linked: self.store.link(parts, taken),
+            entries: Some(digests.without(&warnings)),
             warnings,
             endpoints_refused: refused
                 .map(|(file, errors)| EndpointsOutcome { file, refused: Some(errors) })
@@ -198,6 +230,7 @@ impl<F> Loader<F> {
             files: FilesRead::All(files),
             names: Some(names),
             unanswered,
+            delivered: Changed(displaced.into_iter().map(|name| (name, None)).collect()),
         })
     }
 
@@ -234,6 +267,9 @@ impl<F> Loader<F> {
             files: FilesRead::Changed(changed),
             names: None,
             unanswered: Vec::new(),
+            entries: None,
+            delivered: Changed::default(),
+            wanted: Vec::new(),
         });
         PreparedEndpoints { prepared, outcomes }
     }
@@ -270,6 +306,9 @@ impl<F> Loader<F> {
             files: FilesRead::Changed(Vec::new()),
             names: None,
             unanswered: Vec::new(),
+            entries: None,
+            delivered: Changed::default(),
+            wanted: Vec::new(),
         })
     }
 
@@ -280,7 +319,13 @@ impl<F> Loader<F> {
 
     /// Makes what was prepared last the latest snapshot.
     pub fn keep(&mut self, prepared: Prepared<F>) -> Arc<Snapshot<F>> {
-        let Prepared { linked, warnings, files, names, .. } = prepared;
+        let Prepared { linked, warnings, files, names, entries, delivered, .. } = prepared;
+        if let Some(entries) = entries {
+            self.entries = entries;
+        }
+        if let Some(known) = &mut self.delivered {
+            known.apply(delivered);
+        }
         if let Some(names) = names {
             self.name_users = names;
         }
@@ -312,6 +357,81 @@ impl<F> Loader<F> {
         clusters.filter_map(|cluster| cluster.tls.as_ref()).all(|tls| tls.allows_unix())
     }
 
+    /// From now on clusters may come from other sources, so that rules and listeners may name some that are not
+    /// there.
+    pub fn expect_sources(&mut self) {
+        self.delivered.get_or_insert_default();
+    }
+
+    /// The next snapshot after what `source` says of some clusters, each of which is accepted or refused by itself. The
+    /// loader stays as it was. Costs as much as these clusters.
+    pub fn prepare_updates(
+        &self,
+        source: &Arc<str>,
+        updates: Vec<Update>,
+        outside: &dyn Outside,
+    ) -> PreparedUpdates<F> {
+        let none = Delivered::default();
+        let delivered = self.delivered.as_ref().unwrap_or(&none);
+        let former = self.store.latest().map(AsRef::as_ref);
+        let in_file = |name: &str| former?.origins.place(ResourceKind::Cluster, name);
+        let lowering =
+            Lowering { source, shape: &self.cluster_shape, delivered, in_file: &in_file };
+        let mut taken = self.store.draft().into_taken();
+        let mut roots: Option<Arc<RootsSource>> = None;
+        let Outcome { changed, clusters, verdicts, warnings } =
+            lowering.run(updates, |file, site, findings| {
+                let reader = EndpointReader { outside, shape: &self.list_shape };
+                let mut context = Context {
+                    kinds: &self.kinds,
+                    former,
+                    files: Files::none(outside, roots.as_ref()),
+                    endpoint_files: EndpointReads::new(reader, &self.endpoint_files),
+                    names: NameReads::new(&self.answers),
+                    has_sources: true,
+                    ids: Draft::resume(self.store.ids(), taken.clone()),
+                    findings,
+                };
+                let cluster = build::delivered_cluster(file, site, &mut context);
+                if context.findings.errors_len() > 0 {
+                    return None;
+                }
+                taken = context.ids.into_taken();
+                roots = roots.take().or_else(|| cluster.tls.as_ref()?.source.roots.clone());
+                Some(cluster)
+            });
+        let gone = changed.0.iter().filter(|(_, accepted)| accepted.is_none());
+        let gone = gone.filter_map(|(name, _)| self.store.ids().cluster(name));
+        let gone: Vec<ClusterId> = gone.collect();
+        let linked = self.store.link_changed(&clusters, &gone, taken);
+        let prepared = linked.map(|linked| Prepared {
+            linked,
+            warnings,
+            endpoints_refused: Vec::new(),
+            files: FilesRead::Changed(Vec::new()),
+            names: None,
+            unanswered: Vec::new(),
+            entries: None,
+            delivered: changed,
+            wanted: Vec::new(),
+        });
+        PreparedUpdates { prepared, verdicts }
+    }
+
+    /// Adds the clusters that other sources have delivered, and names those that the text has as well, which
+    /// are no longer theirs.
+    fn add_delivered(&self, parts: &mut Parts<F>) -> Vec<Arc<str>> {
+        let delivered = self.delivered.iter().flat_map(Delivered::names);
+        let (displaced, kept): (Vec<_>, Vec<_>) =
+            delivered.cloned().partition(|name| parts.origins.has(ResourceKind::Cluster, name));
+        let latest = self.store.latest();
+        let clusters = kept
+            .iter()
+            .filter_map(|name| latest?.cluster(self.store.ids().cluster(name)?).map(Arc::clone));
+        parts.clusters.extend(clusters);
+        displaced
+    }
+
     fn lower(
         &self,
         text: &str,
@@ -322,10 +442,12 @@ impl<F> Loader<F> {
         include::resolve(&mut root, outside, findings);
         tree::expand(&mut root, outside, Path::Root, findings);
         let declared = (Declared::read(&root, "clusters"), Declared::read(&root, "routes"));
+        let former = self.store.former(&declared.0);
+        let digests = self.entries.mark(&mut root, &former);
         if !shape::check(&mut root, &self.shape, Path::Root, findings) {
             return None;
         }
-        let file: file::File = match tree::deserialize(&root) {
+        let file = match former.read_file(&mut root) {
             Ok(file) => file,
             Err(mismatch) => {
                 let at = mismatch.at.unwrap_or(root.at);
@@ -342,14 +464,31 @@ impl<F> Loader<F> {
             files: Files::new(outside, former),
             endpoint_files: EndpointReads::new(reader, &self.endpoint_files),
             names: NameReads::new(&self.answers),
+            has_sources: self.delivered.is_some(),
             ids: self.store.draft(),
             findings,
         };
         let declared = (&declared.0, &declared.1);
-        let parts = build::parts(&file, &Site::root(&root), declared, &mut context);
+        let mut parts = build::parts(&file, &Site::root(&root), declared, &mut context);
         let (files, refused) = context.endpoint_files.into_files();
         let names = context.names.into_users();
-        Some(Lowered { parts, taken: context.ids.into_taken(), files, refused, names })
+        let taken = context.ids.into_taken();
+        let displaced = self.add_delivered(&mut parts);
+        Some(Lowered { parts, taken, files, refused, names, digests, displaced })
+    }
+}
+
+#[cfg(test)]
+impl<F> Loader<F> {
+    /// The names of the entries of a text that are not lowered again.
+    pub(crate) fn known(&self, text: &str) -> Vec<String> {
+        let mut findings = Findings::new("f", text);
+        let mut root = tree::read(text, EMPTY_HINT, &mut findings).unwrap();
+        let declared = Declared::read(&root, "clusters");
+        drop(self.entries.mark(&mut root, &self.store.former(&declared)));
+        let sections = ["clusters", "routes"].map(|section| root.find(section).unwrap().items());
+        let known = sections.into_iter().flatten().filter(|item| item.is_known);
+        known.map(|item| item.find("name").and_then(tree::Node::text).unwrap().to_owned()).collect()
     }
 }
 
@@ -361,4 +500,7 @@ struct Lowered<F> {
     /// The files of endpoints that are refused.
     refused: Vec<(Arc<str>, Errors)>,
     names: NameUsers,
+    digests: Digests,
+    /// Clusters that were delivered, and that the text has now.
+    displaced: Vec<Arc<str>>,
 }

@@ -126,11 +126,6 @@ impl<T> Listed<T> {
             Self::None(listed) => (&listed.not, true),
         }
     }
-
-    /// The list as a file has it.
-    pub(crate) fn of(list: Vec<T>, is_inverted: bool) -> Self {
-        if is_inverted { Self::None(NotListed { not: list }) } else { Self::Any(list) }
-    }
 }
 
 /// A share of requests.
@@ -243,33 +238,6 @@ impl Criterion {
                 None => "no content-type".to_owned(),
             },
             Self::Fraction(_) => format!("the die at {}", Percent::of_die(asked.die)),
-        }
-    }
-
-    /// Writes it as a file has it.
-    pub(crate) fn show(&self, file: &mut Match) {
-        match self {
-            Self::Methods { methods, is_inverted } => {
-                let methods = methods.iter().map(ToString::to_string).collect();
-                file.methods = Some(Listed::of(methods, *is_inverted));
-            }
-            Self::Value(place, value) => {
-                let (map, name) = match place {
-                    Place::Header(name) => (&mut file.headers, name),
-                    Place::Query(name) => (&mut file.query, name),
-                    Place::Cookie(name) => (&mut file.cookies, name),
-                };
-                map.insert(name.to_string(), value.key());
-            }
-            Self::Sources { ranges, is_inverted } => {
-                file.sources = Some(Listed::of(ranges.to_vec(), *is_inverted));
-            }
-            Self::Client(ClientMatch::Anyone) => {}
-            Self::Client(ClientMatch::Named(names)) => {
-                file.client = Some(names.iter().map(ToString::to_string).collect());
-            }
-            Self::Grpc(is_asked) => file.grpc = Some(*is_asked),
-            Self::Fraction(percent) => file.fraction = Some(FractionKey { percent: *percent }),
         }
     }
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::address::Address;
+use crate::snapshot::Traits;
 
 /// The endpoints of a cluster, apart from the cluster: they may come from elsewhere, and change more
 /// often.
@@ -25,4 +26,6 @@ pub(crate) struct Endpoint {
     pub(crate) weight: u16,
     /// The host whose address it is, if that is known.
     pub(crate) host: Option<Arc<str>>,
+    /// What else is said of it.
+    pub(crate) traits: Traits,
 }

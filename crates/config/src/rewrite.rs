@@ -120,25 +120,6 @@ pub struct Rewriting {
 const CACHES_MAX: usize = 32;
 
 impl Rewrite {
-    /// As a file has it.
-    pub(crate) fn key(&self) -> RewriteKey {
-        let mut key = RewriteKey::default();
-        match &self.path {
-            None => {}
-            Some(PathRewrite::Prefix(prefix)) => key.prefix = Some(prefix.to_string()),
-            Some(PathRewrite::Regex(it)) => {
-                (key.regex, key.with) = (Some(it.pattern.to_string()), Some(it.with.to_string()));
-            }
-            Some(PathRewrite::Template(it)) => key.template = Some(it.with.to_string()),
-        }
-        match &self.host {
-            None => {}
-            Some(HostRewrite::Fixed(host)) => key.host = Some(host.to_string()),
-            Some(HostRewrite::Header(name)) => key.host_header = Some(name.to_string()),
-        }
-        key
-    }
-
     /// Changes the head of a request that a rule with this path has taken. `host` goes before the rule's own.
     ///
     /// # Errors

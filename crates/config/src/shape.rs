@@ -26,6 +26,7 @@ use crate::dns::EndpointAddress;
 use crate::file_mode::FileMode;
 use crate::findings::Problem;
 use crate::matching::Percent;
+use crate::slow_start::Aggression;
 use crate::units::{Period, Size};
 
 /// What may stand at one place.
@@ -119,6 +120,8 @@ pub(crate) enum Format {
     Range,
     /// A share of requests.
     Percent,
+    /// How fast a share grows.
+    Aggression,
     /// Permissions of a file.
     Mode,
 }
@@ -308,6 +311,7 @@ fn special(schema: &Json, format: &Json, path: &str) -> Result<Special, SchemaEr
         Some("endpoint") => Format::Endpoint,
         Some("range") => Format::Range,
         Some("percent") => Format::Percent,
+        Some("aggression") => Format::Aggression,
         Some("mode") => Format::Mode,
         _ => return Err(unknown(path, &format!("x-format {format}"))),
     };
@@ -373,6 +377,7 @@ impl Format {
             Self::Endpoint => text.parse::<EndpointAddress>().map(|_| 0),
             Self::Range => text.parse::<Cidr>().map(|_| 0),
             Self::Percent => text.parse::<Percent>().map(|_| 0),
+            Self::Aggression => text.parse::<Aggression>().map(|_| 0),
             Self::Mode => text.parse::<FileMode>().map(|_| 0),
         }
     }

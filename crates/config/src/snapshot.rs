@@ -26,24 +26,39 @@ use crate::chains::Chains;
 use crate::cidr::Cidr;
 use crate::clients::ClientMatch;
 use crate::error_pages::ErrorPages;
+use crate::file;
 use crate::file_mode::FileMode;
 use crate::filters::FilterSource;
+use crate::hash::Hashing;
 use crate::hosts::{Host, HostTable};
+use crate::map::Map;
 use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Regexes, Searches};
 use crate::metrics::Metrics;
+use crate::origins::Origins;
 use crate::paths::PathTable;
 use crate::rewrite::Rewrite;
-use crate::schedule::Schedule;
+use crate::slow_start::SlowStart;
+use crate::subsets::{Metadata, Selectors, SubsetAsked};
 use crate::targets::Target;
+use crate::view::View;
 
 pub use crate::address::Address;
 pub use crate::dns::{DnsAnswer, DnsFamily, DnsMode, DnsName, Resolved};
+// Words of the file that have no invalid values.
+pub use crate::file::access_log::Format as AccessLogFormat;
+pub use crate::file::chain::Detected;
+pub use crate::file::cluster::{Protocol as ClusterProtocol, ResponseParsing};
+pub use crate::file::listener::{
+    ForwardClientCert, Forwarded as ForwardedFields, HeadersWithUnderscores as Underscores,
+    OriginalDestination, Protocol as ListenerProtocol,
+};
+pub use crate::file::tls::{Mode as TlsMode, Signing};
 
-pub use self::endpoints::{EndpointsFrom, ListedEndpoint, Resolvers};
+pub use self::endpoints::{EndpointsFrom, ListedEndpoint, Resolvers, Traits};
 pub use self::id::{ChainId, ClusterId, EndpointId, Id, ListenerId, RouteTableId, TransportId};
 pub use self::tls::{
     CertificateSource, ClientTrust, ClusterTls, ClusterTlsSource, ListenerTls, ListenerTlsSource,
-    RootsSource, Signing, TicketKeySource, TlsMode,
+    RootsSource, TicketKeySource,
 };
 
 /// Slots of a chunk: a change copies one chunk, and the pointers to all of them.
@@ -143,6 +158,10 @@ pub struct Snapshot<F> {
     pub access_log: AccessLog,
     /// What is reported beside the metrics that are always there.
     pub metrics: Metrics,
+    /// What the sections were built from, all but those that are lists.
+    pub source: Arc<file::File>,
+    /// Where its resources come from.
+    pub(crate) origins: Arc<Origins>,
     /// What differs from the snapshot of `version - 1`.
     pub changes: Changes,
 }
@@ -159,6 +178,21 @@ impl<F> Snapshot<F> {
     #[must_use]
     pub fn cluster(&self, id: ClusterId) -> Option<&Arc<Cluster>> {
         self.clusters.find(id.0)
+    }
+
+    /// The clusters that rules, listeners and chains name, whether they are there or not.
+    pub(crate) fn clusters_named(&self) -> Map<ClusterId, ()> {
+        let rules = self.route_tables.iter().flat_map(|(_, table)| &table.rules);
+        let of_rules = rules.filter_map(|rule| match &rule.action {
+            Action::Forward(forward) => Some(forward.target.clusters()),
+            Action::Respond(_) | Action::Redirect(_) => None,
+        });
+        let relays = self.listeners.iter().flat_map(|listener| {
+            let chains = listener.chains.iter().map(|chain| &chain.listener.relay);
+            chains.chain([&listener.relay]).flatten()
+        });
+        let of_relays = relays.flat_map(|relay| relay.clusters.iter().map(|(id, _)| *id));
+        of_rules.flatten().chain(of_relays).map(|id| (id, ())).collect()
     }
 
     /// The route table with this id, if this snapshot still has it.
@@ -268,10 +302,12 @@ pub struct Changes {
 pub struct Listener<F> {
     /// Stable name.
     pub id: ListenerId,
+    /// What it was built from, all but its chains. A listener as a chain sees it has that of its listener.
+    pub source: Arc<file::Listener>,
     /// Name in the file.
     pub name: Arc<str>,
-    /// Address to bind.
-    pub address: Address,
+    /// Addresses to bind: at least one.
+    pub addresses: Arc<[Address]>,
     /// Options of the listening socket.
     pub socket: ListenSocket,
     /// What its connections speak.
@@ -341,6 +377,8 @@ pub struct Chain<F> {
     pub id: ChainId,
     /// Name in the file.
     pub name: Arc<str>,
+    /// What it was built from.
+    pub source: Arc<file::Chain>,
     /// The connections it is for.
     pub matches: ChainMatch,
     /// The listener as these connections see it.
@@ -370,32 +408,6 @@ impl ChainMatch {
     pub const fn needs_bytes(&self) -> bool {
         !self.server_names.is_empty() || !self.alpn.is_empty() || !self.protocols.is_empty()
     }
-}
-
-/// What a connection's first bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Detected {
-    /// A request of HTTP/1.
-    Http1,
-    /// HTTP/2.
-    Http2,
-    /// A TLS handshake.
-    Tls,
-    /// None of these, or nothing in time.
-    Other,
-}
-
-/// What the connections of a listener speak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListenerProtocol {
-    /// HTTP, or whatever else if there is a relay for it.
-    Auto,
-    /// HTTP/1.
-    Http1,
-    /// HTTP/2.
-    Http2,
-    /// Anything, relayed as it comes.
-    Tcp,
 }
 
 /// Clusters of which each relayed connection goes to one.
@@ -433,17 +445,6 @@ pub struct ListenSocket {
     pub original_destination: OriginalDestination,
     /// Permissions of the file of a unix socket.
     pub mode: FileMode,
-}
-
-/// How it is known where connections were going that rules of the machine brought to a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum OriginalDestination {
-    /// They were coming here.
-    Off,
-    /// The kernel redirected them, and is asked.
-    Redirect,
-    /// The kernel handed them over as they were.
-    Tproxy,
 }
 
 /// TCP keepalive probes.
@@ -538,48 +539,6 @@ pub struct Ping {
 /// Filters of a chain, at most.
 pub const FILTERS_MAX: usize = 64;
 
-/// Which fields tell the upstream about the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ForwardedFields {
-    /// None; those that came in are removed unless hops are trusted.
-    Off,
-    /// `x-forwarded-for`, `-proto`, `-host`, `-port`.
-    XForwarded,
-    /// `forwarded` (RFC 7239).
-    Forwarded,
-    /// Both kinds.
-    Both,
-}
-
-/// What becomes of a request's fields with `_` in their names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Underscores {
-    /// The request is refused.
-    Refuse,
-    /// They are dropped.
-    Drop,
-    /// Those are dropped that, with `-`, are known to the proxy or begin with `x-forwarded-`.
-    DropReserved,
-    /// They go through.
-    Pass,
-}
-
-/// What becomes of `x-forwarded-client-cert`. Envoy's modes of that name; all but the first and the last
-/// remove what comes from a client without a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ForwardClientCert {
-    /// It is removed.
-    Sanitize,
-    /// It goes on as it came.
-    ForwardOnly,
-    /// The client's certificate is added to it.
-    AppendForward,
-    /// The client's certificate takes its place.
-    SanitizeSet,
-    /// It goes on as it came, whoever sent it.
-    AlwaysForwardOnly,
-}
-
 /// What is said of a client's certificate, beside its digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientCertDetails {
@@ -625,6 +584,8 @@ pub struct DownstreamTimeouts {
 pub struct RouteTable {
     /// Stable name.
     pub id: RouteTableId,
+    /// What it was built from.
+    pub source: Arc<file::RouteTable>,
     /// Name in the file.
     pub name: Arc<str>,
     /// The hosts it is for.
@@ -644,27 +605,32 @@ pub struct RouteTable {
 impl RouteTable {
     /// The first rule that a request meets, with its place among the rules. `searches` is the worker's.
     #[must_use]
+    #[inline]
     pub fn find(&self, asked: &Asked<'_>, searches: &mut Searches) -> Option<(usize, &Rule)> {
         let place = self.paths.find(&self.rules, asked, &self.values, searches)?;
         Some((place, self.rules.get(place)?))
     }
-}
 
-impl RouteTable {
-    /// What the rule at this place matches ([`Rule::condition`]), and how many before it match the same:
-    /// a name by which another configuration may know it, wherever it stands there.
+    /// Whether a rule looks at where requests come from.
+    pub(crate) fn asks_sources(&self) -> bool {
+        let mut criteria = self.rules.iter().flat_map(|rule| &rule.also);
+        criteria.any(|criterion| matches!(criterion, Criterion::Sources { .. }))
+    }
+
+    /// What identifies the rule at this place (its name, or what it matches), and how many before it that does for as well:
+    /// by both another configuration may know it, wherever it stands there.
     #[must_use]
     pub fn name_of(&self, place: usize) -> Option<(String, usize)> {
         let rule = self.rules.get(place)?;
         let before = self.rules.iter().take(place);
-        Some((rule.condition(), before.filter(|before| before.matches_the_same(rule)).count()))
+        Some((rule.identity(), before.filter(|before| before.is_named_the_same(rule)).count()))
     }
 
-    /// The place of the rule with this name.
+    /// The place of the rule with this identity.
     #[must_use]
-    pub fn place_named(&self, condition: &str, nth: usize) -> Option<usize> {
+    pub fn place_named(&self, identity: &str, nth: usize) -> Option<usize> {
         let places = self.rules.iter().enumerate();
-        let mut alike = places.filter(|(_, rule)| rule.has_condition(condition));
+        let mut alike = places.filter(|(_, rule)| rule.has_identity(identity));
         alike.nth(nth).map(|(place, _)| place)
     }
 }
@@ -672,6 +638,8 @@ impl RouteTable {
 /// Match ⇒ action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
+    /// Name in the file, if it has one.
+    pub name: Option<Arc<str>>,
     /// What paths it matches.
     pub path: PathMatch,
     /// What else it asks for; all of it has to be met.
@@ -717,9 +685,12 @@ impl Rule {
         text
     }
 
-    /// What it matches in a few words, for metrics: the path, with `*` for what may follow, and what else it asks for.
+    /// Its name, or what it matches in a few words, for metrics: the path, with `*` for what may follow, and what else it asks for.
     #[must_use]
     pub fn label(&self) -> String {
+        if let Some(name) = &self.name {
+            return name.to_string();
+        }
         let mut label = match self.path.how {
             PathKind::Exact => self.path.text.to_string(),
             PathKind::Prefix => format!("{}*", self.path.text),
@@ -733,12 +704,25 @@ impl Rule {
         label
     }
 
-    fn has_condition(&self, condition: &str) -> bool {
-        condition.ends_with(&*self.path.text) && self.condition() == condition
+    /// Its name in the file, or what it matches where it has none: as text that no other rule has, unless both have no
+    /// name and match the same.
+    fn identity(&self) -> String {
+        // No condition begins so: its last line, which may be its first, begins with a kind of path.
+        self.name.as_ref().map_or_else(|| self.condition(), |name| format!("name {name}"))
     }
 
-    fn matches_the_same(&self, other: &Self) -> bool {
-        self.path == other.path && self.also == other.also
+    fn has_identity(&self, identity: &str) -> bool {
+        match &self.name {
+            Some(name) => identity.strip_prefix("name ") == Some(&**name),
+            None => identity.ends_with(&*self.path.text) && self.condition() == identity,
+        }
+    }
+
+    fn is_named_the_same(&self, other: &Self) -> bool {
+        match (&self.name, &other.name) {
+            (None, None) => self.path == other.path && self.also == other.also,
+            (name, of_other) => name == of_other,
+        }
     }
 }
 
@@ -758,6 +742,10 @@ pub enum Action {
 pub struct Forward {
     /// The cluster, or how it is found.
     pub target: Target,
+    /// What says to which endpoint of it, where that is chosen by a hash.
+    pub hashing: Option<Box<Hashing>>,
+    /// Which of its endpoints are asked for.
+    pub subset: Option<Box<SubsetAsked>>,
     /// How the request is changed; none for no change.
     pub rewrite: Option<Box<Rewrite>>,
     /// Bound on the whole exchange, from the request's head to the response's last byte; none
@@ -807,6 +795,8 @@ pub enum RedirectPath {
 pub struct Cluster {
     /// Stable name.
     pub id: ClusterId,
+    /// What it was built from.
+    pub source: Arc<file::Cluster>,
     /// Name in the file.
     pub name: Arc<str>,
     /// Its addresses; none if it has an original destination.
@@ -819,8 +809,12 @@ pub struct Cluster {
     pub(crate) places_by_id: Box<[u32]>,
     /// How requests are shared among them.
     pub balancer: Balancer,
-    /// In which order they take turns.
-    pub schedule: Schedule,
+    /// What one of them gets that came lately, if that is less.
+    pub slow_start: Option<SlowStart>,
+    /// Who of them may be chosen, by what a request asks for.
+    pub view: View,
+    /// By what they make subsets, if they do.
+    pub selectors: Option<Selectors>,
     /// How they are spoken to: this names `protocol`, `tls` and `proxy_protocol` together.
     pub transport: TransportId,
     /// What its endpoints speak.
@@ -873,24 +867,6 @@ impl Cluster {
     }
 }
 
-/// How strictly responses of HTTP/1 are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResponseParsing {
-    /// As RFC 9112 has them.
-    Strict,
-    /// Beside that, what can be read in one way only.
-    Tolerant,
-}
-
-/// What the endpoints of a cluster speak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ClusterProtocol {
-    /// HTTP/1.1.
-    Http1,
-    /// HTTP/2.
-    Http2,
-}
-
 /// One address of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
@@ -903,6 +879,19 @@ pub struct Endpoint {
     /// The host whose address it is, without the dot of the root, if a name led to it. TLS asks for it where
     /// the cluster's names no other.
     pub host: Option<Arc<str>>,
+    /// It is chosen only where no endpoint of a lower number may be.
+    pub priority: u8,
+    /// What it is, for subsets; none for nothing.
+    pub(crate) metadata: Option<Arc<Metadata>>,
+}
+
+impl Endpoint {
+    /// What it is, for subsets.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        static NONE: Metadata = Metadata::new();
+        self.metadata.as_deref().unwrap_or(&NONE)
+    }
 }
 
 /// How long an upstream may take. Each has a counter of its own.
@@ -1042,15 +1031,4 @@ pub enum AccessLogOutput {
     Stderr,
     /// Appended to this file, which is opened again on SIGUSR1 (after a rotation).
     File(Arc<Path>),
-}
-
-/// How an access log line looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessLogFormat {
-    /// One JSON object a line.
-    Json,
-    /// `key=value` pairs behind a Common Log Format beginning.
-    Text,
-    /// The Combined Log Format.
-    Combined,
 }

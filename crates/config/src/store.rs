@@ -2,20 +2,25 @@
 //!
 //! *Linking* gives ids, shares with the former snapshot whatever did not change, and lists what did. It
 //! changes nothing in the store: a snapshot counts once it is kept, and until then the store is as if it had
-//! not been asked. There are two ways in: all sections of the file ([`Store::link`]), and the
-//! endpoints of some clusters ([`Store::link_assignments`]), whose cost follows those clusters alone.
+//! not been asked. There are three ways in: all sections of the file ([`Store::link`]), clusters that other sources
+//! deliver ([`Store::link_changed`]), and the endpoints of some clusters ([`Store::link_assignments`]); the cost of the
+//! latter two follows those clusters alone.
 
 use std::sync::Arc;
 
-use crate::build::Parts;
+use crate::balance::Balancer;
+use crate::build::{Declared, Parts};
 use crate::ids::{Draft, Ids, TakenIds};
 use crate::map::Map;
+use crate::origins::{Origins, ResourceKind};
 use crate::resource::{self, Assignment};
-use crate::schedule::Schedule;
 use crate::snapshot::{
     Address, Changes, Cluster, ClusterId, Endpoint, EndpointId, EndpointsFrom, Id, Listener,
     ListenerBounds, RouteTable, Slots, Snapshot, TransportId,
 };
+use crate::subsets::Selectors;
+use crate::unchanged::Former;
+use crate::view::{Member, View};
 
 /// The latest snapshot, and the ids in it.
 #[derive(Debug)]
@@ -44,9 +49,19 @@ impl<F> Store<F> {
         self.latest.as_ref()
     }
 
+    /// The ids in it.
+    pub(crate) const fn ids(&self) -> &Ids {
+        &self.ids
+    }
+
     /// Ids for the next snapshot.
     pub(crate) fn draft(&self) -> Draft<'_> {
         self.ids.draft()
+    }
+
+    /// What a load finds as it was.
+    pub(crate) fn former<'a>(&'a self, clusters: &'a Declared) -> Former<'a, F> {
+        Former { snapshot: self.latest.as_deref(), ids: &self.ids, clusters }
     }
 
     /// The next snapshot, of all sections of the file, which were made with the ids of a draft.
@@ -64,9 +79,18 @@ impl<F> Store<F> {
         for (listener, place) in parts.listeners.iter().zip(0u32..) {
             listener_places.insert(listener.id.0, place);
         }
+        let version = self.version_next();
+        let origins = dated(
+            parts.origins,
+            version,
+            &changes,
+            (&parts.listeners, former),
+            (&route_tables, &clusters),
+        );
         let snapshot = Snapshot {
-            version: self.version_next(),
+            version,
             startup: parts.startup,
+            origins: Arc::new(origins),
             listener_bounds: ListenerBounds::of(&parts.listeners, &parts.route_tables),
             listeners: parts.listeners.into(),
             listener_places,
@@ -76,6 +100,7 @@ impl<F> Store<F> {
             limits: parts.limits,
             access_log: parts.access_log,
             metrics: parts.metrics,
+            source: parts.source,
             changes,
         };
         Linked { snapshot: Arc::new(snapshot), taken, transports_gone }
@@ -94,7 +119,8 @@ impl<F> Store<F> {
         for (id, assignment) in assigned {
             let Some(before) = former.cluster(*id) else { continue };
             let from = &before.endpoints_from;
-            let assigned = Assigned::new(assignment, from, Some(before), &mut draft);
+            let choice = (before.balancer, before.selectors.as_ref());
+            let assigned = Assigned::new(assignment, from, choice, Some(before), &mut draft);
             if before.endpoints == assigned.endpoints {
                 continue;
             }
@@ -103,9 +129,42 @@ impl<F> Store<F> {
             changes.clusters_changed.push(*id);
             clusters.insert(id.0, cluster);
         }
+        self.link_with(clusters, changes, draft.into_taken(), Vec::new())
+    }
+
+    /// The next snapshot, with these clusters new or changed and without those that are gone, or none if nothing differs.
+    /// They were made with the ids of a draft.
+    pub(crate) fn link_changed(
+        &self,
+        changed: &[Arc<Cluster>],
+        gone: &[ClusterId],
+        taken: TakenIds,
+    ) -> Option<Linked<F>> {
+        let former = self.latest.as_deref()?;
+        let mut clusters = former.clusters.clone();
+        let mut changes = Changes::default();
+        let mut transports_gone = Vec::new();
+        changed.iter().for_each(|cluster| {
+            put_cluster(cluster, &mut clusters, &mut changes, &mut transports_gone);
+        });
+        for cluster in gone.iter().filter_map(|id| former.cluster(*id)) {
+            remove_cluster(cluster, &mut clusters, &mut changes, &mut transports_gone);
+        }
+        self.link_with(clusters, changes, taken, transports_gone)
+    }
+
+    /// The latest snapshot with other clusters.
+    fn link_with(
+        &self,
+        clusters: Slots<Arc<Cluster>>,
+        changes: Changes,
+        taken: TakenIds,
+        transports_gone: Vec<TransportId>,
+    ) -> Option<Linked<F>> {
         if changes == Changes::default() {
             return None;
         }
+        let former = self.latest.as_deref()?;
         let snapshot = Snapshot {
             version: self.version_next(),
             startup: former.startup.clone(),
@@ -118,10 +177,11 @@ impl<F> Store<F> {
             limits: former.limits,
             access_log: former.access_log.clone(),
             metrics: former.metrics,
+            source: Arc::clone(&former.source),
+            origins: Arc::clone(&former.origins),
             changes,
         };
-        let taken = draft.into_taken();
-        Some(Linked { snapshot: Arc::new(snapshot), taken, transports_gone: Vec::new() })
+        Some(Linked { snapshot: Arc::new(snapshot), taken, transports_gone })
     }
 
     /// Makes what was linked last the latest snapshot.
@@ -137,12 +197,36 @@ impl<F> Store<F> {
     }
 }
 
+/// Origins that say since when each resource is as it is.
+fn dated<F>(
+    mut origins: Origins,
+    version: u64,
+    changes: &Changes,
+    (listeners, former): (&[Arc<Listener<F>>], Option<&Snapshot<F>>),
+    (tables, clusters): (&Slots<Arc<RouteTable>>, &Slots<Arc<Cluster>>),
+) -> Origins {
+    let former = former.map(|former| &*former.origins);
+    let ids = changes.clusters_added.iter().chain(&changes.clusters_changed);
+    let names = ids.filter_map(|id| Some((Arc::clone(&clusters.find(id.0)?.name), ())));
+    origins.date(ResourceKind::Cluster, version, former, &names.collect());
+    let ids = changes.route_tables_added.iter().chain(&changes.route_tables_changed);
+    let names = ids.filter_map(|id| Some((Arc::clone(&tables.find(id.0)?.name), ())));
+    origins.date(ResourceKind::Route, version, former, &names.collect());
+    let mut ids = Slots::default();
+    let changed = changes.listeners_added.iter().chain(&changes.listeners_changed);
+    changed.for_each(|id| ids.insert(id.0, ()));
+    let names = listeners.iter().filter(|listener| ids.find(listener.id.0).is_some());
+    let names = names.map(|listener| (Arc::clone(&listener.name), ()));
+    origins.date(ResourceKind::Listener, version, former, &names.collect());
+    origins
+}
+
 /// The endpoints of a cluster with their ids, and what follows from them.
 #[derive(Debug)]
 pub(crate) struct Assigned {
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) places_by_id: Box<[u32]>,
-    pub(crate) schedule: Schedule,
+    pub(crate) view: View,
 }
 
 impl Assigned {
@@ -151,6 +235,7 @@ impl Assigned {
     pub(crate) fn new(
         assignment: &Assignment,
         from: &EndpointsFrom,
+        (balancer, selectors): (Balancer, Option<&Selectors>),
         former: Option<&Arc<Cluster>>,
         draft: &mut Draft<'_>,
     ) -> Self {
@@ -172,17 +257,32 @@ impl Assigned {
             address: endpoint.address.clone(),
             weight: endpoint.weight,
             host: endpoint.host.clone(),
+            priority: endpoint.traits.priority,
+            metadata: endpoint.traits.metadata.clone(),
         });
         let endpoints: Vec<Endpoint> = endpoints.collect();
-        let weights: Vec<u16> = endpoints.iter().map(|endpoint| endpoint.weight).collect();
         let places_by_id = places_by_id(&endpoints);
-        Self { endpoints, places_by_id, schedule: Schedule::new(&weights) }
+        let of_former = former.map(|former| members(&former.endpoints));
+        let former = former.zip(of_former.as_deref());
+        let former = former.map(|(former, members)| (&former.view, members, former.balancer));
+        let view = View::new(&members(&endpoints), selectors, balancer, former);
+        Self { endpoints, places_by_id, view }
     }
 
     fn put_into(self, cluster: Cluster) -> Cluster {
-        let Self { endpoints, places_by_id, schedule } = self;
-        Cluster { endpoints, places_by_id, schedule, ..cluster }
+        let Self { endpoints, places_by_id, view } = self;
+        Cluster { endpoints, places_by_id, view, ..cluster }
     }
+}
+
+fn members(endpoints: &[Endpoint]) -> Vec<Member<'_>> {
+    let members = endpoints.iter().map(|endpoint| Member {
+        address: &endpoint.address,
+        weight: endpoint.weight,
+        priority: endpoint.priority,
+        metadata: endpoint.metadata(),
+    });
+    members.collect()
 }
 
 /// The places of endpoints in the order of their ids, or none if they stand in that order, as they do
@@ -253,26 +353,43 @@ fn link_clusters(
 ) {
     let gone = all_but(slots, clusters.iter().map(|cluster| cluster.id.0));
     for cluster in clusters {
-        let before = slots.find(cluster.id.0).cloned();
-        let before = before.as_ref();
-        let (added, changed) = (&mut changes.clusters_added, &mut changes.clusters_changed);
-        if !note(cluster.id, cluster, before, added, changed) {
-            continue;
-        }
-        if let Some(before) = before.filter(|before| before.transport != cluster.transport) {
-            changes.transports_changed.push(cluster.id);
-            transports_gone.push(before.transport);
-        }
-        note_endpoints(cluster, before, changes);
-        slots.insert(cluster.id.0, Arc::clone(cluster));
+        put_cluster(cluster, slots, changes, transports_gone);
     }
     for cluster in gone {
-        slots.remove(cluster.id.0);
-        changes.clusters_removed.push(cluster.id);
-        transports_gone.push(cluster.transport);
-        let endpoints = cluster.endpoint_ids().map(|id| (cluster.id, id));
-        changes.endpoints_removed.extend(endpoints);
+        remove_cluster(&cluster, slots, changes, transports_gone);
     }
+}
+
+fn put_cluster(
+    cluster: &Arc<Cluster>,
+    slots: &mut Slots<Arc<Cluster>>,
+    changes: &mut Changes,
+    transports_gone: &mut Vec<TransportId>,
+) {
+    let before = slots.find(cluster.id.0).cloned();
+    let before = before.as_ref();
+    let (added, changed) = (&mut changes.clusters_added, &mut changes.clusters_changed);
+    if !note(cluster.id, cluster, before, added, changed) {
+        return;
+    }
+    if let Some(before) = before.filter(|before| before.transport != cluster.transport) {
+        changes.transports_changed.push(cluster.id);
+        transports_gone.push(before.transport);
+    }
+    note_endpoints(cluster, before, changes);
+    slots.insert(cluster.id.0, Arc::clone(cluster));
+}
+
+fn remove_cluster(
+    cluster: &Arc<Cluster>,
+    slots: &mut Slots<Arc<Cluster>>,
+    changes: &mut Changes,
+    transports_gone: &mut Vec<TransportId>,
+) {
+    slots.remove(cluster.id.0);
+    changes.clusters_removed.push(cluster.id);
+    transports_gone.push(cluster.transport);
+    changes.endpoints_removed.extend(cluster.endpoint_ids().map(|id| (cluster.id, id)));
 }
 
 /// What `slots` hold but for these.

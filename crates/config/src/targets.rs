@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::hash::hash_of;
 use crate::map::Map;
 use crate::matching::{Asked, Place, Searches};
 use crate::snapshot::id::ClusterId;
@@ -42,18 +43,6 @@ pub struct Sticky {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-public" = true))]
     pub cookie: Option<String>,
-}
-
-impl Sticky {
-    /// As a file has it.
-    pub(crate) fn of(place: &Place) -> Self {
-        match place {
-            Place::Header(name) => Self { header: Some(name.to_string()), cookie: None },
-            Place::Cookie(name) | Place::Query(name) => {
-                Self { header: None, cookie: Some(name.to_string()) }
-            }
-        }
-    }
 }
 
 const fn weight() -> u32 {
@@ -99,8 +88,6 @@ pub struct Named {
     /// In lower case.
     pub header: Box<str>,
     pub(crate) clusters: Map<Box<[u8]>, ClusterId>,
-    /// Whether the rule lists the names that may stand there.
-    pub is_listed: bool,
 }
 
 /// The cluster of one request.
@@ -114,6 +101,7 @@ pub struct Chosen<'t> {
 
 impl Target {
     /// The cluster of a request; none if its header names none.
+    #[inline]
     pub fn choose(&self, asked: &Asked<'_>, searches: &mut Searches) -> Option<Chosen<'_>> {
         match self {
             Self::Cluster(cluster) => Some(Chosen { cluster: *cluster, host: None }),
@@ -179,7 +167,7 @@ impl Shares {
     fn choose(&self, asked: &Asked<'_>, searches: &mut Searches) -> Option<Chosen<'_>> {
         let hash = self.sticky.as_ref().and_then(|place| {
             let mut text = searches.take_text();
-            let hash = place.find(asked.head, &mut text).map(hash);
+            let hash = place.find(asked.head, &mut text).map(hash_of);
             searches.give_back_text(text);
             hash
         });
@@ -200,16 +188,6 @@ impl Share {
     pub(crate) const fn new(cluster: ClusterId, weight: u32, host: Option<Box<str>>) -> Self {
         Self { cluster, weight, host, end: 0 }
     }
-}
-
-/// A value as a number, the same in each process and version: FNV-1a, mixed so that all bits depend on all octets.
-fn hash(value: &[u8]) -> u64 {
-    let hash = value.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
-        (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    hash ^ (hash >> 33)
 }
 
 #[cfg(test)]
@@ -264,7 +242,7 @@ mod tests {
         let mut counts = [0_u32; 2];
         for _ in 0..200_000 {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            let die = hash(&state.to_le_bytes());
+            let die = hash_of(&state.to_le_bytes());
             if percent.holds(die) {
                 counts[at(&shares, die) as usize] += 1;
             }
@@ -279,7 +257,7 @@ mod tests {
         let shares = shares(&[1, 1, 1, 1]).expect("weights");
         let mut counts = [0_u32; 4];
         for user in 0..4_000 {
-            counts[at(&shares, hash(format!("user-{user}").as_bytes())) as usize] += 1;
+            counts[at(&shares, hash_of(format!("user-{user}").as_bytes())) as usize] += 1;
         }
         assert!(counts.iter().all(|count| count.abs_diff(1_000) < 170), "{counts:?}");
     }

@@ -24,6 +24,8 @@ pub(crate) struct Node {
     /// Whether nobody wrote this: it stands for something that was reported as wrong or missing,
     /// and what is wrong with it is nobody's mistake.
     pub(crate) is_stand_in: bool,
+    /// Whether it reads as an entry that was lowered before (`unchanged`).
+    pub(crate) is_known: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -63,7 +65,7 @@ pub(crate) enum Scalar<'a> {
 impl Node {
     /// What was written at `at`.
     pub(crate) const fn new(at: Position, value: Value) -> Self {
-        Self { at, value, is_stand_in: false }
+        Self { at, value, is_stand_in: false, is_known: false }
     }
 
     /// What this scalar is; none for lists, maps and what was cut.

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+#[path = "checks/deliveries.rs"]
+mod deliveries;
 #[path = "checks/routes.rs"]
 mod routes;
 #[path = "checks/text.rs"]
@@ -22,6 +24,14 @@ fn rules_and_requests_of_the_corpus_hold() {
     for (input, path) in inputs("routes") {
         println!("again: cargo fuzz run routes {path}");
         routes::check(&input);
+    }
+}
+
+#[test]
+fn deliveries_of_the_corpus_hold() {
+    for (input, path) in inputs("deliveries") {
+        println!("again: cargo fuzz run deliveries {path}");
+        deliveries::check(&input);
     }
 }
 

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use config::Update;
 use config::snapshot::Snapshot;
 use tokio::sync::mpsc;
 
@@ -48,7 +49,7 @@ pub(crate) enum Built<F> {
     Starved,
     /// It changed, and will not be read again: the process ends.
     Skipped,
-    /// Files of endpoints changed, or what host names stand for, and nothing else.
+    /// Files of endpoints changed, or what host names stand for, or what a source delivers, and nothing else.
     Endpoints(Endpoints<F>),
     /// A snapshot, or why there is none, and the files that are to be watched from now on.
     Read(Result<Box<Candidate<F>>, Refused>, Vec<PathBuf>),
@@ -57,6 +58,7 @@ pub(crate) enum Built<F> {
 enum Command<F> {
     Read(Reading),
     Answers(Vec<Change>),
+    Updates(Arc<str>, Vec<Update>),
     Skip,
     Keep(Box<Candidate<F>>),
     Discard(Box<Candidate<F>>),
@@ -133,6 +135,11 @@ impl<F: Send + Sync + 'static> Builder<F> {
         self.ask(Command::Answers(changes));
     }
 
+    /// Hands over what a source says. Not while another question is open.
+    pub(crate) fn updates(&mut self, source: Arc<str>, updates: Vec<Update>) {
+        self.ask(Command::Updates(source, updates));
+    }
+
     /// Asks for the file to be taken for read as it is.
     pub(crate) fn skip(&mut self) {
         if self.has_file && self.state == State::Idle {
@@ -194,6 +201,9 @@ fn build<F>(
             Command::Read(reading) => read(&mut file, reading),
             Command::Answers(changes) => {
                 file.load_answers(changes).map_or(Built::Same, Built::Endpoints)
+            }
+            Command::Updates(source, updates) => {
+                Built::Endpoints(file.load_updates(&source, updates))
             }
             Command::Skip => {
                 let is_same = file.look() == Look::Same;

@@ -36,7 +36,11 @@ pub(crate) fn names_after<F>(former: &Arc<Names>, snapshot: &Snapshot<F>) -> Arc
     for table in tables.filter_map(|id| snapshot.route_table(*id)) {
         let rules = table.rules.iter().map(|rule| rule.label().into_boxed_str());
         let name = Arc::clone(&table.name);
-        names.insert_route(label(table.id.0), RouteNames { name, rules: rules.collect() });
+        let named = table.rules.iter().zip(0..);
+        let named =
+            named.filter_map(|(rule, place)| Some((place, Arc::clone(rule.name.as_ref()?))));
+        let (rules, rule_names) = (rules.collect(), named.collect());
+        names.insert_route(label(table.id.0), RouteNames { name, rules, rule_names });
     }
     for cluster in changes.clusters_added.iter().filter_map(|id| snapshot.cluster(*id)) {
         names.insert_cluster(label(cluster.id.0), Arc::clone(&cluster.name));
@@ -100,7 +104,7 @@ mod tests {
             for (id, table) in now.route_tables.iter() {
                 let rules = Arc::new([Box::from(if text.contains("/x") { "/x*" } else { "/*" })]);
                 let name = Arc::clone(&table.name);
-                anew.insert_route(label(id), RouteNames { name, rules });
+                anew.insert_route(label(id), RouteNames { name, rules, rule_names: [].into() });
             }
             let former = before.as_deref().unwrap_or(&now);
             assert_eq!(found(&names, former, &now), found(&anew, former, &now));

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::snapshot::{DnsName, Snapshot};
-use config::{EndpointsOutcome, Errors, Finding, Loader, Prepared, PreparedEndpoints};
+use config::{
+    EndpointsOutcome, Errors, Finding, Loader, Prepared, PreparedEndpoints, PreparedUpdates,
+    Update, Verdict,
+};
 use telemetry::Names;
 
 use crate::clock;
@@ -77,6 +80,8 @@ pub(crate) struct Endpoints<F> {
     pub(crate) candidate: Option<Box<EndpointsCandidate<F>>>,
     /// Of each file.
     pub(crate) outcomes: Vec<EndpointsOutcome>,
+    /// Of each cluster that a source has delivered.
+    pub(crate) verdicts: Vec<Verdict>,
     /// Whether host names brought them.
     pub(crate) is_dns: bool,
 }
@@ -89,6 +94,8 @@ pub(crate) struct Starved;
 #[derive(Debug)]
 pub(crate) struct EndpointsCandidate<F> {
     prepared: Prepared<F>,
+    /// The names of everything in it, if they may be others.
+    pub(crate) names: Option<Arc<Names>>,
     /// Reading and linking took this long, ns.
     pub(crate) duration: u64,
 }
@@ -117,6 +124,8 @@ pub(crate) struct TakenUp {
     pub(crate) expiry: Expiry,
     /// How many files of endpoints it names.
     pub(crate) endpoint_files: u64,
+    /// The clusters that other sources may have.
+    pub(crate) wanted: BTreeSet<Arc<str>>,
     /// Its host names.
     pub(crate) host_names: BTreeSet<Arc<DnsName>>,
     /// Reading and building took this long, ns.
@@ -149,6 +158,7 @@ impl<F> Candidate<F> {
             names: Arc::clone(&self.names),
             expiry: std::mem::take(&mut self.expiry),
             endpoint_files: self.prepared.endpoint_files(),
+            wanted: self.prepared.wanted().iter().cloned().collect(),
             host_names: self.host_names(),
             duration: self.duration,
         }
@@ -166,6 +176,8 @@ pub struct Accepted<F> {
     pub(crate) log_output: Option<LogOutput>,
     /// The names of everything in it.
     pub(crate) names: Arc<Names>,
+    /// The clusters that other sources may have.
+    pub(crate) wanted: BTreeSet<Arc<str>>,
     /// How many files of endpoints it names.
     pub(crate) endpoint_files: u64,
     /// Its host names, with what is known of them.
@@ -336,8 +348,9 @@ impl<F> ConfigFile<F> {
         }
         self.endpoints.update(read);
         let duration = clock::monotonic_ns().saturating_sub(began);
-        let candidate = |prepared| Box::new(EndpointsCandidate { prepared, duration });
-        Ok(Some(Endpoints { candidate: prepared.map(candidate), outcomes, is_dns: false }))
+        let candidate = |prepared| Box::new(EndpointsCandidate { prepared, names: None, duration });
+        let (candidate, verdicts) = (prepared.map(candidate), Vec::new());
+        Ok(Some(Endpoints { candidate, outcomes, verdicts, is_dns: false }))
     }
 
     /// Takes these answers for what host names stand for. None if no endpoint is another.
@@ -345,8 +358,27 @@ impl<F> ConfigFile<F> {
         let began = clock::monotonic_ns();
         let prepared = self.loader.prepare_answers(changes)?;
         let duration = clock::monotonic_ns().saturating_sub(began);
-        let candidate = Some(Box::new(EndpointsCandidate { prepared, duration }));
-        Some(Endpoints { candidate, outcomes: Vec::new(), is_dns: true })
+        let candidate = Some(Box::new(EndpointsCandidate { prepared, names: None, duration }));
+        let (outcomes, verdicts) = (Vec::new(), Vec::new());
+        Some(Endpoints { candidate, outcomes, verdicts, is_dns: true })
+    }
+
+    /// From now on sources may deliver clusters beside those of the file. To be called before anything is loaded.
+    pub fn expect_sources(&mut self) {
+        self.loader.expect_sources();
+    }
+
+    /// Takes what a source says of clusters, each of which is accepted or refused by itself.
+    pub(crate) fn load_updates(&self, source: &Arc<str>, updates: Vec<Update>) -> Endpoints<F> {
+        let began = clock::monotonic_ns();
+        let PreparedUpdates { prepared, verdicts } =
+            self.loader.prepare_updates(source, updates, &self.files());
+        let candidate = prepared.map(|prepared| {
+            let names = Some(names_after(&self.names, prepared.snapshot()));
+            let duration = clock::monotonic_ns().saturating_sub(began);
+            Box::new(EndpointsCandidate { prepared, names, duration })
+        });
+        Endpoints { candidate, outcomes: Vec::new(), verdicts, is_dns: false }
     }
 
     /// What is known of host names from now on, for who goes on from there.
@@ -356,6 +388,9 @@ impl<F> ConfigFile<F> {
 
     /// Lets what was loaded last of files of endpoints count.
     pub(crate) fn keep_endpoints(&mut self, candidate: EndpointsCandidate<F>) {
+        if let Some(names) = candidate.names {
+            self.names = names;
+        }
         self.loader.keep(candidate.prepared);
     }
 
@@ -368,9 +403,10 @@ impl<F> ConfigFile<F> {
         let Candidate { prepared, log_output, names, duration, .. } = candidate;
         let warnings = prepared.warnings().to_vec();
         let endpoint_files = prepared.endpoint_files();
+        let wanted = prepared.wanted().iter().cloned().collect();
         let snapshot = self.loader.keep(prepared);
         self.names = Arc::clone(&names);
-        Accepted { snapshot, warnings, log_output, names, endpoint_files, known, duration }
+        Accepted { snapshot, warnings, log_output, names, wanted, endpoint_files, known, duration }
     }
 }
 

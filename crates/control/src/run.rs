@@ -8,12 +8,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::snapshot::{DnsAnswer, DnsName, ListenerId, Snapshot};
-use config::{EndpointsOutcome, Errors, Finding};
+use config::snapshot::{Address, DnsAnswer, DnsName, ListenerId, Snapshot};
+use config::{EndpointsOutcome, Errors, Finding, ResourceName, Verdict};
 use serde_json::{Value, json};
 use telemetry::events::{
     AccessLogWriteFailed, ConfigAccepted, ConfigRejected, SourceAnswered, SourceKind,
@@ -40,6 +39,7 @@ use crate::reload::{
 };
 use crate::service_manager::ServiceManager;
 use crate::signals::{Asked, Signals};
+use crate::source::{Delivery, Following, Source};
 use crate::warming::Warming;
 use crate::watch::{FileWatch, WatchList};
 use crate::workers::{Report, Workers, address_text};
@@ -82,7 +82,7 @@ pub struct Parts<W: Workers> {
     /// The first snapshot, with which the workers are started.
     pub first: Accepted<W::Filter>,
     /// Where its listeners are bound.
-    pub addresses: Vec<(ListenerId, Option<SocketAddr>)>,
+    pub addresses: Vec<(ListenerId, Vec<Address>)>,
     /// The workers, which need not run yet.
     pub workers: W,
     /// What they tell.
@@ -95,6 +95,8 @@ pub struct Parts<W: Workers> {
     pub admin: Option<AdminSocket>,
     /// Where what scrapers and probes ask for is served alone, if it is.
     pub metrics: Option<AdminSocket>,
+    /// Where clusters come from beside the file, which has been loaded to expect them.
+    pub sources: Vec<Box<dyn Source>>,
     /// Who answers what filters ask.
     pub answerers: Answerers,
     /// Who started the process, if that wants to know how far it is.
@@ -163,6 +165,7 @@ struct Sources<W: Workers> {
     queries: mpsc::Receiver<Query>,
     built: mpsc::Receiver<Built<W::Filter>>,
     resolved: mpsc::Receiver<DnsReport>,
+    delivered: mpsc::Receiver<Delivery>,
     handover: mpsc::Receiver<HandoverStep<W>>,
 }
 
@@ -172,6 +175,7 @@ enum Event<W: Workers> {
     FileChanged,
     Built(Built<W::Filter>),
     Resolved(DnsReport),
+    Delivered(Delivery),
     Report(Report<W>),
     Query(Query),
     Handover(HandoverStep<W>),
@@ -228,7 +232,7 @@ struct InEffect<F> {
     watch_list: Option<WatchList>,
     expiry: Expiry,
     snapshot: Arc<Snapshot<F>>,
-    addresses: BTreeMap<ListenerId, Option<SocketAddr>>,
+    addresses: BTreeMap<ListenerId, Vec<Address>>,
     warnings: Vec<Finding>,
     /// Wall-clock time, ns.
     loaded_at: u64,
@@ -252,6 +256,9 @@ struct InEffect<F> {
     /// What host names stand for, where the builder does not know yet.
     answers: BTreeMap<Arc<DnsName>, Option<DnsAnswer>>,
     warming: Warming,
+    following: Following,
+    /// The source whose updates the builder has, and where their verdicts go.
+    delivering: Option<(&'static str, oneshot::Sender<Vec<Verdict>>)>,
 }
 
 impl<W: Workers> Running<W> {
@@ -285,7 +292,9 @@ impl<W: Workers> Running<W> {
         }
         let loaded_at = clock::wall_ns();
         let (builder, built) = Builder::start(config)?;
-        let Accepted { snapshot, warnings, known, endpoint_files, duration, .. } = first;
+        let Accepted { snapshot, warnings, known, wanted, endpoint_files, duration, .. } = first;
+        let (following, delivered) = Following::start(parts.sources);
+        following.want(wanted);
         let (mut dns, resolved) = Dns::new(snapshot.resolvers.clone());
         let host_names = known.keys().cloned().collect();
         let unanswered = known.iter().filter(|(_, status)| !status.is_answered());
@@ -324,6 +333,8 @@ impl<W: Workers> Running<W> {
                 host_names,
                 answers: BTreeMap::new(),
                 warming,
+                following,
+                delivering: None,
             },
             log,
             collector,
@@ -343,7 +354,10 @@ impl<W: Workers> Running<W> {
             version: parts.version,
         };
         let handover = parts.handover;
-        Ok((running, Sources { signals, watch, reports, queries, built, resolved, handover }))
+        Ok((
+            running,
+            Sources { signals, watch, reports, queries, built, resolved, delivered, handover },
+        ))
     }
 
     async fn run(mut self, mut sources: Sources<W>) -> Outcome {
@@ -356,6 +370,7 @@ impl<W: Workers> Running<W> {
                 break outcome;
             }
             let has_room = self.answering.len() < ANSWERING_MAX;
+            let takes_deliveries = self.takes_deliveries();
             let changed = async {
                 match &mut sources.watch {
                     Some(watch) => watch.changed().await,
@@ -367,6 +382,9 @@ impl<W: Workers> Running<W> {
                 () = changed => Event::FileChanged,
                 Some(built) = sources.built.recv() => Event::Built(built),
                 Some(report) = sources.resolved.recv() => Event::Resolved(report),
+                Some(delivery) = sources.delivered.recv(), if takes_deliveries => {
+                    Event::Delivered(delivery)
+                }
                 Some(report) = sources.reports.recv(), if has_room => Event::Report(report),
                 Some(query) = sources.queries.recv() => Event::Query(query),
                 Some(step) = sources.handover.recv() => Event::Handover(step),
@@ -409,6 +427,10 @@ impl<W: Workers> Running<W> {
                 self.count_answer(SourceKind::Dns, report.failure());
                 let change = self.config.dns.on_report(report);
                 self.note_answers(change);
+            }
+            Event::Delivered(Delivery { source, updates, verdicts }) => {
+                self.config.delivering = Some((source, verdicts));
+                self.config.builder.updates(source.into(), updates);
             }
             Event::Report(report) => self.on_report(report),
             Event::Query(query) => self.on_query(query),
@@ -736,7 +758,7 @@ impl<W: Workers> Running<W> {
     async fn on_built(&mut self, built: Built<W::Filter>) {
         let (result, watched) = match built {
             Built::Same => return self.config.unreadable_since = None,
-            Built::Endpoints(endpoints) => return self.on_endpoints(endpoints),
+            Built::Endpoints(endpoints) => return self.on_endpoints(endpoints).await,
             Built::Unreadable => {
                 self.config.unreadable_since.get_or_insert_with(clock::monotonic_ns);
                 return;
@@ -851,8 +873,8 @@ impl<W: Workers> Running<W> {
     }
 
     /// Files of endpoints changed, or what host names stand for, and nothing else.
-    fn on_endpoints(&mut self, endpoints: Endpoints<W::Filter>) {
-        let Endpoints { candidate, outcomes, is_dns } = endpoints;
+    async fn on_endpoints(&mut self, endpoints: Endpoints<W::Filter>) {
+        let Endpoints { candidate, outcomes, verdicts, is_dns } = endpoints;
         self.config.unreadable_since = None;
         if self.is_ending() {
             if !is_dns {
@@ -864,8 +886,30 @@ impl<W: Workers> Running<W> {
             self.note_endpoints(outcome);
         }
         if let Some(candidate) = candidate {
-            self.take_up_endpoints(candidate, is_dns);
+            self.take_up_endpoints(candidate, is_dns).await;
         }
+        self.report_verdicts(verdicts);
+    }
+
+    /// Whether what sources say can be handed over: while it cannot, they wait.
+    fn takes_deliveries(&self) -> bool {
+        let is_idle = !self.config.builder.is_busy() && self.handing == Handing::None;
+        is_idle && matches!(self.state, State::Starting | State::Ready)
+    }
+
+    /// Says to the source whose updates these were what became of them.
+    fn report_verdicts(&mut self, verdicts: Vec<Verdict>) {
+        let Some((source, reply)) = self.config.delivering.take() else { return };
+        for verdict in &verdicts {
+            let failure = verdict.refused.as_ref().map(|_| "invalid");
+            self.count_answer(SourceKind::Named(source), failure);
+            if let Some(errors) = &verdict.refused {
+                let name = &verdict.name;
+                tracing::error!(source, %name, "refused, the version before serves on:\n{errors}");
+            }
+        }
+        // A source that ended needs none.
+        let _ = reply.send(verdicts);
     }
 
     /// Remembers what became of a file of endpoints, and reports what is new of it.
@@ -891,7 +935,11 @@ impl<W: Workers> Running<W> {
 
     /// Takes other endpoints up. Names, logs and listeners stay, so that nothing here follows the size of the
     /// configuration.
-    fn take_up_endpoints(&mut self, candidate: Box<EndpointsCandidate<W::Filter>>, is_dns: bool) {
+    async fn take_up_endpoints(
+        &mut self,
+        candidate: Box<EndpointsCandidate<W::Filter>>,
+        is_dns: bool,
+    ) {
         let snapshot = Arc::clone(candidate.snapshot());
         let sockets = match self.workers.bind(&snapshot) {
             Ok(bound) => bound.sockets,
@@ -901,8 +949,12 @@ impl<W: Workers> Running<W> {
             }
         };
         warn(candidate.warnings());
-        let duration = candidate.duration;
+        let (duration, names) = (candidate.duration, candidate.names.clone());
         self.config.builder.keep_endpoints(candidate);
+        if let Some(names) = names {
+            self.collector.set_names(Arc::clone(&names));
+            self.log.set_names(names).await;
+        }
         for (_, endpoint) in &snapshot.changes.endpoints_removed {
             self.collector.forget_endpoint(label(endpoint.0));
         }
@@ -939,7 +991,7 @@ impl<W: Workers> Running<W> {
         };
         let taken_up = candidate.take_up();
         let TakenUp { warnings, endpoints_refused, log_output, names, expiry, .. } = taken_up;
-        let TakenUp { host_names, endpoint_files, duration, .. } = taken_up;
+        let TakenUp { host_names, wanted, endpoint_files, duration, .. } = taken_up;
         self.config.builder.keep(candidate);
         self.collector.set_names(Arc::clone(&names));
         for (_, endpoint) in &snapshot.changes.endpoints_removed {
@@ -959,6 +1011,7 @@ impl<W: Workers> Running<W> {
         config.refused = None;
         config.dns.set_resolvers(&snapshot.resolvers);
         self.follow_names(&host_names);
+        self.config.following.want(wanted);
         self.config.host_names = host_names;
         self.config.endpoint_files = endpoint_files;
         self.publish_done(snapshot, duration, false);
@@ -1013,6 +1066,7 @@ impl<W: Workers> Running<W> {
                 Answer::text(200, text)
             }
             Page::Config => return self.config.show(reply),
+            Page::Resource(resource) => return self.config.show_resource(resource, reply),
             Page::Clusters => Answer::json(&self.clusters()),
             Page::Listeners => Answer::json(&self.listeners()),
             Page::Drain => {
@@ -1136,11 +1190,11 @@ impl<W: Workers> Running<W> {
         let snapshot = Arc::clone(&self.config.snapshot);
         let listeners = snapshot.listeners.iter().map(|listener| {
             let totals = self.collector.listener_totals(label(listener.id.0));
-            let bound = self.config.addresses.get(&listener.id).copied().flatten();
+            let bound = self.config.addresses.get(&listener.id).map_or(&[][..], Vec::as_slice);
             json!({
                 "name": listener.name,
-                "address": address_text(&listener.address),
-                "bound": bound,
+                "addresses": listener.addresses.iter().map(address_text).collect::<Vec<_>>(),
+                "bound": bound.iter().map(address_text).collect::<Vec<_>>(),
                 "filters": listener.filters.len(),
                 "connections": {
                     "active": totals.connections_active,
@@ -1177,6 +1231,18 @@ impl<F: Send + Sync + 'static> InEffect<F> {
             ];
             let sections = sections.map(|(name, value)| (name.to_owned(), value));
             let _ = reply.send(Answer::json(&described.into_iter().chain(sections).collect()));
+        });
+    }
+
+    /// Writes the page about one resource of it.
+    fn show_resource(&self, resource: ResourceName, reply: oneshot::Sender<Answer>) {
+        let snapshot = Arc::clone(&self.snapshot);
+        tokio::task::spawn_blocking(move || {
+            let answer = match config::resource(&snapshot, &resource) {
+                Ok(described) => Answer::json(&described),
+                Err(hint) => Answer::text(404, hint + "\n"),
+            };
+            let _ = reply.send(answer);
         });
     }
 

@@ -3,7 +3,6 @@
 //! The binary implements [`Workers`] with the workers' mailboxes; tests implement it with a list.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use config::snapshot::{Address, ListenerId, Snapshot};
@@ -73,8 +72,8 @@ pub trait Workers: Send + 'static {
 pub struct Bound<S> {
     /// The sockets.
     pub sockets: S,
-    /// Where they listen, with the actual port; none for unix sockets.
-    pub addresses: Vec<(ListenerId, Option<SocketAddr>)>,
+    /// Where each listener listens, with the actual ports.
+    pub addresses: Vec<(ListenerId, Vec<Address>)>,
 }
 
 /// What the system does not let this process have.

@@ -13,7 +13,8 @@ use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot}
 use config::{FilterKinds, Loader};
 use control::{
     AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionRow, ConnectionSide, Control,
-    Described, HandoverStep, LogWriter, Outcome, Parts, Question, Report, ServiceManager, Workers,
+    Described, HandoverStep, LogWriter, Outcome, Parts, Question, Report, ServiceManager, Source,
+    Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
@@ -25,6 +26,9 @@ listeners:
 routes:
   - { name: all, rules: [{ match: { prefix: / }, respond: {} }] }
 ";
+
+#[path = "sources/folder.rs"]
+mod folder;
 
 /// Certificates of `config`'s tests.
 mod certificate {
@@ -108,7 +112,11 @@ struct Running {
 }
 
 impl Running {
-    fn start(mut config: ConfigFile<()>) -> Self {
+    fn start(config: ConfigFile<()>) -> Self {
+        Self::start_with(config, Vec::new())
+    }
+
+    fn start_with(mut config: ConfigFile<()>, sources: Vec<Box<dyn Source>>) -> Self {
         let candidate = config.load().unwrap();
         let mut first = config.keep(candidate);
         let (told, refuses): (Arc<Mutex<Vec<_>>>, Arc<AtomicBool>) = Default::default();
@@ -122,6 +130,7 @@ impl Running {
             payload.to_ascii_uppercase().into()
         });
         let control = Control::new(Parts {
+            sources,
             config,
             log: LogWriter::start(LogReader::new(), &mut first).unwrap(),
             first,
@@ -563,4 +572,55 @@ fn a_unix_admin_socket_is_for_one_process_and_goes_with_it() {
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_source_delivers_clusters_and_hears_what_became_of_each() {
+    let name = format!("strait-control-source-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir(&path).unwrap();
+    let write = |name: &str, content: &str| std::fs::write(path.join(name), content).unwrap();
+    let web = |port: u16| format!("{{ name: web, endpoints: ['10.0.0.1:{port}'] }}");
+    let text = CONFIG.replace("respond: {}", "cluster: web");
+    write("web.yaml", &web(80));
+    let mut config = ConfigFile::fixed("test", text, loader());
+    config.expect_sources();
+    let source = folder::Folder::new(path.clone());
+    let heard = Arc::clone(&source.heard);
+    let running = Running::start_with(config, vec![Box::new(source)]);
+    running.report(Report::Started { worker: 0 });
+    running.report(Report::Started { worker: 1 });
+    let hears = |text: &str| {
+        until(text, || heard.lock().unwrap().iter().any(|heard| heard.starts_with(text)));
+    };
+    hears("wanted: web");
+    hears("web 1: accepted");
+    running.wait_for("version 2, 0 listeners removed");
+    assert!(running.ask("GET", "/config?resource=cluster/web").contains("10.0.0.1:80"));
+    // A wrong one leaves the version before it.
+    write("web.yaml", &web(0));
+    hears("web 2: folder cluster/web version 2:1:");
+    assert!(running.ask("GET", "/config?resource=cluster/web").contains("10.0.0.1:80"));
+    write("web.yaml", &web(81));
+    hears("web 3: accepted");
+    running.wait_for("version 3, 0 listeners removed");
+    std::fs::remove_file(path.join("web.yaml")).unwrap();
+    hears("web 4: accepted");
+    running.wait_for("version 4, 0 listeners removed");
+    assert!(running.ask("GET", "/config?resource=cluster/web").contains("404"));
+    let metrics = running.ask("GET", "/metrics");
+    assert!(metrics.contains("strait_source_answers_total{source=\"folder\"} 3"), "{metrics}");
+    assert!(
+        metrics.contains("strait_source_failures_total{source=\"folder\",reason=\"invalid\"} 1"),
+        "{metrics}"
+    );
+    running.end();
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
+#[test]
+fn the_page_about_new_sources_shows_the_one_that_is_tested() {
+    let page = include_str!("../../../docs/new-source.md");
+    assert!(page.contains(include_str!("sources/folder.rs").trim_end()), "copy sources/folder.rs");
 }

@@ -26,6 +26,7 @@ pub mod fault;
 pub(crate) mod filtering;
 pub(crate) mod forwarded;
 pub(crate) mod lookalikes;
+mod made_cookie;
 pub(crate) mod pages;
 pub(crate) mod progress;
 pub(crate) mod record;
@@ -35,11 +36,12 @@ pub mod route;
 pub(crate) mod stalling;
 pub(crate) mod stalls;
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::balance::Balancer;
 use config::snapshot::{Action, ChainId, Cluster, ClusterId, EndpointId, Listener, RouteTableId};
+use config::subsets::SubsetHash;
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
@@ -75,8 +77,10 @@ pub struct Exchange {
     pub(crate) client: ClientPlace,
     /// Whether it counts among those of its client that hold an upstream connection.
     pub(crate) is_holding: bool,
-    /// The endpoint at which it counts among the requests under way, where the balancer asks for that.
-    pub(crate) counted_at: Option<EndpointId>,
+    /// The endpoint, and its cluster, at which it counts among the requests under way, where the balancer asks for that.
+    pub(crate) counted_at: Option<(ClusterId, EndpointId)>,
+    /// When its attempt there began, while its balancer wants to know how long that takes.
+    pub(crate) measured_from: Option<Time>,
     /// Its place among the stalled exchanges, if it is one.
     pub(crate) stall: Option<StallKey>,
     pub(crate) kind: Kind,
@@ -250,12 +254,18 @@ pub(crate) struct Route {
     pub(crate) newer: Option<Pinned>,
     /// Place of the endpoint in the cluster, once one was chosen.
     pub(crate) endpoint: Option<usize>,
+    /// What each attempt chooses its endpoint by, where the cluster goes by a hash.
+    pub(crate) hash: Option<NonZeroU64>,
+    /// Which endpoints each attempt may choose, where the cluster has subsets.
+    pub(crate) subset: Option<SubsetHash>,
+    /// The value of a cookie that the response brings the client.
+    pub(crate) cookie: Option<NonZeroU64>,
 }
 
 impl Route {
     /// Of a rule, or none for what is relayed, to a cluster.
     pub(crate) const fn new(rule: Option<(RouteTableId, u32)>, cluster: Option<ClusterId>) -> Self {
-        Self { rule, cluster, newer: None, endpoint: None }
+        Self { rule, cluster, newer: None, endpoint: None, hash: None, subset: None, cookie: None }
     }
 }
 
@@ -285,12 +295,12 @@ impl Exchange {
         }
     }
 
-    /// The endpoint that was chosen, if its cluster's balancer compares how much is under way at endpoints.
-    pub(crate) fn endpoint_to_count(&self) -> Option<EndpointId> {
+    /// The endpoint that was chosen, and its cluster, if that cluster's cluster's balancer compares how much is under way at endpoints.
+    pub(crate) fn endpoint_to_count(&self) -> Option<(ClusterId, EndpointId)> {
         let place = self.route.as_ref()?.endpoint?;
         let cluster = self.cluster()?;
-        let counts = matches!(cluster.balancer, Balancer::LeastRequest { .. });
-        cluster.endpoints.get(place).filter(|_| counts).map(|endpoint| endpoint.id)
+        let counts = cluster.balancer.counts_requests();
+        cluster.endpoints.get(place).filter(|_| counts).map(|endpoint| (cluster.id, endpoint.id))
     }
 
     /// The listener as it was when the exchange began.

@@ -262,6 +262,11 @@ impl Proxy {
             self.upstream.pools.forget_endpoint(*endpoint);
             self.serve_waiting(*cluster, now);
         }
+        for (cluster, endpoint) in &changes.endpoints_added {
+            if let Some(cluster) = snapshot.cluster(*cluster) {
+                self.upstream.pools.on_endpoint_added(cluster, *endpoint, now);
+            }
+        }
         for cluster in &changes.clusters_changed {
             self.serve_waiting(*cluster, now);
         }

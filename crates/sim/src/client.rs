@@ -656,7 +656,7 @@ impl Asker for Client {
         self.stage != Stage::Over && !matches!(self.manners.leave, Leave::StopsReading(_))
     }
 
-    fn read_total(&self) -> u64 {
+    fn moved_total(&self) -> u64 {
         self.read_total
     }
 

@@ -138,10 +138,17 @@ impl Configurations {
         text += "      - match: { path: /healthz }\n        respond: { status: 200, body: ok }\n";
         let timeout = if self.patience == Patience::Long { "1h" } else { "30s" };
         for cluster in CLUSTERS {
+            let hash = *self.random.pick(&[
+                "client_ip",
+                "{ header: x-id, terminal: true }, client_ip",
+                "{ cookie: { name: at, ttl: 1h } }",
+                "{ constant: same }",
+            ]);
+            let version = *self.random.pick(&["v0", "v1", "{ header: x-id }"]);
             let _ = write!(
                 text,
                 "      - match: {{ prefix: /{cluster}/ }}\n        cluster: {cluster}\n        \
-                 timeout: {timeout}\n"
+                 timeout: {timeout}\n        hash: [{hash}]\n        subset: {{ version: {version} }}\n"
             );
         }
         text += "clusters:\n";
@@ -226,11 +233,30 @@ impl Configurations {
             if u64::from(place) == first || self.random.chance(600) {
                 let weight = self.random.between(1, 3);
                 let address = endpoint(number, place);
-                let _ = writeln!(text, "      - {{ address: {address}, weight: {weight} }}");
+                let (priority, version) = (self.random.below(2), self.random.below(2));
+                let _ = writeln!(
+                    text,
+                    "      - {{ address: {address}, weight: {weight}, priority: {priority}, \
+                     metadata: {{ version: v{version} }} }}"
+                );
             }
         }
-        let balance = *self.random.pick(&["round_robin", "random", "least_request"]);
+        let balance = *self.random.pick(&[
+            "round_robin",
+            "random",
+            "least_request",
+            "peak_ewma",
+            "maglev",
+            "{ maglev: { table: 251, load_max: 110 } }",
+            "ring_hash",
+        ]);
         let _ = writeln!(text, "    balance: {balance}");
+        if !balance.contains("hash") && !balance.contains("maglev") && self.random.chance(300) {
+            *text += "    slow_start: { window: 3s }\n";
+        }
+        if self.random.chance(400) {
+            *text += "    subsets: { by: [[version]], fallback: any }\n";
+        }
         let connections_max = self.random.between(1, 12);
         let _ = write!(text, "    connections_max: {connections_max}\n    pending_max: 1000\n");
         *text += match self.patience {
@@ -268,7 +294,7 @@ pub fn names(snapshot: &Snapshot) -> Arc<Names> {
     for (id, table) in snapshot.route_tables.iter() {
         let rules = table.rules.iter().map(|rule| Box::from(&*rule.path.text));
         let (name, rules) = (Arc::clone(&table.name), rules.collect());
-        names.insert_route(label(id), RouteNames { name, rules });
+        names.insert_route(label(id), RouteNames { name, rules, rule_names: Arc::default() });
     }
     for (id, cluster) in snapshot.clusters.iter() {
         names.insert_cluster(label(id), Arc::clone(&cluster.name));

@@ -64,7 +64,7 @@ fn slow_reader_stops_its_writer() {
         let manners = Manners { slow_reading, ..MANNERS };
         simulation.add_client(vec![request(id)], manners, Duration::ZERO);
         let (mut most, mut is_stopped) = (0, false);
-        while simulation.read_total() < 100_000 {
+        while simulation.moved_total() < 100_000 {
             simulation.run_for(Duration::from_millis(100));
             most = most.max(simulation.buffered_bytes());
             is_stopped |= most >= 64 << 10;

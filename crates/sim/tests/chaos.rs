@@ -11,7 +11,7 @@
 )]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sim::{Outcome, Scenario, SeedLimit, Simulation, Summary};
 
@@ -30,16 +30,18 @@ impl Drop for Again {
 }
 
 /// Runs the scenarios of `seeds` and returns what came of them.
-fn run_all(seeds: std::ops::Range<u64>, scenario: impl Fn(u64) -> Scenario + Sync) -> Vec<Summary> {
-    let next = AtomicU64::new(seeds.start);
+fn run_all(
+    seeds: impl IntoIterator<Item = u64>,
+    scenario: impl Fn(u64) -> Scenario + Sync,
+) -> Vec<Summary> {
+    let seeds: Vec<u64> = seeds.into_iter().collect();
+    let next = AtomicUsize::new(0);
     let run_some = || {
         let mut summaries = Vec::new();
         let limit = SeedLimit::ending_the_process();
         loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                return summaries;
-            }
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(seed) = seeds.get(place).copied() else { return summaries };
             limit.begin(seed);
             let _again = Again(seed);
             match Simulation::new(&scenario(seed)).run() {
@@ -105,4 +107,23 @@ fn a_seed_is_the_same_every_time() {
         let run = || Simulation::new(&Scenario::of(seed)).run().unwrap();
         assert_eq!(run(), run(), "seed {seed}");
     }
+}
+
+/// What a seed does changes with the simulation, so that these are no proof of what they once showed; they stay as the worst
+/// of many millions.
+#[test]
+fn seeds_that_failed_once_pass() {
+    let seeds = [
+        914,
+        205_583,
+        301_784,
+        70_000_699,
+        80_001_743,
+        370_626_143_248,
+        501_354_246_597,
+        1_015_462_014_231,
+        1_061_531_553_260,
+        1_090_863_235_156,
+    ];
+    assert_eq!(run_all(seeds, Scenario::of).len(), seeds.len());
 }

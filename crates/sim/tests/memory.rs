@@ -271,8 +271,12 @@ struct Bench {
 
 impl Bench {
     fn new(stage: Stage, access_log: &str) -> Self {
+        Self::with(stage, CONFIGURATION, access_log)
+    }
+
+    fn with(stage: Stage, configuration: &str, access_log: &str) -> Self {
         let mut loader = Loader::new(FilterKinds::<Box<dyn Filter>>::new()).unwrap();
-        let text = format!("{CONFIGURATION}{access_log}");
+        let text = format!("{configuration}{access_log}");
         let snapshot = loader.load("memory.yaml", &text).unwrap_or_else(|e| panic!("{e}"));
         let id = snapshot.listeners[0].id;
         let (emitter, reports) = Emitter::new(RECORD_QUEUE_BYTES);
@@ -340,6 +344,55 @@ fn steady_state_allocates_nothing() {
             let request = request.escape_ascii();
             assert_eq!(allocations, 0, "{request} with {access_log:?}");
         }
+    }
+}
+
+/// A rule that asks for all that a rule can, and then chooses by all that a request has.
+const MATCHED: &str = r#"
+listeners: [{ name: edge, address: "10.0.0.1:80", timeouts: { idle: 1h }, routes: all }]
+routes:
+  - name: all
+    rules:
+      - { match: { regex: "/users/([0-9]+)" }, cluster: web }
+      - match:
+          prefix: /things/
+          methods: [GET, HEAD]
+          headers: { user-agent: { prefix: te }, x-none: { present: false }, accept: { regex: "[*]/.*" }, x-tags: { contains: b } }
+          query: { a: { regex: "[a-z]+" }, c: "d e" }
+          cookies: { sess: { not: none } }
+          sources: { not: [10.99.0.0/16] }
+          grpc: false
+          fraction: { percent: 99.9999 }
+        clusters: [{ cluster: web, weight: 3 }, { cluster: web, weight: 1 }]
+        sticky: { header: user-agent }
+        rewrite: { prefix: /v2/, host: api.internal }
+        hash: [{ cookie: { name: sess, ttl: 1h } }, { header: x-tags }, { query: a }, { constant: c }, client_ip]
+        subset: { version: v2, unit: { header: x-unit } }
+      - { match: { prefix: / }, respond: { status: 404 } }
+clusters:
+  - name: web
+    balance: BALANCE
+    subsets: { by: [[version, unit]] }
+    endpoints:
+      - { address: "10.1.0.0:9000", metadata: { version: v2, unit: a } }
+      - { address: "10.1.0.1:9000", metadata: { version: v2, unit: a } }
+      - { address: "10.1.0.2:9000", metadata: { version: v2, unit: b } }
+"#;
+const MATCHING: &[u8] =
+    b"GET /things/1?a=b&c=d%20e HTTP/1.1\r\nHost: memory.example\r\nUser-Agent: test\r\n\
+    Accept: */*\r\nX-Tags: a\r\nX-Tags: b\r\nX-Unit: a\r\nCookie: sess=1; b=2\r\n\r\n";
+
+#[test]
+fn criteria_and_choices_allocate_nothing() {
+    for balance in ["round_robin", "least_request", "maglev", "{ ring_hash: { load_max: 150 } }"] {
+        let configuration = MATCHED.replace("BALANCE", balance);
+        let mut bench = Bench::with(Stage::new(1_000, MATCHING, OK), &configuration, "");
+        bench.add_clients(100);
+        bench.add_requests(1_000);
+        let (before, connected) = (bench.allocations, bench.worker.world().ends.len());
+        assert!(connected > 100, "requests are forwarded: {connected}");
+        bench.add_requests(20_000);
+        assert_eq!(bench.allocations - before, 0, "{balance}");
     }
 }
 

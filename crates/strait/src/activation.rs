@@ -19,7 +19,7 @@ const SOCKETS_MAX: u32 = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Activation {
     sockets: Vec<Handed>,
-    /// Those of the process whose place this one takes, by listener.
+    /// Those of the process whose place this one takes, by listener and address.
     taken: Vec<(String, Vec<Inherited>)>,
 }
 
@@ -66,13 +66,27 @@ impl Activation {
 
     /// Adds the sockets of the process whose place this one takes.
     pub(crate) fn take_over(&mut self, taken: Vec<(String, Vec<Inherited>)>) {
-        self.taken = taken;
+        for (name, sockets) in taken {
+            for socket in sockets {
+                let is_there = |(of, there): &&mut (String, Vec<Inherited>)| {
+                    let at = there.first().map(Inherited::address);
+                    *of == name && at == Some(socket.address())
+                };
+                match self.taken.iter_mut().find(is_there) {
+                    Some((_, there)) => there.push(socket),
+                    None => self.taken.push((name.clone(), vec![socket])),
+                }
+            }
+        }
     }
 
-    /// The sockets that the former process had for this listener: those of its name, or of its address. A port of 0
-    /// is whatever it got.
-    pub(crate) fn taken<F>(&self, listener: &Listener<F>) -> Option<&[Inherited]> {
-        let address = &listener.address;
+    /// The sockets that the former process had for this address of this listener: those of its name, or of the
+    /// address. A port of 0 is whatever it got.
+    pub(crate) fn taken<F>(
+        &self,
+        listener: &Listener<F>,
+        address: &Address,
+    ) -> Option<&[Inherited]> {
         let is_there =
             |sockets: &[Inherited]| sockets.first().is_some_and(|socket| is_at(socket, address));
         let is_anywhere = |sockets: &[Inherited]| {
@@ -110,7 +124,7 @@ impl Activation {
     /// The sockets that neither a listener nor the admin interface takes.
     pub(crate) fn check_use(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         let startup = &snapshot.startup;
-        let listeners = snapshot.listeners.iter().map(|listener| &listener.address);
+        let listeners = snapshot.listeners.iter().flat_map(|listener| &*listener.addresses);
         let used: Vec<_> = listeners.chain(&startup.admin).chain(&startup.metrics).collect();
         let is_lost = |handed: &&Handed| !used.iter().any(|address| is_at(&handed.socket, address));
         let lost = self.sockets.iter().filter(is_lost).map(|handed| {

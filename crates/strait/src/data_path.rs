@@ -33,7 +33,7 @@ use worker::{
 };
 
 /// Sockets of listeners, a list for each worker.
-pub(crate) type Sockets = Vec<(ListenerId, Vec<Vec<Listener>>)>;
+pub(crate) type Sockets = Vec<AddressSockets>;
 
 /// Messages to a worker.
 pub(crate) type Mail = Message<Listener, Socket>;
@@ -58,10 +58,20 @@ pub(crate) struct DataPath {
 struct Held {
     id: ListenerId,
     name: Arc<str>,
-    /// With the port that it got, if it asked for any.
-    address: Address,
+    /// With the ports that it got, where it asked for any.
+    addresses: Vec<Address>,
     /// Handles on its sockets, for the process that takes this one's place; none if none may.
     handles: Vec<OwnedFd>,
+}
+
+/// The sockets of one address of a listener.
+#[derive(Debug)]
+pub(crate) struct AddressSockets {
+    id: ListenerId,
+    /// With the port that it got, if it asked for any.
+    address: Address,
+    /// Of each worker.
+    sockets: Vec<Vec<Listener>>,
 }
 
 /// Handles on listening sockets, by the listener's name.
@@ -145,7 +155,8 @@ enum InTheWay<'a> {
     Nothing,
     /// Only listeners that make room for it.
     Going,
-    Staying(&'a Held),
+    /// One that stays, by its name and the address.
+    Staying(&'a str, &'a Address),
 }
 
 /// Control's channel to one worker.
@@ -245,34 +256,18 @@ impl Workers for DataPath {
         let mut failures = unmarkable(snapshot);
         for id in &snapshot.changes.listeners_added {
             let Some((_, listener)) = snapshot.listener(*id) else { continue };
-            let (address, options) = (&listener.address, &listener.socket);
             let going = &snapshot.changes.listeners_removed;
-            let sockets = match self.in_the_way(address, going) {
-                InTheWay::Nothing if let Some(taken) = self.activation.taken(listener) => {
-                    taken_as(worker::take_over(taken, options, self.count()))
+            let mut addresses = Vec::with_capacity(listener.addresses.len());
+            for address in &*listener.addresses {
+                match self.bind_address(listener, address, going) {
+                    Ok((sockets, address)) => {
+                        addresses.push(address.clone());
+                        bound.sockets.push(AddressSockets { id: *id, address, sockets });
+                    }
+                    Err(reason) => failures.push(failure(listener, address, reason)),
                 }
-                InTheWay::Nothing | InTheWay::Going
-                    if let Some(inherited) = self.activation.find(address) =>
-                {
-                    bound_as(worker::inherit(inherited, options, self.count()))
-                }
-                InTheWay::Nothing => bound_as(worker::bind(address, options, self.count())),
-                InTheWay::Going if matches!(address, Address::Unix(_)) => {
-                    Err(TAKEN_OVER.to_owned())
-                }
-                InTheWay::Going => bound_as(worker::bind_beside(address, options, self.count())),
-                InTheWay::Staying(held) => {
-                    let (name, at) = (&held.name, address_text(&held.address));
-                    Err(format!("listener {name} of this process has {at}; choose another port"))
-                }
-            };
-            match sockets {
-                Ok((sockets, address)) => {
-                    bound.addresses.push((*id, address));
-                    bound.sockets.push((*id, sockets));
-                }
-                Err(reason) => failures.push(failure(listener, reason)),
             }
+            bound.addresses.push((*id, addresses));
         }
         if failures.is_empty() { Ok(bound) } else { Err(failures) }
     }
@@ -333,29 +328,64 @@ impl Workers for DataPath {
 
 impl DataPath {
     fn hold(&mut self, snapshot: &Snapshot, sockets: &Sockets) {
-        for (id, sockets) in sockets {
+        for AddressSockets { id, address, sockets } in sockets {
             let Some((_, listener)) = snapshot.listener(*id) else { continue };
-            let first = sockets.iter().flatten().next();
-            let bound = first.and_then(|socket| socket.local_address().ok().flatten());
-            let address = bound.map_or_else(|| listener.address.clone(), Address::Tcp);
             let mut handles = Vec::new();
             if self.keeps_handles {
                 handles.extend(sockets.iter().flatten().filter_map(|it| it.try_clone_fd().ok()));
             }
-            self.held.push(Held { id: *id, name: Arc::clone(&listener.name), address, handles });
+            match self.held.iter_mut().find(|held| held.id == *id) {
+                Some(held) => {
+                    held.addresses.push(address.clone());
+                    held.handles.extend(handles);
+                }
+                None => {
+                    let (name, addresses) = (Arc::clone(&listener.name), vec![address.clone()]);
+                    self.held.push(Held { id: *id, name, addresses, handles });
+                }
+            }
         }
+    }
+
+    /// The sockets of one address of a listener, one or more for each worker, and where they listen.
+    fn bind_address(
+        &self,
+        listener: &ListenerConfig<Box<dyn Filter>>,
+        address: &Address,
+        going: &[ListenerId],
+    ) -> Result<(Vec<Vec<Listener>>, Address), String> {
+        let options = &listener.socket;
+        let (sockets, bound) = match self.in_the_way(address, going) {
+            InTheWay::Nothing if let Some(taken) = self.activation.taken(listener, address) => {
+                taken_as(worker::take_over(taken, options, self.count()))
+            }
+            InTheWay::Nothing | InTheWay::Going
+                if let Some(inherited) = self.activation.find(address) =>
+            {
+                bound_as(worker::inherit(inherited, options, self.count()))
+            }
+            InTheWay::Nothing => bound_as(worker::bind(address, options, self.count())),
+            InTheWay::Going if address.is_unix() => Err(TAKEN_OVER.to_owned()),
+            InTheWay::Going => bound_as(worker::bind_beside(address, options, self.count())),
+            InTheWay::Staying(name, at) => {
+                let at = address_text(at);
+                Err(format!("listener {name} of this process has {at}; choose another port"))
+            }
+        }?;
+        Ok((sockets, bound.map_or_else(|| address.clone(), Address::Tcp)))
     }
 
     /// Which listener of this process stands in the way of one on `address`, when those in `going`
     /// go.
     fn in_the_way(&self, address: &Address, going: &[ListenerId]) -> InTheWay<'_> {
-        let mut overlapping =
-            self.held.iter().filter(|held| held.address.overlaps(address)).peekable();
+        let held =
+            self.held.iter().flat_map(|held| held.addresses.iter().map(move |at| (held, at)));
+        let mut overlapping = held.filter(|(_, at)| at.overlaps(address)).peekable();
         if overlapping.peek().is_none() {
             return InTheWay::Nothing;
         }
-        let staying = overlapping.find(|held| !going.contains(&held.id));
-        staying.map_or(InTheWay::Going, InTheWay::Staying)
+        let staying = overlapping.find(|(held, _)| !going.contains(&held.id));
+        staying.map_or(InTheWay::Going, |(held, at)| InTheWay::Staying(&held.name, at))
     }
 
     /// Starts the workers with the first snapshot. Their reports go to `reports`.
@@ -507,9 +537,9 @@ fn row(summary: ConnectionSummary) -> ConnectionRow {
 
 /// The sockets of each listener for one worker.
 fn take_one_each(sockets: &mut Sockets) -> Vec<(ListenerId, Listener)> {
-    let of_worker = |(id, sockets): &mut (ListenerId, Vec<Vec<Listener>>)| {
-        let id = *id;
-        sockets.pop().unwrap_or_default().into_iter().map(move |socket| (id, socket))
+    let of_worker = |of_address: &mut AddressSockets| {
+        let id = of_address.id;
+        of_address.sockets.pop().unwrap_or_default().into_iter().map(move |socket| (id, socket))
     };
     sockets.iter_mut().flat_map(of_worker).collect()
 }
@@ -518,7 +548,7 @@ fn take_one_each(sockets: &mut Sockets) -> Vec<(ListenerId, Listener)> {
 const TAKEN_OVER: &str = "this process listens there already, and the socket options or the name of \
                           a unix listener take a restart; or give it another path";
 
-/// The sockets of one listener and the address that they got, or why there are none.
+/// Sockets and the address of TCP that they got, or why there are none.
 fn bound_as(
     result: Result<Vec<Listener>, io::BindError>,
 ) -> Result<(Vec<Vec<Listener>>, Option<SocketAddr>), String> {
@@ -561,8 +591,12 @@ pub(crate) fn hint(error: &std::io::Error) -> &'static str {
     }
 }
 
-fn failure(listener: &ListenerConfig<Box<dyn Filter>>, reason: String) -> BindFailure {
-    let address = address_text(&listener.address);
+fn failure(
+    listener: &ListenerConfig<Box<dyn Filter>>,
+    address: &Address,
+    reason: String,
+) -> BindFailure {
+    let address = address_text(address);
     BindFailure::Listener { listener: Arc::clone(&listener.name), address, reason }
 }
 

@@ -8,6 +8,7 @@ use control::ConfigFile;
 
 use crate::activation::Activation;
 use crate::arguments::Demo;
+use crate::data_path::address_text;
 use crate::secrecy::CoreDumps;
 use crate::serve::{Came, loader, serve};
 use crate::{Failure, logging};
@@ -54,7 +55,8 @@ fn guide(came: &Came) -> io::Result<()> {
     let address = |address: Option<std::net::SocketAddr>| {
         address.map_or_else(String::new, |address| address.to_string())
     };
-    let at = address(came.listeners.first().and_then(|(_, address)| *address));
+    let at = came.listeners.first().and_then(|(_, addresses)| addresses.first());
+    let at = at.map_or_else(String::new, address_text);
     let admin = address(came.admin);
     let mut out = io::stdout().lock();
     write!(

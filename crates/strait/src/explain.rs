@@ -10,12 +10,14 @@ mod trial;
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use config::Outside as _;
 use config::chains::ConnectionFacts;
 use config::explain::Verdict as RuleVerdict;
+use config::hash::Hashed;
 use config::hosts::{Host, HostTable};
 use config::matching::{Asked, Searches};
 use config::snapshot::{
@@ -23,6 +25,7 @@ use config::snapshot::{
     Listener as ListenerConfig, ListenerProtocol, RouteTable, Rule, TlsMode,
 };
 use config::targets::Target;
+use config::view::Group;
 use config::{CertificateUse, CertificateUser};
 use proxy::Snapshot;
 use proxy::filter::{Filter, Verdict};
@@ -62,10 +65,7 @@ pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
     let (listener, why) = choose_listener(&snapshot, explain.listener.as_deref(), &request)
         .map_err(Failure::Explain)?;
     let mut story = Story::default();
-    story.line(
-        "listener",
-        format!("{} ({}), {why}", listener.name, address_text(&listener.address)),
-    );
+    story.line("listener", format!("{} ({}), {why}", listener.name, addresses_text(listener)));
     if let Some((seen, chain)) = describe_chain(&mut story, listener, &request) {
         let certificate = certificate(explain)?;
         let mut client = client_of(seen, &request, certificate.as_ref());
@@ -240,7 +240,7 @@ fn choose_listener<'s>(
 ) -> Result<(&'s Arc<Listener>, &'static str), String> {
     let all = || {
         let each = snapshot.listeners.iter();
-        let each = each.map(|found| format!("{} ({})", found.name, address_text(&found.address)));
+        let each = each.map(|found| format!("{} ({})", found.name, addresses_text(found)));
         each.collect::<Vec<_>>().join(", ")
     };
     if let Some(name) = name {
@@ -249,14 +249,8 @@ fn choose_listener<'s>(
         return found.ok_or_else(|| format!("there is no listener {name}; there are: {}", all()));
     }
     if let Some(port) = request.port {
-        let takes = |listener: &&Arc<Listener>| match &listener.address {
-            Address::Tcp(address) => {
-                let is_ours = request.ip.is_none_or(|ip| address.ip() == ip);
-                address.port() == port && (is_ours || address.ip().is_unspecified())
-            }
-            Address::Unix(_) => false,
-        };
-        if let Some(listener) = snapshot.listeners.iter().find(takes) {
+        let mut listeners = snapshot.listeners.iter();
+        if let Some(listener) = listeners.find(|it| address_of(it, port, request).is_some()) {
             return Ok((listener, "which has the URL's port"));
         }
     }
@@ -271,6 +265,34 @@ fn choose_listener<'s>(
         [only] => Ok((only, "the only one")),
         _ => Err(format!("the URL fits no listener; say --listener NAME, one of: {}", all())),
     }
+}
+
+/// Where a listener listens.
+fn addresses_text(listener: &Listener) -> String {
+    let each = listener.addresses.iter().map(address_text);
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// The address of a listener that takes a request to this port.
+fn address_of(listener: &Listener, port: u16, request: &Request) -> Option<SocketAddr> {
+    let is_for = |address: &SocketAddr| {
+        let is_ours = request.ip.is_none_or(|ip| address.ip() == ip);
+        address.port() == port && (is_ours || address.ip().is_unspecified())
+    };
+    tcp_addresses(listener).find(is_for)
+}
+
+fn tcp_addresses(listener: &Listener) -> impl Iterator<Item = SocketAddr> {
+    listener.addresses.iter().filter_map(|address| match address {
+        Address::Tcp(address) => Some(*address),
+        Address::Unix(_) => None,
+    })
+}
+
+/// Where the request's connection goes: to the address with the URL's port, or to the first.
+fn destination(listener: &Listener, request: &Request) -> Option<SocketAddr> {
+    let of_port = request.port.and_then(|port| address_of(listener, port, request));
+    of_port.or_else(|| tcp_addresses(listener).next())
 }
 
 /// Describes the filter chain of a connection that carries HTTP, and returns the listener with that
@@ -297,10 +319,7 @@ fn describe_chain<'s>(
         None if is_secure => "TLS without a name from here".to_owned(),
         None => "plain HTTP from here".to_owned(),
     };
-    let destination = match &listener.address {
-        Address::Tcp(address) => Some(*address),
-        Address::Unix(_) => None,
-    };
+    let destination = destination(listener, request);
     let protocol = Some(protocol);
     let facts = ConnectionFacts { source: None, destination, protocol, server_name, alpn };
     let chain = listener.chains.choose(&facts);
@@ -330,10 +349,7 @@ fn describe_misdirected(
     if !is_secure(listener, request) || is_tunnel(&head) {
         return;
     }
-    let destination = match &listener.address {
-        Address::Tcp(address) => Some(*address),
-        Address::Unix(_) => None,
-    };
+    let destination = destination(listener, request);
     let alpn: &[u8] = match listener.seen_by(met).protocol {
         ListenerProtocol::Http1 => b"http/1.1",
         _ => b"h2",
@@ -555,7 +571,8 @@ fn rule_text(snapshot: &Snapshot, rule: &Rule) -> String {
         Action::Redirect(redirect) => format!("redirect {}", redirect.status),
     };
     let also: String = rule.also.iter().map(|criterion| format!(", {criterion}")).collect();
-    format!("{path}{also} -> {action}")
+    let name = rule.name.as_ref().map_or_else(String::new, |name| format!("{name}: "));
+    format!("{name}{path}{also} -> {action}")
 }
 
 /// Where a rule forwards to, in a few words.
@@ -595,7 +612,7 @@ fn describe_forward(
             );
             if by.is_none() {
                 for share in shares.clusters().iter().filter(|share| share.weight > 0) {
-                    describe_cluster(story, snapshot, forward, share.cluster, head);
+                    describe_cluster(story, snapshot, forward, share.cluster, asked);
                 }
                 return;
             }
@@ -608,7 +625,7 @@ fn describe_forward(
         Target::Named(_) => {}
     }
     if let Some(chosen) = chosen {
-        describe_cluster(story, snapshot, forward, chosen.cluster, head);
+        describe_cluster(story, snapshot, forward, chosen.cluster, asked);
     }
 }
 
@@ -617,7 +634,7 @@ fn describe_cluster(
     snapshot: &Snapshot,
     forward: &Forward,
     id: ClusterId,
-    head: &RequestHead<'_>,
+    asked: &Asked<'_>,
 ) {
     let Some(cluster) = snapshot.cluster(id) else { return };
     let timeout = forward.timeout.map_or_else(|| "none".to_owned(), |bound| format!("{bound:?}"));
@@ -629,10 +646,15 @@ fn describe_cluster(
         story.line("endpoint", format!("the addresses of {name}"));
         story.asks_dns = true;
     }
-    for endpoint in &cluster.endpoints {
-        story.line("endpoint", endpoint_text(cluster, endpoint));
+    let subset = forward.subset.as_ref().and_then(|it| it.hash(asked, &mut Searches::default()));
+    let first = cluster.view.levels(subset).first();
+    for (place, endpoint) in cluster.endpoints.iter().enumerate() {
+        let group = first.filter(|group| group.inner(place).is_some());
+        story.line("endpoint", endpoint_text(group, endpoint));
     }
-    if let Some(asked) = head.upgrade() {
+    describe_subset(story, forward, cluster, asked);
+    describe_hash(story, forward, cluster, asked);
+    if let Some(asked) = asked.head.upgrade() {
         let verdict = if route::allows_upgrade(&forward.upgrades, asked) {
             "is let through: what follows is a tunnel"
         } else {
@@ -642,10 +664,61 @@ fn describe_cluster(
     }
 }
 
-fn endpoint_text(cluster: &Cluster, endpoint: &Endpoint) -> String {
-    let all: u32 = cluster.endpoints.iter().map(|each| u32::from(each.weight)).sum();
+/// The endpoints that the request may go to, where the cluster has subsets or priorities.
+fn describe_subset(story: &mut Story, forward: &Forward, cluster: &Cluster, asked: &Asked<'_>) {
+    let subset = forward.subset.as_ref().and_then(|it| it.hash(asked, &mut Searches::default()));
+    let levels = cluster.view.levels(subset);
+    if let Some(selectors) = &cluster.selectors {
+        let is_found = subset.is_some_and(|subset| cluster.view.has_subset(subset));
+        let words = match (is_found, selectors.fallback()) {
+            (true, _) => "as the rule asks".to_owned(),
+            (false, fallback) => format!("none such, fallback {fallback}"),
+        };
+        story.line("subset", words);
+    }
+    let is_split = levels.len() > 1 || levels.iter().any(|group| !group.is_whole());
+    for group in levels.iter().filter(|_| is_split) {
+        let endpoints = (0..group.len()).filter_map(|at| cluster.endpoints.get(group.place(at)?));
+        let mut texts: Vec<String> = Vec::new();
+        let mut priority = 0;
+        for endpoint in endpoints {
+            priority = endpoint.priority;
+            texts.push(endpoint.address.to_string());
+        }
+        story.line("priority", format!("{priority}: {}", texts.join(", ")));
+    }
+    if levels.is_empty() && !cluster.endpoints.is_empty() {
+        story.line("endpoint", "none may be chosen: 503");
+    }
+}
+
+/// The endpoint that the request's hash leads to, where the cluster goes by that.
+fn describe_hash(story: &mut Story, forward: &Forward, cluster: &Cluster, asked: &Asked<'_>) {
+    let subset = forward.subset.as_ref().and_then(|it| it.hash(asked, &mut Searches::default()));
+    let Some(group) = cluster.view.levels(subset).first() else { return };
+    let Some(table) = group.hash_table() else { return };
+    let hashing = forward.hashing.as_deref();
+    let hashed = hashing.map(|it| it.hash(asked, &mut Searches::default(), || 1));
+    let words = match hashed.unwrap_or_default() {
+        Hashed { hash: None, .. } => "none: a draw decides".to_owned(),
+        Hashed { cookie: Some(_), .. } => {
+            "of a cookie that the client is given: a draw decides, once".to_owned()
+        }
+        Hashed { hash: Some(hash), .. } => {
+            let place = table.place(hash.get(), 0).and_then(|inner| group.place(inner));
+            let endpoint = place.and_then(|place| cluster.endpoints.get(place));
+            let to = endpoint.map_or_else(|| "no endpoint".to_owned(), |it| it.address.to_string());
+            format!("leads to {to}")
+        }
+    };
+    story.line("hash", words);
+}
+
+/// An endpoint, with its share of the requests like this one; `group`: those that get them, if it is one of them.
+fn endpoint_text(group: Option<&Group>, endpoint: &Endpoint) -> String {
     let weight = endpoint.weight;
-    let percent = f64::from(weight) * 100.0 / f64::from(all.max(1));
+    let all = group.and_then(|group| u32::try_from(group.weight_sum()).ok());
+    let percent = all.map_or(0.0, |all| f64::from(weight) * 100.0 / f64::from(all.max(1)));
     format!("{} (weight {weight}, {percent:.1} % of requests)", address_text(&endpoint.address))
 }
 

@@ -42,7 +42,7 @@ const REPORTS_MAX: usize = 1024;
 /// Where a process came up.
 #[derive(Debug)]
 pub(crate) struct Came {
-    pub(crate) listeners: Vec<(ListenerId, Option<SocketAddr>)>,
+    pub(crate) listeners: Vec<(ListenerId, Vec<Address>)>,
     pub(crate) admin: Option<SocketAddr>,
 }
 
@@ -143,11 +143,10 @@ pub(crate) fn serve(
         metrics = %admin_text(snapshot.startup.metrics.as_ref(), bound_at(&metrics)),
         "starting"
     );
-    for (id, address) in &addresses.listeners {
-        if let Some((_, listener)) = snapshot.listener(*id) {
-            let address =
-                address.map_or_else(|| address_text(&listener.address), |a| a.to_string());
-            tracing::info!(listener = %listener.name, %address, "listening");
+    for (id, addresses) in &addresses.listeners {
+        let Some((_, listener)) = snapshot.listener(*id) else { continue };
+        for address in addresses {
+            tracing::info!(listener = %listener.name, address = %address_text(address), "listening");
         }
     }
     descriptors.warn(&snapshot.limits);
@@ -164,6 +163,7 @@ pub(crate) fn serve(
     }
     drop(snapshot);
     let control = Control::new(Parts {
+        sources: Vec::new(),
         config,
         first,
         addresses: bound.addresses,

@@ -77,7 +77,10 @@ fn names() -> Arc<Names> {
     names.insert_listener(LABEL, "edge".into());
     names.insert_cluster(LABEL, "api".into());
     let rules = ["exact /healthz".into(), "prefix /api/".into()];
-    names.insert_route(LABEL, RouteNames { name: "shop".into(), rules: rules.into() });
+    names.insert_route(
+        LABEL,
+        RouteNames { name: "shop".into(), rules: rules.into(), rule_names: [].into() },
+    );
     Arc::new(names)
 }
 

@@ -27,6 +27,7 @@ pub(crate) struct Line<'a> {
     pub(crate) event: ExchangeFinished<'a>,
     pub(crate) listener: &'a str,
     pub(crate) route: &'a str,
+    pub(crate) rule_name: &'a str,
     pub(crate) cluster: &'a str,
 }
 
@@ -38,9 +39,12 @@ impl<'a> Line<'a> {
     /// The line for an exchange; a label without a name has an empty one.
     pub(crate) fn new(event: ExchangeFinished<'a>, names: &'a NameHistory) -> Self {
         let route = event.rule.and_then(|(table, _)| names.route(table));
+        let rule_name =
+            route.zip(event.rule).and_then(|(route, (_, place))| route.rule_name(place));
         Self {
             listener: names.listener(event.listener).map_or("", |name| name),
             route: route.map_or("", |route| &route.name),
+            rule_name: rule_name.map_or("", |name| name),
             cluster: event.cluster.and_then(|id| names.cluster(id)).map_or("", |name| name),
             event,
         }
@@ -150,6 +154,8 @@ fields! {
         |line| Value::text(line.route);
     "rule" pair "Place of that rule in the table, from 0."
         |line| line.event.rule.map_or(Value::Absent, |(_, rule)| Value::Number(u64::from(rule)));
+    "rule_name" pair "Name of that rule, if it has one."
+        |line| Value::text(line.rule_name);
     "cluster" pair "Name of the cluster, if the rule forwards to one."
         |line| Value::text(line.cluster);
     "endpoint" pair "Address of the endpoint that was chosen."
@@ -299,7 +305,8 @@ pub fn reference() -> String {
             ..Stages::default()
         },
     };
-    let line = Line { event: sample, listener: "edge", route: "shop", cluster: "api" };
+    let line =
+        Line { event: sample, listener: "edge", route: "shop", rule_name: "items", cluster: "api" };
     let mut clock = Clock::default();
     let (mut json, mut text) = (Vec::new(), Vec::new());
     let style = LogStyle::all(style::LogFormat::Json);
@@ -463,7 +470,7 @@ mod tests {
             captures::push(value, length, &mut |bytes| kept.extend_from_slice(bytes));
         }
         let event = ExchangeFinished { captures: &kept, user_agent: b"curl", ..exchange() };
-        let line = Line { event, listener: "l", route: "r", cluster: "c" };
+        let line = Line { event, listener: "l", route: "r", rule_name: "", cluster: "c" };
         let named = |name: &str| LogField::Named(name.into());
         let captured = |name: &str, place| LogField::Captured { name: name.into(), place };
         let fields = [
@@ -519,7 +526,7 @@ mod tests {
             downstream_write: 1,
             total: 1,
         };
-        let line = Line { event, listener: "l", route: "r", cluster: "c" };
+        let line = Line { event, listener: "l", route: "r", rule_name: "n", cluster: "c" };
         let mut json = Vec::new();
         let style = LogStyle::all(style::LogFormat::Json);
         write_json(&line, &style, &mut Clock::default(), &mut json);

@@ -118,7 +118,7 @@ causes! {
     RequestTooEarly => "request_too_early",
     /// A filter answered.
     FilterReply => "filter_reply",
-    /// The header that names the cluster is absent, stands twice, or names none that the rule allows.
+    /// The header that names the cluster is absent, stands twice, or names none that the rule allows; or no source has delivered the cluster.
     NoCluster => "no_cluster",
     /// The cluster has no endpoint, or a newer configuration removed the cluster.
     NoEndpoint => "no_endpoint",

@@ -34,6 +34,17 @@ pub struct RouteNames {
     pub name: Arc<str>,
     /// For each rule, in the order of the table, what it matches as a few words.
     pub rules: Arc<[Box<str>]>,
+    /// The places of the rules that have a name in the file, with that, in the order of the table.
+    pub rule_names: Arc<[(u32, Arc<str>)]>,
+}
+
+impl RouteNames {
+    /// The name in the file of the rule at this place, if it has one.
+    #[must_use]
+    pub fn rule_name(&self, place: u32) -> Option<&Arc<str>> {
+        let found = self.rule_names.binary_search_by_key(&place, |(place, _)| *place).ok()?;
+        self.rule_names.get(found).map(|(_, name)| name)
+    }
 }
 
 impl Names {

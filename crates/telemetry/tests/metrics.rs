@@ -25,7 +25,7 @@ fn names() -> Names {
     let mut names = Names::default();
     names.insert_listener(EDGE, "edge".into());
     let rules = (0..40).map(|rule| format!("prefix /{rule}").into()).collect();
-    names.insert_route(SHOP, RouteNames { name: "shop".into(), rules });
+    names.insert_route(SHOP, RouteNames { name: "shop".into(), rules, rule_names: [].into() });
     names.insert_cluster(API, "api".into());
     names
 }
@@ -383,7 +383,7 @@ fn rules_beyond_the_65535th_are_counted_as_themselves() {
     let (mut emitters, mut collector) = workers(1);
     let mut names = names();
     let rules = (0..65_540).map(|place| format!("/{place}").into()).collect();
-    names.insert_route(SHOP, RouteNames { name: "shop".into(), rules });
+    names.insert_route(SHOP, RouteNames { name: "shop".into(), rules, rule_names: [].into() });
     collector.set_names(Arc::new(names));
     for rule in [65_535, 65_536, 65_539, 65_539] {
         emitters[0].exchange_finished(&ExchangeFinished { rule: Some((SHOP, rule)), ..finished() });
@@ -401,7 +401,7 @@ fn what_a_rule_has_taken_goes_with_the_rule_when_its_place_changes() {
     let with_rules = |rules: &[&str]| {
         let mut names = names();
         let rules = rules.iter().map(|rule| (*rule).into()).collect();
-        names.insert_route(SHOP, RouteNames { name: "shop".into(), rules });
+        names.insert_route(SHOP, RouteNames { name: "shop".into(), rules, rule_names: [].into() });
         Arc::new(names)
     };
     let take = |emitter: &mut Emitter, rule: u32, times: usize| {

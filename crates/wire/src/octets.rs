@@ -36,6 +36,16 @@ fn token_class(octet: u8) -> u8 {
     TOKEN.get(usize::from(octet)).copied().unwrap_or(NO_TOKEN)
 }
 
+/// The value of a hexadecimal digit, in either case.
+pub(crate) const fn hex_value(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
 /// Whether an octet may stand in a token.
 #[inline]
 pub(crate) fn is_token_octet(octet: u8) -> bool {

@@ -19,7 +19,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::octets;
+use crate::octets::{self, hex_value};
 
 /// Why a path is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -150,7 +150,8 @@ fn append_octets(mut path: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
             [b'\\', ..] => return Err(PathError::Backslash),
             [0, ..] => return Err(PathError::EncodedNul),
             [b'%', high, low, rest @ ..] => {
-                let octet = hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low);
+                let octet =
+                    hex_value(*high).zip(hex_value(*low)).map(|(high, low)| high << 4 | low);
                 match octet.ok_or(PathError::PercentInvalid)? {
                     0 => return Err(PathError::EncodedNul),
                     octet if is_unreserved(octet) => out.push(octet),
@@ -179,15 +180,6 @@ fn push_encoded(octet: u8, out: &mut Vec<u8>) {
 /// RFC 3986, section 2.3.
 const fn is_unreserved(octet: u8) -> bool {
     octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'.' | b'_' | b'~')
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

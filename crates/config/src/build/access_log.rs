@@ -10,9 +10,7 @@ use crate::file;
 use crate::file::access_log::{Condition, Format, Status};
 use crate::findings::{Findings, Problem};
 use crate::nearest;
-use crate::snapshot::{
-    AccessLog, AccessLogCondition, AccessLogField, AccessLogFormat, AccessLogOutput, Captures,
-};
+use crate::snapshot::{AccessLog, AccessLogCondition, AccessLogField, AccessLogOutput, Captures};
 use crate::tree::Site;
 
 /// Header fields of one side: their values are kept with each exchange.
@@ -25,21 +23,17 @@ pub(super) fn build<F>(
 ) -> AccessLog {
     let output = file.output.as_deref().and_then(|text| output(text, &site.key("output"), context));
     let findings = &mut *context.findings;
-    let format = match file.format {
-        Format::Json => AccessLogFormat::Json,
-        Format::Text => AccessLogFormat::Text,
-        Format::Combined => AccessLogFormat::Combined,
-    };
+    let format = file.format;
     let (mut request, mut response) = (Vec::new(), Vec::new());
     let fields = file.fields.as_ref().map(|names| {
-        if format == AccessLogFormat::Combined {
+        if format == Format::Combined {
             let rule = "the Combined Log Format has fields of its own";
             let hint = "remove `fields`, or write `format: json` or `text`";
             site.key("fields").error(findings, Problem::new(rule, hint));
         }
         fields(names, &site.key("fields"), (&mut request, &mut response), findings)
     });
-    if format == AccessLogFormat::Combined {
+    if format == Format::Combined {
         request = vec!["referer".into()];
     }
     AccessLog {

@@ -3,17 +3,18 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use super::{Context, Names, Once, endpoints, http2, keepalive, share, tls};
+use super::{Context, Names, Once, endpoints, http2, keepalive, resolved, share, subsets, tls};
 use crate::balance::Balancer;
 use crate::file::cluster::{Endpoints, EndpointsFile, Protocol, ProxyProtocol};
-use crate::file::listener::OriginalDestination;
+use crate::file::listener::{OneOrSeveral, OriginalDestination};
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::resource::{self, Assignment};
+use crate::slow_start::SlowStart;
 use crate::snapshot::{
     Address, Cluster, ClusterId, ClusterProtocol, ClusterTls, EndpointId, EndpointsFrom,
-    ProxyProtocolVersion, ResponseParsing, TransportId, UpstreamTimeouts,
+    ProxyProtocolVersion, TransportId, UpstreamTimeouts,
 };
 use crate::store::Assigned;
 use crate::tree::Site;
@@ -33,6 +34,10 @@ pub(super) fn build<F>(
         // An entry without a name of its own was reported, and is looked at for its other mistakes.
         let id = known.unwrap_or_else(|| context.ids.cluster(&entry.name));
         let former = context.former.and_then(|former| former.cluster(id));
+        if let Some(former) = former.filter(|_| is_new && site.node().is_known) {
+            clusters.push(Arc::clone(former));
+            continue;
+        }
         let is_relayed_to = relayed_to.contains_key(entry.name.as_str());
         let cluster = cluster(entry, id, is_relayed_to, &site, former, context);
         if is_new {
@@ -64,6 +69,35 @@ fn relayed_to(file: &file::File) -> Map<&str, ()> {
     of_listeners.chain(of_rules).map(|name| (name, ())).collect()
 }
 
+/// The names of clusters in rules, listeners and chains.
+pub(super) fn named(file: &file::File) -> impl Iterator<Item = &str> {
+    let rules = file.routes.iter().flat_map(|table| &table.rules);
+    let of_rules = rules.flat_map(|rule| {
+        let shares = rule.clusters.iter().flatten().map(|share| &share.cluster);
+        rule.cluster.iter().chain(shares).chain(rule.among.iter().flatten())
+    });
+    let of_listeners = file.listeners.iter().flat_map(|listener| {
+        let chains = listener.chains.iter().map(|chain| (&chain.cluster, &chain.clusters));
+        chains.chain([(&listener.cluster, &listener.clusters)]).flat_map(|(one, several)| {
+            one.iter().chain(several.iter().map(|weighted| &weighted.cluster))
+        })
+    });
+    of_rules.chain(of_listeners).map(String::as_str)
+}
+
+/// A cluster that a source has delivered.
+pub(crate) fn delivered<F>(
+    file: &file::Cluster,
+    site: &Site<'_>,
+    context: &mut Context<'_, '_, F>,
+) -> Arc<Cluster> {
+    // If it is refused, nothing names the id, and it is free again.
+    let id = context.ids.hold(&file.name);
+    let former = context.former.and_then(|former| former.cluster(id));
+    // Whether a listener relays to it may change at any time.
+    share(cluster(file, id, true, site, former, context), former)
+}
+
 fn cluster<F>(
     file: &file::Cluster,
     id: ClusterId,
@@ -72,10 +106,7 @@ fn cluster<F>(
     former: Option<&Arc<Cluster>>,
     context: &mut Context<'_, '_, F>,
 ) -> Cluster {
-    let protocol = match file.protocol {
-        Protocol::Http1 => ClusterProtocol::Http1,
-        Protocol::Http2 => ClusterProtocol::Http2,
-    };
+    let protocol = file.protocol;
     let former_tls = former.and_then(|former| former.tls.as_ref());
     let tls = tls::cluster(file, protocol, is_relayed_to, &site.key("tls"), former_tls, context);
     let proxy_protocol = match file.proxy_protocol {
@@ -86,8 +117,11 @@ fn cluster<F>(
     let transport = transport(protocol, tls.as_deref(), proxy_protocol, former, context);
     let original_destination = original_destination(file, former, site, context);
     let (assignment, endpoints_from) = assignment(file, id, tls.as_deref(), site, context);
-    let Assigned { endpoints, places_by_id, schedule } =
-        Assigned::new(&assignment, &endpoints_from, former, &mut context.ids);
+    let balancer = balancer(file, site, context.findings);
+    let selectors = subsets::selectors(file, &assignment, site, context.findings);
+    let choice = (balancer, selectors.as_ref());
+    let Assigned { endpoints, places_by_id, view } =
+        Assigned::new(&assignment, &endpoints_from, choice, former, &mut context.ids);
     if file.protocol == Protocol::Http2 && file.proxy_protocol != ProxyProtocol::Off {
         let rule = "a PROXY header names the one client of a connection, and HTTP/2 has many";
         let hint = "write `protocol: http1`, or leave the client to `x-forwarded-for`";
@@ -95,20 +129,20 @@ fn cluster<F>(
     }
     Cluster {
         id,
+        source: resolved::cluster(file, tls.as_deref()),
         name: Arc::from(file.name.as_str()),
         endpoints,
         endpoints_from,
         original_destination,
         places_by_id,
-        balancer: balancer(file, site, context.findings),
-        schedule,
+        balancer,
+        slow_start: slow_start(file, balancer, site, context.findings),
+        view,
+        selectors,
         transport,
         protocol,
         http2: http2(&file.http2, &site.key("http2"), context.findings),
-        response_parsing: match file.response_parsing {
-            file::cluster::ResponseParsing::Strict => ResponseParsing::Strict,
-            file::cluster::ResponseParsing::Tolerant => ResponseParsing::Tolerant,
-        },
+        response_parsing: file.response_parsing,
         interim_responses_max: file.interim_responses_max,
         tls,
         timeouts: UpstreamTimeouts {
@@ -132,6 +166,21 @@ fn cluster<F>(
     }
 }
 
+/// What an endpoint gets that came lately.
+fn slow_start(
+    file: &file::Cluster,
+    balancer: Balancer,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<SlowStart> {
+    if file.slow_start.is_some() && (balancer.is_by_hash() || file.original_destination) {
+        let rule = "a slow start is for clusters that draw their endpoints, or let them take turns";
+        let hint = "remove it, or write another `balance`, such as least_request";
+        site.key_error(findings, "slow_start", Problem::new(rule, hint));
+    }
+    file.slow_start
+}
+
 /// How requests are shared among its endpoints, if it has any of its own.
 fn balancer(file: &file::Cluster, site: &Site<'_>, findings: &mut Findings<'_>) -> Balancer {
     let site = site.key("balance");
@@ -139,7 +188,10 @@ fn balancer(file: &file::Cluster, site: &Site<'_>, findings: &mut Findings<'_>) 
         let rule = "a cluster with `original_destination` has no endpoints to choose among";
         site.error(findings, Problem::new(rule, "remove it"));
     }
-    Balancer::from(file.balance.unwrap_or_default())
+    Balancer::build(file.balance.unwrap_or_default()).unwrap_or_else(|(of, key, problem)| {
+        site.key(of).key(key).error(findings, problem);
+        Balancer::RoundRobin
+    })
 }
 
 /// How the endpoints are spoken to: as before if nothing of it changed.
@@ -241,8 +293,10 @@ pub(super) fn warn_aimless(file: &file::File, site: &Site<'_>, findings: &mut Fi
 
 /// Warns of endpoints that are where a listener listens whose connections may go there.
 pub(super) fn warn_loops(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) {
-    let listeners: Map<&Address, &file::Listener> =
-        file.listeners.iter().map(|listener| (&listener.address, listener)).collect();
+    let mut listeners: Map<&Address, &file::Listener> = Map::default();
+    for listener in &file.listeners {
+        listeners.extend(listener.address.as_slice().iter().map(|address| (address, listener)));
+    }
     let sites = site.key("clusters");
     for (cluster, site) in file.clusters.iter().zip(sites.items()) {
         let endpoints = site.key("endpoints");
@@ -283,7 +337,7 @@ fn leads_to(file: &file::File, listener: &file::Listener, cluster: &str) -> bool
     let chains = chains.map(|chain| (&chain.routes, &chain.cluster, &chain.clusters));
     let mut ends = chains.chain([(&listener.routes, &listener.cluster, &listener.clusters)]);
     ends.any(|(routes, one, several)| {
-        let names = routes.as_ref().map_or(&[][..], file::listener::Names::as_slice);
+        let names = routes.as_ref().map_or(&[][..], OneOrSeveral::as_slice);
         let mut tables = file.routes.iter().filter(|table| names.contains(&table.name));
         one.as_deref() == Some(cluster)
             || several.iter().any(|weighted| weighted.cluster == cluster)

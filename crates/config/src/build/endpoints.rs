@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::tls;
 use crate::defaults;
 use crate::dns::{self, DnsFamily, DnsMode, DnsName, EndpointAddress, HostPort};
-use crate::file::cluster::{Endpoint as FileEndpoint, EndpointsDns};
+use crate::file::cluster::{Endpoint as FileEndpoint, EndpointsDns, WeightedEndpoint};
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::resource::{Assignment, Endpoint};
-use crate::snapshot::{Address, EndpointsFrom, ListedEndpoint};
+use crate::snapshot::{Address, EndpointsFrom, ListedEndpoint, Traits};
 use crate::tree::Site;
 
 /// What a list holds.
@@ -30,8 +30,8 @@ impl List {
     /// The addresses in it.
     pub(crate) fn into_assignment(self) -> Assignment {
         let endpoints = self.entries.into_iter().filter_map(|entry| match entry {
-            ListedEndpoint::Address { address, weight } => {
-                Some(Endpoint { address, weight, host: None })
+            ListedEndpoint::Address { address, weight, traits } => {
+                Some(Endpoint { address, weight, host: None, traits })
             }
             ListedEndpoint::Name { .. } => None,
         });
@@ -73,11 +73,11 @@ pub(crate) fn lower(
             at.error(findings, Problem::new(rule, hint));
             continue;
         }
-        let weight = match entry {
-            FileEndpoint::Address(_) => defaults::WEIGHT.get(),
-            FileEndpoint::Weighted(weighted) => weighted.weight,
+        let (weight, traits) = match entry {
+            FileEndpoint::Address(_) => (defaults::WEIGHT.get(), Traits::default()),
+            FileEndpoint::Weighted(weighted) => (weighted.weight, traits(weighted)),
         };
-        listed.push(listed_endpoint(address, weight));
+        listed.push(listed_endpoint(address, weight, traits));
     }
     if !listed.is_empty() && listed.iter().all(|endpoint| endpoint.weight() == 0) {
         let rule =
@@ -87,10 +87,15 @@ pub(crate) fn lower(
     List { entries: listed }
 }
 
-fn listed_endpoint(address: &EndpointAddress, weight: u16) -> ListedEndpoint {
+fn traits(file: &WeightedEndpoint) -> Traits {
+    let metadata = (!file.metadata.is_empty()).then(|| Arc::new(file.metadata.clone()));
+    Traits { priority: file.priority, metadata }
+}
+
+fn listed_endpoint(address: &EndpointAddress, weight: u16, traits: Traits) -> ListedEndpoint {
     match address {
         EndpointAddress::Address(address) => {
-            ListedEndpoint::Address { address: address.clone(), weight }
+            ListedEndpoint::Address { address: address.clone(), weight, traits }
         }
         EndpointAddress::Host(HostPort { host, port }) => {
             let name = DnsName {
@@ -101,7 +106,7 @@ fn listed_endpoint(address: &EndpointAddress, weight: u16) -> ListedEndpoint {
                 ttl_min: defaults::DNS_TTL_MIN.0,
                 ttl_max: defaults::DNS_TTL_MAX.0,
             };
-            ListedEndpoint::Name { name: Arc::new(name), weight }
+            ListedEndpoint::Name { name: Arc::new(name), weight, traits }
         }
     }
 }

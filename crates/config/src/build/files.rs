@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 use crate::certificates::expiry_warning;
 use crate::date;
 use crate::expiry;
-use crate::file::tls::{CertificateFiles, Signing as FileSigning};
+use crate::file::tls::CertificateFiles;
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::outside::Outside;
@@ -37,12 +37,7 @@ pub(crate) struct Files<'a> {
 
 impl<'a> Files<'a> {
     pub(crate) fn new<F>(outside: &'a dyn Outside, former: Option<&Snapshot<F>>) -> Self {
-        let mut files = Self {
-            outside,
-            contents: Map::default(),
-            certificates: Map::default(),
-            roots: Map::default(),
-        };
+        let mut files = Self::none(outside, None);
         let Some(former) = former else { return files };
         for listener in &*former.listeners {
             let chains = listener.chains.iter().filter_map(|chain| chain.listener.tls.as_deref());
@@ -56,6 +51,18 @@ impl<'a> Files<'a> {
                 files.know(tls.source.certificate.as_slice(), tls.source.roots.as_ref());
             }
         }
+        files
+    }
+
+    /// Those of a load that names no file. `roots` are those whom the system trusts, if they are known.
+    pub(crate) fn none(outside: &'a dyn Outside, roots: Option<&Arc<RootsSource>>) -> Self {
+        let mut files = Self {
+            outside,
+            contents: Map::default(),
+            certificates: Map::default(),
+            roots: Map::default(),
+        };
+        files.know(&[], roots);
         files
     }
 
@@ -90,11 +97,7 @@ impl<'a> Files<'a> {
         let known = self.certificates.get(&paths);
         let known =
             known.filter(|known| known.is_made_of(&chain_pem, key_digest, &ocsp_der)).cloned();
-        let signing = match file.signing {
-            FileSigning::Inline => Signing::Inline,
-            FileSigning::Batched => Signing::Batched,
-            FileSigning::Thread => Signing::Thread,
-        };
+        let signing = file.signing;
         let source = match known.filter(|known| known.signing == signing) {
             Some(known) => known,
             None => match self.read_certificate(

@@ -158,7 +158,7 @@ pub(super) fn check_authority(text: &str) -> Result<(), Problem> {
     }
     match host.parse()? {
         crate::hosts::Host::Exact(_) => Ok(()),
-        crate::hosts::Host::Suffix(_) | crate::hosts::Host::Any => {
+        crate::hosts::Host::Suffix(_) | crate::hosts::Host::Prefix(_) | crate::hosts::Host::Any => {
             Err(Problem::new("a redirect leads to one host", "write a name without `*`"))
         }
     }

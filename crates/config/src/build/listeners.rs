@@ -8,15 +8,13 @@ use wire::path::Slashes;
 
 use super::routes::Tables;
 use super::tls::Spoken;
-use super::{Context, Names, Once, error_pages, http2, keepalive, or_none, tls};
+use super::{Context, Names, Once, error_pages, http2, keepalive, or_none, resolved, tls};
 use crate::chain_names::ChainNames;
 use crate::chains::Chains;
 use crate::cidr::Cidr;
 use crate::file::chain::Match;
 use crate::file::listener::{
-    ClientCertDetail, ForwardClientCert as FileForwardClientCert, Forwarded,
-    HeadersWithUnderscores, Http, Names as FileNames,
-    OriginalDestination as FileOriginalDestination, Protocol, ProxyProtocol, WeightedCluster,
+    ClientCertDetail, Http, OneOrSeveral, Protocol, ProxyProtocol, WeightedCluster,
 };
 use crate::file::{self, OrNone};
 use crate::file_mode::FileMode;
@@ -25,9 +23,8 @@ use crate::hosts::{Host, HostTable};
 use crate::map::Map;
 use crate::snapshot::{
     Address, Chain, ChainMatch, ClientCertDetails, ClusterId, Detected, DownstreamTimeouts,
-    FILTERS_MAX, ForwardClientCert, ForwardedFields, HttpOptions, ListenSocket, Listener,
-    ListenerId, ListenerProtocol, ListenerTls, OriginalDestination, Relay, RouteTableId,
-    Underscores,
+    FILTERS_MAX, HttpOptions, ListenSocket, Listener, ListenerId, ListenerProtocol, ListenerTls,
+    OriginalDestination, Relay, RouteTable, RouteTableId,
 };
 use crate::tree::Site;
 
@@ -82,10 +79,7 @@ pub(super) fn build<F>(
     let mut listeners = Vec::with_capacity(file.listeners.len());
     for (entry, site) in file.listeners.iter().zip(site.items()) {
         let is_new = once.check(&entry.name, "listener", &site, context.findings);
-        let at = site.key("address");
-        let line = context.findings.line_name(at.at().line);
-        let owner = format!("listener {:?} on {line}", entry.name);
-        addresses.take(Taken::by_listener(&entry.address, owner), &at, context.findings);
+        take_addresses(entry, &site.key("address"), &mut addresses, context.findings);
         let listener = listener(
             entry,
             &site,
@@ -99,6 +93,35 @@ pub(super) fn build<F>(
         }
     }
     listeners
+}
+
+/// Notes where a listener listens, and that each address has one listener.
+fn take_addresses(
+    file: &file::Listener,
+    site: &Site<'_>,
+    addresses: &mut Addresses,
+    findings: &mut Findings<'_>,
+) {
+    let mut take = |address: &Address, at: &Site<'_>| {
+        let line = findings.line_name(at.at().line);
+        let owner = format!("listener {:?} on {line}", file.name);
+        addresses.take(Taken::by_listener(address, owner), at, findings);
+    };
+    match &file.address {
+        OneOrSeveral::One(address) => take(address, site),
+        OneOrSeveral::Several(several) => {
+            several.iter().zip(site.items()).for_each(|(address, at)| take(address, &at));
+            for (place, at) in (0..several.len()).zip(site.items()) {
+                let (before, rest) = several.split_at(place);
+                // Of the others it is known that they are in the way of each other.
+                if rest.first().is_some_and(|it| it.is_any_port() && before.contains(it)) {
+                    let rule =
+                        "two ports of the system's choice, on one address, are not told apart";
+                    at.error(findings, Problem::new(rule, "write the port, or remove one"));
+                }
+            }
+        }
+    }
 }
 
 /// Who listens where, by what two must share to be in each other's way.
@@ -145,7 +168,7 @@ impl Taken {
 impl Addresses {
     fn take(&mut self, taken: Taken, site: &Site<'_>, findings: &mut Findings<'_>) {
         // Port 0 is any free port: two listeners get two.
-        if matches!(taken.address, Address::Tcp(address) if address.port() == 0) {
+        if taken.address.is_any_port() {
             return;
         }
         let others = self.0.entry(Taken::place(&taken.address)).or_default();
@@ -181,12 +204,13 @@ fn listener<F>(
         original_destination: original_destination(file, site, context.findings),
         mode: file.mode.unwrap_or(FileMode::GROUP),
     };
-    if file.mode.is_some() && !matches!(file.address, Address::Unix(_)) {
+    if file.mode.is_some() && !file.has_unix() {
         super::refuse_mode(&site.key("mode"), context.findings);
     }
     let name: Arc<str> = Arc::from(file.name.as_str());
+    let addresses = file.address.as_slice();
     let is_same_socket =
-        |former: &&Arc<Listener<F>>| former.address == file.address && former.socket == socket;
+        |former: &&Arc<Listener<F>>| *former.addresses == *addresses && former.socket == socket;
     let id = former.filter(is_same_socket).map(|former| former.id);
     let id: ListenerId = id.unwrap_or_else(|| context.ids.listener());
     let names = (&mut *table_names, &mut *cluster_names);
@@ -194,10 +218,15 @@ fn listener<F>(
     let own = former.map(|former| &**former);
     let ends =
         resolve_ends(&Ends::of_listener(file), site, own, has_chains, names, tables, context);
+    let proxy_protocol = proxy_protocol(file, site, tables, context.findings);
+    let http = http(&file.http, proxy_protocol, &site.key("http"), context);
+    let connections_per_client_max =
+        file.connections_per_client_max.unwrap_or_else(|| half_of(file.connections_max));
     let mut listener = Listener {
         id,
+        source: resolved::listener(file, ends.built(), &http, connections_per_client_max),
         name,
-        address: file.address.clone(),
+        addresses: addresses.into(),
         socket,
         protocol: ends.protocol,
         tls: ends.tls,
@@ -209,10 +238,7 @@ fn listener<F>(
         filter_sources: ends.filter_sources,
         route_tables: ends.route_tables,
         hosts: ends.hosts,
-        http: {
-            let proxy_protocol = proxy_protocol(file, site, context.findings);
-            http(&file.http, proxy_protocol, &site.key("http"), context)
-        },
+        http,
         http2: http2(&file.http2, &site.key("http2"), context.findings),
         timeouts: DownstreamTimeouts {
             request_head: file.timeouts.request_head.into(),
@@ -227,9 +253,7 @@ fn listener<F>(
             connection_age_grace: file.timeouts.connection_age_grace.into(),
         },
         connections_max: file.connections_max,
-        connections_per_client_max: file
-            .connections_per_client_max
-            .unwrap_or_else(|| half_of(file.connections_max)),
+        connections_per_client_max,
         exchanges_per_client_max: file.exchanges_per_client_max,
         buffered_bytes_max: match file.buffered_max {
             OrNone::None => None,
@@ -266,6 +290,7 @@ fn listener<F>(
         let chain = Chain {
             id: id.unwrap_or_else(|| context.ids.chain()),
             name: Arc::from(entry.name.as_str()),
+            source: resolved::chain(entry, ends.built()),
             matches,
             listener: ends.of_same_socket(&listener),
         };
@@ -309,7 +334,7 @@ struct Ends<'f> {
     protocol: Protocol,
     tls: Option<&'f file::ListenerTls>,
     has_filters: bool,
-    routes: Option<&'f FileNames>,
+    routes: Option<&'f OneOrSeveral<String>>,
     cluster: Option<&'f str>,
     clusters: &'f [WeightedCluster],
 }
@@ -352,12 +377,18 @@ struct BuiltEnds<F> {
 }
 
 impl<F> BuiltEnds<F> {
+    /// What the file does not say by itself.
+    fn built(&self) -> resolved::Built<'_> {
+        resolved::Built { filters: &self.filter_sources, tls: self.tls.as_deref() }
+    }
+
     /// The listener with these ends.
     fn of_same_socket(self, listener: &Listener<F>) -> Listener<F> {
         Listener {
             id: listener.id,
+            source: Arc::clone(&listener.source),
             name: Arc::clone(&listener.name),
-            address: listener.address.clone(),
+            addresses: Arc::clone(&listener.addresses),
             socket: listener.socket,
             protocol: self.protocol,
             tls: self.tls,
@@ -415,6 +446,11 @@ fn chain_match(file: &Match, site: &Site<'_>, findings: &mut Findings<'_>) -> Ch
                 let hint = "leave `server_names` out to ask for none";
                 site.error(findings, Problem::new("`*` alone asks for nothing", hint));
             }
+            Ok(host @ Host::Prefix(_)) => {
+                let rule = format!("a server name has `*` at its beginning alone, unlike {host}");
+                let hint = "write the whole name, or \"*.suffix\"";
+                site.error(findings, Problem::new(rule, hint));
+            }
             Ok(host) => server_names.push(host),
             Err(problem) => site.error(findings, problem),
         }
@@ -422,19 +458,10 @@ fn chain_match(file: &Match, site: &Site<'_>, findings: &mut Findings<'_>) -> Ch
     ChainMatch {
         server_names,
         alpn: file.alpn.iter().map(|name| name.as_bytes().into()).collect(),
-        protocols: file.protocols.iter().map(|protocol| detected(*protocol)).collect(),
+        protocols: file.protocols.clone(),
         sources: file.sources.clone(),
         destinations: file.destinations.clone(),
         destination_ports: file.destination_ports.clone(),
-    }
-}
-
-const fn detected(file: file::chain::Detected) -> Detected {
-    match file {
-        file::chain::Detected::Http1 => Detected::Http1,
-        file::chain::Detected::Http2 => Detected::Http2,
-        file::chain::Detected::Tls => Detected::Tls,
-        file::chain::Detected::Other => Detected::Other,
     }
 }
 
@@ -443,17 +470,15 @@ fn original_destination(
     site: &Site<'_>,
     findings: &mut Findings<'_>,
 ) -> OriginalDestination {
-    let original_destination = match file.original_destination {
-        FileOriginalDestination::Off => return OriginalDestination::Off,
-        FileOriginalDestination::Redirect => OriginalDestination::Redirect,
-        FileOriginalDestination::Tproxy => OriginalDestination::Tproxy,
-    };
-    if matches!(file.address, Address::Unix(_)) {
+    if file.original_destination == OriginalDestination::Off {
+        return OriginalDestination::Off;
+    }
+    if file.has_unix() {
         let rule = "connections of a unix socket were going nowhere else";
         let problem = Problem::new(rule, "remove this, or listen on an IP address");
         site.key("original_destination").error(findings, problem);
     }
-    original_destination
+    file.original_destination
 }
 
 /// Whether nothing changed. Filters cannot be compared; their sources can.
@@ -461,8 +486,9 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
     // Taken apart, so that a new field cannot be forgotten here.
     let Listener {
         id,
+        source,
         name,
-        address,
+        addresses,
         socket,
         protocol,
         tls,
@@ -484,8 +510,9 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         buffered_bytes_max,
     } = former;
     *id == new.id
+        && *source == new.source
         && *name == new.name
-        && *address == new.address
+        && *addresses == new.addresses
         && *socket == new.socket
         && *filter_sources == new.filter_sources
         && *route_tables == new.route_tables
@@ -498,6 +525,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         && chains.iter().zip(&new.chains).all(|(former, new)| {
             former.id == new.id
                 && former.name == new.name
+                && former.source == new.source
                 && former.matches == new.matches
                 && is_same(&former.listener, &new.listener)
         })
@@ -536,7 +564,7 @@ fn filters<F>(
 /// The tables of a listener and the index of their hosts. A host that two of them claim would go
 /// to one of them by accident.
 fn routes(
-    file: &FileNames,
+    file: &OneOrSeveral<String>,
     site: &Site<'_>,
     names: &mut Names<'_, RouteTableId>,
     tables: &Tables,
@@ -562,8 +590,8 @@ fn routes(
         }
     };
     match file {
-        FileNames::One(name) => add(name, site),
-        FileNames::Several(names) => {
+        OneOrSeveral::One(name) => add(name, site),
+        OneOrSeveral::Several(names) => {
             names.iter().zip(site.items()).for_each(|(name, site)| add(name, &site));
         }
     }
@@ -614,12 +642,7 @@ fn protocol(
         let hint = "add `routes: NAME`, or write `protocol: tcp`";
         refuse("", "a listener that takes HTTP needs `routes`", hint);
     }
-    match file.protocol {
-        Protocol::Auto => ListenerProtocol::Auto,
-        Protocol::Http1 => ListenerProtocol::Http1,
-        Protocol::Http2 => ListenerProtocol::Http2,
-        Protocol::Tcp => ListenerProtocol::Tcp,
-    }
+    file.protocol
 }
 
 /// Where connections are relayed to, if anywhere.
@@ -685,20 +708,30 @@ fn forwarded_allowed(
     allowed.into()
 }
 
+/// What matches on where connections come from, if anything does that a listener leads to.
+fn matches_sources(file: &file::Listener, tables: &Tables) -> Option<String> {
+    if file.chains.iter().any(|chain| !chain.matches.sources.is_empty()) {
+        return Some("chains".to_owned());
+    }
+    let names = file.chains.iter().map(|chain| &chain.routes).chain([&file.routes]);
+    let mut names = names.flatten().flat_map(OneOrSeveral::as_slice);
+    let asks = |name: &&String| tables.named(name).is_some_and(RouteTable::asks_sources);
+    names.find(asks).map(|name| format!("rules of {name}"))
+}
+
 /// Whose PROXY protocol headers are believed.
 fn proxy_protocol(
     file: &file::Listener,
     site: &Site<'_>,
+    tables: &Tables,
     findings: &mut Findings<'_>,
 ) -> Option<Arc<[Cidr]>> {
-    let is_unix = matches!(file.address, Address::Unix(_));
+    let is_unix = file.has_unix();
     match &file.proxy_protocol {
         ProxyProtocol::Any(false) => None,
         ProxyProtocol::Any(true) => {
-            let looks_at_sources =
-                file.chains.iter().any(|chain| !chain.matches.sources.is_empty());
-            if looks_at_sources && !is_unix {
-                let rule = "any peer can claim a source address, and chains match on it";
+            if let Some(who) = matches_sources(file, tables).filter(|_| !is_unix) {
+                let rule = format!("any peer can claim a source address, and {who} match on it");
                 let hint =
                     "write { from: [10.0.0.0/8] }, with the addresses of the proxies in front";
                 site.key("proxy_protocol").warning(findings, Problem::new(rule, hint));
@@ -756,30 +789,14 @@ fn http<F>(
         response_rate_bytes_min: bytes(file.response_rate_min),
         slashes: if file.merge_slashes { Slashes::Merge } else { Slashes::Keep },
         trusted_hops: file.trusted_hops,
-        forwarded: match file.forwarded {
-            Forwarded::Off => ForwardedFields::Off,
-            Forwarded::XForwarded => ForwardedFields::XForwarded,
-            Forwarded::Forwarded => ForwardedFields::Forwarded,
-            Forwarded::Both => ForwardedFields::Both,
-        },
+        forwarded: file.forwarded,
         forwarded_allowed: forwarded_allowed(
             &file.forwarded_allowed,
             &site.key("forwarded_allowed"),
             findings,
         ),
-        underscores: match file.headers_with_underscores {
-            HeadersWithUnderscores::Refuse => Underscores::Refuse,
-            HeadersWithUnderscores::Drop => Underscores::Drop,
-            HeadersWithUnderscores::DropReserved => Underscores::DropReserved,
-            HeadersWithUnderscores::Pass => Underscores::Pass,
-        },
-        forward_client_cert: match file.forward_client_cert {
-            FileForwardClientCert::Sanitize => ForwardClientCert::Sanitize,
-            FileForwardClientCert::ForwardOnly => ForwardClientCert::ForwardOnly,
-            FileForwardClientCert::AppendForward => ForwardClientCert::AppendForward,
-            FileForwardClientCert::SanitizeSet => ForwardClientCert::SanitizeSet,
-            FileForwardClientCert::AlwaysForwardOnly => ForwardClientCert::AlwaysForwardOnly,
-        },
+        underscores: file.headers_with_underscores,
+        forward_client_cert: file.forward_client_cert,
         client_cert_details: ClientCertDetails {
             cert: file.client_cert_details.contains(&ClientCertDetail::Cert),
             chain: file.client_cert_details.contains(&ClientCertDetail::Chain),

@@ -2,10 +2,10 @@
 
 use super::routes::Tables;
 use crate::address::Address;
-use crate::file::listener::Names as FileNames;
+use crate::file::listener::OneOrSeveral;
 use crate::file::{self, route};
 use crate::findings::{Findings, Problem};
-use crate::hosts::Host;
+use crate::hosts::{HOST_BYTES_MAX, Host};
 use crate::snapshot::RouteTable;
 use crate::tree::Site;
 
@@ -25,6 +25,9 @@ pub(super) fn check(
     findings: &mut Findings<'_>,
 ) {
     for (entry, site) in file.routes.iter().zip(site.key("routes").items()) {
+        if entry.rules.iter().all(|rule| rule.redirect.is_none()) {
+            continue;
+        }
         let Some(table) = tables.named(&entry.name) else { continue };
         let entrances = entrances(file, &entry.name);
         for (place, (rule, site)) in entry.rules.iter().zip(site.key("rules").items()).enumerate() {
@@ -57,13 +60,16 @@ fn entrances<'a>(file: &'a file::File, table: &str) -> Vec<Entrance<'a>> {
     let ends = file.listeners.iter().flat_map(|listener| {
         let chains = listener.chains.iter().map(|chain| (&chain.routes, &chain.tls));
         let ends = chains.chain([(&listener.routes, &listener.tls)]);
-        ends.map(|(routes, tls)| Entrance {
-            is_tls: tls.is_some(),
-            port: match &listener.address {
-                Address::Tcp(address) => Some(address.port()),
-                Address::Unix(_) => None,
-            },
-            tables: routes.as_ref().map_or(&[][..], FileNames::as_slice),
+        let ports = listener.address.as_slice().iter().map(|address| match address {
+            Address::Tcp(address) => Some(address.port()),
+            Address::Unix(_) => None,
+        });
+        ends.flat_map(move |(routes, tls)| {
+            ports.clone().map(|port| Entrance {
+                is_tls: tls.is_some(),
+                port,
+                tables: routes.as_ref().map_or(&[][..], OneOrSeveral::as_slice),
+            })
         })
     });
     ends.filter(|end| end.tables.iter().any(|name| name == table)).collect()
@@ -103,7 +109,11 @@ fn is_same_host(
                 Host::Any => Some(0),
                 Host::Suffix(suffix) => {
                     let before = host.strip_suffix(&**suffix)?;
-                    before.ends_with('.').then_some(suffix.len())
+                    before.ends_with('.').then_some(HOST_BYTES_MAX + suffix.len())
+                }
+                Host::Prefix(prefix) => {
+                    let behind = host.strip_prefix(&**prefix)?.strip_prefix('.')?;
+                    (!behind.is_empty()).then_some(prefix.len())
                 }
                 Host::Exact(name) => (**name == *host).then_some(usize::MAX),
             })

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::http::{self, Found};
-use super::{Context, Names, Once, error_pages, share};
-use super::{matching, rewrites, targets};
+use super::{Context, Names, Once, error_pages, resolved, share};
+use super::{hashing, matching, rewrites, subsets, targets};
 use crate::defaults;
 use crate::file::cluster::Protocol;
-use crate::file::listener::Names as FileNames;
+use crate::file::listener::OneOrSeveral;
 use crate::file::route::{self, Scheme};
 use crate::file::tls::{ClientMode, Mode};
 use crate::file::{self, OrNone};
@@ -50,7 +50,7 @@ impl Tables {
 }
 
 pub(super) fn build<F>(
-    entries: &[file::RouteTable],
+    entries: &[Arc<file::RouteTable>],
     site: &Site<'_>,
     names: &Names<'_, RouteTableId>,
     clusters: &mut Names<'_, ClusterId>,
@@ -61,6 +61,12 @@ pub(super) fn build<F>(
     for (entry, site) in entries.iter().zip(site.items()) {
         let is_new = once.check(&entry.name, "route table", &site, context.findings);
         let id = names.known.get(entry.name.as_str()).map(|(id, _)| *id);
+        let former = id.and_then(|id| context.former.and_then(|former| former.route_table(id)));
+        if let Some(former) = former.filter(|_| is_new && site.node().is_known) {
+            note_uses(former, clusters, context);
+            tables.push(Arc::clone(former));
+            continue;
+        }
         // Whether hosts that could not be read are those of another table is not known.
         let hosts = if site.is_cut("hosts") {
             Vec::new()
@@ -70,7 +76,6 @@ pub(super) fn build<F>(
         let mut patterns = TablePatterns::default();
         let rules_site = site.key("rules");
         let rules = rules(&entry.rules, &rules_site, clusters, &mut patterns, context.findings);
-        let former = id.and_then(|id| context.former.and_then(|former| former.route_table(id)));
         let Context { files, findings, .. } = &mut *context;
         let pages = site.key("error_pages");
         let error_pages = error_pages::build(&entry.error_pages, &pages, files, findings);
@@ -90,10 +95,28 @@ pub(super) fn build<F>(
         let Some(id) = id.filter(|_| is_new) else { continue };
         let casts_dice = rules.iter().any(Rule::casts_dice);
         let name = Arc::from(entry.name.as_str());
-        let table = RouteTable { id, name, hosts, paths, rules, values, casts_dice, error_pages };
+        let source = resolved::route_table(entry, &error_pages);
+        let table =
+            RouteTable { id, source, name, hosts, paths, rules, values, casts_dice, error_pages };
         tables.push(share(table, former));
     }
     tables
+}
+
+/// Counts the clusters that an unchanged table forwards to as used.
+fn note_uses<F>(
+    table: &RouteTable,
+    clusters: &mut Names<'_, ClusterId>,
+    context: &Context<'_, '_, F>,
+) {
+    for rule in &table.rules {
+        let Action::Forward(forward) = &rule.action else { continue };
+        for id in forward.target.clusters() {
+            if let Some(cluster) = context.former.and_then(|former| former.cluster(id)) {
+                clusters.note_use(&cluster.name);
+            }
+        }
+    }
 }
 
 fn hosts(entries: &[String], site: &Site<'_>, findings: &mut Findings<'_>) -> Vec<Host> {
@@ -125,14 +148,20 @@ fn rules(
         let problem = Problem::new("every request for these hosts gets 404", "add a rule");
         site.warning(findings, problem);
     }
+    let mut once = Once::default();
     let mut rules = Vec::with_capacity(entries.len());
     for (entry, site) in entries.iter().zip(site.items()) {
+        let name = entry.name.as_deref();
+        if let Some(name) = name {
+            once.check(name, "rule of a table", &site, findings);
+        }
+        let name = name.map(Arc::from);
         let asked = site.key("match");
         let path = matching::path(&entry.matches, &asked, &mut patterns.paths, findings);
         let also = matching::criteria(&entry.matches, &asked, &mut patterns.values, findings);
         let action = action(entry, path.as_ref(), &site, clusters, findings);
         if let (Some(path), Some(also), Some(action)) = (path, also, action) {
-            rules.push(Rule { path, also, action });
+            rules.push(Rule { name, path, also, action });
         }
     }
     rules
@@ -220,7 +249,7 @@ pub(super) fn check_clients(file: &file::File, site: &Site<'_>, findings: &mut F
     });
     let asking = ends.filter(|(tls, _)| tls.as_ref().is_some_and(|tls| tls.client.is_some()));
     let served: BTreeSet<&str> = asking
-        .flat_map(|(_, routes)| routes.as_ref().map_or(&[][..], FileNames::as_slice))
+        .flat_map(|(_, routes)| routes.as_ref().map_or(&[][..], OneOrSeveral::as_slice))
         .map(String::as_str)
         .collect();
     for (table, site) in file.routes.iter().zip(site.key("routes").items()) {
@@ -245,7 +274,7 @@ pub(super) fn check_slashes(file: &file::File, site: &Site<'_>, findings: &mut F
     for listener in &file.listeners {
         let names = if listener.http.merge_slashes { &mut merged } else { &mut kept };
         let chains = listener.chains.iter().map(|chain| &chain.routes);
-        let tables = chains.chain([&listener.routes]).flatten().flat_map(FileNames::as_slice);
+        let tables = chains.chain([&listener.routes]).flatten().flat_map(OneOrSeveral::as_slice);
         names.extend(tables.map(String::as_str));
     }
     for (table, site) in file.routes.iter().zip(site.key("routes").items()) {
@@ -290,7 +319,7 @@ pub(super) fn check_access(file: &file::File, site: &Site<'_>, findings: &mut Fi
     let mut guarded: Map<&str, String> = Map::default();
     let places = findings.places().clone();
     each_end(file, site, &places, &mut |end| {
-        for table in end.routes.map_or(&[][..], FileNames::as_slice) {
+        for table in end.routes.map_or(&[][..], OneOrSeveral::as_slice) {
             if end.is_guarded {
                 guarded.entry(table.as_str()).or_insert_with(|| end.place.clone());
             }
@@ -301,7 +330,7 @@ pub(super) fn check_access(file: &file::File, site: &Site<'_>, findings: &mut Fi
     }
     let mut warned: BTreeSet<&str> = BTreeSet::new();
     each_end(file, site, &places, &mut |end| {
-        for table in end.routes.map_or(&[][..], FileNames::as_slice) {
+        for table in end.routes.map_or(&[][..], OneOrSeveral::as_slice) {
             let Some(other) = guarded.get(table.as_str()).filter(|_| !end.is_guarded) else {
                 continue;
             };
@@ -321,7 +350,7 @@ pub(super) fn check_access(file: &file::File, site: &Site<'_>, findings: &mut Fi
 
 /// Where connections end: a listener, or a chain of one.
 struct End<'e, 'f> {
-    routes: Option<&'f FileNames>,
+    routes: Option<&'f OneOrSeveral<String>>,
     /// Whether no client gets here without a certificate.
     is_guarded: bool,
     /// What a client without one does.
@@ -350,7 +379,7 @@ fn each_end<'f>(
 }
 
 fn end_of<'e, 'f>(
-    routes: Option<&'f FileNames>,
+    routes: Option<&'f OneOrSeveral<String>>,
     tls: Option<&file::ListenerTls>,
     place: String,
     site: &'e Site<'e>,
@@ -395,11 +424,14 @@ fn action(
             Some(OrNone::None) => None,
             Some(OrNone::Some(timeout)) => Some(timeout.into()),
         };
-        return Some(Action::Forward(Forward { target: target?, rewrite, timeout, upgrades }));
+        let hashing = hashing::hashing(file.hash.as_deref(), &site.key("hash"), findings);
+        let subset = subsets::asked(file.subset.as_ref(), &site.key("subset"), findings);
+        let forward = Forward { target: target?, hashing, subset, rewrite, timeout, upgrades };
+        return Some(Action::Forward(forward));
     }
     // Without any of the three, which is reported elsewhere, it may have been the cluster.
     let is_answered_here = file.respond.is_some() || file.redirect.is_some();
-    for key in ["timeout", "upgrades", "rewrite"] {
+    for key in ["timeout", "upgrades", "rewrite", "hash", "subset"] {
         if is_answered_here && site.key(key).is_written() {
             let rule = format!("`{key}` needs a `cluster` to forward to");
             site.key_error(findings, key, Problem::new(rule, "remove it"));

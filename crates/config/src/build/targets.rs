@@ -107,5 +107,5 @@ fn named(
         None => found.extend(clusters.use_all().map(|(name, id)| (name.as_bytes().into(), id))),
     }
     let Ok(Place::Header(header)) = name else { return None };
-    Some(Target::Named(Named { header, clusters: found, is_listed: among.is_some() }))
+    Some(Target::Named(Named { header, clusters: found }))
 }

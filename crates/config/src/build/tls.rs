@@ -17,7 +17,7 @@ use crate::findings::{Findings, Problem};
 use crate::hosts::Host;
 use crate::snapshot::{
     CertificateSource, ClientTrust, ClusterProtocol, ClusterTls, ClusterTlsSource,
-    ListenerProtocol, ListenerTls, ListenerTlsSource, TicketKeySource, TlsMode,
+    ListenerProtocol, ListenerTls, ListenerTlsSource, TicketKeySource,
 };
 use crate::tree::Site;
 
@@ -69,10 +69,6 @@ pub(super) fn listener<F>(
     if context.findings.errors_len() > mistakes || site.node().has_cut() {
         return None;
     }
-    let mode = match file.mode {
-        Mode::Strict => TlsMode::Strict,
-        Mode::Permissive => TlsMode::Permissive,
-    };
     let reusable = former.filter(|former| former.source.makes_the_same(&source));
     let made = match reusable {
         Some(former) => Arc::clone(&former.context),
@@ -84,7 +80,7 @@ pub(super) fn listener<F>(
             }
         },
     };
-    Some(super::share(ListenerTls { context: made, mode, source }, former))
+    Some(super::share(ListenerTls { context: made, mode: file.mode, source }, former))
 }
 
 fn server_options(source: &ListenerTlsSource) -> ServerOptions {
@@ -422,7 +418,7 @@ fn server_name(text: &str) -> Result<Arc<str>, Problem> {
     }
     match text.parse()? {
         Host::Exact(name) if !name.starts_with('[') => Ok(name),
-        Host::Exact(_) | Host::Suffix(_) | Host::Any => {
+        Host::Exact(_) | Host::Suffix(_) | Host::Prefix(_) | Host::Any => {
             let rule = "endpoints are asked for one host name";
             Err(Problem::new(rule, "write a name such as api.example.com"))
         }
@@ -458,7 +454,7 @@ pub(super) fn peer_name(text: &str) -> Result<Box<str>, Problem> {
             let plain = name.trim_matches(['[', ']']);
             Err(Problem::new("addresses have no brackets here", format!("write {plain:?}")))
         }
-        Host::Suffix(_) | Host::Any => {
+        Host::Suffix(_) | Host::Prefix(_) | Host::Any => {
             let rule = "a certificate is held to whole names; one with `*` in it fits them too";
             Err(Problem::new(rule, "write a name such as api.example.com"))
         }
@@ -629,6 +625,6 @@ fn covers(name: &str, host: &Host) -> bool {
             host.split_once('.').is_some_and(|(_, above)| above == rest)
         }
         (Host::Suffix(suffix), Some(rest)) => **suffix == *rest,
-        (Host::Suffix(_) | Host::Any, _) => false,
+        (Host::Suffix(_) | Host::Prefix(_) | Host::Any, _) => false,
     }
 }

@@ -110,7 +110,7 @@ fn fit_names(asked: &[Host], name: Option<&str>) -> Fit {
             // The longer the more specific.
             (!label.is_empty()).then(|| u32::try_from(suffix.len()).unwrap_or(u32::MAX - 1))
         }
-        Host::Any => None,
+        Host::Prefix(_) | Host::Any => None,
     };
     asked.iter().filter_map(fit).max()
 }

@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ListenerTls;
-use super::listener::{Names, NoFilter, Protocol, WeightedCluster};
+use super::listener::{NoFilter, OneOrSeveral, Protocol, WeightedCluster};
 use crate::cidr::Cidr;
 
 /// What the connections that match meet. Of several chains that match, the most specific wins, as
 /// in Envoy: they are compared by destination port, destination, server name, protocol, ALPN and
 /// source, in this order, and only those that are best by one are compared by the next.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Chain {
     /// Name. Unique in its listener.
@@ -33,7 +33,7 @@ pub struct Chain {
     pub filters: Vec<serde_json::Value>,
     /// The route table that HTTP requests are looked up in, or a list of several.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub routes: Option<Names>,
+    pub routes: Option<OneOrSeveral<String>>,
     /// The cluster that connections are relayed to, as on a listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
@@ -43,7 +43,7 @@ pub struct Chain {
 }
 
 /// What a connection must be like. Each list holds alternatives; an empty one asks for nothing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Match {
     /// Names that a TLS client asks for (SNI): whole, or `*.suffix`.
@@ -68,7 +68,7 @@ pub struct Match {
 }
 
 /// What a connection's first bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Detected {
     /// A request of HTTP/1.

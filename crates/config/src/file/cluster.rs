@@ -1,5 +1,6 @@
 //! `clusters`: the services that requests are forwarded to.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
@@ -11,10 +12,12 @@ use crate::address::Address;
 use crate::balance::Balance;
 use crate::defaults;
 use crate::dns::{DnsFamily, DnsMode, EndpointAddress};
+use crate::slow_start::SlowStart;
+use crate::subsets::{Metadata, Subsets};
 use crate::units::Period;
 
 /// A logical service with its addresses.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
     /// Name, used by routes, in logs and metrics. Unique among clusters.
@@ -31,6 +34,14 @@ pub struct Cluster {
     /// Absent: `round_robin`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<Balance>,
+    /// Gives an endpoint that came lately less than its weight says, for a while: with `round_robin`, `random`,
+    /// `least_request` and `peak_ewma`. Absent: it gets all at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_start: Option<SlowStart>,
+    /// Groups of its endpoints by their `metadata`, of which rules choose one by `subset`. Absent: each request may go
+    /// to any endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subsets: Option<Subsets>,
     /// What its endpoints speak.
     #[serde(default)]
     pub protocol: Protocol,
@@ -79,7 +90,20 @@ pub struct Cluster {
 }
 
 /// What endpoints speak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[schemars(extend("x-meant" = {
     "https": "leave `protocol` out, and add `tls: {}` to the cluster",
@@ -202,6 +226,13 @@ pub struct WeightedEndpoint {
     /// new ones, and what runs there goes on.
     #[serde(default = "weight")]
     pub weight: u16,
+    /// Requests go to the endpoints with the lowest number that may be chosen: to others only where there are none, or
+    /// where an attempt at the only one failed.
+    #[serde(default)]
+    pub priority: u8,
+    /// What it is, by keys, for `subsets`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
 }
 
 /// How long an upstream may take.

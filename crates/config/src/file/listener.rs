@@ -14,15 +14,15 @@ use crate::file_mode::FileMode;
 use crate::units::{Period, Size};
 
 /// A bound address and what happens to its connections.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
     /// Name, used in logs and metrics. Unique among listeners.
     pub name: String,
-    /// Where it listens. Unique among listeners. A change of the address, of `backlog`, `fast_open`,
-    /// `keepalive` or `original_destination` opens a new socket; connections of the old one finish
-    /// what they do.
-    pub address: Address,
+    /// Where it listens: an address, or a list of several. Each is unique among listeners. A change of the
+    /// addresses, of `backlog`, `fast_open`, `keepalive` or `original_destination` opens new sockets; connections of
+    /// the old ones finish what they do.
+    pub address: OneOrSeveral<Address>,
     /// What its connections speak.
     #[serde(default)]
     pub protocol: Protocol,
@@ -37,7 +37,7 @@ pub struct Listener {
     /// The route table that HTTP requests are looked up in, or a list of several. No two of them may
     /// claim the same host.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub routes: Option<Names>,
+    pub routes: Option<OneOrSeveral<String>>,
     /// The cluster that TCP connections are relayed to: all of a `tcp` listener, and those of an
     /// `auto` listener that speak something else than HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,6 +109,13 @@ pub struct Listener {
     pub keepalive: Option<Keepalive>,
 }
 
+impl Listener {
+    /// Whether it listens on a unix socket, be it beside other addresses.
+    pub(crate) fn has_unix(&self) -> bool {
+        self.address.as_slice().iter().any(Address::is_unix)
+    }
+}
+
 /// Whether connections begin with a PROXY protocol header, and whose may.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -161,7 +168,20 @@ pub enum Protocol {
 }
 
 /// How it is known where a connection was going.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum OriginalDestination {
     /// It was coming here.
@@ -184,23 +204,23 @@ pub struct WeightedCluster {
     pub weight: NonZeroU16,
 }
 
-/// One name or several.
+/// One or a list of several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Names {
+pub enum OneOrSeveral<T> {
     /// One.
-    One(String),
+    One(T),
     /// Several.
-    Several(#[schemars(length(min = 1))] Vec<String>),
+    Several(#[schemars(length(min = 1))] Vec<T>),
 }
 
-impl Names {
+impl<T> OneOrSeveral<T> {
     /// All of them.
     #[must_use]
-    pub fn as_slice(&self) -> &[String] {
+    pub const fn as_slice(&self) -> &[T] {
         match self {
-            Self::One(name) => std::slice::from_ref(name),
-            Self::Several(names) => names,
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Several(several) => several.as_slice(),
         }
     }
 }

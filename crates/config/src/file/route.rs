@@ -8,19 +8,22 @@ use serde::{Deserialize, Serialize};
 use super::{OrNone, Timeout};
 use crate::defaults;
 use crate::error_pages::ErrorPage;
+use crate::hash::HashKey;
 pub use crate::matching::Match;
 use crate::rewrite::RewriteKey;
+use crate::subsets::SubsetValue;
 use crate::targets::{ShareKey, Sticky};
 
 /// A table of rules for some hosts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteTable {
     /// Name, used by listeners, in logs and metrics. Unique among route tables.
     pub name: String,
-    /// The hosts it is for: a name, `*.suffix` for every name that ends with it, or `*`. Hosts are
-    /// matched in lower case and without their port; a name goes before the longest suffix, and
-    /// that before `*`. `*.a.b` matches `x.a.b` and `y.x.a.b`, but not `a.b`.
+    /// The hosts it is for: a name, `*.suffix` for every name that ends with it, `prefix.*` for every name that
+    /// begins with it, or `*`. Hosts are matched in lower case and without their port; a name goes before the longest
+    /// suffix, that before the longest prefix, and that before `*`. `*.a.b` matches `x.a.b` and `y.x.a.b`, but not
+    /// `a.b`; `a.*` matches `a.b` and `a.b.c`.
     #[serde(default = "hosts")]
     #[schemars(length(min = 1))]
     pub hosts: Vec<String>,
@@ -33,13 +36,16 @@ pub struct RouteTable {
 }
 
 /// What it matches, and what is done: one of `cluster`, `clusters`, `cluster_header`, `respond` and `redirect`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = [
     {"required": ["cluster"]}, {"required": ["clusters"]}, {"required": ["cluster_header"]},
     {"required": ["respond"]}, {"required": ["redirect"]},
 ]))]
 pub struct Rule {
+    /// Name, for metrics and `strait explain`. Unique among the rules of the table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// What it matches.
     #[serde(rename = "match")]
     pub matches: Match,
@@ -61,6 +67,16 @@ pub struct Rule {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub among: Option<Vec<String>>,
+    /// Values that say to which endpoint a request goes, where the cluster balances by hash (`maglev`, `ring_hash`). All
+    /// that a request has of them count, in their order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub hash: Option<Vec<HashKey>>,
+    /// Which endpoints of a cluster with `subsets` a request goes to: those with these values under these keys. A value
+    /// is a text, or `{ header: NAME }` for the one that the request has; without it, the request does not ask for the
+    /// key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subset: Option<BTreeMap<String, SubsetValue>>,
     /// How the request is changed before it is forwarded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rewrite: Option<RewriteKey>,

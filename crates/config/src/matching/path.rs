@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Match;
 use super::regexes::{Regexes, Searches};
 use super::template::Template;
 use super::value::Case;
@@ -73,19 +72,6 @@ impl PathMatch {
             PathKind::Regex(_) => "regex",
             PathKind::Template(..) => "template",
         }
-    }
-
-    /// Writes it as a file has it.
-    pub(crate) fn show(&self, file: &mut Match) {
-        let key = match self.how {
-            PathKind::Exact => &mut file.path,
-            PathKind::Prefix => &mut file.prefix,
-            PathKind::Segments => &mut file.segments,
-            PathKind::Regex(_) => &mut file.regex,
-            PathKind::Template(..) => &mut file.template,
-        };
-        *key = Some(self.text.to_string());
-        file.case = self.case;
     }
 
     /// What is to be said of a path that it does not match.

@@ -23,6 +23,14 @@ const WHOLE: u32 = 100 * POINT;
 const PERCENT_PATTERN: &str = "^[0-9]+(\\.[0-9]{1,4})?%?$";
 
 impl Percent {
+    /// One of ten.
+    pub(crate) const TENTH: Self = Self(10 * POINT);
+
+    /// As a part of 1.
+    pub(crate) fn part(self) -> f64 {
+        f64::from(self.0) / f64::from(WHOLE)
+    }
+
     /// Whether a request with this die is within the share. One with a larger share holds for all dice for which
     /// one with a smaller share holds.
     #[must_use]

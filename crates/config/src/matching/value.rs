@@ -212,38 +212,6 @@ impl Value {
             _ => None,
         }
     }
-
-    /// As a file has it.
-    pub(crate) fn key(&self) -> ValueKey {
-        let plain = Self { is_inverted: false, missing_as_empty: false, ..self.clone() };
-        if let (Test::Exact(text), true, Case::Sensitive) = (&self.test, plain == *self, self.case)
-        {
-            return ValueKey::Text(text.to_string());
-        }
-        let text = |text: &str| Some(text.to_owned());
-        let mut map = ValueMap {
-            missing_as_empty: self.missing_as_empty,
-            case: self.case,
-            ..ValueMap::default()
-        };
-        let mut not = NotMap::default();
-        match &self.test {
-            Test::Present(is_asked) => map.present = Some(*is_asked),
-            Test::Exact(exact) => not.exact = text(exact),
-            Test::Prefix(prefix) => not.prefix = text(prefix),
-            Test::Suffix(suffix) => not.suffix = text(suffix),
-            Test::Contains(contains) => not.contains = text(contains),
-            Test::Regex(regex, _) => not.regex = text(regex),
-            Test::Range(start, end) => not.range = Some(vec![*start, *end]),
-        }
-        if self.is_inverted {
-            map.not = Some(Not::Map(not));
-        } else {
-            let NotMap { exact, prefix, suffix, contains, regex, range } = not;
-            map = ValueMap { exact, prefix, suffix, contains, regex, range, ..map };
-        }
-        ValueKey::Map(Box::new(map))
-    }
 }
 
 /// A decimal number, as Envoy reads one: with a sign, if any, and white space around it.

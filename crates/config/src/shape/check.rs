@@ -18,6 +18,9 @@ pub(crate) fn check(
     path: Path<'_>,
     findings: &mut Findings<'_>,
 ) -> bool {
+    if node.is_known {
+        return true;
+    }
     // It was reported before.
     if node.is_stand_in {
         *node = stand_in(shape, node.at);
@@ -165,7 +168,7 @@ fn stand_in(shape: &Shape, at: Position) -> Node {
             return first.unwrap_or_else(|| Node::new(at, Value::Cut));
         }
     };
-    Node { at, value, is_stand_in: true }
+    Node { at, value, is_stand_in: true, is_known: false }
 }
 
 fn chosen<'a>(names: &'a [String], stands: &impl Fn(&str) -> bool) -> Vec<&'a str> {
@@ -404,6 +407,7 @@ pub(crate) fn describe(shape: &Shape) -> String {
                 Format::Address | Format::Endpoint => "an address",
                 Format::Range => "an address range",
                 Format::Percent => "a share in percent, such as 10 or 0.5%",
+                Format::Aggression => "a number such as 1.0",
                 Format::Mode => "permissions, such as 0660",
             };
             format!("{what}{none}")
@@ -437,6 +441,7 @@ fn example(shape: &Shape) -> String {
             Format::Address | Format::Endpoint => "127.0.0.1:8080".to_owned(),
             Format::Range => "10.0.0.0/8".to_owned(),
             Format::Percent => "10".to_owned(),
+            Format::Aggression => "1.0".to_owned(),
             Format::Mode => "0660".to_owned(),
         },
         Kind::Either(shapes) => shapes.first().map(example).unwrap_or_default(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::address::Address;
 use crate::dns::{DnsMode, DnsName};
+use crate::subsets::Metadata;
 
 /// Where the endpoints of a cluster come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub enum ListedEndpoint {
         address: Address,
         /// Its share of the requests.
         weight: u16,
+        /// What else is said of it.
+        traits: Traits,
     },
     /// The addresses of a name.
     Name {
@@ -38,7 +41,18 @@ pub enum ListedEndpoint {
         name: Arc<DnsName>,
         /// The share of the requests that each address has.
         weight: u16,
+        /// What else is said of each.
+        traits: Traits,
     },
+}
+
+/// What is said of an endpoint, or of all that a name stands for, beside address and weight.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traits {
+    /// It is chosen only where no endpoint of a lower number may be.
+    pub(crate) priority: u8,
+    /// None for nothing.
+    pub(crate) metadata: Option<Arc<Metadata>>,
 }
 
 impl ListedEndpoint {

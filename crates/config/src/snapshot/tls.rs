@@ -14,6 +14,8 @@ use tls::{
 };
 use zeroize::Zeroizing;
 
+use crate::file::tls::{Mode as TlsMode, Signing};
+
 /// How a listener ends TLS.
 #[derive(Debug)]
 pub struct ListenerTls {
@@ -34,15 +36,6 @@ impl PartialEq for ListenerTls {
 }
 
 impl Eq for ListenerTls {}
-
-/// What is done with connections that do not begin with TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsMode {
-    /// They are closed.
-    Strict,
-    /// They are served as they come.
-    Permissive,
-}
 
 /// What the context of a listener was made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,18 +184,6 @@ impl ClusterTlsSource {
             && *groups == other.groups
             && *alpn == other.alpn
     }
-}
-
-/// How signatures with a key are made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Signing {
-    /// At once, by the handshake itself.
-    #[default]
-    Inline,
-    /// Several at a time, by the worker.
-    Batched,
-    /// By a thread of its own.
-    Thread,
 }
 
 impl Signing {

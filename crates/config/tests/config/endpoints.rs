@@ -71,7 +71,7 @@ fn a_file_of_endpoints_is_what_a_list_of_them_is() {
     );
     let listed = fresh().load("f", &listed).unwrap();
     assert_eq!(addresses(&in_file, "a"), addresses(&listed, "a"));
-    assert_eq!(cluster(&in_file, "a").schedule, cluster(&listed, "a").schedule);
+    assert_eq!(cluster(&in_file, "a").view, cluster(&listed, "a").view);
     // JSON is YAML, and the file may be empty in either.
     let json = outside(&[("a.yaml", "[\"10.0.0.1:81\"]")]);
     let now = take(&mut of_file, "a.yaml", &json).unwrap().unwrap();

@@ -52,7 +52,7 @@ fn the_shop_becomes_what_its_file_says() {
         }
     );
     let listener = &snapshot.listeners[0];
-    assert_eq!((&*listener.name, &listener.address), ("edge", &address("127.0.0.1:8080")));
+    assert_eq!((&*listener.name, &*listener.addresses), ("edge", &[address("127.0.0.1:8080")][..]));
     assert_eq!(listener.filters[0].request.set["x-edge"], "strait");
     assert_eq!(listener.filters[0].response.remove, ["x-powered-by"]);
     assert_eq!(listener.http.forwarded, ForwardedFields::XForwarded);
@@ -75,7 +75,7 @@ fn the_shop_becomes_what_its_file_says() {
     assert_eq!(api.timeouts.connect, Duration::from_millis(500));
     let weights: Vec<_> = api.endpoints.iter().map(|e| e.weight).collect();
     assert_eq!(weights, [1, 2]);
-    assert_eq!(api.schedule, Schedule::Cycle([1, 0, 1].into()));
+    assert_eq!(*api.view.levels(None)[0].schedule(), Schedule::Cycle([1, 0, 1].into()));
 }
 
 #[test]
@@ -414,6 +414,34 @@ fn a_rule_has_a_name_by_which_another_table_knows_it() {
     assert_eq!(places, [Some(1), Some(4), Some(2), Some(0), Some(3)]);
     let (condition, nth) = before.name_of(4).unwrap();
     assert_eq!(table(&[a]).place_named(&condition, nth), None, "there is one such rule only");
+}
+
+#[test]
+fn a_rule_with_a_name_is_known_by_that_whatever_it_matches() {
+    let table = |rules: &str| {
+        let text = format!(
+            "listeners: [{{ name: l, address: '127.0.0.1:1', routes: r }}]\n\
+             routes: [{{ name: r, rules: [{rules}] }}]\n"
+        );
+        let snapshot = load(&mut loader(), &text);
+        let (_, table) = snapshot.route_tables.iter().next().unwrap();
+        Arc::clone(table)
+    };
+    let before = table(
+        "{ name: a, match: { prefix: /a }, respond: {} }, { match: { prefix: /a, grpc: true }, respond: {} }",
+    );
+    let after = table(
+        "{ match: { prefix: /a, grpc: true }, respond: {} }, { name: a, match: { path: /b }, respond: {} }",
+    );
+    let place = |place| {
+        let (identity, nth) = before.name_of(place).unwrap();
+        after.place_named(&identity, nth)
+    };
+    assert_eq!([place(0), place(1)], [Some(1), Some(0)]);
+    // Without its name it is another rule.
+    let unnamed = table("{ match: { prefix: /a }, respond: {} }");
+    assert_eq!(unnamed.place_named(&before.name_of(0).unwrap().0, 0), None);
+    assert_eq!(before.rules[0].label(), "a");
 }
 
 /// A small configuration, drawn from few names so that the next has much in common with it.

@@ -9,6 +9,8 @@ mod endpoints;
 #[cfg(test)]
 mod errors;
 #[cfg(test)]
+mod hash;
+#[cfg(test)]
 mod hidden;
 #[cfg(test)]
 mod hints;
@@ -21,10 +23,18 @@ mod matching;
 #[cfg(test)]
 mod names;
 #[cfg(test)]
+mod origins;
+#[cfg(test)]
 mod sample;
 #[cfg(test)]
 mod secrets;
 #[cfg(test)]
+mod sources;
+#[cfg(test)]
 mod spellings;
 #[cfg(test)]
+mod subsets;
+#[cfg(test)]
 mod tls;
+#[cfg(test)]
+mod unchanged;

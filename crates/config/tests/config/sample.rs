@@ -131,7 +131,7 @@ admin: { address: "unix:/run/strait/admin.sock", mode: 0600, hosts: [admin.examp
 workers: { count: 4, pin: true }
 listeners:
   - name: edge
-    address: "[::1]:8443"
+    address: ["[::1]:8443", "127.0.0.1:8443"]
     filters:
       - headers: { request: { set: { x-a: b }, append: { x-a: c }, remove: [x-b] } }
       - headers: { response: { set: { x-c: "1" } } }
@@ -218,7 +218,7 @@ listeners:
     routes: two
 routes:
   - name: one
-    hosts: [a.example, "*.a.example"]
+    hosts: [a.example, "*.a.example", "a.*"]
     error_pages: [{ file: 404.html }]
     rules:
       - match: { path: "*" }
@@ -255,7 +255,8 @@ routes:
           grpc: false
           fraction: { percent: 12.5 }
         cluster: all
-      - match: { segments: /Tenant, case: insensitive }
+      - name: tenants
+        match: { segments: /Tenant, case: insensitive }
         cluster: all
       - match: { regex: "/users/([0-9]+)/orders" }
         cluster: all
@@ -272,6 +273,8 @@ routes:
       - match: { prefix: /named/ }
         cluster_header: x-cluster
         among: [all, apart]
+        subset: { version: v2, unit: { header: x-unit } }
+        hash: [{ cookie: { name: at, ttl: 1h, path: / } }, { header: x-user, terminal: true }, { query: user }, { constant: named }, client_ip]
         rewrite: { regex: "^/named/([0-9]+)$", with: '/n?of=\\1' }
       - match: { template: "/boxes/{id}/{rest=**}" }
         cluster: all
@@ -286,7 +289,8 @@ routes:
     rules: []
 clusters:
   - name: all
-    endpoints: ["unix:/run/app.sock", { address: "[::1]:9000", weight: 65535 }, 10.0.0.1:80]
+    endpoints: ["unix:/run/app.sock", { address: "[::1]:9000", weight: 65535, priority: 2, metadata: { version: v2, unit: t } }, 10.0.0.1:80]
+    subsets: { by: [[version], [version, unit]], fallback: default, default: { version: v2 } }
     tls:
       server_name: API.example.com
       names: [api.example.com, "spiffe://example.org/ns/shop/sa/api", 10.0.0.1]
@@ -303,18 +307,24 @@ clusters:
     connections_max: 10
     pending_max: 0
     balance: { least_request: { choices: 3 } }
+    slow_start: { window: 30s, aggression: 1.5, weight_min: 20% }
     response_parsing: strict
     interim_responses_max: 8
     proxy_protocol: v2
     keepalive: {}
     fast_open: true
+  - name: fast
+    endpoints: [10.0.0.9:80]
+    balance: { peak_ewma: { decay: 5s } }
   - name: onward
     original_destination: true
     mark: 4294967295
   - name: apart
     endpoints: { file: web.endpoints.yaml }
+    balance: { maglev: { table: 251, load_max: 125 } }
   - name: named
     endpoints: { dns: api.internal:8080, mode: logical, family: prefer_v4, ttl_min: 2s, ttl_max: 1m }
+    balance: { ring_hash: { size_min: 100, size_max: 1000, load_max: 150 } }
 resolvers: { servers: [10.0.0.2], timeout: 1s, initial_fetch_timeout: 5s }
 handover: { socket: /run/strait/handover/strait.sock, timeout: 20s, probation: 0s, users: [33] }
 limits:

@@ -120,6 +120,8 @@ fn the_name_of_a_filter_says_nothing_about_what_it_holds() {
     assert_eq!(snapshot.listeners[0].filters[0].1["a"], "b");
     let shown = effective(&snapshot)["listeners"][0]["filters"][0].to_string();
     assert_eq!(shown, r#"{"auth":{"realm":"shop","passwords":"***"}}"#);
+    // Nor does what the snapshot keeps of the file.
+    assert_eq!(snapshot.listeners[0].source.filters[0].to_string(), shown);
     let Err(errors) = loader.load("f", &text("77")) else { panic!() };
     assert_eq!(errors.errors[0].value, "77");
 }

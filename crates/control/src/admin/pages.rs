@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use config::ResourceName;
+
 use super::connections::Wanted;
 
 /// What is sent back.
@@ -54,9 +56,13 @@ pub(crate) enum Page {
     Healthz,
     Metrics,
     Config,
+    /// One resource of it.
+    Resource(ResourceName),
     Clusters,
     Listeners,
-    Stats { filter: String },
+    Stats {
+        filter: String,
+    },
     Drain,
     Release,
 }
@@ -85,7 +91,11 @@ const PATHS: &[(&str, &str, &str)] = &[
     ("GET, HEAD", "/stats", "the metrics as plain lines; ?filter= takes a part of a name, with *"),
     ("GET, HEAD", "/slow", "the slowest recent requests, stage by stage; ?format=text for reading"),
     ("GET, HEAD", "/connections", "open connections, a page at a time; ?limit="),
-    ("GET, HEAD", "/config", "the configuration in effect, its version, and the last error"),
+    (
+        "GET, HEAD",
+        "/config",
+        "the configuration in effect, its version, and the last error; ?resource=cluster/NAME",
+    ),
     ("GET, HEAD", "/clusters", "clusters, their endpoints and what they carry"),
     ("GET, HEAD", "/listeners", "listeners, where they are bound and what they carry"),
     ("POST", "/drain", "stop accepting, finish what runs, exit"),
@@ -100,7 +110,11 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
         "/ready" => Asked::Page(Page::Ready),
         "/healthz" => Asked::Page(Page::Healthz),
         "/metrics" => Asked::Page(Page::Metrics),
-        "/config" => Asked::Page(Page::Config),
+        "/config" => match argument("resource").map(|resource| resource.parse()) {
+            None => Asked::Page(Page::Config),
+            Some(Ok(resource)) => Asked::Page(Page::Resource(resource)),
+            Some(Err(hint)) => Asked::Nothing(Answer::text(400, format!("resource: {hint}\n"))),
+        },
         "/clusters" => Asked::Page(Page::Clusters),
         "/listeners" => Asked::Page(Page::Listeners),
         "/stats" => Asked::Page(Page::Stats { filter: argument("filter").unwrap_or_default() }),
@@ -257,6 +271,22 @@ mod tests {
         assert_eq!(find("GET", "/slow", "format=text", false), slow(true));
         assert_eq!(find("GET", "/slow", "format=json", true), slow(false));
         assert!(matches!(find("GET", "/slow", "format=x", true), Asked::Nothing(_)));
+    }
+
+    #[test]
+    fn a_resource_is_asked_for_by_kind_and_name() {
+        let asked = |query| find("GET", "/config", query, false);
+        assert_eq!(asked(""), Asked::Page(Page::Config));
+        let Asked::Page(Page::Resource(resource)) = asked("resource=cluster%2Fweb") else {
+            panic!()
+        };
+        assert_eq!(resource.to_string(), "cluster/web");
+        for query in ["resource=web", "resource=endpoint/web", "resource="] {
+            let Asked::Nothing(answer) = asked(query) else { panic!("{query}") };
+            assert_eq!(answer.status, 400);
+            let text = String::from_utf8(answer.body).unwrap();
+            assert!(text.contains("KIND/NAME with a kind of listener, route, cluster"), "{text}");
+        }
     }
 
     #[test]

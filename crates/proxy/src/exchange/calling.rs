@@ -8,6 +8,7 @@ use wire::grpc::{convert_content_type, encode_timeout};
 use wire::head::{Framing, Known, RequestHead, ResponseHead};
 
 use crate::cx::Cx;
+use crate::exchange::Exchange;
 use crate::exchange::calls::Call;
 use crate::exchange::exchanges::Exchanges;
 use crate::keys::ExchangeKey;
@@ -20,24 +21,22 @@ impl Cx {
     }
 }
 
-impl Exchanges {
+impl Exchange {
     /// Looks whether a request is a call.
     #[inline]
-    pub(crate) fn begin_call(&mut self, key: ExchangeKey, head: &mut RequestHead<'_>) {
-        let Some(exchange) = self.get_mut(key) else { return };
-        let takes_web = exchange.listener().http.grpc_web;
-        exchange.call = Call::begin(head, takes_web).map(Box::new);
+    pub(crate) fn begin_call(&mut self, head: &mut RequestHead<'_>) {
+        let takes_web = self.listener().http.grpc_web;
+        self.call = Call::begin(head, takes_web).map(Box::new);
     }
 
     /// The bound on a call that its route and its client allow, where the route sets `timeout`.
+    #[inline]
     pub(crate) fn bound_call(
         &self,
-        key: ExchangeKey,
         head: &mut RequestHead<'_>,
         timeout: Option<Duration>,
     ) -> Option<Duration> {
-        let call = self.get(key).and_then(|exchange| exchange.call.as_ref());
-        let Some(call) = call else { return timeout };
+        let Some(call) = &self.call else { return timeout };
         match (call.timeout, timeout) {
             (Some(asked), Some(allowed)) if allowed < asked => {
                 head.set(b"grpc-timeout", encode_timeout(allowed).as_bytes());
@@ -48,24 +47,15 @@ impl Exchanges {
         }
     }
 
-    /// The end of a call's request body. An error is one of its encoding.
-    pub(crate) fn end_call_request(&self, key: ExchangeKey) -> Result<(), Cause> {
-        let call = self.get(key).and_then(|exchange| exchange.call.as_deref());
-        let web = call.and_then(|call| call.web.as_ref());
-        let result = web.map_or(Ok(()), |web| web.request.on_eof());
-        result.map_err(|_| Cause::RequestBodyInvalid)
-    }
-
     /// A response's head, of an exchange that may be a call; says how its body is delimited then.
+    #[inline]
     pub(crate) fn on_call_response(
         &mut self,
-        key: ExchangeKey,
         head: &mut ResponseHead<'_>,
         is_end: bool,
     ) -> Framing {
         let received = head.framing();
-        let call = self.get_mut(key).and_then(|it| it.call.as_deref_mut());
-        let Some(call) = call else { return received };
+        let Some(call) = self.call.as_deref_mut() else { return received };
         // Without a body, the trailers are in the head.
         call.on_status(head.find_all(b"grpc-status"));
         let has_status = call.status.is_some();
@@ -81,5 +71,15 @@ impl Exchanges {
             return received;
         }
         if is_end { received } else { Framing::Chunked }
+    }
+}
+
+impl Exchanges {
+    /// The end of a call's request body. An error is one of its encoding.
+    pub(crate) fn end_call_request(&self, key: ExchangeKey) -> Result<(), Cause> {
+        let call = self.get(key).and_then(|exchange| exchange.call.as_deref());
+        let web = call.and_then(|call| call.web.as_ref());
+        let result = web.map_or(Ok(()), |web| web.request.on_eof());
+        result.map_err(|_| Cause::RequestBodyInvalid)
     }
 }

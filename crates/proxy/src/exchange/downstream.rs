@@ -50,6 +50,7 @@ impl Exchanges {
             client,
             is_holding: false,
             counted_at: None,
+            measured_from: None,
             stall: None,
             kind: Kind::Http,
             stage: Stage::Finishing,

@@ -15,9 +15,7 @@ use crate::connection::codec::http1::{Http1, Send};
 use crate::connection::codec::streams::Tail;
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
-use crate::exchange::exchanges::Exchanges;
-use crate::exchange::{Form, QueuedRequest};
-use crate::keys::ExchangeKey;
+use crate::exchange::{Exchange, Form, QueuedRequest};
 use crate::tools::outbox::Outbox;
 
 /// Bytes of the longest PROXY protocol header that is sent: a line of version 1.
@@ -37,19 +35,18 @@ impl Cx {
     }
 }
 
-impl Exchanges {
+impl Exchange {
     /// A request for a connection that is its own.
+    #[inline]
     pub(crate) fn encode_whole(
         &self,
-        key: ExchangeKey,
         head: &mut RequestHead<'_>,
         asks_upgrade: bool,
         connections: &Connections,
         cx: &mut Cx,
     ) -> QueuedRequest {
         // One that was parked reads as the request of HTTP/1 that it stands for.
-        let comes_on_stream = self.get(key).is_some_and(|exchange| !exchange.downstream.is_alone());
-        if asks_upgrade && comes_on_stream && is_websocket(head) {
+        if asks_upgrade && !self.downstream.is_alone() && is_websocket(head) {
             // The client of HTTP/2 has no key to send, and no use for the answer to one.
             head.set(b"sec-websocket-key", &websocket_key(cx.random.octets()));
         }
@@ -64,7 +61,7 @@ impl Exchanges {
         let send = if encoder.is_complete() { Send::Idle } else { Send::Body(encoder) };
         let mut outbox = Outbox::new();
         outbox.keep();
-        let is_personal = self.push_proxy_header(key, &mut outbox, connections, cx);
+        let is_personal = self.push_proxy_header(&mut outbox, connections, cx);
         // Room for the body of a usual request too, so that all of it is in one buffer: one send,
         // and all of it there to be sent again.
         let body = match head.framing() {
@@ -84,19 +81,17 @@ impl Exchanges {
     /// whether there is one.
     pub(crate) fn push_proxy_header(
         &self,
-        key: ExchangeKey,
         outbox: &mut Outbox,
         connections: &Connections,
         cx: &mut Cx,
     ) -> bool {
-        let Some(exchange) = self.get(key) else { return false };
-        let cluster = exchange.cluster();
+        let cluster = self.cluster();
         let Some(version) = cluster.and_then(|cluster| cluster.proxy_protocol) else {
             return false;
         };
         // In front of a handshake it is written where that begins.
         if cluster.is_some_and(|cluster| cluster.tls.is_none()) {
-            self.write_proxy_header(key, version, outbox, connections, cx);
+            self.write_proxy_header(version, outbox, connections, cx);
         }
         true
     }
@@ -104,16 +99,14 @@ impl Exchanges {
     /// Writes the header of this version.
     pub(crate) fn write_proxy_header(
         &self,
-        key: ExchangeKey,
         version: ProxyProtocolVersion,
         outbox: &mut Outbox,
         connections: &Connections,
         cx: &mut Cx,
     ) {
-        let Some(exchange) = self.get(key) else { return };
-        let Some(connection) = connections.get(exchange.downstream.connection) else { return };
+        let Some(connection) = connections.get(self.downstream.connection) else { return };
         // A client that a trusted hop named has no port that is known here.
-        let client = exchange.record.client.map(|ip| SocketAddr::new(ip, 0));
+        let client = self.record.client.map(|ip| SocketAddr::new(ip, 0));
         let source = client.or_else(|| connection.peer.socket_address());
         let addresses = source.zip(connection.local.socket_address());
         outbox.push_with(PROXY_HEADER_BYTES_MAX, &mut cx.buffers, |buffer| {

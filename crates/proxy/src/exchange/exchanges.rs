@@ -144,6 +144,7 @@ impl Exchanges {
             exchange.debug_bound(upstream, place, now, cx);
         }
         exchange.hold(&mut listen.clients, pools);
+        exchange.begin_measure(now);
         if exchange.awaits_client() {
             self.on_stalled(key, now);
         }

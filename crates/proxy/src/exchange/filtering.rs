@@ -97,20 +97,50 @@ impl Cx {
     }
 }
 
-impl Exchanges {
-    // Requests.
-
-    /// Gives an exchange what its chain's filters want to have.
+impl Exchange {
+    /// Shows the response's head to the chain, in the reverse order of the request. Says how many
+    /// bytes the body may have if a filter wants all of it.
     #[inline]
-    pub(crate) fn begin_chain(&mut self, key: ExchangeKey) {
-        let Some(exchange) = self.get_mut(key) else { return };
-        let filters = &exchange.listener().filters;
+    pub(crate) fn run_response_chain(
+        &mut self,
+        head: &mut ResponseHead<'_>,
+        cx: &mut Cx,
+    ) -> Option<usize> {
+        let listener = self.snapshot.listeners.get(self.listener)?.seen_by(self.chain);
+        let mut gather_bytes_max = None;
+        let mut participants = Places::default();
+        for (place, filter) in listener.filters.iter().enumerate().rev() {
+            let slot = slot_of(&listener.filters, self.slots.as_deref_mut(), place);
+            if filter.on_response(head, slot) == Part::Done {
+                continue;
+            }
+            participants.insert(place);
+            if let BodyNeed::Gather { bytes_max } = filter.bodies().response {
+                gather_bytes_max =
+                    Some(gather_bytes_max.map_or(bytes_max, |max: usize| max.min(bytes_max)));
+            }
+        }
+        self.observers.response = participants;
+        if let Some(pseudonym) = &listener.http.via {
+            crate::exchange::forwarded::append_via(head, pseudonym, &mut cx.scratch);
+        }
+        gather_bytes_max
+    }
+
+    /// Gives it what its chain's filters want to have.
+    #[inline]
+    pub(crate) fn begin_chain(&mut self) {
+        let filters = &self.listener().filters;
         let bytes = filters.iter().map(|filter| filter.slot_bytes()).sum::<usize>();
-        exchange.observers = BodyObservers::at_requests(filters);
+        self.observers = BodyObservers::at_requests(filters);
         if bytes > 0 {
-            exchange.slots = Some(vec![0; bytes].into_boxed_slice());
+            self.slots = Some(vec![0; bytes].into_boxed_slice());
         }
     }
+}
+
+impl Exchanges {
+    // Requests.
 
     pub(crate) fn suspend(
         &mut self,
@@ -130,37 +160,6 @@ impl Exchanges {
     }
 
     // Responses.
-
-    /// Shows the response's head to the chain, in the reverse order of the request. Says how many
-    /// bytes the body may have if a filter wants all of it.
-    pub(crate) fn run_response_chain(
-        &mut self,
-        key: ExchangeKey,
-        head: &mut ResponseHead<'_>,
-        cx: &mut Cx,
-    ) -> Option<usize> {
-        let exchange = self.get_mut(key)?;
-        let snapshot = exchange.snapshot.clone();
-        let listener = snapshot.listeners.get(exchange.listener)?.seen_by(exchange.chain);
-        let mut gather_bytes_max = None;
-        let mut participants = Places::default();
-        for (place, filter) in listener.filters.iter().enumerate().rev() {
-            let slot = slot_of(&listener.filters, exchange.slots.as_deref_mut(), place);
-            if filter.on_response(head, slot) == Part::Done {
-                continue;
-            }
-            participants.insert(place);
-            if let BodyNeed::Gather { bytes_max } = filter.bodies().response {
-                gather_bytes_max =
-                    Some(gather_bytes_max.map_or(bytes_max, |max: usize| max.min(bytes_max)));
-            }
-        }
-        exchange.observers.response = participants;
-        if let Some(pseudonym) = &listener.http.via {
-            crate::exchange::forwarded::append_via(head, pseudonym, &mut cx.scratch);
-        }
-        gather_bytes_max
-    }
 
     /// Parks a response until its body is whole.
     pub(crate) fn hold_response(

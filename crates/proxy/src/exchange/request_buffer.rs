@@ -54,7 +54,7 @@ impl QueuedRequest {
 impl Exchange {
     /// Whether its body may wait here for its rest. Not where the upstream may have to speak before
     /// the client goes on.
-    fn may_buffer(&self) -> bool {
+    pub(crate) fn may_buffer(&self) -> bool {
         let request = &self.request;
         !request.is_complete
             && self.kind == Kind::Http
@@ -90,14 +90,6 @@ impl Exchanges {
         exchange.stage = Stage::Buffering { request };
         self.await_request_data(key, 0, now, cx);
         self.set_deadline(key, Wait::Connection, now + LOOK_INTERVAL, cx);
-    }
-}
-
-impl Exchanges {
-    /// Whether this request has to wait until more of its body is here.
-    pub(crate) fn must_buffer(&self, key: ExchangeKey, upstream: &Upstreams, cx: &Cx) -> bool {
-        let exchange = self.get(key);
-        exchange.is_some_and(|exchange| exchange.may_buffer() && upstream.is_short(exchange, cx))
     }
 }
 

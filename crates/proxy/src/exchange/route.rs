@@ -38,6 +38,7 @@ pub fn table<'s>(
 /// # Errors
 ///
 /// [`Cause::NoRoute`].
+#[inline]
 pub fn find<'s>(
     table: &'s RouteTable,
     asked: &Asked<'_>,
@@ -72,6 +73,7 @@ pub fn find_tunnel<'s>(
 /// # Errors
 ///
 /// If what comes out is no path.
+#[inline]
 pub fn rewrite(
     forward: &Forward,
     host: Option<&str>,

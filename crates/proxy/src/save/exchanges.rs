@@ -1,6 +1,7 @@
 //! Exchanges as they are written down, and what makes one of the other.
 
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use config::snapshot::{Address, ClusterId};
@@ -114,6 +115,9 @@ struct SavedRoute {
     rule: Option<SavedRule>,
     cluster: Option<String>,
     endpoint: Option<Vec<u8>>,
+    hash: Option<NonZeroU64>,
+    subset: Option<NonZeroU64>,
+    cookie: Option<NonZeroU64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -379,6 +383,8 @@ impl Proxy {
             client,
             is_holding: false,
             counted_at: None,
+            // How long it took where it comes from is not known.
+            measured_from: None,
             stall: None,
             kind: saved.kind,
             stage: Stage::Finishing,
@@ -525,7 +531,9 @@ fn save_route(exchange: &Exchange, route: &Route) -> SavedRoute {
         .zip(route.endpoint)
         .and_then(|(cluster, place)| cluster.endpoints.get(place))
         .map(|endpoint| Text::of_address(Some(&endpoint.address)).as_bytes().to_vec());
-    SavedRoute { rule, cluster: cluster.map(|cluster| cluster.name.to_string()), endpoint }
+    let Route { hash, subset, cookie, .. } = *route;
+    let cluster = cluster.map(|cluster| cluster.name.to_string());
+    SavedRoute { rule, cluster, endpoint, hash, subset, cookie }
 }
 
 fn restore_route(snapshot: &Pinned, saved: &SavedRoute) -> Route {
@@ -547,7 +555,8 @@ fn restore_route(snapshot: &Pinned, saved: &SavedRoute) -> Route {
         cluster.endpoints.iter().position(|endpoint| is_same(&endpoint.address))
     });
     let id = cluster.map(|found| found.map_or(ClusterId(GONE), |cluster| cluster.id));
-    Route { endpoint, ..Route::new(rule, id) }
+    let SavedRoute { hash, subset, cookie, .. } = *saved;
+    Route { endpoint, hash, subset, cookie, ..Route::new(rule, id) }
 }
 
 fn restore_record(

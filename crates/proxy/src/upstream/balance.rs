@@ -1,10 +1,11 @@
 //! Which endpoint of a cluster a request goes to.
 //!
-//! A draw is a number that the cluster's [`Schedule`](config::schedule::Schedule) makes an endpoint of: by
+//! A draw is a number that the [`Schedule`](config::schedule::Schedule) of a group makes an endpoint of: by
 //! running numbers endpoints take turns, by random ones each has a chance by its weight. What is drawn is
 //! looked at here, and drawn again where it will not do.
 
 use config::snapshot::{Cluster, Endpoint, EndpointId};
+use config::view::Group;
 
 /// Draws that are let pass for the sake of another endpoint. In a cluster of two of equal weights the
 /// second is another one; where one endpoint has nearly all of the weight, its neighbour stands in.
@@ -13,74 +14,125 @@ const PASSES_MAX: u32 = 16;
 /// Endpoints that are looked at for one to stand in for another that is drawn twice.
 const NEIGHBOURS_MAX: usize = 16;
 
+/// A group of a cluster's endpoints.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Among<'c> {
+    pub(crate) cluster: &'c Cluster,
+    pub(crate) group: &'c Group,
+}
+
+impl<'c> Among<'c> {
+    /// The endpoint at this place of the group, and its place in the cluster.
+    fn at(self, inner: usize) -> Option<(usize, &'c Endpoint)> {
+        let place = self.group.place(inner)?;
+        self.cluster.endpoints.get(place).map(|endpoint| (place, endpoint))
+    }
+
+    /// The other endpoints around from the one behind `place`, a place in the cluster, and that one at last.
+    pub(crate) fn behind(self, place: usize) -> impl Iterator<Item = (usize, &'c Endpoint)> {
+        let (count, inner) = (self.group.len(), self.group.inner(place).unwrap_or_default());
+        (1..=count).filter_map(move |ahead| self.at((inner + ahead) % count))
+    }
+}
+
 /// The endpoint that is drawn and its place in the cluster, or none if the cluster has none. It is
 /// another one than `avoid`, if there is any other.
 #[inline]
 pub(crate) fn pick(
-    cluster: &Cluster,
+    among: Among<'_>,
     avoid: Option<EndpointId>,
     mut draw: impl FnMut() -> u64,
 ) -> Option<(usize, &Endpoint)> {
     let mut avoided = 0;
     for _ in 0..PASSES_MAX {
-        let (place, endpoint) = at(cluster, cluster.schedule.place(draw())?)?;
+        let (place, endpoint) = among.at(among.group.schedule().place(draw())?)?;
         if Some(endpoint.id) != avoid {
             return Some((place, endpoint));
         }
         avoided = place;
     }
     // The next one that has turns at all, which is the avoided one if there is no other.
-    behind(cluster, avoided).next()
+    among.behind(avoided).find(|(_, endpoint)| endpoint.weight > 0)
 }
 
-/// Of `choices` endpoints that are drawn, the one with the fewest requests under way for its weight. What is
-/// drawn twice is no choice: the neighbour stands in then, so that of two endpoints both are compared.
-pub(crate) fn pick_least(
-    cluster: &Cluster,
+/// Of `choices` endpoints that `draw` finds, the one that is less than all others. What is drawn twice is no choice: the
+/// neighbour stands in then, so that of two endpoints both are compared.
+pub(crate) fn pick_least<'c>(
+    among: Among<'c>,
     avoid: Option<EndpointId>,
     choices: u8,
-    mut draw: impl FnMut() -> u64,
-    mut requests: impl FnMut(EndpointId) -> u32,
-) -> Option<(usize, &Endpoint)> {
-    let mut best = pick(cluster, avoid, &mut draw)?;
-    let mut under_way = requests(best.1.id);
+    mut draw: impl FnMut() -> Option<(usize, &'c Endpoint)>,
+    is_less: impl Fn(&Endpoint, &Endpoint) -> bool,
+) -> Option<(usize, &'c Endpoint)> {
+    let mut best = draw()?;
     for _ in 1..choices {
-        let drawn = pick(cluster, avoid, &mut draw)?;
-        let other =
-            if drawn.0 == best.0 { neighbour(cluster, drawn.0, avoid) } else { Some(drawn) };
-        let Some(other) = other else { continue };
-        let of_other = requests(other.1.id);
-        // What each would have with this one, for its weight; as products, so that nothing is rounded.
-        let load = (u64::from(under_way) + 1) * u64::from(other.1.weight);
-        let load_of_other = (u64::from(of_other) + 1) * u64::from(best.1.weight);
-        if load_of_other < load {
-            (best, under_way) = (other, of_other);
+        let drawn = draw()?;
+        let other = if drawn.0 == best.0 { neighbour(among, drawn.0, avoid) } else { Some(drawn) };
+        if let Some(other) = other
+            && is_less(other.1, best.1)
+        {
+            best = other;
         }
     }
     Some(best)
 }
 
+/// Whether one endpoint has fewer requests than another, with this one, for its weight.
+pub(crate) fn has_fewer(
+    (one, requests): (&Endpoint, u32),
+    (other, of_other): (&Endpoint, u32),
+) -> bool {
+    // As products, so that nothing is rounded.
+    let load = (u64::from(requests) + 1) * u64::from(other.weight);
+    let load_of_other = (u64::from(of_other) + 1) * u64::from(one.weight);
+    load < load_of_other
+}
+
+/// The endpoint that a hash leads to, or the next that it leads to where that one does not fit. If none of them does,
+/// the first of them. Each attempt with the same hash finds the same, as long as the same endpoints fit.
+pub(crate) fn pick_by_hash(
+    among: Among<'_>,
+    avoid: Option<EndpointId>,
+    hash: u64,
+    mut fits: impl FnMut(&Endpoint) -> bool,
+) -> Option<(usize, &Endpoint)> {
+    let table = among.group.hash_table()?;
+    let (mut unfit, mut avoided) = (None, 0);
+    for turn in 0..PASSES_MAX {
+        let found = among.at(table.place(hash, turn)?)?;
+        if Some(found.1.id) == avoid {
+            avoided = found.0;
+        } else if fits(found.1) {
+            return Some(found);
+        } else {
+            unfit = unfit.or(Some(found));
+        }
+    }
+    unfit.or_else(|| among.behind(avoided).find(|(_, endpoint)| endpoint.weight > 0))
+}
+
+/// Whether an endpoint that has so many of the requests under way may have another: with that it has no more than this
+/// percentage of what its weight is of all.
+pub(crate) fn has_room(
+    among: Among<'_>,
+    endpoint: &Endpoint,
+    (requests, of_all): (u32, u32),
+    percent: u16,
+) -> bool {
+    // As products, so that nothing is rounded but what may be taken, which is rounded up.
+    let share = u128::from(of_all + 1) * u128::from(percent) * u128::from(endpoint.weight);
+    let all = 100 * u128::from(among.group.weight_sum());
+    u128::from(requests) * all < share
+}
+
 /// An endpoint near the one at `place` to compare it with.
 fn neighbour(
-    cluster: &Cluster,
+    among: Among<'_>,
     place: usize,
     avoid: Option<EndpointId>,
 ) -> Option<(usize, &Endpoint)> {
-    let count = cluster.endpoints.len();
-    let mut near =
-        (1..count.min(NEIGHBOURS_MAX)).filter_map(|ahead| at(cluster, (place + ahead) % count));
+    let mut near = among.behind(place).take(NEIGHBOURS_MAX.min(among.group.len() - 1));
     near.find(|(_, endpoint)| endpoint.weight > 0 && Some(endpoint.id) != avoid)
-}
-
-/// The endpoints that have turns, from the one behind `place` around to the one there.
-fn behind(cluster: &Cluster, place: usize) -> impl Iterator<Item = (usize, &Endpoint)> {
-    let count = cluster.endpoints.len();
-    let places = (1..=count).map(move |ahead| (place + ahead) % count);
-    places.filter_map(|place| at(cluster, place)).filter(|(_, endpoint)| endpoint.weight > 0)
-}
-
-fn at(cluster: &Cluster, place: usize) -> Option<(usize, &Endpoint)> {
-    cluster.endpoints.get(place).map(|endpoint| (place, endpoint))
 }
 
 #[cfg(test)]
@@ -94,6 +146,24 @@ mod tests {
     use crate::tools::random::Random;
 
     const DRAWS: u32 = 60_000;
+
+    /// Of endpoints that are drawn, the one with the fewest requests.
+    fn least(
+        among: Among<'_>,
+        avoid: Option<EndpointId>,
+        choices: u8,
+        mut draw: impl FnMut() -> u64,
+        requests: impl Fn(EndpointId) -> u32,
+    ) -> Option<(usize, &Endpoint)> {
+        let draw = || pick(among, avoid, &mut draw);
+        pick_least(among, avoid, choices, draw, |one, other| {
+            has_fewer((one, requests(one.id)), (other, requests(other.id)))
+        })
+    }
+
+    fn among(cluster: &Cluster) -> Among<'_> {
+        Among { cluster, group: &cluster.view.levels(None)[0] }
+    }
 
     fn cluster(weights: &[u16]) -> Arc<Cluster> {
         let endpoint = |(place, weight): (usize, &u16)| {
@@ -132,8 +202,9 @@ mod tests {
             let cluster = cluster(weights);
             for seed in 0..20 {
                 let mut random = Random::new(seed);
-                let chosen =
-                    shares(weights.len(), |_| pick(&cluster, None, || random.next()).unwrap().0);
+                let chosen = shares(weights.len(), |_| {
+                    pick(among(&cluster), None, || random.next()).unwrap().0
+                });
                 let total: u32 = weights.iter().map(|weight| u32::from(*weight)).sum();
                 let of = |(chosen, weight): (&u32, &u16)| {
                     let expected = f64::from(DRAWS) * f64::from(*weight) / f64::from(total);
@@ -152,7 +223,7 @@ mod tests {
             let mut random = Random::new(7);
             let under_way = shares(weights.len(), |chosen| {
                 let requests = |id: EndpointId| chosen[cluster.place_of(id).unwrap()];
-                pick_least(&cluster, None, 2, || random.next(), requests).unwrap().0
+                least(among(&cluster), None, 2, || random.next(), requests).unwrap().0
             });
             let total: u32 = weights.iter().map(|weight| u32::from(*weight)).sum();
             for (chosen, weight) in under_way.iter().zip(weights) {
@@ -173,7 +244,7 @@ mod tests {
             let mut random = Random::new(11);
             let chosen = shares(10, |_| {
                 let requests = |id| if id == slow { 40 } else { 4 };
-                pick_least(&cluster, None, choices, || random.next(), requests).unwrap().0
+                least(among(&cluster), None, choices, || random.next(), requests).unwrap().0
             });
             // It is only chosen where it is drawn again and again, which a neighbour keeps from happening.
             assert_eq!(chosen[3], 0, "{choices}: {chosen:?}");
@@ -193,9 +264,9 @@ mod tests {
                         turn
                     };
                     let chosen = [
-                        pick(&cluster, Some(avoid.id), &mut next),
-                        pick(&cluster, Some(avoid.id), || random.next()),
-                        pick_least(&cluster, Some(avoid.id), 2, || random.next(), |_| 0),
+                        pick(among(&cluster), Some(avoid.id), &mut next),
+                        pick(among(&cluster), Some(avoid.id), || random.next()),
+                        least(among(&cluster), Some(avoid.id), 2, || random.next(), |_| 0),
                     ];
                     for (place, endpoint) in chosen.into_iter().flatten() {
                         assert_eq!(cluster.endpoints[place].id, endpoint.id);
@@ -209,13 +280,12 @@ mod tests {
         let mut random = Random::new(3);
         for _ in 0..200 {
             let requests = |_| 0;
-            let least = pick_least(&cluster_of_two, None, 2, || random.next(), requests);
+            let least = least(among(&cluster_of_two), None, 2, || random.next(), requests);
             assert_ne!(least.unwrap().0, 1);
             let first = cluster_of_two.endpoints[0].id;
-            let other = pick(&cluster_of_two, Some(first), || 0);
+            let other = pick(among(&cluster_of_two), Some(first), || 0);
             assert_eq!(other.unwrap().0, 2);
         }
-        assert!(pick(&cluster(&[]), None, || 0).is_none());
-        assert!(pick_least(&cluster(&[]), None, 2, || 0, |_| 0).is_none());
+        assert!(cluster(&[]).view.levels(None).is_empty());
     }
 }

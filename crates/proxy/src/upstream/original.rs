@@ -43,7 +43,8 @@ impl Cx {
             address.set_flowinfo(0);
         }
         let address = Address::Tcp(original);
-        let is_ours = self.snapshot.listeners.iter().any(|ours| ours.address.overlaps(&address));
+        let mut ours = self.snapshot.listeners.iter().flat_map(|listener| &*listener.addresses);
+        let is_ours = ours.any(|ours| ours.overlaps(&address));
         let startup = &self.snapshot.startup;
         let is_ours = is_ours
             || is_admin(startup.admin.as_ref(), &address)

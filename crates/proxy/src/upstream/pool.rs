@@ -9,10 +9,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::balance::Balancer;
 use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId};
+use config::subsets::SubsetHash;
 use telemetry::cause::Cause;
 
 use self::backoff::Refusing;
@@ -25,17 +28,20 @@ use crate::share::Share;
 use crate::tools::peer_address::PeerAddress;
 use crate::tools::random::Random;
 use crate::tools::time::Time;
-use crate::upstream::balance;
+use crate::upstream::balance::{self, Among};
 
 mod backoff;
 mod candidates;
 mod idle;
+mod latency;
 mod original;
 mod queue;
 mod reserve;
 mod state;
 mod stream_budget;
 mod turns;
+
+pub(crate) use self::latency::FAILED_MIN;
 
 /// A client has more than its share when it holds more than this part of a cluster's connections.
 const SHARE_DIVISOR: u32 = 8;
@@ -65,6 +71,9 @@ pub(crate) struct Pools {
     pub(crate) counted: u32,
 }
 
+/// Draws of endpoints that came lately which are let pass: of these few, if all are new, the last is taken.
+const REDRAWS_MAX: usize = 64;
+
 /// Endpoints that are asked, the one whose turn it is among them, for one that may be connected to.
 const OTHERS_MAX: usize = 16;
 
@@ -79,8 +88,8 @@ pub(crate) enum Acquired {
     Open(usize),
     /// Leave to open one, in place of this idle one.
     Replace(ConnKey, usize),
-    /// A place in the queue.
-    Wait,
+    /// A place in the queue, or a connection that is being established for none: to this endpoint, or to any.
+    Wait(Option<usize>),
     /// A place in the queue, although connections are free: they are kept for other clients.
     Reserved,
     /// The same, until an endpoint may be connected to again at this time.
@@ -101,6 +110,10 @@ pub(crate) struct Ask<'c> {
     pub(crate) newest: &'c Cluster,
     /// The endpoint where an attempt failed.
     pub(crate) avoid: Option<EndpointId>,
+    /// What the endpoint is chosen by, where the cluster goes by a hash.
+    pub(crate) hash: Option<NonZeroU64>,
+    /// Which endpoints it may be, where the cluster has subsets.
+    pub(crate) subset: Option<SubsetHash>,
     /// Where the client's connection was going, for a cluster of original destinations.
     pub(crate) destination: Option<SocketAddr>,
     pub(crate) sharing: Sharing,
@@ -110,6 +123,8 @@ pub(crate) struct Ask<'c> {
 /// What a balancer chose, and where the cluster stands.
 #[derive(Clone, Copy, Debug)]
 struct Choice<'c> {
+    /// Where it was chosen.
+    among: Among<'c>,
     place: usize,
     endpoint: &'c Endpoint,
     /// Connections of the cluster that are open or being opened.
@@ -118,6 +133,16 @@ struct Choice<'c> {
     idle: u32,
     /// Exchanges that wait for one.
     waiting: u32,
+}
+
+/// What is looked for among the connections to all endpoints of a cluster, for a request to a group of them.
+#[derive(Clone, Copy, Debug)]
+struct Others<'c> {
+    among: Among<'c>,
+    /// The endpoint that was chosen.
+    place: usize,
+    /// Whether no other will do: an idle connection makes room for one to it.
+    stays: bool,
 }
 
 /// How an exchange uses a connection.
@@ -168,8 +193,9 @@ impl Pools {
         }
     }
 
-    /// An idle connection to the endpoint whose turn it is, else a new one, else an idle one to any
-    /// endpoint of the cluster, else a place in the queue.
+    /// An idle connection to the endpoint that is chosen, else a new one. Where no more may be opened, an idle one to any
+    /// endpoint of the cluster; or, where a hash chose, a new one in place of an idle one to another. Else a place in the
+    /// queue.
     fn acquire_in_turn(
         &mut self,
         ask: &Ask<'_>,
@@ -177,12 +203,12 @@ impl Pools {
         now: Time,
         connections: &mut Connections,
     ) -> Acquired {
-        let Ask { cluster, newest, avoid, sharing, .. } = *ask;
+        let Ask { cluster, newest, sharing, .. } = *ask;
         let share = self.share;
-        let Some(choice) = self.choose(cluster, avoid, random) else {
+        let Some(choice) = self.choose(ask, random, now) else {
             return Acquired::Nothing(Cause::NoEndpoint);
         };
-        let Choice { place, endpoint, open, idle, waiting } = choice;
+        let Choice { among, place, endpoint, open, idle, waiting } = choice;
         if idle > 0
             && let Some(acquired) =
                 self.acquire_idle((endpoint.id, cluster.transport), place, sharing, connections)
@@ -190,64 +216,172 @@ impl Pools {
             return acquired;
         }
         if open < share.of(newest.connections_max.get()) {
-            return match self.place_to_open(cluster, place, now) {
+            return match self.place_to_open(among, place, now) {
                 Ok(place) => Acquired::Open(place),
                 Err(until) if waiting < share.of(newest.pending_max) => Acquired::Pause(until),
                 Err(_) => Acquired::Overflow,
             };
         }
+        let stays = ask.hash.is_some() && cluster.balancer.is_by_hash();
+        let others = Others { among, place, stays };
         if idle > 0
-            && let Some(acquired) = self.acquire_of_others(cluster, place, sharing, connections)
+            && let Some(acquired) = self.acquire_of_others(others, sharing, connections)
         {
             return acquired;
         }
-        if waiting < share.of(newest.pending_max) { Acquired::Wait } else { Acquired::Overflow }
+        if waiting < share.of(newest.pending_max) {
+            // One that is being established may be to an endpoint of another group.
+            Acquired::Wait((stays || !among.group.is_whole()).then_some(place))
+        } else {
+            Acquired::Overflow
+        }
     }
 
-    /// The endpoint that the cluster's balancer chooses for a request: another one than `avoid`, if there is
+    /// The endpoint that the cluster's balancer chooses for a request: another one than the one to avoid, if there is
     /// any other. None if the cluster has no endpoints, or is one of a former configuration whose place is
     /// another's by now.
     #[inline]
-    fn choose<'c>(
+    fn choose<'c>(&mut self, ask: &Ask<'c>, random: &mut Random, now: Time) -> Option<Choice<'c>> {
+        let Ask { cluster, avoid, subset, .. } = *ask;
+        let levels = cluster.view.levels(subset);
+        let (first, others) = levels.split_first()?;
+        let choice = self.choose_among(Among { cluster, group: first }, ask, random, now)?;
+        // The only one of a priority failed: those of the next stand in.
+        match others.first() {
+            Some(group) if Some(choice.endpoint.id) == avoid => {
+                self.choose_among(Among { cluster, group }, ask, random, now)
+            }
+            _ => Some(choice),
+        }
+    }
+
+    /// The endpoint of a group that the cluster's balancer chooses.
+    #[inline]
+    fn choose_among<'c>(
         &mut self,
-        cluster: &'c Cluster,
-        avoid: Option<EndpointId>,
+        among: Among<'c>,
+        ask: &Ask<'c>,
         random: &mut Random,
+        now: Time,
     ) -> Option<Choice<'c>> {
+        let Ask { cluster, avoid, hash, .. } = *ask;
         let state = self.cluster_or_new(cluster.id, || random.next())?;
         let (open, idle, waiting) = (state.open, state.idle, state.turns.waiting());
         let (place, endpoint) = match cluster.balancer {
             Balancer::RoundRobin => {
                 // Were the turn of a retry taken from the others', they would all begin where one failed.
-                let cursor =
-                    if avoid.is_some() { &mut state.retry_cursor } else { &mut state.cursor };
-                balance::pick(cluster, avoid, || {
-                    let turn = *cursor;
-                    *cursor = cursor.wrapping_add(1);
-                    turn
-                })
+                let cursors = state.cursors_of(among.group.number);
+                let cursor = if avoid.is_some() { &mut cursors.retry } else { &mut cursors.first };
+                if cluster.slow_start.is_some() {
+                    let mut next = *cursor;
+                    let found = self.draw(among, avoid, random, now, |_| take_turn(&mut next));
+                    let cursors = self.cluster(cluster.id)?.cursors_of(among.group.number);
+                    *(if avoid.is_some() { &mut cursors.retry } else { &mut cursors.first }) = next;
+                    found
+                } else {
+                    balance::pick(among, avoid, || take_turn(cursor))
+                }
             }
-            Balancer::Random => balance::pick(cluster, avoid, || random.next()),
+            Balancer::Random => self.draw(among, avoid, random, now, Random::next),
             Balancer::LeastRequest { choices } => {
                 self.is_counting = true;
-                let requests = |endpoint| self.endpoint(endpoint).map_or(0, |it| it.requests);
-                balance::pick_least(cluster, avoid, choices, || random.next(), requests)
+                let requests =
+                    |it: &Endpoint| self.known_endpoint(it.id).map_or(0, |it| it.requests);
+                let draw = || self.draw(among, avoid, random, now, Random::next);
+                balance::pick_least(among, avoid, choices, draw, |one, other| {
+                    balance::has_fewer((one, requests(one)), (other, requests(other)))
+                })
+            }
+            Balancer::PeakEwma { decay } => {
+                self.is_counting = true;
+                let draw = || self.draw(among, avoid, random, now, Random::next);
+                let load = |it: &Endpoint| {
+                    self.known_endpoint(it.id)
+                        .map_or(0.0, |state| state.load(it.weight, decay, now))
+                };
+                balance::pick_least(among, avoid, 2, draw, |one, other| load(one) < load(other))
+            }
+            Balancer::Hash { load_percent_max, .. } => {
+                let hash = hash.map_or_else(|| random.next(), NonZeroU64::get);
+                let under_way = state.requests;
+                self.is_counting |= load_percent_max.is_some();
+                balance::pick_by_hash(among, avoid, hash, |endpoint| {
+                    let Some(state) = self.endpoint(endpoint.id) else { return true };
+                    let requests = state.requests;
+                    let has_room = load_percent_max.is_none_or(|percent| {
+                        balance::has_room(among, endpoint, (requests, under_way), percent)
+                    });
+                    has_room && state.backoff.pause(now).is_none()
+                })
             }
         }?;
-        Some(Choice { place, endpoint, open, idle, waiting })
+        Some(Choice { among, place, endpoint, open, idle, waiting })
+    }
+
+    /// An endpoint that is drawn; one that came lately is drawn again, but for a chance that grows with its age.
+    fn draw<'c>(
+        &self,
+        among: Among<'c>,
+        avoid: Option<EndpointId>,
+        random: &mut Random,
+        now: Time,
+        mut next: impl FnMut(&mut Random) -> u64,
+    ) -> Option<(usize, &'c Endpoint)> {
+        let Some(slow_start) = among.cluster.slow_start else {
+            return balance::pick(among, avoid, || next(random));
+        };
+        let mut found = None;
+        for _ in 0..REDRAWS_MAX {
+            let drawn = balance::pick(among, avoid, || next(random))?;
+            let began = self.known_endpoint(drawn.1.id).and_then(|state| state.began);
+            let chance = began.and_then(|began| slow_start.chance(now - began));
+            if chance.is_none_or(|chance| random.next() <= chance) {
+                return Some(drawn);
+            }
+            found = Some(drawn);
+        }
+        found
+    }
+
+    /// An endpoint came, whose cluster may give it less for a while.
+    pub(crate) fn on_endpoint_added(&mut self, cluster: &Cluster, endpoint: EndpointId, now: Time) {
+        if cluster.slow_start.is_some()
+            && let Some(state) = self.endpoint_or_new(endpoint)
+        {
+            state.began = Some(now);
+        }
+    }
+
+    /// An attempt at an endpoint took so long until the head of its response, or until it failed.
+    pub(crate) fn on_measured(
+        &mut self,
+        endpoint: EndpointId,
+        length: Duration,
+        decay: Duration,
+        now: Time,
+    ) {
+        if let Some(state) = self.endpoint(endpoint) {
+            state.latency.observe(length, decay, now);
+        }
     }
 
     /// A request is under way at an endpoint, whose balancer wants to know.
-    pub(crate) fn on_request_begun(&mut self, endpoint: EndpointId) {
+    pub(crate) fn on_request_begun(&mut self, (cluster, endpoint): (ClusterId, EndpointId)) {
         self.counted += 1;
+        if let Some(state) = self.cluster(cluster) {
+            state.requests += 1;
+        }
         if let Some(state) = self.endpoint_or_new(endpoint) {
             state.requests += 1;
         }
     }
 
     /// A request that was under way at an endpoint is answered, or has failed there.
-    pub(crate) fn on_request_over(&mut self, endpoint: EndpointId) {
+    pub(crate) fn on_request_over(&mut self, (cluster, endpoint): (ClusterId, EndpointId)) {
         self.counted -= 1;
+        if let Some(state) = self.cluster(cluster) {
+            state.requests = state.requests.saturating_sub(1);
+        }
         if let Some(state) = self.endpoint(endpoint) {
             state.requests = state.requests.saturating_sub(1);
         }
@@ -382,16 +516,12 @@ impl Pools {
 
     /// The place of the endpoint to open a connection to: this one, or one of the next if it refused too
     /// often of late. If those did, too, the time when this one may be asked again.
-    fn place_to_open(&mut self, cluster: &Cluster, place: usize, now: Time) -> Result<usize, Time> {
-        let Some(endpoint) = cluster.endpoints.get(place) else { return Ok(place) };
+    fn place_to_open(&mut self, among: Among<'_>, place: usize, now: Time) -> Result<usize, Time> {
+        let Some(endpoint) = among.cluster.endpoints.get(place) else { return Ok(place) };
         let Some(until) = self.pause_of(endpoint.id, now) else { return Ok(place) };
-        let count = cluster.endpoints.len();
-        let mut others = (1..count.min(OTHERS_MAX)).map(|ahead| (place + ahead) % count);
-        let is_open = |other: &usize| {
-            let other = cluster.endpoints.get(*other);
-            other.is_some_and(|other| other.weight > 0 && self.pause_of(other.id, now).is_none())
-        };
-        others.find(is_open).ok_or(until)
+        let mut others = among.behind(place).take(OTHERS_MAX.min(among.group.len()) - 1);
+        let found = others.find(|(_, it)| it.weight > 0 && self.pause_of(it.id, now).is_none());
+        found.map(|(place, _)| place).ok_or(until)
     }
 
     /// Until when no connection is opened to an endpoint, if it refused too often of late.
@@ -410,6 +540,12 @@ impl Pools {
             state.stream_budget.on_used();
         }
     }
+}
+
+fn take_turn(cursor: &mut u64) -> u64 {
+    let turn = *cursor;
+    *cursor = cursor.wrapping_add(1);
+    turn
 }
 
 /// The endpoint at `place` of a cluster.

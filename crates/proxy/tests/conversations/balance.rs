@@ -1,6 +1,7 @@
 //! Which endpoint a request goes to, by what is under way at each.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use config::snapshot::Address;
 
@@ -122,4 +123,113 @@ fn a_balancer_that_changes_counts_what_begins_after_it() {
         }
         assert_eq!(talk.proxy().load().counted, 0);
     });
+}
+
+/// Ten endpoints, of which one has taken a second for its response lately.
+#[test]
+fn a_slow_endpoint_is_left_alone_for_a_while() {
+    let endpoints: Vec<String> = (9000..9010).map(|port| format!("'127.0.0.1:{port}'")).collect();
+    let config = CONFIG.replace("'127.0.0.1:9000'", &endpoints.join(", "))
+        + "    balance: { peak_ewma: { decay: 10s } }\n";
+    hold(&config, |talk| {
+        if talk.manner() == Manner::Moving {
+            // Each worker measures its own.
+            return;
+        }
+        let mut upstreams: BTreeMap<u16, Peer> = BTreeMap::new();
+        let mut asked: BTreeMap<u16, u32> = BTreeMap::new();
+        for _ in 0..400 {
+            let client = talk.client();
+            talk.says(client, GET);
+            if talk.is_connecting() {
+                let upstream = talk.upstream();
+                upstreams.insert(port(talk, upstream), upstream);
+            }
+            let found = upstreams.iter().find(|(_, peer)| !talk.heard(**peer).is_empty());
+            let (port, upstream) = found.map(|(port, peer)| (*port, *peer)).expect("one is asked");
+            *asked.entry(port).or_insert(0) += 1;
+            talk.passes(Duration::from_millis(if port == 9003 { 1_000 } else { 10 }));
+            talk.says(upstream, OK);
+            talk.hears(client, OK);
+            talk.breaks(client);
+        }
+        let slow = asked.get(&9003).copied().unwrap_or(0);
+        let others = (400 - slow) / 9;
+        assert!(slow >= 1 && slow * 3 <= others, "{asked:?}");
+        assert_eq!(asked.len(), 10, "{asked:?}");
+    });
+}
+
+#[test]
+fn an_endpoint_that_fails_at_once_is_not_the_fastest() {
+    hold(&config("peak_ewma"), |talk| {
+        if talk.manner() == Manner::Moving {
+            return;
+        }
+        // Both are known: one answers slowly, the other goes away without a response.
+        let mut failing = None;
+        for _ in 0..2 {
+            let (client, upstream, port) = asks(talk);
+            talk.heard(upstream);
+            if failing.is_none() {
+                failing = Some(port);
+                talk.breaks(upstream);
+                talk.heard(client);
+                talk.breaks(client);
+                continue;
+            }
+            talk.passes(Duration::from_millis(500));
+            talk.says(upstream, OK);
+            talk.hears(client, OK);
+            talk.breaks(client);
+        }
+        let (client, upstream) = (talk.client(), failing);
+        talk.says(client, GET);
+        assert!(!talk.is_connecting(), "the one that answered is asked again, not {upstream:?}");
+    });
+}
+
+#[test]
+fn an_endpoint_that_came_lately_gets_its_share_by_and_by() {
+    for balance in ["round_robin", "random", "least_request"] {
+        let slow = "    slow_start: { window: 100s, weight_min: 10% }\n";
+        let config = config(balance) + slow;
+        let one = CONFIG.to_owned() + &format!("    balance: {balance}\n{slow}");
+        hold(&one, |talk| {
+            if talk.manner() != Manner::Plain {
+                return;
+            }
+            talk.reconfigures(&config);
+            let mut upstreams: BTreeMap<u16, Peer> = BTreeMap::new();
+            let mut share = |talk: &mut Talk<'_>| {
+                let mut of_new = 0;
+                for _ in 0..200 {
+                    let client = talk.client();
+                    talk.says(client, GET);
+                    if talk.is_connecting() {
+                        let upstream = talk.upstream();
+                        upstreams.insert(port(talk, upstream), upstream);
+                    }
+                    let found = upstreams.iter().find(|(_, peer)| !talk.heard(**peer).is_empty());
+                    let (port, upstream) = found.map(|(port, peer)| (*port, *peer)).unwrap();
+                    of_new += u32::from(port == 9001);
+                    talk.says(upstream, OK);
+                    talk.hears(client, OK);
+                    talk.breaks(client);
+                }
+                of_new
+            };
+            // Of 200, one in eleven, a third, and half: six deviations of a draw are 24, 40 and 42.
+            let mut shares = Vec::new();
+            for _ in 0..3 {
+                shares.push(share(talk));
+                // Idle connections last so long.
+                talk.passes(Duration::from_secs(50));
+            }
+            let [first, second, third] = shares[..] else { panic!("three") };
+            assert!(first <= 18 + 24, "{balance}: {shares:?}");
+            assert!((27..=107).contains(&second), "{balance}: {shares:?}");
+            assert!((58..=142).contains(&third), "{balance}: {shares:?}");
+        });
+    }
 }

@@ -1,5 +1,6 @@
 //! HTTP/2, on either side and in any pairing.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use wire::h2::{ErrorCode, Limits, RequestForm};
@@ -533,6 +534,45 @@ fn streams_opened_and_reset_without_end_cost_the_connection() {
         let received = client.hears(talk);
         assert!(received.contains("ENHANCE_YOUR_CALM"), "{received}");
     });
+}
+
+/// How many streams a client opens and resets until its connection ends, each after so long; `most` if it does not.
+fn resets_until_the_end(options: &str, after: Duration, most: u32) -> u32 {
+    let config =
+        TO_HTTP2.replace("routes: site,", &format!("routes: site, http2: {{ {options} }},"));
+    let counted = Cell::new(0);
+    hold(&config, |talk| {
+        if talk.manner() != Manner::Plain {
+            return;
+        }
+        let mut client = Speaker::client(talk);
+        let mut asked = 0;
+        while !talk.is_shut(client.peer) && asked < most {
+            let stream = client.gets(talk, "/");
+            talk.passes(after);
+            client.resets(talk, stream, ErrorCode::CANCEL);
+            asked += 1;
+        }
+        counted.set(asked);
+    });
+    counted.get()
+}
+
+#[test]
+fn what_cancellations_may_cost_is_the_listeners_option() {
+    let at_once = Duration::ZERO;
+    let usual = resets_until_the_end("work_per_second: 0", at_once, 2_000);
+    let few = resets_until_the_end("work_per_second: 0, work_max: 5000", at_once, 2_000);
+    assert!(few * 8 < usual && usual < 2_000, "{few} of {usual}");
+    // What each second forgives, of some thirty in a second.
+    let at_times = Duration::from_millis(30);
+    let more = resets_until_the_end("work_per_second: 5000, work_max: 5000", at_times, 500);
+    assert_eq!(more, 500);
+    assert_eq!(resets_until_the_end("work_per_second: 0, work_max: 5000", at_times, 500), few);
+    // A reset is early, or not.
+    let (late, short) = (Duration::from_millis(10), "work_per_second: 0, work_max: 5000");
+    assert_eq!(resets_until_the_end(&format!("{short}, early_reset: 5ms"), late, 200), 200);
+    assert!(resets_until_the_end(&format!("{short}, early_reset: 20ms"), late, 200) < 100);
 }
 
 #[test]

@@ -681,7 +681,7 @@ impl Asker for Http2Client {
         self.stage != Stage::Over && !matches!(self.manners.leave, Leave::StopsReading(_))
     }
 
-    fn read_total(&self) -> u64 {
+    fn moved_total(&self) -> u64 {
         self.read_total
     }
 

@@ -248,8 +248,8 @@ impl Asker for RelayClient {
         self.stage != Stage::Over && !matches!(self.manners.leave, Leave::StopsReading(_))
     }
 
-    fn read_total(&self) -> u64 {
-        self.got as u64
+    fn moved_total(&self) -> u64 {
+        (self.got + self.sent) as u64
     }
 
     fn describe(&self) -> String {

@@ -54,8 +54,11 @@ fn a_right_file_is_counted_and_printed_in_full() {
 
 /// What `strait check` says of a text on standard input.
 fn check_input(input: &str, arguments: &[&str]) -> std::process::Output {
+    with_input(input, &[&["check", "-c", "-"], arguments].concat())
+}
+
+fn with_input(input: &str, arguments: &[&str]) -> std::process::Output {
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_strait"))
-        .args(["check", "-c", "-"])
         .args(arguments)
         .env("SHOP_PORT", "9000")
         .stdin(std::process::Stdio::piped())
@@ -82,6 +85,9 @@ fn a_file_comes_from_standard_input_with_variables_of_the_environment() {
     let said = text(&output.stderr);
     assert!(said.contains("/dev/stdin:3:35: clusters[0].endpoints[0]"), "{said}");
     assert!(said.contains("the environment has no variable NO_PORT; set it"), "{said}");
+    let input = format!("{LISTENS}{clusters}");
+    let output = with_input(&input, &["explain", "-c", "-", "GET", "http://a.test/x"]);
+    assert!(text(&output.stdout).contains("cluster c"), "{}", text(&output.stderr));
 }
 
 #[test]
@@ -613,7 +619,8 @@ routes:
   - { match: { prefix: /, headers: { x-team: { prefix: a } } }, respond: {} }
   - { match: { regex: '/users/[0-9]+' }, respond: {} }
   - { match: { prefix: /named/ }, cluster_header: x-cluster, among: [one] }
-  - match: { prefix: / }
+  - name: shared
+    match: { prefix: / }
     clusters: [{ cluster: one, weight: 3 }, { cluster: two }]
     sticky: { header: x-user }
     rewrite: { host: internal }
@@ -626,7 +633,7 @@ clusters: [{ name: one, endpoints: ['127.0.0.1:1'] }, { name: two, endpoints: ['
             &[
                 "prefix /, header x-team prefix \"a\" -> respond 200: passed over, header x-team prefix \"a\" is not met: \"b\"\n",
                 "regex /users/[0-9]+ -> respond 200: passed over, the expression does not match the path\n",
-                "prefix / -> clusters one, two: matches\n",
+                "shared: prefix / -> clusters one, two: matches\n",
                 "share     one, weight 3 (75.0 % of requests)\n",
                 "share     two, weight 1 (25.0 % of requests)\n",
                 "chosen    by the die of each request\n",
@@ -642,6 +649,63 @@ clusters: [{ name: one, endpoints: ['127.0.0.1:1'] }, { name: two, endpoints: ['
         ),
     ] {
         let output = strait(&[&["explain", "-c", &file], arguments].concat());
+        let shown = text(&output.stdout);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        for part in parts {
+            assert!(shown.contains(part), "{part:?} in {shown}");
+        }
+    }
+}
+
+#[test]
+fn explain_says_which_endpoints_a_request_may_go_to_and_by_what() {
+    let scratch = Scratch::new();
+    let file = scratch.write(
+        "strait.yaml",
+        "\
+listeners: [{ name: edge, address: 127.0.0.1:8080, routes: all }]
+routes:
+- name: all
+  rules:
+  - match: { prefix: / }
+    cluster: web
+    subset: { unit: { header: x-unit } }
+    hash: [{ header: x-user }]
+clusters:
+- name: web
+  balance: maglev
+  subsets: { by: [[unit]], fallback: any }
+  endpoints:
+  - { address: '127.0.0.1:1', metadata: { unit: a } }
+  - { address: '127.0.0.1:2', metadata: { unit: b } }
+  - { address: '127.0.0.1:3', metadata: { unit: b }, priority: 1 }
+",
+    );
+    for (headers, parts) in [
+        (
+            ["x-unit: b", "x-user: ann"],
+            [
+                "127.0.0.1:1 (weight 1, 0.0 % of requests)\n",
+                "127.0.0.1:2 (weight 1, 100.0 % of requests)\n",
+                "127.0.0.1:3 (weight 1, 0.0 % of requests)\n",
+                "subset    as the rule asks\npriority  0: 127.0.0.1:2\npriority  1: 127.0.0.1:3\n",
+                "hash      leads to 127.0.0.1:2\n",
+            ],
+        ),
+        (
+            ["x-unit: c", "x-other: ann"],
+            [
+                "127.0.0.1:1 (weight 1, 50.0 % of requests)\n",
+                "127.0.0.1:2 (weight 1, 50.0 % of requests)\n",
+                "127.0.0.1:3 (weight 1, 0.0 % of requests)\n",
+                "subset    none such, fallback any\npriority  0: 127.0.0.1:1, 127.0.0.1:2\n",
+                "hash      none: a draw decides\n",
+            ],
+        ),
+    ] {
+        let [one, other] = headers;
+        let request = ["GET", "http://a:8080/", "-H", one, "-H", other];
+        let output = strait(&[&["explain", "-c", &file], &request[..]].concat());
         let shown = text(&output.stdout);
         assert!(output.status.success(), "{}", text(&output.stderr));
         for part in parts {

@@ -1,6 +1,6 @@
 //! Strait with a low limit on open files.
 
-use crate::kit::{Client, Service, Strait, forward_to, get};
+use crate::kit::{Client, Service, Strait, forward_to, get, until};
 
 /// Three clients for each descriptor, all of them open.
 #[test]
@@ -47,4 +47,24 @@ fn a_change_that_could_not_be_read_for_lack_of_descriptors_is_looked_at_again() 
     strait.wait_for_version(2);
     assert_eq!(strait.times_logged("no file descriptor was left to read"), 1);
     assert!(strait.config()["last_error"].is_null());
+}
+
+/// Accepting is tried ten times a second while there is no descriptor.
+#[test]
+fn the_admin_interface_says_once_that_it_cannot_accept() {
+    let service = Service::start("one");
+    let mut strait = Strait::run(&forward_to(service.address));
+    strait.limit_open_files(3);
+    let waiting: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(strait.admin)).collect();
+    strait.wait_for_log("admin: cannot accept a connection");
+    // The queue is looked at again and again, and the connections in it are not lost.
+    let mut looks = 0;
+    until("another look or two at the queue", || {
+        looks += 1;
+        (looks > 50).then_some(())
+    });
+    assert_eq!(strait.times_logged("admin: cannot accept a connection"), 1);
+    strait.limit_open_files(1024);
+    assert_eq!(get(strait.admin, "/healthz").status, 200);
+    drop(waiting);
 }

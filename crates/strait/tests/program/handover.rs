@@ -1,13 +1,16 @@
 //! One process takes another's place, on real sockets: who notices, and what comes of failures.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, strait, text, until};
+use crate::kit::{
+    Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until,
+};
 
 /// The processes that took over, ended with the test.
 #[derive(Default)]
@@ -233,10 +236,12 @@ fn the_files_of_unix_sockets_stay_for_the_new_process() {
     let (service, mut successors) = (Service::start("one"), Successors::default());
     let scratch = Scratch::new();
     let path = scratch.path("edge.sock");
+    let beside = SocketAddr::from(([127, 0, 0, 2], claim_port()));
     let config = forward_to(service.address).replace(
         "routes: all }",
         &format!(
-            "routes: all }}\n  - {{ name: local, address: 'unix:{}', routes: all }}",
+            "routes: all }}\n  - {{ name: local, address: ['127.0.0.2:{}', 'unix:{}'], routes: all }}",
+            beside.port(),
             path.display()
         ),
     );
@@ -250,11 +255,11 @@ fn the_files_of_unix_sockets_stay_for_the_new_process() {
             .output();
         output.map_or_else(|_| "200".to_owned(), |output| text(&output.stdout))
     };
-    assert_eq!(answers(&path), "200");
+    assert_eq!((answers(&path).as_str(), get(beside, "/").status), ("200", 200));
     upgraded(&strait, &mut successors);
     assert_eq!(strait.wait_for_end().code(), Some(0));
     assert!(path.exists());
-    assert_eq!(answers(&path), "200");
+    assert_eq!((answers(&path).as_str(), get(beside, "/").status), ("200", 200));
     kill_process(process(successors.0[0]), Signal::TERM).unwrap();
     until("the file's end", || (!path.exists()).then_some(()));
 }

@@ -1,9 +1,12 @@
 //! Start, signals and end.
 
+use std::path::Path;
+use std::process::Stdio;
+
 use rustix::process::Signal;
 
 use crate::kit::{
-    Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until,
+    Client, Scratch, Service, Strait, claim_port, forward_to, get, read, strait, text, until,
 };
 
 #[test]
@@ -20,6 +23,34 @@ fn requests_go_through_with_the_filters_edits() {
     assert!(response.text().starts_with("one\nGET /b?c=d HTTP/1.1\r\n"), "{}", response.text());
     assert!(response.text().contains("\r\nx-edge: strait\r\n"), "{}", response.text());
     assert_eq!(response.field("x-powered-by"), None);
+}
+
+/// With the ports of this run.
+#[test]
+fn the_example_of_the_readme_serves_and_writes_its_access_log() {
+    let readme = read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")));
+    let (_, rest) = readme.split_once("```yaml\n").unwrap();
+    let (example, _) = rest.split_once("```\n").unwrap();
+    let service = Service::start("web");
+    let config = example
+        .replace("127.0.0.1:9901", "127.0.0.1:0")
+        .replace("127.0.0.1:8080", "127.0.0.1:0")
+        .replace("127.0.0.1:9002", &service.address.to_string());
+    let scratch = Scratch::new();
+    let file = scratch.write("strait.yaml", &config);
+    let strait = Strait::start(scratch, &["run", "-c", &file]);
+    assert_eq!(get(strait.listener, "/healthz").text(), "ok");
+    let response = get(strait.listener, "/a");
+    assert!(response.text().contains("\r\nx-edge: strait\r\n"), "{}", response.text());
+    assert!(strait.wait_for_output("/healthz").contains(" 200 "));
+}
+
+#[test]
+fn a_configuration_may_come_from_standard_input() {
+    let service = Service::start("one");
+    let script = r#"command=$1; file=$3; shift 3; exec "$0" "$command" -c - "$@" < "$file""#;
+    let strait = Strait::run_by(script, Stdio::null(), &[], &forward_to(service.address));
+    assert_eq!(get(strait.listener, "/").status, 200);
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn a_listener_moves_to_all_addresses_of_its_port_and_back() {
 
     strait.rewrite(&config.replace(&port.to_string(), &all));
     strait.wait_for_version(2);
-    assert_eq!(strait.admin_json("/listeners")["listeners"][0]["bound"], all);
+    assert_eq!(strait.admin_json("/listeners")["listeners"][0]["bound"][0], all);
     assert_eq!(get(other_loopback, "/").status, 200);
     assert_eq!(get_from_either(port, "/").status, 200);
 
@@ -166,7 +166,7 @@ fn listeners_come_and_go() {
     let second = edge.replace("edge", "second").replace("127.0.0.1", "127.0.0.2");
     strait.rewrite(&config.replace(edge, &format!("{edge}{second}")));
     strait.wait_for_version(2);
-    let bound = strait.admin_json("/listeners")["listeners"][1]["bound"].clone();
+    let bound = strait.admin_json("/listeners")["listeners"][1]["bound"][0].clone();
     let second_at = bound.as_str().unwrap().parse().unwrap();
     assert_eq!(get(second_at, "/").status, 200);
     assert_eq!(get(strait.listener, "/").status, 200);
@@ -269,4 +269,56 @@ listeners:
         error.contains("no route table has this name").then_some(())
     });
     assert_eq!(ask(&strait, "b"), "three");
+}
+
+/// Each address is a socket of its own; what is counted and bounded is the listener's.
+#[test]
+fn a_listener_may_have_several_addresses() {
+    let service = Service::start("one");
+    let config = forward_to(service.address);
+    let several = "address: ['127.0.0.1:0', '127.0.0.2:0', '[::1]:0'], routes";
+    let strait = Strait::run(&config.replace("address: 127.0.0.1:0, routes", several));
+    let bound = |strait: &Strait| -> Vec<SocketAddr> {
+        let listener = strait.admin_json("/listeners")["listeners"][0].clone();
+        let bound = listener["bound"].as_array().unwrap();
+        bound.iter().map(|it| it.as_str().unwrap().parse().unwrap()).collect()
+    };
+    let addresses = bound(&strait);
+    assert_eq!(addresses.len(), 3);
+    for address in &addresses {
+        assert_eq!(get(*address, "/").status, 200, "{address}");
+    }
+    let listeners = strait.admin_json("/listeners")["listeners"].clone();
+    assert_eq!(listeners.as_array().unwrap().len(), 1);
+    assert_eq!(listeners[0]["connections"]["total"], 3);
+    assert_eq!(listeners[0]["addresses"][1], "127.0.0.2:0");
+
+    // The two that stay are bound before the listener of before lets go of them.
+    let fixed = |addresses: &[SocketAddr]| {
+        let each: Vec<String> = addresses.iter().map(|it| format!("'{it}'")).collect();
+        config.replace(
+            "address: 127.0.0.1:0, routes",
+            &format!("address: [{}], routes", each.join(", ")),
+        )
+    };
+    strait.rewrite(&fixed(&addresses));
+    strait.wait_for_version(2);
+    strait.rewrite(&fixed(&addresses[..2]));
+    strait.wait_for_version(3);
+    assert_eq!(bound(&strait), addresses[..2]);
+    until("the end of the socket of the third", || {
+        std::net::TcpStream::connect(addresses[2]).err().map(drop)
+    });
+    assert_eq!(get_from_either(addresses[0], "/").status, 200);
+    assert_eq!(get_from_either(addresses[1], "/").status, 200);
+
+    // One that cannot be had refuses all, and names it.
+    let other = Service::start("other");
+    strait.rewrite(&fixed(&[addresses[0], other.address]));
+    let error = strait.wait_for_error();
+    assert!(
+        error.contains(&format!("listener edge: cannot listen on {}", other.address)),
+        "{error}"
+    );
+    assert_eq!(get_from_either(addresses[1], "/").status, 200);
 }

@@ -29,6 +29,8 @@ pub enum SourceKind {
     File,
     /// DNS.
     Dns,
+    /// A source of clusters, by its name.
+    Named(&'static str),
 }
 
 impl SourceKind {
@@ -38,6 +40,7 @@ impl SourceKind {
         match self {
             Self::File => "file",
             Self::Dns => "dns",
+            Self::Named(name) => name,
         }
     }
 }

@@ -324,7 +324,7 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_route_exchanges_total",
         kind: MetricType::Counter,
         help: "Exchanges that took this rule, counted when they end. `rule` is the rule's place \
-               in its route table and what it matches; rules never taken are left out. A rule \
+               in its route table and its name, or what it matches; rules never taken are left out. A rule \
                keeps its count when a reload changes its place; an exchange that ends after the \
                reload but began before is counted for the rule that stands where its own stood.",
         labels: &["route", "rule"],

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::octets::hex_value;
+
 /// A code of `grpc-status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
@@ -169,15 +171,6 @@ fn unescaped(value: &[u8]) -> Option<(u8, &[u8])> {
 
 fn hex_digit(value: u8) -> u8 {
     if value < 10 { b'0' + value } else { b'A' + value - 10 }
-}
-
-fn hex_value(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

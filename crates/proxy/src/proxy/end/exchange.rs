@@ -91,6 +91,9 @@ impl Proxy {
     /// Takes the upstream connection, or the place in a queue, from an exchange.
     pub(crate) fn drop_upstream(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
+        if cause.is_some_and(|cause| consequence(cause).side == Side::Upstream) {
+            exchange.end_measure(true, &mut self.upstream.pools, now);
+        }
         exchange.let_go(
             &mut self.listen.clients,
             &mut self.exchanges.stalls,

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use config::hash::hash_of_client;
 use config::snapshot::{ClusterId, ClusterProtocol, Detected, ListenerProtocol, TlsMode};
 use telemetry::cause::Cause;
 use telemetry::events::DetectedProtocol;
@@ -232,7 +233,14 @@ impl Proxy {
 
     fn start_relay(&mut self, key: ExchangeKey, cluster: Option<ClusterId>, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.route = Some(Route::new(None, cluster));
+        let mut route = Route::new(None, cluster);
+        let is_by_hash = cluster.and_then(|id| exchange.snapshot.cluster(id));
+        if is_by_hash.is_some_and(|cluster| cluster.balancer.is_by_hash()) {
+            let connection = self.connections.get(exchange.downstream.connection);
+            let ip = connection.and_then(|connection| connection.peer.ip());
+            route.hash = exchange.record.client.or(ip).map(hash_of_client);
+        }
+        exchange.route = Some(route);
         self.exchanges.begin_tunnel(key, now, &mut self.cx);
         self.attempt_raw(key, now);
     }
@@ -254,7 +262,8 @@ impl Proxy {
         let mut outbox = Outbox::new();
         // Until the connection stands, another endpoint may be tried.
         outbox.keep();
-        self.exchanges.push_proxy_header(key, &mut outbox, &self.connections, &mut self.cx);
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        exchange.push_proxy_header(&mut outbox, &self.connections, &mut self.cx);
         let codec = Codec::Bytes(Bytes::new());
         let request = QueuedRequest { outbox, form: Form::Alone { codec, is_personal: true } };
         self.ask(key, request, None, now);

@@ -40,7 +40,7 @@ impl Proxy {
             exchange.follow_cluster(&self.cx.snapshot);
         }
         let Some(cluster) = exchange.cluster() else {
-            return self.fail_queued(key, request, Cause::NoEndpoint, now);
+            return self.fail_queued(key, request, Cause::NoCluster, now);
         };
         let failed = exchange.route.as_ref().and_then(|route| route.endpoint);
         let failed = failed.and_then(|place| cluster.endpoints.get(place));
@@ -57,6 +57,8 @@ impl Proxy {
             cluster,
             newest: self.cx.snapshot.cluster(id).unwrap_or(cluster),
             avoid: failed.map(|endpoint| endpoint.id),
+            hash: exchange.route.as_ref().and_then(|route| route.hash),
+            subset: exchange.route.as_ref().and_then(|route| route.subset),
             destination,
             sharing,
             client: exchange.client,
@@ -91,8 +93,8 @@ impl Proxy {
                 self.close_upstream(idle, None, now);
                 self.open(key, &cluster, place, request, head, now);
             }
-            Acquired::Wait => {
-                if let Some(request) = self.try_spare(key, None, request, now) {
+            Acquired::Wait(place) => {
+                if let Some(request) = self.try_spare(key, place, request, now) {
                     self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
                 }
             }
@@ -185,6 +187,7 @@ impl Proxy {
         let endpoint = self.connections.endpoint_text(exchange);
         exchange.record.note_failed_attempt(endpoint.as_bytes(), cause);
         exchange.stage = Stage::Finishing;
+        exchange.end_measure(true, &mut self.upstream.pools, now);
         exchange.let_go(
             &mut self.listen.clients,
             &mut self.exchanges.stalls,

@@ -80,14 +80,11 @@ impl Proxy {
             let host = cluster.endpoints.get(place).and_then(|found| found.host.as_ref());
             let is_raw = self.exchanges.is_raw(key);
             let mut tls = Tls::waiting(settings, is_raw, host, &address, now);
-            if let Some(version) = cluster.proxy_protocol {
-                self.exchanges.write_proxy_header(
-                    key,
-                    version,
-                    tls.preamble(),
-                    &self.connections,
-                    &mut self.cx,
-                );
+            if let Some(version) = cluster.proxy_protocol
+                && let Some(exchange) = self.exchanges.get(key)
+            {
+                let connections = &self.connections;
+                exchange.write_proxy_header(version, tls.preamble(), connections, &mut self.cx);
             }
             if let Some(connection) = self.connections.get_mut(upstream) {
                 connection.tls = Some(Box::new(tls));

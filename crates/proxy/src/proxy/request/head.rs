@@ -24,7 +24,6 @@ impl Proxy {
         let Some(connection) = self.connections.get(exchange.downstream.connection) else {
             return;
         };
-        let snapshot = exchange.snapshot.clone();
         let listener = exchange.listener();
         let facts = crate::exchange::forwarded::Facts {
             peer: &connection.peer,
@@ -37,6 +36,7 @@ impl Proxy {
         // RFC 8470, section 4. What follows a change of protocols is not read here, and cannot be judged.
         let is_too_early = facts.is_early && !(head.method().is_safe() && head.upgrade().is_none());
         let is_misdirected = route::is_misdirected(exchange, connection, head);
+        let has_filters = !listener.filters.is_empty();
         let listener_label = label(listener.id.0);
         let dropped = lookalikes::screen(head, &listener.http);
         let client = crate::exchange::forwarded::rewrite(
@@ -53,6 +53,7 @@ impl Proxy {
             self.listen.clients.remove(exchange.client, Part::Exchange);
             (exchange.client, _) = self.listen.clients.enter(client, Part::Exchange);
         }
+        let snapshot = &exchange.snapshot;
         let has_too_many = exchanges_max.is_some_and(|max| {
             self.listen.clients.exchanges_of(exchange.client) > self.cx.share.of(max.get())
         });
@@ -91,8 +92,11 @@ impl Proxy {
         } else if is_last_hop(head) {
             self.reply_as_last(key, head.method(), now);
         } else {
-            self.exchanges.begin_call(key, head);
-            self.exchanges.begin_chain(key);
+            exchange.begin_call(head);
+            if !has_filters {
+                return self.route(key, head, now);
+            }
+            exchange.begin_chain();
             self.run_chain(key, head, ChainStep::Head(0), now);
         }
     }

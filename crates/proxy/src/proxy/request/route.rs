@@ -37,8 +37,13 @@ impl Proxy {
             client: tls.and_then(Tls::client_cert).map(|client| client.peer),
             die: if table.casts_dice { self.cx.random.next() } else { 0 },
         };
-        let find = if asks_tunnel { route::find_tunnel } else { route::find };
-        let (place, rule) = match find(table, &asked, &mut self.cx.searches) {
+        let searches = &mut self.cx.searches;
+        let found = if asks_tunnel {
+            route::find_tunnel(table, &asked, searches)
+        } else {
+            route::find(table, &asked, searches)
+        };
+        let (place, rule) = match found {
             Ok(found) => found,
             Err(cause) => return self.fail(key, cause, now),
         };
@@ -53,6 +58,17 @@ impl Proxy {
             Action::Forward(forward) => {
                 let chosen = forward.target.choose(&asked, &mut self.cx.searches);
                 route.cluster = chosen.map(|chosen| chosen.cluster);
+                if let (Some(hashing), Some(cluster)) = (&forward.hashing, route.cluster)
+                    && snapshot.cluster(cluster).is_some_and(|it| it.balancer.is_by_hash())
+                {
+                    let random = &mut self.cx.random;
+                    let hashed = hashing.hash(&asked, &mut self.cx.searches, || random.next());
+                    (route.hash, route.cookie) = (hashed.hash, hashed.cookie);
+                }
+                route.subset = forward
+                    .subset
+                    .as_ref()
+                    .and_then(|subset| subset.hash(&asked, &mut self.cx.searches));
                 exchange.route = Some(route);
                 let Some(chosen) = chosen else { return self.fail(key, Cause::NoCluster, now) };
                 if asks_tunnel {
@@ -93,8 +109,7 @@ impl Proxy {
         if exchange.request.is_extended_connect && !asks_upgrade {
             return self.fail(key, Cause::RequestNotImplemented, now);
         }
-        let timeout = self.exchanges.bound_call(key, head, forward.timeout);
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let timeout = exchange.bound_call(head, forward.timeout);
         let gathered = exchange.gathered.take();
         let is_complete = exchange.request.is_complete;
         let is_shared =
@@ -110,15 +125,16 @@ impl Proxy {
             // What follows a change of protocols belongs to the new one.
             self.cx.encode_for_stream(head, is_complete && !asks_upgrade)
         } else {
-            self.exchanges.encode_whole(key, head, asks_upgrade, &self.connections, &mut self.cx)
+            exchange.encode_whole(head, asks_upgrade, &self.connections, &mut self.cx)
         };
         if let Some(gathered) = gathered {
             self.cx.push_gathered(*gathered, is_complete, &mut request);
         }
         if let Some(timeout) = timeout {
-            self.exchanges.set_deadline(key, Wait::Whole, now + timeout, &mut self.cx);
+            exchange.set_deadline(Wait::Whole, now + timeout, &mut self.cx);
         }
-        if self.exchanges.must_buffer(key, &self.upstream, &self.cx) {
+        // It may have to wait until more of its body is here.
+        if exchange.may_buffer() && self.upstream.is_short(exchange, &self.cx) {
             return self.exchanges.buffer_request(key, request, now, &mut self.cx);
         }
         self.ask(key, request, Some(head), now);

@@ -54,9 +54,10 @@ impl Proxy {
         (behind, is_end): (usize, bool),
         now: Time,
     ) {
-        let received = self.exchanges.on_call_response(exchange_key, head, is_end);
-        let gather_bytes_max = self.exchanges.run_response_chain(exchange_key, head, &mut self.cx);
         let Some(exchange) = self.exchanges.table.get_mut(exchange_key) else { return };
+        let received = exchange.on_call_response(head, is_end);
+        exchange.add_made_cookie(head, &mut self.cx);
+        let gather_bytes_max = exchange.run_response_chain(head, &mut self.cx);
         if self.cx.emitter.is_debug() {
             let words = format_args!("response {} over {upstream}", head.status());
             self.cx.debug(exchange.downstream, words, now);
@@ -64,6 +65,7 @@ impl Proxy {
         if exchange.record.captures.is_some() {
             exchange.record.capture_response(&exchange.snapshot.access_log.captures, head);
         }
+        exchange.end_measure(false, &mut self.upstream.pools, now);
         exchange.deadlines.clear(Wait::ResponseHead);
         // From here on either side may be silent while the other speaks.
         exchange.deadlines.clear(Wait::RequestBody);
@@ -187,8 +189,8 @@ impl Proxy {
                 head.append(b"sec-websocket-accept", accept);
             }
         }
-        self.exchanges.run_response_chain(exchange_key, head, &mut self.cx);
-        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        exchange.add_made_cookie(head, &mut self.cx);
+        exchange.run_response_chain(head, &mut self.cx);
         exchange.record.status = head.status();
         exchange.progress.has_response = true;
         exchange.progress.is_tunnel = true;

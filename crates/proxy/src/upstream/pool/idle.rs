@@ -1,14 +1,16 @@
 //! The idle connections of endpoints: a stack for each, linked through the connections themselves, and for
 //! each cluster a list of the endpoints that may have some.
 
-use config::snapshot::{Cluster, ClusterId, EndpointId, TransportId};
+use config::snapshot::{ClusterId, EndpointId, TransportId};
 
 use super::candidates::Look;
-use super::{Acquired, Pools, Sharing};
+use super::{Acquired, Others, Pools, Sharing};
+use crate::connection::codec::http2::Multiplex;
 use crate::connection::connections::Connections;
 use crate::connection::destination::destination_of;
 use crate::connection::{Connection, Links, UpstreamState};
 use crate::keys::ConnKey;
+use crate::upstream::balance::Among;
 
 impl Pools {
     /// The newest idle connection of an endpoint, which stands at `place`, if it will do. An exchange that
@@ -41,16 +43,16 @@ impl Pools {
         }
     }
 
-    /// An idle connection to any endpoint of the cluster; for an exchange that needs a new one, to the
-    /// endpoint at `place`, one that makes room for it. Candidates of which this snapshot of the cluster
+    /// An idle connection to any endpoint of the group; for an exchange that needs a new one, or one to the
+    /// endpoint at `place` alone, one that makes room for it. Candidates of which this snapshot of the cluster
     /// knows nothing, or whose connections will not do, are passed over, up to a bound.
     pub(super) fn acquire_of_others(
         &mut self,
-        cluster: &Cluster,
-        place: usize,
+        Others { among, place, stays }: Others<'_>,
         sharing: Sharing,
         connections: &mut Connections,
     ) -> Option<Acquired> {
+        let Among { cluster, group } = among;
         let mut candidates = std::mem::take(&mut self.cluster(cluster.id)?.candidates);
         let found = candidates.find(|endpoint| {
             let Some(state) = self.endpoint(endpoint) else { return Look::Empty };
@@ -59,10 +61,11 @@ impl Pools {
                 return Look::Empty;
             };
             let Some(of_newest) = cluster.place_of(endpoint) else { return Look::Unfit };
-            // One without a weight gets nothing more; its idle connections may make room.
-            let has_turns = cluster.endpoints.get(of_newest).is_some_and(|it| it.weight > 0);
+            // One without a weight, or of another group, gets nothing more; its idle connections may make room.
+            let has_turns = group.inner(of_newest).is_some()
+                && cluster.endpoints.get(of_newest).is_some_and(|it| it.weight > 0);
             // What only a new connection will do for need not wait for idle ones to grow old.
-            let acquired = if sharing == Sharing::Personal || !has_turns {
+            let acquired = if sharing == Sharing::Personal || stays || !has_turns {
                 is_unused(newest, connections).then_some(Acquired::Replace(newest, place))
             } else {
                 let pool = (endpoint, cluster.transport);
@@ -178,9 +181,14 @@ impl Pools {
     }
 }
 
-/// Whether no exchange has a connection that is in a pool.
+/// Whether no exchange has a connection that is in a pool, or waits to hear what it takes: a connection that has not said so
+/// yet was opened for one that waits. Were it to make room, two that wait for different endpoints would close each other's
+/// connections without end, and no time would pass.
 pub(super) fn is_unused(key: ConnKey, connections: &Connections) -> bool {
-    connections.get(key).is_some_and(|connection| !connection.is_busy())
+    connections.get(key).is_some_and(|connection| {
+        let has_said = |multiplex: &Multiplex| multiplex.codec.has_peer_settings();
+        !connection.is_busy() && connection.multiplex().is_none_or(has_said)
+    })
 }
 
 /// Changes the neighbours of a connection in a pool.

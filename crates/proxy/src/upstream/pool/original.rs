@@ -63,7 +63,11 @@ impl Pools {
         if let Some(other) = self.next_unused(endpoint, destination, connections) {
             return Acquired::Replace(other, 0);
         }
-        if waiting < share.of(newest.pending_max) { Acquired::Wait } else { Acquired::Overflow }
+        if waiting < share.of(newest.pending_max) {
+            Acquired::Wait(None)
+        } else {
+            Acquired::Overflow
+        }
     }
 
     /// Sets, or forgets, the newest idle connection to a destination.

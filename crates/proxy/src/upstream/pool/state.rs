@@ -1,15 +1,19 @@
 //! What a worker keeps of each cluster and endpoint, under their stable ids. One without a request yet takes
 //! no memory, and one of a former configuration does not find what took its place.
 
+use std::time::Duration;
+
 use config::snapshot::{ClusterId, EndpointId, Id};
 
 use super::Pools;
 use super::backoff::Backoff;
 use super::candidates::Candidates;
+use super::latency::Latency;
 use super::reserve::Reserve;
 use super::stream_budget::StreamBudget;
 use super::turns::Turns;
 use crate::keys::ConnKey;
+use crate::tools::time::Time;
 
 /// What was noted of a cluster since its queue was served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,12 +28,14 @@ pub(crate) struct Noted {
 #[derive(Debug)]
 pub(super) struct ClusterState {
     pub(super) id: ClusterId,
-    /// Where the balancer stands.
-    pub(super) cursor: u64,
-    /// The same of attempts that follow one that failed.
-    pub(super) retry_cursor: u64,
+    /// Where the balancer stands in the first group of endpoints, which most clusters have alone.
+    pub(super) cursors: Cursors,
+    /// The same of the groups behind it.
+    pub(super) more_cursors: Vec<Cursors>,
     pub(super) open: u32,
     pub(super) idle: u32,
+    /// Requests under way at its endpoints, where the balancer compares them.
+    pub(super) requests: u32,
     /// The endpoints that may have idle connections.
     pub(super) candidates: Candidates,
     /// The exchanges that wait for a connection.
@@ -42,7 +48,31 @@ pub(super) struct ClusterState {
     pub(super) noted: Noted,
 }
 
+/// Where a balancer stands in a group of endpoints.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursors {
+    pub(super) first: u64,
+    /// The same of attempts that follow one that failed.
+    pub(super) retry: u64,
+}
+
+impl Cursors {
+    /// Where the first group begins, so do the others.
+    const fn at(start: u64) -> Self {
+        Self { first: start, retry: start }
+    }
+}
+
 impl ClusterState {
+    /// Where the balancer stands in the group with this number.
+    pub(super) fn cursors_of(&mut self, group: usize) -> &mut Cursors {
+        let Some(place) = group.checked_sub(1) else { return &mut self.cursors };
+        if self.more_cursors.len() <= place {
+            self.more_cursors.resize(place + 1, self.cursors);
+        }
+        self.more_cursors.get_mut(place).expect("grown above")
+    }
+
     /// Connections that are idle or may be opened.
     pub(super) const fn free(&self, connections_max: u32) -> u32 {
         connections_max.saturating_sub(self.open) + self.idle
@@ -58,6 +88,10 @@ pub(super) struct EndpointState {
     pub(super) is_candidate: bool,
     /// Requests under way, where the balancer compares them.
     pub(super) requests: u32,
+    /// When it came, where it may get less for a while.
+    pub(super) began: Option<Time>,
+    /// How long its responses took, where the balancer compares that.
+    pub(super) latency: Latency,
     pub(super) stream_budget: StreamBudget,
     pub(super) backoff: Backoff,
 }
@@ -65,7 +99,21 @@ pub(super) struct EndpointState {
 impl EndpointState {
     fn new(id: EndpointId) -> Self {
         let (stream_budget, backoff) = (StreamBudget::default(), Backoff::default());
-        Self { id, newest: None, is_candidate: false, requests: 0, stream_budget, backoff }
+        Self {
+            id,
+            newest: None,
+            is_candidate: false,
+            requests: 0,
+            began: None,
+            latency: Latency::default(),
+            stream_budget,
+            backoff,
+        }
+    }
+
+    /// How long a request may have to wait here, for this weight; only to be compared.
+    pub(super) fn load(&self, weight: u16, decay: Duration, now: Time) -> f64 {
+        self.latency.load(self.requests, decay, now) / f64::from(weight.max(1))
     }
 }
 
@@ -104,14 +152,13 @@ impl Pools {
             return None;
         }
         if slot.as_ref().is_none_or(|state| state.id != id) {
-            let cursor = start();
-            let retry_cursor = cursor;
             *slot = Some(ClusterState {
                 id,
-                cursor,
-                retry_cursor,
+                cursors: Cursors::at(start()),
+                more_cursors: Vec::new(),
                 open: 0,
                 idle: 0,
+                requests: 0,
                 candidates: Candidates::default(),
                 turns: Turns::default(),
                 reserve: Reserve::default(),
@@ -136,6 +183,10 @@ impl Pools {
             *slot = None;
         }
         Some(slot.get_or_insert(EndpointState::new(id)))
+    }
+
+    pub(super) fn known_endpoint(&self, id: EndpointId) -> Option<&EndpointState> {
+        self.endpoints.get(id.0.slot as usize)?.as_ref().filter(|state| state.id == id)
     }
 
     pub(super) fn endpoint(&mut self, id: EndpointId) -> Option<&mut EndpointState> {

@@ -1,0 +1,141 @@
+//! What entries of the file say once every default is filled in: the source that each entry of a snapshot keeps,
+//! and what `check --print` and `/config` show of it.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use crate::defaults;
+use crate::error_pages::{self, ErrorPages};
+use crate::file::cluster::{Endpoint, Endpoints, WeightedEndpoint};
+use crate::file::listener::{OneOrSeveral, WeightedCluster};
+use crate::file::{self, OrNone, Timeout};
+use crate::file_mode::FileMode;
+use crate::filters::FilterSource;
+use crate::snapshot::{ClusterTls, HttpOptions, ListenerTls};
+use crate::subsets::Metadata;
+
+/// All sections but those that are lists. What the process started with stays as `started` has it.
+pub(super) fn sections(file: &file::File, started: Option<&file::File>) -> Arc<file::File> {
+    let started = started.unwrap_or(file);
+    Arc::new(file::File {
+        // What is shown is all of it.
+        include: Vec::new(),
+        admin: started.admin.clone(),
+        workers: file::Workers::Options(started.workers.options()),
+        handover: started.handover.clone(),
+        listeners: Vec::new(),
+        routes: Vec::new(),
+        clusters: Vec::new(),
+        resolvers: file.resolvers.clone(),
+        limits: file.limits.clone(),
+        metrics: file.metrics,
+        access_log: file.access_log.clone(),
+    })
+}
+
+pub(super) fn cluster(file: &file::Cluster, tls: Option<&ClusterTls>) -> Arc<file::Cluster> {
+    let mut all = file.clone();
+    if !all.original_destination {
+        all.balance.get_or_insert_default();
+    }
+    if let Some(Endpoints::List(endpoints)) = &mut all.endpoints {
+        for endpoint in endpoints {
+            if let Endpoint::Address(address) = endpoint {
+                let (address, weight) = (address.clone(), defaults::WEIGHT.get());
+                *endpoint = Endpoint::Weighted(WeightedEndpoint {
+                    address,
+                    weight,
+                    priority: 0,
+                    metadata: Metadata::new(),
+                });
+            }
+        }
+    }
+    if let Some((all, tls)) = all.tls.as_mut().zip(tls) {
+        all.server_name = tls.server_name.as_deref().map(str::to_owned);
+        all.names = texts(&tls.source.names);
+        all.groups = Some(groups(&tls.source.groups));
+    }
+    Arc::new(all)
+}
+
+pub(super) fn route_table(file: &file::RouteTable, pages: &ErrorPages) -> Arc<file::RouteTable> {
+    let mut all = file.clone();
+    all.error_pages = error_pages::shown(pages);
+    for rule in &mut all.rules {
+        if rule.respond.is_none() && rule.redirect.is_none() {
+            rule.timeout.get_or_insert(OrNone::Some(Timeout(defaults::EXCHANGE_TIMEOUT)));
+            rule.upgrades.get_or_insert_with(|| vec![defaults::UPGRADE.to_owned()]);
+        }
+    }
+    Arc::new(all)
+}
+
+/// What was built of the ends of connections, of a listener or of a chain.
+#[derive(Clone, Copy)]
+pub(super) struct Built<'a> {
+    pub(super) filters: &'a [FilterSource],
+    pub(super) tls: Option<&'a ListenerTls>,
+}
+
+/// A listener without its chains, which have sources of their own.
+pub(super) fn listener(
+    file: &file::Listener,
+    built: Built<'_>,
+    http: &HttpOptions,
+    connections_per_client_max: NonZeroU32,
+) -> Arc<file::Listener> {
+    let mut all = file::Listener { chains: Vec::new(), ..file.clone() };
+    all.filters = filters(built.filters);
+    all.tls = all.tls.zip(built.tls).map(|(file, built)| listener_tls(file, built));
+    list_targets(&mut all.routes, &mut all.cluster, &mut all.clusters);
+    all.http.error_pages = error_pages::shown(&http.error_pages);
+    all.connections_per_client_max = Some(connections_per_client_max);
+    if all.has_unix() {
+        all.mode.get_or_insert(FileMode::GROUP);
+    }
+    Arc::new(all)
+}
+
+pub(super) fn chain(file: &file::Chain, built: Built<'_>) -> Arc<file::Chain> {
+    let mut all = file.clone();
+    all.filters = filters(built.filters);
+    all.tls = all.tls.zip(built.tls).map(|(file, built)| listener_tls(file, built));
+    list_targets(&mut all.routes, &mut all.cluster, &mut all.clusters);
+    Arc::new(all)
+}
+
+fn listener_tls(mut all: file::ListenerTls, built: &ListenerTls) -> file::ListenerTls {
+    let source = &built.source;
+    let protocol = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    all.groups = Some(groups(&source.groups));
+    all.alpn = Some(source.alpn.iter().map(|name| protocol(name)).collect());
+    if let Some((all, client)) = all.client.as_mut().zip(source.client.as_ref()) {
+        all.names = texts(&client.names);
+    }
+    all
+}
+
+/// Lists in the place of the short forms for one name.
+fn list_targets(
+    routes: &mut Option<OneOrSeveral<String>>,
+    cluster: &mut Option<String>,
+    clusters: &mut Vec<WeightedCluster>,
+) {
+    *routes = routes.take().map(|names| OneOrSeveral::Several(names.as_slice().to_vec()));
+    let weight = defaults::WEIGHT;
+    clusters.extend(cluster.take().map(|cluster| WeightedCluster { cluster, weight }));
+}
+
+/// What filters were built from, with their secrets masked.
+fn filters(sources: &[FilterSource]) -> Vec<serde_json::Value> {
+    sources.iter().map(|source| serde_json::json!({ source.name(): source.shown() })).collect()
+}
+
+fn texts(names: &[Box<str>]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+fn groups(groups: &[tls::Group]) -> Vec<file::tls::Group> {
+    groups.iter().copied().map(file::tls::Group).collect()
+}

@@ -1,0 +1,79 @@
+//! One resource as operators see it: where it comes from, who refers to it, and what it says.
+
+use serde_json::{Value as Json, json};
+
+use crate::effective;
+use crate::nearest;
+use crate::origins::{ResourceKind, ResourceName};
+use crate::snapshot::{Action, ClusterId, Id, Listener, RouteTable, RouteTableId, Snapshot};
+
+/// A resource with its origin, its version, who refers to it and what it says, secrets masked.
+///
+/// # Errors
+///
+/// There is none of this name; the names that are near.
+pub fn resource<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> Result<Json, String> {
+    let name = &*wanted.name;
+    let found = match wanted.kind {
+        ResourceKind::Listener => {
+            let found = snapshot.listeners.iter().find(|it| *it.name == *name);
+            found.map(|it| (effective::listener_shown(it), Vec::new()))
+        }
+        ResourceKind::Route => {
+            let found = snapshot.route_tables.iter().find(|(_, it)| *it.name == *name);
+            found.map(|(_, it)| (effective::table_shown(it), users_of_table(snapshot, it.id)))
+        }
+        ResourceKind::Cluster => {
+            let found = snapshot.clusters.iter().find(|(_, it)| *it.name == *name);
+            found.map(|(_, it)| (effective::cluster_shown(it), users_of_cluster(snapshot, it.id)))
+        }
+    };
+    let Some((shown, users)) = found else { return Err(missing(snapshot, wanted)) };
+    let (version, origin) = snapshot.origins.find(wanted.kind, name).unzip();
+    Ok(json!({
+        "resource": wanted.to_string(),
+        "origin": origin,
+        "version": version,
+        "referred_by": users,
+        "effective": shown,
+    }))
+}
+
+fn missing<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> String {
+    let known = snapshot.origins.names(wanted.kind);
+    let hint = nearest::hint(&wanted.name, known, "there is none");
+    format!("no {} has this name; {hint}", wanted.kind.word())
+}
+
+/// The listeners and chains that have a table.
+fn users_of_table<F>(snapshot: &Snapshot<F>, id: RouteTableId) -> Vec<String> {
+    users(snapshot, |end| end.route_tables.contains(&id))
+}
+
+/// The listeners, chains and tables that lead to a cluster.
+fn users_of_cluster<F>(snapshot: &Snapshot<F>, id: ClusterId) -> Vec<String> {
+    let relays = |end: &Listener<F>| {
+        end.relay.iter().flat_map(|relay| &relay.clusters).any(|(cluster, _)| *cluster == id)
+    };
+    let mut all = users(snapshot, relays);
+    let leads = |table: &RouteTable| {
+        table.rules.iter().any(|rule| match &rule.action {
+            Action::Forward(forward) => forward.target.clusters().any(|cluster| cluster == id),
+            Action::Respond(_) | Action::Redirect(_) => false,
+        })
+    };
+    let tables = snapshot.route_tables.iter().filter(|(_, table)| leads(table));
+    all.extend(tables.map(|(_, table): (Id, _)| format!("route/{}", table.name)));
+    all
+}
+
+fn users<F>(snapshot: &Snapshot<F>, refers: impl Fn(&Listener<F>) -> bool) -> Vec<String> {
+    let mut all = Vec::new();
+    for listener in &*snapshot.listeners {
+        let name = &listener.name;
+        all.extend(refers(listener).then(|| format!("listener/{name}")));
+        let chains = listener.chains.iter().filter(|chain| refers(&chain.listener));
+        all.extend(chains.map(|chain| format!("listener/{name}, chain {}", chain.name)));
+    }
+    all
+}

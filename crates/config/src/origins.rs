@@ -1,0 +1,168 @@
+//! Where each resource of a snapshot comes from, and since when it is as it is.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use crate::findings::{Places, Position};
+use crate::map::Map;
+use crate::tree::Node;
+
+/// The kinds of resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ResourceKind {
+    /// An entry of `listeners`.
+    Listener,
+    /// An entry of `routes`.
+    Route,
+    /// An entry of `clusters`.
+    Cluster,
+}
+
+impl ResourceKind {
+    const ALL: [Self; 3] = [Self::Listener, Self::Route, Self::Cluster];
+
+    /// The word for it, as in `cluster/web`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Listener => "listener",
+            Self::Route => "route",
+            Self::Cluster => "cluster",
+        }
+    }
+
+    /// The section of a file that holds it.
+    const fn section(self) -> &'static str {
+        match self {
+            Self::Listener => "listeners",
+            Self::Route => "routes",
+            Self::Cluster => "clusters",
+        }
+    }
+}
+
+/// A resource by kind and name, written as `cluster/web`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ResourceName {
+    /// What it is.
+    pub kind: ResourceKind,
+    /// Its name among those of its kind.
+    pub name: Box<str>,
+}
+
+impl FromStr for ResourceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let words = ResourceKind::ALL.map(ResourceKind::word);
+        let hint = || format!("write KIND/NAME with a kind of {}", words.join(", "));
+        let (word, name) = text.split_once('/').ok_or_else(hint)?;
+        let kind = ResourceKind::ALL.into_iter().find(|kind| kind.word() == word);
+        Ok(Self { kind: kind.ok_or_else(hint)?, name: name.into() })
+    }
+}
+
+impl fmt::Display for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind.word(), self.name)
+    }
+}
+
+/// The origins of the resources of a snapshot.
+#[derive(Clone, Debug)]
+pub struct Origins {
+    places: Places,
+    listeners: Entries,
+    routes: Entries,
+    clusters: Entries,
+}
+
+/// By name.
+type Entries = Map<Box<str>, Entry>;
+
+/// Where an entry of a file stands.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: Position,
+    /// Its place in its section.
+    place: usize,
+    /// The version of the first snapshot in which it is as it is.
+    since: u64,
+}
+
+impl Origins {
+    /// Those of a text. None of it is known to be old.
+    pub(crate) fn read(root: &Node, places: &Places) -> Self {
+        let entries = |kind: ResourceKind| {
+            let items = root.find(kind.section()).map(Node::items).unwrap_or_default();
+            let named = items.iter().enumerate().filter_map(|(place, item)| {
+                let name = item.find("name").and_then(Node::text)?;
+                Some((name.into(), Entry { at: item.at, place, since: 0 }))
+            });
+            named.collect()
+        };
+        Self {
+            places: places.clone(),
+            listeners: entries(ResourceKind::Listener),
+            routes: entries(ResourceKind::Route),
+            clusters: entries(ResourceKind::Cluster),
+        }
+    }
+
+    const fn of(&self, kind: ResourceKind) -> &Entries {
+        match kind {
+            ResourceKind::Listener => &self.listeners,
+            ResourceKind::Route => &self.routes,
+            ResourceKind::Cluster => &self.clusters,
+        }
+    }
+
+    /// Says since when resources are as they are: since this version if they changed, and else since when they were
+    /// in the former snapshot.
+    pub(crate) fn date(
+        &mut self,
+        kind: ResourceKind,
+        version: u64,
+        former: Option<&Self>,
+        changed: &Map<Arc<str>, ()>,
+    ) {
+        let entries = match kind {
+            ResourceKind::Listener => &mut self.listeners,
+            ResourceKind::Route => &mut self.routes,
+            ResourceKind::Cluster => &mut self.clusters,
+        };
+        for (name, entry) in entries {
+            let before = former.and_then(|former| former.of(kind).get(name));
+            let before = before.filter(|_| !changed.contains_key(&**name));
+            entry.since = before.map_or(version, |before| before.since);
+        }
+    }
+
+    /// The names of the entries of a kind.
+    pub(crate) fn names(&self, kind: ResourceKind) -> impl Iterator<Item = &str> + Clone {
+        self.of(kind).keys().map(AsRef::as_ref)
+    }
+
+    /// Whether the text has an entry of this name.
+    pub(crate) fn has(&self, kind: ResourceKind, name: &str) -> bool {
+        self.of(kind).contains_key(name)
+    }
+
+    /// Where an entry stands: its file and line.
+    pub(crate) fn place(&self, kind: ResourceKind, name: &str) -> Option<String> {
+        let (file, line) = self.places.locate(self.of(kind).get(name)?.at.line);
+        Some(format!("{file}:{line}"))
+    }
+
+    /// Since which version an entry is as it is, and where it stands.
+    pub(crate) fn find(&self, kind: ResourceKind, name: &str) -> Option<(u64, Json)> {
+        let entry = self.of(kind).get(name)?;
+        let (file, line) = self.places.locate(entry.at.line);
+        let path = format!("{}[{}]", kind.section(), entry.place);
+        let column = entry.at.column;
+        Some((entry.since, json!({ "file": file, "line": line, "column": column, "path": path })))
+    }
+}

@@ -1,0 +1,175 @@
+//! `subsets` of a cluster and `subset` of a rule: endpoints by what they are, and requests by what they ask for.
+//!
+//! A subset is the endpoints that have the same values under the keys of one entry of `by`. It is known by a hash of
+//! these keys and values, so that a request which asks for one keeps a number, whichever configuration its cluster has
+//! by the time that it is tried again. Names and meanings are those of Envoy's subsets (`lb_subset_config`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::matching::{Asked, Place, Searches};
+use crate::xxhash::xxh64;
+
+/// Entries of `by`, at most.
+pub(crate) const SELECTORS_MAX: usize = 16;
+
+/// Which endpoints make a subset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Subsets {
+    /// Lists of keys of `metadata`: the endpoints that have the same values under all keys of a list are a subset.
+    #[schemars(length(min = 1))]
+    pub by: Vec<Vec<String>>,
+    /// Where a request goes that asks for no subset, or for one that there is not.
+    #[serde(default)]
+    pub fallback: Fallback,
+    /// The subset of `fallback: default`: keys and values that its endpoints have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub default: Metadata,
+}
+
+/// Where a request goes for which there is no subset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Fallback {
+    /// To none: 503, cause `no_endpoint`.
+    #[default]
+    None,
+    /// To any endpoint of the cluster.
+    Any,
+    /// To those that `default` names.
+    Default,
+}
+
+/// The value that a rule asks for under a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum SubsetValue {
+    /// This one.
+    Text(String),
+    /// The one that the request has.
+    Header(SubsetHeader),
+}
+
+/// A value of the request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubsetHeader {
+    /// The header field that has it. A request without it does not ask for the key.
+    pub header: String,
+}
+
+/// What a rule asks for, key by key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubsetAsked {
+    /// In the order of the keys.
+    parts: Box<[(Box<str>, Wanted)]>,
+}
+
+/// A value that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Text(Box<str>),
+    Of(Place),
+}
+
+/// By which keys a cluster's endpoints make subsets, and what is done where there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selectors {
+    by: Box<[BTreeSet<String>]>,
+    fallback: Fallback,
+    default: Metadata,
+}
+
+/// What an endpoint is: values by keys.
+pub type Metadata = BTreeMap<String, String>;
+
+/// Which endpoints a request asks for: a hash of keys and values.
+pub type SubsetHash = NonZeroU64;
+
+impl std::fmt::Display for Fallback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Any => "any",
+            Self::Default => "default",
+        })
+    }
+}
+
+impl SubsetAsked {
+    /// Keys and values, each key once.
+    pub(crate) fn new(parts: BTreeMap<Box<str>, Wanted>) -> Self {
+        Self { parts: parts.into_iter().collect() }
+    }
+
+    /// The subset that a request asks for; none if it asks for no key at all.
+    pub fn hash(&self, asked: &Asked<'_>, searches: &mut Searches) -> Option<SubsetHash> {
+        let mut text = searches.take_text();
+        let mut hash = Hash::default();
+        for (key, wanted) in &self.parts {
+            match wanted {
+                Wanted::Text(value) => hash.add(key, value.as_bytes()),
+                Wanted::Of(place) => {
+                    if let Some(value) = place.find(asked.head, &mut text) {
+                        hash.add(key, value);
+                    }
+                }
+            }
+        }
+        searches.give_back_text(text);
+        hash.finish()
+    }
+}
+
+impl Selectors {
+    pub(crate) fn new(file: &Subsets) -> Self {
+        let by = file.by.iter().map(|keys| keys.iter().cloned().collect());
+        Self { by: by.collect(), fallback: file.fallback, default: file.default.clone() }
+    }
+
+    /// Where a request goes for which there is no subset.
+    #[must_use]
+    pub const fn fallback(&self) -> Fallback {
+        self.fallback
+    }
+
+    /// The subsets that an endpoint with this metadata belongs to.
+    pub(crate) fn of(&self, metadata: &Metadata) -> Vec<SubsetHash> {
+        let hash = |keys: &BTreeSet<String>| {
+            let mut hash = Hash::default();
+            for key in keys {
+                hash.add(key, metadata.get(key)?.as_bytes());
+            }
+            hash.finish()
+        };
+        let mut hashes: Vec<_> = self.by.iter().filter_map(hash).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        hashes
+    }
+
+    /// Whether an endpoint with this metadata is one of those of `default`.
+    pub(crate) fn is_default(&self, metadata: &Metadata) -> bool {
+        self.default.iter().all(|(key, value)| metadata.get(key) == Some(value))
+    }
+}
+
+/// The hash of keys, in their order, with their values.
+#[derive(Default)]
+struct Hash(Option<u64>);
+
+impl Hash {
+    fn add(&mut self, key: &str, value: &[u8]) {
+        // Seeded by what is before it, and the value by its key: what is one and what is the other counts.
+        let key = xxh64(key.as_bytes(), self.0.unwrap_or_default());
+        self.0 = Some(xxh64(value, key));
+    }
+
+    fn finish(self) -> Option<SubsetHash> {
+        self.0.map(|hash| NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
+    }
+}

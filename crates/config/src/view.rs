@@ -1,0 +1,241 @@
+//! Who may be chosen among a cluster's endpoints: by subset, and there by priority.
+//!
+//! A view follows from endpoints and options alone. It is built with the snapshot, once, and all workers read it; what
+//! a worker counts (turns, requests) stays its own, by the numbers of groups. A cluster without subsets and priorities
+//! has one group of all its endpoints, which costs nothing beyond their schedule.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::address::Address;
+use crate::balance::Balancer;
+use crate::hash_table::HashTable;
+use crate::map::Map;
+use crate::schedule::Schedule;
+use crate::subsets::{Fallback, Metadata, Selectors, SubsetHash};
+
+/// Groups of endpoints, by what a request asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    whole: Levels,
+    /// Where there are subsets.
+    subsets: Option<Box<Split>>,
+}
+
+/// Subsets, and where a request goes for which there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Split {
+    by_hash: Map<SubsetHash, Levels>,
+    fallback: Fallback,
+    default: Levels,
+}
+
+/// Groups in the order of their priorities; those without endpoints that have a weight are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Levels(Box<[Group]>);
+
+/// Endpoints of which a balancer chooses one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Names it among the groups of its cluster, from 0.
+    pub number: usize,
+    /// Their places in the cluster, in order; none for all of them.
+    places: Option<Box<[u32]>>,
+    /// How many there are.
+    len: usize,
+    /// In which order they take turns, by their places in the group.
+    schedule: Schedule,
+    /// Which of them a hash leads to, by the same, where the balancer goes by that.
+    hash_table: Option<Arc<HashTable>>,
+    /// Of their weights.
+    weight_sum: u64,
+}
+
+/// An endpoint, as far as it matters who may be chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member<'e> {
+    pub(crate) address: &'e Address,
+    pub(crate) weight: u16,
+    pub(crate) priority: u8,
+    pub(crate) metadata: &'e Metadata,
+}
+
+impl View {
+    /// The view of these endpoints: parts of `former` that would be the same are shared with it.
+    pub(crate) fn new(
+        endpoints: &[Member<'_>],
+        selectors: Option<&Selectors>,
+        balancer: Balancer,
+        former: Option<(&Self, &[Member<'_>], Balancer)>,
+    ) -> Self {
+        let mut builder = Builder { endpoints, balancer, former, groups: 0 };
+        let whole = builder.levels(&|_| true);
+        let subsets = selectors.map(|selectors| Box::new(builder.split(selectors)));
+        Self { whole, subsets }
+    }
+
+    /// The groups for a request that asks for this subset, or for none.
+    #[must_use]
+    pub fn levels(&self, asked: Option<SubsetHash>) -> &[Group] {
+        let Some(split) = &self.subsets else { return &self.whole.0 };
+        let found = asked.and_then(|hash| split.by_hash.get(&hash));
+        match (found, split.fallback) {
+            (Some(found), _) => &found.0,
+            (None, Fallback::None) => &[],
+            (None, Fallback::Any) => &self.whole.0,
+            (None, Fallback::Default) => &split.default.0,
+        }
+    }
+
+    /// Whether there is such a subset.
+    #[must_use]
+    pub fn has_subset(&self, asked: SubsetHash) -> bool {
+        self.subsets.as_ref().is_some_and(|split| split.by_hash.contains_key(&asked))
+    }
+
+    fn groups(&self) -> impl Iterator<Item = &Group> {
+        let split = self.subsets.iter();
+        let split = split.flat_map(|split| split.by_hash.values().chain([&split.default]));
+        [&self.whole].into_iter().chain(split).flat_map(|levels| &levels.0)
+    }
+}
+
+impl Group {
+    /// How many endpoints it has.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "there is always one that has a weight")]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Of their weights.
+    #[must_use]
+    pub const fn weight_sum(&self) -> u64 {
+        self.weight_sum
+    }
+
+    /// In which order they take turns.
+    #[must_use]
+    pub const fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Which of them hashes lead to, where the balancer goes by that.
+    #[must_use]
+    pub const fn hash_table(&self) -> Option<&Arc<HashTable>> {
+        self.hash_table.as_ref()
+    }
+
+    /// The place in the cluster of its endpoint at this place.
+    #[must_use]
+    pub fn place(&self, inner: usize) -> Option<usize> {
+        match &self.places {
+            None => (inner < self.len).then_some(inner),
+            Some(places) => places.get(inner).map(|place| *place as usize),
+        }
+    }
+
+    /// The place among its endpoints of the one at this place in the cluster, if it is one of them.
+    #[must_use]
+    pub fn inner(&self, place: usize) -> Option<usize> {
+        match &self.places {
+            None => (place < self.len).then_some(place),
+            Some(places) => places.binary_search(&u32::try_from(place).ok()?).ok(),
+        }
+    }
+
+    /// Whether all endpoints of the cluster are in it.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        self.places.is_none()
+    }
+}
+
+struct Builder<'b> {
+    endpoints: &'b [Member<'b>],
+    balancer: Balancer,
+    former: Option<(&'b View, &'b [Member<'b>], Balancer)>,
+    groups: usize,
+}
+
+impl Builder<'_> {
+    /// The endpoints that are meant, by their priorities.
+    fn levels(&mut self, is_meant: &dyn Fn(&Member<'_>) -> bool) -> Levels {
+        let mut by_priority: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
+        for (endpoint, place) in self.endpoints.iter().zip(0..) {
+            if is_meant(endpoint) {
+                by_priority.entry(endpoint.priority).or_default().push(place);
+            }
+        }
+        self.of_places(by_priority.into_values())
+    }
+
+    fn of_places(&mut self, levels: impl Iterator<Item = Vec<u32>>) -> Levels {
+        Levels(levels.filter_map(|places| self.group(places)).collect())
+    }
+
+    fn split(&mut self, selectors: &Selectors) -> Split {
+        let mut places: BTreeMap<SubsetHash, BTreeMap<u8, Vec<u32>>> = BTreeMap::new();
+        for (endpoint, place) in self.endpoints.iter().zip(0..) {
+            for hash in selectors.of(endpoint.metadata) {
+                let levels = places.entry(hash).or_default();
+                levels.entry(endpoint.priority).or_default().push(place);
+            }
+        }
+        let by_hash =
+            places.into_iter().map(|(hash, levels)| (hash, self.of_places(levels.into_values())));
+        // One whose endpoints have no weight is none.
+        let by_hash = by_hash.filter(|(_, levels)| !levels.0.is_empty()).collect();
+        let fallback = selectors.fallback();
+        let default = match fallback {
+            Fallback::Default => self.levels(&|endpoint| selectors.is_default(endpoint.metadata)),
+            Fallback::None | Fallback::Any => Levels::default(),
+        };
+        Split { by_hash, fallback, default }
+    }
+
+    fn group(&mut self, places: Vec<u32>) -> Option<Group> {
+        let members = || places.iter().filter_map(|place| self.endpoints.get(*place as usize));
+        let weights: Vec<u16> = members().map(|endpoint| endpoint.weight).collect();
+        let weight_sum = weights.iter().copied().map(u64::from).sum();
+        if weight_sum == 0 {
+            return None;
+        }
+        let hash_table = self.hash_table(members);
+        let len = places.len();
+        let number = self.groups;
+        self.groups += 1;
+        Some(Group {
+            number,
+            places: (len < self.endpoints.len()).then(|| places.into()),
+            len,
+            schedule: Schedule::new(&weights),
+            hash_table,
+            weight_sum,
+        })
+    }
+
+    /// The table of these endpoints, if the balancer goes by one: that of before, where it would be the same.
+    fn hash_table<'e, I: Iterator<Item = &'e Member<'e>>>(
+        &self,
+        members: impl Fn() -> I,
+    ) -> Option<Arc<HashTable>> {
+        let Balancer::Hash { kind, .. } = self.balancer else { return None };
+        let is_same = |(one, other): (&Member<'_>, &Member<'_>)| {
+            one.address == other.address && one.weight == other.weight
+        };
+        let former = self.former.filter(
+            |(.., balancer)| matches!(balancer, Balancer::Hash { kind: former, .. } if *former == kind),
+        );
+        let same = former.and_then(|(view, endpoints, _)| {
+            view.groups().find(|group| {
+                let of_group = (0..group.len).filter_map(|at| endpoints.get(group.place(at)?));
+                group.len == members().count() && members().zip(of_group).all(is_same)
+            })
+        });
+        same.and_then(|group| group.hash_table.clone()).or_else(|| {
+            let keys = members().map(|it| (it.address.to_string(), it.weight));
+            Some(Arc::new(HashTable::new(kind, keys)))
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! Texts one after the other: whatever changed and whatever stayed, each is what it is to a loader that has seen no
+//! other.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use config::outside::Memory;
+use proptest::prelude::*;
+
+use crate::loads::Known;
+use crate::sample::{self, Headers};
+
+type Loader = config::Loader<Headers>;
+
+/// An entry by its name, in one of several forms.
+type Entries = Vec<(u8, u8)>;
+
+/// A text: its clusters and its tables, with the clusters that these name.
+#[derive(Clone, Debug)]
+struct Text {
+    clusters: Entries,
+    tables: Vec<(u8, u8, u8)>,
+    remark: bool,
+}
+
+fn text() -> impl Strategy<Value = Text> {
+    // Most forms are sound.
+    let form = || prop_oneof![8 => 0u8..7, 1 => Just(7)];
+    let clusters = proptest::collection::btree_map(0u8..4, form(), 2..5);
+    let tables = proptest::collection::btree_map(0u8..3, (form(), 0u8..4), 0..4);
+    (clusters, tables, any::<bool>()).prop_map(|(clusters, tables, remark)| Text {
+        clusters: clusters.into_iter().collect(),
+        tables: tables.into_iter().map(|(name, (form, cluster))| (name, form, cluster)).collect(),
+        remark,
+    })
+}
+
+fn cluster(form: u8) -> &'static str {
+    match form {
+        0 | 1 => "endpoints: ['10.0.0.1:80']",
+        2 => "endpoints: ['10.0.0.1:80', { address: '10.0.0.2:80', weight: 3 }]",
+        // Warned about.
+        3 => "endpoints: [{ address: '10.0.0.1:80', weight: 0 }]",
+        4 => "endpoints: { file: list.yaml }",
+        5 => "endpoints: ['10.0.0.1:80'], tls: { verify: off }",
+        6 => "endpoints: ['${HOST}:80']",
+        // Refused.
+        _ => "endpoints: ['10.0.0.1:0']",
+    }
+}
+
+fn rules(form: u8, cluster: u8) -> String {
+    match form {
+        0 | 1 => format!("[{{ match: {{ prefix: / }}, cluster: c{cluster} }}]"),
+        2 => format!(
+            "[{{ match: {{ path: /a }}, respond: {{}} }}, {{ match: {{ prefix: / }}, clusters: \
+             [{{ cluster: c{cluster}, weight: 2 }}, {{ cluster: c0 }}] }}]"
+        ),
+        3 => "[{ match: { prefix: / }, cluster_header: x-cluster }]".to_owned(),
+        // Warned about.
+        4 => format!("[{{ match: {{ prefix: / }}, cluster: c{cluster}, upgrades: [websocked] }}]"),
+        5 => "[{ match: { prefix: / }, redirect: { scheme: https } }]".to_owned(),
+        6 => format!(
+            "[{{ match: {{ regex: '/x.*', headers: {{ a: {{ regex: 'b+' }} }} }}, cluster: c{cluster}, upgrades: [connect] }}]"
+        ),
+        // Refused.
+        _ => "[{ match: { prefix: a }, respond: {} }]".to_owned(),
+    }
+}
+
+fn write(text: &Text) -> String {
+    let mut out = if text.remark { "# remark\n".to_owned() } else { String::new() };
+    let names: Vec<String> = text.tables.iter().map(|(name, ..)| format!("t{name}")).collect();
+    match names.is_empty() {
+        true => out.push_str("listeners: []\n"),
+        false => {
+            let routes = names.join(", ");
+            let _ = writeln!(
+                out,
+                "listeners: [{{ name: l, address: '127.0.0.1:1', routes: [{routes}] }}]"
+            );
+        }
+    }
+    out.push_str("routes:\n");
+    for (name, form, cluster) in &text.tables {
+        let rules = rules(*form, *cluster);
+        let _ = writeln!(out, "- {{ name: t{name}, hosts: [t{name}.example], rules: {rules} }}");
+    }
+    if text.tables.is_empty() {
+        out = out.replace("routes:\n", "");
+    }
+    out.push_str(if text.clusters.is_empty() { "" } else { "clusters:\n" });
+    for (name, form) in &text.clusters {
+        let _ = writeln!(out, "- {{ name: c{name}, {} }}", cluster(*form));
+    }
+    out
+}
+
+/// What is seen of a configuration, whatever its ids are: entries by name.
+pub(crate) fn seen(loader: &Loader) -> BTreeMap<String, String> {
+    let Some(snapshot) = loader.snapshot_latest() else { return BTreeMap::new() };
+    let shown = config::effective(snapshot);
+    let mut seen = BTreeMap::new();
+    for section in ["listeners", "routes", "clusters"] {
+        for entry in shown[section].as_array().unwrap() {
+            seen.insert(format!("{section} {}", entry["name"]), entry.to_string());
+        }
+    }
+    for (_, table) in snapshot.route_tables.iter() {
+        let name = |id| match snapshot.cluster(id) {
+            Some(cluster) => cluster.name.to_string(),
+            None => "none".to_owned(),
+        };
+        let rules = table.rules.iter().map(|rule| match &rule.action {
+            config::snapshot::Action::Forward(it) => {
+                let mut names: Vec<_> = it.target.clusters().map(name).collect();
+                names.sort();
+                names.join(" ")
+            }
+            _ => String::new(),
+        });
+        seen.insert(format!("targets {}", table.name), rules.collect::<Vec<_>>().join(";"));
+    }
+    for (_, cluster) in snapshot.clusters.iter() {
+        let endpoints =
+            cluster.endpoints.iter().map(|it| format!("{:?} {}", it.address, it.weight));
+        let endpoints: Vec<_> = endpoints.collect();
+        seen.insert(format!("endpoints {}", cluster.name), endpoints.join(";"));
+    }
+    seen
+}
+
+fn outside() -> Memory {
+    let mut outside = sample::outside();
+    outside.insert("list.yaml", "- 10.0.0.7:80\n");
+    outside.set_variable("HOST", "10.0.0.8");
+    outside
+}
+
+proptest! {
+    #[test]
+    fn any_sequence_of_texts_gives_what_each_gives_alone(
+        texts in proptest::collection::vec(text(), 1..8)
+    ) {
+        let outside = outside();
+        let mut loader = Loader::new(sample::kinds()).unwrap();
+        let mut known = Known::default();
+        for text in texts {
+            let text = write(&text);
+            let mut alone = Loader::new(sample::kinds()).unwrap();
+            let alone_loaded = alone.load_with("f", &text, &outside);
+            match (loader.load_with("f", &text, &outside), alone_loaded) {
+                (Ok(snapshot), Ok(_)) => {
+                    known.apply(&snapshot);
+                    prop_assert_eq!(&known, &Known::of(&snapshot));
+                    prop_assert_eq!(seen(&loader), seen(&alone), "{}", text);
+                    prop_assert_eq!(loader.warnings(), alone.warnings(), "{}", text);
+                }
+                (now, alone) => {
+                    prop_assert_eq!(now.err(), alone.err(), "{}", text);
+                }
+            }
+        }
+    }
+}

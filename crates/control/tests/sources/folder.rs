@@ -1,0 +1,94 @@
+//! A folder of files, each with one cluster: `web.yaml` holds the cluster `web`.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use config::{Update, Verdict};
+use control::Source;
+
+/// The folder, and what was said of it.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    /// What was said last, by the name of the cluster.
+    said: BTreeMap<Arc<str>, Box<str>>,
+    /// Counts what was said.
+    version: u64,
+    /// What became of it.
+    pub(crate) heard: Arc<Mutex<Vec<String>>>,
+}
+
+impl Folder {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, said: BTreeMap::new(), version: 0, heard: Arc::default() }
+    }
+
+    fn hear(&self, text: String) {
+        self.heard.lock().expect("nothing panics while it is held").push(text);
+    }
+
+    /// The clusters that there are now.
+    fn read(&self) -> BTreeMap<Arc<str>, Box<str>> {
+        let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let files = entries.filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let content = std::fs::read_to_string(entry.path()).ok()?;
+            Some((name.strip_suffix(".yaml")?.into(), content.into()))
+        });
+        files.collect()
+    }
+
+    /// What differs from what was said last.
+    fn changes(&mut self) -> Vec<Update> {
+        let now = self.read();
+        let gone = self.said.keys().filter(|name| !now.contains_key(*name));
+        let gone = gone.map(|name| (Arc::clone(name), None));
+        let new = now.iter().filter(|(name, content)| self.said.get(*name) != Some(*content));
+        let new = new.map(|(name, content)| (Arc::clone(name), Some(content.clone())));
+        let version: Arc<str> = (self.version + 1).to_string().into();
+        let update = |(name, content)| Update { name, version: Arc::clone(&version), content };
+        let changes: Vec<Update> = gone.chain(new).map(update).collect();
+        self.version += u64::from(!changes.is_empty());
+        self.said = now;
+        changes
+    }
+}
+
+impl Source for Folder {
+    fn name(&self) -> &'static str {
+        "folder"
+    }
+
+    fn subscribe(&mut self, names: &[Arc<str>]) {
+        self.hear(format!("wanted: {}", names.join(" ")));
+    }
+
+    fn unsubscribe(&mut self, names: &[Arc<str>]) {
+        self.hear(format!("not wanted: {}", names.join(" ")));
+    }
+
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Vec<Update>> + Send + '_>> {
+        Box::pin(async {
+            loop {
+                let changes = self.changes();
+                if !changes.is_empty() {
+                    return changes;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+    }
+
+    fn on_verdict(&mut self, verdict: &Verdict) {
+        let Verdict { name, version, refused } = verdict;
+        let said = match refused {
+            None => "accepted".to_owned(),
+            Some(errors) => errors.to_string(),
+        };
+        self.hear(format!("{name} {version}: {said}"));
+    }
+}
