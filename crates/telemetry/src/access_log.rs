@@ -197,7 +197,7 @@ fields! {
     "connect_us" pair "Establishing an upstream connection, µs."
         |line| Value::length(line.event.stages.connect);
     "upstream_write_us" pair "From the first request byte handed to the upstream's socket to the \
-        last, without `request_body_us`, µs: the upstream did not take it sooner."
+        last, or to the response's first byte if that came before, without `request_body_us`, µs: the upstream did not take it sooner."
         |line| Value::length(line.event.stages.upstream_write);
     "first_byte_us" pair "From there to the response's first byte, without `request_body_us`, µs."
         |line| Value::length(line.event.stages.first_byte);

@@ -29,6 +29,10 @@ impl Exchanges {
     pub(crate) fn count_request_data(&mut self, key: ExchangeKey, n: usize, now: Time) {
         let Some(exchange) = self.get_mut(key) else { return };
         exchange.record.stamps.on_body(now);
+        // The upstream has to take them now, if it has room.
+        if n > 0 {
+            exchange.record.stamps.written = Time::NEVER;
+        }
         exchange.progress.request_bytes += n as u64;
         // A client that sends the body does not wait for a 100 any more.
         exchange.request.expects_continue = false;

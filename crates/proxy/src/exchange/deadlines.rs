@@ -33,14 +33,6 @@ impl Exchanges {
         cx.timers.arm(exchange.timer, first);
     }
 
-    /// A request without a body went to its stream.
-    pub(crate) fn on_whole_request_sent(&mut self, key: ExchangeKey, now: Time, cx: &mut Cx) {
-        let Some(exchange) = self.get_mut(key) else { return };
-        exchange.record.stamps.write_began = now;
-        exchange.record.stamps.written = now;
-        self.await_response_head(key, now, cx);
-    }
-
     /// All of the request was sent: how long the response's head may take. Of a call, the head may come
     /// with the first message, and that when the service has something to tell.
     #[inline]

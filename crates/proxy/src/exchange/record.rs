@@ -91,7 +91,7 @@ pub(crate) struct Stamps {
     pub(crate) connected: Time,
     /// First request byte handed to the upstream's socket.
     pub(crate) write_began: Time,
-    /// Last request byte handed to it, so far.
+    /// The last byte that came of the request was handed to it; never while some wait.
     pub(crate) written: Time,
     /// First byte of the response.
     pub(crate) first_byte: Time,
@@ -162,6 +162,12 @@ impl Stamps {
         }
     }
 
+    /// The upstream took some of the request, or nothing though some waits; `is_all`: all that came so far.
+    pub(crate) fn on_written(&mut self, is_all: bool, (began, now): (Time, Time)) {
+        self.write_began = self.write_began.min(began);
+        self.written = if is_all { now } else { Time::NEVER };
+    }
+
     /// More of the body came, or its end.
     pub(crate) fn on_body(&mut self, now: Time) {
         let length = between(self.body_since, now.min(self.first_byte));
@@ -214,6 +220,7 @@ impl Stamps {
             true => (written_before, late_body - written_before),
             false => (late_body, 0),
         };
+        let answered = self.first_byte.min(now);
         let routed = [self.wait_began, self.connect_began, self.write_began].into_iter().min();
         let connected = [self.connected, self.write_began, now];
         let connected =
@@ -226,9 +233,9 @@ impl Stamps {
             request_body: early_body + late_body,
             pool_wait: between(self.wait_began, self.wait_ended.min(now)),
             connect: between(self.connect_began, connected.unwrap_or(now)),
-            upstream_write: between(self.write_began, self.written).saturating_sub(amid_write),
-            first_byte: between(self.written, self.first_byte.min(now))
-                .saturating_sub(behind_write),
+            upstream_write: between(self.write_began, self.written.min(answered))
+                .saturating_sub(amid_write),
+            first_byte: between(self.written, answered).saturating_sub(behind_write),
             response: between(self.first_byte, self.response_read.min(now)).saturating_sub(held),
             downstream_write: between(self.response_read, now) + held,
             total: between(self.began, now),
@@ -370,6 +377,21 @@ mod tests {
         assert_eq!(micros(stages.response), 900);
         upload.on_body(at(1_600));
         assert_eq!(micros(upload.stages(at(1_600)).request_body), 600);
+    }
+
+    #[test]
+    fn what_an_upstream_never_takes_is_no_wait_for_its_answer() {
+        let mut upload = Stamps { connected: at(20), ..began() };
+        upload.on_written(false, (at(30), at(35)));
+        let stages = upload.stages(at(1_030));
+        assert_eq!((micros(stages.upstream_write), micros(stages.first_byte)), (1_000, 0));
+        // An answer ends that, whatever is sent behind it.
+        upload.first_byte = at(230);
+        assert_eq!(micros(upload.stages(at(1_030)).upstream_write), 200);
+        upload.on_written(true, (at(630), at(830)));
+        let stages = upload.stages(at(1_030));
+        assert_eq!((micros(stages.upstream_write), micros(stages.first_byte)), (200, 0));
+        assert_eq!(micros(stages.response), 800);
     }
 
     #[test]

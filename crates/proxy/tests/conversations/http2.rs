@@ -17,7 +17,7 @@ clusters: [{ name: app, protocol: http2, endpoints: ['127.0.0.1:9000', '127.0.0.
 ";
 
 /// The same, with one endpoint.
-fn to_one() -> String {
+pub(crate) fn to_one() -> String {
     TO_HTTP2.replace(", '127.0.0.1:9001'", "").replace("max: 2", "max: 1")
 }
 

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use wire::h2::Limits;
+
+use crate::frames::Speaker;
+use crate::http2::to_one;
 use crate::keep_alive::CONFIG;
 use crate::kit::{Manner, Talk, hold};
 
@@ -152,5 +156,149 @@ fn the_first_byte_is_counted_by_cluster() {
         talk.hears(client, OK);
         let counted = talk.counted("strait_upstream_first_byte_seconds_count");
         assert_eq!(counted.get("web").copied(), Some(1), "{counted:?}");
+    });
+}
+
+/// A peer of HTTP/2 with so large a window for each stream.
+fn window(bytes: u32) -> Limits {
+    Limits { stream_window_bytes_max: bytes, ..Limits::default() }
+}
+
+#[test]
+fn the_time_of_a_stream_whose_window_is_shut_is_its_clients() {
+    hold(CONFIG, |talk| {
+        if talk.manner() != Manner::Plain {
+            return;
+        }
+        // All of a small response is here and waits; of a large one, the rest is not read meanwhile.
+        for (bytes, window_bytes) in [(5, 4), (600_000, 65_535)] {
+            talk.forgets_log();
+            let mut client = Speaker::client_with(talk, window(window_bytes));
+            client.takes = false;
+            let stream = client.gets(talk, "/");
+            let upstream = talk.upstream();
+            wait(talk, 40);
+            let body = "x".repeat(bytes);
+            talk.says(
+                upstream,
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n{body}"),
+            );
+            client.hears(talk);
+            assert_eq!(talk.unread(upstream) > 0, bytes > 5);
+            wait(talk, 3_000);
+            client.takes = true;
+            client.does(talk, |codec| codec.on_taken(stream, 1 << 20));
+            while !client.hears(talk).is_empty() {}
+            assert_eq!(stage(talk, "downstream_write"), 3_000_000, "{bytes}: {}", talk.log());
+            assert_eq!(
+                (stage(talk, "first_byte"), stage(talk, "response")),
+                (40_000, 0),
+                "{bytes}"
+            );
+            talk.ends(upstream);
+        }
+    });
+}
+
+/// An upstream that has said how large a window it gives, and answered a request; it takes nothing from now on.
+fn upstream_with_window(talk: &mut Talk<'_>, bytes: u32) -> Speaker {
+    let client = talk.client();
+    talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let mut upstream = Speaker::upstream_with(talk, window(bytes));
+    upstream.hears(talk);
+    upstream.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+    talk.heard(client);
+    talk.ends(client);
+    talk.forgets_log();
+    upstream.takes = false;
+    upstream
+}
+
+#[test]
+fn the_time_of_an_upstream_without_a_window_for_an_upload_is_its_own() {
+    // With more than is held here, the client is not read meanwhile.
+    for (bytes, window_bytes) in [(5, 4), (300_000, 65_535)] {
+        hold(&to_one(), |talk| {
+            if talk.manner() != Manner::Plain {
+                return;
+            }
+            let mut upstream = upstream_with_window(talk, window_bytes);
+            let client = talk.client();
+            let head = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {bytes}\r\n\r\n");
+            talk.says(client, head + &"x".repeat(bytes));
+            let head = format!("3: POST /; host: x; content-length: {bytes}\n");
+            assert!(upstream.hears(talk).starts_with(&head));
+            assert_eq!(talk.unread(client) > 0, bytes > 5);
+            wait(talk, 800);
+            upstream.takes = true;
+            upstream.does(talk, |codec| codec.on_taken(3, 1 << 20));
+            while !upstream.hears(talk).is_empty() {}
+            wait(talk, 20);
+            upstream.answers(talk, 3, "HTTP/1.1 204 No Content\r\n\r\n", true);
+            talk.heard(client);
+            assert_eq!(stage(talk, "upstream_write"), 800_000, "{bytes}: {}", talk.log());
+            assert_eq!((stage(talk, "request_body"), stage(talk, "first_byte")), (0, 20_000));
+        });
+    }
+}
+
+#[test]
+fn an_upstream_that_stops_taking_an_upload_is_blamed_until_the_end() {
+    for (config, window_bytes) in [(CONFIG, 0), (&*to_one(), 4), (&*to_one(), 0)] {
+        hold(config, |talk| {
+            if talk.manner() != Manner::Plain {
+                return;
+            }
+            let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n";
+            if config == CONFIG {
+                let client = talk.client();
+                talk.says(client, head);
+                let upstream = talk.upstream();
+                talk.takes(upstream, 4);
+                talk.says(client, "123456789");
+            } else {
+                upstream_with_window(talk, window_bytes);
+                let client = talk.client();
+                talk.says(client, format!("{head}123456789"));
+            }
+            wait(talk, 61_000);
+            let log = talk.log().to_owned();
+            assert!(log.contains("request_write_timeout"), "{window_bytes}: {log}");
+            // Timers have steps of a few milliseconds.
+            assert_eq!(stage(talk, "upstream_write") / 100_000, 600, "{log}");
+            assert_eq!((stage(talk, "request_body"), stage(talk, "first_byte")), (0, 0));
+        });
+    }
+}
+
+#[test]
+fn an_upstream_of_http2_that_is_slow_is_slow_in_its_stages() {
+    hold(&to_one(), |talk| {
+        if talk.manner() == Manner::Moving {
+            return;
+        }
+        let mut client = Speaker::client(talk);
+        client.gets(talk, "/");
+        let mut upstream = Speaker::upstream(talk);
+        upstream.hears(talk);
+        wait(talk, 400);
+        upstream.answers(talk, 1, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n", false);
+        wait(talk, 500);
+        upstream.sends(talk, 1, b"here", true);
+        client.hears(talk);
+        assert_eq!((stage(talk, "first_byte"), stage(talk, "response")), (400_000, 500_000));
+        assert_eq!((stage(talk, "upstream_write"), stage(talk, "downstream_write")), (0, 0));
+        // An upload that is slow is its client's here, too.
+        talk.forgets_log();
+        let stream = client.asks(talk, "PUT / HTTP/1.1\r\nHost: x\r\n\r\n", false);
+        wait(talk, 700);
+        client.sends(talk, stream, b"ab", false);
+        wait(talk, 300);
+        client.sends(talk, stream, b"c", true);
+        wait(talk, 50);
+        upstream.hears(talk);
+        upstream.answers(talk, 3, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        client.hears(talk);
+        assert_eq!((stage(talk, "request_body"), stage(talk, "first_byte")), (1_000_000, 50_000));
     });
 }

@@ -195,8 +195,8 @@ impl Proxy {
         self.connections.arm_watches(upstream, &mut self.cx);
         let pools = &mut self.upstream.pools;
         self.exchanges.bind(key, at, place, now, pools, &mut self.listen, &mut self.cx);
-        if is_end && !is_connecting {
-            self.exchanges.on_whole_request_sent(key, now, &mut self.cx);
+        if !is_connecting {
+            self.on_stream_opened(key, at, now);
         }
         self.upstream.offer(upstream, &mut self.connections, &mut self.cx);
         self.connections.queue_send(upstream, &mut self.cx);
@@ -348,10 +348,7 @@ impl Proxy {
             let Some(exchange) = self.exchanges.get_mut(key) else { continue };
             exchange.record.stamps.connected = now;
             let Some(at) = exchange.upstream() else { continue };
-            // One with a body goes when there is a connection to take it.
-            if self.connections.stream_mut(at).is_some_and(|stream| stream.is_ended) {
-                self.exchanges.on_whole_request_sent(key, now, &mut self.cx);
-            }
+            self.on_stream_opened(key, at, now);
         }
         self.connections.queue_send(key, &mut self.cx);
         self.await_streams(key, now);
@@ -477,6 +474,15 @@ impl Proxy {
         self.on_request_sent(exchange_key, (left, n), is_ending, (began, now));
     }
 
+    /// The head of a request goes to its stream, on a connection that is established. What is here of
+    /// its body may wait for a window.
+    fn on_stream_opened(&mut self, exchange_key: ExchangeKey, at: StreamKey, now: Time) {
+        let Some(stream) = self.connections.stream_mut(at) else { return };
+        let head = stream.head.as_ref().map_or(0, |head| head.len());
+        let sent = (stream.outbox.len(), head);
+        self.on_request_sent(exchange_key, sent, false, (now, now));
+    }
+
     /// The upstream took bytes of a request; `left` still wait. `is_ended`: nothing follows them.
     pub(crate) fn on_request_sent(
         &mut self,
@@ -487,9 +493,8 @@ impl Proxy {
     ) {
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         let stamps = &mut exchange.record.stamps;
-        if n > 0 {
-            stamps.write_began = stamps.write_began.min(began);
-            stamps.written = now;
+        if n > 0 || left > 0 || !stamps.written.is_set() {
+            stamps.on_written(left == 0, (began, now));
         }
         if left > 0 {
             if (n > 0 || !exchange.deadlines.is_set(Wait::RequestWrite))
@@ -512,7 +517,10 @@ impl Proxy {
             }
             self.finish_tunnel(exchange_key, now);
         } else if !exchange.request.is_complete {
-            exchange.record.stamps.await_body(now);
+            // What a client sends into a tunnel waits for the answer that opens it.
+            if !exchange.request.asks_upgrade {
+                exchange.record.stamps.await_body(now);
+            }
         } else if matches!(exchange.stage, Stage::Attempting { .. }) {
             self.exchanges.await_response_head(exchange_key, now, &mut self.cx);
         }
