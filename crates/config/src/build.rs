@@ -7,6 +7,7 @@
 
 mod access_log;
 mod clusters;
+mod edits;
 pub(crate) mod endpoints;
 mod error_pages;
 mod files;

@@ -11,7 +11,7 @@ pub fn rfc3339(seconds: u64) -> String {
 
 /// Year, month and day of a day counted from 1970-01-01: years begin in March, so that a leap day is
 /// the last of its year.
-const fn civil(days: u64) -> (u64, u64, u64) {
+pub(crate) const fn civil(days: u64) -> (u64, u64, u64) {
     let day = days + 719_468;
     let era = day / 146_097;
     let of_era = day % 146_097;

@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+use serde_json::Value as Json;
+
+use crate::effective::table_shown;
 use crate::matching::{Asked, Searches};
 use crate::snapshot::{RouteTable, Rule};
 
@@ -41,6 +44,50 @@ impl fmt::Display for Mismatch {
         match self {
             Self::Path(why) => f.write_str(why),
             Self::Criterion { asked, seen } => write!(f, "{asked} is not met: {seen}"),
+        }
+    }
+}
+
+/// The edits of header fields that a request gets which the rule at this place has taken, and its response, in their order and
+/// as they are written. `shares`: the places among the weights of the clusters that it may go to.
+#[must_use]
+pub fn edits(table: &RouteTable, rule: usize, shares: &[u32]) -> Vec<String> {
+    let shown = table_shown(table);
+    let rule = shown.get("rules").and_then(|rules| rules.get(rule));
+    let clusters = rule.and_then(|rule| rule.get("clusters"));
+    let shares = shares.iter().filter_map(|share| {
+        let share = clusters?.get(usize::try_from(*share).ok()?)?;
+        Some((format!("cluster {}", share.get("cluster")?.as_str()?), share))
+    });
+    let levels: Vec<(String, &Json)> = shares
+        .chain(rule.map(|rule| ("the rule".to_owned(), rule)))
+        .chain([("the table".to_owned(), &shown)])
+        .collect();
+    let mut lines = Vec::new();
+    for side in ["request", "response"] {
+        for (whose, level) in &levels {
+            let edits = level.get("headers").and_then(|headers| headers.get(side));
+            push_edits(side, whose, edits, &mut lines);
+        }
+    }
+    lines
+}
+
+fn push_edits(side: &str, whose: &str, edits: Option<&Json>, lines: &mut Vec<String>) {
+    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+    let removed = edits.and_then(|edits| edits.get("remove")).and_then(Json::as_array);
+    for name in removed.into_iter().flatten() {
+        lines.push(format!("{side}: {} is removed, by {whose}", text(name)));
+    }
+    for (verb, words) in [
+        ("set", "is set to"),
+        ("set_if_present", "is set, if present, to"),
+        ("append", "is appended as"),
+        ("append_if_absent", "is appended, if absent, as"),
+    ] {
+        let written = edits.and_then(|edits| edits.get(verb)).and_then(Json::as_object);
+        for (name, value) in written.into_iter().flatten() {
+            lines.push(format!("{side}: {name} {words} {:?}, by {whose}", text(value)));
         }
     }
 }

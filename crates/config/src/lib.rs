@@ -31,6 +31,7 @@ pub mod defaults;
 mod delivered;
 mod described;
 pub mod dns;
+pub mod edits;
 mod effective;
 mod endpoint_files;
 pub mod error_pages;

@@ -10,7 +10,7 @@
 //! `x-secret` (the value is not shown), `x-public` (it is, although its name says that it is a
 //! secret), `x-noun` (what the keys of an object are), `x-meant` (hints for words or keys that other
 //! programs have), `x-literal` (the texts of a map are taken as they are, so that what looks like a
-//! variable is warned of).
+//! variable is warned of; with `operators` what stands between percent signs is Strait's own).
 
 mod check;
 
@@ -43,8 +43,17 @@ pub(crate) struct Shape {
     pub(crate) is_public: bool,
     /// Words, or keys, that other programs have in this place, each with what to write here.
     pub(crate) meant: Vec<(String, String)>,
-    /// Whether nothing is put in the place of what looks like a variable.
-    pub(crate) is_literal: bool,
+    /// What is not put in the place of what looks like a variable; none if that is no matter here.
+    pub(crate) literal: Option<Literal>,
+}
+
+/// What of a text is taken as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Literal {
+    /// All of it.
+    Whole,
+    /// All but operators such as `%PROTOCOL%`.
+    AllButOperators,
 }
 
 #[derive(Clone, Debug)]
@@ -199,7 +208,10 @@ impl Shape {
             is_secret: schema.get("x-secret").is_some_and(|value| value == true),
             is_public: schema.get("x-public").is_some_and(|value| value == true),
             meant: meant(schema),
-            is_literal: schema.get("x-literal").is_some_and(|value| value == true),
+            literal: schema.get("x-literal").map(|value| match value.as_str() {
+                Some("operators") => Literal::AllButOperators,
+                _ => Literal::Whole,
+            }),
         })
     }
 }

@@ -25,6 +25,7 @@ use crate::chain_names::ChainNames;
 use crate::chains::Chains;
 use crate::cidr::Cidr;
 use crate::clients::ClientMatch;
+use crate::edits::HeaderEdits;
 use crate::error_pages::ErrorPages;
 use crate::file;
 use crate::file_mode::FileMode;
@@ -600,6 +601,10 @@ pub struct RouteTable {
     pub values: Arc<Regexes>,
     /// Whether some rule takes a share of requests, so that a die has to be cast.
     pub casts_dice: bool,
+    /// Edits of header fields, after those of the rule.
+    pub edits: Option<Box<HeaderEdits>>,
+    /// Whether it, a rule or a weighted cluster edits header fields.
+    pub has_edits: bool,
 }
 
 impl RouteTable {
@@ -626,6 +631,21 @@ impl RouteTable {
         Some((rule.identity(), before.filter(|before| before.is_named_the_same(rule)).count()))
     }
 
+    /// The edits of header fields for what a rule of it takes, in their order: those of the weighted cluster, of the
+    /// rule and of the table. `share`: the place of the cluster among the weights.
+    #[must_use]
+    pub fn edits_for<'r>(
+        &'r self,
+        rule: &'r Rule,
+        share: Option<u32>,
+    ) -> [Option<&'r HeaderEdits>; 3] {
+        let of_share = match &rule.action {
+            Action::Forward(forward) => forward.target.edits_of_share(share),
+            Action::Respond(_) | Action::Redirect(_) => None,
+        };
+        [of_share, rule.edits.as_deref(), self.edits.as_deref()]
+    }
+
     /// The place of the rule with this identity.
     #[must_use]
     pub fn place_named(&self, identity: &str, nth: usize) -> Option<usize> {
@@ -646,6 +666,8 @@ pub struct Rule {
     pub also: Box<[Criterion]>,
     /// What is done.
     pub action: Action,
+    /// Edits of header fields, between those of the weighted cluster and those of the table.
+    pub edits: Option<Box<HeaderEdits>>,
 }
 
 impl Rule {
@@ -656,6 +678,18 @@ impl Rule {
         let by_weight =
             matches!(&self.action, Action::Forward(forward) if forward.target.casts_dice());
         by_weight || self.also.iter().any(by_share)
+    }
+
+    /// Whether it, or one of its weighted clusters, edits header fields.
+    #[must_use]
+    pub fn has_edits(&self) -> bool {
+        let of_shares = |action: &Action| match action {
+            Action::Forward(Forward { target: Target::Shares(shares), .. }) => {
+                shares.clusters().iter().any(|share| share.edits.is_some())
+            }
+            Action::Forward(_) | Action::Respond(_) | Action::Redirect(_) => false,
+        };
+        self.edits.is_some() || of_shares(&self.action)
     }
 
     /// Whether a request meets everything that it asks for beside a path.

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::edits::{HeaderEdits, HeadersKey};
 use crate::hash::hash_of;
 use crate::map::Map;
 use crate::matching::{Asked, Place, Searches};
@@ -20,6 +21,9 @@ pub struct ShareKey {
     /// What is changed in requests for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rewrite: Option<ShareRewrite>,
+    /// Edits of header fields. They come before those of the rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headers: Option<HeadersKey>,
 }
 
 /// What is changed in requests for one cluster of several.
@@ -78,6 +82,8 @@ pub struct Share {
     pub weight: u32,
     /// The host that its requests are for, if not the rule's.
     pub host: Option<Box<str>>,
+    /// Edits of header fields.
+    pub edits: Option<Box<HeaderEdits>>,
     /// The sum of the weights up to its own.
     end: u32,
 }
@@ -97,6 +103,14 @@ pub struct Chosen<'t> {
     pub cluster: ClusterId,
     /// The host that the request is for, if its share of the weights says so.
     pub host: Option<&'t str>,
+    /// The place of its share among the weights, if it has one.
+    pub share: Option<u32>,
+}
+
+impl<'t> Chosen<'t> {
+    const fn only(cluster: ClusterId) -> Self {
+        Self { cluster, host: None, share: None }
+    }
 }
 
 impl Target {
@@ -104,15 +118,22 @@ impl Target {
     #[inline]
     pub fn choose(&self, asked: &Asked<'_>, searches: &mut Searches) -> Option<Chosen<'_>> {
         match self {
-            Self::Cluster(cluster) => Some(Chosen { cluster: *cluster, host: None }),
+            Self::Cluster(cluster) => Some(Chosen::only(*cluster)),
             Self::Shares(shares) => shares.choose(asked, searches),
             Self::Named(named) => {
                 // Several fields name none: which of them an upstream would read is not known.
                 let mut values = asked.head.find_all(named.header.as_bytes());
                 let value = values.next().filter(|_| values.next().is_none())?;
-                named.clusters.get(value).map(|cluster| Chosen { cluster: *cluster, host: None })
+                named.clusters.get(value).map(|cluster| Chosen::only(*cluster))
             }
         }
+    }
+
+    /// The edits of header fields of the share at this place of the weights.
+    #[must_use]
+    pub fn edits_of_share(&self, place: Option<u32>) -> Option<&HeaderEdits> {
+        let Self::Shares(shares) = self else { return None };
+        shares.clusters.get(usize::try_from(place?).ok()?)?.edits.as_deref()
     }
 
     /// Whether a die decides.
@@ -179,14 +200,20 @@ impl Shares {
     fn at(&self, random: u64) -> Option<Chosen<'_>> {
         let scaled = ((random >> 32) * u64::from(self.sum)) >> 32;
         let place = self.clusters.partition_point(|share| u64::from(share.end) <= scaled);
-        let share = self.clusters.get(place)?;
-        Some(Chosen { cluster: share.cluster, host: share.host.as_deref() })
+        let Share { cluster, host, .. } = self.clusters.get(place)?;
+        let (cluster, host) = (*cluster, host.as_deref());
+        Some(Chosen { cluster, host, share: u32::try_from(place).ok() })
     }
 }
 
 impl Share {
-    pub(crate) const fn new(cluster: ClusterId, weight: u32, host: Option<Box<str>>) -> Self {
-        Self { cluster, weight, host, end: 0 }
+    pub(crate) const fn new(
+        cluster: ClusterId,
+        weight: u32,
+        host: Option<Box<str>>,
+        edits: Option<Box<HeaderEdits>>,
+    ) -> Self {
+        Self { cluster, weight, host, edits, end: 0 }
     }
 }
 
@@ -196,10 +223,9 @@ mod tests {
     use crate::snapshot::id::Id;
 
     fn shares(weights: &[u32]) -> Option<Shares> {
-        let clusters = weights
-            .iter()
-            .zip(0..)
-            .map(|(weight, slot)| Share::new(ClusterId(Id { slot, generation: 0 }), *weight, None));
+        let clusters = weights.iter().zip(0..).map(|(weight, slot)| {
+            Share::new(ClusterId(Id { slot, generation: 0 }), *weight, None, None)
+        });
         Shares::new(clusters.collect(), None)
     }
 

@@ -1,25 +1,34 @@
 //! What looks like a variable of another program, in a text that is taken as it is.
 
 use crate::findings::{Findings, Path, Problem};
+use crate::shape::Literal;
 use crate::tree::Node;
 
 /// Warns if the text at `path` has what other programs replace, such as `$remote_addr` of nginx or
 /// `%REQ(:path)%` of Envoy.
-pub(crate) fn warn(node: &Node, path: Path<'_>, findings: &mut Findings<'_>) {
-    if let Some(name) = node.text().and_then(find) {
+pub(crate) fn warn(node: &Node, path: Path<'_>, literal: Literal, findings: &mut Findings<'_>) {
+    if let Some(name) = node.text().and_then(|text| find(text, literal)) {
         let rule = format!("nothing is put in the place of `{name}`");
-        let hint = "write the value itself; what Strait knows of the client and the request is in \
-                    fields of its own, see `http.forwarded`";
+        let hint = match literal {
+            Literal::Whole => {
+                "write the value itself; `headers` in `routes` may have operators such as \
+                 %DOWNSTREAM_REMOTE_ADDRESS%, and see `http.forwarded`"
+            }
+            Literal::AllButOperators => {
+                "write an operator such as %DOWNSTREAM_REMOTE_ADDRESS% or %REQ(x-user)%"
+            }
+        };
         findings.warning(node.at, path, &node.shown(), Problem::new(rule, hint));
     }
 }
 
 /// The first piece of `text` that looks like a variable.
-fn find(text: &str) -> Option<&str> {
+fn find(text: &str, literal: Literal) -> Option<&str> {
     let starts = text.match_indices(['$', '%']);
+    let foreign = |text| percent(text).filter(|_| literal == Literal::Whole);
     starts
         .filter_map(|(at, _)| text.get(at..))
-        .find_map(|text| dollar(text).or_else(|| percent(text)))
+        .find_map(|text| dollar(text).or_else(|| foreign(text)))
 }
 
 /// `$name`, `${name}`.
@@ -67,7 +76,9 @@ mod tests {
             ("%DOWNSTREAM_REMOTE_ADDRESS%", "%DOWNSTREAM_REMOTE_ADDRESS%"),
             ("a%REQ(:path?x)%b", "%REQ(:path?x)%"),
         ] {
-            assert_eq!(find(text), Some(found), "{text}");
+            assert_eq!(find(text, Literal::Whole), Some(found), "{text}");
+            let of_others = Some(found).filter(|found| found.starts_with('$'));
+            assert_eq!(find(text, Literal::AllButOperators), of_others, "{text}");
         }
     }
 
@@ -91,7 +102,7 @@ mod tests {
             "%AB%",
             "max-age=3",
         ] {
-            assert_eq!(find(text), None, "{text}");
+            assert_eq!(find(text, Literal::Whole), None, "{text}");
         }
     }
 }

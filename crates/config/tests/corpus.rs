@@ -5,6 +5,8 @@ use std::path::Path;
 
 #[path = "checks/deliveries.rs"]
 mod deliveries;
+#[path = "checks/edits.rs"]
+mod edits;
 #[path = "checks/routes.rs"]
 mod routes;
 #[path = "checks/text.rs"]
@@ -24,6 +26,14 @@ fn rules_and_requests_of_the_corpus_hold() {
     for (input, path) in inputs("routes") {
         println!("again: cargo fuzz run routes {path}");
         routes::check(&input);
+    }
+}
+
+#[test]
+fn edits_of_the_corpus_hold() {
+    for (input, path) in inputs("edits") {
+        println!("again: cargo fuzz run edits {path}");
+        edits::check(&input);
     }
 }
 

@@ -19,6 +19,7 @@ mod captures;
 pub(crate) mod client_cert;
 pub(crate) mod deadlines;
 pub(crate) mod downstream;
+pub(crate) mod edits;
 pub(crate) mod encoding;
 pub(crate) mod ending;
 pub(crate) mod exchanges;
@@ -95,6 +96,8 @@ pub struct Exchange {
     pub(crate) observers: BodyObservers,
     /// The request's body, as far as it came, once a filter wanted all of it.
     pub(crate) gathered: Option<Box<Gathered>>,
+    /// What edits of the response need of the request, as [`config::edits`] writes it.
+    pub(crate) kept: Option<Buffer>,
     /// The response, while a filter waits for all of it.
     pub(crate) held: Option<Box<Held>>,
     pub(crate) progress: Progress,
@@ -260,12 +263,26 @@ pub(crate) struct Route {
     pub(crate) subset: Option<SubsetHash>,
     /// The value of a cookie that the response brings the client.
     pub(crate) cookie: Option<NonZeroU64>,
+    /// The place of the cluster among the weights of the rule, if it has any.
+    pub(crate) share: Option<u32>,
+    /// Whether the response's header fields are edited.
+    pub(crate) has_edits: bool,
 }
 
 impl Route {
     /// Of a rule, or none for what is relayed, to a cluster.
     pub(crate) const fn new(rule: Option<(RouteTableId, u32)>, cluster: Option<ClusterId>) -> Self {
-        Self { rule, cluster, newer: None, endpoint: None, hash: None, subset: None, cookie: None }
+        Self {
+            rule,
+            cluster,
+            newer: None,
+            endpoint: None,
+            hash: None,
+            subset: None,
+            cookie: None,
+            share: None,
+            has_edits: false,
+        }
     }
 }
 

@@ -363,7 +363,16 @@ routes:
           sources: { not: [10.99.0.0/16] }
           grpc: false
           fraction: { percent: 99.9999 }
-        clusters: [{ cluster: web, weight: 3 }, { cluster: web, weight: 1 }]
+        clusters:
+          - { cluster: web, weight: 3, headers: { request: { append: { x-share: "%UPSTREAM_CLUSTER%" } } } }
+          - { cluster: web, weight: 1, headers: { response: { append: { x-share: "%UPSTREAM_HOST% %REQ(x-unit)%" } } } }
+        headers:
+          request:
+            remove: [accept]
+            set: { x-client: "%DOWNSTREAM_REMOTE_ADDRESS% %START_TIME%", x-line: "%REQ(:method)% %REQ(:path)% %PROTOCOL%" }
+            set_if_present: { x-tags: "%REQ(x-none?x-tags):4%" }
+            append_if_absent: { x-new: new }
+          response: { set: { x-facts: "%REQ(user-agent)% %RESP(content-length)% %RESPONSE_CODE% %DURATION%" } }
         sticky: { header: user-agent }
         rewrite: { prefix: /v2/, host: api.internal }
         hash: [{ cookie: { name: sess, ttl: 1h } }, { header: x-tags }, { query: a }, { constant: c }, client_ip]

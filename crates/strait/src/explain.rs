@@ -19,7 +19,7 @@ use config::chains::ConnectionFacts;
 use config::explain::Verdict as RuleVerdict;
 use config::hash::Hashed;
 use config::hosts::{Host, HostTable};
-use config::matching::{Asked, Searches};
+use config::matching::{Asked, Place, Searches};
 use config::snapshot::{
     Action, Address, ChainId, Cluster, ClusterId, Detected, Endpoint, Forward,
     Listener as ListenerConfig, ListenerProtocol, RouteTable, Rule, TlsMode,
@@ -512,6 +512,7 @@ fn describe_rules(
         match verdict {
             RuleVerdict::Matched => {
                 story.line(&step, format!("{what}: matches"));
+                describe_edits(story, table, place, rule, &asked);
                 if let Action::Forward(forward) = &rule.action {
                     describe_forward(story, snapshot, forward, head, &asked);
                 }
@@ -526,6 +527,35 @@ fn describe_rules(
                 story.line(&step, format!("{what}: not reached"));
             }
         }
+    }
+}
+
+/// Describes how header fields of the request and of its response are edited.
+fn describe_edits(
+    story: &mut Story,
+    table: &RouteTable,
+    place: usize,
+    rule: &Rule,
+    asked: &Asked<'_>,
+) {
+    if !table.has_edits {
+        return;
+    }
+    let shares: Vec<u32> = match &rule.action {
+        Action::Forward(Forward { target: target @ Target::Shares(shares), .. }) => {
+            let has_value = |place: &Place| place.find(asked.head, &mut Vec::new()).is_some();
+            if shares.sticky().is_some_and(has_value) {
+                let chosen = target.choose(asked, &mut Searches::default());
+                chosen.and_then(|chosen| chosen.share).into_iter().collect()
+            } else {
+                let all = shares.clusters().iter().zip(0..);
+                all.filter(|(share, _)| share.weight > 0).map(|(_, place)| place).collect()
+            }
+        }
+        _ => Vec::new(),
+    };
+    for line in config::explain::edits(table, place, &shares) {
+        story.line("headers", line);
     }
 }
 

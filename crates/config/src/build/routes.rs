@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::http::{self, Found};
 use super::{Context, Names, Once, error_pages, resolved, share};
-use super::{hashing, matching, rewrites, subsets, targets};
+use super::{edits, hashing, matching, rewrites, subsets, targets};
 use crate::defaults;
 use crate::file::cluster::Protocol;
 use crate::file::listener::OneOrSeveral;
@@ -79,6 +79,7 @@ pub(super) fn build<F>(
         let Context { files, findings, .. } = &mut *context;
         let pages = site.key("error_pages");
         let error_pages = error_pages::build(&entry.error_pages, &pages, files, findings);
+        let own_edits = edits::edits(entry.headers.as_ref(), &site.key("headers"), findings);
         let mut compile = |patterns: Patterns, former: Option<&Arc<Regexes>>| {
             patterns.compile(former).unwrap_or_else(|problem| {
                 rules_site.error(context.findings, problem);
@@ -94,10 +95,22 @@ pub(super) fn build<F>(
         }
         let Some(id) = id.filter(|_| is_new) else { continue };
         let casts_dice = rules.iter().any(Rule::casts_dice);
+        let has_edits = own_edits.is_some() || rules.iter().any(Rule::has_edits);
         let name = Arc::from(entry.name.as_str());
         let source = resolved::route_table(entry, &error_pages);
-        let table =
-            RouteTable { id, source, name, hosts, paths, rules, values, casts_dice, error_pages };
+        let table = RouteTable {
+            id,
+            source,
+            name,
+            hosts,
+            paths,
+            rules,
+            values,
+            casts_dice,
+            error_pages,
+            edits: own_edits,
+            has_edits,
+        };
         tables.push(share(table, former));
     }
     tables
@@ -159,9 +172,10 @@ fn rules(
         let asked = site.key("match");
         let path = matching::path(&entry.matches, &asked, &mut patterns.paths, findings);
         let also = matching::criteria(&entry.matches, &asked, &mut patterns.values, findings);
+        let edits = edits::edits(entry.headers.as_ref(), &site.key("headers"), findings);
         let action = action(entry, path.as_ref(), &site, clusters, findings);
         if let (Some(path), Some(also), Some(action)) = (path, also, action) {
-            rules.push(Rule { name, path, also, action });
+            rules.push(Rule { name, path, also, action, edits });
         }
     }
     rules
@@ -431,6 +445,10 @@ fn action(
     }
     // Without any of the three, which is reported elsewhere, it may have been the cluster.
     let is_answered_here = file.respond.is_some() || file.redirect.is_some();
+    if is_answered_here && file.headers.as_ref().is_some_and(|it| !it.request.is_empty()) {
+        let rule = "the request is not forwarded, so its edits have no effect";
+        site.key("headers").key_error(findings, "request", Problem::new(rule, "remove it"));
+    }
     for key in ["timeout", "upgrades", "rewrite", "hash", "subset"] {
         if is_answered_here && site.key(key).is_written() {
             let rule = format!("`{key}` needs a `cluster` to forward to");

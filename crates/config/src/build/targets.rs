@@ -1,6 +1,6 @@
 //! `cluster`, `clusters` and `cluster_header` of a rule to a [`Target`].
 
-use super::{Names, http, matching};
+use super::{Names, edits, http, matching};
 use crate::file::route;
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
@@ -55,8 +55,9 @@ fn shares(
             }
             rewrite.host.to_ascii_lowercase().into_boxed_str()
         });
+        let edits = edits::edits(entry.headers.as_ref(), &site.key("headers"), findings);
         let id = clusters.resolve(&entry.cluster, "cluster", &site.key("cluster"), findings);
-        shares.extend(id.map(|id| Share::new(id, entry.weight, host)));
+        shares.extend(id.map(|id| Share::new(id, entry.weight, host, edits)));
     }
     let problem = match sum {
         0 if file.is_empty() => return None,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{OrNone, Timeout};
 use crate::defaults;
+use crate::edits::HeadersKey;
 use crate::error_pages::ErrorPage;
 use crate::hash::HashKey;
 pub use crate::matching::Match;
@@ -31,6 +32,9 @@ pub struct RouteTable {
     /// (`http.error_pages`). A `respond` with such a status and no body has one as well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub error_pages: Vec<ErrorPage>,
+    /// Edits of header fields, of all requests that meet a rule, and of their responses. They come after those of the rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headers: Option<HeadersKey>,
     /// The rules. The first that matches, in the order of the file, is taken. None matches: 404.
     pub rules: Vec<Rule>,
 }
@@ -80,6 +84,9 @@ pub struct Rule {
     /// How the request is changed before it is forwarded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rewrite: Option<RewriteKey>,
+    /// Edits of header fields. They come after those of the weighted cluster, and before those of the table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headers: Option<HeadersKey>,
     /// A response that is given from here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub respond: Option<Respond>,

@@ -10,7 +10,8 @@ use crate::snapshot::{Action, Respond};
 fn rules(paths: Vec<PathMatch>) -> Vec<Rule> {
     let respond = Respond { status: 200, body: [].into(), fields: Vec::new() };
     let action = Action::Respond(respond);
-    let rule = |path| Rule { name: None, path, also: [].into(), action: action.clone() };
+    let rule =
+        |path| Rule { name: None, path, also: [].into(), action: action.clone(), edits: None };
     paths.into_iter().map(rule).collect()
 }
 

@@ -52,8 +52,8 @@ pub(crate) fn check(
                     // Its key may be wrong, too.
                     if !check(value, values, path, findings) {
                         *value = stand_in(values, value.at);
-                    } else if shape.is_literal {
-                        variables::warn(value, path, findings);
+                    } else if let Some(literal) = shape.literal {
+                        variables::warn(value, path, literal, findings);
                     }
                 }
                 Ok(())

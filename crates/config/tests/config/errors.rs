@@ -1485,6 +1485,61 @@ fn hashes_and_balancers_that_cannot_choose() {
 }
 
 #[test]
+fn edits_of_header_fields_that_cannot_be_made() {
+    let here = "{ path: /healthz }\n        respond: { status: 200 }";
+    check(&[
+        (
+            here,
+            "{ path: /healthz }\n        cluster: web\n        headers: { request: { set: { x-a: ^'%PROTOCL%' } } }",
+            "routes[0].rules[0].headers.request.set.x-a",
+            "\"%PROTOCL%\"",
+            "there is no operator %PROTOCL%",
+            "did you mean `PROTOCOL`?",
+        ),
+        (
+            here,
+            "{ path: /healthz }\n        cluster: web\n        headers: { request: { remove: [x-a, ^Host] } }",
+            "routes[0].rules[0].headers.request.remove[1]",
+            "\"Host\"",
+            "no field to edit here",
+            "rewrite",
+        ),
+        (
+            here,
+            "{ path: /healthz }\n        clusters: [{ cluster: web, headers: { response: { append: { content-length: ^'0' } } } }]",
+            "routes[0].rules[0].clusters[0].headers.response.append.content-length",
+            "\"0\"",
+            "the length of a body is Strait's",
+            "leave it out",
+        ),
+        (
+            here,
+            "{ path: /healthz }\n        cluster: web\n        headers: { request: { set_if_present: { ':path': ^/a } } }",
+            "routes[0].rules[0].headers.request.set_if_present.\":path\"",
+            "\"/a\"",
+            "begins with `:`",
+            "rewrite",
+        ),
+        (
+            "    hosts: [shop.example]\n",
+            "    hosts: [shop.example]\n    headers: { response: { append_if_absent: { x-a: ^100% } } }\n",
+            "routes[0].headers.response.append_if_absent.x-a",
+            "\"100%\"",
+            "begins an operator",
+            "`%%`",
+        ),
+        (
+            here,
+            "{ path: /healthz }\n        respond: { status: 200 }\n        headers: { ^request: { remove: [x-a] } }",
+            "routes[0].rules[0].headers.request",
+            "\"request\"",
+            "not forwarded",
+            "remove it",
+        ),
+    ]);
+}
+
+#[test]
 fn targets_and_rewrites_that_cannot_be_followed() {
     check(&[
         (

@@ -220,6 +220,7 @@ routes:
   - name: one
     hosts: [a.example, "*.a.example", "a.*"]
     error_pages: [{ file: 404.html }]
+    headers: { response: { set: { x-edge: "%START_TIME(%s)%" }, append: { x-by: strait }, remove: [x-powered-by] } }
     rules:
       - match: { path: "*" }
         respond: { status: 204 }
@@ -263,7 +264,8 @@ routes:
       - match: { template: "/items/{id}/{rest=**}" }
         cluster: all
       - match: { prefix: /shared/ }
-        clusters: [{ cluster: all, weight: 90 }, { cluster: apart, weight: 0, rewrite: { host: "apart.example:81" } }]
+        clusters: [{ cluster: all, weight: 90 }, { cluster: apart, weight: 0, rewrite: { host: "apart.example:81" }, headers: { response: { set: { x-canary: v2 } } } }]
+        headers: { request: { set_if_present: { x-user: "%REQ(x-name)%" }, append_if_absent: { x-as: "%PROTOCOL%" } } }
         sticky: { header: x-user }
         rewrite: { prefix: /v2/, host: api.internal }
       - match: { prefix: /crumbs/ }

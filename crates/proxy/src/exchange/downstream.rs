@@ -61,6 +61,7 @@ impl Exchanges {
             slots: None,
             observers: BodyObservers::default(),
             gathered: None,
+            kept: None,
             held: None,
             progress: Progress::default(),
             record: Record::new(stamps),

@@ -90,6 +90,9 @@ impl Cx {
         if let Some(gathered) = exchange.gathered.take() {
             self.buffers.give_back(gathered.body);
         }
+        if let Some(kept) = exchange.kept.take() {
+            self.buffers.give_back(kept);
+        }
         if let Some(held) = exchange.held.take() {
             self.buffers.give_back(held.head);
             self.buffers.give_back(held.body);

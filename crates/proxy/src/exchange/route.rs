@@ -68,6 +68,13 @@ pub fn find_tunnel<'s>(
     found.ok_or(Cause::RequestNotImplemented)
 }
 
+/// Whether the response to a request is edited that a rule of this table has taken.
+#[inline]
+pub(crate) fn edits_response(table: &RouteTable, rule: &Rule, share: Option<u32>) -> bool {
+    let edits = || table.edits_for(rule, share).into_iter().flatten();
+    table.has_edits && edits().any(|edits| !edits.response.is_empty())
+}
+
 /// Changes a request as the rule that took it says. `host` is that of its share of the weights.
 ///
 /// # Errors

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use config::snapshot::{Address, ClusterId};
+use config::edits::operators::KEPT_BYTES_MAX;
+use config::snapshot::{Action, Address, ClusterId, Forward, Rule};
+use config::targets::{Share, Target};
 use serde::{Deserialize, Serialize};
 use telemetry::FAILED_ATTEMPTS_BYTES_MAX;
 use telemetry::captures::CAPTURES_BYTES_MAX;
@@ -23,6 +25,7 @@ use crate::exchange::calls::Call;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::progress::Progress;
 use crate::exchange::record::{Record, Stamps, Waits, Words};
+use crate::exchange::route::edits_response;
 use crate::exchange::{
     Deadlines, Exchange, Form, Handshake, Kind, QueuedRequest, Request, Route, Stage, Wait,
 };
@@ -54,6 +57,8 @@ pub(super) struct SavedExchange {
     slots: Option<Vec<u8>>,
     observers: BodyObservers,
     gathered: Option<SavedGathered>,
+    /// What edits of the response need of the request.
+    kept: Vec<u8>,
     held: Option<SavedHeld>,
     record: SavedRecord,
     call: Option<Box<Call>>,
@@ -118,6 +123,7 @@ struct SavedRoute {
     hash: Option<NonZeroU64>,
     subset: Option<NonZeroU64>,
     cookie: Option<NonZeroU64>,
+    share: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -274,6 +280,7 @@ impl Proxy {
             body: held.body.filled().to_vec(),
             bytes_max: held.bytes_max,
         });
+        let kept = exchange.kept.as_ref().map_or(&[][..], Buffer::filled).to_vec();
         self.cx.drop_bodies(&mut exchange);
         let route = exchange.route.as_ref().map(|route| save_route(&exchange, route));
         let filters = exchange.listener().filter_sources.iter();
@@ -300,6 +307,7 @@ impl Proxy {
             slots: exchange.slots.map(Vec::from),
             observers: exchange.observers,
             gathered,
+            kept,
             held,
             record: self.cx.save_record(exchange.record, exchange.progress, now),
             call: exchange.call,
@@ -374,6 +382,9 @@ impl Proxy {
             BodyObservers::at_requests(&listener.filters)
         };
         let gathered = saved.gathered.map(|saved| restore_gathered(saved, &mut self.cx.buffers));
+        let kept = saved.kept.get(..KEPT_BYTES_MAX.min(saved.kept.len()));
+        let kept = kept.filter(|kept| !kept.is_empty());
+        let kept = kept.map(|kept| self.cx.buffers.lease_with(kept));
         let held = saved.held.map(|saved| restore_held(&saved, &mut self.cx.buffers));
         let key = self.exchanges.table.insert(Exchange {
             snapshot,
@@ -400,6 +411,7 @@ impl Proxy {
                 .map(Vec::into_boxed_slice),
             observers,
             gathered,
+            kept,
             held,
             progress: Progress {
                 is_response_complete: saved.is_response_complete,
@@ -531,18 +543,19 @@ fn save_route(exchange: &Exchange, route: &Route) -> SavedRoute {
         .zip(route.endpoint)
         .and_then(|(cluster, place)| cluster.endpoints.get(place))
         .map(|endpoint| Text::of_address(Some(&endpoint.address)).as_bytes().to_vec());
-    let Route { hash, subset, cookie, .. } = *route;
+    let Route { hash, subset, cookie, share, .. } = *route;
     let cluster = cluster.map(|cluster| cluster.name.to_string());
-    SavedRoute { rule, cluster, endpoint, hash, subset, cookie }
+    SavedRoute { rule, cluster, endpoint, hash, subset, cookie, share }
 }
 
 fn restore_route(snapshot: &Pinned, saved: &SavedRoute) -> Route {
-    let rule = saved.rule.as_ref().and_then(|saved| {
+    let found = saved.rule.as_ref().and_then(|saved| {
         let mut tables = snapshot.route_tables.iter();
         let (_, table) = tables.find(|(_, table)| *table.name == *saved.table)?;
         let place = table.place_named(&saved.condition, saved.nth as usize)?;
-        Some((table.id, u32::try_from(place).ok()?))
+        Some((table, place))
     });
+    let rule = found.and_then(|(table, place)| Some((table.id, u32::try_from(place).ok()?)));
     let cluster = saved.cluster.as_ref().map(|name| {
         snapshot
             .clusters
@@ -555,8 +568,26 @@ fn restore_route(snapshot: &Pinned, saved: &SavedRoute) -> Route {
         cluster.endpoints.iter().position(|endpoint| is_same(&endpoint.address))
     });
     let id = cluster.map(|found| found.map_or(ClusterId(GONE), |cluster| cluster.id));
+    let rules = found.and_then(|(table, place)| Some((table, table.rules.get(place)?)));
+    // The weights may be others now.
+    let share = rules.and_then(|(_, rule)| share_of(rule, id?, saved.share));
+    let has_edits = rules.is_some_and(|(table, rule)| edits_response(table, rule, share));
     let SavedRoute { hash, subset, cookie, .. } = *saved;
-    Route { endpoint, hash, subset, cookie, ..Route::new(rule, id) }
+    Route { endpoint, hash, subset, cookie, share, has_edits, ..Route::new(rule, id) }
+}
+
+/// The place of a cluster among the weights of a rule: where it was, or else the first with this cluster.
+fn share_of(rule: &Rule, cluster: ClusterId, place: Option<u32>) -> Option<u32> {
+    let Action::Forward(Forward { target: Target::Shares(shares), .. }) = &rule.action else {
+        return None;
+    };
+    let place = usize::try_from(place?).ok()?;
+    let is_same = |share: &Share| share.cluster == cluster;
+    let found = match shares.clusters().get(place).is_some_and(is_same) {
+        true => Some(place),
+        false => shares.clusters().iter().position(is_same),
+    };
+    found.and_then(|place| u32::try_from(place).ok())
 }
 
 fn restore_record(

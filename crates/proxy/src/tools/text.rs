@@ -39,6 +39,13 @@ impl Text {
         text
     }
 
+    /// An address with its port.
+    pub(crate) fn of_socket(address: std::net::SocketAddr) -> Self {
+        let mut text = Self::EMPTY;
+        text.push_socket(address);
+        text
+    }
+
     /// The address of a peer, without its port.
     pub(crate) fn of_ip(peer: &PeerAddress) -> Self {
         let mut text = Self::EMPTY;

@@ -28,6 +28,7 @@ mod chains;
 mod corpus;
 mod debug_log;
 mod details;
+mod edits;
 mod ends;
 mod error_pages;
 mod filter_bodies;

@@ -1073,6 +1073,38 @@ fn services_get_of_client_certificates_what_the_listener_forwards() {
 }
 
 #[test]
+fn header_fields_may_have_the_names_of_the_clients_certificate() {
+    let edits = "cluster: web, headers: { request: { set: {
+        x-uri: '%DOWNSTREAM_PEER_URI_SAN%', x-subject: '%DOWNSTREAM_PEER_SUBJECT%', x-by: '%DOWNSTREAM_LOCAL_URI_SAN%',
+        x-tls: '%DOWNSTREAM_TLS_VERSION% %REQUESTED_SERVER_NAME% %REQ(:scheme)%' } } } }]";
+    let config = CONFIG.replace("cluster: web }]", edits).replace(
+        "chain: a.pem, key: a.key }]",
+        "chain: d.pem, key: d.key }], client: { ca: e.pem, mode: optional }",
+    );
+    hold(&config, |talk, pki| {
+        let request = "GET / HTTP/1.1\r\nHost: x\r\nx-uri: spiffe://x/admin\r\n\r\n";
+        let mut client = Secure::client(talk, pki.client_with(4), "d.example");
+        client.says(talk, request);
+        let upstream = talk.upstream();
+        let heard = talk.heard(upstream);
+        for field in [
+            "x-uri: spiffe://x/e\r\n",
+            "x-subject: CN=rcgen self signed cert\r\n",
+            "x-by: spiffe://x/edge\r\n",
+            "x-tls: TLSv1.3 d.example https\r\n",
+        ] {
+            assert!(heard.contains(field), "{heard}");
+        }
+        talk.says(upstream, OK);
+        assert_eq!(client.hears(talk), OK);
+        let mut without_certificate = Secure::client(talk, pki.client(&TLS13), "d.example");
+        without_certificate.says(talk, request);
+        let heard = talk.heard(upstream);
+        assert!(!heard.contains("x-uri") && !heard.contains("x-subject"), "{heard}");
+    });
+}
+
+#[test]
 fn rules_are_for_clients_with_these_names() {
     let config = CONFIG
         .replace(

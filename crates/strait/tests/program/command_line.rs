@@ -225,6 +225,48 @@ fn explain_shows_the_way_of_a_request_and_what_was_passed_over() {
 }
 
 #[test]
+fn explain_shows_how_header_fields_are_edited() {
+    let scratch = Scratch::new();
+    let config = "
+listeners: [{ name: edge, address: '127.0.0.1:8080', routes: all }]
+routes:
+- name: all
+  headers: { response: { remove: [x-powered-by] } }
+  rules:
+  - match: { prefix: /a }
+    clusters: [{ cluster: one, headers: { request: { append: { x-one: '1' } } } }, { cluster: two, headers: { request: { append: { x-two: '2' } } } }]
+    sticky: { header: x-user }
+    headers: { request: { set: { x-client: '%DOWNSTREAM_REMOTE_ADDRESS%', authorization: Basic 0 } } }
+  - { match: { prefix: / }, respond: {} }
+clusters: [{ name: one, endpoints: ['127.0.0.1:9000'] }, { name: two, endpoints: ['127.0.0.1:9001'] }]
+";
+    let file = scratch.write("strait.yaml", config);
+    let lines = |arguments: &[&str]| -> Vec<String> {
+        let output = strait(&[&["explain", "-c", &file, "GET"], arguments].concat());
+        let story = text(&output.stdout);
+        let of_edits = story.lines().filter_map(|line| line.strip_prefix("headers   "));
+        of_edits.map(str::to_owned).collect()
+    };
+    let of_rule = "request: x-client is set to \"%DOWNSTREAM_REMOTE_ADDRESS%\", by the rule";
+    let of_table = "response: x-powered-by is removed, by the table";
+    assert_eq!(lines(&["http://a/"]), [of_table]);
+    let all = lines(&["http://a/a"]);
+    assert_eq!(
+        all[..2],
+        [1, 2].map(|n| {
+            let name = if n == 1 { "one" } else { "two" };
+            format!("request: x-{name} is appended as \"{n}\", by cluster {name}")
+        })
+    );
+    assert!(
+        all[2].starts_with("request: authorization is set to ") && !all[2].contains("Basic"),
+        "{all:?}"
+    );
+    assert_eq!(all[3..], [of_rule, of_table]);
+    assert_eq!(lines(&["http://a/a", "-H", "x-user: 1"]).len(), 4, "a value decides");
+}
+
+#[test]
 fn explain_shows_that_a_connection_goes_to_its_original_destination() {
     let scratch = Scratch::new();
     let config = "

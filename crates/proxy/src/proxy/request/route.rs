@@ -58,6 +58,8 @@ impl Proxy {
             Action::Forward(forward) => {
                 let chosen = forward.target.choose(&asked, &mut self.cx.searches);
                 route.cluster = chosen.map(|chosen| chosen.cluster);
+                route.share = chosen.and_then(|chosen| chosen.share);
+                route.has_edits = route::edits_response(table, rule, route.share);
                 if let (Some(hashing), Some(cluster)) = (&forward.hashing, route.cluster)
                     && snapshot.cluster(cluster).is_some_and(|it| it.balancer.is_by_hash())
                 {
@@ -81,14 +83,21 @@ impl Proxy {
                 {
                     return self.fail(key, Cause::RequestTargetInvalid, now);
                 }
+                if table.has_edits {
+                    exchange.edit_request(head, &self.connections, &mut self.cx, now);
+                }
                 self.forward(key, forward, head, now);
             }
             Action::Respond(respond) => {
+                route.has_edits = route::edits_response(table, rule, None);
                 exchange.route = Some(route);
+                exchange.keep_for_response(head, &mut self.cx);
                 self.respond(key, respond, now);
             }
             Action::Redirect(redirect) => {
+                route.has_edits = route::edits_response(table, rule, None);
                 exchange.route = Some(route);
+                exchange.keep_for_response(head, &mut self.cx);
                 self.redirect(key, redirect, &rule.path, head, now);
             }
         }

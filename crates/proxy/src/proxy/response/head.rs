@@ -57,6 +57,9 @@ impl Proxy {
         let Some(exchange) = self.exchanges.table.get_mut(exchange_key) else { return };
         let received = exchange.on_call_response(head, is_end);
         exchange.add_made_cookie(head, &mut self.cx);
+        if exchange.has_edits() {
+            exchange.edit_response(head, None, &self.connections, &mut self.cx, now);
+        }
         let gather_bytes_max = exchange.run_response_chain(head, &mut self.cx);
         if self.cx.emitter.is_debug() {
             let words = format_args!("response {} over {upstream}", head.status());
@@ -190,6 +193,9 @@ impl Proxy {
             }
         }
         exchange.add_made_cookie(head, &mut self.cx);
+        if exchange.has_edits() {
+            exchange.edit_response(head, None, &self.connections, &mut self.cx, now);
+        }
         exchange.run_response_chain(head, &mut self.cx);
         exchange.record.status = head.status();
         exchange.progress.has_response = true;

@@ -1,6 +1,7 @@
 //! Responses that the proxy makes itself: direct responses, redirects, filters' replies, faults.
 //!
-//! All carry `server: strait`, unless a filter takes it away: filters see their heads, but not their bodies.
+//! All carry `server: strait`, unless a rule or a filter takes it away: edits of rules apply to them, and filters see their
+//! heads, but not their bodies.
 //! A reply to a fault is an error page of the configuration, or plain text: the status in words, and the cause
 //! in the vocabulary of the access log.
 
@@ -140,11 +141,15 @@ impl Proxy {
         let fields: Vec<_> = fields.into_iter().chain(content.fields.iter().copied()).collect();
         let Some(exchange) = self.exchanges.get(key) else { return };
         let filters = Arc::clone(&exchange.listener().filters);
-        if filters.is_empty() {
+        if filters.is_empty() && !exchange.has_edits() {
             return self.send_own(key, content, &fields, now);
         }
         let mut index = self.cx.response_index.take().unwrap_or_default();
         let mut head = ResponseHead::of_parts(content.status, &fields, &mut index);
+        if exchange.has_edits() {
+            let cause = content.cause;
+            exchange.edit_response(&mut head, cause, &self.connections, &mut self.cx, now);
+        }
         for filter in filters.iter().rev() {
             filter.on_reply(&mut head);
         }
