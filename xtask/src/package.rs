@@ -13,11 +13,15 @@ use crate::say;
 ///
 /// # Errors
 ///
-/// If cargo-deb is missing or fails.
+/// If a tool is missing or fails.
 pub(crate) fn run(at: &Surroundings) -> Result<()> {
     // Cargo finds what it has installed itself, too.
     if Plain::cargo(&at.root, &["deb", "--version"]).read_quietly().is_err() {
         bail!("cargo-deb is missing: cargo install --locked cargo-deb");
+    }
+    // Without it cargo-deb makes packages that depend on no library, and only warns.
+    if Plain::new(&at.root, "dpkg-shlibdeps", &["--version"]).read_quietly().is_err() {
+        bail!("dpkg-shlibdeps is missing: apt install dpkg-dev");
     }
     // Symbols go to a package of their own.
     let arguments = ["deb", "--package=strait", "--locked", "--dbgsym", "--profile", PROFILE];

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use wire::tls::AlertName;
 
 /// An alert: why one side ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -86,55 +87,13 @@ impl Alert {
     /// Its name in the registry, or `unknown`.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self.0 {
-            0 => "close_notify",
-            10 => "unexpected_message",
-            20 => "bad_record_mac",
-            21 => "decryption_failed",
-            22 => "record_overflow",
-            30 => "decompression_failure",
-            40 => "handshake_failure",
-            41 => "no_certificate",
-            42 => "bad_certificate",
-            43 => "unsupported_certificate",
-            44 => "certificate_revoked",
-            45 => "certificate_expired",
-            46 => "certificate_unknown",
-            47 => "illegal_parameter",
-            48 => "unknown_ca",
-            49 => "access_denied",
-            50 => "decode_error",
-            51 => "decrypt_error",
-            52 => "too_many_cids_requested",
-            60 => "export_restriction",
-            70 => "protocol_version",
-            71 => "insufficient_security",
-            80 => "internal_error",
-            86 => "inappropriate_fallback",
-            90 => "user_canceled",
-            100 => "no_renegotiation",
-            109 => "missing_extension",
-            110 => "unsupported_extension",
-            111 => "certificate_unobtainable",
-            112 => "unrecognized_name",
-            113 => "bad_certificate_status_response",
-            114 => "bad_certificate_hash_value",
-            115 => "unknown_psk_identity",
-            116 => "certificate_required",
-            117 => "general_error",
-            120 => "no_application_protocol",
-            121 => "ech_required",
-            _ => "unknown",
-        }
+        AlertName(self.0).as_str()
     }
 }
 
 impl fmt::Display for Alert {
     /// The name, and the code where there is no name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            "unknown" => write!(f, "{}", self.0),
-            name => f.write_str(name),
-        }
+        AlertName(self.0).fmt(f)
     }
 }

@@ -7,10 +7,12 @@
 pub mod client_hello;
 pub mod record;
 
+mod alert_name;
 mod server_name;
 
 use serde::{Deserialize, Serialize};
 
+pub use alert_name::AlertName;
 pub use server_name::ServerName;
 
 /// A version of the protocol, older ones first.

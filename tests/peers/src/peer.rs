@@ -19,6 +19,7 @@ pub(crate) enum Peer {
     Dnsmasq,
     /// Reads Debian packages.
     DpkgDeb,
+    DpkgShlibdeps,
     /// The compiler of the `net/http` upstream and of the programs of the Go module.
     Go,
     /// Go's `net/http` as a client of HTTP/1.1 and HTTP/2.
@@ -91,13 +92,14 @@ enum Source {
 
 impl Peer {
     /// In the order in which they are installed.
-    const ALL: [Self; 34] = [
+    const ALL: [Self; 35] = [
         Self::CargoDeb,
         Self::Certutil,
         Self::Chromium,
         Self::Curl,
         Self::Dnsmasq,
         Self::DpkgDeb,
+        Self::DpkgShlibdeps,
         Self::Go,
         Self::H2load,
         Self::Nghttp,
@@ -136,6 +138,7 @@ impl Peer {
             Self::Curl => "curl",
             Self::Dnsmasq => "dnsmasq",
             Self::DpkgDeb => "dpkg-deb",
+            Self::DpkgShlibdeps => "dpkg-shlibdeps",
             Self::Go => "go",
             Self::GoClient => "h2client",
             Self::GoServer => "h2server",
@@ -201,6 +204,7 @@ impl Peer {
             Self::CargoDeb => Source::Cargo("3.8.0"),
             Self::Curl => Source::Debian("curl"),
             Self::DpkgDeb => Source::Debian("dpkg"),
+            Self::DpkgShlibdeps => Source::Debian("dpkg-dev"),
             Self::Go => Source::Debian("golang-go"),
             Self::GoClient => Source::GoModule("./h2client"),
             Self::GoServer => Source::GoModule("./h2server"),

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use config::snapshot::{Action, Cluster, EndpointsFrom};
 use telemetry::cause::Cause;
+use wire::h1::HeadError;
 
+use crate::connection::codec::elements::Invalid;
 use crate::exchange::{Exchange, Stage, Wait};
 use crate::tools::detail::Detail;
 
@@ -126,6 +128,20 @@ impl Exchange {
             }
             _ => None,
         }
+    }
+
+    /// The option that a request's head goes beyond, and its value, if it breaks no other rule.
+    pub(crate) fn bound_of_head(&self, error: &Invalid) -> Option<Detail> {
+        let http = &self.listener().http;
+        let (option, bound, unit) = match error {
+            Invalid::Head(HeadError::HeadTooLarge) => ("head_max", http.head_bytes_max, " bytes"),
+            Invalid::Head(HeadError::FieldsTooMany) => ("fields_max", http.fields_max.into(), ""),
+            Invalid::Head(HeadError::LineTooLong) => {
+                ("request_line_max", http.request_line_bytes_max, " bytes")
+            }
+            _ => return None,
+        };
+        Some(Detail::of(&format_args!("http.{option} of the listener: {bound}{unit}")))
     }
 
     fn why_no_endpoint(&self) -> Detail {

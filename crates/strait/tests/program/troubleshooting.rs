@@ -55,6 +55,8 @@ fn each_failure_leaves_the_cause_and_the_detail_that_the_page_has() {
     let two = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok";
     let half = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf";
     let garbage = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n";
+    let long_head = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "a".repeat(70_000));
+    let long_head = Box::leak(long_head.into_boxed_str()).as_bytes();
     let clusters = [
         ("refused", nowhere(), ""),
         ("silent", service(b"", false), ", timeouts: { response_head: 200ms }"),
@@ -67,6 +69,7 @@ fn each_failure_leaves_the_cause_and_the_detail_that_the_page_has() {
         ("http2", service(HTTP2_SETTINGS, false), ""),
         ("http1", service(b"HTTP/1.1 400 Bad Request\r\n\r\n", true), ", protocol: http2"),
         ("plain", service(b"HTTP/1.1 400 Bad Request\r\n\r\n", true), ", tls: { verify: off }"),
+        ("long", service(long_head, false), ""),
         ("none", service(ok, false), ""),
     ];
     let mut config = String::from(
@@ -104,7 +107,7 @@ routes:
     let strait = Strait::run_in(scratch, &config);
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
     let long = "a".repeat(6_000);
-    let asks: [(String, &str, &str); 19] = [
+    let asks: [(String, &str, &str); 21] = [
         (get("/refused"), "connect_failed", "ECONNREFUSED"),
         (get("/silent"), "response_head_timeout", "timeouts.response_head of the cluster: 200ms"),
         (get("/late"), "request_timeout", "timeout of the rule: 200ms, waiting for the response"),
@@ -127,8 +130,14 @@ routes:
         (
             format!("GET / HTTP/1.1\r\nHost: x\r\nX: {long}\r\n\r\n"),
             "request_head_too_large",
-            "the head is too long",
+            "http.head_max of the listener: 4096 bytes",
         ),
+        (
+            get(&format!("/{}", "a".repeat(2_000))),
+            "request_line_too_long",
+            "http.request_line_max of the listener: 1024",
+        ),
+        (get("/long"), "response_head_too_large", "the head is too long: more than 61440 bytes"),
         ("GET / HTTP/1.1\r\nHo".into(), "request_head_timeout", "timeouts.request_head"),
         (
             "POST /late HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".into(),

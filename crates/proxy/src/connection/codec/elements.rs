@@ -2,10 +2,11 @@
 
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
-use wire::h1::{BodyError, ConnectionField, HeadError, HeadErrorKind};
+use wire::h1::{BodyError, ConnectionField, HeadError, HeadErrorKind, HeadLimits};
 use wire::h2::{ErrorCode, MessageError, StreamError};
 use wire::head::{Framing, RequestHead, ResponseHead, Version};
 
+use crate::connection::codec::http1::RESPONSE_HEAD;
 use crate::tools::buffers::Buffers;
 use crate::tools::detail::Detail;
 use crate::tools::outbox::Outbox;
@@ -74,6 +75,20 @@ impl Invalid {
             Self::Body(error) => Detail::of_body(*error, input),
             Self::Message(error) => Detail::of(error),
             Self::Stream(error) => Detail::of(error),
+        }
+    }
+
+    /// The bound that the head of a response goes beyond, if that is its rule: it is no option.
+    pub(crate) fn detail_of_response(&self, input: &[u8]) -> Detail {
+        let HeadLimits { head_bytes_max, fields_max, .. } = RESPONSE_HEAD;
+        match self {
+            Self::Head(error @ HeadError::HeadTooLarge) => {
+                Detail::of(&format_args!("{error}: more than {head_bytes_max} bytes"))
+            }
+            Self::Head(error @ HeadError::FieldsTooMany) => {
+                Detail::of(&format_args!("{error}: more than {fields_max}"))
+            }
+            _ => self.detail(input),
         }
     }
 

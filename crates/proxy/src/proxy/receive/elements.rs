@@ -107,7 +107,8 @@ impl Proxy {
         }
         let request = Request { is_complete, ..Request::NONE };
         let Some(key) = self.begin_exchange(at, request, now) else { return };
-        self.exchanges.note_detail(key, || error.detail(input));
+        let bound = self.exchanges.get(key).and_then(|exchange| exchange.bound_of_head(error));
+        self.exchanges.note_detail(key, || bound.unwrap_or_else(|| error.detail(input)));
         self.fail(key, error.cause_of_head(), now);
     }
 
@@ -209,7 +210,10 @@ impl Proxy {
                 Invalid::Head(_) => Detail::of_other_protocol(Detected::Http1, input),
                 Invalid::Body(_) | Invalid::Message(_) | Invalid::Stream(_) => None,
             };
-            other.unwrap_or_else(|| error.detail(input))
+            other.unwrap_or_else(|| match from.is_downstream {
+                true => error.detail(input),
+                false => error.detail_of_response(input),
+            })
         });
         match (from.is_downstream, error) {
             // No answer arrives on a stream that was reset.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::tls::Alert;
+use crate::tls::{Alert, AlertName};
 
 /// Why a connection cannot be read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
@@ -12,7 +12,7 @@ pub enum RecordError {
     #[error("an alert that cannot be decoded")]
     AlertInvalid,
     /// The peer has sent a fatal alert with this code.
-    #[error("the peer has sent alert {0}")]
+    #[error("the peer has sent alert {}", AlertName(*.0))]
     AlertReceived(u8),
     /// A record that was not sealed with the key that it had to be sealed with, or was changed.
     #[error("a record that is not authentic")]

@@ -13,7 +13,14 @@ use crate::process::Process;
 
 pub(super) const CLAIM: Claim = Claim {
     module: module_path!(),
-    needs: &[Peer::CargoDeb, Peer::DpkgDeb, Peer::Unshare, Peer::Ip, Peer::Curl],
+    needs: &[
+        Peer::CargoDeb,
+        Peer::DpkgDeb,
+        Peer::DpkgShlibdeps,
+        Peer::Unshare,
+        Peer::Ip,
+        Peer::Curl,
+    ],
     holds,
 };
 
