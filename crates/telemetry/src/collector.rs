@@ -20,7 +20,7 @@ use crate::metrics::config::ControlCounters;
 use crate::metrics::endpoint::{EndpointBlock, EndpointTotals};
 use crate::metrics::exchange::RuleBlock;
 use crate::metrics::upstream::ClusterBlock;
-use crate::metrics::{View, families};
+use crate::metrics::{RULES_MAX, View, families};
 use crate::names::{EndpointName, Names, RouteNames};
 use crate::process::ProcessFacts;
 use crate::totals::{ClusterTotals, ListenerTotals};
@@ -318,7 +318,12 @@ impl Collector {
         for name in self.names.clusters() {
             view.clusters.insert(name, Vec::new());
         }
+        let rules = self.names.routes().map(|(_, route)| route.rules.len()).sum::<usize>();
+        let are_few = rules <= RULES_MAX;
         let mut tables = BTreeSet::new();
+        if are_few {
+            tables.extend(self.names.routes().map(|(id, _)| id));
+        }
         for (index, worker) in self.workers.iter().enumerate() {
             let block: &WorkerBlock = &worker.source.worker;
             view.workers.push((index.to_string(), block));
@@ -337,9 +342,12 @@ impl Collector {
         for id in tables {
             let Some(route) = self.names.route(id) else { continue };
             // Places behind the last are those of rules that are gone.
-            for (place, (count, text)) in self.taken(id).into_iter().zip(&*route.rules).enumerate()
-            {
-                if count > 0 {
+            let mut taken = self.taken(id);
+            if are_few {
+                taken.resize(route.rules.len(), 0);
+            }
+            for (place, (count, text)) in taken.into_iter().zip(&*route.rules).enumerate() {
+                if count > 0 || are_few {
                     view.rules.push((&route.name, format!("{place} {text}"), count));
                 }
             }

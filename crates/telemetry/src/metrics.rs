@@ -148,6 +148,11 @@ pub(crate) fn families() -> impl Iterator<Item = (&'static str, &'static Family)
     .flat_map(|(area, families)| families.iter().map(move |family| (area, family)))
 }
 
+/// Up to so many clusters have their histograms from the start. Each is fifty lines of a scrape.
+pub(crate) const CLUSTERS_MAX: usize = 100;
+/// Rules are reported before they were taken where all tables together have no more.
+pub(crate) const RULES_MAX: usize = 1_000;
+
 /// Everything there is to read, gathered by name. Two configured things of one name would be one
 /// series, so they are added up.
 #[derive(Debug)]
@@ -168,6 +173,12 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
+    /// The clusters whose histograms are reported.
+    fn clusters_with_times(&self) -> impl Iterator<Item = (&&str, &Vec<&upstream::ClusterBlock>)> {
+        let are_few = self.clusters.len() <= CLUSTERS_MAX;
+        self.clusters.iter().filter(move |(_, blocks)| are_few || !blocks.is_empty())
+    }
+
     /// One sample a cause, for those that can occur anywhere.
     fn each_cause(&self, out: &mut dyn Samples, of: impl Fn(&WorkerBlock) -> &CauseTotals) {
         for (place, cause) in Cause::ALL.iter().enumerate() {
@@ -262,8 +273,10 @@ Generated from the declarations in `crates/telemetry/src/metrics/`; `BLESS=1 car
 anything.
 
 Names of listeners, routes, rules and clusters come from the configuration; no label comes from a peer, so what a
-scrape can hold is bounded by the configuration; of endpoints, `metrics.endpoints_max` are reported. Listeners and clusters are there from the start, a cluster's
-histograms and rules from their first exchange on. What a new configuration
+scrape can hold is bounded by the configuration; of endpoints, `metrics.endpoints_max` are reported. What is configured is there
+from the start, with zeros, so that a rate sees the first event. Later, with their first event, come: the histograms of clusters, where there are more
+than 100, and rules, where there are more than 1,000, since a scrape would be megabytes of zeros; and words of large sets (codes of statuses, statuses of
+gRPC, reasons of failures), of which the help says which are there from the start. What a new configuration
 no longer has disappears from the metrics with what it had counted.
 
 Each worker counts for itself, in numbers that no other worker writes; they are added up when they are read, one after the

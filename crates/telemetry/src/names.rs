@@ -101,6 +101,14 @@ impl Names {
         self.listeners.slots.iter().flatten().map(|(_, name)| name)
     }
 
+    /// All route tables.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = (LabelId, &RouteNames)> {
+        (0..).zip(&self.routes.slots).filter_map(|(slot, place)| {
+            let (generation, route) = place.as_ref()?;
+            Some((LabelId { slot, generation: *generation }, route))
+        })
+    }
+
     /// All clusters.
     pub(crate) fn clusters(&self) -> impl Iterator<Item = &Arc<str>> {
         self.clusters.slots.iter().flatten().map(|(_, name)| name)

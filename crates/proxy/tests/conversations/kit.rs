@@ -593,7 +593,7 @@ impl<'s> Talk<'s> {
         self.keeps_counts = true;
     }
 
-    /// The counts under this name, by the values of its labels. See [`Talk::keeps_counts`].
+    /// The counts under this name that are not 0, by the values of its labels. See [`Talk::keeps_counts`].
     pub(crate) fn counted(&mut self, name: &str) -> BTreeMap<String, u64> {
         let mut counted = BTreeMap::new();
         for collector in &mut self.counts {
@@ -605,6 +605,7 @@ impl<'s> Talk<'s> {
                 *counted.entry(values).or_default() += value.parse::<u64>().unwrap();
             }
         }
+        counted.retain(|_, count| *count > 0);
         counted
     }
 

@@ -58,6 +58,15 @@ impl ControlCounters {
         }
     }
 
+    /// How often each source answered, and when it did last: those that are always there, and others once
+    /// they did.
+    fn answers(&self) -> BTreeMap<SourceKind, (u64, u64)> {
+        let mut answers: BTreeMap<_, _> =
+            [SourceKind::File, SourceKind::Dns].map(|source| (source, (0, 0))).into();
+        answers.extend(&self.source_answers);
+        answers
+    }
+
     pub(crate) fn source_resources(&mut self, resources: Vec<SourceResources>) {
         self.source_resources = resources;
     }
@@ -66,6 +75,29 @@ impl ControlCounters {
         self.lines_lost = self.lines_lost.saturating_add(event.lines);
     }
 }
+
+/// Why DNS gives nothing; `control` has the words.
+const DNS_FAILURES: [&str; 10] = [
+    "timeout",
+    "servfail",
+    "refused",
+    "other_code",
+    "not_understood",
+    "no_recursion",
+    "malformed",
+    "alias_loop",
+    "unreachable",
+    "no_server",
+];
+/// How what sources give may stand.
+const RESOURCE_STATES: [(SourceKind, &str); 6] = [
+    (SourceKind::File, "good"),
+    (SourceKind::File, "refused"),
+    (SourceKind::Dns, "fresh"),
+    (SourceKind::Dns, "stale"),
+    (SourceKind::Dns, "failed"),
+    (SourceKind::Dns, "waiting"),
+];
 
 pub(super) static FAMILIES: &[Family] = &[
     Family {
@@ -123,8 +155,8 @@ pub(super) static FAMILIES: &[Family] = &[
         help: "What a source of endpoints (`dns`, `file`) gave that was accepted, also if it was nothing new.",
         labels: &["source"],
         samples: |view, out| {
-            for (source, (count, _)) in &view.control.source_answers {
-                out.number(&[source.as_str()], *count);
+            for (source, (count, _)) in view.control.answers() {
+                out.number(&[source.as_str()], count);
             }
         },
     },
@@ -136,8 +168,14 @@ pub(super) static FAMILIES: &[Family] = &[
                `not_understood`, `no_recursion`, `malformed`, `alias_loop`, `unreachable` or `no_server`.",
         labels: &["source", "reason"],
         samples: |view, out| {
-            for ((source, reason), count) in &view.control.source_failures {
-                out.number(&[source.as_str(), reason], *count);
+            let failures = &view.control.source_failures;
+            let file = (SourceKind::File, "invalid");
+            let dns = DNS_FAILURES.into_iter().map(|reason| (SourceKind::Dns, reason));
+            let known = dns.chain([file]).filter(|known| !failures.contains_key(known));
+            for ((source, reason), count) in
+                known.map(|known| (known, 0)).chain(failures.iter().map(|(it, n)| (*it, *n)))
+            {
+                out.number(&[source.as_str(), reason], count);
             }
         },
     },
@@ -148,7 +186,13 @@ pub(super) static FAMILIES: &[Family] = &[
                after a failure; `failed` or `waiting`, before the first answer).",
         labels: &["source", "state"],
         samples: |view, out| {
-            for SourceResources { source, state, count } in &view.control.source_resources {
+            let known = &view.control.source_resources;
+            for (source, state) in RESOURCE_STATES {
+                if !known.iter().any(|it| (it.source, it.state) == (source, state)) {
+                    out.number(&[source.as_str(), state], 0);
+                }
+            }
+            for SourceResources { source, state, count } in known {
                 out.number(&[source.as_str(), state], *count);
             }
         },
@@ -156,11 +200,11 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_source_last_answer_timestamp_seconds",
         kind: MetricType::Gauge,
-        help: "When a source of endpoints last gave something that was accepted, seconds since the Unix epoch.",
+        help: "When a source of endpoints last gave something that was accepted, seconds since the Unix epoch; 0 for never.",
         labels: &["source"],
         samples: |view, out| {
-            for (source, (_, at)) in &view.control.source_answers {
-                out.decimal(&[source.as_str()], super::seconds(*at));
+            for (source, (_, at)) in view.control.answers() {
+                out.decimal(&[source.as_str()], super::seconds(at));
             }
         },
     },

@@ -94,6 +94,9 @@ const fn is_of_connect(cause: Cause) -> bool {
     )
 }
 
+/// Reasons that are reported before they occur.
+pub(crate) const FROM_THE_START: [&str; 2] = ["ECONNREFUSED", "timeout"];
+
 /// A counter for each of [`REASONS`], which take memory from the first failure on.
 #[derive(Debug, Default)]
 pub(crate) struct ReasonCounters(OnceLock<Box<[Counter; REASONS.len()]>>);

@@ -1,7 +1,7 @@
 //! Counted from the events of exchanges.
 
 use super::grpc::GrpcCalls;
-use super::status::{STATUSES, StatusCounters};
+use super::status::{CLASSES, STATUSES, StatusCounters};
 use super::{BOUNDS_COARSE, BOUNDS_FINE, CauseTotals, Family, MetricType, total};
 use crate::cause::Cause;
 use crate::cell::Counter;
@@ -163,15 +163,15 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_exchange_responses_total",
         kind: MetricType::Counter,
         help: "Exchanges by the status sent downstream. A code that is not registered with IANA \
-               counts as `other` of its class, one without response as `none`; codes that never \
-               occurred are left out.",
+               counts as `other` of its class, one without response as `none`. Of each class, `other` is there from the \
+               start, and a code from its first response on.",
         labels: &["listener", "class", "code"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
                 for (place, status) in STATUSES.iter().enumerate() {
                     let count =
                         blocks.iter().map(|block| block.exchanges.statuses.value(place)).sum();
-                    if count > 0 {
+                    if count > 0 || place < CLASSES.len() {
                         out.number(&[listener, status.class, status.code], count);
                     }
                 }
@@ -223,7 +223,7 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_grpc_calls_total",
         kind: MetricType::Counter,
         help: "gRPC calls by status, including replies that the proxy made; `none` ended without \
-               a status. Statuses that never occurred are left out.",
+               a status. `OK` is there from the start, the others from their first call on.",
         labels: &["listener", "status"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -241,10 +241,8 @@ pub(super) static FAMILIES: &[Family] = &[
             for (listener, blocks) in &view.listeners {
                 let up = total(blocks, |block| &block.exchanges.grpc_messages_up);
                 let down = total(blocks, |block| &block.exchanges.grpc_messages_down);
-                if up + down > 0 {
-                    out.number(&[listener, "up"], up);
-                    out.number(&[listener, "down"], down);
-                }
+                out.number(&[listener, "up"], up);
+                out.number(&[listener, "down"], down);
             }
         },
     },
@@ -324,7 +322,7 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_route_exchanges_total",
         kind: MetricType::Counter,
         help: "Exchanges that took this rule, counted when they end. `rule` is the rule's place \
-               in its route table and its name, or what it matches; rules never taken are left out. A rule \
+               in its route table and its name, or what it matches. With more than 1,000 rules, those never taken are left out. A rule \
                keeps its count when a reload changes its place; an exchange that ends after the \
                reload but began before is counted for the rule that stands where its own stood.",
         labels: &["route", "rule"],

@@ -16,14 +16,14 @@ impl GrpcCalls {
         }
     }
 
-    /// Each status that occurred, with how often in all of these.
+    /// `OK`, and each other status that occurred, with how often in all of these.
     pub(crate) fn each<'c, I: Iterator<Item = &'c Self>>(
         all: impl Fn() -> I,
         mut report: impl FnMut(&'static str, u64),
     ) {
         for (place, name) in GrpcCall::STATUSES.iter().chain(&["none"]).enumerate() {
             let count = all().filter_map(|calls| calls.0.get(place)).map(Counter::value).sum();
-            if count > 0 {
+            if count > 0 || place == 0 {
                 report(name, count);
             }
         }

@@ -53,6 +53,9 @@ impl TlsTimes {
     }
 }
 
+/// Reasons that are no words of TLS.
+const FROM_THE_START: [&str; 3] = ["peer_gone", "tls_timeout", "overflow"];
+
 pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_handshakes_total",
@@ -74,13 +77,13 @@ pub(super) static FAMILIES: &[Family] = &[
         kind: MetricType::Counter,
         help: "TLS handshakes with downstreams that failed, by reason: an exact word for what was wrong (as in \
                `strait_upstream_connect_failure_reasons_total`), `peer_gone`, `tls_timeout`, or `overflow` at \
-               `limits.handshakes_max`. Reasons that never occurred are left out.",
+               `limits.handshakes_max`. These three are there from the start, the others from their first failure on.",
         labels: &["listener", "reason"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
                 for (place, name) in REASONS.iter().enumerate() {
                     let count = blocks.iter().map(|block| block.tls.failed.value(place)).sum();
-                    if count > 0 {
+                    if count > 0 || FROM_THE_START.contains(name) {
                         out.number(&[listener, name], count);
                     }
                 }
@@ -120,9 +123,7 @@ pub(super) static FAMILIES: &[Family] = &[
                 ["0", "1", "2", "3", "4", "5", "6", "7", "8"].into_iter().enumerate()
             {
                 let count = view.sum(|block| block.tls.batches.get(place));
-                if count > 0 {
-                    out.number(&[size], count);
-                }
+                out.number(&[size], count);
             }
         },
     },

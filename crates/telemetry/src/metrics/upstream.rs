@@ -1,6 +1,6 @@
 //! Counted from the events of upstream connections and from exchanges that have a cluster.
 
-use super::endpoint::{REASONS, ReasonCounters};
+use super::endpoint::{FROM_THE_START, REASONS, ReasonCounters};
 use super::grpc::GrpcCalls;
 use super::status::{CLASSES, class_place};
 use super::{BOUNDS_COARSE, CauseTotals, Family, MetricType, total};
@@ -147,7 +147,7 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_upstream_grpc_calls_total",
         kind: MetricType::Counter,
         help: "gRPC calls routed to the cluster, by status, including replies that the proxy \
-               made; `none` ended without a status. Statuses that never occurred are left out.",
+               made; `none` ended without a status. `OK` is there from the start, the others from their first call on.",
         labels: &["cluster", "status"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
@@ -188,7 +188,7 @@ pub(super) static FAMILIES: &[Family] = &[
                tunnels.",
         labels: &["cluster"],
         samples: |view, out| {
-            for (cluster, blocks) in view.clusters.iter().filter(|(_, blocks)| !blocks.is_empty()) {
+            for (cluster, blocks) in view.clusters_with_times() {
                 let times = super::times_of(blocks, |block| &block.exchange);
                 out.histogram(&[cluster], &BOUNDS_COARSE, &times);
             }
@@ -201,7 +201,7 @@ pub(super) static FAMILIES: &[Family] = &[
                tunnels; the client's time for the request's body is no part of it. Only with stage times.",
         labels: &["cluster"],
         samples: |view, out| {
-            for (cluster, blocks) in view.clusters.iter().filter(|(_, blocks)| !blocks.is_empty()) {
+            for (cluster, blocks) in view.clusters_with_times() {
                 let times = super::times_of(blocks, |block| &block.first_byte);
                 out.histogram(&[cluster], &BOUNDS_COARSE, &times);
             }
@@ -270,7 +270,7 @@ pub(super) static FAMILIES: &[Family] = &[
         help: "Time to establish an upstream connection.",
         labels: &["cluster"],
         samples: |view, out| {
-            for (cluster, blocks) in view.clusters.iter().filter(|(_, blocks)| !blocks.is_empty()) {
+            for (cluster, blocks) in view.clusters_with_times() {
                 let times = super::times_of(blocks, |block| &block.connect);
                 out.histogram(&[cluster], &BOUNDS_COARSE, &times);
             }
@@ -295,14 +295,14 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_upstream_connect_failure_reasons_total",
         kind: MetricType::Counter,
         help: "Upstream connections that could not be established, by the name of the kernel's error, the time that \
-               was over (`timeout`, `tls_timeout`), or how the handshake of TLS failed; reasons that never \
-               occurred are left out. `/clusters` has them by endpoint.",
+               was over (`timeout`, `tls_timeout`), or how the handshake of TLS failed; `ECONNREFUSED` and `timeout` are there from the \
+               start, the others from their first failure on. `/clusters` has them by endpoint.",
         labels: &["cluster", "reason"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
                 for (place, reason) in REASONS.iter().enumerate() {
                     let count = blocks.iter().map(|block| block.connect_reasons.value(place)).sum();
-                    if count > 0 {
+                    if count > 0 || FROM_THE_START.contains(reason) {
                         out.number(&[cluster, reason], count);
                     }
                 }
@@ -368,10 +368,15 @@ pub(super) static ENDPOINT_FAMILIES: &[Family] = &[
         name: "strait_endpoint_connect_failures_total",
         kind: MetricType::Counter,
         help: "Connections to the endpoint that could not be established, by reason, as in \
-               `strait_upstream_connect_failure_reasons_total`; reasons that never occurred are left out.",
+               `strait_upstream_connect_failure_reasons_total`, and from the same time on.",
         labels: &["cluster", "endpoint", "reason"],
         samples: |view, out| {
             for (cluster, endpoint, totals) in &view.endpoints {
+                let counted = totals.connect_failures.iter().map(|(reason, _)| reason);
+                let counted: Vec<_> = counted.collect();
+                for reason in FROM_THE_START.iter().filter(|it| !counted.contains(it)) {
+                    out.number(&[cluster, endpoint, reason], 0);
+                }
                 for (reason, count) in &totals.connect_failures {
                     out.number(&[cluster, endpoint, reason], *count);
                 }
