@@ -3,7 +3,7 @@
 //! `telemetry` writes them, and this crate does not see it; a test of `control` compares the two lists.
 
 /// Names of the fields, in the order that they have where none are chosen.
-pub const FIELDS: [&str; 41] = [
+pub const FIELDS: [&str; 42] = [
     "time",
     "client",
     "method",
@@ -34,6 +34,7 @@ pub const FIELDS: [&str; 41] = [
     "read_head_us",
     "route_us",
     "request_body_us",
+    "retries_us",
     "pool_wait_us",
     "connect_us",
     "upstream_write_us",

@@ -19,6 +19,7 @@ mod patterns;
 mod redirects;
 mod resolved;
 mod resolvers;
+mod retries;
 mod rewrites;
 mod routes;
 mod subsets;

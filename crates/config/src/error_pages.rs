@@ -21,7 +21,7 @@ const VARIABLES_MAX: usize = 32;
 
 /// The causes that a reply may have. `telemetry` has all causes and this crate does not see it; a test of
 /// `proxy` compares the two.
-pub const CAUSES: [&str; 51] = [
+pub const CAUSES: [&str; 52] = [
     "request_invalid",
     "request_framing_invalid",
     "request_header_underscore",
@@ -69,6 +69,7 @@ pub const CAUSES: [&str; 51] = [
     "response_invalid",
     "response_head_too_large",
     "response_body_too_large",
+    "try_timeout",
     "response_head_timeout",
     "response_body_timeout",
     "response_truncated",

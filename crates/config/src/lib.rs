@@ -56,6 +56,7 @@ pub mod outside;
 pub mod paths;
 mod reference;
 mod resource;
+pub mod retry;
 pub mod rewrite;
 pub mod schedule;
 mod schema;

@@ -37,6 +37,7 @@ use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Regexes, Sear
 use crate::metrics::Metrics;
 use crate::origins::Origins;
 use crate::paths::PathTable;
+use crate::retry::{RetryBudget, RetryPolicy};
 use crate::rewrite::Rewrite;
 use crate::slow_start::SlowStart;
 use crate::subsets::{Metadata, Selectors, SubsetAsked};
@@ -785,6 +786,8 @@ pub struct Forward {
     /// Bound on the whole exchange, from the request's head to the response's last byte; none
     /// for no bound.
     pub timeout: Option<Duration>,
+    /// When the request is sent again, beyond where that is safe without asking.
+    pub retry: Option<Box<RetryPolicy>>,
     /// `Upgrade` tokens that are let through, lower case. `h2c` is never among them.
     pub upgrades: Arc<[Box<str>]>,
 }
@@ -845,6 +848,8 @@ pub struct Cluster {
     pub balancer: Balancer,
     /// What one of them gets that came lately, if that is less.
     pub slow_start: Option<SlowStart>,
+    /// How many retries may be under way.
+    pub retry_budget: RetryBudget,
     /// Who of them may be chosen, by what a request asks for.
     pub view: View,
     /// By what they make subsets, if they do.

@@ -31,6 +31,7 @@ use std::net::SocketAddr;
 use config::snapshot::{ChainId, Cluster, ClusterId, EndpointId, TransportId};
 use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
+use wire::head::{Framing, ResponseHead};
 
 use crate::connection::bounds::{OUTBOX_BYTES_MAX, UNDELIVERED_BYTES_MAX};
 use crate::connection::codec::elements::Output;
@@ -281,6 +282,18 @@ impl Connection {
     /// What comes before its protocol, if that is not known yet and may still be.
     pub(crate) const fn opening(&self) -> Option<Opening> {
         if self.is_lingering() { None } else { self.codec.opening() }
+    }
+
+    /// Whether an upstream connection may carry another request, by the head of a response on it.
+    #[inline]
+    pub(crate) fn note_reusable(&mut self, head: &ResponseHead<'_>) {
+        let is_worn = self.is_key_nearly_worn();
+        if let Some(role) = self.upstream_mut() {
+            role.is_reusable = head.persistent()
+                && head.framing() != Framing::UntilClose
+                && !role.is_personal
+                && !is_worn;
+        }
     }
 
     /// The upstream's final answer has begun: the request is not sent again.

@@ -7,7 +7,8 @@
 //! new ───────┤              ▼
 //!            └───────► Waiting ─► Attempting ─► Responding ─► Finishing ─► gone
 //!                      (for a       │   ▲ (again, if     │        ▲
-//!                      connection)  └───┘  it is safe)   └────────┤ (the response is queued whole)
+//!                      connection)  └───┘  it may be)    └────────┤ (the response is queued whole)
+//!                                Pausing (before another attempt) │
 //!            any of them ── reply made here ──────────────────────┘
 //! ```
 
@@ -33,6 +34,7 @@ pub(crate) mod progress;
 pub(crate) mod record;
 pub(crate) mod reply;
 pub(crate) mod request_buffer;
+pub(crate) mod retrying;
 pub mod route;
 pub(crate) mod stalling;
 pub(crate) mod stalls;
@@ -41,7 +43,9 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::snapshot::{Action, ChainId, Cluster, ClusterId, EndpointId, Listener, RouteTableId};
+use config::snapshot::{
+    Action, ChainId, Cluster, ClusterId, EndpointId, Forward, Listener, RouteTableId, Rule,
+};
 use config::subsets::SubsetHash;
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
@@ -146,6 +150,8 @@ pub(crate) enum Stage {
     Waiting { request: QueuedRequest },
     /// Its attempt failed; the next is on the agenda, and begins before the event is over.
     Retrying { request: QueuedRequest },
+    /// Its attempt failed; the next comes after a pause, which began then.
+    Pausing { request: QueuedRequest, since: Time },
     /// Given to this connection; no byte of a response yet.
     Attempting { upstream: StreamKey },
     /// The response's head went to the downstream; its body follows.
@@ -328,12 +334,20 @@ impl Exchange {
 
     /// Whether its rule lets a connection change to these protocols.
     pub(crate) fn allows_upgrade(&self, protocols: &[u8]) -> bool {
-        let rule = self.route.as_ref().and_then(|route| route.rule).and_then(|(table, place)| {
-            self.snapshot.route_table(table)?.rules.get(usize::try_from(place).ok()?)
-        });
-        match rule.map(|rule| &rule.action) {
-            Some(Action::Forward(forward)) => route::allows_upgrade(&forward.upgrades, protocols),
-            _ => false,
+        self.forward().is_some_and(|forward| route::allows_upgrade(&forward.upgrades, protocols))
+    }
+
+    /// Its rule.
+    pub(crate) fn rule(&self) -> Option<&Rule> {
+        let (table, place) = self.route.as_ref()?.rule?;
+        self.snapshot.route_table(table)?.rules.get(usize::try_from(place).ok()?)
+    }
+
+    /// What its rule says of forwarding.
+    pub(crate) fn forward(&self) -> Option<&Forward> {
+        match &self.rule()?.action {
+            Action::Forward(forward) => Some(forward),
+            Action::Respond(_) | Action::Redirect(_) => None,
         }
     }
 
@@ -384,6 +398,7 @@ impl Exchange {
             | Stage::Buffering { .. }
             | Stage::Waiting { .. }
             | Stage::Retrying { .. }
+            | Stage::Pausing { .. }
             | Stage::Finishing => None,
         }
     }
@@ -422,10 +437,14 @@ pub(crate) enum Wait {
     TunnelIdle,
     /// The end of a pause before its endpoints are connected to again.
     Pause,
+    /// The head of the response, from the beginning of its attempt.
+    Try,
+    /// The end of the pause before another attempt.
+    Backoff,
 }
 
 impl Wait {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Whole,
         Self::RequestBody,
         Self::Filter,
@@ -436,6 +455,8 @@ impl Wait {
         Self::ResponseWrite,
         Self::TunnelIdle,
         Self::Pause,
+        Self::Try,
+        Self::Backoff,
     ];
 
     /// What it is called when it took too long.
@@ -444,9 +465,10 @@ impl Wait {
             Self::Whole => Cause::RequestTimeout,
             Self::RequestBody => Cause::RequestBodyTimeout,
             Self::Filter => Cause::FilterTimeout,
-            Self::Connection | Self::Pause => Cause::PendingTimeout,
+            Self::Connection | Self::Pause | Self::Backoff => Cause::PendingTimeout,
             Self::RequestWrite => Cause::RequestWriteTimeout,
             Self::ResponseHead => Cause::ResponseHeadTimeout,
+            Self::Try => Cause::TryTimeout,
             Self::ResponseBody => Cause::ResponseBodyTimeout,
             Self::ResponseWrite => Cause::ResponseWriteTimeout,
             Self::TunnelIdle => Cause::TunnelIdleTimeout,

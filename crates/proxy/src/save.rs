@@ -33,7 +33,7 @@ use crate::tools::time::Time;
 pub use crate::tools::differing::Differing;
 
 /// Version of the form that is written, and the only one that is read.
-pub const VERSION: u16 = 15;
+pub const VERSION: u16 = 16;
 
 /// The id of something that the new configuration does not have.
 const GONE: Id = Id { slot: u32::MAX, generation: u32::MAX };

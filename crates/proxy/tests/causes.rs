@@ -1,7 +1,7 @@
 //! The causes that metrics distinguish are those that happen.
 #![expect(clippy::unwrap_used, reason = "test code outside of test functions")]
 
-use proxy::fault::{Retry, consequence};
+use proxy::fault::{Retry, consequence, retry_word};
 use telemetry::cause::Cause;
 use telemetry::events::{LabelId, UpstreamConnectFailed, UpstreamRetried};
 use telemetry::{Collector, Emitter, Names, ProcessFacts};
@@ -37,7 +37,11 @@ fn retries_are_counted_by_every_cause_that_allows_one_and_no_other() {
     let allowing: Vec<_> = Cause::ALL
         .iter()
         .copied()
-        .filter(|cause| consequence(*cause).retry != Retry::Never)
+        .filter(|cause| {
+            consequence(*cause).retry != Retry::Never
+                || retry_word(*cause).is_some()
+                || *cause == Cause::ResponseRetried
+        })
         .collect();
     let counts = counted("strait_upstream_retries_total", |emitter| {
         for cause in &allowing {

@@ -12,6 +12,7 @@ use telemetry::events::LabelId;
 use telemetry::{Names, RouteNames};
 
 use crate::filter::GATHERED_BYTES_MAX;
+use crate::ledger::RETRY_ATTEMPTS_MAX;
 use crate::random::Random;
 
 /// The clusters that clients know.
@@ -69,6 +70,8 @@ pub struct Configurations {
     patience: Patience,
     /// Which clusters speak HTTP/2.
     speak_http2: [bool; CLUSTERS.len()],
+    /// Whether rules may have `retry`.
+    pub(crate) has_retries: bool,
     /// Bytes of a body that some filter gathered at most, so far.
     pub(crate) gathered_bytes_max: usize,
 }
@@ -83,10 +86,11 @@ impl Configurations {
     pub fn new(random: Random, patience: Patience, has_http2: bool) -> Self {
         let mut protocols = random.split("protocols", 0);
         let speak_http2 = CLUSTERS.map(|_| has_http2 && protocols.chance(500));
+        let has_retries = random.split("retries", 0).chance(400);
         let mut kinds = FilterKinds::new();
         crate::filter::register(&mut kinds);
         let loader = Loader::new(kinds).expect("the schema is one that the loader understands");
-        Self { loader, random, patience, speak_http2, gathered_bytes_max: 0 }
+        Self { loader, random, patience, speak_http2, has_retries, gathered_bytes_max: 0 }
     }
 
     /// Another configuration: with other endpoints, bounds and timeouts, and with random changes
@@ -150,6 +154,7 @@ impl Configurations {
                 "      - match: {{ prefix: /{cluster}/ }}\n        cluster: {cluster}\n        \
                  timeout: {timeout}\n        hash: [{hash}]\n        subset: {{ version: {version} }}\n"
             );
+            self.retry(&mut text);
         }
         text += "clusters:\n";
         for (number, cluster) in CLUSTERS.into_iter().chain([RAW]).enumerate() {
@@ -163,6 +168,30 @@ impl Configurations {
             );
         }
         text
+    }
+
+    /// What a rule retries, if anything: never what is not idempotent.
+    fn retry(&mut self, text: &mut String) {
+        let random = &mut self.random;
+        if !self.has_retries || random.chance(200) {
+            return;
+        }
+        let on = *random.pick(&["5xx", "gateway_error", "reset", "5xx, retriable_status"]);
+        let attempts = random.between(1, RETRY_ATTEMPTS_MAX);
+        let base = random.between(1, 200);
+        let body = *random.pick(&["0B", "1KiB", "64KiB", "1MiB"]);
+        let _ = write!(
+            text,
+            "        retry: {{ on: [{on}], attempts_max: {attempts}, body_max: {body}, \
+             backoff: {{ base: {base}ms, max: 1s }}"
+        );
+        if on.contains("status") {
+            *text += ", status: [404]";
+        }
+        if self.patience == Patience::Short && random.chance(300) {
+            *text += ", try_timeout: 1s";
+        }
+        *text += " }\n";
     }
 
     fn listener(&mut self, name: &str, address: &str, text: &mut String) {
@@ -256,6 +285,10 @@ impl Configurations {
         }
         if self.random.chance(400) {
             *text += "    subsets: { by: [[version]], fallback: any }\n";
+        }
+        if self.has_retries && self.random.chance(500) {
+            let share = self.random.below(101);
+            let _ = writeln!(text, "    retry_budget: {{ share: {share}, at_least: 1 }}");
         }
         let connections_max = self.random.between(1, 12);
         let _ = write!(text, "    connections_max: {connections_max}\n    pending_max: 1000\n");

@@ -8,6 +8,9 @@ use crate::plan::RequestPlan;
 /// Attempts that a request may take, the first included.
 const ATTEMPTS_MAX: usize = 3;
 
+/// The same, where rules have `retry`.
+pub(crate) const RETRY_ATTEMPTS_MAX: u64 = 6;
+
 /// The method of what is relayed, and never sent twice.
 pub(crate) const RELAY: &str = "RELAY";
 
@@ -16,6 +19,8 @@ pub(crate) const RELAY: &str = "RELAY";
 pub struct Ledger {
     requests: BTreeMap<u64, Record>,
     violations: Vec<String>,
+    /// Rules may have `retry`, so that an idempotent request may be sent again whatever a service answered.
+    may_retry_answers: bool,
 }
 
 /// One request.
@@ -90,6 +95,11 @@ impl Ledger {
         self.requests.get(&id).map(|record| &record.plan)
     }
 
+    /// Rules may have `retry`, on all that it is for but methods that are not idempotent.
+    pub(crate) const fn allow_retries(&mut self) {
+        self.may_retry_answers = true;
+    }
+
     /// Whether a client that is relayed may end before it has sent everything.
     pub(crate) fn may_leave_early(&self, id: u64) -> bool {
         self.plan(id).is_some_and(|plan| plan.connection == Some("close"))
@@ -153,7 +163,7 @@ impl Ledger {
             // only, but to a service, a connection that waited unused in the pool looks like a
             // fresh one.
             let is_safe = earlier.is_unprocessed || is_idempotent;
-            if !is_safe || was_answered {
+            if !is_safe || (was_answered && !self.may_retry_answers) {
                 self.violations.push(format!(
                     "{} {id:016x} was sent again, after {earlier:?} (answered: {was_answered})",
                     record.plan.method
@@ -162,7 +172,11 @@ impl Ledger {
         }
         let answer_at = answer_at.unwrap_or_else(|| network.written_total(end));
         record.sightings.push(Sighting { end, answer_at, is_unprocessed: false });
-        if record.sightings.len() > ATTEMPTS_MAX {
+        let attempts_max = match self.may_retry_answers {
+            true => RETRY_ATTEMPTS_MAX as usize,
+            false => ATTEMPTS_MAX,
+        };
+        if record.sightings.len() > attempts_max {
             self.violations.push(format!("{id:016x} was sent {} times", record.sightings.len()));
         }
     }

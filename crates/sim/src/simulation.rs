@@ -192,6 +192,10 @@ impl Simulation {
         let patience = if scenario.is_strict { Patience::Long } else { Patience::Short };
         let configurations =
             Configurations::new(root.split("configurations", 0), patience, scenario.has_http2);
+        let mut ledger = Ledger::default();
+        if configurations.has_retries {
+            ledger.allow_retries();
+        }
         let network =
             Network::new(root.split("network", 0), scenario.faults.clone(), scenario.workers);
         let mailboxes = Mailboxes::new(u32::try_from(scenario.workers).expect("few workers"));
@@ -201,7 +205,7 @@ impl Simulation {
             network: Rc::new(RefCell::new(network)),
             threads: Vec::new(),
             peers: Vec::new(),
-            ledger: Ledger::default(),
+            ledger,
             configurations,
             postboxes: mailboxes.postboxes,
             reports: mailboxes.reports,

@@ -669,6 +669,9 @@ fn describe_cluster(
     let Some(cluster) = snapshot.cluster(id) else { return };
     let timeout = forward.timeout.map_or_else(|| "none".to_owned(), |bound| format!("{bound:?}"));
     story.line("cluster", format!("{}, timeout {timeout}", cluster.name));
+    if let Some(retry) = &forward.retry {
+        story.line("retry", retry.to_string());
+    }
     if cluster.original_destination.is_some() {
         story.line("endpoint", "wherever the connection was going");
     }

@@ -61,6 +61,7 @@ fn exchange(place: u32) -> ExchangeFinished<'static> {
             read_head: 1_200 + jitter,
             route: 800,
             request_body: 0,
+            retries: 0,
             pool_wait: 0,
             connect: 0,
             upstream_write: 6_500 + jitter,

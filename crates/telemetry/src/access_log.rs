@@ -192,6 +192,8 @@ fields! {
         |line| Value::length(line.event.stages.route);
     "request_body_us" pair "Waiting for the client to send more of the body, while nothing else was waited for, µs."
         |line| Value::length(line.event.stages.request_body);
+    "retries_us" pair "Earlier attempts of the request, and the pauses between them, µs."
+        |line| Value::length(line.event.stages.retries);
     "pool_wait_us" pair "Waiting for a pooled connection, µs."
         |line| Value::length(line.event.stages.pool_wait);
     "connect_us" pair "Establishing an upstream connection, µs."
@@ -518,6 +520,7 @@ mod tests {
             read_head: 1,
             route: 1,
             request_body: 1,
+            retries: 1,
             pool_wait: 1,
             connect: 1,
             upstream_write: 1,

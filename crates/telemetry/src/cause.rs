@@ -180,6 +180,10 @@ causes! {
     ResponseBodyTooLarge => "response_body_too_large",
     /// The upstream did not send a response head in time.
     ResponseHeadTimeout => "response_head_timeout",
+    /// The response's head did not come within `retry.try_timeout` of the rule.
+    TryTimeout => "try_timeout",
+    /// The response was one that `retry` of the rule is for, and the request was sent again.
+    ResponseRetried => "response_retried",
     /// The response body stopped coming.
     ResponseBodyTimeout => "response_body_timeout",
     /// The upstream closed or reset the connection before the end of the response.

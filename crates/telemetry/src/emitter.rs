@@ -14,7 +14,7 @@ use crate::events::{
     ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened,
     ConnectionRefused, ExchangeFinished, ExchangeStarted, HeadersDropped, LabelId, ListenerGauges,
     SignaturesMade, TlsHandshakeFinished, TunnelStarted, UpstreamClosed, UpstreamConnectFailed,
-    UpstreamConnected, UpstreamPaused, UpstreamRetried, WorkerGauges,
+    UpstreamConnected, UpstreamPaused, UpstreamRetried, UpstreamRetryDenied, WorkerGauges,
 };
 use crate::failures::FailureCounts;
 use crate::metrics::endpoint::EndpointBlock;
@@ -297,6 +297,13 @@ impl Emitter {
     pub fn upstream_retried(&mut self, event: &UpstreamRetried) {
         if let Some(block) = self.cluster(event.cluster) {
             block.retried(event);
+        }
+    }
+
+    /// See [`UpstreamRetryDenied`].
+    pub fn upstream_retry_denied(&mut self, event: &UpstreamRetryDenied) {
+        if let Some(block) = self.cluster(event.cluster) {
+            block.retry_denied(event);
         }
     }
 

@@ -25,7 +25,8 @@ pub use exchange::{
 };
 pub use tls::{SignaturesMade, TlsHandshakeFinished, TlsHandshakeKind};
 pub use upstream::{
-    UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried,
+    RetryDenial, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused,
+    UpstreamRetried, UpstreamRetryDenied,
 };
 pub use worker::{ClusterGauges, ListenerGauges, WorkerGauges};
 

@@ -3,7 +3,7 @@
 //! ```text
 //! u32 length of all | u8 flags | u8 version | u16 status | u8 cause | u8 attempts | u32 rule | u32 failures
 //! 3 x (u32 slot, u32 generation): listener, route table, cluster
-//! 3 x u64: request bytes, response bytes, start | 11 x u64: stages
+//! 3 x u64: request bytes, response bytes, start | 12 x u64: stages
 //! u8 gRPC status | 2 x u64: messages up and down | 14 x u16: lengths of texts
 //! texts: endpoint, client, method, target, host, request id, user agent, server name, version of TLS,
 //!        cipher suite, peer identity, detail of the cause, failed attempts, captured header fields
@@ -58,7 +58,7 @@ const TEXTS_MAX: [usize; 14] = [
     CAPTURES_BYTES_MAX,
 ];
 /// Bytes before the texts.
-const FIXED_BYTES: usize = 18 + 24 + 24 + 88 + 17 + 28;
+const FIXED_BYTES: usize = 18 + 24 + 24 + 8 * Stages::NAMES.len() + 17 + 28;
 /// Bytes of the longest record.
 pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + 2 * ADDRESS_BYTES_MAX
@@ -205,6 +205,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         read_head: reader.number()?,
         route: reader.number()?,
         request_body: reader.number()?,
+        retries: reader.number()?,
         pool_wait: reader.number()?,
         connect: reader.number()?,
         upstream_write: reader.number()?,

@@ -41,6 +41,7 @@ pub(crate) fn exchange() -> ExchangeFinished<'static> {
             read_head: 1_200,
             route: 800,
             request_body: 0,
+            retries: 0,
             pool_wait: 0,
             connect: 0,
             upstream_write: 6_500,

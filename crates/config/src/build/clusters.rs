@@ -137,6 +137,7 @@ fn cluster<F>(
         places_by_id,
         balancer,
         slow_start: slow_start(file, balancer, site, context.findings),
+        retry_budget: file.retry_budget,
         view,
         selectors,
         transport,

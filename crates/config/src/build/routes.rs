@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::http::{self, Found};
 use super::{Context, Names, Once, error_pages, resolved, share};
-use super::{edits, hashing, matching, rewrites, subsets, targets};
+use super::{edits, hashing, matching, retries, rewrites, subsets, targets};
 use crate::defaults;
 use crate::file::cluster::Protocol;
 use crate::file::listener::OneOrSeveral;
@@ -440,7 +440,11 @@ fn action(
         };
         let hashing = hashing::hashing(file.hash.as_deref(), &site.key("hash"), findings);
         let subset = subsets::asked(file.subset.as_ref(), &site.key("subset"), findings);
-        let forward = Forward { target: target?, hashing, subset, rewrite, timeout, upgrades };
+        let retry = file.retry.as_ref().and_then(|retry| {
+            retries::policy(retry, timeout, &site.key("retry"), findings).map(Box::new)
+        });
+        let forward =
+            Forward { target: target?, hashing, subset, rewrite, timeout, retry, upgrades };
         return Some(Action::Forward(forward));
     }
     // Without any of the three, which is reported elsewhere, it may have been the cluster.
@@ -449,7 +453,7 @@ fn action(
         let rule = "the request is not forwarded, so its edits have no effect";
         site.key("headers").key_error(findings, "request", Problem::new(rule, "remove it"));
     }
-    for key in ["timeout", "upgrades", "rewrite", "hash", "subset"] {
+    for key in ["timeout", "retry", "upgrades", "rewrite", "hash", "subset"] {
         if is_answered_here && site.key(key).is_written() {
             let rule = format!("`{key}` needs a `cluster` to forward to");
             site.key_error(findings, key, Problem::new(rule, "remove it"));

@@ -12,6 +12,7 @@ use crate::address::Address;
 use crate::balance::Balance;
 use crate::defaults;
 use crate::dns::{DnsFamily, DnsMode, EndpointAddress};
+use crate::retry::RetryBudget;
 use crate::slow_start::SlowStart;
 use crate::subsets::{Metadata, Subsets};
 use crate::units::Period;
@@ -73,6 +74,10 @@ pub struct Cluster {
     /// Beyond it: 503.
     #[serde(default = "pending_max")]
     pub pending_max: u32,
+    /// How many of the requests under way may be retries, of those whose rules have `retry`. Each worker counts its own.
+    /// Beyond it: the response, or the failure, goes to the client.
+    #[serde(default)]
+    pub retry_budget: RetryBudget,
     /// Whether each connection begins with a PROXY protocol header that names the client. Such
     /// connections are used for one client only.
     #[serde(default)]

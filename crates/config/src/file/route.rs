@@ -11,6 +11,7 @@ use crate::edits::HeadersKey;
 use crate::error_pages::ErrorPage;
 use crate::hash::HashKey;
 pub use crate::matching::Match;
+use crate::retry::Retry;
 use crate::rewrite::RewriteKey;
 use crate::subsets::SubsetValue;
 use crate::targets::{ShareKey, Sticky};
@@ -98,6 +99,11 @@ pub struct Rule {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = defaults::EXCHANGE_TIMEOUT))]
     pub timeout: Option<OrNone<Timeout>>,
+    /// When a request is sent again, beyond where it is safe without asking: if no endpoint can have acted on it, or if it
+    /// is idempotent and met the end of a connection that was idle, there are three attempts in all. Only for what is
+    /// forwarded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
     /// The protocols that a request may upgrade to. `h2c` is never let through. `connect` takes
     /// the `CONNECT` requests for the hosts of its table, which have no path: the first rule with it
     /// opens a tunnel of bytes to an endpoint of its cluster (of `protocol: http1`, whatever is

@@ -26,6 +26,9 @@ impl Percent {
     /// One of ten.
     pub(crate) const TENTH: Self = Self(10 * POINT);
 
+    /// One of five.
+    pub(crate) const FIFTH: Self = Self(20 * POINT);
+
     /// As a part of 1.
     pub(crate) fn part(self) -> f64 {
         f64::from(self.0) / f64::from(WHOLE)

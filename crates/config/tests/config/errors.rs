@@ -1540,6 +1540,34 @@ fn edits_of_header_fields_that_cannot_be_made() {
 }
 
 #[test]
+fn retries_that_cannot_be_made() {
+    let rule = "      - match: { path: /healthz }\n        respond: { status: 200 }\n      - match: { prefix: /old/ }\n";
+    let with = |retry: &str| {
+        format!(
+            "      - match: {{ path: /healthz }}\n        cluster: web\n        retry: {retry}\n      - match: {{ prefix: /old/ }}\n"
+        )
+    };
+    let (any, low, unnamed, unused, twice, pauses, none) = (
+        with("{ on: [^any] }"),
+        with("{ on: [retriable_status], status: [^302] }"),
+        with("{ on: ^[retriable_status] }"),
+        with("{ on: [reset], status: ^[429] }"),
+        with("{ on: [reset, ^reset] }"),
+        with("{ on: [reset], backoff: ^{ base: 1s, max: 1ms } }"),
+        with("{ on: [reset], attempts_max: ^0 }"),
+    );
+    check(&[
+        (rule, &any, "routes[0].rules[0].retry.on[0]", "\"any\"", "5xx", "one of them"),
+        (rule, &low, "routes[0].rules[0].retry.status[0]", "302", "from 400 on", "write 429"),
+        (rule, &unnamed, "routes[0].rules[0].retry.on", "", "needs `status`", "status: [429]"),
+        (rule, &unused, "routes[0].rules[0].retry.status", "", "does not stand in `on`", "add"),
+        (rule, &twice, "routes[0].rules[0].retry.on[1]", "\"reset\"", "twice", "remove"),
+        (rule, &pauses, "routes[0].rules[0].retry.backoff", "", "longer than", "no less"),
+        (rule, &none, "routes[0].rules[0].retry.attempts_max", "0", "from 1 to 16", "nearest is 1"),
+    ]);
+}
+
+#[test]
 fn targets_and_rewrites_that_cannot_be_followed() {
     check(&[
         (

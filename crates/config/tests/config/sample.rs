@@ -286,6 +286,7 @@ routes:
       - match: { prefix: / }
         cluster: all
         timeout: 250ms
+        retry: { on: [5xx, gateway_error, reset, connect_failure, refused_stream, retriable_4xx, retriable_status, cancelled, deadline_exceeded, internal, resource_exhausted, unavailable], status: [429, 500-504], attempts_max: 5, try_timeout: 100ms, backoff: { base: 10ms, max: 1s }, methods: any, body_max: 1MiB }
         upgrades: [websocket, tls/1.2]
   - name: two
     rules: []
@@ -308,6 +309,7 @@ clusters:
     timeouts: { pending: 5s, response_head: 1s, response_body: 2s, request_write: 3s, stall: none, idle: 4s }
     connections_max: 10
     pending_max: 0
+    retry_budget: { share: 10%, at_least: 5 }
     balance: { least_request: { choices: 3 } }
     slow_start: { window: 30s, aggression: 1.5, weight_min: 20% }
     response_parsing: strict

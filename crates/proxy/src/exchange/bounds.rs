@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::snapshot::{Action, Cluster, EndpointsFrom};
+use config::snapshot::{Cluster, EndpointsFrom};
 use telemetry::cause::Cause;
 use wire::h1::HeadError;
 
@@ -30,6 +30,11 @@ impl Exchange {
             Wait::TunnelIdle => {
                 ("timeouts.tunnel_idle of the listener", Some(listener.tunnel_idle))
             }
+            Wait::Try => (
+                "retry.try_timeout of the rule",
+                self.retry_policy().and_then(|policy| policy.try_timeout),
+            ),
+            Wait::Backoff => return None,
             Wait::Connection | Wait::Pause => {
                 ("timeouts.pending of the cluster", cluster.map(|it| it.pending))
             }
@@ -63,13 +68,7 @@ impl Exchange {
 
     /// The bound on the whole: what its rule allows, or the client of a call asked for.
     fn whole_bound(&self) -> Option<Detail> {
-        let rule = self.route.as_ref()?.rule.and_then(|(table, place)| {
-            self.snapshot.route_table(table)?.rules.get(usize::try_from(place).ok()?)
-        });
-        let allowed = match &rule?.action {
-            Action::Forward(forward) => forward.timeout,
-            Action::Respond(_) | Action::Redirect(_) => None,
-        };
+        let allowed = self.forward()?.timeout;
         let asked: Option<Duration> = self.call.as_ref().and_then(|call| call.timeout);
         match (asked, allowed) {
             (Some(asked), allowed) if allowed.is_none_or(|allowed| asked <= allowed) => {
@@ -94,6 +93,7 @@ impl Exchange {
             Stage::Suspended { .. } => "the answer to a filter",
             Stage::Gathering { .. } | Stage::Buffering { .. } => "the request's body",
             Stage::Waiting { .. } | Stage::Retrying { .. } => "a connection of the cluster",
+            Stage::Pausing { .. } => "the next attempt",
             Stage::Attempting { .. } if is_connecting => "the connection, or its handshake of TLS",
             Stage::Attempting { .. } if stamps.body_since.is_set() => "the request's body",
             Stage::Attempting { .. } if !self.request.is_complete => {

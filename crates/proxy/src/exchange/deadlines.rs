@@ -68,6 +68,7 @@ impl Stage {
             Self::Buffering { .. } => "buffering",
             Self::Waiting { .. } => "waiting",
             Self::Retrying { .. } => "retrying",
+            Self::Pausing { .. } => "pausing",
             Self::Attempting { .. } => "attempting",
             Self::Responding { .. } => "responding",
             Self::Finishing => "finishing",

@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 
 use config::edits::HeaderEdits;
 use config::edits::operators::{Fact, Facts};
-use config::snapshot::Rule;
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
 use wire::head::{RequestHead, ResponseHead, Version};
@@ -93,11 +92,6 @@ impl Exchange {
             Some(table.edits_for(rule, route.share))
         };
         found().unwrap_or_default()
-    }
-
-    fn rule(&self) -> Option<&Rule> {
-        let (table, place) = self.route.as_ref()?.rule?;
-        self.snapshot.route_table(table)?.rules.get(usize::try_from(place).ok()?)
     }
 }
 

@@ -187,6 +187,7 @@ impl Exchanges {
     ) -> Option<StreamKey> {
         let exchange = self.table.get_mut(key)?;
         exchange.let_go(&mut listen.clients, &mut self.stalls, &mut upstream.pools);
+        exchange.end_retries(&mut upstream.pools);
         listen.clients.remove(exchange.client, Part::Exchange);
         cx.timers.remove(exchange.timer);
         // What happened first is why; the rest follows from it.

@@ -145,6 +145,9 @@ impl Exchanges {
         }
         exchange.hold(&mut listen.clients, pools);
         exchange.begin_measure(now);
+        if exchange.progress.has_retries && exchange.request.is_complete {
+            exchange.begin_try(now, cx);
+        }
         if exchange.awaits_client() {
             self.on_stalled(key, now);
         }

@@ -3,6 +3,7 @@
 //! One table, one function. The words themselves are [`telemetry::cause::Cause`]; they stand in
 //! the access log, in the metrics and in the body of the reply.
 
+use config::retry::RetryOn;
 use telemetry::cause::Cause;
 
 /// On which side of the proxy the fault lies.
@@ -85,6 +86,27 @@ pub(crate) const fn is_warned_of(cause: Cause) -> bool {
     }
 }
 
+/// What `retry` of a rule calls a failure without a response, if it may be on that.
+#[must_use]
+pub const fn retry_word(cause: Cause) -> Option<RetryOn> {
+    match cause {
+        Cause::ConnectFailed | Cause::ConnectTimeout | Cause::UpstreamTlsFailed => {
+            Some(RetryOn::ConnectFailure)
+        }
+        Cause::StreamRefused | Cause::UpstreamGoingAway => Some(RetryOn::RefusedStream),
+        Cause::Http2PingTimeout
+        | Cause::RequestWriteTimeout
+        | Cause::ResponseHeadTimeout
+        | Cause::ResponseHeadTooLarge
+        | Cause::ResponseInvalid
+        | Cause::ResponseUnasked
+        | Cause::StreamReset
+        | Cause::TryTimeout
+        | Cause::UpstreamClosed => Some(RetryOn::Reset),
+        _ => None,
+    }
+}
+
 /// The table.
 #[must_use]
 pub const fn consequence(cause: Cause) -> Consequence {
@@ -143,7 +165,9 @@ pub const fn consequence(cause: Cause) -> Consequence {
         ResponseInvalid | ResponseHeadTooLarge | ResponseBodyTooLarge | ResponseTruncated => {
             (Side::Upstream, 502, Retry::Never)
         }
-        ResponseHeadTimeout | ResponseBodyTimeout | RequestWriteTimeout => {
+        // The response that it stands for went nowhere.
+        ResponseRetried => (Side::Upstream, 0, Retry::Never),
+        TryTimeout | ResponseHeadTimeout | ResponseBodyTimeout | RequestWriteTimeout => {
             (Side::Upstream, 504, Retry::Never)
         }
     };

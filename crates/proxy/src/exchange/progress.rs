@@ -10,6 +10,10 @@ pub(crate) struct Progress {
     pub(crate) has_response: bool,
     /// In a tunnel: whether the upstream has sent its last byte.
     pub(crate) is_response_complete: bool,
+    /// Its rule has a `retry`, and it counts among the requests of its cluster that may be sent again.
+    pub(crate) has_retries: bool,
+    /// It counts among those that were.
+    pub(crate) is_retry: bool,
     /// Times that the request was given to a connection.
     pub(crate) attempts: u8,
     /// 1xx responses that were sent on.

@@ -113,6 +113,8 @@ pub(crate) struct Waits {
     late_body: u64,
     /// For the downstream to take more of the response.
     held: u64,
+    /// For earlier attempts, and between them.
+    retries: u64,
 }
 
 impl Stamps {
@@ -133,7 +135,7 @@ impl Stamps {
         response_read: Time::NEVER,
         body_since: Time::NEVER,
         held_since: Time::NEVER,
-        waits: Waits { early_body: 0, late_body: 0, held: 0 },
+        waits: Waits { early_body: 0, late_body: 0, held: 0, retries: 0 },
     };
 
     /// Every stamp in one order, for saving.
@@ -206,6 +208,35 @@ impl Stamps {
         }
     }
 
+    /// An attempt failed and another follows, whose stages are counted anew.
+    pub(crate) fn on_retry(&mut self, now: Time) {
+        self.on_body(now);
+        let Waits { late_body, .. } = self.waits;
+        self.waits.retries += between(self.routed(), now).saturating_sub(late_body);
+        self.waits.early_body += std::mem::take(&mut self.waits.late_body);
+        for stamp in [
+            &mut self.wait_began,
+            &mut self.wait_ended,
+            &mut self.connect_began,
+            &mut self.connected,
+            &mut self.write_began,
+            &mut self.written,
+            &mut self.first_byte,
+        ] {
+            *stamp = Time::NEVER;
+        }
+    }
+
+    /// The pause before another attempt, which began then, is over.
+    pub(crate) const fn on_pause_over(&mut self, began: Time, now: Time) {
+        self.waits.retries += between(began, now);
+    }
+
+    /// When the first thing was done for this attempt.
+    fn routed(&self) -> Time {
+        self.wait_began.min(self.connect_began).min(self.write_began)
+    }
+
     /// The stages between the stamps, for an exchange that ended at `now`. What was waited for in
     /// vain lasted until then, or until something else was done.
     pub(crate) fn stages(&self, now: Time) -> Stages {
@@ -214,23 +245,22 @@ impl Stamps {
         let written_before = last.waits.late_body;
         last.on_body(now);
         last.resume_response(now);
-        let Waits { early_body, late_body, held } = last.waits;
+        let Waits { early_body, late_body, held, retries } = last.waits;
         // What is still owed comes after the last byte that was written.
         let (amid_write, behind_write) = match is_uploading {
             true => (written_before, late_body - written_before),
             false => (late_body, 0),
         };
         let answered = self.first_byte.min(now);
-        let routed = [self.wait_began, self.connect_began, self.write_began].into_iter().min();
         let connected = [self.connected, self.write_began, now];
         let connected =
             connected.into_iter().find(|end| end.is_set() && *end >= self.connect_began);
         Stages {
             accept: between(self.accepted, self.began),
             read_head: between(self.began, self.head_read),
-            route: between(self.head_read, routed.unwrap_or(Time::NEVER))
-                .saturating_sub(early_body),
+            route: between(self.head_read, self.routed()).saturating_sub(early_body + retries),
             request_body: early_body + late_body,
+            retries,
             pool_wait: between(self.wait_began, self.wait_ended.min(now)),
             connect: between(self.connect_began, connected.unwrap_or(now)),
             upstream_write: between(self.write_began, self.written.min(answered))

@@ -71,6 +71,7 @@ impl Exchange {
             Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => head.capacity(),
             Stage::Buffering { request }
             | Stage::Waiting { request }
+            | Stage::Pausing { request, .. }
             | Stage::Retrying { request } => request.buffered_bytes(),
             Stage::Attempting { .. } | Stage::Responding { .. } | Stage::Finishing => 0,
         };

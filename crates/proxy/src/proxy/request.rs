@@ -5,5 +5,6 @@ mod buffer;
 mod connect;
 mod filters;
 mod head;
+mod retry;
 mod route;
 mod spare;

@@ -115,6 +115,7 @@ pub(super) struct SavedOutbox {
     bytes: Vec<u8>,
     kept: u32,
     is_keeping: bool,
+    keeps_all: bool,
     is_untouched: bool,
 }
 
@@ -124,6 +125,7 @@ struct UncheckedOutbox {
     bytes: Vec<u8>,
     kept: u32,
     is_keeping: bool,
+    keeps_all: bool,
     is_untouched: bool,
 }
 
@@ -131,13 +133,17 @@ impl TryFrom<UncheckedOutbox> for SavedOutbox {
     type Error = &'static str;
 
     fn try_from(unchecked: UncheckedOutbox) -> Result<Self, Self::Error> {
-        let UncheckedOutbox { bytes, kept, is_keeping, is_untouched } = unchecked;
-        // What is kept is in the first buffer, and is part of what is there.
-        let kept_max = if is_keeping { bytes.len().min(BUFFER_BYTES_MAX) } else { 0 };
+        let UncheckedOutbox { bytes, kept, is_keeping, keeps_all, is_untouched } = unchecked;
+        // What is kept is part of what is there, and in the first buffer unless all is kept.
+        let kept_max = match (is_keeping, keeps_all) {
+            (true, true) => bytes.len(),
+            (true, false) => bytes.len().min(BUFFER_BYTES_MAX),
+            (false, _) => 0,
+        };
         if kept as usize > kept_max {
             return Err("more is kept than there is");
         }
-        Ok(Self { bytes, kept, is_keeping, is_untouched })
+        Ok(Self { bytes, kept, is_keeping, keeps_all, is_untouched })
     }
 }
 
@@ -590,18 +596,20 @@ fn restore_multiplex(
 }
 
 pub(super) fn save_outbox(outbox: &mut Outbox, buffers: &mut Buffers) -> SavedOutbox {
-    let mut bytes = outbox.kept().to_vec();
-    let kept = u32::try_from(bytes.len()).expect("kept bytes are in one buffer");
-    bytes.extend(outbox.to_vec());
-    let (is_keeping, is_untouched) = (outbox.is_keeping(), outbox.is_untouched());
+    let (bytes, kept) = (outbox.all_to_vec(), outbox.kept());
+    let (is_keeping, keeps_all) = (outbox.is_keeping(), outbox.keeps_all());
+    let is_untouched = outbox.is_untouched();
     outbox.clear(buffers);
-    SavedOutbox { bytes, kept, is_keeping, is_untouched }
+    SavedOutbox { bytes, kept, is_keeping, keeps_all, is_untouched }
 }
 
 pub(super) fn restore_outbox(saved: &SavedOutbox, buffers: &mut Buffers) -> Outbox {
     let mut outbox = Outbox::new();
     if saved.is_keeping {
         outbox.keep();
+        if saved.keeps_all {
+            outbox.keep_all();
+        }
     }
     outbox.push(&saved.bytes, buffers);
     if saved.kept > 0 {

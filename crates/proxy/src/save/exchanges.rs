@@ -72,10 +72,20 @@ pub(super) struct SavedExchange {
 
 #[derive(Serialize, Deserialize)]
 pub(super) enum SavedStage {
-    Suspended { step: ChainStep, topic: String, payload: Vec<u8>, head: Vec<u8> },
-    Gathering { filter: usize, head: Vec<u8> },
+    Suspended {
+        step: ChainStep,
+        topic: String,
+        payload: Vec<u8>,
+        head: Vec<u8>,
+    },
+    Gathering {
+        filter: usize,
+        head: Vec<u8>,
+    },
     Buffering(SavedRequest),
     Waiting(SavedRequest),
+    /// How long it has paused.
+    Pausing(SavedRequest, Duration),
     Attempting,
     Responding,
     Finishing,
@@ -236,6 +246,10 @@ impl Exchanges {
             Stage::Retrying { request } => {
                 SavedStage::Waiting(save_request(request, &mut cx.buffers, now))
             }
+            Stage::Pausing { request, since } => {
+                let saved = save_request(request, &mut cx.buffers, now);
+                SavedStage::Pausing(saved, now - since)
+            }
             Stage::Waiting { request } => {
                 if let Some(cluster) = cluster {
                     let exchanges = self;
@@ -264,6 +278,7 @@ impl Proxy {
             &mut self.exchanges.stalls,
             &mut self.upstream.pools,
         );
+        exchange.end_retries(&mut self.upstream.pools);
         let side = |side: StreamKey| {
             let place = connections.iter().position(|key| *key == side.connection);
             let connection = place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX);
@@ -426,6 +441,14 @@ impl Proxy {
         self.cx.timers.set_owner(timer, TimerOwner::Exchange(key).into());
         self.cx.timers.arm(timer, first);
         self.connections.join_exchange(key, downstream, upstream);
+        if let Some(exchange) = self.exchanges.get_mut(key)
+            && exchange.forward().is_some_and(|forward| forward.retry.is_some())
+        {
+            exchange.count_retries(&mut self.upstream.pools, &mut self.cx);
+        }
+        if let Some(upstream) = upstream {
+            self.bound_kept_request(key, upstream);
+        }
         match (again, saved.stage) {
             (
                 Some(first),
@@ -469,11 +492,20 @@ impl Proxy {
                 Stage::Gathering { filter, head: self.cx.buffers.lease_with(&head) }
             }
             (SavedStage::Buffering(saved), _) => {
-                Stage::Buffering { request: restore_request(saved, &mut self.cx.buffers, now) }
+                let mut request = restore_request(saved, &mut self.cx.buffers, now);
+                self.keep_as_ruled(key, &mut request);
+                Stage::Buffering { request }
             }
             (SavedStage::Waiting(saved), _) => {
-                let request = restore_request(saved, &mut self.cx.buffers, now);
+                let mut request = restore_request(saved, &mut self.cx.buffers, now);
+                self.keep_as_ruled(key, &mut request);
                 return self.ask(key, request, None, now);
+            }
+            (SavedStage::Pausing(saved, length), _) => {
+                let mut request = restore_request(saved, &mut self.cx.buffers, now);
+                self.keep_as_ruled(key, &mut request);
+                let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+                Stage::Pausing { request, since: before(length, now) }
             }
             (SavedStage::Finishing | SavedStage::Attempting | SavedStage::Responding, _) => {
                 Stage::Finishing
@@ -481,6 +513,13 @@ impl Proxy {
         };
         if let Some(exchange) = self.exchanges.get_mut(key) {
             exchange.stage = stage;
+        }
+    }
+
+    /// What was kept of a request because its rule had a `retry` is not, if it has none now.
+    fn keep_as_ruled(&mut self, key: ExchangeKey, request: &mut QueuedRequest) {
+        if self.exchanges.get(key).is_some_and(|exchange| !exchange.progress.has_retries) {
+            request.outbox.keep_less(&mut self.cx.buffers);
         }
     }
 }
@@ -626,6 +665,9 @@ fn restore_progress(saved: &SavedRecord) -> Progress {
         is_tunnel: saved.is_tunnel,
         has_response: saved.status != 0,
         is_response_complete: false,
+        // By what its rule says now.
+        has_retries: false,
+        is_retry: false,
         attempts: saved.attempts,
         interim_responses: saved.interim_responses,
         request_bytes: saved.request_bytes,

@@ -4,7 +4,7 @@
 //! never needs a second.
 //!
 //! An outbox can *keep* what it sends, so that a request can be sent again on another connection.
-//! It keeps only while everything fits its first buffer; the byte that does not fit ends that.
+//! By default it keeps only while everything fits its first buffer; the byte that does not fit ends that.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -23,9 +23,11 @@ pub(crate) struct Outbox {
     /// What follows `first`; present only while `first` is.
     #[expect(clippy::box_collection, reason = "8 bytes in each idle connection instead of 32")]
     rest: Option<Box<VecDeque<Buffer>>>,
-    /// Bytes at the front of `first` that were sent and are kept.
+    /// Bytes at the front that were sent and are kept.
     kept: u32,
     is_keeping: bool,
+    /// Whether it goes on keeping beyond its first buffer.
+    keeps_all: bool,
     /// Whether nothing was sent since `keep`.
     is_untouched: bool,
 }
@@ -33,7 +35,14 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Nothing waits.
     pub(crate) const fn new() -> Self {
-        Self { first: None, rest: None, kept: 0, is_keeping: false, is_untouched: false }
+        Self {
+            first: None,
+            rest: None,
+            kept: 0,
+            is_keeping: false,
+            keeps_all: false,
+            is_untouched: false,
+        }
     }
 
     /// Whether nothing waits.
@@ -43,9 +52,9 @@ impl Outbox {
 
     /// Bytes that wait.
     pub(crate) fn len(&self) -> usize {
-        let first = self.first.as_ref().map_or(0, |buffer| buffer.len() - self.kept as usize);
-        let rest = self.rest.as_ref().map_or(0, |rest| rest.iter().map(Buffer::len).sum());
-        first + rest
+        let first = self.first.as_ref().map_or(0, Buffer::len);
+        let rest: usize = self.rest.as_ref().map_or(0, |rest| rest.iter().map(Buffer::len).sum());
+        first + rest - self.kept as usize
     }
 
     /// Bytes of its buffers, filled or not.
@@ -61,6 +70,16 @@ impl Outbox {
         self.is_untouched = true;
     }
 
+    /// Goes on keeping whatever comes, until `forget` is called: who calls this bounds it.
+    pub(crate) const fn keep_all(&mut self) {
+        self.keeps_all = self.is_keeping;
+    }
+
+    /// Whether it keeps beyond its first buffer.
+    pub(crate) const fn keeps_all(&self) -> bool {
+        self.keeps_all
+    }
+
     /// Whether everything since `keep` is still here.
     pub(crate) const fn is_keeping(&self) -> bool {
         self.is_keeping
@@ -74,11 +93,27 @@ impl Outbox {
     /// Stops keeping and gives back what was kept.
     pub(crate) fn forget(&mut self, buffers: &mut Buffers) {
         self.is_keeping = false;
+        self.keeps_all = false;
         self.is_untouched = false;
         let kept = std::mem::take(&mut self.kept) as usize;
         if kept > 0 || self.first.as_ref().is_some_and(Buffer::is_empty) {
             self.drop_front(kept, buffers);
         }
+    }
+
+    /// Keeps beyond its first buffer no longer. What is there beyond it ends the keeping.
+    pub(crate) fn keep_less(&mut self, buffers: &mut Buffers) {
+        self.keeps_all = false;
+        if self.rest.is_some() {
+            self.stop_keeping(buffers);
+        }
+    }
+
+    /// Stops keeping; what waits since the beginning is as untouched as before.
+    pub(crate) fn stop_keeping(&mut self, buffers: &mut Buffers) {
+        let is_untouched = self.is_untouched;
+        self.forget(buffers);
+        self.is_untouched = is_untouched;
     }
 
     /// Sets what [`Outbox::is_untouched`] says, for an outbox that was saved.
@@ -129,8 +164,7 @@ impl Outbox {
     pub(crate) fn take_from(&mut self, other: &mut Self, n: usize, buffers: &mut Buffers) {
         let mut left = n;
         while left > 0 {
-            let first = other.first.as_ref().expect("so many bytes wait there");
-            let waiting = first.filled().get(other.kept as usize..).unwrap_or_default();
+            let waiting = other.waiting().next().expect("so many bytes wait there");
             let piece = waiting.get(..left).unwrap_or(waiting);
             let (next, count) = (piece, piece.len());
             self.push(next, buffers);
@@ -141,23 +175,37 @@ impl Outbox {
 
     /// Fills `slices` with what waits, in order; returns how many were filled.
     pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
-        let first = self.first.iter().filter_map(|first| first.filled().get(self.kept as usize..));
-        let rest = self.rest.iter().flat_map(|rest| rest.iter()).map(Buffer::filled);
-        let waiting = first.chain(rest).filter(|bytes| !bytes.is_empty());
-        waiting.zip(slices).map(|(bytes, slice)| *slice = IoSlice::new(bytes)).count()
+        self.waiting().zip(slices).map(|(bytes, slice)| *slice = IoSlice::new(bytes)).count()
     }
 
     /// Everything that waits, kept bytes apart, in one piece.
     pub(crate) fn to_vec(&self) -> Vec<u8> {
-        let first = self.first.iter().filter_map(|first| first.filled().get(self.kept as usize..));
-        let rest = self.rest.iter().flat_map(|rest| rest.iter()).map(Buffer::filled);
-        first.chain(rest).flatten().copied().collect()
+        self.waiting().flatten().copied().collect()
     }
 
-    /// The bytes that were sent and kept.
-    pub(crate) fn kept(&self) -> &[u8] {
-        let first = self.first.as_ref();
-        first.and_then(|first| first.filled().get(..self.kept as usize)).unwrap_or_default()
+    /// How many bytes were sent and are kept.
+    pub(crate) const fn kept(&self) -> u32 {
+        self.kept
+    }
+
+    /// Everything that is here, kept bytes first.
+    pub(crate) fn all_to_vec(&self) -> Vec<u8> {
+        self.buffers().flatten().copied().collect()
+    }
+
+    fn buffers(&self) -> impl Iterator<Item = &[u8]> {
+        let rest = self.rest.iter().flat_map(|rest| rest.iter());
+        self.first.iter().chain(rest).map(Buffer::filled)
+    }
+
+    /// What waits, piece by piece; none is empty.
+    fn waiting(&self) -> impl Iterator<Item = &[u8]> {
+        let mut kept = self.kept as usize;
+        self.buffers().filter_map(move |bytes| {
+            let skipped = kept.min(bytes.len());
+            kept -= skipped;
+            bytes.get(skipped..).filter(|bytes| !bytes.is_empty())
+        })
     }
 
     /// The first `n` waiting bytes were sent.
@@ -166,7 +214,10 @@ impl Outbox {
         if self.is_keeping {
             let kept = u32::try_from(n).expect("one send takes less than 4 GiB");
             self.kept += kept;
-            debug_assert!(self.first.as_ref().is_some_and(|b| b.len() >= self.kept as usize));
+            debug_assert!(
+                self.buffers().map(<[u8]>::len).sum::<usize>() >= self.kept as usize,
+                "no more is sent than waited"
+            );
         } else {
             self.drop_front(n, buffers);
         }
@@ -175,6 +226,7 @@ impl Outbox {
     /// Gives everything back.
     pub(crate) fn clear(&mut self, buffers: &mut Buffers) {
         self.is_keeping = false;
+        self.keeps_all = false;
         self.kept = 0;
         if let Some(first) = self.first.take() {
             buffers.give_back(first);
@@ -233,10 +285,8 @@ impl Outbox {
     }
 
     fn append(&mut self, buffer: Buffer, buffers: &mut Buffers) {
-        if self.first.is_some() && self.is_keeping {
-            let is_untouched = self.is_untouched;
-            self.forget(buffers);
-            self.is_untouched = is_untouched;
+        if self.first.is_some() && self.is_keeping && !self.keeps_all {
+            self.stop_keeping(buffers);
         }
         if self.first.is_none() {
             self.first = Some(buffer);
@@ -302,6 +352,35 @@ mod tests {
         assert_eq!(waiting(&outbox), b"GET / HTTP/1.1\r\n\r\n");
         outbox.on_sent(18, &mut buffers);
         outbox.forget(&mut buffers);
+        assert_eq!(buffers.usage().leased, 0);
+    }
+
+    #[test]
+    fn all_is_kept_where_that_is_asked_for() {
+        let data: Vec<u8> = (0..150_000u32).map(|n| n.to_le_bytes()[0]).collect();
+        let (mut outbox, mut buffers) = (Outbox::default(), Buffers::default());
+        outbox.keep();
+        outbox.keep_all();
+        for piece in data.chunks(7_000) {
+            outbox.push(piece, &mut buffers);
+            let n = outbox.len().min(5_000);
+            outbox.on_sent(n, &mut buffers);
+        }
+        assert!(outbox.is_keeping());
+        assert_eq!(outbox.len() + outbox.kept() as usize, data.len());
+        assert_eq!(outbox.to_vec(), data[outbox.kept() as usize..]);
+        outbox.on_sent(outbox.len(), &mut buffers);
+        assert!(outbox.is_empty());
+        outbox.rewind();
+        let mut moved = Outbox::default();
+        moved.take_from(&mut outbox, 100_000, &mut buffers);
+        assert_eq!(moved.to_vec(), data[..100_000]);
+        assert_eq!(waiting(&outbox)[..10], data[100_000..100_010]);
+        assert_eq!(outbox.all_to_vec(), data);
+        outbox.forget(&mut buffers);
+        assert_eq!(outbox.to_vec(), data[100_000..]);
+        outbox.on_sent(50_000, &mut buffers);
+        moved.clear(&mut buffers);
         assert_eq!(buffers.usage().leased, 0);
     }
 

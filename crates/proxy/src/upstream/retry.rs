@@ -1,12 +1,14 @@
-//! Whether a request whose attempt failed is sent again.
+//! Whether a request whose attempt failed is sent again, and when.
 //!
-//! A decision and nothing else: what failed and what is known of the request go in, yes or no comes out.
-//! Which faults allow another attempt at all, and on which terms, is a column of the table of faults
-//! ([`Retry`]).
+//! A decision and nothing else: what failed, what is known of the request and what its rule says go in, a [`Decision`]
+//! comes out. Which faults allow another attempt without a word of the rule, and on which terms, is a column of the
+//! table of faults ([`Retry`]).
 
+use config::retry::{RetryMethods, RetryPolicy};
 use telemetry::cause::Cause;
+use telemetry::events::RetryDenial;
 
-use crate::exchange::fault::{Retry, consequence};
+use crate::exchange::fault::{Retry, consequence, retry_word};
 
 /// Attempts of one exchange, the first included.
 pub(crate) const ATTEMPTS_MAX: u8 = 3;
@@ -38,6 +40,8 @@ pub(crate) struct FailedAttempt {
     /// Whether the connection had carried a request before.
     pub(crate) is_reused: bool,
     pub(crate) is_idempotent: bool,
+    /// Whether it asks for another protocol, in which an endpoint may have done anything.
+    pub(crate) asks_upgrade: bool,
     /// Whether the request is a head alone: it has no body, and asks for no other protocol, whose session
     /// may have begun at the endpoint.
     pub(crate) is_head_alone: bool,
@@ -45,13 +49,54 @@ pub(crate) struct FailedAttempt {
     pub(crate) has_others: bool,
 }
 
+/// What follows a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// The exchange fails, and its rule has nothing to say about that.
+    Fail,
+    /// Another attempt, at once: no endpoint can have acted on the request, or acting on it twice does not matter and
+    /// only the end of an idle connection was met.
+    Again,
+    /// Another attempt, after the pause of the rule, if the cluster's budget allows it.
+    AfterPause,
+    /// The rule asks for another attempt, which is not made for this reason.
+    Denied(RetryDenial),
+}
+
 impl FailedAttempt {
-    /// Whether the request is sent again.
-    pub(crate) fn may_retry(&self) -> bool {
-        let attempts_max = match self.cause {
-            Cause::UpstreamGoingAway => ATTEMPTS_UNSEEN_MAX,
-            _ => ATTEMPTS_MAX,
+    /// What follows, where the rule has this `retry` or none.
+    pub(crate) fn decide(&self, policy: Option<&RetryPolicy>) -> Decision {
+        let attempts_max = match (self.cause, policy) {
+            (Cause::UpstreamGoingAway, _) => ATTEMPTS_UNSEEN_MAX,
+            (_, Some(policy)) => policy.attempts_max.min(ATTEMPTS_MAX),
+            (_, None) => ATTEMPTS_MAX,
         };
+        if self.is_safe() && self.number < attempts_max {
+            return Decision::Again;
+        }
+        let is_asked =
+            |policy: &&RetryPolicy| retry_word(self.cause).is_some_and(|word| policy.is_on(word));
+        policy.filter(is_asked).map_or(Decision::Fail, |policy| self.by_policy(policy))
+    }
+
+    /// What follows where the rule asks for another attempt after what happened.
+    pub(crate) fn by_policy(&self, policy: &RetryPolicy) -> Decision {
+        let is_unprocessed =
+            self.kept == Kept::Unsent || consequence(self.cause).retry == Retry::Unprocessed;
+        let may_be_twice = policy.methods == RetryMethods::Any || self.is_idempotent;
+        if !is_unprocessed && (!may_be_twice || self.asks_upgrade) {
+            Decision::Denied(RetryDenial::Method)
+        } else if self.kept == Kept::Part {
+            Decision::Denied(RetryDenial::Body)
+        } else if self.number >= policy.attempts_max {
+            Decision::Denied(RetryDenial::Attempts)
+        } else {
+            Decision::AfterPause
+        }
+    }
+
+    /// Whether the request may be sent again whatever its rule says.
+    fn is_safe(&self) -> bool {
         let is_whole = self.kept != Kept::Part;
         let is_allowed = match consequence(self.cause).retry {
             Retry::Never => false,
@@ -66,7 +111,7 @@ impl FailedAttempt {
                 is_whole && self.is_idempotent && self.is_head_alone && self.has_others
             }
         };
-        is_allowed && !self.has_answered && self.number < attempts_max
+        is_allowed && !self.has_answered
     }
 }
 
@@ -81,6 +126,7 @@ mod tests {
         has_answered: false,
         is_reused: true,
         is_idempotent: true,
+        asks_upgrade: false,
         is_head_alone: true,
         has_others: true,
     };
@@ -112,7 +158,8 @@ mod tests {
             (FailedAttempt { cause: away, kept: part, ..POST }, false, "and is not here"),
             (FailedAttempt { cause: Cause::ResponseTruncated, ..GET }, false, "never"),
         ] {
-            assert_eq!(attempt.may_retry(), may_retry, "{what}");
+            let expected = if may_retry { Decision::Again } else { Decision::Fail };
+            assert_eq!(attempt.decide(None), expected, "{what}");
         }
     }
 
@@ -122,8 +169,8 @@ mod tests {
             [(Cause::UpstreamClosed, ATTEMPTS_MAX), (Cause::UpstreamGoingAway, ATTEMPTS_UNSEEN_MAX)]
         {
             let number = |number| FailedAttempt { cause, number, ..GET };
-            assert!(number(attempts_max - 1).may_retry());
-            assert!(!number(attempts_max).may_retry());
+            assert_eq!(number(attempts_max - 1).decide(None), Decision::Again);
+            assert_eq!(number(attempts_max).decide(None), Decision::Fail);
         }
     }
 }

@@ -50,6 +50,7 @@ mod relays;
 mod replies;
 mod reports;
 mod retries;
+mod retry_policy;
 mod routes;
 mod slow;
 mod spellings;

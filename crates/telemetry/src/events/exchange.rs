@@ -174,6 +174,8 @@ pub struct Stages {
     pub route: u64,
     /// Waiting for the downstream to send more of the body, while nothing else was waited for.
     pub request_body: u64,
+    /// Earlier attempts of the request, and the pauses between them, without `request_body`.
+    pub retries: u64,
     /// Waiting for a pooled connection.
     pub pool_wait: u64,
     /// Establishing an upstream connection.
@@ -198,6 +200,7 @@ impl Stages {
         read_head: 0,
         route: 0,
         request_body: 0,
+        retries: 0,
         pool_wait: 0,
         connect: 0,
         upstream_write: 0,
@@ -208,11 +211,12 @@ impl Stages {
     };
 
     /// Names of the stages in the order in which they happen; `values` has the same order.
-    pub const NAMES: [&'static str; 11] = [
+    pub const NAMES: [&'static str; 12] = [
         "accept",
         "read_head",
         "route",
         "request_body",
+        "retries",
         "pool_wait",
         "connect",
         "upstream_write",
@@ -224,12 +228,13 @@ impl Stages {
 
     /// The lengths, ns, in the order of [`Stages::NAMES`].
     #[must_use]
-    pub const fn values(&self) -> [u64; 11] {
+    pub const fn values(&self) -> [u64; 12] {
         [
             self.accept,
             self.read_head,
             self.route,
             self.request_body,
+            self.retries,
             self.pool_wait,
             self.connect,
             self.upstream_write,

@@ -49,6 +49,45 @@ pub struct UpstreamRetried {
     pub cause: Cause,
 }
 
+/// Another attempt was asked for by its rule, and is not made.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamRetryDenied {
+    /// The cluster.
+    pub cluster: LabelId,
+    /// Why it is not made.
+    pub reason: RetryDenial,
+}
+
+/// Why an attempt that a rule asks for is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RetryDenial {
+    /// The cluster's `retry_budget` is used up.
+    Budget,
+    /// The request has had `attempts_max`.
+    Attempts,
+    /// Not all of the request is kept.
+    Body,
+    /// An endpoint may have acted on the request, and its method is not idempotent.
+    Method,
+}
+
+impl RetryDenial {
+    /// All of them, in the order of the enum.
+    pub const ALL: [Self; 4] = [Self::Budget, Self::Attempts, Self::Body, Self::Method];
+
+    /// The word for it in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Budget => "budget",
+            Self::Attempts => "attempts",
+            Self::Body => "body",
+            Self::Method => "method",
+        }
+    }
+}
+
 /// An upstream closed several connections in a row by GOAWAY with a last stream of 0, without
 /// processing a request, and is not connected to for a while.
 #[derive(Clone, Copy, Debug)]

@@ -7,8 +7,8 @@ use super::{BOUNDS_COARSE, CauseTotals, Family, MetricType, total};
 use crate::cause::Cause;
 use crate::cell::{CauseCounters, CauseSet, Counter};
 use crate::events::{
-    ClusterGauges, ExchangeFinished, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected,
-    UpstreamRetried,
+    ClusterGauges, ExchangeFinished, RetryDenial, UpstreamClosed, UpstreamConnectFailed,
+    UpstreamConnected, UpstreamRetried, UpstreamRetryDenied,
 };
 use crate::histogram::Histogram;
 use crate::totals::ClusterTotals;
@@ -19,8 +19,8 @@ static CONNECT_CAUSES: CauseSet<5> = CauseSet::new(&[
     Cause::OutOfDescriptors,
     Cause::UpstreamTlsFailed,
 ]);
-/// The causes after which `proxy::fault` allows another attempt; a test of `proxy` compares.
-static RETRY_CAUSES: CauseSet<9> = CauseSet::new(&[
+/// The causes after which `proxy` makes another attempt: `proxy::fault` allows it, or a rule's `retry` asks for it; a test of `proxy` compares.
+static RETRY_CAUSES: CauseSet<RETRY_CAUSES_LEN> = CauseSet::new(&[
     Cause::Http2PingTimeout,
     Cause::ConnectFailed,
     Cause::ConnectTimeout,
@@ -28,8 +28,18 @@ static RETRY_CAUSES: CauseSet<9> = CauseSet::new(&[
     Cause::UpstreamClosed,
     Cause::StreamRefused,
     Cause::UpstreamGoingAway,
+    Cause::StreamReset,
     Cause::ResponseUnasked,
+    Cause::ResponseInvalid,
+    Cause::ResponseHeadTooLarge,
+    Cause::ResponseHeadTimeout,
+    Cause::TryTimeout,
+    Cause::ResponseRetried,
+    Cause::RequestWriteTimeout,
 ]);
+
+/// The causes, and one place for all others.
+const RETRY_CAUSES_LEN: usize = 16;
 
 /// One cluster on one worker. Exists once the worker had an event of that cluster.
 #[derive(Debug, Default)]
@@ -44,7 +54,8 @@ pub(crate) struct ClusterBlock {
     pending: Counter,
     connect_failures: CauseCounters<5>,
     connect_reasons: ReasonCounters,
-    retries: CauseCounters<9>,
+    retries: CauseCounters<RETRY_CAUSES_LEN>,
+    retries_denied: [Counter; RetryDenial::ALL.len()],
     grpc_calls: GrpcCalls,
     connect: Histogram,
     exchange: Histogram,
@@ -86,6 +97,12 @@ impl ClusterBlock {
 
     pub(crate) fn retried(&self, event: &UpstreamRetried) {
         self.retries.increment(&RETRY_CAUSES, event.cause);
+    }
+
+    pub(crate) fn retry_denied(&self, event: &UpstreamRetryDenied) {
+        if let Some(counter) = self.retries_denied.get(event.reason as usize) {
+            counter.increment();
+        }
     }
 
     /// Adds what the admin's own pages show.
@@ -177,6 +194,23 @@ pub(super) static FAMILIES: &[Family] = &[
                 for (place, cause) in RETRY_CAUSES.words().enumerate() {
                     let count = blocks.iter().map(|block| block.retries.value(place)).sum();
                     out.number(&[cluster, cause], count);
+                }
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_retries_denied_total",
+        kind: MetricType::Counter,
+        help: "Attempts that `retry` of a rule asked for and that were not made: `budget`, since `retry_budget` of the cluster was used up; \
+               `attempts`, since there were `attempts_max`; `body`, since the request's body was longer than `body_max`; `method`, \
+               since an endpoint may have acted on the request and its method is not idempotent.",
+        labels: &["cluster", "reason"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                for (place, reason) in RetryDenial::ALL.iter().enumerate() {
+                    let counters =
+                        blocks.iter().filter_map(|block| block.retries_denied.get(place));
+                    out.number(&[cluster, reason.as_str()], counters.map(Counter::value).sum());
                 }
             }
         },

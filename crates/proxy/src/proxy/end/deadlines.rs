@@ -23,8 +23,10 @@ impl Proxy {
         if wait == Wait::Connection && matches!(exchange.stage, Stage::Buffering { .. }) {
             return self.look_at_buffered(key, now);
         }
-        if wait == Wait::Pause {
-            return self.on_pause_over(key, now);
+        match wait {
+            Wait::Pause => return self.on_pause_over(key, now),
+            Wait::Backoff => return self.exchanges.on_backoff_over(key, now, &mut self.cx),
+            _ => {}
         }
         let (downstream, upstream) = (exchange.downstream, exchange.upstream());
         let cause = exchange.cause_of(wait);
@@ -42,6 +44,8 @@ impl Proxy {
             | Wait::ResponseHead
             | Wait::ResponseWrite
             | Wait::TunnelIdle
+            | Wait::Try
+            | Wait::Backoff
             | Wait::Pause => false,
         };
         if is_held_back {
@@ -56,7 +60,12 @@ impl Proxy {
         if let Some(bound) = exchange.bound_of(wait) {
             self.exchanges.note_detail(key, || bound);
         }
-        self.fail(key, cause, now);
+        match wait {
+            Wait::ResponseHead | Wait::RequestWrite | Wait::Try => {
+                self.fail_attempt(key, cause, now);
+            }
+            _ => self.fail(key, cause, now),
+        }
     }
 
     /// A client began with TLS, and did not finish in time.

@@ -103,7 +103,9 @@ impl Proxy {
             Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => {
                 self.cx.buffers.give_back(head);
             }
-            Stage::Buffering { request } | Stage::Retrying { request } => {
+            Stage::Buffering { request }
+            | Stage::Retrying { request }
+            | Stage::Pausing { request, .. } => {
                 request.clear(&mut self.cx.buffers);
             }
             Stage::Waiting { request } => {

@@ -130,6 +130,10 @@ impl Proxy {
         };
         if is_switching {
             self.on_switching_protocols(upstream, key, head, now);
+        } else if (head.status() >= 400 || is_end)
+            && self.retries_response(upstream, key, head, (behind, is_end), now)
+        {
+            // Another takes its place.
         } else {
             self.on_response_head(upstream, key, head, (behind, is_end), now);
         }
@@ -219,6 +223,7 @@ impl Proxy {
             // No answer arrives on a stream that was reset.
             (true, Invalid::Stream(_)) => self.abort(key, error.cause_of_request(), now),
             (true, _) => self.fail(key, error.cause_of_request(), now),
+            (false, Invalid::Head(_)) => self.fail_attempt(key, error.cause_of_response(), now),
             (false, _) => self.fail(key, error.cause_of_response(), now),
         }
     }

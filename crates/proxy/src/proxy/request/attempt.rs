@@ -4,23 +4,16 @@ use std::sync::Arc;
 
 use config::snapshot::ClusterId;
 use telemetry::cause::Cause;
-use telemetry::events::UpstreamRetried;
-use wire::h2::ErrorCode;
 use wire::head::RequestHead;
 
-use crate::connection::Connection;
-use crate::connection::codec::Codec;
-use crate::connection::codec::http1::Http1;
 use crate::connection::destination::destination;
-use crate::exchange::record::label;
-use crate::exchange::{Form, QueuedRequest, Stage, Wait};
-use crate::keys::{ExchangeKey, StreamKey};
+use crate::exchange::{Form, QueuedRequest, Wait};
+use crate::keys::ExchangeKey;
 use crate::listen::clients::ClientPlace;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 use crate::upstream::attempts::is_waiting;
 use crate::upstream::pool::{Acquired, Ask, Sharing};
-use crate::upstream::retry::{FailedAttempt, Kept};
 
 impl Proxy {
     // The upstream side of an exchange.
@@ -139,71 +132,6 @@ impl Proxy {
         self.fail(key, cause, now);
     }
 
-    /// The attempt on this exchange's connection failed before the head of the final response. Tries again
-    /// where that is safe, else fails.
-    pub(crate) fn fail_attempt(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
-        let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
-        let Some(upstream) = exchange.upstream() else { return self.fail(key, cause, now) };
-        let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
-        let is_connecting = connection.is_connecting();
-        let kept = if upstream.is_alone() {
-            match &connection.outbox {
-                outbox if outbox.is_untouched() => Kept::Unsent,
-                outbox if outbox.is_keeping() => Kept::Whole,
-                _ => Kept::Part,
-            }
-        } else {
-            let stream =
-                connection.codec.multiplex().and_then(|all| all.streams.get(upstream.slot));
-            let Some(stream) = stream.filter(|stream| stream.head.is_some()) else {
-                return self.fail(key, cause, now);
-            };
-            // Its head may be in the kernel's hands from the moment on that there is a connection.
-            // Before, frames have gone no further than the connection's queue, but of a long body
-            // their bytes were not kept.
-            match stream.outbox.is_keeping() || stream.outbox.is_untouched() {
-                true if is_connecting => Kept::Unsent,
-                true => Kept::Whole,
-                false => Kept::Part,
-            }
-        };
-        let attempt = FailedAttempt {
-            cause,
-            number: exchange.progress.attempts,
-            kept,
-            has_answered: exchange.progress.interim_responses > 0
-                || connection.codec.is_amid_head(),
-            is_reused: connection.requests > 1,
-            is_idempotent: exchange.request.method.is_idempotent(),
-            is_head_alone: exchange.request.is_complete
-                && exchange.progress.request_bytes == 0
-                && !exchange.request.asks_upgrade,
-            has_others: exchange.cluster().is_some_and(|it| it.endpoints.len() > 1),
-        };
-        if !attempt.may_retry() {
-            return self.fail(key, cause, now);
-        }
-        let Some(request) = take_request(connection, upstream) else { return };
-        let endpoint = self.connections.endpoint_text(exchange);
-        exchange.record.note_failed_attempt(endpoint.as_bytes(), cause);
-        exchange.stage = Stage::Finishing;
-        exchange.end_measure(true, &mut self.upstream.pools, now);
-        exchange.let_go(
-            &mut self.listen.clients,
-            &mut self.exchanges.stalls,
-            &mut self.upstream.pools,
-        );
-        for wait in [Wait::RequestWrite, Wait::ResponseHead, Wait::TunnelIdle] {
-            exchange.deadlines.clear(wait);
-        }
-        let label = exchange.route.as_ref().and_then(|route| route.cluster).map(|id| label(id.0));
-        if let Some(cluster) = label {
-            self.cx.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
-        }
-        self.end_upstream(upstream, Some(cause), ErrorCode::CANCEL, now);
-        self.exchanges.note_attempt(key, request, &mut self.cx);
-    }
-
     /// Gives connections to those that wait for one, as far as there are any.
     pub(crate) fn serve_waiting(&mut self, id: ClusterId, now: Time) {
         // Each has one chance: an exchange that cannot follow the newest configuration of the cluster
@@ -253,21 +181,4 @@ impl Proxy {
             self.exchanges.note_request(key, &mut self.cx);
         }
     }
-}
-
-/// Takes a request back from a connection, or stream, to be sent once more.
-fn take_request(connection: &mut Connection, upstream: StreamKey) -> Option<QueuedRequest> {
-    if upstream.is_alone() {
-        let is_personal = connection.upstream().is_some_and(|upstream| upstream.is_personal);
-        let mut outbox = std::mem::take(&mut connection.outbox);
-        let codec = std::mem::replace(&mut connection.codec, Codec::Http1(Http1::new()));
-        outbox.rewind();
-        return Some(QueuedRequest { outbox, form: Form::Alone { codec, is_personal } });
-    }
-    let stream = connection.codec.multiplex_mut()?.streams.get_mut(upstream.slot)?;
-    let head = stream.head.take()?;
-    let mut outbox = std::mem::take(&mut stream.outbox);
-    outbox.rewind();
-    let tail = std::mem::take(&mut stream.tail);
-    Some(QueuedRequest { outbox, form: Form::Stream { head, tail } })
 }

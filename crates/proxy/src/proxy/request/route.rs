@@ -136,6 +136,10 @@ impl Proxy {
         } else {
             exchange.encode_whole(head, asks_upgrade, &self.connections, &mut self.cx)
         };
+        if let Some(policy) = &forward.retry {
+            let pools = &mut self.upstream.pools;
+            exchange.begin_retries(policy, head, &mut request, pools, &mut self.cx);
+        }
         if let Some(gathered) = gathered {
             self.cx.push_gathered(*gathered, is_complete, &mut request);
         }
@@ -176,7 +180,7 @@ impl Proxy {
         exchange.show_request_data(data);
         let is_gathering = matches!(exchange.stage, Stage::Gathering { .. });
         let is_buffering = matches!(exchange.stage, Stage::Buffering { .. });
-        let upstream = exchange.upstream();
+        let (upstream, has_retries) = (exchange.upstream(), exchange.progress.has_retries);
         if is_gathering || is_buffering || upstream.is_some() {
             self.exchanges.await_request_data(key, data.len(), now, &mut self.cx);
         }
@@ -187,6 +191,9 @@ impl Proxy {
             return self.gather_request_data(key, data, now);
         }
         let Some(upstream) = upstream else { return };
+        if has_retries {
+            self.bound_kept_request(key, upstream);
+        }
         if self.exchanges.get(key).is_some_and(Exchange::moves_on) {
             self.exchanges.restart_stall(key, now);
         }
@@ -212,6 +219,9 @@ impl Proxy {
             exchange.deadlines.clear(Wait::TunnelIdle);
         }
         let upstream = exchange.upstream();
+        if exchange.progress.has_retries && matches!(exchange.stage, Stage::Attempting { .. }) {
+            exchange.begin_try(now, &mut self.cx);
+        }
         let has_call = exchange.call.is_some();
         if let Some(downstream) = self.connections.get_mut(exchange.downstream.connection) {
             downstream.codec.complete_read();

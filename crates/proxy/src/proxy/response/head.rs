@@ -70,6 +70,7 @@ impl Proxy {
         }
         exchange.end_measure(false, &mut self.upstream.pools, now);
         exchange.deadlines.clear(Wait::ResponseHead);
+        exchange.deadlines.clear(Wait::Try);
         // From here on either side may be silent while the other speaks.
         exchange.deadlines.clear(Wait::RequestBody);
         exchange.stage = Stage::Responding { upstream };
@@ -83,13 +84,7 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         connection.forget_request(upstream.slot, &mut self.cx.buffers);
         if upstream.is_alone() {
-            let is_worn = connection.is_key_nearly_worn();
-            if let Some(role) = connection.upstream_mut() {
-                role.is_reusable = head.persistent()
-                    && head.framing() != Framing::UntilClose
-                    && !role.is_personal
-                    && !is_worn;
-            }
+            connection.note_reusable(head);
         }
         if is_end {
             self.on_response_end(upstream, exchange_key, &[], behind == 0, now);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use config::snapshot::{ClusterId, EndpointId, Id};
+use config::snapshot::{Cluster, ClusterId, EndpointId, Id};
 
 use super::Pools;
 use super::backoff::Backoff;
@@ -36,6 +36,9 @@ pub(super) struct ClusterState {
     pub(super) idle: u32,
     /// Requests under way at its endpoints, where the balancer compares them.
     pub(super) requests: u32,
+    /// Exchanges under way whose rules have `retry`, and those of them that are retries.
+    pub(super) retriable: u32,
+    pub(super) retries: u32,
     /// The endpoints that may have idle connections.
     pub(super) candidates: Candidates,
     /// The exchanges that wait for a connection.
@@ -159,6 +162,8 @@ impl Pools {
                 open: 0,
                 idle: 0,
                 requests: 0,
+                retriable: 0,
+                retries: 0,
                 candidates: Candidates::default(),
                 turns: Turns::default(),
                 reserve: Reserve::default(),
@@ -191,6 +196,41 @@ impl Pools {
 
     pub(super) fn endpoint(&mut self, id: EndpointId) -> Option<&mut EndpointState> {
         self.endpoints.get_mut(id.0.slot as usize)?.as_mut().filter(|state| state.id == id)
+    }
+}
+
+/// The budget for retries.
+impl Pools {
+    /// An exchange begins whose rule has `retry`.
+    pub(crate) fn on_retriable_begun(
+        &mut self,
+        cluster: ClusterId,
+        is_retry: bool,
+        start: impl FnOnce() -> u64,
+    ) {
+        if let Some(state) = self.cluster_or_new(cluster, start) {
+            state.retriable += 1;
+            state.retries += u32::from(is_retry);
+        }
+    }
+
+    /// It is over.
+    pub(crate) fn on_retriable_over(&mut self, cluster: ClusterId, is_retry: bool) {
+        if let Some(state) = self.cluster(cluster) {
+            state.retriable = state.retriable.saturating_sub(1);
+            state.retries = state.retries.saturating_sub(u32::from(is_retry));
+        }
+    }
+
+    /// Whether the cluster's budget allows one more retry, which then counts; `is_counted`: it does already.
+    pub(crate) fn takes_retry(&mut self, cluster: &Cluster, is_counted: bool) -> bool {
+        let Some(state) = self.cluster(cluster.id) else { return false };
+        let others = state.retries.saturating_sub(u32::from(is_counted));
+        let is_allowed = cluster.retry_budget.allows(others, state.retriable);
+        if is_allowed {
+            state.retries = others + 1;
+        }
+        is_allowed
     }
 }
 

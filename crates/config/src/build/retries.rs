@@ -1,0 +1,61 @@
+//! `retry` of a rule to a [`RetryPolicy`].
+
+use std::time::Duration;
+
+use super::access_log::statuses;
+use crate::findings::{Findings, Problem};
+use crate::retry::{Retry, RetryMethods, RetryOn, RetryPolicy};
+use crate::tree::Site;
+
+/// When requests of a rule are sent again; none if something is wrong, which is reported. `whole` bounds all attempts
+/// together, and `site` is that of `retry`.
+pub(super) fn policy(
+    file: &Retry,
+    whole: Option<Duration>,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<RetryPolicy> {
+    let at = site.key("status");
+    let statuses = statuses(&file.status, &at, findings);
+    for (range, site) in statuses.iter().zip(at.items()) {
+        if *range.start() < 400 {
+            let rule = "a request is sent again after statuses from 400 on";
+            site.error(findings, Problem::new(rule, "write 429, 5xx or 500-504, for instance"));
+            return None;
+        }
+    }
+    let on = site.key("on");
+    for (place, (word, site)) in file.on.iter().zip(on.items()).enumerate() {
+        if file.on.iter().take(place).any(|former| former == word) {
+            super::tls::twice(&site, findings);
+        }
+    }
+    match (file.on.contains(&RetryOn::RetriableStatus), file.status.is_empty()) {
+        (true, true) if !at.is_written() => {
+            let rule = "`retriable_status` needs `status`, the statuses that it is for";
+            on.error(findings, Problem::new(rule, "add `status: [429]`, for instance"));
+        }
+        (false, false) => {
+            let rule = "`status` is for `retriable_status`, which does not stand in `on`";
+            at.error(findings, Problem::new(rule, "add `retriable_status` to `on`"));
+        }
+        _ => {}
+    }
+    let asks_grpc = file.on.iter().any(|word| word.grpc_status().is_some());
+    if asks_grpc && file.methods == RetryMethods::Idempotent {
+        let rule = "calls of gRPC are POST, which is not idempotent: none is sent again";
+        let hint = "add `methods: any` if a call may be made twice";
+        on.warning(findings, Problem::new(rule, hint));
+    }
+    if file.backoff.base > file.backoff.max {
+        let rule = "the first pause is longer than the longest";
+        site.key("backoff").error(findings, Problem::new(rule, "write `max` no less than `base`"));
+    }
+    let try_timeout: Option<Duration> = file.try_timeout.map(Into::into);
+    if try_timeout.zip(whole).is_some_and(|(each, whole)| each >= whole) {
+        let rule = "`timeout` of the rule ends the request before an attempt takes so long";
+        let hint = "write less than `timeout`, which bounds all attempts together";
+        site.key("try_timeout").warning(findings, Problem::new(rule, hint));
+    }
+    Some(RetryPolicy::new(file, statuses))
+}

@@ -1,0 +1,101 @@
+//! What a rule's `retry` adds to an exchange: its request is kept for longer, each attempt has a bound, and it counts
+//! in the budget of its cluster.
+
+use config::retry::RetryPolicy;
+use wire::head::{Framing, RequestHead};
+
+use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
+use crate::exchange::{Exchange, QueuedRequest, Stage, Wait};
+use crate::keys::ExchangeKey;
+use crate::tools::time::Time;
+use crate::upstream::pool::Pools;
+
+impl Exchange {
+    /// Its rule's `retry`.
+    pub(crate) fn retry_policy(&self) -> Option<&RetryPolicy> {
+        if !self.progress.has_retries {
+            return None;
+        }
+        self.forward()?.retry.as_deref()
+    }
+
+    /// Its rule has a `retry`: it counts from now on, and its request is kept as far as that says.
+    #[cold]
+    pub(crate) fn begin_retries(
+        &mut self,
+        policy: &RetryPolicy,
+        head: &RequestHead<'_>,
+        request: &mut QueuedRequest,
+        pools: &mut Pools,
+        cx: &mut Cx,
+    ) {
+        let length = match head.framing() {
+            Framing::Length(length) => length,
+            _ => self.progress.request_bytes,
+        };
+        if length <= policy.body_bytes_max {
+            request.outbox.keep_all();
+        }
+        self.count_retries(pools, cx);
+    }
+
+    /// It counts in the budget of its cluster, and so do its retries.
+    pub(crate) fn count_retries(&mut self, pools: &mut Pools, cx: &mut Cx) {
+        let Some(cluster) = self.route.as_ref().and_then(|route| route.cluster) else { return };
+        self.progress.has_retries = true;
+        self.progress.is_retry = self.progress.attempts > 0;
+        pools.on_retriable_begun(cluster, self.progress.is_retry, || cx.random.next());
+    }
+
+    /// It counts there no more.
+    #[inline]
+    pub(crate) fn end_retries(&mut self, pools: &mut Pools) {
+        if std::mem::take(&mut self.progress.has_retries)
+            && let Some(cluster) = self.route.as_ref().and_then(|route| route.cluster)
+        {
+            pools.on_retriable_over(cluster, std::mem::take(&mut self.progress.is_retry));
+        }
+    }
+
+    /// An attempt begins whose request is here whole.
+    #[cold]
+    pub(crate) fn begin_try(&mut self, now: Time, cx: &mut Cx) {
+        let timeout = self.retry_policy().and_then(|policy| policy.try_timeout);
+        if let Some(timeout) = timeout {
+            self.set_deadline(Wait::Try, now + timeout, cx);
+        }
+    }
+}
+
+impl Exchanges {
+    /// Makes an exchange wait before its next attempt. Its request waits with it.
+    pub(crate) fn pause(
+        &mut self,
+        key: ExchangeKey,
+        request: QueuedRequest,
+        (now, until): (Time, Time),
+        cx: &mut Cx,
+    ) {
+        let Some(exchange) = self.get_mut(key) else {
+            return request.clear(&mut cx.buffers);
+        };
+        exchange.stage = Stage::Pausing { request, since: now };
+        exchange.set_deadline(Wait::Backoff, until, cx);
+    }
+
+    /// The pause is over.
+    pub(crate) fn on_backoff_over(&mut self, key: ExchangeKey, now: Time, cx: &mut Cx) {
+        let Some(exchange) = self.get_mut(key) else { return };
+        exchange.deadlines.clear(Wait::Backoff);
+        let (_, first) = exchange.deadlines.first();
+        cx.timers.arm(exchange.timer, first);
+        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
+            Stage::Pausing { request, since } => {
+                exchange.record.stamps.on_pause_over(since, now);
+                self.note_attempt(key, request, cx);
+            }
+            stage => exchange.stage = stage,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Hop 8 again: an attempt failed, or was answered by what the rule's `retry` is for.
+
+use std::time::Duration;
+
+use telemetry::cause::Cause;
+use telemetry::events::{RetryDenial, UpstreamRetried, UpstreamRetryDenied};
+use wire::h2::ErrorCode;
+use wire::head::ResponseHead;
+
+use crate::connection::Connection;
+use crate::connection::codec::Codec;
+use crate::connection::codec::http1::Http1;
+use crate::exchange::record::label;
+use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
+use crate::keys::{ExchangeKey, StreamKey};
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+use crate::upstream::retry::{Decision, FailedAttempt, Kept};
+
+impl Proxy {
+    /// The attempt on this exchange's connection failed before the head of the final response. Tries again
+    /// where that is safe, or its rule asks for it, else fails.
+    pub(crate) fn fail_attempt(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let Some(upstream) = exchange.upstream() else { return self.fail(key, cause, now) };
+        let Some(connection) = self.connections.get(upstream.connection) else { return };
+        let Some(attempt) = failed_attempt(exchange, connection, upstream, cause) else {
+            return self.fail(key, cause, now);
+        };
+        let decision = attempt.decide(exchange.retry_policy());
+        match self.pace(key, decision) {
+            Some(pause) => {
+                let Some(request) = self.retry(key, upstream, cause, now) else { return };
+                self.end_upstream(upstream, Some(cause), ErrorCode::CANCEL, now);
+                self.try_after(key, request, pause, now);
+            }
+            None => self.fail(key, cause, now),
+        }
+    }
+
+    /// Whether the request is sent again in place of this response, of which so many bytes came `behind` the
+    /// head, or which ends with it.
+    pub(crate) fn retries_response(
+        &mut self,
+        upstream: StreamKey,
+        key: ExchangeKey,
+        head: &ResponseHead<'_>,
+        (behind, is_end): (usize, bool),
+        now: Time,
+    ) -> bool {
+        let Some(exchange) = self.exchanges.get(key) else { return false };
+        let Some(policy) = exchange.retry_policy() else { return false };
+        let is_call = is_end && exchange.call.is_some();
+        let is_asked = policy.is_on_status(head.status())
+            || (is_call && grpc_status(head).is_some_and(|it| policy.is_on_grpc_status(it)));
+        if !is_asked {
+            return false;
+        }
+        let Some(connection) = self.connections.get(upstream.connection) else { return false };
+        let cause = Cause::ResponseRetried;
+        let decision = match failed_attempt(exchange, connection, upstream, cause) {
+            Some(attempt) => attempt.by_policy(policy),
+            None => Decision::Denied(RetryDenial::Body),
+        };
+        let Some(pause) = self.pace(key, decision) else { return false };
+        let Some(request) = self.retry(key, upstream, cause, now) else { return false };
+        if is_end {
+            if upstream.is_alone()
+                && let Some(connection) = self.connections.get_mut(upstream.connection)
+            {
+                connection.note_reusable(head);
+            }
+            self.release(upstream, behind == 0, now);
+        } else {
+            self.end_upstream(upstream, Some(cause), ErrorCode::CANCEL, now);
+        }
+        self.try_after(key, request, pause, now);
+        true
+    }
+
+    /// How long the pause before the next attempt is; none if there is none. Counts why.
+    fn pace(&mut self, key: ExchangeKey, decision: Decision) -> Option<Duration> {
+        let exchange = self.exchanges.get_mut(key)?;
+        let denied = match decision {
+            Decision::Fail => return None,
+            Decision::Again => return Some(Duration::ZERO),
+            Decision::Denied(reason) => reason,
+            Decision::AfterPause => {
+                let cluster = exchange.cluster()?;
+                if self.upstream.pools.takes_retry(cluster, exchange.progress.is_retry) {
+                    exchange.progress.is_retry = true;
+                    let number = exchange.progress.attempts;
+                    let policy = exchange.retry_policy()?;
+                    return Some(policy.pause(number, self.cx.random.next()));
+                }
+                RetryDenial::Budget
+            }
+        };
+        let cluster = label(exchange.route.as_ref()?.cluster?.0);
+        let event = UpstreamRetryDenied { cluster, reason: denied };
+        self.cx.emitter.upstream_retry_denied(&event);
+        None
+    }
+
+    /// Takes the request back from its connection, and notes why.
+    fn retry(
+        &mut self,
+        key: ExchangeKey,
+        upstream: StreamKey,
+        cause: Cause,
+        now: Time,
+    ) -> Option<QueuedRequest> {
+        let connection = self.connections.get_mut(upstream.connection)?;
+        let request = take_request(connection, upstream)?;
+        let exchange = self.exchanges.table.get_mut(key)?;
+        let endpoint = self.connections.endpoint_text(exchange);
+        exchange.record.note_failed_attempt(endpoint.as_bytes(), cause);
+        exchange.record.stamps.on_retry(now);
+        if exchange.record.cause.is_none() {
+            // What was said of this attempt is no reason for the end.
+            exchange.record.cause_detail = None;
+        }
+        exchange.stage = Stage::Finishing;
+        exchange.end_measure(true, &mut self.upstream.pools, now);
+        exchange.let_go(
+            &mut self.listen.clients,
+            &mut self.exchanges.stalls,
+            &mut self.upstream.pools,
+        );
+        for wait in [Wait::RequestWrite, Wait::ResponseHead, Wait::TunnelIdle, Wait::Try] {
+            exchange.deadlines.clear(wait);
+        }
+        let label = exchange.route.as_ref().and_then(|route| route.cluster).map(|id| label(id.0));
+        if let Some(cluster) = label {
+            self.cx.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
+        }
+        Some(request)
+    }
+
+    fn try_after(&mut self, key: ExchangeKey, request: QueuedRequest, pause: Duration, now: Time) {
+        if pause.is_zero() {
+            self.exchanges.note_attempt(key, request, &mut self.cx);
+        } else {
+            self.exchanges.pause(key, request, (now, now + pause), &mut self.cx);
+        }
+    }
+
+    /// A piece of a request's body came: beyond what its rule says, it is not kept to be sent again.
+    #[cold]
+    pub(crate) fn bound_kept_request(&mut self, key: ExchangeKey, upstream: StreamKey) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let bytes = exchange.progress.request_bytes;
+        let is_beyond = match exchange.retry_policy().map(|policy| policy.body_bytes_max) {
+            Some(bytes_max) if bytes <= bytes_max => return,
+            policy => policy.is_some(),
+        };
+        let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
+        let outbox = match connection.codec.multiplex_mut() {
+            None => Some(&mut connection.outbox),
+            Some(all) => all.streams.get_mut(upstream.slot).map(|stream| &mut stream.outbox),
+        };
+        let Some(outbox) = outbox else { return };
+        if is_beyond {
+            outbox.stop_keeping(&mut self.cx.buffers);
+        } else {
+            outbox.keep_less(&mut self.cx.buffers);
+        }
+    }
+}
+
+/// What is known of an attempt that failed; none if its request is no longer there.
+fn failed_attempt(
+    exchange: &Exchange,
+    connection: &Connection,
+    upstream: StreamKey,
+    cause: Cause,
+) -> Option<FailedAttempt> {
+    let kept = if upstream.is_alone() {
+        match &connection.outbox {
+            outbox if outbox.is_untouched() => Kept::Unsent,
+            outbox if outbox.is_keeping() => Kept::Whole,
+            _ => Kept::Part,
+        }
+    } else {
+        let stream = connection.codec.multiplex().and_then(|all| all.streams.get(upstream.slot));
+        let stream = stream.filter(|stream| stream.head.is_some())?;
+        // Its head may be in the kernel's hands from the moment on that there is a connection.
+        // Before, frames have gone no further than the connection's queue, but of a long body
+        // their bytes were not kept.
+        match stream.outbox.is_keeping() || stream.outbox.is_untouched() {
+            true if connection.is_connecting() => Kept::Unsent,
+            true => Kept::Whole,
+            false => Kept::Part,
+        }
+    };
+    Some(FailedAttempt {
+        cause,
+        number: exchange.progress.attempts,
+        kept,
+        has_answered: exchange.progress.interim_responses > 0 || connection.codec.is_amid_head(),
+        is_reused: connection.requests > 1,
+        is_idempotent: exchange.request.method.is_idempotent(),
+        asks_upgrade: exchange.request.asks_upgrade,
+        is_head_alone: exchange.request.is_complete
+            && exchange.progress.request_bytes == 0
+            && !exchange.request.asks_upgrade,
+        has_others: exchange.cluster().is_some_and(|it| it.endpoints.len() > 1),
+    })
+}
+
+/// Takes a request back from a connection, or stream, to be sent once more.
+fn take_request(connection: &mut Connection, upstream: StreamKey) -> Option<QueuedRequest> {
+    if upstream.is_alone() {
+        let is_personal = connection.upstream().is_some_and(|upstream| upstream.is_personal);
+        let mut outbox = std::mem::take(&mut connection.outbox);
+        let mut codec = std::mem::replace(&mut connection.codec, Codec::Http1(Http1::new()));
+        if let Some(codec) = codec.http1_mut() {
+            // Whatever came of a response was another connection's.
+            codec.receive = Http1::new().receive;
+        }
+        outbox.rewind();
+        return Some(QueuedRequest { outbox, form: Form::Alone { codec, is_personal } });
+    }
+    let stream = connection.codec.multiplex_mut()?.streams.get_mut(upstream.slot)?;
+    let head = stream.head.take()?;
+    let mut outbox = std::mem::take(&mut stream.outbox);
+    outbox.rewind();
+    let tail = std::mem::take(&mut stream.tail);
+    Some(QueuedRequest { outbox, form: Form::Stream { head, tail } })
+}
+
+/// The status that a response of gRPC has in its head, which then is all of it.
+fn grpc_status(head: &ResponseHead<'_>) -> Option<u32> {
+    str::from_utf8(head.find(b"grpc-status")?).ok()?.parse().ok()
+}
