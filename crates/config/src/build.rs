@@ -22,6 +22,7 @@ mod resolvers;
 mod retries;
 mod rewrites;
 mod routes;
+mod runtime;
 mod subsets;
 mod targets;
 mod tls;
@@ -44,6 +45,7 @@ use crate::map::Map;
 use crate::metrics::Metrics;
 use crate::nearest;
 use crate::origins::Origins;
+use crate::runtime::Runtime;
 use crate::snapshot::{
     AccessLog, Address, Cluster, HandoverOptions, Http2Options, Limits, Listener, Ping, Resolvers,
     RouteTable, Snapshot, StartupOptions,
@@ -79,6 +81,7 @@ pub(crate) struct Parts<F> {
     pub(crate) limits: Limits,
     pub(crate) access_log: AccessLog,
     pub(crate) metrics: Metrics,
+    pub(crate) runtime: Runtime,
     pub(crate) source: Arc<file::File>,
     pub(crate) origins: Origins,
     /// The clusters that are named and that the text has not.
@@ -237,8 +240,18 @@ pub(crate) fn parts<F>(
     let mut table_names = Names::new(declared.1, |name| ids.route_table(name));
 
     let clusters = clusters::build(file, &site.key("clusters"), &cluster_names, context);
-    let tables =
-        routes::build(&file.routes, &site.key("routes"), &table_names, &mut cluster_names, context);
+    let former_values = context.former.map(|former| &*former.runtime);
+    let mut values = runtime::Values::new(&file.runtime, former_values);
+    let tables = routes::build(
+        &file.routes,
+        &site.key("routes"),
+        &table_names,
+        &mut cluster_names,
+        &mut values,
+        context,
+    );
+    let used = runtime::used(&tables);
+    runtime::check(file, &site.key("runtime"), &used, context.findings);
     let listeners =
         listeners::build(file, site, (&mut table_names, &mut cluster_names), &tables, context);
     warn_unused(&file.clusters, &cluster_names, &site.key("clusters"), context.findings);
@@ -256,6 +269,7 @@ pub(crate) fn parts<F>(
         startup: startup(file, site, context),
         listeners,
         route_tables: tables.into_values(),
+        runtime: used,
         clusters,
         resolvers: resolvers::build(&file.resolvers, &site.key("resolvers"), context.findings),
         limits: limits(&file.limits),

@@ -17,6 +17,7 @@ pub mod route;
 mod scalar;
 pub mod tls;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
@@ -37,6 +38,7 @@ pub use tls::{ClusterTls, ListenerTls};
 
 use crate::address::Address;
 use crate::file_mode::FileMode;
+use crate::matching::Percent;
 use crate::metrics::Metrics;
 
 /// The whole configuration of a Strait process.
@@ -60,6 +62,11 @@ pub struct File {
     /// How another process takes this one's place without a client noticing. Takes a restart, or a handover.
     #[serde(default)]
     pub handover: Handover,
+    /// Values by name, in percent, that `fraction` of rules may ask for (`runtime`). The admin interface puts others over them
+    /// while the process runs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("x-public" = true))]
+    pub runtime: BTreeMap<String, Percent>,
     /// Where connections are taken.
     #[serde(default)]
     pub listeners: Vec<Listener>,

@@ -58,6 +58,7 @@ mod reference;
 mod resource;
 pub mod retry;
 pub mod rewrite;
+pub mod runtime;
 pub mod schedule;
 mod schema;
 mod secrets;

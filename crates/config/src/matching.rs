@@ -33,6 +33,7 @@ use wire::head::{Known, RequestHead};
 
 use crate::cidr::Cidr;
 use crate::clients::ClientMatch;
+use crate::runtime::Fraction;
 
 /// Condition on the path: one of `path`, `prefix`, `segments`, `regex` and `template`; and on the rest of the request. All that stands there has to
 /// hold. Paths are compared after dot segments were resolved, without the query; `%2F` stays as it is.
@@ -129,11 +130,14 @@ impl<T> Listed<T> {
 }
 
 /// A share of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FractionKey {
     /// The share, 0 to 100, with up to four digits behind the point.
     pub percent: Percent,
+    /// The value that goes before `percent`: of this name under `runtime`, or as the admin interface says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
 }
 
 /// A request, as criteria see it.
@@ -173,7 +177,7 @@ pub enum Criterion {
     /// Whether it is a call of gRPC.
     Grpc(bool),
     /// The die falls within this share.
-    Fraction(Percent),
+    Fraction(Fraction),
 }
 
 /// Where in a request a value stands.
@@ -213,7 +217,7 @@ impl Criterion {
             }),
             Self::Client(client) => client.is_met_by(asked.client),
             Self::Grpc(is_asked) => is_call(asked.head) == *is_asked,
-            Self::Fraction(percent) => percent.holds(asked.die),
+            Self::Fraction(fraction) => fraction.now().holds(asked.die),
         }
     }
 
@@ -237,7 +241,13 @@ impl Criterion {
                 Some(value) => format!("content-type {}", shown(value)),
                 None => "no content-type".to_owned(),
             },
-            Self::Fraction(_) => format!("the die at {}", Percent::of_die(asked.die)),
+            Self::Fraction(fraction) => {
+                let die = Percent::of_die(asked.die);
+                match fraction.runtime {
+                    Some(_) => format!("the die at {die}, and {}", fraction.shown()),
+                    None => format!("the die at {die}"),
+                }
+            }
         }
     }
 }
@@ -314,7 +324,7 @@ impl fmt::Display for Criterion {
             Self::Client(ClientMatch::Named(names)) => list(f, "client", names, false),
             Self::Grpc(true) => f.write_str("grpc"),
             Self::Grpc(false) => f.write_str("not grpc"),
-            Self::Fraction(percent) => write!(f, "fraction {percent}"),
+            Self::Fraction(fraction) => write!(f, "{fraction}"),
         }
     }
 }

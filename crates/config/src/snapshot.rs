@@ -39,6 +39,7 @@ use crate::origins::Origins;
 use crate::paths::PathTable;
 use crate::retry::{RetryBudget, RetryPolicy};
 use crate::rewrite::Rewrite;
+use crate::runtime::{Runtime, RuntimeUse};
 use crate::slow_start::SlowStart;
 use crate::subsets::{Metadata, Selectors, SubsetAsked};
 use crate::targets::Target;
@@ -162,6 +163,8 @@ pub struct Snapshot<F> {
     pub metrics: Metrics,
     /// What the sections were built from, all but those that are lists.
     pub source: Arc<file::File>,
+    /// The values that rules ask for and operators may change.
+    pub runtime: Arc<Runtime>,
     /// Where its resources come from.
     pub(crate) origins: Arc<Origins>,
     /// What differs from the snapshot of `version - 1`.
@@ -602,6 +605,8 @@ pub struct RouteTable {
     pub values: Arc<Regexes>,
     /// Whether some rule takes a share of requests, so that a die has to be cast.
     pub casts_dice: bool,
+    /// The values of `runtime` that its rules ask for, each once.
+    pub runtime: Box<[RuntimeUse]>,
     /// Edits of header fields, after those of the rule.
     pub edits: Option<Box<HeaderEdits>>,
     /// Whether it, a rule or a weighted cluster edits header fields.

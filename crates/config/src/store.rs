@@ -90,6 +90,7 @@ impl<F> Store<F> {
         let snapshot = Snapshot {
             version,
             startup: parts.startup,
+            runtime: Arc::new(parts.runtime),
             origins: Arc::new(origins),
             listener_bounds: ListenerBounds::of(&parts.listeners, &parts.route_tables),
             listeners: parts.listeners.into(),
@@ -168,6 +169,7 @@ impl<F> Store<F> {
         let snapshot = Snapshot {
             version: self.version_next(),
             startup: former.startup.clone(),
+            runtime: Arc::clone(&former.runtime),
             listener_bounds: former.listener_bounds,
             listeners: Arc::clone(&former.listeners),
             listener_places: former.listener_places.clone(),

@@ -23,16 +23,25 @@ const SECTIONS: [&str; 2] = [CLUSTERS, ROUTES];
 const CLUSTERS: &str = "clusters";
 const ROUTES: &str = "routes";
 
+/// What tables may ask for beside what stands in them.
+const RUNTIME: &str = "runtime";
+
 /// Seeded anew by each process: no text can be made to have the digest of another.
 static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
 /// The digests of entries that were lowered without anything to report, by section and name.
 #[derive(Debug, Default)]
-pub(crate) struct Entries([Map<Box<str>, u64>; SECTIONS.len()]);
+pub(crate) struct Entries {
+    sections: [Map<Box<str>, u64>; SECTIONS.len()],
+    runtime: Option<u64>,
+}
 
 /// The digests of one text: of each section, by place in it.
 #[derive(Debug, Default)]
-pub(crate) struct Digests([Vec<Option<Entry>>; SECTIONS.len()]);
+pub(crate) struct Digests {
+    sections: [Vec<Option<Entry>>; SECTIONS.len()],
+    runtime: Option<u64>,
+}
 
 /// The name of an entry, and its digest.
 type Entry = (Box<str>, u64);
@@ -49,8 +58,11 @@ impl Entries {
     /// Marks the entries that are unchanged. Returns the digests of all.
     pub(crate) fn mark<F>(&self, root: &mut Node, former: &Former<'_, F>) -> Digests {
         let declared = former.clusters.set();
-        let mut digests = Digests::default();
-        for ((section, known), digests) in SECTIONS.iter().zip(&self.0).zip(&mut digests.0) {
+        let runtime = root.find(RUNTIME).map(digest);
+        let is_same_runtime = runtime == self.runtime;
+        let mut digests = Digests { runtime, ..Digests::default() };
+        let sections = SECTIONS.iter().zip(&self.sections);
+        for ((section, known), digests) in sections.zip(&mut digests.sections) {
             for item in items_mut(root, section) {
                 let name = item.find("name").and_then(Node::text);
                 let entry = name.map(|name| (Box::from(name), digest(item)));
@@ -58,9 +70,10 @@ impl Entries {
                     known.get(name) == Some(digest)
                         && match *section {
                             CLUSTERS => former.cluster(name).is_some_and(is_alone),
-                            _ => former
-                                .route_table(name)
-                                .is_some_and(|table| former.has_clusters_of(table, &declared)),
+                            _ => former.route_table(name).is_some_and(|table| {
+                                (table.runtime.is_empty() || is_same_runtime)
+                                    && former.has_clusters_of(table, &declared)
+                            }),
                         }
                 });
                 digests.push(entry);
@@ -73,11 +86,11 @@ impl Entries {
 impl Digests {
     /// The digests that count once the text does. What was warned about is to be said again next time.
     pub(crate) fn without(self, warnings: &[Finding]) -> Entries {
-        let mut entries = Entries::default();
+        let mut entries = Entries { runtime: self.runtime, ..Entries::default() };
         if warnings.len() >= FINDINGS_MAX {
             return entries;
         }
-        let mut digests = self.0;
+        let mut digests = self.sections;
         for warning in warnings {
             for (section, digests) in SECTIONS.iter().zip(&mut digests) {
                 let place = place_in(section, &warning.path);
@@ -86,7 +99,7 @@ impl Digests {
                 }
             }
         }
-        for (known, digests) in entries.0.iter_mut().zip(digests) {
+        for (known, digests) in entries.sections.iter_mut().zip(digests) {
             known.extend(digests.into_iter().flatten());
         }
         entries

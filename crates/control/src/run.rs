@@ -7,10 +7,13 @@
 //! step leaves the former configuration serving.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::matching::Percent;
+use config::runtime::Runtime;
 use config::snapshot::{Address, DnsAnswer, DnsName, ListenerId, Snapshot};
 use config::{EndpointsOutcome, Errors, Finding, ResourceName, Verdict};
 use serde_json::{Value, json};
@@ -1076,6 +1079,7 @@ impl<W: Workers> Running<W> {
                 Answer::text(202, "draining\n")
             }
             Page::Release => return self.release_admin(reply),
+            Page::Runtime(values) => self.config.put_over(&values),
         };
         // The client may be gone; the same below.
         let _ = reply.send(answer);
@@ -1227,11 +1231,39 @@ impl<F: Send + Sync + 'static> InEffect<F> {
                 ("endpoints_files", endpoints_files(&snapshot, &refused)),
                 ("host_names", json!(names)),
                 ("waits_for", json!(waits_for)),
+                ("runtime", runtime_json(&snapshot.runtime)),
                 ("effective", config::effective(&snapshot)),
             ];
             let sections = sections.map(|(name, value)| (name.to_owned(), value));
             let _ = reply.send(Answer::json(&described.into_iter().chain(sections).collect()));
         });
+    }
+
+    /// Puts values over those of the file, or takes them back, and says what counts now. Workers see it at once.
+    fn put_over(&self, values: &[(String, Option<Percent>)]) -> Answer {
+        let runtime = &self.snapshot.runtime;
+        if values.is_empty() {
+            let text = "name a value: /runtime?canary=50, or /runtime?canary= to take it back\n";
+            return Answer::text(400, text);
+        }
+        if let Err(hint) = runtime.put_over(values) {
+            return Answer::text(404, hint + "\n");
+        }
+        let mut text = String::new();
+        for used in runtime.iter() {
+            let name = used.cell.name();
+            if !values.iter().any(|(changed, _)| changed == name) {
+                continue;
+            }
+            let line = match used.value() {
+                (Some(value), from) => format!("{name}: {value} ({})", from.as_str()),
+                (None, _) => format!("{name}: as each rule says"),
+            };
+            tracing::info!("runtime {line}");
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{line}");
+        }
+        Answer::text(200, text)
     }
 
     /// Writes the page about one resource of it.
@@ -1262,6 +1294,15 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         ]
         .map(|(name, value)| (name.to_owned(), value))
     }
+}
+
+/// The values that rules ask for, and where they come from.
+fn runtime_json(runtime: &Runtime) -> Value {
+    let values = runtime.iter().map(|used| {
+        let (value, from) = used.value();
+        json!({ "name": used.cell.name(), "value": value, "from": from.as_str(), "file": used.file })
+    });
+    values.collect()
 }
 
 /// The files of endpoints, and why those of them are refused that are.

@@ -349,6 +349,7 @@ fn steady_state_allocates_nothing() {
 
 /// A rule that asks for all that a rule can, and then chooses by all that a request has.
 const MATCHED: &str = r#"
+runtime: { most: 99.9999 }
 listeners: [{ name: edge, address: "10.0.0.1:80", timeouts: { idle: 1h }, routes: all }]
 routes:
   - name: all
@@ -362,7 +363,7 @@ routes:
           cookies: { sess: { not: none } }
           sources: { not: [10.99.0.0/16] }
           grpc: false
-          fraction: { percent: 99.9999 }
+          fraction: { percent: 1, runtime: most }
         clusters:
           - { cluster: web, weight: 3, headers: { request: { append: { x-share: "%UPSTREAM_CLUSTER%" } } } }
           - { cluster: web, weight: 1, headers: { response: { append: { x-share: "%UPSTREAM_HOST% %REQ(x-unit)%" } } } }

@@ -19,7 +19,7 @@ use config::chains::ConnectionFacts;
 use config::explain::Verdict as RuleVerdict;
 use config::hash::Hashed;
 use config::hosts::{Host, HostTable};
-use config::matching::{Asked, Place, Searches};
+use config::matching::{Asked, Criterion, Place, Searches};
 use config::snapshot::{
     Action, Address, ChainId, Cluster, ClusterId, Detected, Endpoint, Forward,
     Listener as ListenerConfig, ListenerProtocol, RouteTable, Rule, TlsMode,
@@ -512,6 +512,7 @@ fn describe_rules(
         match verdict {
             RuleVerdict::Matched => {
                 story.line(&step, format!("{what}: matches"));
+                describe_fraction(story, rule);
                 describe_edits(story, table, place, rule, &asked);
                 if let Action::Forward(forward) = &rule.action {
                     describe_forward(story, snapshot, forward, head, &asked);
@@ -526,6 +527,17 @@ fn describe_rules(
             RuleVerdict::NotReached { would_match: false } => {
                 story.line(&step, format!("{what}: not reached"));
             }
+        }
+    }
+}
+
+/// Says which share a rule takes, where a value of `runtime` may decide about it.
+fn describe_fraction(story: &mut Story, rule: &Rule) {
+    for criterion in &rule.also {
+        if let Criterion::Fraction(fraction) = criterion
+            && fraction.runtime.is_some()
+        {
+            story.line("fraction", fraction.shown());
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::http::{is_token, path_text};
 use super::patterns as written;
+use super::runtime::Values;
 use crate::cidr::Cidr;
 use crate::clients::{ClientMatch, ClientName};
 use crate::file::route;
@@ -11,6 +12,7 @@ use crate::findings::{Findings, Problem};
 use crate::matching::{
     Case, Criterion, Listed, PathKind, PathMatch, Patterns, Place, Template, ValueKey, build_value,
 };
+use crate::runtime::Fraction;
 use crate::tree::Site;
 
 /// A rule's condition on the path; `site` is that of `match`. None if something is wrong, which is reported.
@@ -96,6 +98,7 @@ fn template_of(text: &str, patterns: &mut Patterns) -> Result<(Arc<str>, PathKin
 pub(super) fn criteria(
     file: &route::Match,
     site: &Site<'_>,
+    values: &mut Values<'_>,
     patterns: &mut Patterns,
     findings: &mut Findings<'_>,
 ) -> Option<Box<[Criterion]>> {
@@ -107,7 +110,7 @@ pub(super) fn criteria(
     builder.sources(file.sources.as_ref());
     builder.client(file.client.as_deref());
     builder.criteria.extend(file.grpc.map(Criterion::Grpc));
-    builder.fraction(file);
+    builder.fraction(file, values);
     let Builder { criteria, is_sound, .. } = builder;
     is_sound.then(|| criteria.into())
 }
@@ -203,12 +206,13 @@ impl Builder<'_, '_> {
         self.criteria.push(Criterion::Client(ClientMatch::Named(names.into())));
     }
 
-    fn fraction(&mut self, file: &route::Match) {
-        let Some(fraction) = file.fraction else { return };
+    fn fraction(&mut self, file: &route::Match, values: &mut Values<'_>) {
+        let Some(file) = &file.fraction else { return };
+        let built = values.fraction(file, &self.site.key("fraction"), self.findings);
+        self.is_sound &= built.is_some();
         // All of them is no condition.
-        if !fraction.percent.is_whole() {
-            self.criteria.push(Criterion::Fraction(fraction.percent));
-        }
+        let is_condition = |it: &Fraction| it.runtime.is_some() || !it.percent.is_whole();
+        self.criteria.extend(built.filter(is_condition).map(Criterion::Fraction));
     }
 }
 

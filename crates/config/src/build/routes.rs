@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::http::{self, Found};
+use super::runtime::Values;
 use super::{Context, Names, Once, error_pages, resolved, share};
 use super::{edits, hashing, matching, retries, rewrites, subsets, targets};
 use crate::defaults;
@@ -18,6 +19,7 @@ use crate::map::Map;
 use crate::matching::{Case, Criterion, PathMatch, Patterns, Regexes};
 use crate::nearest;
 use crate::paths::PathTable;
+use crate::runtime::{Fraction, RuntimeUse};
 use crate::snapshot::{
     Action, ClusterId, Forward, Redirect, RedirectPath, Respond, RouteTable, RouteTableId, Rule,
 };
@@ -39,6 +41,10 @@ impl Tables {
         self.in_order.iter().find(|table| *table.name == *name).map(AsRef::as_ref)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &RouteTable> {
+        self.in_order.iter().map(AsRef::as_ref)
+    }
+
     pub(super) fn into_values(self) -> Vec<Arc<RouteTable>> {
         self.in_order
     }
@@ -54,6 +60,7 @@ pub(super) fn build<F>(
     site: &Site<'_>,
     names: &Names<'_, RouteTableId>,
     clusters: &mut Names<'_, ClusterId>,
+    values: &mut Values<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> Tables {
     let mut once = Once::default();
@@ -75,7 +82,8 @@ pub(super) fn build<F>(
         };
         let mut patterns = TablePatterns::default();
         let rules_site = site.key("rules");
-        let rules = rules(&entry.rules, &rules_site, clusters, &mut patterns, context.findings);
+        let rules =
+            rules(&entry.rules, &rules_site, clusters, values, &mut patterns, context.findings);
         let Context { files, findings, .. } = &mut *context;
         let pages = site.key("error_pages");
         let error_pages = error_pages::build(&entry.error_pages, &pages, files, findings);
@@ -86,7 +94,7 @@ pub(super) fn build<F>(
                 Arc::default()
             })
         };
-        let values = compile(patterns.values, former.map(|former| &former.values));
+        let regexes_of_values = compile(patterns.values, former.map(|former| &former.values));
         let regexes = compile(patterns.paths, former.map(|former| former.paths.regexes()));
         let paths = PathTable::new(&rules, regexes);
         // Errors come first: what was left out was reported.
@@ -104,16 +112,29 @@ pub(super) fn build<F>(
             name,
             hosts,
             paths,
-            rules,
-            values,
+            values: regexes_of_values,
             casts_dice,
             error_pages,
+            runtime: runtime_of(&rules),
+            rules,
             edits: own_edits,
             has_edits,
         };
         tables.push(share(table, former));
     }
     tables
+}
+
+/// The values of `runtime` that rules ask for, each once.
+fn runtime_of(rules: &[Rule]) -> Box<[RuntimeUse]> {
+    let mut found: Vec<RuntimeUse> = Vec::new();
+    for criterion in rules.iter().flat_map(|rule| &rule.also) {
+        let Criterion::Fraction(Fraction { runtime: Some(used), .. }) = criterion else { continue };
+        if !found.contains(used) {
+            found.push(used.clone());
+        }
+    }
+    found.into()
 }
 
 /// Counts the clusters that an unchanged table forwards to as used.
@@ -154,6 +175,7 @@ fn rules(
     entries: &[route::Rule],
     site: &Site<'_>,
     clusters: &mut Names<'_, ClusterId>,
+    values: &mut Values<'_>,
     patterns: &mut TablePatterns,
     findings: &mut Findings<'_>,
 ) -> Vec<Rule> {
@@ -171,7 +193,8 @@ fn rules(
         let name = name.map(Arc::from);
         let asked = site.key("match");
         let path = matching::path(&entry.matches, &asked, &mut patterns.paths, findings);
-        let also = matching::criteria(&entry.matches, &asked, &mut patterns.values, findings);
+        let also =
+            matching::criteria(&entry.matches, &asked, values, &mut patterns.values, findings);
         let edits = edits::edits(entry.headers.as_ref(), &site.key("headers"), findings);
         let action = action(entry, path.as_ref(), &site, clusters, findings);
         if let (Some(path), Some(also), Some(action)) = (path, also, action) {

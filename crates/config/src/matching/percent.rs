@@ -29,6 +29,16 @@ impl Percent {
     /// One of five.
     pub(crate) const FIFTH: Self = Self(20 * POINT);
 
+    /// So many millionths; none if that is more than all of them.
+    pub(crate) const fn of_millionths(millionths: u32) -> Option<Self> {
+        if millionths <= WHOLE { Some(Self(millionths)) } else { None }
+    }
+
+    /// In millionths.
+    pub(crate) const fn millionths(self) -> u32 {
+        self.0
+    }
+
     /// As a part of 1.
     pub(crate) fn part(self) -> f64 {
         f64::from(self.0) / f64::from(WHOLE)

@@ -1485,6 +1485,51 @@ fn hashes_and_balancers_that_cannot_choose() {
 }
 
 #[test]
+fn runtime_values_that_are_none() {
+    check(&[
+        (
+            "admin: {",
+            "runtime: { canary: ^101 }\nadmin: {",
+            "runtime.canary",
+            "101",
+            "at most 100 %",
+            "write 100",
+        ),
+        (
+            "admin: {",
+            "runtime: { ^'a b': 1 }\nadmin: {",
+            "runtime.\"a b\"",
+            "\"a b\"",
+            "no spaces",
+            "shop-api",
+        ),
+        (
+            "{ path: /healthz }",
+            "{ path: /healthz, fraction: { percent: 1, runtime: ^'' } }",
+            "routes[0].rules[0].match.fraction.runtime",
+            "\"\"",
+            "no spaces",
+            "shop-api",
+        ),
+    ]);
+}
+
+#[test]
+fn a_runtime_value_that_no_rule_asks_for_is_warned_of() {
+    for (asked, hint) in [("canary2", "did you mean `canary2`?"), ("other", "remove it")] {
+        let text = SAMPLE.replace(
+            "{ path: /healthz }",
+            &format!("{{ path: /healthz, fraction: {{ percent: 1, runtime: {asked} }} }}"),
+        );
+        let mut loader = loader();
+        loader.load("f", &format!("runtime: {{ canary: 5 }}\n{text}")).expect("it is sound");
+        let warned = loader.warnings().iter().find(|it| it.path == "runtime.canary");
+        let warned = warned.expect("a warning");
+        assert!(warned.rule.contains("no rule asks") && warned.hint.contains(hint), "{warned}");
+    }
+}
+
+#[test]
 fn edits_of_header_fields_that_cannot_be_made() {
     let here = "{ path: /healthz }\n        respond: { status: 200 }";
     check(&[

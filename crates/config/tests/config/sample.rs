@@ -129,6 +129,7 @@ pub(crate) const EVERY_KEY: &str = r#"
 include: [conf.d/none.yaml, "conf.d/more-*.yaml"]
 admin: { address: "unix:/run/strait/admin.sock", mode: 0600, hosts: [admin.example.com], metrics: "127.0.0.1:9902" }
 workers: { count: 4, pin: true }
+runtime: { canary: 5 }
 listeners:
   - name: edge
     address: ["[::1]:8443", "127.0.0.1:8443"]
@@ -254,7 +255,7 @@ routes:
           cookies: { beta: { prefix: y } }
           sources: { not: [10.0.0.0/8] }
           grpc: false
-          fraction: { percent: 12.5 }
+          fraction: { percent: 12.5, runtime: canary }
         cluster: all
       - name: tenants
         match: { segments: /Tenant, case: insensitive }

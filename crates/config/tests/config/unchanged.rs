@@ -21,6 +21,7 @@ struct Text {
     clusters: Entries,
     tables: Vec<(u8, u8, u8)>,
     remark: bool,
+    runtime: Option<u8>,
 }
 
 fn text() -> impl Strategy<Value = Text> {
@@ -28,10 +29,17 @@ fn text() -> impl Strategy<Value = Text> {
     let form = || prop_oneof![8 => 0u8..7, 1 => Just(7)];
     let clusters = proptest::collection::btree_map(0u8..4, form(), 2..5);
     let tables = proptest::collection::btree_map(0u8..3, (form(), 0u8..4), 0..4);
-    (clusters, tables, any::<bool>()).prop_map(|(clusters, tables, remark)| Text {
-        clusters: clusters.into_iter().collect(),
-        tables: tables.into_iter().map(|(name, (form, cluster))| (name, form, cluster)).collect(),
-        remark,
+    let runtime = proptest::option::of(0u8..2);
+    (clusters, tables, any::<bool>(), runtime).prop_map(|(clusters, tables, remark, runtime)| {
+        Text {
+            runtime,
+            clusters: clusters.into_iter().collect(),
+            tables: tables
+                .into_iter()
+                .map(|(name, (form, cluster))| (name, form, cluster))
+                .collect(),
+            remark,
+        }
     })
 }
 
@@ -59,7 +67,11 @@ fn rules(form: u8, cluster: u8) -> String {
         3 => "[{ match: { prefix: / }, cluster_header: x-cluster }]".to_owned(),
         // Warned about.
         4 => format!("[{{ match: {{ prefix: / }}, cluster: c{cluster}, upgrades: [websocked] }}]"),
-        5 => "[{ match: { prefix: / }, redirect: { scheme: https } }]".to_owned(),
+        5 => {
+            "[{ match: { prefix: /a, fraction: { percent: 10, runtime: canary } }, respond: {} }, \
+             { match: { prefix: / }, redirect: { scheme: https } }]"
+                .to_owned()
+        }
         6 => format!(
             "[{{ match: {{ regex: '/x.*', headers: {{ a: {{ regex: 'b+' }} }} }}, cluster: c{cluster}, upgrades: [connect] }}]"
         ),
@@ -70,6 +82,9 @@ fn rules(form: u8, cluster: u8) -> String {
 
 fn write(text: &Text) -> String {
     let mut out = if text.remark { "# remark\n".to_owned() } else { String::new() };
+    if let Some(value) = text.runtime {
+        let _ = writeln!(out, "runtime: {{ canary: {value} }}");
+    }
     let names: Vec<String> = text.tables.iter().map(|(name, ..)| format!("t{name}")).collect();
     match names.is_empty() {
         true => out.push_str("listeners: []\n"),
@@ -119,6 +134,10 @@ pub(crate) fn seen(loader: &Loader) -> BTreeMap<String, String> {
             }
             _ => String::new(),
         });
+        for used in &table.runtime {
+            let value = format!("{:?} {:?}", used.value(), snapshot.runtime.iter().next());
+            seen.insert(format!("runtime {} of {}", used.cell.name(), table.name), value);
+        }
         seen.insert(format!("targets {}", table.name), rules.collect::<Vec<_>>().join(";"));
     }
     for (_, cluster) in snapshot.clusters.iter() {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use config::ResourceName;
+use config::matching::Percent;
 
 use super::connections::Wanted;
 
@@ -65,6 +66,8 @@ pub(crate) enum Page {
     },
     Drain,
     Release,
+    /// Values to put over those of the file, or to take back.
+    Runtime(Vec<(String, Option<Percent>)>),
 }
 
 /// What a request asks for.
@@ -98,6 +101,7 @@ const PATHS: &[(&str, &str, &str)] = &[
     ),
     ("GET, HEAD", "/clusters", "clusters, their endpoints and what they carry"),
     ("GET, HEAD", "/listeners", "listeners, where they are bound and what they carry"),
+    ("POST", "/runtime", "?canary=50 puts a value over that of the file, ?canary= takes it back"),
     ("POST", "/drain", "stop accepting, finish what runs, exit"),
     ("POST", "/release", "while draining: let the admin addresses go for a successor"),
 ];
@@ -118,6 +122,10 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
         "/clusters" => Asked::Page(Page::Clusters),
         "/listeners" => Asked::Page(Page::Listeners),
         "/stats" => Asked::Page(Page::Stats { filter: argument("filter").unwrap_or_default() }),
+        "/runtime" => match runtime(query) {
+            Ok(values) => Asked::Page(Page::Runtime(values)),
+            Err(hint) => Asked::Nothing(Answer::text(400, hint + "\n")),
+        },
         "/drain" => Asked::Page(Page::Drain),
         "/release" => Asked::Page(Page::Release),
         "/slow" => match argument("format").as_deref() {
@@ -134,13 +142,37 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
         }
         _ => return Asked::Nothing(not_found(path)),
     };
-    let allow = if matches!(path, "/drain" | "/release") { "POST" } else { "GET, HEAD" };
+    let allow =
+        if matches!(path, "/drain" | "/release" | "/runtime") { "POST" } else { "GET, HEAD" };
     if allow.split(", ").any(|allowed| allowed == method) {
         page
     } else {
         Asked::WrongMethod { allow }
     }
 }
+
+/// The values that a query names.
+fn runtime(query: &str) -> Result<Vec<(String, Option<Percent>)>, String> {
+    let mut values = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let Some((name, value)) = pair.split_once('=') else {
+            return Err(format!("{}: write {pair}=50, or {pair}= to take it back", decode(pair)));
+        };
+        let (name, value) = (decode(name), decode(value));
+        let value = match value.as_str() {
+            "" => None,
+            text => Some(text.parse().map_err(|problem| format!("{name}: {problem}"))?),
+        };
+        values.push((name, value));
+        if values.len() > RUNTIME_VALUES_MAX {
+            return Err(format!("at most {RUNTIME_VALUES_MAX} values at a time"));
+        }
+    }
+    Ok(values)
+}
+
+/// Values that one request changes.
+const RUNTIME_VALUES_MAX: usize = 100;
 
 /// The same for what scrapers and probes may ask for.
 pub(super) fn find_metrics(method: &str, path: &str) -> Asked {
@@ -244,6 +276,18 @@ mod tests {
                     assert_eq!(asked, Asked::WrongMethod { allow: methods }, "{method} {path}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn values_are_read_from_the_query() {
+        let asked = |query| find("POST", "/runtime", query, false);
+        let percent = |text: &str| Some(text.parse().unwrap());
+        let values = vec![("canary".to_owned(), percent("50")), ("b c".to_owned(), None)];
+        assert_eq!(asked("canary=50%25&b+c="), Asked::Page(Page::Runtime(values)));
+        for query in ["canary", "canary=x", "canary=101", "a=1&canary=-1", &"a=1&".repeat(101)] {
+            let Asked::Nothing(answer) = asked(query) else { panic!("{query}") };
+            assert_eq!(answer.status, 400, "{query}");
         }
     }
 

@@ -303,7 +303,9 @@ impl Pages {
                 response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
                 response
             }
-            Asked::Page(Page::Drain | Page::Release) if is_cross_site(headers) => {
+            Asked::Page(Page::Drain | Page::Release | Page::Runtime(_))
+                if is_cross_site(headers) =>
+            {
                 response(Answer::text(403, "a page of another site may not do that\n"))
             }
             Asked::Page(page) => {
@@ -452,7 +454,8 @@ mod tests {
             ("admin.example", "503", "stopping"),
             ("127.0.0.1:9901", "503", "stopping"),
         ] {
-            for (method, path) in [("GET", "/config"), ("POST", "/drain")] {
+            for (method, path) in [("GET", "/config"), ("POST", "/drain"), ("POST", "/runtime?a=1")]
+            {
                 let head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
                 let answer = answer_to(pages(scope.clone()), &head).await;
                 assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {answer}");
@@ -474,6 +477,7 @@ mod tests {
             ("GET", "/stats", "404"),
             ("GET", "/", "404"),
             ("POST", "/drain", "404"),
+            ("POST", "/runtime?a=1", "404"),
             ("POST", "/release", "503"),
         ] {
             let head = format!("{method} {path} HTTP/1.1\r\nhost: strait.example\r\n\r\n");

@@ -78,6 +78,45 @@ fn wrong_paths_and_methods_get_a_hint() {
 }
 
 #[test]
+fn a_runtime_value_counts_for_the_next_request_until_it_is_taken_back() {
+    let service = Service::start("one");
+    let rule = "rules: [{ match: { prefix: /, fraction: { percent: 0, runtime: canary } }, respond: { body: canary } }, ";
+    let file = forward_to(service.address).replace("rules: [", rule);
+    let strait = Strait::run(&file);
+    let asked = || get(strait.listener, "/").text() == "canary";
+    let shown = || strait.config()["runtime"][0].clone();
+    let mut admin = Client::connect(strait.admin);
+    assert!(!asked());
+    assert_eq!(shown()["from"], "rules");
+    for (value, is_canary) in [("100", true), ("0", false), ("100%25", true)] {
+        let answer = admin.request("POST", &format!("/runtime?canary={value}"));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert!((0..8).all(|_| asked() == is_canary), "{value}, on each worker");
+        assert_eq!(shown()["from"], "admin");
+    }
+    // A reload keeps it, and so does a value in the file.
+    strait.rewrite(&format!("runtime: {{ canary: 0 }}\n{file}"));
+    strait.wait_for_version(2);
+    assert!(asked());
+    assert_eq!((&shown()["from"], &shown()["file"]), (&"admin".into(), &"0%".into()));
+    assert_eq!(admin.request("POST", "/runtime?canary=").status, 200);
+    assert!(!asked());
+    assert_eq!((&shown()["from"], &shown()["value"]), (&"file".into(), &"0%".into()));
+    for (query, status, hint) in [
+        ("?canery=1", 404, "did you mean `canary`?"),
+        ("?canary=101", 400, "at most 100 %"),
+        ("", 400, "/runtime?canary=50"),
+    ] {
+        let answer = admin.request("POST", &format!("/runtime{query}"));
+        assert_eq!(answer.status, status, "{query}");
+        assert!(answer.text().contains(hint), "{}", answer.text());
+    }
+    admin.send("POST /runtime?canary=100 HTTP/1.1\r\nhost: localhost\r\nsec-fetch-site: cross-site\r\n\r\n");
+    assert_eq!(admin.receive().status, 403);
+    assert!(!asked());
+}
+
+#[test]
 fn a_request_for_a_name_that_the_file_does_not_list_gets_421_and_changes_nothing() {
     let service = Service::start("one");
     let strait = run(&service);

@@ -225,6 +225,31 @@ fn explain_shows_the_way_of_a_request_and_what_was_passed_over() {
 }
 
 #[test]
+fn explain_says_which_share_of_requests_counts() {
+    let scratch = Scratch::new();
+    let config = |runtime: &str| {
+        format!(
+            "{runtime}
+listeners: [{{ name: edge, address: '127.0.0.1:8080', routes: all }}]
+routes: [{{ name: all, rules: [{{ match: {{ prefix: /, fraction: {{ percent: 10, runtime: canary }} }}, respond: {{}} }}, {{ match: {{ prefix: / }}, respond: {{}} }}] }}]
+"
+        )
+    };
+    for (runtime, line) in [
+        ("runtime: { canary: 5 }", "fraction  5%, as the file says of runtime canary\n"),
+        ("", "fraction  10%, since runtime canary has no value\n"),
+        (
+            "runtime: { canary: 0 }",
+            "fraction 10% or runtime canary is not met: the die at 0%, and 0%, as the file says of runtime canary\n",
+        ),
+    ] {
+        let file = scratch.write("strait.yaml", &config(runtime));
+        let story = text(&strait(&["explain", "-c", &file, "GET", "http://a/"]).stdout);
+        assert!(story.contains(line), "{story}");
+    }
+}
+
+#[test]
 fn explain_shows_how_header_fields_are_edited() {
     let scratch = Scratch::new();
     let config = "
