@@ -73,8 +73,9 @@ impl Run {
     /// Rust test program, so that a program that counts those can count these.
     pub(crate) fn all(&self, name: Option<&str>) -> Result<bool> {
         let wanted = |claim: &&Claim| name.is_none_or(|name| claim.name().contains(name));
-        let alone: Vec<&Claim> = claims::alone().into_iter().filter(wanted).collect();
         let beside: Vec<&Claim> = claims::beside_another().into_iter().filter(wanted).collect();
+        let asked = claims::if_asked().into_iter().filter(|_| name.is_some()).filter(wanted);
+        let alone: Vec<&Claim> = claims::alone().into_iter().filter(wanted).chain(asked).collect();
         let total = alone.len() + beside.len();
         let stopwatch = Stopwatch::start();
         say::line(format_args!("\nrunning {total} claims"));

@@ -21,7 +21,12 @@ use crate::claim::Claim;
 
 /// All of them.
 pub(crate) fn all() -> Vec<&'static Claim> {
-    alone().into_iter().chain(beside_another()).collect()
+    alone().into_iter().chain(beside_another()).chain(if_asked()).collect()
+}
+
+/// Those that take minutes: they are tried by name alone.
+pub(crate) fn if_asked() -> Vec<&'static Claim> {
+    package::ASKED.iter().collect()
 }
 
 /// Those that want the machine for themselves, as they look at how much is served and how fast.

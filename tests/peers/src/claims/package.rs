@@ -5,6 +5,7 @@ mod man_reads_the_pages;
 mod promtool_accepts_the_scrape_configuration;
 mod systemd_accepts_the_unit;
 mod systemd_hands_sockets_over;
+mod the_build_stage_builds;
 mod the_debian_package_installs;
 mod the_image_runs;
 
@@ -21,6 +22,9 @@ pub(super) const CLAIMS: &[Claim] = &[
     the_debian_package_installs::CLAIM,
     the_image_runs::CLAIM,
 ];
+
+/// Those that are tried only if their name is asked for.
+pub(super) const ASKED: &[Claim] = &[the_build_stage_builds::CLAIM];
 
 /// The repository.
 pub(super) fn repository() -> PathBuf {
