@@ -317,7 +317,7 @@ impl Proxy {
             connection.downstream().is_some() && !(was_told_all && connection.exchange().is_some())
         };
         if self.connections.get(key).is_some_and(is_gone) {
-            self.on_downstream_broken(key, now);
+            self.on_downstream_broken(key, "closed or reset", now);
             self.settle(now);
         }
     }
@@ -361,7 +361,9 @@ impl Proxy {
     pub fn on_send_failed(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         match connection.role {
-            Role::Downstream(_) => self.on_downstream_broken(key, now),
+            Role::Downstream(_) => {
+                self.on_downstream_broken(key, "closed or reset while it was sent to", now);
+            }
             // What the upstream said before it closed may still be there to read.
             Role::Upstream(_) => self.on_upstream_send_failed(key, now),
         }

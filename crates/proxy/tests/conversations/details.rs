@@ -429,3 +429,28 @@ fn a_timeout_of_the_whole_says_what_it_waited_for() {
         });
     }
 }
+
+#[test]
+fn a_client_that_goes_away_leaves_how() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        talk.upstream();
+        talk.breaks(client);
+        is_logged(talk, "downstream_closed", "ECONNRESET");
+    });
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf");
+        talk.upstream();
+        talk.ends(client);
+        is_logged(talk, "downstream_closed", "FIN amid the request");
+    });
+    hold(TO_HTTP2, |talk| {
+        let mut client = Speaker::client(talk);
+        client.gets(talk, "/");
+        Speaker::upstream(talk).hears(talk);
+        talk.ends(client.peer);
+        is_logged(talk, "downstream_closed", "FIN");
+    });
+}

@@ -41,11 +41,13 @@ impl Proxy {
         match (end, exchange) {
             // A client that takes nothing more on any stream says so; this one is gone.
             (ReadEnd::OfStreams, _) => {
+                self.note_client_end(key, "FIN");
                 self.end_streams(key, Cause::DownstreamClosed, now);
                 self.close_downstream(key, None, now);
             }
             (ReadEnd::OfMessage, Some(exchange)) => self.on_request_end(exchange, &[], now),
             (ReadEnd::AmidMessage, Some(exchange)) => {
+                self.note_client_end(key, "FIN amid the request");
                 self.abort(exchange, Cause::DownstreamClosed, now);
             }
             // It asked and now waits for the rest of the answer; nothing more will be asked.
@@ -70,9 +72,20 @@ impl Proxy {
         }
     }
 
-    /// The downstream is gone.
-    pub(crate) fn on_downstream_broken(&mut self, key: ConnKey, now: Time) {
+    /// The downstream is gone; `how`, for the log, if that is known.
+    pub(crate) fn on_downstream_broken(&mut self, key: ConnKey, how: &str, now: Time) {
+        self.note_client_end(key, how);
         self.break_downstream(key, None, now);
+    }
+
+    /// Notes how a client went away, for what it still had under way.
+    fn note_client_end(&mut self, key: ConnKey, how: &str) {
+        if how.is_empty() {
+            return;
+        }
+        for exchange in self.connections.exchanges_on(key) {
+            self.exchanges.note_detail(exchange, || Detail::of(&how));
+        }
     }
 
     /// Nothing more can be heard from the downstream, nor said to it.

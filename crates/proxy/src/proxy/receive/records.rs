@@ -185,7 +185,7 @@ impl Proxy {
             return self.on_peer_gone(key, how, now);
         }
         match connection.role {
-            Role::Downstream(_) => self.on_downstream_broken(key, now),
+            Role::Downstream(_) => self.on_downstream_broken(key, how, now),
             Role::Upstream(_) => {
                 self.connections.note_end(key, how);
                 self.on_upstream_broken(key, now);
