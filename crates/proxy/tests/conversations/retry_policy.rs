@@ -90,6 +90,31 @@ fn a_connection_whose_response_is_whole_is_used_again() {
 }
 
 #[test]
+fn a_connection_whose_request_was_not_sent_whole_is_used_no_more() {
+    for (head, begun, rest, end) in [
+        ("Transfer-Encoding: chunked", "2\r\nda\r\n", "2\r\nta\r\n0\r\n\r\n", "a\r\n0\r\n\r\n"),
+        ("Content-Length: 4", "da", "ta", "data"),
+    ] {
+        let head = format!("PUT / HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n");
+        hold(&to_one("{ on: [5xx] }"), |talk| {
+            let client = talk.client();
+            talk.says(client, head.clone() + begun);
+            let first = talk.upstream();
+            let received = talk.heard(first);
+            talk.says(first, EMPTY);
+            talk.hears(client, "");
+            assert!(talk.is_closed(first));
+            let second = next(talk);
+            talk.says(client, rest);
+            let again = talk.heard(second);
+            assert!(again.starts_with(&received) && again.ends_with(end), "{again}");
+            talk.says(second, OK);
+            talk.hears(client, OK);
+        });
+    }
+}
+
+#[test]
 fn the_last_attempts_response_goes_to_the_client() {
     hold(&config("{ on: [5xx], attempts_max: 4, backoff: { base: 10ms, max: 10ms } }"), |talk| {
         talk.keeps_counts();

@@ -58,13 +58,16 @@ impl Proxy {
         }
         let Some(connection) = self.connections.get(upstream.connection) else { return false };
         let cause = Cause::ResponseRetried;
+        // What is left of the request goes elsewhere: where it was not sent whole, nothing else may follow.
+        let is_sent =
+            !upstream.is_alone() || (connection.is_sent() && connection.codec.is_between_sends());
         let decision = match failed_attempt(exchange, connection, upstream, cause) {
             Some(attempt) => attempt.by_policy(policy),
             None => Decision::Denied(RetryDenial::Body),
         };
         let Some(pause) = self.pace(key, decision) else { return false };
         let Some(request) = self.retry(key, upstream, cause, now) else { return false };
-        if is_end {
+        if is_end && is_sent {
             if upstream.is_alone()
                 && let Some(connection) = self.connections.get_mut(upstream.connection)
             {
