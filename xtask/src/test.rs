@@ -34,11 +34,12 @@ pub(crate) fn run(at: &Surroundings, package: Option<&str>, name: Option<&str>) 
 fn everything(at: &Surroundings, name: Option<&str>) -> Result<Counts> {
     let mut steps = Steps::new(5);
     let tests = steps.next("build", || Programs::build(at, &programs::EVERYTHING))?;
-    let mut counts = steps.next("test programs", || tests.run(name))?;
-    counts += steps.next("tests in documentation", || tests.run_documentation())?;
-    // Strait and the program of the claims were built with the tests.
+    // Strait and the program of the claims were built with the tests. First, since some of the other tests ask
+    // promtool and openssl, and in CI fail without them.
     let built = at.target_directory()?.join("debug");
     steps.next("install what is missing of the real peers", || peers::install(at, &built))?;
+    let mut counts = steps.next("test programs", || tests.run(name))?;
+    counts += steps.next("tests in documentation", || tests.run_documentation())?;
     counts += steps.next("claims about real peers", || peers::claims(at, &built, name))?;
     steps.summary();
     Ok(counts)
