@@ -17,7 +17,11 @@ pub(super) fn refused(path: &str, is_prefix: bool) -> Option<Problem> {
     let rule = "a path is compared as it is: variables stand in a `template`";
     let variable = path.find('{').filter(|at| path.get(*at..).is_some_and(|it| it.contains('}')));
     let fixed = path.get(..variable?).filter(|fixed| fixed.starts_with('/'))?;
-    Some(Problem::new(rule, instead(fixed, is_prefix)))
+    let hint = match is_prefix {
+        true => instead(fixed, true),
+        false => format!("write `template: {path:?}` in the place of `path`"),
+    };
+    Some(Problem::new(rule, hint))
 }
 
 /// What is to be said of a path that requests can have, but looks like a pattern.
@@ -78,7 +82,7 @@ mod tests {
             ("~* /img/.*", true, "write \"/img/\", which"),
             ("^api", true, "such as /api/"),
             ("/users/{id}", true, "write \"/users/\", which"),
-            ("/users/{id}/x", false, "write `prefix: /users/`"),
+            ("/users/{id}/x", false, "write `template: \"/users/{id}/x\"`"),
         ] {
             let problem = refused(path, is_prefix).unwrap_or_else(|| panic!("{path}"));
             assert!(problem.hint.contains(hint), "{path}: {problem}");

@@ -375,6 +375,7 @@ fn expected(shape: &Shape, node: &Node) -> Problem {
         (_, Some(Scalar::Bool(_))) => "true or false",
         (_, Some(Scalar::Integer(_))) => "a whole number",
         (_, Some(Scalar::Float(_))) => "a number",
+        (_, Some(Scalar::Text(_)) | None) if has_words(&shape.kind) => "this word",
         (_, Some(Scalar::Text(_)) | None) => "text",
     };
     let rule = format!("{} is needed here, not {found}", describe(shape));
@@ -385,6 +386,15 @@ fn expected(shape: &Shape, node: &Node) -> Problem {
         _ => format!("write {}, for instance", example(shape)),
     };
     Problem::new(rule, hint)
+}
+
+/// Whether some words may stand here, so that it is not text that is wrong.
+fn has_words(kind: &Kind) -> bool {
+    match kind {
+        Kind::Word(_) => true,
+        Kind::Either(shapes) => shapes.iter().any(|shape| has_words(&shape.kind)),
+        _ => false,
+    }
 }
 
 /// What a shape is, in words.

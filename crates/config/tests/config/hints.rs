@@ -94,6 +94,12 @@ fn words_are_listed_once_and_other_programs_words_lead_to_ours() {
         (Place::Cluster("protocol"), "https", "http1, http2", "add `tls: {}` to the cluster"),
         (Place::Cluster("timeouts"), "{ connect: 1s }", "unknown", "`connect_timeout`"),
         (Place::Root("workers"), "four", "`auto` or a whole number", "write auto"),
+        (
+            Place::Cluster("balance"),
+            "least_conn",
+            "or a map is needed here, not this word",
+            "write round_robin",
+        ),
     ] {
         let Err(Errors { errors, .. }) = loader().load("f", &text(wrong, place)) else {
             panic!("{wrong} is refused")
