@@ -17,7 +17,7 @@ use rustls::{
 
 use wire::buffer::Buffer;
 use wire::h1::{Scan, decode_request};
-use wire::h2::{Element, Http2, Limits, RequestForm, Scheme, Scratch};
+use wire::h2::{Element, ErrorCode, Http2, Limits, RequestForm, Scheme, Scratch};
 use wire::head::HeadIndex;
 use wire::tls::record::{
     Cipher, DirectionSecrets, KEY_RECORDS_MAX, Opened, Protocol, RecordLayer, Secrets, Sizing,
@@ -1009,6 +1009,31 @@ fn streams_may_begin_early_too() {
         heard.drain(..at);
         received.sort_unstable();
         assert_eq!(received, [200, 425]);
+    });
+}
+
+#[test]
+fn a_connection_ends_when_the_records_behind_its_last_frame_are_sent() {
+    hold(CONFIG, |talk, pki| {
+        let mut config = pki.client(&TLS13);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let mut client = Secure::client(talk, config, "a.example");
+        let mut codec = Http2::client(&Limits::default());
+        let mut out = Buffer::new(4096);
+        codec.send_control(&mut out);
+        client.says(talk, out.filled());
+        // The answer to a KeyUpdate holds no data, and waits.
+        talk.takes(client.peer, 0);
+        client.connection.refresh_traffic_keys().unwrap();
+        client.turn(talk);
+        codec.go_away(ErrorCode::NO_ERROR);
+        let mut out = Buffer::new(4096);
+        codec.send_control(&mut out);
+        client.says(talk, out.filled());
+        assert!(!talk.is_shut(client.peer));
+        talk.takes(client.peer, usize::MAX);
+        client.turn(talk);
+        assert!(client.is_ended && talk.is_shut(client.peer));
     });
 }
 

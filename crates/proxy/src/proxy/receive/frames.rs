@@ -363,9 +363,11 @@ impl Proxy {
         }
     }
 
-    /// The socket took bytes of a connection, or none of what waits.
+    /// The socket took bytes of a connection: `n` of the `before` bytes of frames that waited. None
+    /// of them where it took records of TLS that hold no data, which may be the last that a
+    /// connection waits for before it ends.
     pub(crate) fn on_frames_sent(&mut self, key: ConnKey, before: usize, n: usize, now: Time) {
-        if n > 0 {
+        if n > 0 || before == 0 {
             self.frame(key, now);
         }
         self.connections.watch_writing(key, now, n > 0, &self.listen, &mut self.cx);
