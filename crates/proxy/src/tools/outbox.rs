@@ -174,7 +174,20 @@ impl Outbox {
     }
 
     /// Fills `slices` with what waits, in order; returns how many were filled.
+    #[inline]
     pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
+        if self.rest.is_some() {
+            return self.many_slices(slices);
+        }
+        let first = self.first.as_ref().map_or(&[][..], Buffer::filled);
+        let bytes = first.get(self.kept as usize..).unwrap_or_default();
+        slices[0] = IoSlice::new(bytes);
+        usize::from(!bytes.is_empty())
+    }
+
+    // Apart, so that what the common message takes is short.
+    #[inline(never)]
+    fn many_slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
         self.waiting().zip(slices).map(|(bytes, slice)| *slice = IoSlice::new(bytes)).count()
     }
 
