@@ -1,0 +1,152 @@
+//! Where a request goes that a rule has taken: cluster, subset, endpoints.
+
+use config::hash::Hashed;
+use config::matching::{Asked, Searches};
+use config::snapshot::{Cluster, ClusterId, Endpoint, Forward};
+use config::targets::Target;
+use config::view::Group;
+use proxy::Snapshot;
+use proxy::route;
+use wire::head::RequestHead;
+
+use super::Story;
+use crate::data_path::address_text;
+
+/// Describes where a request goes that a rule has taken, and as what.
+pub(super) fn describe_forward(
+    story: &mut Story,
+    snapshot: &Snapshot,
+    forward: &Forward,
+    head: &RequestHead<'_>,
+    asked: &Asked<'_>,
+) {
+    let chosen = forward.target.choose(asked, &mut Searches::default());
+    match &forward.target {
+        Target::Cluster(_) => {}
+        Target::Shares(shares) => {
+            for share in shares.clusters() {
+                let name = snapshot.cluster(share.cluster).map_or("", |cluster| &cluster.name);
+                let percent = f64::from(share.weight) * 100.0 / f64::from(shares.sum());
+                let weight = share.weight;
+                story
+                    .line("share", format!("{name}, weight {weight} ({percent:.1} % of requests)"));
+            }
+            let by = shares.sticky().filter(|place| place.find(head, &mut Vec::new()).is_some());
+            story.line(
+                "chosen",
+                by.map_or_else(|| "by the die of each request".to_owned(), |by| format!("by {by}")),
+            );
+            if by.is_none() {
+                for share in shares.clusters().iter().filter(|share| share.weight > 0) {
+                    describe_cluster(story, snapshot, forward, share.cluster, asked);
+                }
+                return;
+            }
+        }
+        Target::Named(named) if chosen.is_none() => {
+            let header = &named.header;
+            return story
+                .line("cluster", format!("header {header} names none that the rule allows"));
+        }
+        Target::Named(_) => {}
+    }
+    if let Some(chosen) = chosen {
+        describe_cluster(story, snapshot, forward, chosen.cluster, asked);
+    }
+}
+
+fn describe_cluster(
+    story: &mut Story,
+    snapshot: &Snapshot,
+    forward: &Forward,
+    id: ClusterId,
+    asked: &Asked<'_>,
+) {
+    let Some(cluster) = snapshot.cluster(id) else { return };
+    let timeout = forward.timeout.map_or_else(|| "none".to_owned(), |bound| format!("{bound:?}"));
+    story.line("cluster", format!("{}, timeout {timeout}", cluster.name));
+    if let Some(retry) = &forward.retry {
+        story.line("retry", retry.to_string());
+    }
+    if cluster.original_destination.is_some() {
+        story.line("endpoint", "wherever the connection was going");
+    }
+    for name in cluster.endpoints_from.names() {
+        story.line("endpoint", format!("the addresses of {name}"));
+        story.asks_dns = true;
+    }
+    let subset = forward.subset.as_ref().and_then(|it| it.hash(asked, &mut Searches::default()));
+    let first = cluster.view.levels(subset).first();
+    for (place, endpoint) in cluster.endpoints.iter().enumerate() {
+        let group = first.filter(|group| group.inner(place).is_some());
+        story.line("endpoint", endpoint_text(group, endpoint));
+    }
+    describe_subset(story, forward, cluster, asked);
+    describe_hash(story, forward, cluster, asked);
+    if let Some(asked) = asked.head.upgrade() {
+        let verdict = if route::allows_upgrade(&forward.upgrades, asked) {
+            "is let through: what follows is a tunnel"
+        } else {
+            "is not among the rule's upgrades: the field is taken out"
+        };
+        story.line("upgrade", format!("{} {verdict}", String::from_utf8_lossy(asked)));
+    }
+}
+
+/// The endpoints that the request may go to, where the cluster has subsets or priorities.
+fn describe_subset(story: &mut Story, forward: &Forward, cluster: &Cluster, asked: &Asked<'_>) {
+    let subset = forward.subset.as_ref().and_then(|it| it.hash(asked, &mut Searches::default()));
+    let levels = cluster.view.levels(subset);
+    if let Some(selectors) = &cluster.selectors {
+        let is_found = subset.is_some_and(|subset| cluster.view.has_subset(subset));
+        let words = match (is_found, selectors.fallback()) {
+            (true, _) => "as the rule asks".to_owned(),
+            (false, fallback) => format!("none such, fallback {fallback}"),
+        };
+        story.line("subset", words);
+    }
+    let is_split = levels.len() > 1 || levels.iter().any(|group| !group.is_whole());
+    for group in levels.iter().filter(|_| is_split) {
+        let endpoints = (0..group.len()).filter_map(|at| cluster.endpoints.get(group.place(at)?));
+        let mut texts: Vec<String> = Vec::new();
+        let mut priority = 0;
+        for endpoint in endpoints {
+            priority = endpoint.priority;
+            texts.push(endpoint.address.to_string());
+        }
+        story.line("priority", format!("{priority}: {}", texts.join(", ")));
+    }
+    if levels.is_empty() && !cluster.endpoints.is_empty() {
+        story.line("endpoint", "none may be chosen: 503");
+    }
+}
+
+/// The endpoint that the request's hash leads to, where the cluster goes by that.
+fn describe_hash(story: &mut Story, forward: &Forward, cluster: &Cluster, asked: &Asked<'_>) {
+    let subset = forward.subset.as_ref().and_then(|it| it.hash(asked, &mut Searches::default()));
+    let Some(group) = cluster.view.levels(subset).first() else { return };
+    let Some(table) = group.hash_table() else { return };
+    let hashing = forward.hashing.as_deref();
+    let hashed = hashing.map(|it| it.hash(asked, &mut Searches::default(), || 1));
+    let words = match hashed.unwrap_or_default() {
+        Hashed { hash: None, .. } => "none: a draw decides".to_owned(),
+        Hashed { cookie: Some(_), .. } => {
+            "of a cookie that the client is given: a draw decides, once".to_owned()
+        }
+        Hashed { hash: Some(hash), .. } => {
+            let place = table.place(hash.get(), 0).and_then(|inner| group.place(inner));
+            let endpoint = place.and_then(|place| cluster.endpoints.get(place));
+            let to = endpoint.map_or_else(|| "no endpoint".to_owned(), |it| it.address.to_string());
+            format!("leads to {to}")
+        }
+    };
+    story.line("hash", words);
+}
+
+/// An endpoint, with its share of the requests like this one; `group`: those that get them, if it is one of them.
+fn endpoint_text(group: Option<&Group>, endpoint: &Endpoint) -> String {
+    let weight = endpoint.weight;
+    let all = group.and_then(|group| u32::try_from(group.weight_sum()).ok());
+    let percent = all.map_or(0.0, |all| f64::from(weight) * 100.0 / f64::from(all.max(1)));
+    format!("{} (weight {weight}, {percent:.1} % of requests)", address_text(&endpoint.address))
+}

@@ -1,0 +1,166 @@
+//! The listener that a request comes to, and the filter chain that its connection meets.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use config::chains::ConnectionFacts;
+use config::snapshot::{Address, ChainId, Detected, ListenerProtocol};
+use proxy::Snapshot;
+use proxy::misdirected::is_misdirected;
+use wire::h1::{Scan, decode_request};
+use wire::head::HeadIndex;
+use wire::tls::ServerName;
+
+use super::client;
+use super::request::Request;
+use super::rules::{is_tunnel, limits_of};
+use super::tls::is_secure;
+use super::{Listener, Story};
+use crate::data_path::address_text;
+
+/// The listener that the request comes to, and why this one.
+pub(super) fn choose_listener<'s>(
+    snapshot: &'s Snapshot,
+    name: Option<&str>,
+    request: &Request,
+) -> Result<(&'s Arc<Listener>, &'static str), String> {
+    let all = || {
+        let each = snapshot.listeners.iter();
+        let each = each.map(|found| format!("{} ({})", found.name, addresses_text(found)));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    if let Some(name) = name {
+        let found = snapshot.listeners.iter().find(|listener| &*listener.name == name);
+        let found = found.map(|listener| (listener, "from --listener"));
+        return found.ok_or_else(|| format!("there is no listener {name}; there are: {}", all()));
+    }
+    if let Some(port) = request.port {
+        let mut listeners = snapshot.listeners.iter();
+        if let Some(listener) = listeners.find(|it| address_of(it, port, request).is_some()) {
+            return Ok((listener, "which has the URL's port"));
+        }
+    }
+    if let Some(port) = request.port.filter(|_| request.names_port) {
+        return Err(format!(
+            "nothing listens on port {port} for this URL; there are: {}; write the port of one, or \
+             --listener NAME",
+            all()
+        ));
+    }
+    match &*snapshot.listeners {
+        [only] => Ok((only, "the only one")),
+        _ => Err(format!("the URL fits no listener; say --listener NAME, one of: {}", all())),
+    }
+}
+
+/// Where a listener listens.
+pub(super) fn addresses_text(listener: &Listener) -> String {
+    let each = listener.addresses.iter().map(address_text);
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// The address of a listener that takes a request to this port.
+fn address_of(listener: &Listener, port: u16, request: &Request) -> Option<SocketAddr> {
+    let is_for = |address: &SocketAddr| {
+        let is_ours = request.ip.is_none_or(|ip| address.ip() == ip);
+        address.port() == port && (is_ours || address.ip().is_unspecified())
+    };
+    tcp_addresses(listener).find(is_for)
+}
+
+fn tcp_addresses(listener: &Listener) -> impl Iterator<Item = SocketAddr> {
+    listener.addresses.iter().filter_map(|address| match address {
+        Address::Tcp(address) => Some(*address),
+        Address::Unix(_) => None,
+    })
+}
+
+/// Where the request's connection goes: to the address with the URL's port, or to the first.
+fn destination(listener: &Listener, request: &Request) -> Option<SocketAddr> {
+    let of_port = request.port.and_then(|port| address_of(listener, port, request));
+    of_port.or_else(|| tcp_addresses(listener).next())
+}
+
+/// Describes the filter chain of a connection that carries HTTP, and returns the listener with that
+/// chain's settings; none if no chain matches.
+pub(super) fn describe_chain<'s>(
+    story: &mut Story,
+    listener: &'s Arc<Listener>,
+    request: &Request,
+) -> Option<(&'s Listener, Option<ChainId>)> {
+    if listener.chains.is_empty() {
+        return Some((listener, None));
+    }
+    let is_secure = is_secure(listener, request);
+    let protocol = match listener.protocol {
+        _ if is_secure => Detected::Tls,
+        ListenerProtocol::Http2 => Detected::Http2,
+        ListenerProtocol::Auto | ListenerProtocol::Http1 | ListenerProtocol::Tcp => Detected::Http1,
+    };
+    let name = ServerName::parse(request.server_name.as_bytes());
+    let server_name = name.as_ref().filter(|_| is_secure).map(ServerName::as_str);
+    let alpn = if is_secure { &client::ALPN[..] } else { &[] };
+    let what = match server_name {
+        Some(name) => format!("TLS for {name} from here"),
+        None if is_secure => "TLS without a name from here".to_owned(),
+        None => "plain HTTP from here".to_owned(),
+    };
+    let destination = destination(listener, request);
+    let protocol = Some(protocol);
+    let facts = ConnectionFacts { source: None, destination, protocol, server_name, alpn };
+    let chain = listener.chains.choose(&facts);
+    match chain {
+        Some(chain) => story.line("chain", format!("{}: is for {what}", chain.name)),
+        None if listener.has_default => {
+            story.line("chain", format!("none matches {what}; the listener's own follows"));
+        }
+        None => {
+            story.line("outcome", "the connection is closed (no_chain): no chain matches it");
+            return None;
+        }
+    }
+    Some((chain.map_or(&**listener, |chain| &chain.listener), chain.map(|chain| chain.id)))
+}
+
+/// Says whether the request belongs to another filter chain than its connection matched.
+pub(super) fn describe_misdirected(
+    story: &mut Story,
+    listener: &Listener,
+    met: Option<ChainId>,
+    request: &Request,
+) {
+    let (mut scan, mut index) = (Scan::default(), HeadIndex::default());
+    let head = decode_request(&request.head, &mut scan, &limits_of(listener), &mut index);
+    let Ok(Some((head, _))) = head else { return };
+    if !is_secure(listener, request) || is_tunnel(&head) {
+        return;
+    }
+    let destination = destination(listener, request);
+    let alpn: &[u8] = match listener.seen_by(met).protocol {
+        ListenerProtocol::Http1 => b"http/1.1",
+        _ => b"h2",
+    };
+    let (protocol, alpn) = (Some(Detected::Tls), &[alpn][..]);
+    let facts = ConnectionFacts { source: None, destination, protocol, server_name: None, alpn };
+    if is_misdirected(listener, met, head.host(), &facts) {
+        let (host, asked) = (String::from_utf8_lossy(head.host()), &request.server_name);
+        story.line(
+            "request",
+            format!(
+                "for {host} belongs to another chain than a connection for {asked}: a client that \
+                 shares the connection gets 421, and asks again over its own"
+            ),
+        );
+    }
+}
+
+/// Describes where a TCP listener forwards its bytes.
+pub(super) fn describe_relay(story: &mut Story, snapshot: &Snapshot, listener: &Listener) {
+    let relay = listener.relay.iter().flat_map(|relay| &relay.clusters);
+    for (id, weight) in relay {
+        if let Some(cluster) = snapshot.cluster(*id) {
+            story.line("relay", format!("cluster {}, weight {weight}", cluster.name));
+        }
+    }
+    story.line("outcome", "the bytes are relayed as they come; no request is read here");
+}
