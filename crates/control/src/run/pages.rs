@@ -1,0 +1,308 @@
+//! The pages of the admin interface that control writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use config::matching::Percent;
+use config::runtime::Runtime;
+use config::snapshot::Snapshot;
+use config::{Errors, ResourceName};
+use serde_json::{Value, json};
+use telemetry::{EndpointName, ProcessFacts};
+use tokio::sync::oneshot;
+
+use super::{DESCRIBING_MAX, InEffect, Running, State};
+use crate::admin::{Answer, Page, Query, Server, index};
+use crate::clock;
+use crate::names::label;
+use crate::workers::{Workers, address_text};
+
+impl<W: Workers> Running<W> {
+    pub(super) fn on_query(&mut self, query: Query) {
+        match query {
+            Query::Page(page, reply) => self.page(page, reply),
+            Query::Slow { as_text, reply } => self.log.write_slow(as_text, reply),
+            Query::Connections { worker, first, reply } => {
+                let request = self.describe_next;
+                self.describe_next += 1;
+                if self.describing.len() < DESCRIBING_MAX {
+                    self.describing.insert(request, (worker, reply));
+                    self.workers.describe(worker, first, request);
+                }
+            }
+        }
+    }
+
+    fn page(&mut self, page: Page, reply: oneshot::Sender<Answer>) {
+        let answer = match page {
+            Page::Index => index(self.version, self.state_text(), self.config.snapshot.version),
+            Page::Ready => self.ready(),
+            Page::Healthz => Answer::text(200, "ok\n"),
+            Page::Metrics => {
+                self.describe_sources();
+                self.name_endpoints();
+                let mut text = String::new();
+                self.collector.write_prometheus(&ProcessFacts::read(clock::wall_ns()), &mut text);
+                Answer::metrics(text)
+            }
+            Page::Stats { filter } => {
+                self.describe_sources();
+                self.name_endpoints();
+                let mut text = String::new();
+                let process = ProcessFacts::read(clock::wall_ns());
+                self.collector.write_stats(&process, &filter, &mut text);
+                Answer::text(200, text)
+            }
+            Page::Config => return self.config.show(reply),
+            Page::Resource(resource) => return self.config.show_resource(resource, reply),
+            Page::Clusters => Answer::json(&self.clusters()),
+            Page::Listeners => Answer::json(&self.listeners()),
+            Page::Drain => {
+                if matches!(self.state, State::Starting | State::Ready) {
+                    self.end();
+                }
+                Answer::text(202, "draining\n")
+            }
+            Page::Release => return self.release_admin(reply),
+            Page::Runtime(values) => self.config.put_over(&values),
+        };
+        // The client may be gone; the same below.
+        let _ = reply.send(answer);
+    }
+
+    /// Lets the admin addresses go, for the successor of a process that drains. Connections that are
+    /// open go on.
+    fn release_admin(&mut self, reply: oneshot::Sender<Answer>) {
+        if !self.is_ending() {
+            let text = "only a process that drains lets its admin addresses go\n";
+            let _ = reply.send(Answer::text(409, text));
+            return;
+        }
+        tracing::info!("the admin addresses are let go for a successor");
+        self.admin_handles.close();
+        let released: Vec<_> = self.admin.iter().map(Server::release).collect();
+        tokio::spawn(async move {
+            for released in released {
+                // It is gone if the task ended before.
+                let _ = released.await;
+            }
+            let _ = reply.send(Answer::text(200, "released\n"));
+        });
+    }
+
+    pub(super) const fn state_text(&self) -> &'static str {
+        match self.state {
+            State::Starting => "starting",
+            State::Ready => "ready",
+            State::Leaving => "leaving",
+            State::Draining => "draining",
+            State::Stopping => "stopping",
+        }
+    }
+
+    fn ready(&self) -> Answer {
+        match self.state {
+            State::Ready => Answer::text(200, "ready\n"),
+            State::Starting => {
+                let (started, count) = (self.started, self.workers.count());
+                Answer::text(503, format!("starting: {started} of {count} workers serve\n"))
+            }
+            State::Leaving | State::Draining | State::Stopping => Answer::text(503, "draining\n"),
+        }
+    }
+
+    /// Says which endpoints are reported: as many as the configuration lets be, of those that it has now.
+    fn name_endpoints(&mut self) {
+        let snapshot = &self.config.snapshot;
+        let max = usize::try_from(snapshot.metrics.endpoints_max).unwrap_or(usize::MAX);
+        let clusters = snapshot.clusters.iter().map(|(_, cluster)| cluster);
+        let all = clusters.flat_map(|it| it.endpoints.iter().map(move |endpoint| (it, endpoint)));
+        let named = all.take(max).map(|(cluster, endpoint)| EndpointName {
+            id: label(endpoint.id.0),
+            cluster: Arc::clone(&cluster.name),
+            address: address_text(&endpoint.address),
+        });
+        let named: Vec<_> = named.collect();
+        let clusters = snapshot.clusters.iter();
+        let count = clusters.map(|(_, cluster)| cluster.endpoints.len()).sum::<usize>();
+        let left_out = u64::try_from(count - named.len()).unwrap_or(u64::MAX);
+        self.collector.set_endpoints(named, left_out);
+    }
+
+    fn clusters(&mut self) -> Value {
+        let snapshot = Arc::clone(&self.config.snapshot);
+        let clusters = snapshot.clusters.iter().map(|(id, cluster)| {
+            let totals = self.collector.cluster_totals(label(id));
+            let endpoints = cluster.endpoints.iter().map(|endpoint| {
+                let totals = self.collector.endpoint_totals(label(endpoint.id.0));
+                let reasons = totals.connect_failures.iter();
+                json!({
+                    "address": address_text(&endpoint.address),
+                    "weight": endpoint.weight,
+                    "exchanges": {
+                        "total": totals.exchanges_total,
+                        "failed_total": totals.exchanges_failed_total,
+                    },
+                    "connect_failures": reasons
+                        .map(|(reason, count)| ((*reason).to_owned(), json!(count)))
+                        .collect::<serde_json::Map<_, _>>(),
+                    "last_error": totals.last_error.map(|error| json!({
+                        "cause": error.cause,
+                        "reason": error.reason,
+                        "at": clock::rfc3339(error.at),
+                    })),
+                })
+            });
+            json!({
+                "name": cluster.name,
+                "endpoints": endpoints.collect::<Vec<_>>(),
+                "original_destination": cluster.original_destination.is_some(),
+                "connections": {
+                    "active": totals.connections_active,
+                    "idle": totals.connections_idle,
+                    "max": cluster.connections_max,
+                    "total": totals.connections_total,
+                    "failed_total": totals.connect_failures_total,
+                },
+                "exchanges": {
+                    "pending": totals.pending,
+                    "pending_max": cluster.pending_max,
+                    "total": totals.exchanges_total,
+                    "retries_total": totals.retries_total,
+                },
+            })
+        });
+        json!({ "clusters": clusters.collect::<Vec<_>>() })
+    }
+
+    fn listeners(&mut self) -> Value {
+        let snapshot = Arc::clone(&self.config.snapshot);
+        let listeners = snapshot.listeners.iter().map(|listener| {
+            let totals = self.collector.listener_totals(label(listener.id.0));
+            let bound = self.config.addresses.get(&listener.id).map_or(&[][..], Vec::as_slice);
+            json!({
+                "name": listener.name,
+                "addresses": listener.addresses.iter().map(address_text).collect::<Vec<_>>(),
+                "bound": bound.iter().map(address_text).collect::<Vec<_>>(),
+                "filters": listener.filters.len(),
+                "connections": {
+                    "active": totals.connections_active,
+                    "max": listener.connections_max,
+                    "total": totals.connections_total,
+                },
+                "exchanges": {
+                    "active": totals.exchanges_active,
+                    "total": totals.exchanges_total,
+                },
+            })
+        });
+        json!({ "listeners": listeners.collect::<Vec<_>>() })
+    }
+}
+
+impl<F: Send + Sync + 'static> InEffect<F> {
+    /// Writes the page about it on a thread of its own: that takes as long as the configuration is
+    /// large.
+    fn show(&self, reply: oneshot::Sender<Answer>) {
+        let described = self.describe();
+        let refused = self.endpoints_refused.clone();
+        let snapshot = Arc::clone(&self.snapshot);
+        let (names, now) = (self.dns.describe(), clock::monotonic_ns());
+        let waits_for: Vec<_> = self.warming.held().iter().map(ToString::to_string).collect();
+        tokio::task::spawn_blocking(move || {
+            let names: Vec<_> =
+                names.iter().map(|(name, status)| status.to_json(name, now)).collect();
+            let sections = [
+                ("endpoints_files", endpoints_files(&snapshot, &refused)),
+                ("host_names", json!(names)),
+                ("waits_for", json!(waits_for)),
+                ("runtime", runtime_json(&snapshot.runtime)),
+                ("effective", config::effective(&snapshot)),
+            ];
+            let sections = sections.map(|(name, value)| (name.to_owned(), value));
+            let _ = reply.send(Answer::json(&described.into_iter().chain(sections).collect()));
+        });
+    }
+
+    /// Puts values over those of the file, or takes them back, and says what counts now. Workers see it at once.
+    fn put_over(&self, values: &[(String, Option<Percent>)]) -> Answer {
+        let runtime = &self.snapshot.runtime;
+        if values.is_empty() {
+            let text = "name a value: /runtime?canary=50, or /runtime?canary= to take it back\n";
+            return Answer::text(400, text);
+        }
+        if let Err(hint) = runtime.put_over(values) {
+            return Answer::text(404, hint + "\n");
+        }
+        let mut text = String::new();
+        for used in runtime.iter() {
+            let name = used.cell.name();
+            if !values.iter().any(|(changed, _)| changed == name) {
+                continue;
+            }
+            let line = match used.value() {
+                (Some(value), from) => format!("{name}: {value} ({})", from.as_str()),
+                (None, _) => format!("{name}: as each rule says"),
+            };
+            tracing::info!("runtime {line}");
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{line}");
+        }
+        Answer::text(200, text)
+    }
+
+    /// Writes the page about one resource of it.
+    fn show_resource(&self, resource: ResourceName, reply: oneshot::Sender<Answer>) {
+        let snapshot = Arc::clone(&self.snapshot);
+        tokio::task::spawn_blocking(move || {
+            let answer = match config::resource(&snapshot, &resource) {
+                Ok(described) => Answer::json(&described),
+                Err(hint) => Answer::text(404, hint + "\n"),
+            };
+            let _ = reply.send(answer);
+        });
+    }
+
+    /// All but the configuration itself.
+    fn describe(&self) -> [(String, Value); 6] {
+        let refused = self
+            .refused
+            .as_ref()
+            .map(|(at, refused)| json!({ "at": clock::rfc3339(*at), "errors": refused.to_json() }));
+        [
+            ("version", json!(self.snapshot.version)),
+            ("file", json!(self.builder.file_name())),
+            ("loaded_at", json!(clock::rfc3339(self.loaded_at))),
+            ("last_error", json!(refused)),
+            ("warnings", json!(self.warnings)),
+            ("certificates", self.expiry.to_json()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+    }
+}
+
+/// The values that rules ask for, and where they come from.
+fn runtime_json(runtime: &Runtime) -> Value {
+    let values = runtime.iter().map(|used| {
+        let (value, from) = used.value();
+        json!({ "name": used.cell.name(), "value": value, "from": from.as_str(), "file": used.file })
+    });
+    values.collect()
+}
+
+/// The files of endpoints, and why those of them are refused that are.
+fn endpoints_files<F>(
+    snapshot: &Snapshot<F>,
+    refused: &BTreeMap<Arc<str>, (u64, Errors)>,
+) -> Value {
+    let files = snapshot.clusters.iter().filter_map(|(_, cluster)| cluster.endpoints_from.file());
+    let files: BTreeSet<&Arc<str>> = files.collect();
+    let described = files.into_iter().map(|file| {
+        let refused = refused.get(file);
+        let refused = refused
+            .map(|(at, errors)| json!({ "at": clock::rfc3339(*at), "errors": errors.errors }));
+        json!({ "file": file, "last_error": refused })
+    });
+    described.collect()
+}
