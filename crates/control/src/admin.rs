@@ -10,6 +10,7 @@
 //! from draining for another site.
 
 mod connections;
+mod explain;
 mod hosts;
 mod pages;
 mod patience;
@@ -18,12 +19,16 @@ mod socket;
 
 pub(crate) use connections::Rows;
 pub use connections::{ConnectionRow, ConnectionSide, Described};
+pub(crate) use explain::Explained;
+pub use explain::{ExplainRequest, ExplainStep};
 pub(crate) use hosts::Hosts;
 pub(crate) use pages::{Answer, Page, index};
 pub(crate) use server::{Scope, Server};
 pub use socket::AdminSocket;
 pub use socket::own_admin_files;
 
+use config::snapshot::EndpointId;
+use telemetry::EndpointTotals;
 use tokio::sync::oneshot;
 
 /// What the admin interface asks the control loop.
@@ -35,4 +40,8 @@ pub(crate) enum Query {
     Slow { as_text: bool, reply: oneshot::Sender<Vec<u8>> },
     /// Some connections of a worker.
     Connections { worker: u32, first: u32, reply: oneshot::Sender<Rows> },
+    /// The way of a request.
+    Explain { request: ExplainRequest, reply: oneshot::Sender<Explained> },
+    /// What these endpoints have counted, in this order.
+    Endpoints { ids: Vec<EndpointId>, reply: oneshot::Sender<Vec<EndpointTotals>> },
 }

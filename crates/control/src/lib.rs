@@ -37,7 +37,10 @@ mod warming;
 mod watch;
 mod workers;
 
-pub use admin::{AdminSocket, ConnectionRow, ConnectionSide, Described, own_admin_files};
+pub use admin::{
+    AdminSocket, ConnectionRow, ConnectionSide, Described, ExplainRequest, ExplainStep,
+    own_admin_files,
+};
 #[doc(hidden)]
 pub use dns::records_of_dns_answer;
 pub use files::{Files, STDIN};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use config::snapshot::{Address, ListenerId, Snapshot};
 
-use crate::admin::Described;
+use crate::admin::{Described, ExplainRequest, ExplainStep};
 use crate::questions::Question;
 
 /// The workers as control sees them. No method waits: what does not fit into a mailbox is kept, in
@@ -62,6 +62,17 @@ pub trait Workers: Send + 'static {
     /// Gives memory that is free back to the system. Takes milliseconds: control calls it on a thread
     /// that may wait.
     fn release_free_memory();
+
+    /// The way that a request would take under this configuration. Takes as long as a handshake and a walk over its
+    /// rules: control calls it on a thread that may wait.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the question, and what to ask instead.
+    fn explain(
+        snapshot: &Arc<Snapshot<Self::Filter>>,
+        request: &ExplainRequest,
+    ) -> Result<Vec<ExplainStep>, String>;
 
     /// Hands on what a mailbox had no room for. Called now and then.
     fn flush(&mut self);

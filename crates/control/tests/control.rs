@@ -13,8 +13,8 @@ use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot}
 use config::{FilterKinds, Loader};
 use control::{
     AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionRow, ConnectionSide, Control,
-    Described, HandoverStep, LogWriter, Outcome, Parts, Question, Report, ServiceManager, Source,
-    Workers,
+    Described, ExplainRequest, ExplainStep, HandoverStep, LogWriter, Outcome, Parts, Question,
+    Report, ServiceManager, Source, Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
@@ -97,6 +97,20 @@ impl Workers for Notebook {
     }
 
     fn release_free_memory() {}
+
+    fn explain(
+        snapshot: &Arc<Snapshot<()>>,
+        request: &ExplainRequest,
+    ) -> Result<Vec<ExplainStep>, String> {
+        if request.url.starts_with("ftp") {
+            return Err("only http".to_owned());
+        }
+        let ids = snapshot.clusters.iter().flat_map(|(_, it)| &it.endpoints).map(|it| it.id);
+        let endpoints =
+            ids.map(|id| ExplainStep { endpoint: Some(id), ..ExplainStep::new("endpoint", "one") });
+        let asked = ExplainStep::new("asked", format!("{request:?}"));
+        Ok([asked].into_iter().chain(endpoints).collect())
+    }
 
     fn flush(&mut self) {}
 }
@@ -234,6 +248,35 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
     running.report(Report::Stopped { worker: 0 });
     running.report(Report::Stopped { worker: 1 });
     assert_eq!(running.thread.join().unwrap(), Outcome::Drained);
+}
+
+#[test]
+fn the_way_of_a_request_is_asked_of_the_data_path_with_the_state_of_the_process() {
+    let config = CONFIG.replace("respond: {}", "cluster: web");
+    let config = format!("{config}clusters:\n  - {{ name: web, endpoints: ['127.0.0.1:2'] }}\n");
+    let running = Running::start(ConfigFile::fixed("test", config, loader()));
+    let answer = running.ask(
+        "GET",
+        "/explain?url=http%3A%2F%2Fa%2F&method=PUT&header=a:+b&header=c:%20d&listener=edge",
+    );
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let request = "ExplainRequest { method: \\\"PUT\\\", url: \\\"http://a/\\\", headers: \
+                   [\\\"a: b\\\", \\\"c: d\\\"], tls: None, listener: Some(\\\"edge\\\") }";
+    for part in ["starting, configuration version 1 of test", request, "\"text\": \"one\""] {
+        assert!(answer.contains(part), "{part} in {answer}");
+    }
+    for (query, status, hint) in [
+        ("", "200", "/explain?url=http://HOST/PATH"),
+        ("?method=GET", "400", "url: write /explain?url="),
+        ("?uri=x", "400", "uri: is no argument; there are url, "),
+        ("?url=ftp", "400", "only http"),
+        (&format!("?url=/{}", "&header=a:b".repeat(101)), "400", "header: at most 100"),
+    ] {
+        let answer = running.ask("GET", &format!("/explain{query}"));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(answer.contains(hint), "{hint} in {answer}");
+    }
+    running.end();
 }
 
 #[test]

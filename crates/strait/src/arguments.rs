@@ -141,8 +141,16 @@ fn config_path() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     /// The configuration file; `-` for standard input.
-    #[arg(short, long, value_name = "FILE", value_parser = config_path())]
-    pub(crate) config: PathBuf,
+    #[arg(short, long, value_name = "FILE", value_parser = config_path(),
+          required_unless_present = "admin")]
+    pub(crate) config: Option<PathBuf>,
+    /// Ask the running process whose admin interface listens at this address, as 127.0.0.1:9901,
+    /// localhost:9901 or unix:/run/strait/admin.sock, instead of a file.
+    ///
+    /// It answers from the configuration that it serves with, the addresses that DNS gave, the runtime values that
+    /// count now and what it has counted of the endpoints; and says if it drains.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["config", "cert", "key"])]
+    pub(crate) admin: Option<String>,
     /// The request's method.
     #[arg(required_unless_present = "tls")]
     pub(crate) method: Option<String>,

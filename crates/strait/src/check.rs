@@ -10,7 +10,8 @@ use serde_json::json;
 use crate::Failure;
 use crate::arguments::{Check, CheckFormat};
 use crate::filter_list::filter_kinds;
-use crate::serve::{loader, worker_count};
+use crate::filter_list::loader;
+use crate::serve::worker_count;
 
 /// Checks a file and prints the result; binds no address and writes no file.
 pub(crate) fn check(check: &Check) -> Result<(), Failure> {

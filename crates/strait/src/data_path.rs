@@ -14,12 +14,14 @@ use std::time::Duration;
 use crate::activation::Activation;
 use crate::crypto_thread::LazyCryptoThread;
 use crate::descriptors::Descriptors;
+use crate::explain::{self, Knowledge};
 use crate::secrecy::CoreDumps;
 use config::snapshot::{
     Address, ClusterId, EndpointId, Id, Listener as ListenerConfig, ListenerId,
 };
 use control::{
-    BindFailure, Bound, ConnectionRow, ConnectionSide, Described, Question, Report, Workers,
+    BindFailure, Bound, ConnectionRow, ConnectionSide, Described, ExplainRequest, ExplainStep,
+    Question, Report, Workers,
 };
 use io::Socket;
 use io::packets::Packets;
@@ -293,6 +295,13 @@ impl Workers for DataPath {
 
     fn describe(&mut self, worker: u32, first: u32, request: u64) {
         self.post(worker, Message::Describe { first, request });
+    }
+
+    fn explain(
+        snapshot: &Arc<Snapshot>,
+        request: &ExplainRequest,
+    ) -> Result<Vec<ExplainStep>, String> {
+        explain::steps(snapshot, request, None, Knowledge::Live)
     }
 
     fn handles(&self) -> std::io::Result<Handles> {

@@ -9,8 +9,9 @@ use control::ConfigFile;
 use crate::activation::Activation;
 use crate::arguments::Demo;
 use crate::data_path::address_text;
+use crate::filter_list::loader;
 use crate::secrecy::CoreDumps;
-use crate::serve::{Came, loader, serve};
+use crate::serve::{Came, serve};
 use crate::{Failure, logging};
 use services::{Addresses, Services};
 

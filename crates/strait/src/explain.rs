@@ -7,19 +7,20 @@
 mod client;
 mod cluster;
 mod listener;
+mod live;
 mod request;
 mod rules;
 mod tls;
 mod trial;
 
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
 use ::tls::{Certificate, PeerCertificate};
 use config::Outside as _;
-use config::snapshot::{Listener as ListenerConfig, ListenerProtocol};
+use config::snapshot::{EndpointId, Listener as ListenerConfig, ListenerProtocol};
+use control::{ExplainRequest, ExplainStep};
 use proxy::Snapshot;
 use proxy::filter::Filter;
 
@@ -32,45 +33,85 @@ use self::tls::{client_of, describe_tls, is_client_known, shown_by};
 use self::trial::{Trial, try_out};
 use crate::Failure;
 use crate::arguments::Explain;
-use crate::data_path::address_text;
-use crate::serve::loader;
+use crate::filter_list::loader;
 
 type Listener = ListenerConfig<Box<dyn Filter>>;
 
 /// Prints the steps of one request.
 pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
-    let mut loader = loader()?;
-    let text = control::read_text(&explain.config).map_err(Failure::Config)?;
-    let name = explain.config.display().to_string();
-    let snapshot = loader
-        .load_with(&name, &text, &control::Files::beside(&explain.config))
-        .map_err(|errors| Failure::Config(control::Refused::Invalid(errors)))?;
-    let request = match (&explain.method, &explain.url, &explain.tls) {
-        (Some(method), Some(url), _) => Request::new(method, url, &explain.headers),
-        (.., host) => {
-            let host = host.as_deref().unwrap_or_default();
-            Request::new("GET", &format!("https://{host}/"), &[])
-        }
+    let request = ExplainRequest {
+        method: explain.method.clone().unwrap_or_else(|| "GET".to_owned()),
+        url: explain.url.clone().unwrap_or_default(),
+        headers: explain.headers.clone(),
+        tls: explain.tls.clone(),
+        listener: explain.listener.clone(),
     };
-    let request = request.map_err(Failure::Explain)?;
-    let (listener, why) = choose_listener(&snapshot, explain.listener.as_deref(), &request)
-        .map_err(Failure::Explain)?;
-    let mut story = Story::default();
+    let text = match (&explain.admin, &explain.config) {
+        (Some(admin), _) => live::ask(admin, &request)?,
+        (None, Some(config)) => of_file(config, explain, &request)?,
+        (None, None) => return Err(Failure::Explain("say -c FILE or --admin ADDRESS".to_owned())),
+    };
+    Ok(io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// The steps under the configuration of a file.
+fn of_file(config: &Path, explain: &Explain, request: &ExplainRequest) -> Result<String, Failure> {
+    let mut loader = loader()?;
+    let text = control::read_text(config).map_err(Failure::Config)?;
+    let name = config.display().to_string();
+    let snapshot = loader
+        .load_with(&name, &text, &control::Files::beside(config))
+        .map_err(|errors| Failure::Config(control::Refused::Invalid(errors)))?;
+    let certificate = certificate(explain)?;
+    let steps = steps(&snapshot, request, certificate, Knowledge::OfFile);
+    Ok(steps_text(steps.map_err(Failure::Explain)?.iter().map(|it| (&*it.step, &*it.text))))
+}
+
+/// A line for each step.
+fn steps_text<'s>(steps: impl Iterator<Item = (&'s str, &'s str)>) -> String {
+    steps.map(|(step, text)| format!("{step:<9} {text}\n")).collect()
+}
+
+/// What is known beside the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Knowledge {
+    /// Nothing: host names stand for addresses that DNS was not asked for.
+    OfFile,
+    /// All that a process knows: what host names stand for is in its configuration.
+    Live,
+}
+
+/// The steps of one request, which a client with this certificate sends.
+///
+/// # Errors
+///
+/// What is wrong with the question.
+pub(crate) fn steps(
+    snapshot: &Arc<Snapshot>,
+    asked: &ExplainRequest,
+    certificate: Option<Arc<Certificate>>,
+    knowledge: Knowledge,
+) -> Result<Vec<ExplainStep>, String> {
+    let request = match &asked.tls {
+        Some(host) => Request::new("GET", &format!("https://{host}/"), &[]),
+        None => Request::new(&asked.method, &asked.url, &asked.headers),
+    }?;
+    let (listener, why) = choose_listener(snapshot, asked.listener.as_deref(), &request)?;
+    let mut story = Story { steps: Vec::new(), knowledge, asks_dns: false };
     story.line("listener", format!("{} ({}), {why}", listener.name, addresses_text(listener)));
     if let Some((seen, chain)) = describe_chain(&mut story, listener, &request) {
-        let certificate = certificate(explain)?;
         let mut client = client_of(seen, &request, certificate.as_ref());
-        let trial = try_out(&snapshot, listener, &mut client, &request);
+        let trial = try_out(snapshot, listener, &mut client, &request);
         let shown_by = shown_by(listener, chain);
-        let is_secured = describe_tls(&mut story, &snapshot, seen, &shown_by, &request, client);
-        if is_secured && explain.tls.is_none() {
+        let is_secured = describe_tls(&mut story, snapshot, seen, &shown_by, &request, client);
+        if is_secured && asked.tls.is_none() {
             let certificate = certificate.filter(|_| is_client_known(seen, &request));
             let client = certificate.and_then(|certificate| certificate.as_peer());
             describe_misdirected(&mut story, listener, chain, &request);
-            describe_request(&mut story, &snapshot, seen, &request, client.as_ref(), &trial);
+            describe_request(&mut story, snapshot, seen, &request, client.as_ref(), &trial);
         }
     }
-    Ok(io::stdout().lock().write_all(story.text.as_bytes())?)
+    Ok(story.steps)
 }
 
 /// The client's certificate and key from the command line, if any.
@@ -108,18 +149,24 @@ fn describe_request(
     story.line("outcome", outcome);
 }
 
-/// The output of `explain`, a line for each step.
-#[derive(Debug, Default)]
+/// The steps of a request, as they are found.
+#[derive(Debug)]
 struct Story {
-    text: String,
-    /// Whether the request goes where DNS says.
+    steps: Vec<ExplainStep>,
+    knowledge: Knowledge,
+    /// Whether the request goes where DNS says, which was not asked.
     asks_dns: bool,
 }
 
 impl Story {
-    fn line(&mut self, step: &str, text: impl AsRef<str>) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.text, "{step:<9} {}", text.as_ref());
+    fn line(&mut self, step: &str, text: impl Into<String>) {
+        self.steps.push(ExplainStep::new(step, text));
+    }
+
+    /// A step about an endpoint.
+    fn endpoint(&mut self, id: EndpointId, text: String) {
+        let endpoint = Some(id);
+        self.steps.push(ExplainStep { endpoint, ..ExplainStep::new("endpoint", text) });
     }
 }
 
@@ -129,7 +176,7 @@ fn outcome(snapshot: &Snapshot, trial: &Trial) -> String {
         Trial::Forwarded(cluster, address) => {
             let cluster = cluster.and_then(|id| snapshot.cluster(id));
             let cluster = cluster.map_or("", |cluster| &cluster.name);
-            format!("forwarded to cluster {cluster}, this time {}", address_text(address))
+            format!("forwarded to cluster {cluster}, this time {address}")
         }
         Trial::ForwardedOnward => "forwarded to where the connection was going".to_owned(),
         Trial::Answered { head, body } => answer_text(head, body),

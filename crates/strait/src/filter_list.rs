@@ -1,5 +1,6 @@
 //! Every filter there is, by name.
 
+use config::Loader;
 use config::filters::FilterKinds;
 use filters::headers::{Headers, HeadersConfig};
 use proxy::filter::Filter;
@@ -13,6 +14,11 @@ pub(crate) fn filter_kinds() -> Result<FilterKinds<Box<dyn Filter>>, Failure> {
         .register("headers", |config: HeadersConfig| boxed(Headers::new(&config)))
         .map_err(Failure::Filters)?;
     Ok(kinds)
+}
+
+/// A loader that knows every filter.
+pub(crate) fn loader() -> Result<Loader<Box<dyn Filter>>, Failure> {
+    Loader::new(filter_kinds()?).map_err(Failure::Filters)
 }
 
 fn boxed<F: Filter + 'static, E>(filter: Result<F, E>) -> Result<Box<dyn Filter>, E> {

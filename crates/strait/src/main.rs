@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod activation;
+mod admin_client;
 mod arguments;
 mod check;
 mod cores;

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use config::Loader;
 use config::file_mode::FileMode;
 use config::snapshot::{Address, HandoverOptions, ListenerId};
 use control::{
@@ -27,7 +26,7 @@ use crate::arguments::{Run, TakeOver};
 use crate::cores::WorkerCount;
 use crate::data_path::{Contacts, DataPath, address_text, hint};
 use crate::descriptors::Descriptors;
-use crate::filter_list::filter_kinds;
+use crate::filter_list::loader;
 use crate::handover::giving::{Giving, StartCommand};
 use crate::handover::taking::{Asked, TakenSockets, Taking};
 use crate::secrecy::{self, CoreDumps};
@@ -56,11 +55,6 @@ pub(crate) fn run(run: &Run) -> Result<(), Failure> {
     let core_dumps = if run.core_dumps { CoreDumps::ALLOWED } else { CoreDumps::UNTIL_KEYS };
     let config = ConfigFile::new(&run.config, loader()?);
     serve(config, core_dumps, activation, run.take_over, |_| Ok(()))
-}
-
-/// A loader that knows every filter.
-pub(crate) fn loader() -> Result<Loader<Box<dyn Filter>>, Failure> {
-    Loader::new(filter_kinds()?).map_err(Failure::Filters)
 }
 
 /// Serves `config` until a signal or the admin interface ends the process. `came` is called once

@@ -6,6 +6,7 @@ use config::ResourceName;
 use config::matching::Percent;
 
 use super::connections::Wanted;
+use super::explain::{self, ExplainRequest};
 
 /// What is sent back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +79,7 @@ pub(super) enum Asked {
         as_text: bool,
     },
     Connections(Wanted),
+    Explain(ExplainRequest),
     /// Nothing that there is; what to say.
     Nothing(Answer),
     /// The path has another method; `allow` says which.
@@ -101,6 +103,11 @@ const PATHS: &[(&str, &str, &str)] = &[
     ),
     ("GET, HEAD", "/clusters", "clusters, their endpoints and what they carry"),
     ("GET, HEAD", "/listeners", "listeners, where they are bound and what they carry"),
+    (
+        "GET, HEAD",
+        "/explain",
+        "where a request would go, and why; ?url=http://HOST/PATH, &method=, &header=, &listener=",
+    ),
     ("POST", "/runtime", "?canary=50 puts a value over that of the file, ?canary= takes it back"),
     ("POST", "/drain", "stop accepting, finish what runs, exit"),
     ("POST", "/release", "while draining: let the admin addresses go for a successor"),
@@ -121,6 +128,11 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
         },
         "/clusters" => Asked::Page(Page::Clusters),
         "/listeners" => Asked::Page(Page::Listeners),
+        "/explain" if query.is_empty() => Asked::Nothing(Answer::text(200, explain::USAGE)),
+        "/explain" => match explain::wanted(arguments(query)) {
+            Ok(request) => Asked::Explain(request),
+            Err(hint) => Asked::Nothing(Answer::text(400, hint + "\n")),
+        },
         "/stats" => Asked::Page(Page::Stats { filter: argument("filter").unwrap_or_default() }),
         "/runtime" => match runtime(query) {
             Ok(values) => Asked::Page(Page::Runtime(values)),
@@ -210,6 +222,14 @@ fn argument(query: &str, name: &str) -> Option<String> {
     })
 }
 
+/// All arguments, in their order.
+fn arguments(query: &str) -> impl Iterator<Item = (String, String)> {
+    query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decode(key), decode(value))
+    })
+}
+
 /// Undoes the encoding of a form's values. What is not well encoded stays as it is.
 fn decode(value: &str) -> String {
     let mut bytes = Vec::with_capacity(value.len());
@@ -266,7 +286,9 @@ mod tests {
     fn every_listed_path_is_found_by_its_method_and_no_other() {
         for (methods, path, _) in PATHS {
             for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "get"] {
-                let asked = find(method, path, "", false);
+                // It has nothing to say without.
+                let query = if *path == "/explain" { "url=/" } else { "" };
+                let asked = find(method, path, query, false);
                 if methods.split(", ").any(|listed| listed == method) {
                     assert!(
                         !matches!(asked, Asked::Nothing(_) | Asked::WrongMethod { .. }),

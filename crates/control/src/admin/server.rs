@@ -24,7 +24,7 @@ use super::hosts::Hosts;
 use super::pages::{self, Answer, Asked, Page};
 use super::patience::Patient;
 use super::socket::{Acceptor, AdminSocket, Stream};
-use super::{Query, connections};
+use super::{Query, connections, explain};
 
 /// Connections open at a time. One more closes the one that has been silent longest; it waits only
 /// while every connection is being answered.
@@ -317,6 +317,9 @@ impl Pages {
                 let answer = async { answer.await.map(|body| Answer::slow(as_text, body)) };
                 response(self.ask(Query::Slow { as_text, reply }, answer).await)
             }
+            Asked::Explain(request) => {
+                response(in_time(explain::page(request, &self.queries)).await)
+            }
             Asked::Connections(wanted) => {
                 response(connections::page(wanted, self.workers, &self.queries).await)
             }
@@ -332,11 +335,16 @@ impl Pages {
             self.queries.send(query).await.ok()?;
             answer.await.ok()
         };
-        match tokio::time::timeout(PAGE_TIMEOUT, asked).await {
-            Ok(Some(answer)) => answer,
-            Ok(None) => Answer::text(503, "stopping\n"),
-            Err(_) => Answer::text(503, "no answer in time: a write of the access log blocks\n"),
-        }
+        in_time(asked).await
+    }
+}
+
+/// What was asked for, unless it takes too long, or the process ends.
+async fn in_time(asked: impl Future<Output = Option<Answer>>) -> Answer {
+    match tokio::time::timeout(PAGE_TIMEOUT, asked).await {
+        Ok(Some(answer)) => answer,
+        Ok(None) => Answer::text(503, "stopping\n"),
+        Err(_) => Answer::text(503, "no answer in time: a write of the access log blocks\n"),
     }
 }
 

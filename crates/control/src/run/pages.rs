@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use telemetry::{EndpointName, ProcessFacts};
 use tokio::sync::oneshot;
 
+use super::handover::Handing;
 use super::{DESCRIBING_MAX, InEffect, Running, State};
-use crate::admin::{Answer, Page, Query, Server, index};
+use crate::admin::{Answer, ExplainRequest, ExplainStep, Explained, Page, Query, Server, index};
 use crate::clock;
 use crate::names::label;
 use crate::workers::{Workers, address_text};
@@ -23,6 +24,11 @@ impl<W: Workers> Running<W> {
         match query {
             Query::Page(page, reply) => self.page(page, reply),
             Query::Slow { as_text, reply } => self.log.write_slow(as_text, reply),
+            Query::Explain { request, reply } => self.explain(request, reply),
+            Query::Endpoints { ids, reply } => {
+                let totals = ids.iter().map(|id| self.collector.endpoint_totals(label(id.0)));
+                let _ = reply.send(totals.collect());
+            }
             Query::Connections { worker, first, reply } => {
                 let request = self.describe_next;
                 self.describe_next += 1;
@@ -69,6 +75,47 @@ impl<W: Workers> Running<W> {
         };
         // The client may be gone; the same below.
         let _ = reply.send(answer);
+    }
+
+    /// Says which way a request would take now. What stands about the process comes first.
+    fn explain(&self, request: ExplainRequest, reply: oneshot::Sender<Explained>) {
+        let about_process = self.explain_process();
+        let snapshot = Arc::clone(&self.config.snapshot);
+        tokio::task::spawn_blocking(move || {
+            let steps = W::explain(&snapshot, &request);
+            let _ = reply.send(steps.map(|steps| about_process.into_iter().chain(steps).collect()));
+        });
+    }
+
+    /// What a request meets before its listener.
+    fn explain_process(&self) -> Vec<ExplainStep> {
+        let config = &self.config;
+        let what_follows = match (self.state, &self.handing) {
+            (State::Draining | State::Stopping, _) => {
+                ": takes no new connections; what follows is for those that are open".to_owned()
+            }
+            (_, Handing::Given(pid)) => {
+                format!(": process {pid} has taken over, and takes new connections")
+            }
+            (State::Leaving, _) => {
+                ": still takes new connections, for limits.drain_delay".to_owned()
+            }
+            (State::Starting | State::Ready, _) => String::new(),
+        };
+        let (state, version) = (self.state_text(), config.snapshot.version);
+        let file = config.builder.file_name();
+        let process = format!("{state}, configuration version {version} of {file}{what_follows}");
+        let mut steps = vec![ExplainStep::new("process", process)];
+        if let Some((at, refused)) = &config.refused {
+            let (count, at) = (refused.count(), clock::rfc3339(*at));
+            let text = format!("a later one was refused at {at}, mistakes: {count}; see /config");
+            steps.push(ExplainStep::new("config", text));
+        }
+        if config.warming.is_holding() {
+            let text = "a later one waits for first answers of DNS; see waits_for in /config";
+            steps.push(ExplainStep::new("config", text));
+        }
+        steps
     }
 
     /// Lets the admin addresses go, for the successor of a process that drains. Connections that are

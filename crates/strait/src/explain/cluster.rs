@@ -9,8 +9,7 @@ use proxy::Snapshot;
 use proxy::route;
 use wire::head::RequestHead;
 
-use super::Story;
-use crate::data_path::address_text;
+use super::{Knowledge, Story};
 
 /// Describes where a request goes that a rule has taken, and as what.
 pub(super) fn describe_forward(
@@ -73,13 +72,13 @@ fn describe_cluster(
     }
     for name in cluster.endpoints_from.names() {
         story.line("endpoint", format!("the addresses of {name}"));
-        story.asks_dns = true;
+        story.asks_dns = story.knowledge == Knowledge::OfFile;
     }
     let subset = forward.subset.as_ref().and_then(|it| it.hash(asked, &mut Searches::default()));
     let first = cluster.view.levels(subset).first();
     for (place, endpoint) in cluster.endpoints.iter().enumerate() {
         let group = first.filter(|group| group.inner(place).is_some());
-        story.line("endpoint", endpoint_text(group, endpoint));
+        story.endpoint(endpoint.id, endpoint_text(group, endpoint));
     }
     describe_subset(story, forward, cluster, asked);
     describe_hash(story, forward, cluster, asked);
@@ -148,5 +147,5 @@ fn endpoint_text(group: Option<&Group>, endpoint: &Endpoint) -> String {
     let weight = endpoint.weight;
     let all = group.and_then(|group| u32::try_from(group.weight_sum()).ok());
     let percent = all.map_or(0.0, |all| f64::from(weight) * 100.0 / f64::from(all.max(1)));
-    format!("{} (weight {weight}, {percent:.1} % of requests)", address_text(&endpoint.address))
+    format!("{} (weight {weight}, {percent:.1} % of requests)", endpoint.address)
 }

@@ -16,7 +16,6 @@ use super::request::Request;
 use super::rules::{is_tunnel, limits_of};
 use super::tls::is_secure;
 use super::{Listener, Story};
-use crate::data_path::address_text;
 
 /// The listener that the request comes to, and why this one.
 pub(super) fn choose_listener<'s>(
@@ -55,7 +54,7 @@ pub(super) fn choose_listener<'s>(
 
 /// Where a listener listens.
 pub(super) fn addresses_text(listener: &Listener) -> String {
-    let each = listener.addresses.iter().map(address_text);
+    let each = listener.addresses.iter().map(ToString::to_string);
     each.collect::<Vec<_>>().join(", ")
 }
 

@@ -11,7 +11,7 @@ use io::packets::Packets;
 use super::line::{Incoming, Line, now};
 use super::{is_allowed, socket_path};
 use crate::arguments::Upgrade;
-use crate::serve::loader;
+use crate::filter_list::loader;
 use crate::{Failure, VERSION};
 
 /// The file of a process of which nothing else is said.

@@ -200,16 +200,22 @@ impl Strait {
         let (listener, admin) = (nowhere, nowhere);
         let mut strait = Self { child, scratch, log, stdout, _unread: unread, listener, admin };
         strait.wait_for_log("ready");
-        strait.admin = strait.logged("starting", "admin");
+        // Where the admin interface has a unix socket, its second address is a port.
+        let at = ["admin", "metrics"].map(|key| strait.address_logged("starting", key));
+        strait.admin = at.into_iter().flatten().next().unwrap();
         strait.listener = strait.logged("listening", "address");
         strait
     }
 
     /// An address that was logged.
     pub(crate) fn logged(&self, message: &str, key: &str) -> SocketAddr {
+        self.address_logged(message, key).unwrap()
+    }
+
+    fn address_logged(&self, message: &str, key: &str) -> Option<SocketAddr> {
         let log = self.log.lock().unwrap();
         let entry = log.iter().find(|entry| entry["message"] == message);
-        entry.and_then(|entry| entry[key].as_str()).unwrap().parse().unwrap()
+        entry.and_then(|entry| entry[key].as_str())?.parse().ok()
     }
 
     /// Waits for a message that contains `part`.

@@ -14,6 +14,7 @@ mod descriptors;
 #[path = "../../../control/tests/dns/server.rs"]
 mod dns_server;
 mod endpoints;
+mod explain_live;
 mod handover;
 mod kit;
 mod life;

@@ -1,0 +1,117 @@
+//! `strait explain --admin`: a running process says where a request would go.
+
+use std::process::Output;
+
+use crate::kit::{
+    Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until,
+};
+
+fn ask(admin: &str, arguments: &[&str]) -> Output {
+    strait(&[&["explain", "--admin", admin], arguments].concat())
+}
+
+fn story_of(admin: &str, arguments: &[&str]) -> String {
+    let output = ask(admin, arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn a_process_answers_with_what_it_knows_at_run_time() {
+    let service = Service::start("one");
+    let dead = claim_port();
+    let rule = "rules: [{ match: { prefix: /, fraction: { percent: 0, runtime: canary } }, respond: { body: canary } }, ";
+    let two = format!("endpoints: ['{}', '127.0.0.1:{dead}']", service.address);
+    let one = format!("endpoints: ['{}']", service.address);
+    let file = forward_to(service.address).replace("rules: [", rule).replace(&one, &two);
+    let process = Strait::run(&file);
+    let admin = process.admin.to_string();
+    let arguments = ["POST", "http://shop.example/api?a=1&b", "-H", "x-user: a b"];
+
+    let story = story_of(&admin, &arguments);
+    for part in [
+        "process   ready, configuration version 1 of ",
+        "listener  edge (127.0.0.1:0), the only one\n",
+        "request   POST host shop.example path /api query a=1&b\n",
+        ": passed over, ",
+        "cluster   service, timeout ",
+        "outcome   forwarded to cluster service, this time 127.0.0.1:",
+    ] {
+        assert!(story.contains(part), "{part:?} in {story}");
+    }
+
+    // A value that is put over that of the file counts at once.
+    let mut client = Client::connect(process.admin);
+    assert_eq!(client.request("POST", "/runtime?canary=100").status, 200);
+    let story = story_of(&admin, &arguments);
+    assert!(story.contains("respond 200: matches\n"), "{story}");
+    assert!(story.ends_with("outcome   answered here with 200\n"), "{story}");
+    assert_eq!(client.request("POST", "/runtime?canary=").status, 200);
+
+    let refusal = format!("endpoint  127.0.0.1:{dead} (weight 1, 50.0 % of requests); ");
+    until("a failure to connect", || {
+        get(process.listener, "/");
+        let story = story_of(&admin, &arguments);
+        let line = story.lines().find(|line| line.starts_with(&refusal))?;
+        line.contains("1 ECONNREFUSED; last error connect_failed (ECONNREFUSED) at 2").then_some(())
+    });
+
+    process.rewrite("routes: 7");
+    until("the refusal", || {
+        story_of(&admin, &arguments)
+            .contains("config    a later one was refused at 2")
+            .then_some(())
+    });
+}
+
+#[test]
+fn a_process_that_drains_says_so_also_on_a_unix_socket() {
+    let service = Service::start("one");
+    let scratch = Scratch::new();
+    let socket = format!("unix:{}", scratch.path("admin.sock").display());
+    let file = format!(
+        "admin: {{ address: '{socket}', metrics: '127.0.0.1:0' }}\n{}",
+        forward_to(service.address)
+    );
+    let file = scratch.write("strait.yaml", &file);
+    let process = Strait::start(scratch, &["run", "-c", &file]);
+    assert!(story_of(&socket, &["GET", "/"]).starts_with("process   ready, "));
+    let mut waiting = Client::connect(process.listener);
+    waiting.send("GET /gate HTTP/1.1\r\nhost: a\r\n\r\n");
+    service.wait_at_gate();
+    process.signal(rustix::process::Signal::TERM);
+    until("the drain", || {
+        let story = story_of(&socket, &["GET", "/"]);
+        story.starts_with("process   draining, ").then(|| {
+            assert!(story.contains(": takes no new connections; "), "{story}");
+        })
+    });
+    service.open_gate();
+}
+
+#[test]
+fn who_is_no_process_to_ask_is_named() {
+    let service = Service::start("one");
+    let process = Strait::run(&forward_to(service.address));
+    let unused = format!("127.0.0.1:{}", claim_port());
+    let metrics = process.logged("starting", "metrics").to_string();
+    for (admin, url, part) in [
+        (unused, "/", "Connection refused (os error 111); is the process running"),
+        (service.address.to_string(), "/", "is not the admin interface of Strait"),
+        // A listener says `server: strait`, too.
+        (process.listener.to_string(), "/", "is not the admin interface of Strait"),
+        (metrics, "/", "the other pages are on `admin.address`"),
+        (process.admin.to_string(), "ftp://a/", "only http:// and https:// are taken here"),
+        ("unix:/nowhere/admin.sock".to_owned(), "/", "No such file or directory"),
+        ("unix:admin.sock".to_owned(), "/", "a unix socket has an absolute path"),
+        ("127.0.0.1".to_owned(), "/", "write 127.0.0.1:9901"),
+    ] {
+        let output = ask(&admin, &["GET", url]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{admin}: {error}");
+        assert!(error.contains(part), "{part:?} in {error}");
+        assert!(output.stdout.is_empty());
+    }
+    let output = strait(&["explain", "GET", "/"]);
+    assert!(text(&output.stderr).contains("--config <FILE>"), "{}", text(&output.stderr));
+}
