@@ -5,12 +5,14 @@
 
 use std::sync::{Arc, LazyLock};
 
-use serde::Serialize;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 use crate::certificates::certificates;
 use crate::file;
 use crate::filters::FILTER_NOUN;
+use crate::origins::ResourceKind;
 use crate::secrets::{MASK, is_secret_name};
 use crate::shape::{Kind, Shape};
 use crate::snapshot::{Cluster, Listener, RouteTable, Snapshot};
@@ -19,17 +21,50 @@ use crate::units::{Period, Size};
 /// The whole of `snapshot` in the form of a file.
 #[must_use]
 pub fn effective<F>(snapshot: &Snapshot<F>) -> Json {
-    let listeners = snapshot.listeners.iter().map(|entry| json(&*listener(entry)));
-    let tables = snapshot.route_tables.iter().map(|(_, entry)| json(&*entry.source));
-    let clusters = snapshot.clusters.iter().map(|(_, entry)| json(&*entry.source));
-    let mut shown = json(&*snapshot.source);
-    if let Some(sections) = shown.as_object_mut() {
-        sections.insert("listeners".into(), listeners.collect());
-        sections.insert("routes".into(), tables.collect());
-        sections.insert("clusters".into(), clusters.collect());
+    json(&Effective(snapshot))
+}
+
+/// [`effective`], for a writer that takes it in pieces: an entry of a section at a time.
+#[derive(Debug)]
+pub struct Effective<'s, F>(pub &'s Snapshot<F>);
+
+impl<F> Serialize for Effective<'_, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut shown = json(&*self.0.source);
+        redact(&mut shown, SHAPE.as_ref());
+        let mut sections = shown.as_object_mut().map(std::mem::take).unwrap_or_default();
+        for kind in ResourceKind::ALL {
+            sections.insert(kind.section().into(), Json::Null);
+        }
+        let mut map = serializer.serialize_map(Some(sections.len()))?;
+        for (name, value) in &sections {
+            match ResourceKind::ALL.into_iter().find(|kind| kind.section() == name) {
+                Some(kind) => map.serialize_entry(name, &Section(self.0, kind))?,
+                None => map.serialize_entry(name, value)?,
+            }
+        }
+        map.end()
     }
-    redact(&mut shown, SHAPE.as_ref());
-    shown
+}
+
+/// All entries of a kind.
+struct Section<'s, F>(&'s Snapshot<F>, ResourceKind);
+
+impl<F> Serialize for Section<'_, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(snapshot, kind) = self;
+        match kind {
+            ResourceKind::Listener => {
+                serializer.collect_seq(snapshot.listeners.iter().map(|it| listener_shown(it)))
+            }
+            ResourceKind::Route => {
+                serializer.collect_seq(snapshot.route_tables.iter().map(|(_, it)| table_shown(it)))
+            }
+            ResourceKind::Cluster => {
+                serializer.collect_seq(snapshot.clusters.iter().map(|(_, it)| cluster_shown(it)))
+            }
+        }
+    }
 }
 
 /// A listener as [`effective`] has it.

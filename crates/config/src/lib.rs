@@ -79,7 +79,7 @@ pub use agreed::{Agreed, AgreedKind, agreed};
 pub use certificates::{CertificateUse, CertificateUser, certificates};
 pub use delivered::{RESOURCE_BYTES_MAX, RESOURCES_MAX, Update, Verdict};
 pub use described::resource;
-pub use effective::{effective, effective_yaml};
+pub use effective::{Effective, effective, effective_yaml};
 pub use filters::{FilterError, FilterKinds};
 pub use findings::{Errors, Finding, Problem};
 pub use load::{EndpointsOutcome, Loader, Prepared, PreparedEndpoints, PreparedUpdates};

@@ -22,7 +22,7 @@ pub enum ResourceKind {
 }
 
 impl ResourceKind {
-    const ALL: [Self; 3] = [Self::Listener, Self::Route, Self::Cluster];
+    pub(crate) const ALL: [Self; 3] = [Self::Listener, Self::Route, Self::Cluster];
 
     /// The word for it, as in `cluster/web`.
     #[must_use]
@@ -35,7 +35,7 @@ impl ResourceKind {
     }
 
     /// The section of a file that holds it.
-    const fn section(self) -> &'static str {
+    pub(crate) const fn section(self) -> &'static str {
         match self {
             Self::Listener => "listeners",
             Self::Route => "routes",

@@ -12,8 +12,10 @@
 mod connections;
 mod explain;
 mod hosts;
+mod listing;
 mod pages;
 mod patience;
+mod pieces;
 mod server;
 mod socket;
 
@@ -22,20 +24,22 @@ pub use connections::{ConnectionRow, ConnectionSide, Described};
 pub(crate) use explain::Explained;
 pub use explain::{ExplainRequest, ExplainStep};
 pub(crate) use hosts::Hosts;
+pub(crate) use listing::{Listing, Sort};
 pub(crate) use pages::{Answer, Page, index};
+pub(crate) use pieces::{Content, PieceWriter, pieces};
 pub(crate) use server::{Scope, Server};
 pub use socket::AdminSocket;
 pub use socket::own_admin_files;
 
-use config::snapshot::EndpointId;
-use telemetry::EndpointTotals;
+use telemetry::events::LabelId;
+use telemetry::{ClusterTotals, EndpointTotals, ListenerTotals};
 use tokio::sync::oneshot;
 
 /// What the admin interface asks the control loop.
 #[derive(Debug)]
 pub(crate) enum Query {
     /// A page that control can write at once.
-    Page(Page, oneshot::Sender<Answer>),
+    Page(Page, oneshot::Sender<Content>),
     /// The slow requests, which the log writer keeps.
     Slow { as_text: bool, reply: oneshot::Sender<Vec<u8>> },
     /// Some connections of a worker.
@@ -43,5 +47,9 @@ pub(crate) enum Query {
     /// The way of a request.
     Explain { request: ExplainRequest, reply: oneshot::Sender<Explained> },
     /// What these endpoints have counted, in this order.
-    Endpoints { ids: Vec<EndpointId>, reply: oneshot::Sender<Vec<EndpointTotals>> },
+    Endpoints { ids: Vec<LabelId>, reply: oneshot::Sender<Vec<EndpointTotals>> },
+    /// The same of clusters.
+    Clusters { ids: Vec<LabelId>, reply: oneshot::Sender<Vec<ClusterTotals>> },
+    /// The same of listeners.
+    Listeners { ids: Vec<LabelId>, reply: oneshot::Sender<Vec<ListenerTotals>> },
 }

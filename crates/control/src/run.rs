@@ -43,6 +43,7 @@ use crate::warming::Warming;
 use crate::watch::{FileWatch, WatchList};
 use crate::workers::{Report, Workers};
 
+mod carried;
 mod handover;
 mod pages;
 

@@ -279,6 +279,85 @@ fn the_way_of_a_request_is_asked_of_the_data_path_with_the_state_of_the_process(
     running.end();
 }
 
+/// A configuration with so many clusters.
+fn with_clusters(count: u16) -> String {
+    let clusters = (0..count).map(|n| {
+        format!("  - {{ name: c{n:05}, endpoints: ['127.0.0.1:{}', '127.0.0.2:1'] }}\n", n + 1)
+    });
+    format!("{CONFIG}clusters:\n{}", clusters.collect::<String>())
+}
+
+#[test]
+fn large_pages_come_in_pieces_and_nobody_waits_for_those_who_do_not_read() {
+    let running = Running::start(ConfigFile::fixed("test", with_clusters(3000), loader()));
+    let mut slow = Vec::new();
+    for path in ["/config", "/clusters", "/listeners"] {
+        let mut stream = TcpStream::connect(running.admin).unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        slow.push((path, stream));
+    }
+    assert!(running.ask("GET", "/healthz").contains("ok"));
+    for (path, mut stream) in slow {
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        let (head, chunks) = page.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("transfer-encoding: chunked"), "{head}");
+        let page: serde_json::Value = serde_json::from_str(&joined(chunks)).expect(path);
+        let clusters = match path {
+            "/config" => &page["effective"]["clusters"],
+            "/clusters" => &page["clusters"],
+            _ => continue,
+        };
+        let clusters = clusters.as_array().unwrap();
+        assert_eq!(clusters.len(), 3000, "{path}");
+        assert_eq!(clusters[2999]["name"], "c02999");
+        assert_eq!(clusters[2999]["endpoints"].as_array().unwrap().len(), 2);
+    }
+    running.end();
+}
+
+/// The body out of its chunks.
+fn joined(mut chunks: &str) -> String {
+    let mut body = String::new();
+    while let Some((size, rest)) = chunks.split_once("\r\n") {
+        let (chunk, rest) = rest.split_at(usize::from_str_radix(size, 16).unwrap());
+        body.push_str(chunk);
+        chunks = rest.strip_prefix("\r\n").unwrap();
+    }
+    body
+}
+
+#[test]
+fn clusters_are_listed_as_the_query_says() {
+    let running = Running::start(ConfigFile::fixed("test", with_clusters(1200), loader()));
+    let listed = |query: &str| -> (u64, Vec<String>, serde_json::Value) {
+        let answer = running.ask("GET", &format!("/clusters?{query}"));
+        let body = joined(answer.split_once("\r\n\r\n").unwrap().1);
+        let page: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let clusters = page["clusters"].as_array().unwrap();
+        let names = clusters.iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect();
+        (page["matched"].as_u64().unwrap(), names, page["clusters"][0]["endpoints"].clone())
+    };
+    let (matched, names, endpoints) = listed("filter=c*11&limit=2&endpoints=no&sort=exchanges");
+    assert_eq!((matched, names), (120, vec!["c00011".to_owned(), "c00110".to_owned()]));
+    assert_eq!(endpoints, 2);
+    let (matched, names, endpoints) = listed("limit=1&sort=name");
+    assert_eq!((matched, names), (1200, vec!["c00000".to_owned()]));
+    assert_eq!(endpoints[1]["address"], "127.0.0.2:1");
+    assert_eq!(listed("filter=nothing"), (0, Vec::new(), serde_json::Value::Null));
+    for (query, hint) in [
+        ("sort=size", "sort: one of name, active, pending, exchanges, failures"),
+        ("limit=x", "limit: a number"),
+        ("endpoints=yes", "endpoints: no, or leave it out"),
+        ("order=x", "order: is no argument; there are filter, sort, limit and endpoints"),
+    ] {
+        let answer = running.ask("GET", &format!("/clusters?{query}"));
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(hint), "{answer}");
+    }
+    running.end();
+}
+
 #[test]
 fn a_handover_begins_once_a_changed_configuration_is_in_effect() {
     let folder = std::env::temp_dir().join(format!("strait-control-begin-{}", std::process::id()));

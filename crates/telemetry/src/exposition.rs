@@ -100,19 +100,23 @@ impl Samples for StatsText<'_> {
     }
 }
 
-/// A filter on names: parts that have to occur in this order.
+/// A pattern in which `*` stands for anything, and of which a text has to have the parts in their order.
 #[derive(Debug)]
-pub(crate) struct Glob {
+pub struct Glob {
     parts: Vec<Box<str>>,
 }
 
 impl Glob {
-    pub(crate) fn new(pattern: &str) -> Self {
+    /// A pattern out of its text; an empty one for all.
+    #[must_use]
+    pub fn new(pattern: &str) -> Self {
         let parts = pattern.split('*').filter(|part| !part.is_empty()).map(Box::from).collect();
         Self { parts }
     }
 
-    pub(crate) fn is_match(&self, text: &str) -> bool {
+    /// Whether `text` has its parts.
+    #[must_use]
+    pub fn is_match(&self, text: &str) -> bool {
         let mut rest = text;
         self.parts.iter().all(|part| match rest.split_once(&**part) {
             Some((_, after)) => {

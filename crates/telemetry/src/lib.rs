@@ -46,6 +46,7 @@ pub use access_log::{field_names as log_field_names, reference as access_log_ref
 pub use collector::Collector;
 pub use debug_lines::DebugSource;
 pub use emitter::{CounterSource, Emitter, RECORD_QUEUE_BYTES, RecordSource, Reports};
+pub use exposition::Glob;
 pub use failures::{FailureOf, FailureWarning};
 pub use log_reader::{LogReader, Polled};
 pub use metrics::endpoint::{EndpointError, EndpointTotals};

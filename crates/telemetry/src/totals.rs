@@ -1,5 +1,7 @@
 //! What the admin interface's own pages show of the counters.
 
+use std::time::Duration;
+
 /// What a listener has counted, for the admin's own pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenerTotals {
@@ -28,6 +30,12 @@ pub struct ClusterTotals {
     pub pending: u64,
     /// Exchanges finished.
     pub exchanges_total: u64,
+    /// Of these, without a response, or with one of 500 to 599.
+    pub exchanges_failed_total: u64,
+    /// Of all, those whose time was taken: no tunnels.
+    pub exchanges_timed_total: u64,
+    /// Their time, from the first byte of the request to the last of the response.
+    pub exchange_time_total: Duration,
     /// Attempts repeated.
     pub retries_total: u64,
 }

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::Query;
 use super::pages::Answer;
 use crate::clock;
+use crate::names::label;
 
 /// Endpoints whose counters are read in one turn of control.
 const ENDPOINTS_A_TURN_MAX: usize = 500;
@@ -111,7 +112,7 @@ pub(super) async fn page(request: ExplainRequest, queries: &mpsc::Sender<Query>)
     let mut about: Vec<_> =
         steps.iter_mut().filter(|it| it.endpoint.is_some()).take(ENDPOINTS_MAX).collect();
     for piece in about.chunks_mut(ENDPOINTS_A_TURN_MAX) {
-        let ids = piece.iter().filter_map(|step| step.endpoint).collect();
+        let ids = piece.iter().filter_map(|step| Some(label(step.endpoint?.0))).collect();
         let (reply, totals) = oneshot::channel();
         queries.send(Query::Endpoints { ids, reply }).await.ok()?;
         for (step, totals) in piece.iter_mut().zip(totals.await.ok()?) {

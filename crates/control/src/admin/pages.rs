@@ -7,6 +7,7 @@ use config::matching::Percent;
 
 use super::connections::Wanted;
 use super::explain::{self, ExplainRequest};
+use super::listing::Listing;
 
 /// What is sent back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub(crate) struct Answer {
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -60,8 +61,8 @@ pub(crate) enum Page {
     Config,
     /// One resource of it.
     Resource(ResourceName),
-    Clusters,
-    Listeners,
+    Clusters(Listing),
+    Listeners(Listing),
     Stats {
         filter: String,
     },
@@ -101,8 +102,12 @@ const PATHS: &[(&str, &str, &str)] = &[
         "/config",
         "the configuration in effect, its version, and the last error; ?resource=cluster/NAME",
     ),
-    ("GET, HEAD", "/clusters", "clusters, their endpoints and what they carry"),
-    ("GET, HEAD", "/listeners", "listeners, where they are bound and what they carry"),
+    (
+        "GET, HEAD",
+        "/clusters",
+        "clusters, their endpoints and what they carry; ?filter=, &sort=, &limit=, &endpoints=no",
+    ),
+    ("GET, HEAD", "/listeners", "listeners, where they are bound and what they carry; ?filter="),
     (
         "GET, HEAD",
         "/explain",
@@ -126,8 +131,11 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
             Some(Ok(resource)) => Asked::Page(Page::Resource(resource)),
             Some(Err(hint)) => Asked::Nothing(Answer::text(400, format!("resource: {hint}\n"))),
         },
-        "/clusters" => Asked::Page(Page::Clusters),
-        "/listeners" => Asked::Page(Page::Listeners),
+        "/clusters" | "/listeners" => match Listing::read(arguments(query)) {
+            Ok(listing) if path == "/clusters" => Asked::Page(Page::Clusters(listing)),
+            Ok(listing) => Asked::Page(Page::Listeners(listing)),
+            Err(hint) => Asked::Nothing(Answer::text(400, hint + "\n")),
+        },
         "/explain" if query.is_empty() => Asked::Nothing(Answer::text(200, explain::USAGE)),
         "/explain" => match explain::wanted(arguments(query)) {
             Ok(request) => Asked::Explain(request),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use http_body_util::Either;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 use super::hosts::Hosts;
 use super::pages::{self, Answer, Asked, Page};
 use super::patience::Patient;
+use super::pieces::{Content, Pieces};
 use super::socket::{Acceptor, AdminSocket, Stream};
 use super::{Query, connections, explain};
 
@@ -282,7 +284,7 @@ struct Pages {
 }
 
 impl Pages {
-    async fn respond(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn respond(&self, request: &Request<Incoming>) -> Response<PageBody> {
         let uri = request.uri();
         let (path, query) = (uri.path(), uri.query().unwrap_or_default());
         let headers = request.headers();
@@ -310,15 +312,21 @@ impl Pages {
             }
             Asked::Page(page) => {
                 let (reply, answer) = oneshot::channel();
-                response(self.ask(Query::Page(page, reply), answer).await)
+                match self.ask(Query::Page(page, reply), answer).await {
+                    Ok(Content::Whole(answer)) | Err(answer) => response(answer),
+                    Ok(Content::Pieces(pieces)) => in_pieces(pieces),
+                }
             }
             Asked::Slow { as_text } => {
                 let (reply, answer) = oneshot::channel();
-                let answer = async { answer.await.map(|body| Answer::slow(as_text, body)) };
-                response(self.ask(Query::Slow { as_text, reply }, answer).await)
+                match self.ask(Query::Slow { as_text, reply }, answer).await {
+                    Ok(body) => response(Answer::slow(as_text, body)),
+                    Err(answer) => response(answer),
+                }
             }
             Asked::Explain(request) => {
-                response(in_time(explain::page(request, &self.queries)).await)
+                let answer = in_time(explain::page(request, &self.queries)).await;
+                response(answer.unwrap_or_else(|answer| answer))
             }
             Asked::Connections(wanted) => {
                 response(connections::page(wanted, self.workers, &self.queries).await)
@@ -326,11 +334,8 @@ impl Pages {
         }
     }
 
-    async fn ask(
-        &self,
-        query: Query,
-        answer: impl Future<Output = Result<Answer, oneshot::error::RecvError>>,
-    ) -> Answer {
+    /// What control answers, or what to say if it does not.
+    async fn ask<T>(&self, query: Query, answer: oneshot::Receiver<T>) -> Result<T, Answer> {
         let asked = async {
             self.queries.send(query).await.ok()?;
             answer.await.ok()
@@ -340,11 +345,11 @@ impl Pages {
 }
 
 /// What was asked for, unless it takes too long, or the process ends.
-async fn in_time(asked: impl Future<Output = Option<Answer>>) -> Answer {
+async fn in_time<T>(asked: impl Future<Output = Option<T>>) -> Result<T, Answer> {
     match tokio::time::timeout(PAGE_TIMEOUT, asked).await {
-        Ok(Some(answer)) => answer,
-        Ok(None) => Answer::text(503, "stopping\n"),
-        Err(_) => Answer::text(503, "no answer in time: a write of the access log blocks\n"),
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) => Err(Answer::text(503, "stopping\n")),
+        Err(_) => Err(Answer::text(503, "no answer in time: a write of the access log blocks\n")),
     }
 }
 
@@ -381,12 +386,25 @@ fn is_cross_site(headers: &HeaderMap) -> bool {
     }
 }
 
-fn response(answer: Answer) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(answer.body)));
+/// A body that is there, or is being written.
+type PageBody = Either<Full<Bytes>, Pieces>;
+
+fn response(answer: Answer) -> Response<PageBody> {
+    let body = Either::Left(Full::new(Bytes::from(answer.body)));
+    let mut response = of_type(answer.content_type, body);
     *response.status_mut() =
         StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+}
+
+fn in_pieces(pieces: Pieces) -> Response<PageBody> {
+    of_type(pages::JSON, Either::Right(pieces))
+}
+
+fn of_type(content_type: &'static str, body: PageBody) -> Response<PageBody> {
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::SERVER, HeaderValue::from_static("strait"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // Pages show text of peers; a browser must not take it for anything else.
@@ -501,7 +519,7 @@ mod tests {
         let pages = Pages { scope: Scope::Metrics, queries, workers: 1 };
         tokio::spawn(async move {
             while let Some(Query::Page(_, reply)) = asked.recv().await {
-                let _ = reply.send(Answer::metrics("x".repeat(1 << 20)));
+                let _ = reply.send(Answer::metrics("x".repeat(1 << 20)).into());
             }
         });
         let (mut client, served) = connection_to(pages, 1024);

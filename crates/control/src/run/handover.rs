@@ -46,6 +46,11 @@ pub(super) struct AdminHandles {
 }
 
 impl AdminHandles {
+    /// Where queries go.
+    pub(super) fn queries(&self) -> mpsc::Sender<Query> {
+        self.queries.clone()
+    }
+
     pub(super) const fn new(queries: mpsc::Sender<Query>) -> Self {
         Self { handles: Vec::new(), queries }
     }

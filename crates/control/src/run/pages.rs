@@ -2,19 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use config::matching::Percent;
 use config::runtime::Runtime;
 use config::snapshot::Snapshot;
 use config::{Errors, ResourceName};
+use serde::Serializer as _;
+use serde::ser::SerializeMap as _;
 use serde_json::{Value, json};
 use telemetry::{EndpointName, ProcessFacts};
 use tokio::sync::oneshot;
 
+use super::carried::Carried;
 use super::handover::Handing;
 use super::{DESCRIBING_MAX, InEffect, Running, State};
-use crate::admin::{Answer, ExplainRequest, ExplainStep, Explained, Page, Query, Server, index};
+use crate::admin::{
+    Answer, Content, ExplainRequest, ExplainStep, Explained, Listing, Page, PieceWriter, Query,
+    Server, index, pieces,
+};
 use crate::clock;
 use crate::names::label;
 use crate::workers::{Workers, address_text};
@@ -26,7 +33,15 @@ impl<W: Workers> Running<W> {
             Query::Slow { as_text, reply } => self.log.write_slow(as_text, reply),
             Query::Explain { request, reply } => self.explain(request, reply),
             Query::Endpoints { ids, reply } => {
-                let totals = ids.iter().map(|id| self.collector.endpoint_totals(label(id.0)));
+                let totals = ids.into_iter().map(|id| self.collector.endpoint_totals(id));
+                let _ = reply.send(totals.collect());
+            }
+            Query::Clusters { ids, reply } => {
+                let totals = ids.into_iter().map(|id| self.collector.cluster_totals(id));
+                let _ = reply.send(totals.collect());
+            }
+            Query::Listeners { ids, reply } => {
+                let totals = ids.into_iter().map(|id| self.collector.listener_totals(id));
                 let _ = reply.send(totals.collect());
             }
             Query::Connections { worker, first, reply } => {
@@ -40,7 +55,7 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    fn page(&mut self, page: Page, reply: oneshot::Sender<Answer>) {
+    fn page(&mut self, page: Page, reply: oneshot::Sender<Content>) {
         let answer = match page {
             Page::Index => index(self.version, self.state_text(), self.config.snapshot.version),
             Page::Ready => self.ready(),
@@ -62,8 +77,16 @@ impl<W: Workers> Running<W> {
             }
             Page::Config => return self.config.show(reply),
             Page::Resource(resource) => return self.config.show_resource(resource, reply),
-            Page::Clusters => Answer::json(&self.clusters()),
-            Page::Listeners => Answer::json(&self.listeners()),
+            Page::Clusters(listing) => {
+                let page = self.show_carried(listing, Carried::write_clusters);
+                let _ = reply.send(page);
+                return;
+            }
+            Page::Listeners(listing) => {
+                let page = self.show_carried(listing, Carried::write_listeners);
+                let _ = reply.send(page);
+                return;
+            }
             Page::Drain => {
                 if matches!(self.state, State::Starting | State::Ready) {
                     self.end();
@@ -74,7 +97,7 @@ impl<W: Workers> Running<W> {
             Page::Runtime(values) => self.config.put_over(&values),
         };
         // The client may be gone; the same below.
-        let _ = reply.send(answer);
+        let _ = reply.send(answer.into());
     }
 
     /// Says which way a request would take now. What stands about the process comes first.
@@ -120,10 +143,10 @@ impl<W: Workers> Running<W> {
 
     /// Lets the admin addresses go, for the successor of a process that drains. Connections that are
     /// open go on.
-    fn release_admin(&mut self, reply: oneshot::Sender<Answer>) {
+    fn release_admin(&mut self, reply: oneshot::Sender<Content>) {
         if !self.is_ending() {
             let text = "only a process that drains lets its admin addresses go\n";
-            let _ = reply.send(Answer::text(409, text));
+            let _ = reply.send(Answer::text(409, text).into());
             return;
         }
         tracing::info!("the admin addresses are let go for a successor");
@@ -134,7 +157,7 @@ impl<W: Workers> Running<W> {
                 // It is gone if the task ended before.
                 let _ = released.await;
             }
-            let _ = reply.send(Answer::text(200, "released\n"));
+            let _ = reply.send(Answer::text(200, "released\n").into());
         });
     }
 
@@ -177,86 +200,35 @@ impl<W: Workers> Running<W> {
         self.collector.set_endpoints(named, left_out);
     }
 
-    fn clusters(&mut self) -> Value {
-        let snapshot = Arc::clone(&self.config.snapshot);
-        let clusters = snapshot.clusters.iter().map(|(id, cluster)| {
-            let totals = self.collector.cluster_totals(label(id));
-            let endpoints = cluster.endpoints.iter().map(|endpoint| {
-                let totals = self.collector.endpoint_totals(label(endpoint.id.0));
-                let reasons = totals.connect_failures.iter();
-                json!({
-                    "address": address_text(&endpoint.address),
-                    "weight": endpoint.weight,
-                    "exchanges": {
-                        "total": totals.exchanges_total,
-                        "failed_total": totals.exchanges_failed_total,
-                    },
-                    "connect_failures": reasons
-                        .map(|(reason, count)| ((*reason).to_owned(), json!(count)))
-                        .collect::<serde_json::Map<_, _>>(),
-                    "last_error": totals.last_error.map(|error| json!({
-                        "cause": error.cause,
-                        "reason": error.reason,
-                        "at": clock::rfc3339(error.at),
-                    })),
-                })
-            });
-            json!({
-                "name": cluster.name,
-                "endpoints": endpoints.collect::<Vec<_>>(),
-                "original_destination": cluster.original_destination.is_some(),
-                "connections": {
-                    "active": totals.connections_active,
-                    "idle": totals.connections_idle,
-                    "max": cluster.connections_max,
-                    "total": totals.connections_total,
-                    "failed_total": totals.connect_failures_total,
-                },
-                "exchanges": {
-                    "pending": totals.pending,
-                    "pending_max": cluster.pending_max,
-                    "total": totals.exchanges_total,
-                    "retries_total": totals.retries_total,
-                },
-            })
-        });
-        json!({ "clusters": clusters.collect::<Vec<_>>() })
-    }
-
-    fn listeners(&mut self) -> Value {
-        let snapshot = Arc::clone(&self.config.snapshot);
-        let listeners = snapshot.listeners.iter().map(|listener| {
-            let totals = self.collector.listener_totals(label(listener.id.0));
-            let bound = self.config.addresses.get(&listener.id).map_or(&[][..], Vec::as_slice);
-            json!({
-                "name": listener.name,
-                "addresses": listener.addresses.iter().map(address_text).collect::<Vec<_>>(),
-                "bound": bound.iter().map(address_text).collect::<Vec<_>>(),
-                "filters": listener.filters.len(),
-                "connections": {
-                    "active": totals.connections_active,
-                    "max": listener.connections_max,
-                    "total": totals.connections_total,
-                },
-                "exchanges": {
-                    "active": totals.exchanges_active,
-                    "total": totals.exchanges_total,
-                },
-            })
-        });
-        json!({ "listeners": listeners.collect::<Vec<_>>() })
+    /// Writes a page about what is configured, and what it carries.
+    fn show_carried(
+        &self,
+        listing: Listing,
+        write: impl FnOnce(&Carried<W::Filter>, PieceWriter) -> io::Result<()> + Send + 'static,
+    ) -> Content {
+        let carried = Carried {
+            snapshot: Arc::clone(&self.config.snapshot),
+            addresses: self.config.addresses.clone(),
+            queries: self.admin_handles.queries(),
+            listing,
+        };
+        let (writer, pieces) = pieces();
+        // The reader may be gone, and sees else that it is cut off.
+        tokio::task::spawn_blocking(move || drop(write(&carried, writer)));
+        Content::Pieces(pieces)
     }
 }
 
 impl<F: Send + Sync + 'static> InEffect<F> {
     /// Writes the page about it on a thread of its own: that takes as long as the configuration is
     /// large.
-    fn show(&self, reply: oneshot::Sender<Answer>) {
+    fn show(&self, reply: oneshot::Sender<Content>) {
         let described = self.describe();
         let refused = self.endpoints_refused.clone();
         let snapshot = Arc::clone(&self.snapshot);
         let (names, now) = (self.dns.describe(), clock::monotonic_ns());
         let waits_for: Vec<_> = self.warming.held().iter().map(ToString::to_string).collect();
+        let (writer, page) = pieces();
         tokio::task::spawn_blocking(move || {
             let names: Vec<_> =
                 names.iter().map(|(name, status)| status.to_json(name, now)).collect();
@@ -265,11 +237,12 @@ impl<F: Send + Sync + 'static> InEffect<F> {
                 ("host_names", json!(names)),
                 ("waits_for", json!(waits_for)),
                 ("runtime", runtime_json(&snapshot.runtime)),
-                ("effective", config::effective(&snapshot)),
             ];
             let sections = sections.map(|(name, value)| (name.to_owned(), value));
-            let _ = reply.send(Answer::json(&described.into_iter().chain(sections).collect()));
+            // The reader may be gone, and sees else that it is cut off.
+            drop(write_config(writer, described.into_iter().chain(sections), &snapshot));
         });
+        let _ = reply.send(Content::Pieces(page));
     }
 
     /// Puts values over those of the file, or takes them back, and says what counts now. Workers see it at once.
@@ -300,14 +273,14 @@ impl<F: Send + Sync + 'static> InEffect<F> {
     }
 
     /// Writes the page about one resource of it.
-    fn show_resource(&self, resource: ResourceName, reply: oneshot::Sender<Answer>) {
+    fn show_resource(&self, resource: ResourceName, reply: oneshot::Sender<Content>) {
         let snapshot = Arc::clone(&self.snapshot);
         tokio::task::spawn_blocking(move || {
             let answer = match config::resource(&snapshot, &resource) {
                 Ok(described) => Answer::json(&described),
                 Err(hint) => Answer::text(404, hint + "\n"),
             };
-            let _ = reply.send(answer);
+            let _ = reply.send(answer.into());
         });
     }
 
@@ -327,6 +300,23 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         ]
         .map(|(name, value)| (name.to_owned(), value))
     }
+}
+
+/// Writes sections, and then the configuration, entry by entry.
+fn write_config<F>(
+    mut out: PieceWriter,
+    sections: impl Iterator<Item = (String, Value)>,
+    snapshot: &Snapshot<F>,
+) -> io::Result<()> {
+    let mut serializer = serde_json::Serializer::pretty(&mut out);
+    let mut page = serializer.serialize_map(None)?;
+    for (name, value) in sections {
+        page.serialize_entry(&name, &value)?;
+    }
+    page.serialize_entry("effective", &config::Effective(snapshot))?;
+    page.end()?;
+    out.write_all(b"\n")?;
+    out.finish()
 }
 
 /// The values that rules ask for, and where they come from.

@@ -532,9 +532,29 @@ impl Client {
     pub(crate) fn receive(&mut self) -> Response {
         let head = read_head(&mut self.reader).expect("a response");
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let mut body = vec![0; content_length(&head)];
-        self.reader.read_exact(&mut body).unwrap();
+        let body = if field(&head, "transfer-encoding") == Some("chunked") {
+            self.read_chunks()
+        } else {
+            let mut body = vec![0; content_length(&head)];
+            self.reader.read_exact(&mut body).unwrap();
+            body
+        };
         Response { status, head, body }
+    }
+
+    fn read_chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let mut line = String::new();
+            self.reader.read_line(&mut line).unwrap();
+            let size = usize::from_str_radix(line.trim_end(), 16).unwrap();
+            let mut chunk = vec![0; size + 2];
+            self.reader.read_exact(&mut chunk).unwrap();
+            body.extend_from_slice(&chunk[..size]);
+            if size == 0 {
+                return body;
+            }
+        }
     }
 
     pub(crate) fn get(&mut self, path: &str) -> Response {

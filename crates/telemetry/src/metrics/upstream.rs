@@ -1,5 +1,7 @@
 //! Counted from the events of upstream connections and from exchanges that have a cluster.
 
+use std::time::Duration;
+
 use super::endpoint::{FROM_THE_START, REASONS, ReasonCounters};
 use super::grpc::GrpcCalls;
 use super::status::{CLASSES, class_place};
@@ -10,7 +12,7 @@ use crate::events::{
     ClusterGauges, ExchangeFinished, RetryDenial, UpstreamClosed, UpstreamConnectFailed,
     UpstreamConnected, UpstreamRetried, UpstreamRetryDenied,
 };
-use crate::histogram::Histogram;
+use crate::histogram::{Histogram, HistogramTotals};
 use crate::totals::ClusterTotals;
 
 static CONNECT_CAUSES: CauseSet<5> = CauseSet::new(&[
@@ -40,6 +42,9 @@ static RETRY_CAUSES: CauseSet<RETRY_CAUSES_LEN> = CauseSet::new(&[
 
 /// The causes, and one place for all others.
 const RETRY_CAUSES_LEN: usize = 16;
+
+/// The classes of exchanges that failed: without a response of the upstream, and with 5xx.
+const FAILED_CLASSES: [usize; 2] = [0, 5];
 
 /// One cluster on one worker. Exists once the worker had an event of that cluster.
 #[derive(Debug, Default)]
@@ -115,6 +120,15 @@ impl ClusterBlock {
         totals.connect_failures_total += self.connect_failures.sum();
         totals.pending += self.pending.value();
         totals.exchanges_total += self.classes.iter().map(Counter::value).sum::<u64>();
+        totals.exchanges_failed_total += FAILED_CLASSES
+            .into_iter()
+            .filter_map(|place| self.classes.get(place))
+            .map(Counter::value)
+            .sum::<u64>();
+        let mut times = HistogramTotals::default();
+        times.add(&self.exchange);
+        totals.exchanges_timed_total += times.count();
+        totals.exchange_time_total += Duration::from_nanos(times.sum);
         totals.retries_total += self.retries.sum();
     }
 

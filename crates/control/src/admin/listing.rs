@@ -1,0 +1,74 @@
+//! Which entries `/clusters` and `/listeners` list: all of them, or as a query says.
+
+use telemetry::Glob;
+
+/// What a query asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Listing {
+    /// A part of their names, with `*`.
+    pub(crate) filter: Option<String>,
+    /// In which order; absent: that of the configuration.
+    pub(crate) sort: Option<Sort>,
+    /// How many of them; absent: all.
+    pub(crate) limit: Option<usize>,
+    /// Leaves out each cluster's endpoints.
+    pub(crate) is_brief: bool,
+}
+
+/// An order: by name upwards, by a figure downwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Name,
+    /// By connections that are open.
+    Active,
+    /// By exchanges that wait.
+    Pending,
+    /// By exchanges that are over.
+    Exchanges,
+    /// By those that failed, and connections that could not be established.
+    Failures,
+}
+
+impl Sort {
+    const ALL: [(&str, Self); 5] = [
+        ("name", Self::Name),
+        ("active", Self::Active),
+        ("pending", Self::Pending),
+        ("exchanges", Self::Exchanges),
+        ("failures", Self::Failures),
+    ];
+}
+
+impl Listing {
+    /// Reads the arguments of a query.
+    pub(super) fn read(arguments: impl Iterator<Item = (String, String)>) -> Result<Self, String> {
+        let mut listing = Self::default();
+        for (name, value) in arguments {
+            match name.as_str() {
+                "filter" => listing.filter = Some(value),
+                "sort" => {
+                    let found = Sort::ALL.iter().find(|(word, _)| *word == value);
+                    let words = Sort::ALL.map(|(word, _)| word).join(", ");
+                    listing.sort = Some(found.ok_or_else(|| format!("sort: one of {words}"))?.1);
+                }
+                "limit" => {
+                    let number = value.parse().map_err(|_| "limit: a number".to_owned())?;
+                    listing.limit = Some(number);
+                }
+                "endpoints" if value == "no" => listing.is_brief = true,
+                "endpoints" => return Err("endpoints: no, or leave it out".to_owned()),
+                _ => {
+                    return Err(format!(
+                        "{name}: is no argument; there are filter, sort, limit and endpoints"
+                    ));
+                }
+            }
+        }
+        Ok(listing)
+    }
+
+    /// Its filter, which all names pass if there is none.
+    pub(crate) fn glob(&self) -> Glob {
+        Glob::new(self.filter.as_deref().unwrap_or_default())
+    }
+}

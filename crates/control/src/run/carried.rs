@@ -1,0 +1,280 @@
+//! `/clusters` and `/listeners`: what is configured, and what it carries.
+//!
+//! A thread of its own walks the configuration and writes; it asks control for counters, so many in a turn. A page
+//! shows one configuration, whatever is taken up meanwhile, with counters of the moment in which each was read.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+
+use config::snapshot::{Address, Cluster, Endpoint, Listener, ListenerId, Snapshot};
+use serde_json::{Value, json};
+use telemetry::events::LabelId;
+use telemetry::{ClusterTotals, EndpointTotals, ListenerTotals};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::admin::{Listing, PieceWriter, Query, Sort};
+use crate::clock;
+use crate::names::label;
+use crate::workers::address_text;
+
+/// Things whose counters are read in one turn of control.
+const COUNTERS_A_TURN_MAX: usize = 500;
+
+/// What the pages are written from.
+pub(super) struct Carried<F> {
+    pub(super) snapshot: Arc<Snapshot<F>>,
+    /// Where the listeners are bound.
+    pub(super) addresses: BTreeMap<ListenerId, Vec<Address>>,
+    /// To control, which reads the counters.
+    pub(super) queries: mpsc::Sender<Query>,
+    pub(super) listing: Listing,
+}
+
+impl<F> Carried<F> {
+    /// Writes the clusters that are asked for.
+    pub(super) fn write_clusters(&self, out: PieceWriter) -> io::Result<()> {
+        let filter = self.listing.glob();
+        let clusters = self.snapshot.clusters.iter().map(|(_, cluster)| cluster);
+        let mut shown: Vec<_> = clusters.filter(|it| filter.is_match(&it.name)).collect();
+        let matched = shown.len();
+        let ask = |ids, reply| Query::Clusters { ids, reply };
+        let totals_of = |piece: &[&Arc<Cluster>]| {
+            self.counted(piece.iter().map(|it| label(it.id.0)).collect(), ask)
+        };
+        match self.listing.sort {
+            None => {}
+            Some(Sort::Name) => shown.sort_by(|a, b| a.name.cmp(&b.name)),
+            Some(sort) => {
+                let mut ranked = Vec::with_capacity(shown.len());
+                for piece in shown.chunks(COUNTERS_A_TURN_MAX) {
+                    let ranks = totals_of(piece)?.into_iter().map(|it| cluster_rank(sort, &it));
+                    ranked.extend(ranks.zip(piece.iter().copied()));
+                }
+                ranked.sort_by_key(|(rank, _)| Reverse(*rank));
+                shown = ranked.into_iter().map(|(_, cluster)| cluster).collect();
+            }
+        }
+        shown.truncate(self.listing.limit.unwrap_or(usize::MAX));
+        let mut list = List::begin(out, matched, "clusters")?;
+        for piece in shown.chunks(COUNTERS_A_TURN_MAX) {
+            for (cluster, totals) in piece.iter().zip(totals_of(piece)?) {
+                let endpoints =
+                    if self.listing.is_brief { None } else { Some(self.endpoints(cluster)?) };
+                list.push(&cluster_json(cluster, endpoints, &totals))?;
+            }
+        }
+        list.end()
+    }
+
+    /// Writes the listeners that are asked for.
+    pub(super) fn write_listeners(&self, out: PieceWriter) -> io::Result<()> {
+        let filter = self.listing.glob();
+        let listeners = self.snapshot.listeners.iter();
+        let found: Vec<_> = listeners.filter(|it| filter.is_match(&it.name)).collect();
+        let matched = found.len();
+        let mut shown = Vec::with_capacity(found.len());
+        for piece in found.chunks(COUNTERS_A_TURN_MAX) {
+            let ids = piece.iter().map(|it| label(it.id.0)).collect();
+            let totals = self.counted(ids, |ids, reply| Query::Listeners { ids, reply })?;
+            shown.extend(piece.iter().copied().zip(totals));
+        }
+        match self.listing.sort {
+            None => {}
+            Some(Sort::Name) => shown.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name)),
+            Some(sort) => shown.sort_by_key(|(_, totals)| Reverse(listener_rank(sort, totals))),
+        }
+        let mut list = List::begin(out, matched, "listeners")?;
+        for (listener, totals) in shown.iter().take(self.listing.limit.unwrap_or(usize::MAX)) {
+            list.push(&self.listener_json(listener, totals))?;
+        }
+        list.end()
+    }
+
+    fn endpoints(&self, cluster: &Cluster) -> io::Result<Vec<Value>> {
+        let mut endpoints = Vec::with_capacity(cluster.endpoints.len());
+        for piece in cluster.endpoints.chunks(COUNTERS_A_TURN_MAX) {
+            let ids = piece.iter().map(|it| label(it.id.0)).collect();
+            let totals = self.counted(ids, |ids, reply| Query::Endpoints { ids, reply })?;
+            endpoints
+                .extend(piece.iter().zip(totals).map(|(it, totals)| endpoint_json(it, &totals)));
+        }
+        Ok(endpoints)
+    }
+
+    /// What these have counted.
+    fn counted<T>(
+        &self,
+        ids: Vec<LabelId>,
+        ask: impl Fn(Vec<LabelId>, oneshot::Sender<Vec<T>>) -> Query,
+    ) -> io::Result<Vec<T>> {
+        let (reply, totals) = oneshot::channel();
+        let ended = || io::Error::from(io::ErrorKind::BrokenPipe);
+        self.queries.blocking_send(ask(ids, reply)).map_err(|_| ended())?;
+        totals.blocking_recv().map_err(|_| ended())
+    }
+
+    fn listener_json(&self, listener: &Listener<F>, totals: &ListenerTotals) -> Value {
+        let bound = self.addresses.get(&listener.id).map_or(&[][..], Vec::as_slice);
+        json!({
+            "name": listener.name,
+            "addresses": listener.addresses.iter().map(address_text).collect::<Vec<_>>(),
+            "bound": bound.iter().map(address_text).collect::<Vec<_>>(),
+            "filters": listener.filters.len(),
+            "connections": {
+                "active": totals.connections_active,
+                "max": listener.connections_max,
+                "total": totals.connections_total,
+            },
+            "exchanges": {
+                "active": totals.exchanges_active,
+                "total": totals.exchanges_total,
+            },
+        })
+    }
+}
+
+/// By which figure a cluster is sorted.
+const fn cluster_rank(sort: Sort, totals: &ClusterTotals) -> u64 {
+    match sort {
+        Sort::Name => 0,
+        Sort::Active => totals.connections_active,
+        Sort::Pending => totals.pending,
+        Sort::Exchanges => totals.exchanges_total,
+        Sort::Failures => {
+            totals.exchanges_failed_total.saturating_add(totals.connect_failures_total)
+        }
+    }
+}
+
+/// By which figure a listener is sorted; nothing waits there, and nothing fails there.
+const fn listener_rank(sort: Sort, totals: &ListenerTotals) -> u64 {
+    match sort {
+        Sort::Name | Sort::Pending | Sort::Failures => 0,
+        Sort::Active => totals.connections_active,
+        Sort::Exchanges => totals.exchanges_total,
+    }
+}
+
+fn cluster_json(cluster: &Cluster, endpoints: Option<Vec<Value>>, totals: &ClusterTotals) -> Value {
+    let endpoints = endpoints.map_or_else(|| json!(cluster.endpoints.len()), Value::from);
+    json!({
+        "name": cluster.name,
+        "endpoints": endpoints,
+        "original_destination": cluster.original_destination.is_some(),
+        "connections": {
+            "active": totals.connections_active,
+            "idle": totals.connections_idle,
+            "max": cluster.connections_max,
+            "total": totals.connections_total,
+            "failed_total": totals.connect_failures_total,
+        },
+        "exchanges": {
+            "pending": totals.pending,
+            "pending_max": cluster.pending_max,
+            "total": totals.exchanges_total,
+            "failed_total": totals.exchanges_failed_total,
+            "retries_total": totals.retries_total,
+            "timed_total": totals.exchanges_timed_total,
+            "seconds_total": totals.exchange_time_total.as_secs_f64(),
+        },
+    })
+}
+
+fn endpoint_json(endpoint: &Endpoint, totals: &EndpointTotals) -> Value {
+    let reasons = totals.connect_failures.iter();
+    json!({
+        "address": address_text(&endpoint.address),
+        "weight": endpoint.weight,
+        "exchanges": {
+            "total": totals.exchanges_total,
+            "failed_total": totals.exchanges_failed_total,
+        },
+        "connect_failures": reasons
+            .map(|(reason, count)| ((*reason).to_owned(), json!(count)))
+            .collect::<serde_json::Map<_, _>>(),
+        "last_error": totals.last_error.map(|error| json!({
+            "cause": error.cause,
+            "reason": error.reason,
+            "at": clock::rfc3339(error.at),
+        })),
+    })
+}
+
+/// A page with one list, indented as all of them.
+struct List {
+    out: PieceWriter,
+    is_empty: bool,
+}
+
+impl List {
+    fn begin(mut out: PieceWriter, matched: usize, name: &str) -> io::Result<Self> {
+        write!(out, "{{\n  \"matched\": {matched},\n  \"{name}\": [")?;
+        Ok(Self { out, is_empty: true })
+    }
+
+    fn push(&mut self, row: &Value) -> io::Result<()> {
+        let comma = if std::mem::take(&mut self.is_empty) { "" } else { "," };
+        // Text in JSON has no ends of lines of its own.
+        let row = serde_json::to_string_pretty(row)?.replace('\n', "\n    ");
+        write!(self.out, "{comma}\n    {row}")
+    }
+
+    fn end(mut self) -> io::Result<()> {
+        let last = if self.is_empty { "" } else { "\n  " };
+        self.out.write_all(format!("{last}]\n}}\n").as_bytes())?;
+        self.out.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::admin::pieces;
+
+    /// Control's turns stay short however many clusters and endpoints there are.
+    #[tokio::test]
+    async fn counters_are_asked_for_so_many_at_a_time() {
+        let endpoints: Vec<_> = (1..=1200).map(|port| format!("127.0.0.1:{port}")).collect();
+        let clusters =
+            (0..1100).map(|n| format!("  - {{ name: c{n}, endpoints: ['127.0.0.1:9'] }}\n"));
+        let yaml = format!(
+            "listeners:\n  - {{ name: edge, address: '127.0.0.1:1', routes: all }}\nroutes:\n  - {{ name: all, rules: [{{ match: {{ prefix: / }}, respond: {{}} }}] }}\nclusters:\n{}  - {{ name: wide, endpoints: {endpoints:?} }}\n",
+            clusters.collect::<String>()
+        );
+        let mut loader = config::Loader::<()>::new(config::FilterKinds::new()).unwrap();
+        let snapshot = loader.load("test", &yaml).unwrap();
+        let (queries, mut asked) = mpsc::channel(1);
+        let listing = Listing { sort: Some(Sort::Pending), ..Listing::default() };
+        let carried = Carried { snapshot, addresses: BTreeMap::new(), queries, listing };
+        let (writer, page) = pieces();
+        let written = tokio::task::spawn_blocking(move || carried.write_clusters(writer));
+        let counting = tokio::spawn(async move {
+            let mut sizes = Vec::new();
+            while let Some(query) = asked.recv().await {
+                match query {
+                    Query::Clusters { ids, reply } => {
+                        sizes.push(ids.len());
+                        reply.send(vec![ClusterTotals::default(); ids.len()]).unwrap();
+                    }
+                    Query::Endpoints { ids, reply } => {
+                        sizes.push(ids.len());
+                        reply.send(vec![EndpointTotals::default(); ids.len()]).unwrap();
+                    }
+                    _ => panic!("{query:?}"),
+                }
+            }
+            sizes
+        });
+        let page = page.collect().await.unwrap().to_bytes();
+        written.await.unwrap().unwrap();
+        let page: Value = serde_json::from_slice(&page).unwrap();
+        assert_eq!(page["clusters"].as_array().unwrap().len(), 1101);
+        let sizes = counting.await.unwrap();
+        assert_eq!(sizes.iter().max(), Some(&COUNTERS_A_TURN_MAX));
+        assert_eq!(sizes.iter().sum::<usize>(), 1101 * 2 + 1100 + 1200);
+    }
+}
