@@ -16,6 +16,7 @@ mod listing;
 mod pages;
 mod patience;
 mod pieces;
+mod ready;
 mod server;
 mod socket;
 
@@ -26,7 +27,8 @@ pub use explain::{ExplainRequest, ExplainStep};
 pub(crate) use hosts::Hosts;
 pub(crate) use listing::{Listing, Sort};
 pub(crate) use pages::{Answer, Page, index};
-pub(crate) use pieces::{Content, PieceWriter, pieces};
+pub(crate) use pieces::{Content, PieceWriter, pieces, write_config};
+pub(crate) use ready::Readiness;
 pub(crate) use server::{Scope, Server};
 pub use socket::AdminSocket;
 pub use socket::own_admin_files;

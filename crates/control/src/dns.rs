@@ -225,6 +225,19 @@ impl Dns {
         states
     }
 
+    /// The names without an answer, or whose last question failed, and why, a line each.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        let names = self.names.iter().filter(|(_, it)| it.status.state() != "fresh");
+        let lines = names.map(|(name, followed)| {
+            let reason = match &followed.status.failure {
+                Some((failure, ..)) => failure.to_string(),
+                None => "not answered yet".to_owned(),
+            };
+            format!("host name {name}: {}, {reason}", followed.status.state())
+        });
+        lines.collect()
+    }
+
     /// What is known of each name, for the admin interface.
     pub(crate) fn describe(&self) -> Vec<(Arc<DnsName>, Status)> {
         let names = self.names.iter();

@@ -52,5 +52,5 @@ pub use reload::{Accepted, Candidate, ConfigFile, Refused, read_text};
 pub use run::{Control, Outcome, Parts};
 pub use service_manager::ServiceManager;
 pub use source::Source;
-pub use warming::WarmingError;
+pub use warming::{EarlyAdmin, WarmingError};
 pub use workers::{BindFailure, Bound, Report, Workers};

@@ -139,6 +139,17 @@ impl<F> Candidate<F> {
         self.prepared.snapshot()
     }
 
+    /// What looks like a mistake in it.
+    pub(crate) fn warnings(&self) -> &[Finding] {
+        self.prepared.warnings()
+    }
+
+    /// Whether it has to wait for first answers of DNS.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        !self.unanswered().is_empty()
+    }
+
     /// The host names among its endpoints.
     pub(crate) fn host_names(&self) -> BTreeSet<Arc<DnsName>> {
         self.prepared.names().into_iter().flatten().cloned().collect()

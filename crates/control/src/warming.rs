@@ -16,6 +16,11 @@ use crate::dns::Dns;
 use crate::reload::{Candidate, ConfigFile, Refused};
 use crate::signals::{Asked, Signals};
 
+mod pages;
+
+pub use self::pages::EarlyAdmin;
+use self::pages::EarlyPages;
+
 /// Names that a line of the log lists.
 const NAMES_MAX: usize = 5;
 
@@ -129,29 +134,39 @@ pub enum WarmingError {
     System(std::io::Error),
 }
 
-impl<F> ConfigFile<F> {
+impl<F: Send + Sync + 'static> ConfigFile<F> {
     /// Waits for the first answers to the names in `candidate`, if there are any without, and loads again
-    /// with these. To be called before anything is served.
+    /// with these. To be called before anything is served; the admin interface answers meanwhile.
     ///
     /// # Errors
     ///
     /// [`WarmingError`].
-    pub fn warm(&mut self, candidate: Candidate<F>) -> Result<Candidate<F>, WarmingError> {
+    pub fn warm(
+        &mut self,
+        candidate: Candidate<F>,
+        admin: &EarlyAdmin<'_>,
+    ) -> Result<Candidate<F>, WarmingError> {
         if candidate.unanswered().is_empty() {
             return Ok(candidate);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(WarmingError::System)?;
-        runtime.block_on(self.wait_for_answers(candidate))
+        let candidate = runtime.block_on(self.wait_for_answers(candidate, admin));
+        // A page that is still being written must not hold the start up.
+        runtime.shutdown_background();
+        candidate
     }
 
     async fn wait_for_answers(
         &mut self,
         mut candidate: Candidate<F>,
+        admin: &EarlyAdmin<'_>,
     ) -> Result<Candidate<F>, WarmingError> {
         let mut signals = Signals::new().map_err(WarmingError::System)?;
         let (mut dns, mut reports) = Dns::new(candidate.snapshot().resolvers.clone());
         let mut warming = Warming::default();
+        let startup = &candidate.snapshot().startup;
+        let mut pages = EarlyPages::start(admin, startup).map_err(WarmingError::System)?;
         let mut tick = tokio::time::interval_at(Instant::now(), Duration::from_millis(100));
         while warming.holds(candidate.unanswered(), &candidate.snapshot().resolvers) {
             dns.set_resolvers(&candidate.snapshot().resolvers);
@@ -164,6 +179,14 @@ impl<F> ConfigFile<F> {
                         // The file is read again anyway.
                         Asked::Reload | Asked::ReopenLog | Asked::Nothing => {}
                     },
+                    query = pages.next() => {
+                        let is_end =
+                            pages.answer(query, &candidate, self.name(), (&warming, &dns));
+                        if is_end {
+                            pages.close().await;
+                            return Err(WarmingError::Ended);
+                        }
+                    }
                     _ = tick.tick() => {}
                 }
             }
@@ -171,6 +194,7 @@ impl<F> ConfigFile<F> {
             drop(self.load_answers(changes));
             candidate = self.load().map_err(WarmingError::Refused)?;
         }
+        pages.close().await;
         self.set_known(dns.into_known());
         Ok(candidate)
     }

@@ -12,8 +12,8 @@ use std::thread;
 use config::file_mode::FileMode;
 use config::snapshot::{Address, HandoverOptions, ListenerId};
 use control::{
-    AdminSocket, Answerers, ConfigFile, Control, HandoverStep, LogWriter, Outcome, Parts, Refused,
-    ServiceManager, WarmingError, Workers,
+    AdminSocket, Answerers, ConfigFile, Control, EarlyAdmin, HandoverStep, LogWriter, Outcome,
+    Parts, Refused, ServiceManager, WarmingError, Workers,
 };
 use io::packets::PacketListener;
 use proxy::Snapshot;
@@ -67,7 +67,17 @@ pub(crate) fn serve(
     came: impl FnOnce(&Came) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let candidate = config.load().map_err(Failure::Config)?;
-    let candidate = config.warm(candidate).map_err(|error| match error {
+    let mut early = EarlySockets::default();
+    // A process whose place is taken answers for itself until then.
+    if candidate.is_waiting() && take_over.is_none() {
+        early = EarlySockets::bind(candidate.snapshot(), &activation)?;
+    }
+    let admin = EarlyAdmin {
+        admin: early.admin.as_ref().map(|(socket, _)| socket),
+        metrics: early.metrics.as_ref().map(|(socket, _)| socket),
+        version: VERSION,
+    };
+    let candidate = config.warm(candidate, &admin).map_err(|error| match error {
         WarmingError::Refused(refused) => Failure::Config(refused),
         WarmingError::Ended => {
             Failure::Ended("stopped while it waited for first answers of DNS".to_owned())
@@ -101,13 +111,18 @@ pub(crate) fn serve(
         .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))?;
     let mut first = config.keep(candidate);
     let startup = &snapshot.startup;
-    let bind_admin = |address: &Option<Address>, taken: Option<OwnedFd>| {
-        let address = address.as_ref();
-        let mode = startup.admin_mode;
-        address.map(|it| bind_admin(it, mode, taken, data_path.activation())).transpose()
+    let mode = startup.admin_mode;
+    let bind_admin = |address: &Option<Address>, early, taken| match (address, early) {
+        (None, _) => Ok(None),
+        (Some(address), Some((socket, at))) if *address == at => Ok(Some(socket)),
+        (Some(address), early) => {
+            // Or it would be in use.
+            drop(early);
+            bind_admin(address, mode, taken, data_path.activation()).map(Some)
+        }
     };
-    let admin = bind_admin(&startup.admin, taken.admin)?;
-    let metrics = bind_admin(&startup.metrics, taken.metrics)?;
+    let admin = bind_admin(&startup.admin, early.admin, taken.admin)?;
+    let metrics = bind_admin(&startup.metrics, early.metrics, taken.metrics)?;
     let bound_at = |socket: &Option<AdminSocket>| socket.as_ref()?.local_address().ok().flatten();
     let addresses = Came { listeners: bound.addresses.clone(), admin: bound_at(&admin) };
 
@@ -178,6 +193,29 @@ pub(crate) fn serve(
         Outcome::Drained => Ok(()),
         Outcome::Stopped => Err(Failure::Ended("stopped before everything had ended".to_owned())),
         Outcome::Failed(reason) => Err(Failure::Ended(reason)),
+    }
+}
+
+/// The admin interface's sockets of a process that waits for first answers, and their addresses in the
+/// configuration.
+#[derive(Debug, Default)]
+struct EarlySockets {
+    admin: Option<(AdminSocket, Address)>,
+    metrics: Option<(AdminSocket, Address)>,
+}
+
+impl EarlySockets {
+    fn bind(snapshot: &Snapshot, activation: &Activation) -> Result<Self, Failure> {
+        let startup = &snapshot.startup;
+        let bind = |address: &Option<Address>| -> Result<_, Failure> {
+            let Some(address) = address else { return Ok(None) };
+            let socket = bind_admin(address, startup.admin_mode, None, activation)?;
+            let bound = socket.local_address().ok().flatten();
+            let at = admin_text(Some(address), bound);
+            tracing::info!(admin = %at, "starting: the admin interface answers, nothing is served yet");
+            Ok(Some((socket, address.clone())))
+        };
+        Ok(Self { admin: bind(&startup.admin)?, metrics: bind(&startup.metrics)? })
     }
 }
 

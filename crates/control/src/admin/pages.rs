@@ -55,7 +55,9 @@ impl Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
     Index,
-    Ready,
+    Ready {
+        is_verbose: bool,
+    },
     Healthz,
     Metrics,
     Config,
@@ -91,7 +93,11 @@ pub(super) enum Asked {
 
 /// Every path with its methods and what it shows.
 const PATHS: &[(&str, &str, &str)] = &[
-    ("GET, HEAD", "/ready", "200 once every worker serves; 503 while starting and while draining"),
+    (
+        "GET, HEAD",
+        "/ready",
+        "200 once every worker serves; 503 while starting and while draining; ?verbose says why",
+    ),
     ("GET, HEAD", "/healthz", "200 as long as the control thread answers"),
     ("GET, HEAD", "/metrics", "all metrics, for Prometheus"),
     ("GET, HEAD", "/stats", "the metrics as plain lines; ?filter= takes a part of a name, with *"),
@@ -123,7 +129,7 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
     let argument = |name| argument(query, name);
     let page = match path {
         "/" => Asked::Page(Page::Index),
-        "/ready" => Asked::Page(Page::Ready),
+        "/ready" => Asked::Page(Page::Ready { is_verbose: argument("verbose").is_some() }),
         "/healthz" => Asked::Page(Page::Healthz),
         "/metrics" => Asked::Page(Page::Metrics),
         "/config" => match argument("resource").map(|resource| resource.parse()) {
@@ -195,9 +201,9 @@ fn runtime(query: &str) -> Result<Vec<(String, Option<Percent>)>, String> {
 const RUNTIME_VALUES_MAX: usize = 100;
 
 /// The same for what scrapers and probes may ask for.
-pub(super) fn find_metrics(method: &str, path: &str) -> Asked {
+pub(super) fn find_metrics(method: &str, path: &str, query: &str) -> Asked {
     match path {
-        "/metrics" | "/ready" | "/healthz" | "/release" => find(method, path, "", false),
+        "/metrics" | "/ready" | "/healthz" | "/release" => find(method, path, query, false),
         _ => {
             let text = "/metrics, /ready and /healthz are served here; the other pages are on \
                         `admin.address`\n";

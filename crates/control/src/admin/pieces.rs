@@ -1,11 +1,15 @@
 //! Pages that are written in pieces: their writer works on a thread of its own, which waits while the client
 //! reads, so that neither control's turns nor its memory follow their size.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use config::snapshot::Snapshot;
 use hyper::body::{Body, Bytes, Frame};
+use serde::Serializer as _;
+use serde::ser::SerializeMap as _;
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::pages::Answer;
@@ -64,7 +68,7 @@ impl PieceWriter {
     ///
     /// The reader is gone.
     pub(crate) fn finish(mut self) -> io::Result<()> {
-        io::Write::flush(&mut self)?;
+        self.flush()?;
         self.send(Piece::End)
     }
 
@@ -91,6 +95,27 @@ impl io::Write for PieceWriter {
         let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE_BYTES));
         self.send(Piece::Bytes(piece.into()))
     }
+}
+
+/// Writes sections of `/config`, and then the configuration, entry by entry.
+///
+/// # Errors
+///
+/// The reader is gone.
+pub(crate) fn write_config<F>(
+    mut out: PieceWriter,
+    sections: impl Iterator<Item = (String, Value)>,
+    snapshot: &Snapshot<F>,
+) -> io::Result<()> {
+    let mut serializer = serde_json::Serializer::pretty(&mut out);
+    let mut page = serializer.serialize_map(None)?;
+    for (name, value) in sections {
+        page.serialize_entry(&name, &value)?;
+    }
+    page.serialize_entry("effective", &config::Effective(snapshot))?;
+    page.end()?;
+    out.write_all(b"\n")?;
+    out.finish()
 }
 
 impl Body for Pieces {
@@ -120,8 +145,6 @@ impl Body for Pieces {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
     use http_body_util::BodyExt as _;
 
     use super::*;

@@ -296,7 +296,7 @@ impl Pages {
                 }
                 pages::find(method, path, query, wants_text(headers))
             }
-            Scope::Metrics => pages::find_metrics(method, path),
+            Scope::Metrics => pages::find_metrics(method, path, query),
         };
         match asked {
             Asked::Nothing(answer) => response(answer),

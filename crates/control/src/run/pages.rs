@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::Arc;
 
 use config::matching::Percent;
 use config::runtime::Runtime;
 use config::snapshot::Snapshot;
 use config::{Errors, ResourceName};
-use serde::Serializer as _;
-use serde::ser::SerializeMap as _;
 use serde_json::{Value, json};
 use telemetry::{EndpointName, ProcessFacts};
 use tokio::sync::oneshot;
@@ -20,7 +18,7 @@ use super::handover::Handing;
 use super::{DESCRIBING_MAX, InEffect, Running, State};
 use crate::admin::{
     Answer, Content, ExplainRequest, ExplainStep, Explained, Listing, Page, PieceWriter, Query,
-    Server, index, pieces,
+    Readiness, Server, index, pieces, write_config,
 };
 use crate::clock;
 use crate::names::label;
@@ -58,7 +56,7 @@ impl<W: Workers> Running<W> {
     fn page(&mut self, page: Page, reply: oneshot::Sender<Content>) {
         let answer = match page {
             Page::Index => index(self.version, self.state_text(), self.config.snapshot.version),
-            Page::Ready => self.ready(),
+            Page::Ready { is_verbose } => self.ready().answer(is_verbose),
             Page::Healthz => Answer::text(200, "ok\n"),
             Page::Metrics => {
                 self.describe_sources();
@@ -171,15 +169,29 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    fn ready(&self) -> Answer {
-        match self.state {
-            State::Ready => Answer::text(200, "ready\n"),
+    fn ready(&self) -> Readiness {
+        let reason = match self.state {
+            State::Ready => "ready".to_owned(),
             State::Starting => {
                 let (started, count) = (self.started, self.workers.count());
-                Answer::text(503, format!("starting: {started} of {count} workers serve\n"))
+                format!("starting: {started} of {count} workers serve")
             }
-            State::Leaving | State::Draining | State::Stopping => Answer::text(503, "draining\n"),
+            State::Leaving | State::Draining | State::Stopping => "draining".to_owned(),
+        };
+        let config = &self.config;
+        let (version, file) = (config.snapshot.version, config.builder.file_name());
+        let mut lines = vec![format!("configuration version {version} of {file} serves")];
+        if let Some((at, refused)) = &config.refused {
+            let (count, at) = (refused.count(), clock::rfc3339(*at));
+            lines.push(format!("a later configuration was refused at {at}, mistakes: {count}"));
         }
+        let waits = config.warming.held().iter();
+        lines.extend(waits.map(|name| format!("a later configuration waits for {name}")));
+        for (file, (at, _)) in &config.endpoints_refused {
+            lines.push(format!("endpoints of {file} are refused since {}", clock::rfc3339(*at)));
+        }
+        lines.extend(config.dns.troubles());
+        Readiness { is_ready: self.state == State::Ready, reason, lines }
     }
 
     /// Says which endpoints are reported: as many as the configuration lets be, of those that it has now.
@@ -300,23 +312,6 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         ]
         .map(|(name, value)| (name.to_owned(), value))
     }
-}
-
-/// Writes sections, and then the configuration, entry by entry.
-fn write_config<F>(
-    mut out: PieceWriter,
-    sections: impl Iterator<Item = (String, Value)>,
-    snapshot: &Snapshot<F>,
-) -> io::Result<()> {
-    let mut serializer = serde_json::Serializer::pretty(&mut out);
-    let mut page = serializer.serialize_map(None)?;
-    for (name, value) in sections {
-        page.serialize_entry(&name, &value)?;
-    }
-    page.serialize_entry("effective", &config::Effective(snapshot))?;
-    page.end()?;
-    out.write_all(b"\n")?;
-    out.finish()
 }
 
 /// The values that rules ask for, and where they come from.

@@ -267,6 +267,73 @@ fn tls_asks_for_the_name_that_led_to_the_endpoint() {
 }
 
 #[test]
+fn the_admin_interface_answers_while_a_start_waits_for_dns() {
+    let dns = DnsServer::start();
+    dns.set_all("api.test", &Says::Code(ResponseCode::ServFail));
+    let (admin, metrics) = (claim_port(), claim_port());
+    let config = config(&dns, "['api.test:80']", "initial_fetch_timeout: 0s");
+    let addresses =
+        format!("admin: {{ address: 127.0.0.1:{admin}, metrics: 127.0.0.1:{metrics} }}");
+    let scratch = Scratch::new();
+    let file = scratch.write("strait.yaml", &format!("{addresses}\n{config}"));
+    let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    let started = thread::spawn(move || Strait::start(scratch, &["run", "-c", &file]));
+    let asked = |port: u16, path: &str| {
+        until("the admin interface", || std::net::TcpStream::connect(at(port)).ok());
+        get(at(port), path)
+    };
+    let healthz = asked(admin, "/healthz");
+    assert_eq!((healthz.status, healthz.text()), (200, "ok\n".to_owned()));
+    let waits = "starting: waits for first answers of DNS: api.test:80\n";
+    for port in [admin, metrics] {
+        let ready = asked(port, "/ready");
+        assert_eq!((ready.status, ready.text().as_str()), (503, waits));
+        until("the reason", || {
+            let ready = asked(port, "/ready?verbose");
+            ready.text().contains("SERVFAIL").then(|| assert_eq!(ready.status, 503))
+        });
+    }
+    let shown: serde_json::Value = serde_json::from_slice(&asked(admin, "/config").body).unwrap();
+    assert_eq!(shown["version"], 0);
+    assert_eq!(shown["host_names"][0]["state"], "failed");
+    assert_eq!(shown["effective"]["clusters"][0]["name"], "service");
+    assert_eq!(asked(admin, "/config?resource=cluster/service").status, 200);
+    assert_eq!(asked(admin, "/metrics").status, 200);
+    for path in ["/clusters", "/listeners"] {
+        let answer = asked(admin, path);
+        assert_eq!((answer.status, answer.text().as_str()), (503, waits), "{path}");
+    }
+    // The same sockets go on when it serves.
+    dns.set_addresses("api.test", 60, &["127.0.0.1"]);
+    let strait = started.join().unwrap();
+    assert_eq!((strait.admin, get(at(admin), "/ready").status), (at(admin), 200));
+    assert_eq!(get(at(admin), "/ready?verbose").text().lines().count(), 2);
+    dns.set_all("api.test", &Says::Code(ResponseCode::ServFail));
+    assert_eq!(get(at(metrics), "/ready").text(), "ready\n");
+}
+
+#[test]
+fn a_start_that_waits_for_dns_is_ended_by_the_admin_interface() {
+    let dns = DnsServer::start();
+    dns.set_all("api.test", &Says::Silence);
+    let admin = claim_port();
+    let config = config(&dns, "['api.test:80']", "initial_fetch_timeout: 0s");
+    let scratch = Scratch::new();
+    let file =
+        scratch.write("strait.yaml", &format!("admin: {{ address: 127.0.0.1:{admin} }}\n{config}"));
+    let ended = thread::spawn(move || strait(&["run", "-c", &file]));
+    let admin = SocketAddr::from(([127, 0, 0, 1], admin));
+    let mut client = until("the admin interface", || {
+        std::net::TcpStream::connect(admin).ok().map(|_| Client::connect(admin))
+    });
+    assert_eq!(client.request("POST", "/drain").status, 202);
+    let output = ended.join().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("stopped while it waited for first answers of DNS"));
+    drop(scratch);
+}
+
+#[test]
 fn an_end_does_not_wait_for_dns() {
     let dns = DnsServer::start();
     dns.set_addresses("api.test", 0, &["127.0.0.1"]);
