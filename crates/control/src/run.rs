@@ -251,6 +251,10 @@ struct InEffect<F> {
     endpoints_refused: BTreeMap<Arc<str>, (u64, Errors)>,
     /// How many files of endpoints it names.
     endpoint_files: u64,
+    /// The clusters that other sources may have.
+    wanted: BTreeSet<Arc<str>>,
+    /// The clusters of which the last update is refused, since when, and why.
+    updates_refused: BTreeMap<Arc<str>, (u64, Errors)>,
     dns: Dns,
     /// Its host names.
     host_names: BTreeSet<Arc<DnsName>>,
@@ -264,6 +268,7 @@ struct InEffect<F> {
 
 impl<W: Workers> Running<W> {
     async fn start(parts: Parts<W>) -> io::Result<(Self, Sources<W>)> {
+        let began = clock::monotonic_ns();
         let Parts { config, first, addresses, workers, reports, log, mut collector, .. } = parts;
         let (query_sender, queries) = mpsc::channel(QUERIES_MAX);
         let signals = Signals::new()?;
@@ -295,7 +300,7 @@ impl<W: Workers> Running<W> {
         let (builder, built) = Builder::start(config)?;
         let Accepted { snapshot, warnings, known, wanted, endpoint_files, duration, .. } = first;
         let (following, delivered) = Following::start(parts.sources);
-        following.want(wanted);
+        following.want(wanted.clone());
         let (mut dns, resolved) = Dns::new(snapshot.resolvers.clone());
         let host_names = known.keys().cloned().collect();
         let unanswered = known.iter().filter(|(_, status)| !status.is_answered());
@@ -305,6 +310,7 @@ impl<W: Workers> Running<W> {
             version: snapshot.version,
             at: loaded_at,
             duration,
+            taking_up: clock::monotonic_ns().saturating_sub(began),
         });
         warn(&warnings);
         let expiry = Expiry::new(&snapshot);
@@ -330,6 +336,8 @@ impl<W: Workers> Running<W> {
                 refused: None,
                 endpoints_refused: BTreeMap::new(),
                 endpoint_files,
+                wanted,
+                updates_refused: BTreeMap::new(),
                 dns,
                 host_names,
                 answers: BTreeMap::new(),
@@ -821,6 +829,7 @@ impl<W: Workers> Running<W> {
         let all = files.into_iter().chain(names);
         let all = all.map(|(source, (state, count))| SourceResources { source, state, count });
         self.collector.source_resources(all.collect());
+        self.collector.config_resources(self.config.resources());
     }
 
     // Host names.
@@ -901,7 +910,15 @@ impl<W: Workers> Running<W> {
     /// Says to the source whose updates these were what became of them.
     fn report_verdicts(&mut self, verdicts: Vec<Verdict>) {
         let Some((source, reply)) = self.config.delivering.take() else { return };
+        let at = clock::wall_ns();
         for verdict in &verdicts {
+            match &verdict.refused {
+                Some(errors) => {
+                    let refused = (at, errors.clone());
+                    self.config.updates_refused.insert(Arc::clone(&verdict.name), refused);
+                }
+                None => drop(self.config.updates_refused.remove(&verdict.name)),
+            }
             let failure = verdict.refused.as_ref().map(|_| "invalid");
             self.count_answer(SourceKind::Named(source), failure);
             if let Some(errors) = &verdict.refused {
@@ -941,6 +958,7 @@ impl<W: Workers> Running<W> {
         candidate: Box<EndpointsCandidate<W::Filter>>,
         is_dns: bool,
     ) {
+        let began = clock::monotonic_ns();
         let snapshot = Arc::clone(candidate.snapshot());
         let sockets = match self.workers.bind(&snapshot) {
             Ok(bound) => bound.sockets,
@@ -960,14 +978,21 @@ impl<W: Workers> Running<W> {
             self.collector.forget_endpoint(label(endpoint.0));
         }
         self.workers.publish(&snapshot, sockets);
-        self.publish_done(snapshot, duration, is_dns);
+        self.publish_done(snapshot, (duration, began), is_dns);
     }
 
     /// Ends the taking up of a snapshot that the workers have.
-    fn publish_done(&mut self, snapshot: Arc<Snapshot<W::Filter>>, duration: u64, is_dns: bool) {
+    fn publish_done(
+        &mut self,
+        snapshot: Arc<Snapshot<W::Filter>>,
+        (duration, began): (u64, u64),
+        is_dns: bool,
+    ) {
         let loaded_at = clock::wall_ns();
         let version = snapshot.version;
-        self.collector.config_accepted(&ConfigAccepted { version, at: loaded_at, duration });
+        let taking_up = clock::monotonic_ns().saturating_sub(began);
+        let accepted = ConfigAccepted { version, at: loaded_at, duration, taking_up };
+        self.collector.config_accepted(&accepted);
         let changed = changes::summary(&self.config.snapshot, &snapshot);
         let milliseconds = duration / 1_000_000;
         if is_dns {
@@ -982,6 +1007,7 @@ impl<W: Workers> Running<W> {
 
     /// Takes a candidate up, or changes nothing.
     async fn take_up(&mut self, mut candidate: Box<Candidate<W::Filter>>) -> Result<(), Refused> {
+        let began = clock::monotonic_ns();
         let snapshot = Arc::clone(candidate.snapshot());
         let bound = match self.workers.bind(&snapshot) {
             Ok(bound) => bound,
@@ -1012,10 +1038,11 @@ impl<W: Workers> Running<W> {
         config.refused = None;
         config.dns.set_resolvers(&snapshot.resolvers);
         self.follow_names(&host_names);
-        self.config.following.want(wanted);
+        self.config.following.want(wanted.clone());
+        self.config.wanted = wanted;
         self.config.host_names = host_names;
         self.config.endpoint_files = endpoint_files;
-        self.publish_done(snapshot, duration, false);
+        self.publish_done(snapshot, (duration, began), false);
         warn(&warnings);
         self.config.warnings = warnings;
         let is_refused = |file: &Arc<str>| endpoints_refused.iter().any(|it| it.file == *file);

@@ -723,14 +723,31 @@ fn a_source_delivers_clusters_and_hears_what_became_of_each() {
     // A wrong one leaves the version before it.
     write("web.yaml", &web(0));
     hears("web 2: folder cluster/web version 2:1:");
-    assert!(running.ask("GET", "/config?resource=cluster/web").contains("10.0.0.1:80"));
+    let shown = running.ask("GET", "/config?resource=cluster/web");
+    assert!(shown.contains("10.0.0.1:80") && shown.contains("\"state\": \"refused\""), "{shown}");
+    assert!(shown.contains("\"rule\": "), "{shown}");
+    let metrics = running.ask("GET", "/metrics");
+    for (kind, state, count) in [
+        ("listener", "active", 1),
+        ("route", "active", 1),
+        ("cluster", "active", 1),
+        ("cluster", "refused", 1),
+        ("cluster", "warming", 0),
+    ] {
+        let line =
+            format!("strait_config_resources{{kind=\"{kind}\",state=\"{state}\"}} {count}\n");
+        assert!(metrics.contains(&line), "{line} in {metrics}");
+    }
+    assert!(metrics.contains("strait_config_take_up_seconds_count 2\n"), "{metrics}");
     write("web.yaml", &web(81));
     hears("web 3: accepted");
     running.wait_for("version 3, 0 listeners removed");
     std::fs::remove_file(path.join("web.yaml")).unwrap();
     hears("web 4: accepted");
     running.wait_for("version 4, 0 listeners removed");
-    assert!(running.ask("GET", "/config?resource=cluster/web").contains("404"));
+    let shown = running.ask("GET", "/config?resource=cluster/web");
+    assert!(shown.contains("\"state\": \"warming\""), "{shown}");
+    assert!(running.ask("GET", "/config?resource=cluster/other").contains("404"));
     let metrics = running.ask("GET", "/metrics");
     assert!(metrics.contains("strait_source_answers_total{source=\"folder\"} 3"), "{metrics}");
     assert!(

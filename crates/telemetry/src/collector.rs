@@ -11,8 +11,8 @@ use std::sync::Arc;
 use crate::block::{Announced, ListenerBlock, WorkerBlock};
 use crate::emitter::CounterSource;
 use crate::events::{
-    AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, LabelId,
-    SourceAnswered, SourceResources,
+    AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
+    LabelId, SourceAnswered, SourceResources,
 };
 use crate::exposition::{Glob, PrometheusText, StatsText};
 use crate::former::Former;
@@ -158,6 +158,11 @@ impl Collector {
     /// Takes the states of all files and names of sources, in the place of those before.
     pub fn source_resources(&mut self, resources: Vec<SourceResources>) {
         self.control.source_resources(resources);
+    }
+
+    /// Takes how many resources are in each state, in the place of those before.
+    pub fn config_resources(&mut self, resources: Vec<ConfigResources>) {
+        self.control.config_resources(resources);
     }
 
     /// See [`AccessLogWriteFailed`].

@@ -13,8 +13,8 @@ mod upstream;
 mod worker;
 
 pub use config::{
-    AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, SourceAnswered,
-    SourceKind, SourceResources,
+    AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
+    SourceAnswered, SourceKind, SourceResources,
 };
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened, ConnectionRefused,

@@ -167,7 +167,12 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
         idle_upstream: 1,
         pending: 2,
     });
-    collector.config_accepted(&ConfigAccepted { version: 3, at: 1_500_000_000, duration: 2_000 });
+    collector.config_accepted(&ConfigAccepted {
+        version: 3,
+        at: 1_500_000_000,
+        duration: 2_000,
+        taking_up: 1_000,
+    });
     collector.config_rejected(&ConfigRejected { errors: 4, at: 2_500_000_000 });
     for (source, failure, at) in [
         (SourceKind::Dns, None, 1_500_000_000),

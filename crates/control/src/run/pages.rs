@@ -8,8 +8,9 @@ use std::sync::Arc;
 use config::matching::Percent;
 use config::runtime::Runtime;
 use config::snapshot::Snapshot;
-use config::{Errors, ResourceName};
+use config::{Errors, ResourceKind, ResourceName};
 use serde_json::{Value, json};
+use telemetry::events::ConfigResources;
 use telemetry::{EndpointName, ProcessFacts};
 use tokio::sync::oneshot;
 
@@ -284,12 +285,60 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         Answer::text(200, text)
     }
 
+    /// How many resources are in which state.
+    pub(super) fn resources(&self) -> Vec<ConfigResources> {
+        let count = |kind, state, count: usize| {
+            let count = u64::try_from(count).unwrap_or(u64::MAX);
+            ConfigResources { kind, state, count }
+        };
+        let clusters = &self.snapshot.clusters;
+        let mut missing = self.wanted.clone();
+        if !missing.is_empty() {
+            for (_, cluster) in clusters.iter() {
+                missing.remove(&cluster.name);
+            }
+        }
+        vec![
+            count("listener", "active", self.snapshot.listeners.len()),
+            count("route", "active", self.snapshot.route_tables.iter().count()),
+            count("cluster", "active", clusters.iter().count()),
+            count("cluster", "warming", missing.len()),
+            count("cluster", "refused", self.updates_refused.len()),
+        ]
+    }
+
     /// Writes the page about one resource of it.
     fn show_resource(&self, resource: ResourceName, reply: oneshot::Sender<Content>) {
         let snapshot = Arc::clone(&self.snapshot);
+        let is_cluster = resource.kind == ResourceKind::Cluster;
+        let refused = self.updates_refused.get(&*resource.name).filter(|_| is_cluster).cloned();
+        let is_wanted = is_cluster && self.wanted.contains(&*resource.name);
         tokio::task::spawn_blocking(move || {
-            let answer = match config::resource(&snapshot, &resource) {
-                Ok(described) => Answer::json(&described),
+            let found = config::resource(&snapshot, &resource);
+            let state = match (&refused, &found) {
+                (Some(_), _) => "refused",
+                (None, Ok(_)) => "active",
+                (None, Err(_)) => "warming",
+            };
+            let about = [
+                ("state", json!(state)),
+                (
+                    "last_error",
+                    json!(refused.as_ref().map(|(at, errors)| {
+                        json!({ "at": clock::rfc3339(*at), "errors": errors.errors })
+                    })),
+                ),
+            ];
+            let about = about.map(|(name, value)| (name.to_owned(), value)).into_iter();
+            let answer = match found {
+                Ok(Value::Object(described)) => {
+                    Answer::json(&described.into_iter().chain(about).collect())
+                }
+                Err(_) if is_wanted || refused.is_some() => {
+                    let name = ("resource".to_owned(), json!(resource.to_string()));
+                    Answer::json(&[name].into_iter().chain(about).collect())
+                }
+                Ok(other) => Answer::json(&other),
                 Err(hint) => Answer::text(404, hint + "\n"),
             };
             let _ = reply.send(answer.into());

@@ -9,8 +9,21 @@ pub struct ConfigAccepted {
     pub version: u64,
     /// Wall-clock time, ns since the Unix epoch.
     pub at: u64,
-    /// From reading the text to handing over the snapshot, ns.
+    /// From reading the text to the snapshot that was built of it, ns.
     pub duration: u64,
+    /// From there until all workers were handed it, ns.
+    pub taking_up: u64,
+}
+
+/// How many resources of a kind are in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigResources {
+    /// `listener`, `route` or `cluster`.
+    pub kind: &'static str,
+    /// A word of a closed set.
+    pub state: &'static str,
+    /// How many.
+    pub count: u64,
 }
 
 /// A configuration was refused; the one before it stays in use.

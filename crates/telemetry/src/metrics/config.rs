@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Family, MetricType};
+use super::{BOUNDS_COARSE, Family, MetricType};
 use crate::events::{
-    AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, SourceAnswered,
-    SourceKind, SourceResources,
+    AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
+    SourceAnswered, SourceKind, SourceResources,
 };
+use crate::histogram::{Histogram, HistogramTotals};
 
 /// Counts of the control thread; no other thread reads them, so they are plain numbers.
 #[derive(Debug, Default)]
@@ -16,6 +17,9 @@ pub(crate) struct ControlCounters {
     rejected: u64,
     accepted_at: u64,
     accepted_duration: u64,
+    build_times: Histogram,
+    take_up_times: Histogram,
+    resources: Vec<ConfigResources>,
     rejected_at: u64,
     rejected_errors: u32,
     lines_lost: u64,
@@ -33,6 +37,12 @@ impl ControlCounters {
         self.version = event.version;
         self.accepted_at = event.at;
         self.accepted_duration = event.duration;
+        self.build_times.record(event.duration);
+        self.take_up_times.record(event.taking_up);
+    }
+
+    pub(crate) fn config_resources(&mut self, resources: Vec<ConfigResources>) {
+        self.resources = resources;
     }
 
     pub(crate) fn config_rejected(&mut self, event: &ConfigRejected) {
@@ -89,6 +99,10 @@ const DNS_FAILURES: [&str; 10] = [
     "unreachable",
     "no_server",
 ];
+/// How resources may stand.
+const STATES: [&str; 3] = ["active", "warming", "refused"];
+/// The kinds of resources.
+const KINDS: [&str; 3] = ["listener", "route", "cluster"];
 /// How what sources give may stand.
 const RESOURCE_STATES: [(SourceKind, &str); 6] = [
     (SourceKind::File, "good"),
@@ -134,6 +148,46 @@ pub(super) static FAMILIES: &[Family] = &[
         help: "Time from reading the configuration last accepted to handing it to the workers.",
         labels: &[],
         samples: |view, out| out.decimal(&[], super::seconds(view.control.accepted_duration)),
+    },
+    Family {
+        name: "strait_config_build_seconds",
+        kind: MetricType::Histogram,
+        help: "Time from reading what changed (the file, endpoints, answers of DNS, updates of sources) to the snapshot \
+               that was linked of it, for those accepted.",
+        labels: &[],
+        samples: |view, out| {
+            let mut times = HistogramTotals::default();
+            times.add(&view.control.build_times);
+            out.histogram(&[], &BOUNDS_COARSE, &times);
+        },
+    },
+    Family {
+        name: "strait_config_take_up_seconds",
+        kind: MetricType::Histogram,
+        help: "Time from there until all workers were handed the snapshot, with sockets bound and names told.",
+        labels: &[],
+        samples: |view, out| {
+            let mut times = HistogramTotals::default();
+            times.add(&view.control.take_up_times);
+            out.histogram(&[], &BOUNDS_COARSE, &times);
+        },
+    },
+    Family {
+        name: "strait_config_resources",
+        kind: MetricType::Gauge,
+        help: "Listeners, route tables and clusters (`kind`: `listener`, `route`, `cluster`): `active`, in the \
+               configuration in effect; `warming`, named by a rule and not given by any source yet; `refused`, whose \
+               last update from a source other than the file was refused, and which are `active` as well if a version before serves.",
+        labels: &["kind", "state"],
+        samples: |view, out| {
+            let known = &view.control.resources;
+            for kind in KINDS {
+                for state in STATES {
+                    let found = known.iter().find(|it| (it.kind, it.state) == (kind, state));
+                    out.number(&[kind, state], found.map_or(0, |it| it.count));
+                }
+            }
+        },
     },
     Family {
         name: "strait_config_last_rejected_timestamp_seconds",
