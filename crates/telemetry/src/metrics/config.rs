@@ -164,7 +164,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_config_take_up_seconds",
         kind: MetricType::Histogram,
-        help: "Time from there until all workers were handed the snapshot, with sockets bound and names told.",
+        help: "Time from there until all workers were handed the snapshot, sockets bound and names set.",
         labels: &[],
         samples: |view, out| {
             let mut times = HistogramTotals::default();
