@@ -345,12 +345,14 @@ fn clusters_are_listed_as_the_query_says() {
     let (matched, names, endpoints) = listed("limit=1&sort=name");
     assert_eq!((matched, names), (1200, vec!["c00000".to_owned()]));
     assert_eq!(endpoints[1]["address"], "127.0.0.2:1");
+    let (matched, names, _) = listed("name=c00001");
+    assert_eq!((matched, names), (1, vec!["c00001".to_owned()]));
     assert_eq!(listed("filter=nothing"), (0, Vec::new(), serde_json::Value::Null));
     for (query, hint) in [
         ("sort=size", "sort: one of name, active, pending, exchanges, failures"),
         ("limit=x", "limit: a number"),
         ("endpoints=yes", "endpoints: no, or leave it out"),
-        ("order=x", "order: is no argument; there are filter, sort, limit and endpoints"),
+        ("order=x", "order: is no argument; there are name, filter, sort, limit and endpoints"),
     ] {
         let answer = running.ask("GET", &format!("/clusters?{query}"));
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(hint), "{answer}");

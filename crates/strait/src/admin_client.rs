@@ -93,20 +93,33 @@ impl AdminClient {
     ///
     /// [`AdminError`].
     pub(crate) fn get(&mut self, path: &str) -> Result<Vec<u8>, AdminError> {
+        let answer = self.exchange(path)?;
+        let address = || self.address.clone();
+        let text = || String::from_utf8_lossy(&answer.body).trim_end().to_owned();
+        match answer.status {
+            StatusCode::OK => Ok(answer.body),
+            StatusCode::NOT_FOUND => Err(AdminError::Missing { address: address(), text: text() }),
+            _ => Err(AdminError::Refused(text())),
+        }
+    }
+
+    /// The body of a page whose status is part of what it says, as that of `/ready`.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError`].
+    pub(crate) fn get_any(&mut self, path: &str) -> Result<Vec<u8>, AdminError> {
+        Ok(self.exchange(path)?.body)
+    }
+
+    fn exchange(&mut self, path: &str) -> Result<Answer, AdminError> {
         let kept = self.connection.take();
         let asked = exchange(&self.place, &self.address, path, kept);
         let timed = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, asked).await });
         let (answer, connection) =
             timed.map_err(|_| AdminError::Silent(self.address.clone()))??;
         self.connection = Some(connection);
-        let address = || self.address.clone();
-        let text = || String::from_utf8_lossy(&answer.body).trim_end().to_owned();
-        match answer.status {
-            _ if !answer.is_strait => Err(AdminError::Stranger(address())),
-            StatusCode::OK => Ok(answer.body),
-            StatusCode::NOT_FOUND => Err(AdminError::Missing { address: address(), text: text() }),
-            _ => Err(AdminError::Refused(text())),
-        }
+        if answer.is_strait { Ok(answer) } else { Err(AdminError::Stranger(self.address.clone())) }
     }
 }
 

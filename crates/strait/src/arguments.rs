@@ -3,11 +3,14 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::builder::TypedValueParser as _;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use config::units::Period;
 
+use crate::top::{TopSort, View};
 use crate::{Failure, manual};
 
 /// A data plane for service meshes and gateways.
@@ -38,6 +41,11 @@ pub(crate) enum Command {
     ///
     /// Nothing is sent: the request goes through the code that carries traffic, without a network.
     Explain(Explain),
+    /// Show what a running process carries, in the terminal: clusters, listeners, sources, slow requests.
+    ///
+    /// Keys: 1 to 4 and tab choose what is listed, / filters by name (* stands for anything), s sorts by the next figure, enter shows a
+    /// cluster's endpoints, esc goes back, q quits. It goes on while the process restarts.
+    Top(TopOptions),
     /// Print the JSON Schema of the configuration file, for editors.
     Schema,
     /// Start with an embedded configuration and services to play with, on real sockets.
@@ -173,6 +181,38 @@ pub(crate) struct Explain {
     /// The listener that receives the request, if the URL's port does not determine it.
     #[arg(long, value_name = "NAME")]
     pub(crate) listener: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopOptions {
+    /// The admin interface of the process: an address, a name with a port, or unix:/run/strait/admin.sock.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
+    pub(crate) admin: String,
+    /// What is listed at first.
+    #[arg(long, value_enum, default_value_t = View::Clusters)]
+    pub(crate) view: View,
+    /// By what clusters and listeners are sorted at first.
+    #[arg(long, value_enum, default_value_t = TopSort::Exchanges)]
+    pub(crate) sort: TopSort,
+    /// List only names with this part, in which * stands for anything.
+    #[arg(long, value_name = "PART")]
+    pub(crate) filter: Option<String>,
+    /// Time between two looks, of which rates are the difference: 500ms, 2s.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Duration,
+    /// Print the table once, for scripts, after two looks; columns are separated by spaces, the first line has their names.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// With --once: how many lines, without the first.
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, requires = "once")]
+    pub(crate) limit: usize,
+}
+
+/// A time with its unit, as in a configuration.
+fn interval(text: &str) -> Result<Duration, String> {
+    let time: Result<Period, config::Problem> = text.parse();
+    let Period(time) = time.map_err(|problem| format!("{}; {}", problem.rule, problem.hint))?;
+    if time < Duration::from_millis(100) { Err("at least 100ms".to_owned()) } else { Ok(time) }
 }
 
 #[derive(Debug, Args)]

@@ -22,6 +22,7 @@ mod manual;
 mod message_queue;
 mod secrecy;
 mod serve;
+mod top;
 
 use std::io;
 use std::process::ExitCode;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Command::Upgrade(upgrade) => handover::upgrade::upgrade(&upgrade),
         Command::Check(check) => check::check(&check),
         Command::Explain(explain) => explain::explain(&explain),
+        Command::Top(options) => top::top(&options),
         Command::Schema => check::schema(),
         Command::Demo(demo) => demo::demo(&demo),
         Command::Completions { shell } => arguments::completions(shell),
@@ -78,6 +80,9 @@ enum Failure {
     /// No listener of that name.
     #[error("{0}")]
     Explain(String),
+    /// There is nothing to show.
+    #[error("{0}")]
+    Top(String),
     /// Standard output, or the file, cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),

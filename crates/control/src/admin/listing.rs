@@ -5,6 +5,8 @@ use telemetry::Glob;
 /// What a query asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
+    /// The one that has this name.
+    pub(crate) name: Option<String>,
     /// A part of their names, with `*`.
     pub(crate) filter: Option<String>,
     /// In which order; absent: that of the configuration.
@@ -45,6 +47,7 @@ impl Listing {
         let mut listing = Self::default();
         for (name, value) in arguments {
             match name.as_str() {
+                "name" => listing.name = Some(value),
                 "filter" => listing.filter = Some(value),
                 "sort" => {
                     let found = Sort::ALL.iter().find(|(word, _)| *word == value);
@@ -59,7 +62,7 @@ impl Listing {
                 "endpoints" => return Err("endpoints: no, or leave it out".to_owned()),
                 _ => {
                     return Err(format!(
-                        "{name}: is no argument; there are filter, sort, limit and endpoints"
+                        "{name}: is no argument; there are name, filter, sort, limit and endpoints"
                     ));
                 }
             }
@@ -67,8 +70,9 @@ impl Listing {
         Ok(listing)
     }
 
-    /// Its filter, which all names pass if there is none.
-    pub(crate) fn glob(&self) -> Glob {
-        Glob::new(self.filter.as_deref().unwrap_or_default())
+    /// Says of names whether they are listed.
+    pub(crate) fn names(&self) -> impl Fn(&str) -> bool {
+        let glob = Glob::new(self.filter.as_deref().unwrap_or_default());
+        move |name| glob.is_match(name) && self.name.as_deref().is_none_or(|only| only == name)
     }
 }

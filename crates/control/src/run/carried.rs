@@ -35,9 +35,9 @@ pub(super) struct Carried<F> {
 impl<F> Carried<F> {
     /// Writes the clusters that are asked for.
     pub(super) fn write_clusters(&self, out: PieceWriter) -> io::Result<()> {
-        let filter = self.listing.glob();
+        let is_listed = self.listing.names();
         let clusters = self.snapshot.clusters.iter().map(|(_, cluster)| cluster);
-        let mut shown: Vec<_> = clusters.filter(|it| filter.is_match(&it.name)).collect();
+        let mut shown: Vec<_> = clusters.filter(|it| is_listed(&it.name)).collect();
         let matched = shown.len();
         let ask = |ids, reply| Query::Clusters { ids, reply };
         let totals_of = |piece: &[&Arc<Cluster>]| {
@@ -70,9 +70,9 @@ impl<F> Carried<F> {
 
     /// Writes the listeners that are asked for.
     pub(super) fn write_listeners(&self, out: PieceWriter) -> io::Result<()> {
-        let filter = self.listing.glob();
+        let is_listed = self.listing.names();
         let listeners = self.snapshot.listeners.iter();
-        let found: Vec<_> = listeners.filter(|it| filter.is_match(&it.name)).collect();
+        let found: Vec<_> = listeners.filter(|it| is_listed(&it.name)).collect();
         let matched = found.len();
         let mut shown = Vec::with_capacity(found.len());
         for piece in found.chunks(COUNTERS_A_TURN_MAX) {

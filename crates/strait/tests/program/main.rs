@@ -25,4 +25,5 @@ mod reload;
 mod service_manager;
 mod stalls;
 mod tls;
+mod top;
 mod troubleshooting;

@@ -1,0 +1,89 @@
+//! `strait top`: what a running process carries, in a terminal.
+//!
+//! [`state`] is what is shown and what keys do, [`screen`] draws it, [`sample`] is what the admin interface said, and
+//! `fetch` asks it on a thread of its own, so that keys work while a process is silent or gone. Only entries
+//! that fit the screen are asked for.
+
+mod fetch;
+mod sample;
+mod screen;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use self::fetch::Fetcher;
+use self::state::{Then, Top};
+pub(crate) use self::state::{TopSort, View};
+use crate::Failure;
+use crate::admin_client::AdminClient;
+use crate::arguments::TopOptions;
+
+/// How long keys may wait for what was asked, and what was asked for keys.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Runs until it is quit, or prints once.
+pub(crate) fn top(options: &TopOptions) -> Result<(), Failure> {
+    let failed = |error: crate::admin_client::AdminError| Failure::Top(error.to_string());
+    let client = AdminClient::new(&options.admin).map_err(failed)?;
+    let top = Top::new(options);
+    if options.once { once(client, top, options) } else { watch(client, top, options) }
+}
+
+/// Prints a table of what two looks tell, so that rates are those between them.
+fn once(mut client: AdminClient, mut top: Top, options: &TopOptions) -> Result<(), Failure> {
+    top.set_height(options.limit);
+    for look in 0..2 {
+        if look > 0 {
+            wait(options.interval);
+        }
+        let question = top.question();
+        let answer = fetch::ask(&mut client, &question);
+        let answer = answer.map_err(|error| Failure::Top(error.to_string()))?;
+        top.on_answer(&question, Ok(answer), fetch::now());
+    }
+    Ok(io::stdout().lock().write_all(top.table().to_text().as_bytes())?)
+}
+
+#[expect(clippy::disallowed_methods, reason = "rates are those of a time that passes")]
+fn wait(interval: Duration) {
+    std::thread::sleep(interval);
+}
+
+fn watch(client: AdminClient, mut top: Top, options: &TopOptions) -> Result<(), Failure> {
+    let fetcher = Fetcher::start(client, options.interval)?;
+    let mut terminal = ratatui::try_init().map_err(|error| {
+        Failure::Top(format!("no terminal ({error}): with --once it prints a table and needs none"))
+    })?;
+    let result = show(&mut terminal, &fetcher, &mut top);
+    ratatui::restore();
+    Ok(result?)
+}
+
+fn show(
+    terminal: &mut ratatui::DefaultTerminal,
+    fetcher: &Fetcher,
+    top: &mut Top,
+) -> io::Result<()> {
+    loop {
+        terminal.draw(|frame| {
+            top.set_height(screen::rows(frame.area()));
+            screen::draw(top, frame);
+        })?;
+        fetcher.want(&top.question());
+        if event::poll(TICK)?
+            && let Event::Key(key) = event::read()?
+            && key.kind != KeyEventKind::Release
+            && top.on_key(key) == Then::Quit
+        {
+            return Ok(());
+        }
+        while let Some((question, answer, at)) = fetcher.answer() {
+            top.on_answer(&question, answer, at);
+        }
+    }
+}

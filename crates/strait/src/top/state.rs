@@ -1,0 +1,441 @@
+//! What is shown, and what keys do. Nothing here draws or asks.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use serde_json::Value;
+
+use super::sample::{Answer, Look, Rates, number, text};
+use crate::admin_client::encode;
+use crate::arguments::TopOptions;
+
+/// What is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum View {
+    /// Clusters and what they carry.
+    Clusters,
+    /// Listeners and what they carry.
+    Listeners,
+    /// Where endpoints and clusters come from.
+    Sources,
+    /// The slowest recent requests.
+    Slow,
+}
+
+impl View {
+    pub(super) const ALL: [(Self, &str); 4] = [
+        (Self::Clusters, "clusters"),
+        (Self::Listeners, "listeners"),
+        (Self::Sources, "sources"),
+        (Self::Slow, "slow"),
+    ];
+}
+
+/// By which figure entries are sorted, downwards but for the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TopSort {
+    /// Exchanges that are over.
+    Exchanges,
+    /// Connections that are open.
+    Active,
+    /// Exchanges that wait for a connection.
+    Pending,
+    /// Exchanges and connects that failed.
+    Failures,
+    /// The name, upwards.
+    Name,
+}
+
+impl TopSort {
+    const ALL: [Self; 5] =
+        [Self::Exchanges, Self::Active, Self::Pending, Self::Failures, Self::Name];
+
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Exchanges => "exchanges",
+            Self::Active => "active",
+            Self::Pending => "pending",
+            Self::Failures => "failures",
+            Self::Name => "name",
+        }
+    }
+}
+
+/// What to ask of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    pub(super) path: String,
+}
+
+/// What follows a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    GoOn,
+    Quit,
+}
+
+/// Rows under titles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Table {
+    /// The first is the widest, and leans left; numbers lean right.
+    pub(super) titles: Vec<&'static str>,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+/// Everything that is shown.
+#[derive(Debug)]
+pub(super) struct Top {
+    admin: String,
+    pub(super) view: View,
+    pub(super) sort: TopSort,
+    pub(super) filter: String,
+    /// Whether keys are letters of the filter.
+    pub(super) is_typing: bool,
+    /// The cluster whose endpoints are shown.
+    pub(super) detail: Option<String>,
+    pub(super) selected: usize,
+    /// The first row that is shown.
+    pub(super) offset: usize,
+    height: usize,
+    /// What `/ready?verbose` said last.
+    pub(super) state: String,
+    /// Why there is no answer.
+    pub(super) error: Option<String>,
+    entries: Vec<Value>,
+    /// Of lines, where the answer is text.
+    lines: Vec<String>,
+    pub(super) matched: u64,
+    looks: [Look; 2],
+}
+
+impl Top {
+    pub(super) fn new(options: &TopOptions) -> Self {
+        Self {
+            admin: options.admin.clone(),
+            view: options.view,
+            sort: options.sort,
+            filter: options.filter.clone().unwrap_or_default(),
+            is_typing: false,
+            detail: None,
+            selected: 0,
+            offset: 0,
+            height: 0,
+            state: String::new(),
+            error: None,
+            entries: Vec::new(),
+            lines: Vec::new(),
+            matched: 0,
+            looks: Default::default(),
+        }
+    }
+
+    pub(super) fn admin(&self) -> &str {
+        &self.admin
+    }
+
+    /// How many rows fit.
+    pub(super) fn set_height(&mut self, rows: usize) {
+        self.height = rows;
+        self.scroll();
+    }
+
+    /// What has to be known to show this: no more entries than reach the end of the screen.
+    pub(super) fn question(&self) -> Question {
+        let (sort, filter) = (self.sort.word(), encode(&self.filter));
+        let limit = self.offset.saturating_add(self.height).max(1);
+        let path = match (&self.detail, self.view) {
+            (Some(name), _) => format!("/clusters?name={}", encode(name)),
+            (None, View::Clusters) => {
+                format!("/clusters?endpoints=no&sort={sort}&limit={limit}&filter={filter}")
+            }
+            (None, View::Listeners) => {
+                format!("/listeners?sort={sort}&limit={limit}&filter={filter}")
+            }
+            (None, View::Sources) => "/stats?filter=strait_source".to_owned(),
+            (None, View::Slow) => "/slow?format=text".to_owned(),
+        };
+        Question { path }
+    }
+
+    /// Takes what came. What was asked before a key was pressed is passed over.
+    pub(super) fn on_answer(
+        &mut self,
+        question: &Question,
+        answer: Result<Answer, String>,
+        at: Duration,
+    ) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return self.error = Some(error),
+        };
+        self.error = None;
+        self.state = answer.state;
+        if *question != self.question() {
+            return;
+        }
+        let page: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let listed = ["/clusters", "/listeners"].iter().find_map(|key| page.pointer(key));
+        self.entries = listed.and_then(Value::as_array).cloned().unwrap_or_default();
+        self.lines = match listed {
+            Some(_) => Vec::new(),
+            None => String::from_utf8_lossy(&answer.body).lines().map(str::to_owned).collect(),
+        };
+        self.matched = page.pointer("/matched").and_then(Value::as_u64).unwrap_or_default();
+        // Entries that were not on the screen before have no rates yet.
+        let before = std::mem::take(&mut self.looks[1]);
+        self.looks = [before, Look::new(at, &self.entries)];
+        self.scroll();
+    }
+
+    /// Does what a key says.
+    pub(super) fn on_key(&mut self, key: KeyEvent) -> Then {
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if is_control => return Then::Quit,
+            code if self.is_typing => self.on_letter(code),
+            KeyCode::Char('q') => return Then::Quit,
+            KeyCode::Esc if self.detail.is_some() => self.leave_detail(),
+            KeyCode::Esc if !self.filter.is_empty() => self.set_filter(String::new()),
+            KeyCode::Esc => return Then::Quit,
+            KeyCode::Char('/') if self.has_names() => self.is_typing = true,
+            KeyCode::Char('s') if self.has_names() => {
+                let next = TopSort::ALL.iter().cycle().skip_while(|it| **it != self.sort).nth(1);
+                self.sort = next.copied().unwrap_or(self.sort);
+                self.go_to(0);
+            }
+            KeyCode::Char(digit @ '1'..='4') => {
+                let place = usize::from(digit as u8 - b'1');
+                self.show_view(place);
+            }
+            KeyCode::Tab => {
+                let place = View::ALL.iter().position(|(view, _)| *view == self.view);
+                self.show_view((place.unwrap_or(0) + 1) % View::ALL.len());
+            }
+            KeyCode::Up | KeyCode::Char('k') => self.go_to(self.selected.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.go_to(self.selected.saturating_add(1)),
+            KeyCode::PageUp => self.go_to(self.selected.saturating_sub(self.height)),
+            KeyCode::PageDown => self.go_to(self.selected.saturating_add(self.height)),
+            KeyCode::Home | KeyCode::Char('g') => self.go_to(0),
+            KeyCode::End | KeyCode::Char('G') => self.go_to(usize::MAX),
+            KeyCode::Enter if self.view == View::Clusters && self.detail.is_none() => {
+                let entry = self.entries.get(self.selected);
+                self.detail = entry.map(|entry| text(entry, "/name").to_owned());
+                self.go_to(0);
+            }
+            _ => {}
+        }
+        Then::GoOn
+    }
+
+    fn on_letter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => {
+                self.is_typing = false;
+                self.set_filter(String::new());
+            }
+            KeyCode::Backspace => {
+                let mut filter = self.filter.clone();
+                filter.pop();
+                self.set_filter(filter);
+            }
+            KeyCode::Char(letter) => self.set_filter(format!("{}{letter}", self.filter)),
+            _ => {}
+        }
+    }
+
+    fn set_filter(&mut self, filter: String) {
+        self.filter = filter;
+        self.go_to(0);
+    }
+
+    fn show_view(&mut self, place: usize) {
+        if let Some((view, _)) = View::ALL.get(place) {
+            self.view = *view;
+            self.leave_detail();
+        }
+    }
+
+    fn leave_detail(&mut self) {
+        self.detail = None;
+        self.clear();
+        self.go_to(0);
+    }
+
+    /// What was shown is of something else.
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.lines.clear();
+        self.matched = 0;
+    }
+
+    /// Whether what is listed has names, by which it is filtered and sorted.
+    pub(super) fn has_names(&self) -> bool {
+        self.detail.is_none() && matches!(self.view, View::Clusters | View::Listeners)
+    }
+
+    fn go_to(&mut self, row: usize) {
+        self.selected = row;
+        self.scroll();
+    }
+
+    /// How many rows there are, of which not all are known.
+    pub(super) fn rows_in_all(&self) -> usize {
+        match (&self.detail, self.view) {
+            (Some(_), _) => self.endpoints().len(),
+            (None, View::Clusters | View::Listeners) => {
+                usize::try_from(self.matched).unwrap_or(usize::MAX)
+            }
+            (None, View::Sources | View::Slow) => self.lines.len(),
+        }
+    }
+
+    /// Keeps the selected row on the screen.
+    fn scroll(&mut self) {
+        self.selected = self.selected.min(self.rows_in_all().saturating_sub(1));
+        let last = self.offset.saturating_add(self.height.max(1)) - 1;
+        if self.selected < self.offset {
+            self.offset = self.selected;
+        } else if self.selected > last {
+            self.offset = self.selected + 1 - self.height.max(1);
+        }
+    }
+
+    fn endpoints(&self) -> &[Value] {
+        let list = self.entries.first().and_then(|entry| entry.pointer("/endpoints"));
+        list.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    /// All rows that are known, the first ones first.
+    pub(super) fn table(&self) -> Table {
+        match (&self.detail, self.view) {
+            (Some(_), _) => endpoint_table(self.endpoints()),
+            (None, View::Clusters) => {
+                let rows = self.entries.iter().map(|it| cluster_row(it, self.rates(it)));
+                Table { titles: CLUSTER_TITLES.to_vec(), rows: rows.collect() }
+            }
+            (None, View::Listeners) => {
+                let rows = self.entries.iter().map(|it| listener_row(it, self.rates(it)));
+                Table { titles: LISTENER_TITLES.to_vec(), rows: rows.collect() }
+            }
+            (None, View::Sources) => Table {
+                titles: vec!["METRIC", "VALUE"],
+                rows: self.lines.iter().map(|line| source_row(line)).collect(),
+            },
+            (None, View::Slow) => {
+                let rows = self.lines.iter().map(|line| vec![line.clone()]);
+                Table { titles: vec!["SLOWEST RECENT REQUESTS"], rows: rows.collect() }
+            }
+        }
+    }
+
+    fn rates(&self, entry: &Value) -> Option<Rates> {
+        let [before, now] = &self.looks;
+        now.rates(before, text(entry, "/name"))
+    }
+}
+
+const CLUSTER_TITLES: [&str; 9] =
+    ["CLUSTER", "ENDPOINTS", "REQ/S", "FAIL/S", "LATENCY", "ACTIVE", "IDLE", "PENDING", "REQUESTS"];
+
+fn cluster_row(entry: &Value, rates: Option<Rates>) -> Vec<String> {
+    let count = |pointer| number(entry, pointer).to_string();
+    vec![
+        text(entry, "/name").to_owned(),
+        count("/endpoints"),
+        rate(rates.map(|it| it.exchanges)),
+        rate(rates.map(|it| it.failed)),
+        rates.and_then(|it| it.latency).map_or_else(|| "-".to_owned(), time),
+        count("/connections/active"),
+        count("/connections/idle"),
+        count("/exchanges/pending"),
+        count("/exchanges/total"),
+    ]
+}
+
+const LISTENER_TITLES: [&str; 7] =
+    ["LISTENER", "ADDRESS", "REQ/S", "CONN/S", "ACTIVE", "RUNNING", "REQUESTS"];
+
+fn listener_row(entry: &Value, rates: Option<Rates>) -> Vec<String> {
+    let count = |pointer| number(entry, pointer).to_string();
+    vec![
+        text(entry, "/name").to_owned(),
+        text(entry, "/bound/0").to_owned(),
+        rate(rates.map(|it| it.exchanges)),
+        rate(rates.map(|it| it.connections)),
+        count("/connections/active"),
+        count("/exchanges/active"),
+        count("/exchanges/total"),
+    ]
+}
+
+fn endpoint_table(endpoints: &[Value]) -> Table {
+    let rows = endpoints.iter().map(|entry| {
+        let failures = entry.pointer("/connect_failures").and_then(Value::as_object);
+        let failures = failures.into_iter().flatten().filter_map(|(_, count)| count.as_u64());
+        let error = ["cause", "reason", "at"].map(|key| text(entry, &format!("/last_error/{key}")));
+        vec![
+            text(entry, "/address").to_owned(),
+            number(entry, "/weight").to_string(),
+            number(entry, "/exchanges/total").to_string(),
+            number(entry, "/exchanges/failed_total").to_string(),
+            failures.sum::<u64>().to_string(),
+            error.join(" ").split_whitespace().collect::<Vec<_>>().join(" "),
+        ]
+    });
+    let titles = vec!["ENDPOINT", "WEIGHT", "REQUESTS", "FAILED", "CONNECT-FAILURES", "LAST-ERROR"];
+    Table { titles, rows: rows.collect() }
+}
+
+/// A line of `/stats`: the name with its labels, and the value.
+fn source_row(line: &str) -> Vec<String> {
+    let (name, value) = line.rsplit_once(' ').unwrap_or((line, ""));
+    vec![name.trim_end_matches(':').to_owned(), value.to_owned()]
+}
+
+fn rate(rate: Option<f64>) -> String {
+    match rate {
+        None => "-".to_owned(),
+        Some(0.0) => "0".to_owned(),
+        Some(rate) if rate < 100.0 => format!("{rate:.1}"),
+        Some(rate) => format!("{rate:.0}"),
+    }
+}
+
+/// A time with three digits.
+fn time(time: Duration) -> String {
+    let micros = time.as_secs_f64() * 1e6;
+    match micros {
+        _ if micros < 1e3 => format!("{micros:.0}us"),
+        _ if micros < 1e6 => format!("{:.2}ms", micros / 1e3),
+        _ => format!("{:.2}s", micros / 1e6),
+    }
+}
+
+impl Table {
+    /// The columns' widths.
+    pub(super) fn widths(&self) -> Vec<usize> {
+        let width = |(place, title): (usize, &&str)| {
+            let cells = self.rows.iter().filter_map(|row| row.get(place));
+            cells.map(|cell| cell.chars().count()).chain([title.len()]).max().unwrap_or(0)
+        };
+        self.titles.iter().enumerate().map(width).collect()
+    }
+
+    /// For scripts: columns with spaces between them, and `-` where there is nothing.
+    pub(super) fn to_text(&self) -> String {
+        let widths = self.widths();
+        let titles = self.titles.iter().map(|title| (*title).to_owned()).collect();
+        let mut text = String::new();
+        for row in [&titles].into_iter().chain(&self.rows) {
+            let cells = row.iter().zip(&widths).map(|(cell, &width)| {
+                let cell = if cell.is_empty() { "-" } else { cell };
+                format!("{cell:<width$}")
+            });
+            text += cells.collect::<Vec<_>>().join("  ").trim_end();
+            text.push('\n');
+        }
+        text
+    }
+}
