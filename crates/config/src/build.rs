@@ -7,6 +7,7 @@
 
 mod access_log;
 mod clusters;
+mod delivered;
 mod edits;
 pub(crate) mod endpoints;
 mod error_pages;
@@ -31,8 +32,13 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use clusters::delivered as delivered_cluster;
-pub(crate) use files::{Files, digest, unreadable};
+pub(crate) use clusters::named_by_listener as clusters_of_listener;
+pub(crate) use delivered::{
+    Lowered, clusters_of, delivered_cluster, delivered_listener, delivered_routes, route_names,
+    table_name,
+};
+pub(crate) use files::{Files, SECRET_PREFIX, digest, unreadable};
+pub(crate) use runtime::Values;
 
 use crate::answers::NameReads;
 use crate::endpoint_files::EndpointReads;
@@ -88,6 +94,14 @@ pub(crate) struct Parts<F> {
     pub(crate) wanted: Vec<Arc<str>>,
 }
 
+impl<F> Parts<F> {
+    /// Takes up the values that tables ask for which were added.
+    pub(crate) fn add_runtime(&mut self) {
+        let tables = self.route_tables.iter();
+        self.runtime = Runtime::new(tables.flat_map(|table| &*table.runtime));
+    }
+}
+
 /// The names that a section declares, whether their entries are sound or not.
 pub(crate) struct Declared {
     names: Vec<Box<str>>,
@@ -124,6 +138,18 @@ struct Names<'a, T> {
     known: Map<&'a str, (T, bool)>,
     /// What may come from elsewhere than the text.
     others: Map<Box<str>, T>,
+    /// What comes from elsewhere and stands for several, or for none.
+    groups: Map<Box<str>, Vec<T>>,
+}
+
+/// No names.
+static NONE_DECLARED: Declared = Declared { names: Vec::new(), is_complete: true };
+
+impl<T: Copy> Names<'static, T> {
+    /// Names of which the text has none.
+    fn elsewhere(others: Map<Box<str>, T>, groups: Map<Box<str>, Vec<T>>) -> Self {
+        Self { declared: &NONE_DECLARED, known: Map::default(), others, groups }
+    }
 }
 
 impl<'a, T: Copy> Names<'a, T> {
@@ -132,7 +158,21 @@ impl<'a, T: Copy> Names<'a, T> {
         for name in &declared.names {
             known.insert(name.as_ref(), (value(name), false));
         }
-        Self { declared, known, others: Map::default() }
+        Self { declared, known, others: Map::default(), groups: Map::default() }
+    }
+
+    /// All that `name` stands for; a name that nobody declares is reported at `site`.
+    fn resolve_all(
+        &mut self,
+        name: &str,
+        what: &str,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Vec<T> {
+        match self.groups.get(name) {
+            Some(group) => group.clone(),
+            None => self.resolve(name, what, site, findings).into_iter().collect(),
+        }
     }
 
     /// What `name` stands for; a name that nobody declares is reported at `site`.
@@ -241,7 +281,7 @@ pub(crate) fn parts<F>(
 
     let clusters = clusters::build(file, &site.key("clusters"), &cluster_names, context);
     let former_values = context.former.map(|former| &*former.runtime);
-    let mut values = runtime::Values::new(&file.runtime, former_values);
+    let mut values = Values::new(&file.runtime, former_values);
     let tables = routes::build(
         &file.routes,
         &site.key("routes"),

@@ -1,295 +1,375 @@
-//! Clusters that sources other than the file deliver, each accepted or refused by itself.
+//! Resources that sources other than the file deliver, each accepted or refused by itself.
 //!
-//! A delivered cluster has the form of an entry of `clusters`, and is checked and lowered as one. A refused one leaves
-//! the version before it. A name belongs to whoever had it first, and to the file before all others. What a rule of
-//! the file names and no source has delivered (yet) is answered with 503 and `no_cluster`.
+//! A delivered cluster or listener has the form of an entry of `clusters` or `listeners`, and is checked and lowered as
+//! one; [`file::delivered`](crate::file::delivered) has the forms of the others. A refused one leaves the version before
+//! it. A name belongs to the source that had it first, and to the file before all others. What a rule names and no source has
+//! delivered (yet) is answered with 503 and `no_cluster`; a listener whose route configurations or secrets are not there
+//! waits for them, and so does a cluster for its secrets, while the version before serves.
 
+mod read;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::build;
-use crate::file;
-use crate::file::cluster::Endpoints;
-use crate::findings::{Errors, Finding, Findings, Path, Problem, START};
-use crate::map::Map;
-use crate::shape::{self, SchemaError, Shape, schema_of};
-use crate::snapshot::Cluster;
-use crate::tree::{self, Site};
+use zeroize::Zeroizing;
 
-/// Clusters that sources have delivered and that were accepted.
+use crate::build;
+use crate::findings::{Errors, Findings, Problem, START};
+use crate::map::Map;
+use crate::origins::{ResourceKind, ResourceName};
+use crate::resource::{RouteConfig, Secret};
+use crate::snapshot::ListenerId;
+
+pub(crate) use self::read::{
+    Shapes, cluster, listener, routes, secret, secrets_of_cluster, secrets_of_listener,
+};
+
+/// Resources of a kind that a source delivers.
 pub const RESOURCES_MAX: usize = 100_000;
 
-/// Bytes of their texts.
+/// Bytes of the texts that a source delivers.
 pub const RESOURCE_BYTES_MAX: usize = 256 << 20;
 
-/// What stands in a cluster without anything.
-const EMPTY_HINT: &str = "write `{ name: web, endpoints: [\"10.0.0.1:80\"] }`, for instance";
+/// Updates that a source has waiting: all that it may deliver, and as many that are gone.
+pub const UPDATES_WAITING_MAX: usize = 2 * RESOURCES_MAX * KINDS;
 
-/// What a source says of one cluster.
+/// Kinds of resources.
+const KINDS: usize = ResourceKind::ALL.len();
+
+/// A resource as a source has it. It may be a secret: it is not shown, and wiped when it is let go.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Text(Arc<Zeroizing<String>>);
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self(Arc::new(Zeroizing::new(text)))
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}
+
+/// What a source says of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
-    /// The cluster.
+    /// What it is.
+    pub kind: ResourceKind,
+    /// Its name among those of its kind.
     pub name: Arc<str>,
     /// The source's own word for this version of it.
     pub version: Arc<str>,
-    /// What it is, as an entry of `clusters`, in YAML or JSON; none if it is gone.
-    pub content: Option<Box<str>>,
+    /// What it says, in YAML or JSON; none if it is gone.
+    pub content: Option<Text>,
 }
 
 /// What became of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The cluster.
-    pub name: Arc<str>,
+    /// The resource.
+    pub name: ResourceName,
     /// Which version of it.
     pub version: Arc<str>,
+    /// What it waits for before it serves.
+    pub waits_for: Vec<ResourceName>,
     /// Why it is refused, so that the version before stays; none if it is accepted.
     pub refused: Option<Errors>,
 }
 
-/// A cluster that was accepted.
+/// A listener, or a cluster, that the system does not let this process have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unbound {
+    /// It.
+    pub name: ResourceName,
+    /// Which address, and why.
+    pub reason: String,
+}
+
+/// A resource that was accepted.
 #[derive(Clone, Debug)]
-pub(crate) struct Accepted {
+pub(crate) struct Entry {
     pub(crate) source: Arc<str>,
-    version: Arc<str>,
+    pub(crate) version: Arc<str>,
     /// Of its text.
+    pub(crate) bytes: usize,
+    pub(crate) content: Content,
+    /// What it names.
+    pub(crate) names: Arc<[ResourceName]>,
+    /// Of these, what is not there and has to be before it serves.
+    pub(crate) waits_for: Vec<ResourceName>,
+    /// Whether it waits no longer for route configurations.
+    pub(crate) has_waited: bool,
+}
+
+/// What is kept of a resource beside what snapshots have.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// With its text, if something else decides about it.
+    Cluster(Option<Text>),
+    /// With its id in the latest snapshot, if some version serves.
+    Listener(Text, Option<ListenerId>),
+    /// With its text, if something else decides about it.
+    Routes(RouteConfig, Option<Text>),
+    Secret(Arc<Secret>),
+}
+
+/// What a source has delivered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    counts: [usize; KINDS],
     bytes: usize,
 }
 
-/// The clusters that were accepted, by name.
+/// The resources that were accepted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Delivered {
-    by_name: Map<Arc<str>, Accepted>,
-    bytes: usize,
+    kinds: [Map<Arc<str>, Entry>; KINDS],
+    totals: Map<Arc<str>, Totals>,
+    /// Who names what.
+    users: Map<ResourceName, BTreeSet<ResourceName>>,
+    waiting: BTreeSet<ResourceName>,
 }
 
-/// What accepted updates change: clusters with what was lowered of them, or none for those that are gone.
+/// What changes of them; none for those that are gone.
 #[derive(Debug, Default)]
-pub(crate) struct Changed(pub(crate) Vec<(Arc<str>, Option<Accepted>)>);
+pub(crate) struct Changed([Map<Arc<str>, Option<Entry>>; KINDS]);
 
-/// What may stand in a delivered cluster.
-#[derive(Debug)]
-pub(crate) struct ClusterShape(Shape);
-
-impl ClusterShape {
-    pub(crate) fn new() -> Result<Self, SchemaError> {
-        Shape::new(&schema_of::<file::Cluster>(), "").map(Self)
-    }
-}
-
+#[expect(clippy::indexing_slicing, reason = "there is one for each kind")]
 impl Delivered {
-    pub(crate) fn find(&self, name: &str) -> Option<&Accepted> {
-        self.by_name.get(name)
+    pub(crate) fn find(&self, kind: ResourceKind, name: &str) -> Option<&Entry> {
+        self.kinds[kind as usize].get(name)
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.by_name.keys()
+    pub(crate) fn iter(&self, kind: ResourceKind) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
+        self.kinds[kind as usize].iter()
+    }
+
+    /// The resources that name this one.
+    pub(crate) fn users(&self, name: &ResourceName) -> impl Iterator<Item = &ResourceName> {
+        self.users.get(name).into_iter().flatten()
+    }
+
+    /// What is named.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &ResourceName> {
+        self.users.keys()
+    }
+
+    /// What waits.
+    pub(crate) const fn waiting(&self) -> &BTreeSet<ResourceName> {
+        &self.waiting
     }
 
     /// Takes accepted updates up.
     pub(crate) fn apply(&mut self, changed: Changed) {
-        for (name, accepted) in changed.0 {
-            self.bytes += accepted.as_ref().map_or(0, |accepted| accepted.bytes);
-            let former = match accepted {
-                Some(accepted) => self.by_name.insert(name, accepted),
-                None => self.by_name.remove(&name),
-            };
-            self.bytes -= former.map_or(0, |former| former.bytes);
+        for (kind, changed) in ResourceKind::ALL.into_iter().zip(changed.0) {
+            for (name, entry) in changed {
+                let user = ResourceName::new(kind, &name);
+                self.waiting.remove(&user);
+                if let Some(former) = self.kinds[kind as usize].remove(&name) {
+                    self.forget(&user, &former);
+                }
+                let Some(entry) = entry else { continue };
+                let totals = self.totals.entry(Arc::clone(&entry.source)).or_default();
+                totals.bytes += entry.bytes;
+                totals.counts[kind as usize] += 1;
+                for named in &*entry.names {
+                    self.users.entry(named.clone()).or_default().insert(user.clone());
+                }
+                if !entry.waits_for.is_empty() {
+                    self.waiting.insert(user);
+                }
+                self.kinds[kind as usize].insert(name, entry);
+            }
         }
     }
 
-    /// Whether there is room for all of these.
-    fn check_room(&self, updates: &[Update]) -> Result<(), Problem> {
-        let sizes = updates.iter().filter_map(|update| update.content.as_deref().map(str::len));
-        let bytes = sizes.fold(self.bytes, usize::saturating_add);
-        let is_new =
-            |update: &&Update| update.content.is_some() && !self.by_name.contains_key(&update.name);
-        let count = self.by_name.len() + updates.iter().filter(is_new).count();
-        if count > RESOURCES_MAX {
-            let rule = format!("sources deliver at most {RESOURCES_MAX} clusters (resources_max)");
-            return Err(Problem::new(rule, "let the source deliver those that are used"));
+    fn forget(&mut self, user: &ResourceName, entry: &Entry) {
+        if let Some(totals) = self.totals.get_mut(&entry.source) {
+            totals.bytes -= entry.bytes;
+            totals.counts[user.kind as usize] -= 1;
+        }
+        for named in &*entry.names {
+            let Some(users) = self.users.get_mut(named) else { continue };
+            users.remove(user);
+            if users.is_empty() {
+                self.users.remove(named);
+            }
+        }
+    }
+
+    /// Whether there is room for all of these, of each resource the last. `waiting` is how many they were.
+    pub(crate) fn check_room(
+        &self,
+        source: &Arc<str>,
+        updates: &[Update],
+        waiting: usize,
+    ) -> Result<(), Problem> {
+        if waiting > UPDATES_WAITING_MAX {
+            let rule = format!(
+                "a source has at most {UPDATES_WAITING_MAX} updates waiting (updates_waiting_max), and had {waiting}"
+            );
+            return Err(Problem::new(rule, "let the source put together what changes meanwhile"));
+        }
+        let Totals { mut counts, mut bytes } = self.totals.get(source).copied().unwrap_or_default();
+        for update in updates {
+            let known = self.find(update.kind, &update.name);
+            if let Some(known) = known.filter(|known| known.source == *source) {
+                counts[update.kind as usize] -= 1;
+                bytes -= known.bytes;
+            }
+            if let Some(content) = &update.content {
+                counts[update.kind as usize] += 1;
+                bytes = bytes.saturating_add(content.len());
+            }
+        }
+        for (kind, count) in ResourceKind::ALL.into_iter().zip(counts) {
+            if count > RESOURCES_MAX {
+                let word = kind.word();
+                let rule = format!(
+                    "a source delivers at most {RESOURCES_MAX} of a kind (resources_max), and has {count} of {word}"
+                );
+                return Err(Problem::new(rule, "let the source deliver those that are used"));
+            }
         }
         if bytes > RESOURCE_BYTES_MAX {
             let mib = RESOURCE_BYTES_MAX >> 20;
-            let rule = format!("sources deliver at most {mib} MiB (resource_bytes_max)");
-            return Err(Problem::new(rule, "let the source deliver less, or smaller clusters"));
+            let rule = format!("a source delivers at most {mib} MiB (resource_bytes_max)");
+            return Err(Problem::new(rule, "let the source deliver less, or smaller resources"));
         }
         Ok(())
     }
-}
 
-/// What came of updates.
-pub(crate) struct Outcome {
-    pub(crate) changed: Changed,
-    /// What was lowered.
-    pub(crate) clusters: Vec<Arc<Cluster>>,
-    pub(crate) verdicts: Vec<Verdict>,
-    pub(crate) warnings: Vec<Finding>,
-}
-
-/// Lowers updates of one source, of each cluster the last one.
-pub(crate) struct Lowering<'a> {
-    pub(crate) source: &'a Arc<str>,
-    pub(crate) shape: &'a ClusterShape,
-    pub(crate) delivered: &'a Delivered,
-    /// Where the file has a cluster of this name, if it has.
-    pub(crate) in_file: &'a dyn Fn(&str) -> Option<String>,
-}
-
-impl Lowering<'_> {
-    /// `lower` makes a cluster of what was read.
-    pub(crate) fn run(
+    /// Whether a source may say something of a name. `in_file` says where the file has it.
+    pub(crate) fn check_owner(
         &self,
-        updates: Vec<Update>,
-        mut lower: impl FnMut(&file::Cluster, &Site<'_>, &mut Findings<'_>) -> Option<Arc<Cluster>>,
-    ) -> Outcome {
-        let updates = last_of_each(updates);
-        let room = self.delivered.check_room(&updates);
-        let mut outcome = Outcome {
-            changed: Changed::default(),
-            clusters: Vec::new(),
-            verdicts: Vec::with_capacity(updates.len()),
-            warnings: Vec::new(),
-        };
-        for update in updates {
-            let lowered = match &room {
-                Err(problem) => Err(self.error(&update, problem.clone())),
-                Ok(()) => self.lower(&update, &mut lower),
-            };
-            let refused = match lowered {
-                Err(errors) => Some(errors),
-                Ok((cluster, warnings)) => {
-                    outcome.clusters.extend(cluster);
-                    outcome.warnings.extend(warnings);
-                    let name = Arc::clone(&update.name);
-                    let accepted = update.content.as_deref().map(|content| Accepted {
-                        source: Arc::clone(self.source),
-                        version: Arc::clone(&update.version),
-                        bytes: content.len(),
-                    });
-                    outcome.changed.0.push((name, accepted));
-                    None
-                }
-            };
-            let Update { name, version, .. } = update;
-            outcome.verdicts.push(Verdict { name, version, refused });
-        }
-        outcome
-    }
-
-    fn lower(
-        &self,
+        source: &str,
         update: &Update,
-        lower: &mut impl FnMut(&file::Cluster, &Site<'_>, &mut Findings<'_>) -> Option<Arc<Cluster>>,
-    ) -> Result<(Option<Arc<Cluster>>, Vec<Finding>), Errors> {
-        self.check_owner(update).map_err(|problem| self.error(update, problem))?;
-        let Some(content) = &update.content else { return Ok((None, Vec::new())) };
-        let mut findings = Findings::new(&self.origin(update), content);
-        let cluster = self.read(update, content, &mut findings, lower);
-        let warnings = findings.into_result()?;
-        Ok((cluster, warnings))
-    }
-
-    fn read(
-        &self,
-        update: &Update,
-        content: &str,
-        findings: &mut Findings<'_>,
-        lower: &mut impl FnMut(&file::Cluster, &Site<'_>, &mut Findings<'_>) -> Option<Arc<Cluster>>,
-    ) -> Option<Arc<Cluster>> {
-        // Variables are of this process, and not for others to read.
-        let mut root = tree::read(content, EMPTY_HINT, findings)?;
-        if !shape::check(&mut root, &self.shape.0, Path::Root, findings) {
-            return None;
-        }
-        let site = Site::root(&root);
-        let file: file::Cluster = match tree::deserialize(&root) {
-            Ok(file) => file,
-            Err(mismatch) => {
-                let at = mismatch.at.unwrap_or(root.at);
-                let problem = Problem::new(mismatch.message, "see docs/configuration/reference.md");
-                findings.error(at, Path::Root, "", problem);
-                return None;
-            }
-        };
-        if file.name != *update.name {
-            let hint = format!("write {}", update.name);
-            let problem = Problem::new("the source delivers it under another name", hint);
-            site.key("name").error(findings, problem);
-        }
-        check_alone(&file, &site, findings);
-        lower(&file, &site, findings)
-    }
-
-    /// Whether this source may say something of the name.
-    fn check_owner(&self, update: &Update) -> Result<(), Problem> {
+        in_file: Option<String>,
+    ) -> Result<(), Problem> {
         build::check_name(&update.name)?;
-        if let Some(place) = (self.in_file)(&update.name) {
-            let rule = format!("the file has a cluster of this name, at {place}, and goes first");
+        let word = update.kind.word();
+        if let Some(place) = in_file {
+            let rule = format!("the file has a {word} of this name, at {place}, and goes first");
             return Err(Problem::new(rule, "rename one of the two"));
         }
-        match self.delivered.find(&update.name) {
-            Some(other) if *other.source != **self.source => {
+        match self.find(update.kind, &update.name) {
+            Some(other) if *other.source != *source => {
                 let (source, version) = (&other.source, &other.version);
                 let rule =
-                    format!("{source} has delivered a cluster of this name, version {version}");
+                    format!("{source} has delivered a {word} of this name, version {version}");
                 Err(Problem::new(rule, "rename one of the two"))
             }
             _ => Ok(()),
         }
     }
-
-    fn origin(&self, update: &Update) -> String {
-        format!("{} cluster/{} version {}", self.source, update.name, update.version)
-    }
-
-    fn error(&self, update: &Update, problem: Problem) -> Errors {
-        Findings::new(&self.origin(update), "").into_error(START, problem)
-    }
 }
 
-/// What a delivered cluster may not name: files and hosts are those of this machine.
-fn check_alone(file: &file::Cluster, site: &Site<'_>, findings: &mut Findings<'_>) {
-    let hint = "let the source deliver addresses";
-    match &file.endpoints {
-        Some(Endpoints::File(_) | Endpoints::Dns(_)) => {
-            let problem = Problem::new("a delivered cluster has a list of endpoints", hint);
-            site.key("endpoints").error(findings, problem);
+#[expect(clippy::indexing_slicing, reason = "there is one for each kind")]
+impl Changed {
+    pub(crate) fn insert(&mut self, kind: ResourceKind, name: &Arc<str>, entry: Option<Entry>) {
+        self.0[kind as usize].insert(Arc::clone(name), entry);
+    }
+
+    pub(crate) fn has(&self, kind: ResourceKind, name: &str) -> bool {
+        self.0[kind as usize].contains_key(name)
+    }
+
+    /// What there is of a name once this is taken up.
+    pub(crate) fn find<'a>(
+        &'a self,
+        delivered: &'a Delivered,
+        kind: ResourceKind,
+        name: &str,
+    ) -> Option<&'a Entry> {
+        match self.0[kind as usize].get(name) {
+            Some(changed) => changed.as_ref(),
+            None => delivered.find(kind, name),
         }
-        Some(Endpoints::List(endpoints)) => {
-            let sites = site.key("endpoints");
-            for (endpoint, site) in endpoints.iter().zip(sites.items()) {
-                if endpoint.address().address().is_none() {
-                    let rule = "a delivered cluster has addresses, and no names to resolve";
-                    site.error(findings, Problem::new(rule, hint));
-                }
+    }
+
+    /// What each listener and cluster waits for that is new or another.
+    pub(crate) fn waits(&self) -> Vec<(ResourceName, Vec<ResourceName>)> {
+        let mut waits = Vec::new();
+        for (kind, changed) in ResourceKind::ALL.into_iter().zip(&self.0) {
+            if !matches!(kind, ResourceKind::Listener | ResourceKind::Cluster) {
+                continue;
+            }
+            waits.extend(changed.iter().map(|(name, entry)| {
+                let waits_for = entry.as_ref().map(|entry| entry.waits_for.clone());
+                (ResourceName::new(kind, name), waits_for.unwrap_or_default())
+            }));
+        }
+        waits
+    }
+
+    /// What is named once this is taken up; none if that is the same.
+    pub(crate) fn named_after(&self, delivered: &Delivered) -> Option<BTreeSet<ResourceName>> {
+        let mut counts: Map<&ResourceName, (usize, usize)> = Map::default();
+        for (kind, changed) in ResourceKind::ALL.into_iter().zip(&self.0) {
+            for (name, entry) in changed {
+                let former = delivered.find(kind, name);
+                former.into_iter().flat_map(|it| &*it.names).for_each(|named| {
+                    counts.entry(named).or_default().0 += 1;
+                });
+                entry.iter().flat_map(|it| &*it.names).for_each(|named| {
+                    counts.entry(named).or_default().1 += 1;
+                });
             }
         }
-        None => {}
-    }
-    let Some(tls) = &file.tls else { return };
-    let site = site.key("tls");
-    for (key, is_written) in [
-        ("ca", tls.ca.is_some()),
-        ("crl", tls.crl.is_some()),
-        ("certificate", tls.certificate.is_some()),
-    ] {
-        if is_written {
-            let rule = "a delivered cluster names no files of this machine";
-            let hint = "write the cluster into the file, with `endpoints: { file: … }`";
-            site.key(key).error(findings, Problem::new(rule, hint));
+        let is_named = |name: &ResourceName, (less, more): (usize, usize)| {
+            delivered.users.get(name).map_or(0, BTreeSet::len) + more > less
+        };
+        let differs = |(name, count): (&&ResourceName, &(usize, usize))| {
+            is_named(name, *count) != delivered.users.contains_key(*name)
+        };
+        if !counts.iter().any(differs) {
+            return None;
         }
+        let all = delivered.named().chain(counts.keys().copied());
+        let named =
+            all.filter(|name| is_named(name, counts.get(name).copied().unwrap_or_default()));
+        Some(named.cloned().collect())
     }
 }
 
-/// The last update of each cluster, in the order in which clusters came first.
-fn last_of_each(updates: Vec<Update>) -> Vec<Update> {
-    let mut places: Map<Arc<str>, usize> = Map::default();
+/// What a report calls a version of a resource.
+pub(crate) fn origin(source: &str, kind: ResourceKind, name: &str, version: &str) -> String {
+    format!("{source} {}/{name} version {version}", kind.word())
+}
+
+/// A problem of a resource as a whole.
+pub(crate) fn error(origin: &str, problem: Problem) -> Errors {
+    Findings::new(origin, "").into_error(START, problem)
+}
+
+/// The last update of each resource, in the order in which they came first.
+pub(crate) fn last_of_each(updates: Vec<Update>) -> Vec<Update> {
+    let mut places: Map<(ResourceKind, Arc<str>), usize> = Map::default();
     let mut last: Vec<Update> = Vec::with_capacity(updates.len());
     for update in updates {
-        match places.get(&update.name).and_then(|place| last.get_mut(*place)) {
+        let key = (update.kind, Arc::clone(&update.name));
+        match places.get(&key).and_then(|place| last.get_mut(*place)) {
             Some(known) => *known = update,
             None => {
-                places.insert(Arc::clone(&update.name), last.len());
+                places.insert(key, last.len());
                 last.push(update);
             }
         }

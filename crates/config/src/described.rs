@@ -27,6 +27,7 @@ pub fn resource<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> Result<Json
             let found = snapshot.clusters.iter().find(|(_, it)| *it.name == *name);
             found.map(|(_, it)| (effective::cluster_shown(it), users_of_cluster(snapshot, it.id)))
         }
+        ResourceKind::Secret => None,
     };
     let Some((shown, users)) = found else { return Err(missing(snapshot, wanted)) };
     let (version, origin) = snapshot.origins.find(wanted.kind, name).unzip();

@@ -33,12 +33,12 @@ impl<F> Serialize for Effective<'_, F> {
         let mut shown = json(&*self.0.source);
         redact(&mut shown, SHAPE.as_ref());
         let mut sections = shown.as_object_mut().map(std::mem::take).unwrap_or_default();
-        for kind in ResourceKind::ALL {
+        for kind in ResourceKind::IN_FILE {
             sections.insert(kind.section().into(), Json::Null);
         }
         let mut map = serializer.serialize_map(Some(sections.len()))?;
         for (name, value) in &sections {
-            match ResourceKind::ALL.into_iter().find(|kind| kind.section() == name) {
+            match ResourceKind::IN_FILE.into_iter().find(|kind| kind.section() == name) {
                 Some(kind) => map.serialize_entry(name, &Section(self.0, kind))?,
                 None => map.serialize_entry(name, value)?,
             }
@@ -63,6 +63,7 @@ impl<F> Serialize for Section<'_, F> {
             ResourceKind::Cluster => {
                 serializer.collect_seq(snapshot.clusters.iter().map(|(_, it)| cluster_shown(it)))
             }
+            ResourceKind::Secret => serializer.collect_seq(std::iter::empty::<Json>()),
         }
     }
 }

@@ -8,6 +8,7 @@
 pub mod access_log;
 pub mod chain;
 pub mod cluster;
+pub mod delivered;
 pub mod handover;
 pub mod http2;
 pub mod limits;

@@ -93,6 +93,51 @@ pub(crate) struct TakenIds {
     cluster_tls: u64,
     /// Of clusters that may not be there.
     held: Map<Arc<str>, ClusterId>,
+    /// The names in `held`, in their order.
+    held_in_order: Vec<Arc<str>>,
+}
+
+/// What a draft had taken at one time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    listeners: Taken,
+    chains: Taken,
+    route_tables: Taken,
+    clusters: Taken,
+    endpoints: Taken,
+    transports: Taken,
+    cluster_tls: u64,
+    held: usize,
+}
+
+impl TakenIds {
+    /// What is taken now.
+    pub(crate) const fn mark(&self) -> Mark {
+        Mark {
+            listeners: self.listeners,
+            chains: self.chains,
+            route_tables: self.route_tables,
+            clusters: self.clusters,
+            endpoints: self.endpoints,
+            transports: self.transports,
+            cluster_tls: self.cluster_tls,
+            held: self.held_in_order.len(),
+        }
+    }
+
+    /// Gives back what was taken since: nothing has these ids.
+    pub(crate) fn roll_back(&mut self, mark: Mark) {
+        for name in self.held_in_order.drain(mark.held..) {
+            self.held.remove(&name);
+        }
+        self.listeners = mark.listeners;
+        self.chains = mark.chains;
+        self.route_tables = mark.route_tables;
+        self.clusters = mark.clusters;
+        self.endpoints = mark.endpoints;
+        self.transports = mark.transports;
+        self.cluster_tls = mark.cluster_tls;
+    }
 }
 
 /// Ids for a snapshot that does not count yet.
@@ -207,7 +252,9 @@ impl<'a> Draft<'a> {
         let known = self.ids.cluster(name).or_else(|| self.taken.held.get(name).copied());
         known.unwrap_or_else(|| {
             let id = ClusterId(self.ids.clusters.take(&mut self.taken.clusters));
-            self.taken.held.insert(Arc::from(name), id);
+            let name: Arc<str> = Arc::from(name);
+            self.taken.held_in_order.push(Arc::clone(&name));
+            self.taken.held.insert(name, id);
             id
         })
     }

@@ -77,7 +77,9 @@ mod xxhash;
 
 pub use agreed::{Agreed, AgreedKind, agreed};
 pub use certificates::{CertificateUse, CertificateUser, certificates};
-pub use delivered::{RESOURCE_BYTES_MAX, RESOURCES_MAX, Update, Verdict};
+pub use delivered::{
+    RESOURCE_BYTES_MAX, RESOURCES_MAX, Text, UPDATES_WAITING_MAX, Unbound, Update, Verdict,
+};
 pub use described::resource;
 pub use effective::{Effective, effective, effective_yaml};
 pub use filters::{FilterError, FilterKinds};

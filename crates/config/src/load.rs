@@ -4,22 +4,29 @@
 //! if it had not been asked. Parts of a snapshot that did not change are the former ones, shared,
 //! so that a load costs memory for its changes only, and workers are told the difference.
 
+mod batch;
+mod deliveries;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+pub use deliveries::PreparedUpdates;
+
+use self::deliveries::Relinked;
 use crate::answers::{self, Answers, NameReads, NameUsers};
 use crate::build::{self, Context, Declared, Files, Parts};
-use crate::delivered::{Changed, ClusterShape, Delivered, Lowering, Outcome, Update, Verdict};
+use crate::delivered::{Delivered, Shapes, Verdict};
 use crate::dns::{DnsAnswer, DnsName};
 use crate::endpoint_files::{Accepted, EndpointFiles, EndpointReader, EndpointReads, ListShape};
 use crate::filters::FilterKinds;
 use crate::findings::{Errors, Finding, Findings, Path, Problem};
-use crate::ids::{Draft, TakenIds};
+use crate::ids::TakenIds;
 use crate::include;
-use crate::origins::ResourceKind;
+use crate::origins::{ResourceKind, ResourceName};
 use crate::outside::{Memory, Outside};
 use crate::schema::compiled;
 use crate::shape::{self, SchemaError, Shape};
-use crate::snapshot::{ClusterId, RootsSource, Snapshot};
+use crate::snapshot::{ClusterId, Snapshot};
 use crate::store::{Linked, Store};
 use crate::tree::{self, Site};
 use crate::unchanged::{Digests, Entries};
@@ -42,9 +49,11 @@ pub struct Loader<F> {
     name_users: NameUsers,
     /// Those of the latest text.
     entries: Entries,
-    cluster_shape: ClusterShape,
-    /// The clusters that other sources have delivered; none if there are no other sources.
+    shapes: Shapes,
+    /// What other sources have delivered; none if there are no other sources.
     delivered: Option<Delivered>,
+    /// The clusters that the latest text names and has not.
+    named_by_file: BTreeSet<ResourceName>,
     warnings: Vec<Finding>,
 }
 
@@ -61,9 +70,11 @@ pub struct Prepared<F> {
     unanswered: Vec<Arc<DnsName>>,
     /// The entries of the text, if it was read.
     entries: Option<Entries>,
-    /// What changes of the clusters that were delivered.
-    delivered: Changed,
-    wanted: Vec<Arc<str>>,
+    /// What changes of the resources of other sources.
+    relinked: Relinked,
+    /// The clusters that the text names and has not, if it was read.
+    named_by_file: Option<BTreeSet<ResourceName>>,
+    wanted: BTreeSet<ResourceName>,
 }
 
 /// The files of endpoints that a snapshot was made from.
@@ -82,15 +93,6 @@ pub struct EndpointsOutcome {
     pub file: Arc<str>,
     /// Why it is refused, so that its last good list stays; none if it is good.
     pub refused: Option<Errors>,
-}
-
-/// What became of clusters that a source has delivered.
-#[derive(Debug)]
-pub struct PreparedUpdates<F> {
-    /// The next snapshot, if anything differs.
-    pub prepared: Option<Prepared<F>>,
-    /// Of each cluster, in the order in which they were delivered.
-    pub verdicts: Vec<Verdict>,
 }
 
 /// What became of files of endpoints that were read by themselves.
@@ -136,10 +138,38 @@ impl<F> Prepared<F> {
         self.names.as_ref().map(|names| names.keys())
     }
 
-    /// The clusters that rules and listeners name and the text has not: other sources may have them.
+    /// What rules, listeners and clusters name and the text has not: other sources may have it.
     #[must_use]
-    pub fn wanted(&self) -> &[Arc<str>] {
+    pub const fn wanted(&self) -> &BTreeSet<ResourceName> {
         &self.wanted
+    }
+
+    /// Resources of other sources that are refused together with what the text says now, with their sources.
+    #[must_use]
+    pub fn late(&self) -> &[(Arc<str>, Verdict)] {
+        &self.relinked.late
+    }
+
+    /// What listeners and clusters of other sources wait for that are new or others, which may be nothing.
+    #[must_use]
+    pub fn waits(&self) -> Vec<(ResourceName, Vec<ResourceName>)> {
+        self.relinked.changed.waits()
+    }
+
+    /// Of the latest snapshot with some changes.
+    fn of(linked: Linked<F>) -> Self {
+        Self {
+            linked,
+            warnings: Vec::new(),
+            endpoints_refused: Vec::new(),
+            files: FilesRead::Changed(Vec::new()),
+            names: None,
+            unanswered: Vec::new(),
+            entries: None,
+            relinked: Relinked::default(),
+            named_by_file: None,
+            wanted: BTreeSet::new(),
+        }
     }
 
     /// What looks like a mistake in what was read for it.
@@ -157,18 +187,21 @@ impl<F> Loader<F> {
     /// If the schema of a configuration is not one that this crate understands, which depends on
     /// nothing but the types in it.
     pub fn new(kinds: FilterKinds<F>) -> Result<Self, SchemaError> {
-        let shape = Shape::new(&compiled(&kinds), "")?;
+        let compiled = compiled(&kinds);
+        let shape = Shape::new(&compiled, "")?;
+        let shapes = Shapes::new(&compiled)?;
         Ok(Self {
             kinds,
             shape,
+            shapes,
             list_shape: ListShape::new()?,
             store: Store::default(),
             endpoint_files: EndpointFiles::default(),
             answers: Answers::default(),
             name_users: NameUsers::default(),
             entries: Entries::default(),
-            cluster_shape: ClusterShape::new()?,
             delivered: None,
+            named_by_file: BTreeSet::new(),
             warnings: Vec::new(),
         })
     }
@@ -214,13 +247,16 @@ impl<F> Loader<F> {
         let lowered = self.lower(text, outside, &mut findings);
         let warnings = findings.into_result()?;
         let lowered = lowered.expect("what stops the reading is reported as an error");
-        let Lowered { parts, taken, files, refused, names, digests, displaced } = lowered;
+        let Lowered { parts, taken, files, refused, names, digests, relinked } = lowered;
         let refused = refused.into_iter();
         let unanswered = names.keys().filter(|name| !self.answers.contains_key(*name));
         let mut unanswered: Vec<_> = unanswered.cloned().collect();
         unanswered.sort_unstable();
+        let named = parts.wanted.iter();
+        let named = named.map(|name| ResourceName::new(ResourceKind::Cluster, name)).collect();
         Ok(Prepared {
-            wanted: parts.wanted.clone(),
+            wanted: self.wanted_after(&parts, &relinked, &named),
+            named_by_file: Some(named),
             linked: self.store.link(parts, taken),
             entries: Some(digests.without(&warnings)),
             warnings,
@@ -230,7 +266,7 @@ impl<F> Loader<F> {
             files: FilesRead::All(files),
             names: Some(names),
             unanswered,
-            delivered: Changed(displaced.into_iter().map(|name| (name, None)).collect()),
+            relinked,
         })
     }
 
@@ -261,15 +297,9 @@ impl<F> Loader<F> {
         });
         let assigned: Vec<_> = assigned.collect();
         let prepared = self.store.link_assignments(&assigned).map(|linked| Prepared {
-            linked,
             warnings: changed.iter().flat_map(|(_, it)| it.warnings()).cloned().collect(),
-            endpoints_refused: Vec::new(),
             files: FilesRead::Changed(changed),
-            names: None,
-            unanswered: Vec::new(),
-            entries: None,
-            delivered: Changed::default(),
-            wanted: Vec::new(),
+            ..Prepared::of(linked)
         });
         PreparedEndpoints { prepared, outcomes }
     }
@@ -299,17 +329,7 @@ impl<F> Loader<F> {
             Some((id, Arc::new(answers::assignment(from, &self.answers))))
         });
         let assigned: Vec<_> = assigned.collect();
-        self.store.link_assignments(&assigned).map(|linked| Prepared {
-            linked,
-            warnings: Vec::new(),
-            endpoints_refused: Vec::new(),
-            files: FilesRead::Changed(Vec::new()),
-            names: None,
-            unanswered: Vec::new(),
-            entries: None,
-            delivered: Changed::default(),
-            wanted: Vec::new(),
-        })
+        self.store.link_assignments(&assigned).map(Prepared::of)
     }
 
     /// The files of endpoints that the latest text names, as it names them.
@@ -319,12 +339,16 @@ impl<F> Loader<F> {
 
     /// Makes what was prepared last the latest snapshot.
     pub fn keep(&mut self, prepared: Prepared<F>) -> Arc<Snapshot<F>> {
-        let Prepared { linked, warnings, files, names, entries, delivered, .. } = prepared;
+        let Prepared { linked, warnings, files, names, entries, relinked, named_by_file, .. } =
+            prepared;
         if let Some(entries) = entries {
             self.entries = entries;
         }
         if let Some(known) = &mut self.delivered {
-            known.apply(delivered);
+            known.apply(relinked.changed);
+        }
+        if let Some(named) = named_by_file {
+            self.named_by_file = named;
         }
         if let Some(names) = names {
             self.name_users = names;
@@ -355,81 +379,6 @@ impl<F> Loader<F> {
     fn allow_unix(&self, clusters: &[ClusterId]) -> bool {
         let clusters = clusters.iter().filter_map(|id| self.store.latest()?.cluster(*id));
         clusters.filter_map(|cluster| cluster.tls.as_ref()).all(|tls| tls.allows_unix())
-    }
-
-    /// From now on clusters may come from other sources, so that rules and listeners may name some that are not
-    /// there.
-    pub fn expect_sources(&mut self) {
-        self.delivered.get_or_insert_default();
-    }
-
-    /// The next snapshot after what `source` says of some clusters, each of which is accepted or refused by itself. The
-    /// loader stays as it was. Costs as much as these clusters.
-    pub fn prepare_updates(
-        &self,
-        source: &Arc<str>,
-        updates: Vec<Update>,
-        outside: &dyn Outside,
-    ) -> PreparedUpdates<F> {
-        let none = Delivered::default();
-        let delivered = self.delivered.as_ref().unwrap_or(&none);
-        let former = self.store.latest().map(AsRef::as_ref);
-        let in_file = |name: &str| former?.origins.place(ResourceKind::Cluster, name);
-        let lowering =
-            Lowering { source, shape: &self.cluster_shape, delivered, in_file: &in_file };
-        let mut taken = self.store.draft().into_taken();
-        let mut roots: Option<Arc<RootsSource>> = None;
-        let Outcome { changed, clusters, verdicts, warnings } =
-            lowering.run(updates, |file, site, findings| {
-                let reader = EndpointReader { outside, shape: &self.list_shape };
-                let mut context = Context {
-                    kinds: &self.kinds,
-                    former,
-                    files: Files::none(outside, roots.as_ref()),
-                    endpoint_files: EndpointReads::new(reader, &self.endpoint_files),
-                    names: NameReads::new(&self.answers),
-                    has_sources: true,
-                    ids: Draft::resume(self.store.ids(), taken.clone()),
-                    findings,
-                };
-                let cluster = build::delivered_cluster(file, site, &mut context);
-                if context.findings.errors_len() > 0 {
-                    return None;
-                }
-                taken = context.ids.into_taken();
-                roots = roots.take().or_else(|| cluster.tls.as_ref()?.source.roots.clone());
-                Some(cluster)
-            });
-        let gone = changed.0.iter().filter(|(_, accepted)| accepted.is_none());
-        let gone = gone.filter_map(|(name, _)| self.store.ids().cluster(name));
-        let gone: Vec<ClusterId> = gone.collect();
-        let linked = self.store.link_changed(&clusters, &gone, taken);
-        let prepared = linked.map(|linked| Prepared {
-            linked,
-            warnings,
-            endpoints_refused: Vec::new(),
-            files: FilesRead::Changed(Vec::new()),
-            names: None,
-            unanswered: Vec::new(),
-            entries: None,
-            delivered: changed,
-            wanted: Vec::new(),
-        });
-        PreparedUpdates { prepared, verdicts }
-    }
-
-    /// Adds the clusters that other sources have delivered, and names those that the text has as well, which
-    /// are no longer theirs.
-    fn add_delivered(&self, parts: &mut Parts<F>) -> Vec<Arc<str>> {
-        let delivered = self.delivered.iter().flat_map(Delivered::names);
-        let (displaced, kept): (Vec<_>, Vec<_>) =
-            delivered.cloned().partition(|name| parts.origins.has(ResourceKind::Cluster, name));
-        let latest = self.store.latest();
-        let clusters = kept
-            .iter()
-            .filter_map(|name| latest?.cluster(self.store.ids().cluster(name)?).map(Arc::clone));
-        parts.clusters.extend(clusters);
-        displaced
     }
 
     fn lower(
@@ -473,8 +422,8 @@ impl<F> Loader<F> {
         let (files, refused) = context.endpoint_files.into_files();
         let names = context.names.into_users();
         let taken = context.ids.into_taken();
-        let displaced = self.add_delivered(&mut parts);
-        Some(Lowered { parts, taken, files, refused, names, digests, displaced })
+        let (relinked, taken) = self.add_delivered(&mut parts, taken, outside);
+        Some(Lowered { parts, taken, files, refused, names, digests, relinked })
     }
 }
 
@@ -501,6 +450,6 @@ struct Lowered<F> {
     refused: Vec<(Arc<str>, Errors)>,
     names: NameUsers,
     digests: Digests,
-    /// Clusters that were delivered, and that the text has now.
-    displaced: Vec<Arc<str>>,
+    /// What changes of the resources of other sources.
+    relinked: Relinked,
 }

@@ -11,18 +11,24 @@ use crate::map::Map;
 use crate::tree::Node;
 
 /// The kinds of resources.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ResourceKind {
     /// An entry of `listeners`.
     Listener,
-    /// An entry of `routes`.
+    /// An entry of `routes`, or a route configuration of another source.
     Route,
     /// An entry of `clusters`.
     Cluster,
+    /// A certificate with its key, or the authorities that are trusted. The file names files instead.
+    Secret,
 }
 
 impl ResourceKind {
-    pub(crate) const ALL: [Self; 3] = [Self::Listener, Self::Route, Self::Cluster];
+    /// Those that a file has a section for.
+    pub(crate) const IN_FILE: [Self; 3] = [Self::Listener, Self::Route, Self::Cluster];
+
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Listener, Self::Route, Self::Cluster, Self::Secret];
 
     /// The word for it, as in `cluster/web`.
     #[must_use]
@@ -31,6 +37,7 @@ impl ResourceKind {
             Self::Listener => "listener",
             Self::Route => "route",
             Self::Cluster => "cluster",
+            Self::Secret => "secret",
         }
     }
 
@@ -40,17 +47,26 @@ impl ResourceKind {
             Self::Listener => "listeners",
             Self::Route => "routes",
             Self::Cluster => "clusters",
+            Self::Secret => "secrets",
         }
     }
 }
 
 /// A resource by kind and name, written as `cluster/web`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceName {
     /// What it is.
     pub kind: ResourceKind,
     /// Its name among those of its kind.
     pub name: Box<str>,
+}
+
+impl ResourceName {
+    /// The resource of this kind and name.
+    #[must_use]
+    pub fn new(kind: ResourceKind, name: &str) -> Self {
+        Self { kind, name: name.into() }
+    }
 }
 
 impl FromStr for ResourceName {
@@ -75,9 +91,8 @@ impl fmt::Display for ResourceName {
 #[derive(Clone, Debug)]
 pub struct Origins {
     places: Places,
-    listeners: Entries,
-    routes: Entries,
-    clusters: Entries,
+    /// By [`ResourceKind`].
+    kinds: [Entries; ResourceKind::ALL.len()],
 }
 
 /// By name.
@@ -104,20 +119,12 @@ impl Origins {
             });
             named.collect()
         };
-        Self {
-            places: places.clone(),
-            listeners: entries(ResourceKind::Listener),
-            routes: entries(ResourceKind::Route),
-            clusters: entries(ResourceKind::Cluster),
-        }
+        Self { places: places.clone(), kinds: ResourceKind::ALL.map(entries) }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "there is one for each kind")]
     const fn of(&self, kind: ResourceKind) -> &Entries {
-        match kind {
-            ResourceKind::Listener => &self.listeners,
-            ResourceKind::Route => &self.routes,
-            ResourceKind::Cluster => &self.clusters,
-        }
+        &self.kinds[kind as usize]
     }
 
     /// Says since when resources are as they are: since this version if they changed, and else since when they were
@@ -129,11 +136,8 @@ impl Origins {
         former: Option<&Self>,
         changed: &Map<Arc<str>, ()>,
     ) {
-        let entries = match kind {
-            ResourceKind::Listener => &mut self.listeners,
-            ResourceKind::Route => &mut self.routes,
-            ResourceKind::Cluster => &mut self.clusters,
-        };
+        #[expect(clippy::indexing_slicing, reason = "there is one for each kind")]
+        let entries = &mut self.kinds[kind as usize];
         for (name, entry) in entries {
             let before = former.and_then(|former| former.of(kind).get(name));
             let before = before.filter(|_| !changed.contains_key(&**name));

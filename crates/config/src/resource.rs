@@ -4,10 +4,13 @@
 //! gives them. So a resource may come from the configuration file or from a source of its own, and what
 //! is made of it is the same.
 
+use std::fmt;
 use std::sync::Arc;
 
+use zeroize::Zeroizing;
+
 use crate::address::Address;
-use crate::snapshot::Traits;
+use crate::snapshot::{RouteTable, Traits};
 
 /// The endpoints of a cluster, apart from the cluster: they may come from elsewhere, and change more
 /// often.
@@ -28,4 +31,74 @@ pub(crate) struct Endpoint {
     pub(crate) host: Option<Arc<str>>,
     /// What else is said of it.
     pub(crate) traits: Traits,
+}
+
+/// Virtual hosts that listeners name together. Each is a table of its own, so that one that changes leaves the others,
+/// and the listeners, as they are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RouteConfig {
+    /// In the order in which they were given.
+    pub(crate) virtual_hosts: Vec<Arc<RouteTable>>,
+}
+
+impl RouteConfig {
+    /// Whether listeners find the same tables for the same hosts here.
+    pub(crate) fn leads_the_same(&self, other: &Self) -> bool {
+        let lead = |config: &Self| -> Vec<_> {
+            config.virtual_hosts.iter().map(|table| (table.id, table.hosts.clone())).collect()
+        };
+        lead(self) == lead(other)
+    }
+}
+
+/// What TLS needs beside its options: a certificate with its key, or authorities.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Secret {
+    parts: [Option<Arc<Zeroizing<Vec<u8>>>>; SecretPart::ALL.len()],
+}
+
+/// A part of a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SecretPart {
+    /// A certificate with those behind it.
+    Chain,
+    /// Its key.
+    Key,
+    /// Authorities.
+    Ca,
+    /// What these have revoked.
+    Crl,
+}
+
+impl SecretPart {
+    const ALL: [Self; 4] = [Self::Chain, Self::Key, Self::Ca, Self::Crl];
+
+    /// What stands before it in a secret.
+    pub(crate) const fn key(self) -> &'static str {
+        match self {
+            Self::Chain => "chain",
+            Self::Key => "key",
+            Self::Ca => "ca",
+            Self::Crl => "crl",
+        }
+    }
+}
+
+impl Secret {
+    /// A secret of these parts, each PEM, by the order of [`SecretPart`].
+    pub(crate) fn new(parts: [Option<&str>; SecretPart::ALL.len()]) -> Self {
+        Self { parts: parts.map(|part| Some(Arc::new(Zeroizing::new(part?.as_bytes().to_vec())))) }
+    }
+
+    /// A part of it.
+    pub(crate) fn part(&self, part: SecretPart) -> Option<&Arc<Zeroizing<Vec<u8>>>> {
+        self.parts.get(part as usize)?.as_ref()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = SecretPart::ALL.into_iter().filter(|part| self.part(*part).is_some());
+        f.debug_list().entries(known).finish()
+    }
 }

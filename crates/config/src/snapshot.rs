@@ -231,6 +231,14 @@ impl ListenerBounds {
                 || tables.iter().any(|it| !it.error_pages.is_empty()),
         }
     }
+
+    /// Holds for what `other` holds for as well.
+    pub(crate) fn widen(&mut self, other: Self) {
+        let least = [self.buffered_bytes_least, other.buffered_bytes_least];
+        self.has_connection_age |= other.has_connection_age;
+        self.buffered_bytes_least = least.into_iter().flatten().min();
+        self.has_error_pages |= other.has_error_pages;
+    }
 }
 
 /// What cannot change while a process runs. The first snapshot sets it; those that follow carry it

@@ -2,9 +2,9 @@
 //!
 //! *Linking* gives ids, shares with the former snapshot whatever did not change, and lists what did. It
 //! changes nothing in the store: a snapshot counts once it is kept, and until then the store is as if it had
-//! not been asked. There are three ways in: all sections of the file ([`Store::link`]), clusters that other sources
+//! not been asked. There are three ways in: all sections of the file ([`Store::link`]), resources that other sources
 //! deliver ([`Store::link_changed`]), and the endpoints of some clusters ([`Store::link_assignments`]); the cost of the
-//! latter two follows those clusters alone.
+//! latter two follows what changed.
 
 use std::sync::Arc;
 
@@ -14,9 +14,10 @@ use crate::ids::{Draft, Ids, TakenIds};
 use crate::map::Map;
 use crate::origins::{Origins, ResourceKind};
 use crate::resource::{self, Assignment};
+use crate::runtime::Runtime;
 use crate::snapshot::{
     Address, Changes, Cluster, ClusterId, Endpoint, EndpointId, EndpointsFrom, Id, Listener,
-    ListenerBounds, RouteTable, Slots, Snapshot, TransportId,
+    ListenerBounds, ListenerId, RouteTable, RouteTableId, Slots, Snapshot, TransportId,
 };
 use crate::subsets::Selectors;
 use crate::unchanged::Former;
@@ -27,6 +28,30 @@ use crate::view::{Member, View};
 pub(crate) struct Store<F> {
     ids: Ids,
     latest: Option<Arc<Snapshot<F>>>,
+}
+
+/// What changes of the resources of other sources, each made with the ids of a draft.
+#[derive(Debug)]
+pub(crate) struct Touched<F> {
+    pub(crate) clusters: Vec<Arc<Cluster>>,
+    pub(crate) clusters_gone: Vec<ClusterId>,
+    pub(crate) tables: Vec<Arc<RouteTable>>,
+    pub(crate) tables_gone: Vec<RouteTableId>,
+    pub(crate) listeners: Vec<Arc<Listener<F>>>,
+    pub(crate) listeners_gone: Vec<ListenerId>,
+}
+
+impl<F> Default for Touched<F> {
+    fn default() -> Self {
+        Self {
+            clusters: Vec::new(),
+            clusters_gone: Vec::new(),
+            tables: Vec::new(),
+            tables_gone: Vec::new(),
+            listeners: Vec::new(),
+            listeners_gone: Vec::new(),
+        }
+    }
 }
 
 /// A snapshot that does not count yet: the successor of the store's latest one.
@@ -75,10 +100,7 @@ impl<F> Store<F> {
         link_listeners(&parts.listeners, former, &mut changes);
         link_route_tables(&parts.route_tables, &mut route_tables, &mut changes);
         link_clusters(&parts.clusters, &mut clusters, &mut changes, &mut transports_gone);
-        let mut listener_places = Slots::default();
-        for (listener, place) in parts.listeners.iter().zip(0u32..) {
-            listener_places.insert(listener.id.0, place);
-        }
+        let listener_places = places_of(&parts.listeners);
         let version = self.version_next();
         let origins = dated(
             parts.origins,
@@ -130,43 +152,62 @@ impl<F> Store<F> {
             changes.clusters_changed.push(*id);
             clusters.insert(id.0, cluster);
         }
-        self.link_with(clusters, changes, draft.into_taken(), Vec::new())
-    }
-
-    /// The next snapshot, with these clusters new or changed and without those that are gone, or none if nothing differs.
-    /// They were made with the ids of a draft.
-    pub(crate) fn link_changed(
-        &self,
-        changed: &[Arc<Cluster>],
-        gone: &[ClusterId],
-        taken: TakenIds,
-    ) -> Option<Linked<F>> {
-        let former = self.latest.as_deref()?;
-        let mut clusters = former.clusters.clone();
-        let mut changes = Changes::default();
-        let mut transports_gone = Vec::new();
-        changed.iter().for_each(|cluster| {
-            put_cluster(cluster, &mut clusters, &mut changes, &mut transports_gone);
-        });
-        for cluster in gone.iter().filter_map(|id| former.cluster(*id)) {
-            remove_cluster(cluster, &mut clusters, &mut changes, &mut transports_gone);
-        }
-        self.link_with(clusters, changes, taken, transports_gone)
-    }
-
-    /// The latest snapshot with other clusters.
-    fn link_with(
-        &self,
-        clusters: Slots<Arc<Cluster>>,
-        changes: Changes,
-        taken: TakenIds,
-        transports_gone: Vec<TransportId>,
-    ) -> Option<Linked<F>> {
         if changes == Changes::default() {
             return None;
         }
+        let next = self.next(clusters, changes)?;
+        let (taken, transports_gone) = (draft.into_taken(), Vec::new());
+        Some(Linked { snapshot: Arc::new(next), taken, transports_gone })
+    }
+
+    /// The next snapshot, with what is new, changed or gone of resources of other sources, or none if nothing differs.
+    /// Costs as much as these, and a pointer for each listener if any of them is a listener.
+    pub(crate) fn link_changed(&self, touched: Touched<F>, taken: TakenIds) -> Option<Linked<F>> {
         let former = self.latest.as_deref()?;
-        let snapshot = Snapshot {
+        let mut changes = Changes::default();
+        let mut transports_gone = Vec::new();
+        let mut clusters = former.clusters.clone();
+        for cluster in &touched.clusters {
+            put_cluster(cluster, &mut clusters, &mut changes, &mut transports_gone);
+        }
+        for cluster in touched.clusters_gone.iter().filter_map(|id| former.cluster(*id)) {
+            remove_cluster(cluster, &mut clusters, &mut changes, &mut transports_gone);
+        }
+        let mut tables = former.route_tables.clone();
+        for table in &touched.tables {
+            put_table(table, &mut tables, &mut changes);
+        }
+        for table in touched.tables_gone.iter().filter_map(|id| former.route_table(*id)) {
+            remove_table(table, &mut tables, &mut changes);
+        }
+        let listeners = put_listeners(former, &touched);
+        if let Some((listeners, _)) = &listeners {
+            link_listeners(listeners, Some(former), &mut changes);
+        }
+        if changes == Changes::default() {
+            return None;
+        }
+        let mut next = self.next(clusters, changes)?;
+        next.listener_bounds.widen(ListenerBounds::of(&touched.listeners, &touched.tables));
+        if let Some((listeners, places)) = listeners {
+            next.listeners = listeners;
+            next.listener_places = places;
+        }
+        let asks = |table: &Arc<RouteTable>| !table.runtime.is_empty();
+        let now = touched.tables.iter();
+        let ids = now.clone().map(|table| &table.id).chain(&touched.tables_gone);
+        if ids.filter_map(|id| former.route_table(*id)).chain(now).any(asks) {
+            let used = tables.iter().flat_map(|(_, table)| &*table.runtime);
+            next.runtime = Arc::new(Runtime::new(used));
+        }
+        next.route_tables = tables;
+        Some(Linked { snapshot: Arc::new(next), taken, transports_gone })
+    }
+
+    /// The latest snapshot with other clusters.
+    fn next(&self, clusters: Slots<Arc<Cluster>>, changes: Changes) -> Option<Snapshot<F>> {
+        let former = self.latest.as_deref()?;
+        Some(Snapshot {
             version: self.version_next(),
             startup: former.startup.clone(),
             runtime: Arc::clone(&former.runtime),
@@ -182,8 +223,7 @@ impl<F> Store<F> {
             source: Arc::clone(&former.source),
             origins: Arc::clone(&former.origins),
             changes,
-        };
-        Some(Linked { snapshot: Arc::new(snapshot), taken, transports_gone })
+        })
     }
 
     /// Makes what was linked last the latest snapshot.
@@ -333,17 +373,56 @@ fn link_route_tables(
     changes: &mut Changes,
 ) {
     let gone = all_but(slots, tables.iter().map(|table| table.id.0));
-    for table in tables {
-        let before = slots.find(table.id.0);
-        let (added, changed) = (&mut changes.route_tables_added, &mut changes.route_tables_changed);
-        if note(table.id, table, before, added, changed) {
-            slots.insert(table.id.0, Arc::clone(table));
+    tables.iter().for_each(|table| put_table(table, slots, changes));
+    gone.iter().for_each(|table| remove_table(table, slots, changes));
+}
+
+fn put_table(table: &Arc<RouteTable>, slots: &mut Slots<Arc<RouteTable>>, changes: &mut Changes) {
+    let before = slots.find(table.id.0);
+    let (added, changed) = (&mut changes.route_tables_added, &mut changes.route_tables_changed);
+    if note(table.id, table, before, added, changed) {
+        slots.insert(table.id.0, Arc::clone(table));
+    }
+}
+
+fn remove_table(
+    table: &Arc<RouteTable>,
+    slots: &mut Slots<Arc<RouteTable>>,
+    changes: &mut Changes,
+) {
+    slots.remove(table.id.0);
+    changes.route_tables_removed.push(table.id);
+}
+
+/// All listeners that there are with these changed, new and gone, and their places; none if none is.
+fn put_listeners<F>(former: &Snapshot<F>, touched: &Touched<F>) -> Option<AllListeners<F>> {
+    if touched.listeners.is_empty() && touched.listeners_gone.is_empty() {
+        return None;
+    }
+    let mut listeners = former.listeners.to_vec();
+    for listener in &touched.listeners {
+        let place = former.listener(listener.id).map(|(place, _)| place);
+        match place.and_then(|place| listeners.get_mut(place)) {
+            Some(known) => *known = Arc::clone(listener),
+            None => listeners.push(Arc::clone(listener)),
         }
     }
-    for table in gone {
-        slots.remove(table.id.0);
-        changes.route_tables_removed.push(table.id);
+    let mut gone = Slots::default();
+    touched.listeners_gone.iter().for_each(|id| gone.insert(id.0, ()));
+    listeners.retain(|listener| gone.find(listener.id.0).is_none());
+    let places = places_of(&listeners);
+    Some((listeners.into(), places))
+}
+
+/// The listeners, and their places by id.
+type AllListeners<F> = (Arc<[Arc<Listener<F>>]>, Slots<u32>);
+
+fn places_of<F>(listeners: &[Arc<Listener<F>>]) -> Slots<u32> {
+    let mut places = Slots::default();
+    for (listener, place) in listeners.iter().zip(0u32..) {
+        places.insert(listener.id.0, place);
     }
+    places
 }
 
 /// Puts these in the place of all clusters that there are.

@@ -9,13 +9,14 @@
 //!
 //! Snapshots that are out of use are freed here, too: that takes a tenth of the time of building.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use config::Update;
 use config::snapshot::Snapshot;
+use config::{ResourceName, Unbound, Update};
 use tokio::sync::mpsc;
 
 use crate::dns::Change;
@@ -49,7 +50,7 @@ pub(crate) enum Built<F> {
     Starved,
     /// It changed, and will not be read again: the process ends.
     Skipped,
-    /// Files of endpoints changed, or what host names stand for, or what a source delivers, and nothing else.
+    /// Files of endpoints changed, or what host names stand for, or what sources deliver, and nothing else.
     Endpoints(Endpoints<F>),
     /// A snapshot, or why there is none, and the files that are to be watched from now on.
     Read(Result<Box<Candidate<F>>, Refused>, Vec<PathBuf>),
@@ -58,7 +59,8 @@ pub(crate) enum Built<F> {
 enum Command<F> {
     Read(Reading),
     Answers(Vec<Change>),
-    Updates(Arc<str>, Vec<Update>),
+    Updates(Arc<str>, Vec<Update>, Vec<Unbound>),
+    Waited(BTreeSet<ResourceName>, Vec<Unbound>),
     Skip,
     Keep(Box<Candidate<F>>),
     Discard(Box<Candidate<F>>),
@@ -135,9 +137,20 @@ impl<F: Send + Sync + 'static> Builder<F> {
         self.ask(Command::Answers(changes));
     }
 
-    /// Hands over what a source says. Not while another question is open.
-    pub(crate) fn updates(&mut self, source: Arc<str>, updates: Vec<Update>) {
-        self.ask(Command::Updates(source, updates));
+    /// Hands over what a source says, without those that the system does not let this process have. Not while another
+    /// question is open.
+    pub(crate) fn updates(
+        &mut self,
+        source: Arc<str>,
+        updates: Vec<Update>,
+        unbound: Vec<Unbound>,
+    ) {
+        self.ask(Command::Updates(source, updates, unbound));
+    }
+
+    /// Lets these wait no longer for route configurations. Not while another question is open.
+    pub(crate) fn waited(&mut self, names: BTreeSet<ResourceName>, unbound: Vec<Unbound>) {
+        self.ask(Command::Waited(names, unbound));
     }
 
     /// Asks for the file to be taken for read as it is.
@@ -202,9 +215,10 @@ fn build<F>(
             Command::Answers(changes) => {
                 file.load_answers(changes).map_or(Built::Same, Built::Endpoints)
             }
-            Command::Updates(source, updates) => {
-                Built::Endpoints(file.load_updates(&source, updates))
+            Command::Updates(source, updates, unbound) => {
+                Built::Endpoints(file.load_updates(&source, updates, &unbound))
             }
+            Command::Waited(names, unbound) => Built::Endpoints(file.load_waited(&names, &unbound)),
             Command::Skip => {
                 let is_same = file.look() == Look::Same;
                 file.skip();

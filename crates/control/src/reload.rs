@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config::snapshot::{DnsName, Snapshot};
+use config::snapshot::{DnsName, Listener, Snapshot};
 use config::{
     EndpointsOutcome, Errors, Finding, Loader, Prepared, PreparedEndpoints, PreparedUpdates,
-    Update, Verdict,
+    ResourceName, Unbound, Update, Verdict,
 };
 use telemetry::Names;
 
@@ -73,17 +73,30 @@ pub struct Candidate<F> {
     duration: u64,
 }
 
-/// What became of files of endpoints that changed, or of host names.
+/// What became of files of endpoints that changed, of host names, or of what sources deliver.
 #[derive(Debug)]
 pub(crate) struct Endpoints<F> {
     /// A snapshot with other endpoints, if any differ.
     pub(crate) candidate: Option<Box<EndpointsCandidate<F>>>,
     /// Of each file.
     pub(crate) outcomes: Vec<EndpointsOutcome>,
-    /// Of each cluster that a source has delivered.
-    pub(crate) verdicts: Vec<Verdict>,
+    /// If sources brought them, what became of that.
+    pub(crate) delivered: Option<Box<DeliveredUpdates>>,
     /// Whether host names brought them.
     pub(crate) is_dns: bool,
+}
+
+/// What became of what sources deliver.
+#[derive(Debug)]
+pub(crate) struct DeliveredUpdates {
+    /// Of each resource that was delivered.
+    pub(crate) verdicts: Vec<Verdict>,
+    /// Of others, with their sources.
+    pub(crate) late: Vec<(Arc<str>, Verdict)>,
+    /// What other sources may have, if that is not what it was.
+    pub(crate) wanted: Option<BTreeSet<ResourceName>>,
+    /// What listeners and clusters wait for that are new or others, which may be nothing.
+    pub(crate) waits: Vec<(ResourceName, Vec<ResourceName>)>,
 }
 
 /// There was no descriptor to read a file with.
@@ -96,11 +109,17 @@ pub(crate) struct EndpointsCandidate<F> {
     prepared: Prepared<F>,
     /// The names of everything in it, if they may be others.
     pub(crate) names: Option<Arc<Names>>,
+    /// The certificates in it, if they may be others.
+    pub(crate) expiry: Option<Expiry>,
     /// Reading and linking took this long, ns.
     pub(crate) duration: u64,
 }
 
 impl<F> EndpointsCandidate<F> {
+    const fn new(prepared: Prepared<F>, duration: u64) -> Self {
+        Self { prepared, names: None, expiry: None, duration }
+    }
+
     /// The snapshot.
     pub(crate) const fn snapshot(&self) -> &Arc<Snapshot<F>> {
         self.prepared.snapshot()
@@ -124,8 +143,12 @@ pub(crate) struct TakenUp {
     pub(crate) expiry: Expiry,
     /// How many files of endpoints it names.
     pub(crate) endpoint_files: u64,
-    /// The clusters that other sources may have.
-    pub(crate) wanted: BTreeSet<Arc<str>>,
+    /// What other sources may have.
+    pub(crate) wanted: BTreeSet<ResourceName>,
+    /// What became of resources of other sources.
+    pub(crate) late: Vec<(Arc<str>, Verdict)>,
+    /// What these wait for that are others, which may be nothing.
+    pub(crate) waits: Vec<(ResourceName, Vec<ResourceName>)>,
     /// Its host names.
     pub(crate) host_names: BTreeSet<Arc<DnsName>>,
     /// Reading and building took this long, ns.
@@ -169,7 +192,9 @@ impl<F> Candidate<F> {
             names: Arc::clone(&self.names),
             expiry: std::mem::take(&mut self.expiry),
             endpoint_files: self.prepared.endpoint_files(),
-            wanted: self.prepared.wanted().iter().cloned().collect(),
+            wanted: self.prepared.wanted().clone(),
+            late: self.prepared.late().to_vec(),
+            waits: self.prepared.waits(),
             host_names: self.host_names(),
             duration: self.duration,
         }
@@ -187,8 +212,8 @@ pub struct Accepted<F> {
     pub(crate) log_output: Option<LogOutput>,
     /// The names of everything in it.
     pub(crate) names: Arc<Names>,
-    /// The clusters that other sources may have.
-    pub(crate) wanted: BTreeSet<Arc<str>>,
+    /// What other sources may have.
+    pub(crate) wanted: BTreeSet<ResourceName>,
     /// How many files of endpoints it names.
     pub(crate) endpoint_files: u64,
     /// Its host names, with what is known of them.
@@ -359,9 +384,9 @@ impl<F> ConfigFile<F> {
         }
         self.endpoints.update(read);
         let duration = clock::monotonic_ns().saturating_sub(began);
-        let candidate = |prepared| Box::new(EndpointsCandidate { prepared, names: None, duration });
-        let (candidate, verdicts) = (prepared.map(candidate), Vec::new());
-        Ok(Some(Endpoints { candidate, outcomes, verdicts, is_dns: false }))
+        let candidate = |prepared| Box::new(EndpointsCandidate::new(prepared, duration));
+        let candidate = prepared.map(candidate);
+        Ok(Some(Endpoints { candidate, outcomes, delivered: None, is_dns: false }))
     }
 
     /// Takes these answers for what host names stand for. None if no endpoint is another.
@@ -369,27 +394,51 @@ impl<F> ConfigFile<F> {
         let began = clock::monotonic_ns();
         let prepared = self.loader.prepare_answers(changes)?;
         let duration = clock::monotonic_ns().saturating_sub(began);
-        let candidate = Some(Box::new(EndpointsCandidate { prepared, names: None, duration }));
-        let (outcomes, verdicts) = (Vec::new(), Vec::new());
-        Some(Endpoints { candidate, outcomes, verdicts, is_dns: true })
+        let candidate = Some(Box::new(EndpointsCandidate::new(prepared, duration)));
+        Some(Endpoints { candidate, outcomes: Vec::new(), delivered: None, is_dns: true })
     }
 
-    /// From now on sources may deliver clusters beside those of the file. To be called before anything is loaded.
+    /// From now on sources may deliver resources beside those of the file. To be called before anything is loaded.
     pub fn expect_sources(&mut self) {
         self.loader.expect_sources();
     }
 
-    /// Takes what a source says of clusters, each of which is accepted or refused by itself.
-    pub(crate) fn load_updates(&self, source: &Arc<str>, updates: Vec<Update>) -> Endpoints<F> {
-        let began = clock::monotonic_ns();
-        let PreparedUpdates { prepared, verdicts } =
-            self.loader.prepare_updates(source, updates, &self.files());
+    /// Takes what a source says of resources, each of which is accepted or refused by itself.
+    pub(crate) fn load_updates(
+        &mut self,
+        source: &Arc<str>,
+        updates: Vec<Update>,
+        unbound: &[Unbound],
+    ) -> Endpoints<F> {
+        let (began, files) = (clock::monotonic_ns(), self.files());
+        let prepared = self.loader.prepare_updates(source, updates, unbound, &files);
+        self.load_done(prepared, began)
+    }
+
+    /// Lets these resources wait no longer for route configurations.
+    pub(crate) fn load_waited(
+        &mut self,
+        names: &BTreeSet<ResourceName>,
+        unbound: &[Unbound],
+    ) -> Endpoints<F> {
+        let (began, files) = (clock::monotonic_ns(), self.files());
+        let prepared = self.loader.prepare_waited(names, unbound, &files);
+        self.load_done(prepared, began)
+    }
+
+    fn load_done(&self, updates: PreparedUpdates<F>, began: u64) -> Endpoints<F> {
+        let PreparedUpdates { prepared, verdicts, late, wanted, waits } = updates;
         let candidate = prepared.map(|prepared| {
-            let names = Some(names_after(&self.names, prepared.snapshot()));
+            let snapshot = prepared.snapshot();
+            let names = Some(names_after(&self.names, snapshot));
+            let former = self.loader.snapshot_latest();
+            let expiry = former.filter(|former| touches_certificates(former, snapshot));
+            let expiry = expiry.map(|_| Expiry::new(snapshot));
             let duration = clock::monotonic_ns().saturating_sub(began);
-            Box::new(EndpointsCandidate { prepared, names, duration })
+            Box::new(EndpointsCandidate { prepared, names, expiry, duration })
         });
-        Endpoints { candidate, outcomes: Vec::new(), verdicts, is_dns: false }
+        let delivered = Some(Box::new(DeliveredUpdates { verdicts, late, wanted, waits }));
+        Endpoints { candidate, outcomes: Vec::new(), delivered, is_dns: false }
     }
 
     /// What is known of host names from now on, for who goes on from there.
@@ -414,11 +463,28 @@ impl<F> ConfigFile<F> {
         let Candidate { prepared, log_output, names, duration, .. } = candidate;
         let warnings = prepared.warnings().to_vec();
         let endpoint_files = prepared.endpoint_files();
-        let wanted = prepared.wanted().iter().cloned().collect();
+        let wanted = prepared.wanted().clone();
         let snapshot = self.loader.keep(prepared);
         self.names = Arc::clone(&names);
         Accepted { snapshot, warnings, log_output, names, wanted, endpoint_files, known, duration }
     }
+}
+
+/// Whether certificates may be others than in the snapshot before.
+fn touches_certificates<F>(former: &Snapshot<F>, now: &Snapshot<F>) -> bool {
+    let changes = &now.changes;
+    let listeners = changes.listeners_added.iter().chain(&changes.listeners_changed);
+    let mut listeners = listeners.chain(&changes.listeners_removed);
+    let clusters = changes.clusters_added.iter().chain(&changes.clusters_changed);
+    let mut clusters = clusters.chain(&changes.clusters_removed);
+    let has_tls = |listener: &Listener<F>| {
+        let mut chains = listener.chains.iter();
+        listener.tls.is_some() || chains.any(|chain| chain.listener.tls.is_some())
+    };
+    let both = [former, now];
+    listeners.any(|id| both.iter().any(|it| it.listener(*id).is_some_and(|(_, it)| has_tls(it))))
+        || clusters
+            .any(|id| both.iter().any(|it| it.cluster(*id).is_some_and(|it| it.tls.is_some())))
 }
 
 /// The text of a configuration file.

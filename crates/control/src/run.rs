@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::snapshot::{Address, DnsAnswer, DnsName, ListenerId, Snapshot};
-use config::{EndpointsOutcome, Errors, Finding, Verdict};
+use config::{EndpointsOutcome, Errors, Finding};
 use telemetry::Collector;
 use telemetry::events::{
     AccessLogWriteFailed, ConfigAccepted, ConfigRejected, SourceAnswered, SourceKind,
@@ -38,15 +38,17 @@ use crate::reload::{
 };
 use crate::service_manager::ServiceManager;
 use crate::signals::{Asked, Signals};
-use crate::source::{Delivery, Following, Source};
+use crate::source::{Delivery, Source};
 use crate::warming::Warming;
 use crate::watch::{FileWatch, WatchList};
-use crate::workers::{Report, Workers};
+use crate::workers::{BindFailure, Report, Workers};
 
 mod carried;
+mod deliveries;
 mod handover;
 mod pages;
 
+use self::deliveries::Deliveries;
 use self::handover::{AdminHandles, Handing};
 
 /// Queries of the admin interface that wait.
@@ -96,7 +98,7 @@ pub struct Parts<W: Workers> {
     pub admin: Option<AdminSocket>,
     /// Where what scrapers and probes ask for is served alone, if it is.
     pub metrics: Option<AdminSocket>,
-    /// Where clusters come from beside the file, which has been loaded to expect them.
+    /// Where resources come from beside the file, which has been loaded to expect them.
     pub sources: Vec<Box<dyn Source>>,
     /// Who answers what filters ask.
     pub answerers: Answerers,
@@ -251,19 +253,13 @@ struct InEffect<F> {
     endpoints_refused: BTreeMap<Arc<str>, (u64, Errors)>,
     /// How many files of endpoints it names.
     endpoint_files: u64,
-    /// The clusters that other sources may have.
-    wanted: BTreeSet<Arc<str>>,
-    /// The clusters of which the last update is refused, since when, and why.
-    updates_refused: BTreeMap<Arc<str>, (u64, Errors)>,
     dns: Dns,
     /// Its host names.
     host_names: BTreeSet<Arc<DnsName>>,
     /// What host names stand for, where the builder does not know yet.
     answers: BTreeMap<Arc<DnsName>, Option<DnsAnswer>>,
     warming: Warming,
-    following: Following,
-    /// The source whose updates the builder has, and where their verdicts go.
-    delivering: Option<(&'static str, oneshot::Sender<Vec<Verdict>>)>,
+    deliveries: Deliveries,
 }
 
 impl<W: Workers> Running<W> {
@@ -299,8 +295,7 @@ impl<W: Workers> Running<W> {
         let loaded_at = clock::wall_ns();
         let (builder, built) = Builder::start(config)?;
         let Accepted { snapshot, warnings, known, wanted, endpoint_files, duration, .. } = first;
-        let (following, delivered) = Following::start(parts.sources);
-        following.want(wanted.clone());
+        let (deliveries, delivered) = Deliveries::start(parts.sources, wanted);
         let (mut dns, resolved) = Dns::new(snapshot.resolvers.clone());
         let host_names = known.keys().cloned().collect();
         let unanswered = known.iter().filter(|(_, status)| !status.is_answered());
@@ -336,14 +331,11 @@ impl<W: Workers> Running<W> {
                 refused: None,
                 endpoints_refused: BTreeMap::new(),
                 endpoint_files,
-                wanted,
-                updates_refused: BTreeMap::new(),
                 dns,
                 host_names,
                 answers: BTreeMap::new(),
                 warming,
-                following,
-                delivering: None,
+                deliveries,
             },
             log,
             collector,
@@ -428,6 +420,7 @@ impl<W: Workers> Running<W> {
             Event::Built(built) => {
                 self.on_built(built).await;
                 self.config.builder.on_answered();
+                self.hand_deliveries();
                 self.hand_answers();
                 self.report_reloaded();
                 self.begin_when_read();
@@ -437,10 +430,7 @@ impl<W: Workers> Running<W> {
                 let change = self.config.dns.on_report(report);
                 self.note_answers(change);
             }
-            Event::Delivered(Delivery { source, updates, verdicts }) => {
-                self.config.delivering = Some((source, verdicts));
-                self.config.builder.updates(source.into(), updates);
-            }
+            Event::Delivered(delivery) => self.on_delivery(delivery),
             Event::Report(report) => self.on_report(report),
             Event::Query(query) => self.on_query(query),
             Event::Handover(step) => self.on_handover(step),
@@ -458,6 +448,8 @@ impl<W: Workers> Running<W> {
                 self.release_memory();
                 self.look_again();
                 self.end_warming();
+                self.end_waits();
+                self.hand_deliveries();
                 self.hand_answers();
                 self.report_alive();
                 self.drain_after_delay();
@@ -884,7 +876,7 @@ impl<W: Workers> Running<W> {
 
     /// Files of endpoints changed, or what host names stand for, and nothing else.
     async fn on_endpoints(&mut self, endpoints: Endpoints<W::Filter>) {
-        let Endpoints { candidate, outcomes, verdicts, is_dns } = endpoints;
+        let Endpoints { candidate, outcomes, delivered, is_dns } = endpoints;
         self.config.unreadable_since = None;
         if self.is_ending() {
             if !is_dns {
@@ -895,39 +887,18 @@ impl<W: Workers> Running<W> {
         for outcome in outcomes {
             self.note_endpoints(outcome);
         }
-        if let Some(candidate) = candidate {
-            self.take_up_endpoints(candidate, is_dns).await;
-        }
-        self.report_verdicts(verdicts);
-    }
-
-    /// Whether what sources say can be handed over: while it cannot, they wait.
-    fn takes_deliveries(&self) -> bool {
-        let is_idle = !self.config.builder.is_busy() && self.handing == Handing::None;
-        is_idle && matches!(self.state, State::Starting | State::Ready)
-    }
-
-    /// Says to the source whose updates these were what became of them.
-    fn report_verdicts(&mut self, verdicts: Vec<Verdict>) {
-        let Some((source, reply)) = self.config.delivering.take() else { return };
-        let at = clock::wall_ns();
-        for verdict in &verdicts {
-            match &verdict.refused {
-                Some(errors) => {
-                    let refused = (at, errors.clone());
-                    self.config.updates_refused.insert(Arc::clone(&verdict.name), refused);
-                }
-                None => drop(self.config.updates_refused.remove(&verdict.name)),
+        if let Some(candidate) = candidate
+            && let Err(failures) = self.take_up_endpoints(candidate, is_dns).await
+        {
+            if delivered.is_some() {
+                return self.config.deliveries.on_unbindable(failures);
             }
-            let failure = verdict.refused.as_ref().map(|_| "invalid");
-            self.count_answer(SourceKind::Named(source), failure);
-            if let Some(errors) = &verdict.refused {
-                let name = &verdict.name;
-                tracing::error!(source, %name, "refused, the version before serves on:\n{errors}");
-            }
+            let refused = Refused::Unbindable(failures);
+            tracing::error!("endpoints refused, those of before serve on:\n{refused}");
         }
-        // A source that ended needs none.
-        let _ = reply.send(verdicts);
+        if let Some(delivered) = delivered {
+            self.on_delivered(*delivered);
+        }
     }
 
     /// Remembers what became of a file of endpoints, and reports what is new of it.
@@ -951,25 +922,24 @@ impl<W: Workers> Running<W> {
         self.config.endpoints_refused.insert(file, (at, errors));
     }
 
-    /// Takes other endpoints up. Names, logs and listeners stay, so that nothing here follows the size of the
-    /// configuration.
+    /// Takes other endpoints up, or what sources have delivered. Nothing here follows the size of the configuration,
+    /// unless listeners changed.
     async fn take_up_endpoints(
         &mut self,
-        candidate: Box<EndpointsCandidate<W::Filter>>,
+        mut candidate: Box<EndpointsCandidate<W::Filter>>,
         is_dns: bool,
-    ) {
+    ) -> Result<(), Vec<BindFailure>> {
         let began = clock::monotonic_ns();
         let snapshot = Arc::clone(candidate.snapshot());
-        let sockets = match self.workers.bind(&snapshot) {
-            Ok(bound) => bound.sockets,
-            Err(failures) => {
-                let refused = Refused::Unbindable(failures);
-                return tracing::error!("endpoints refused, those of before serve on:\n{refused}");
-            }
-        };
+        let bound = self.workers.bind(&snapshot)?;
         warn(candidate.warnings());
         let (duration, names) = (candidate.duration, candidate.names.clone());
+        let expiry = candidate.expiry.take();
         self.config.builder.keep_endpoints(candidate);
+        if let Some(expiry) = expiry {
+            self.collector.certificates_in_use(expiry.in_use());
+            self.config.expiry = expiry;
+        }
         if let Some(names) = names {
             self.collector.set_names(Arc::clone(&names));
             self.log.set_names(names).await;
@@ -977,8 +947,13 @@ impl<W: Workers> Running<W> {
         for (_, endpoint) in &snapshot.changes.endpoints_removed {
             self.collector.forget_endpoint(label(endpoint.0));
         }
-        self.workers.publish(&snapshot, sockets);
+        self.workers.publish(&snapshot, bound.sockets);
+        for id in &snapshot.changes.listeners_removed {
+            self.config.addresses.remove(id);
+        }
+        self.config.addresses.extend(bound.addresses);
         self.publish_done(snapshot, (duration, began), is_dns);
+        Ok(())
     }
 
     /// Ends the taking up of a snapshot that the workers have.
@@ -1018,7 +993,7 @@ impl<W: Workers> Running<W> {
         };
         let taken_up = candidate.take_up();
         let TakenUp { warnings, endpoints_refused, log_output, names, expiry, .. } = taken_up;
-        let TakenUp { host_names, wanted, endpoint_files, duration, .. } = taken_up;
+        let TakenUp { host_names, wanted, endpoint_files, duration, late, waits, .. } = taken_up;
         self.config.builder.keep(candidate);
         self.collector.set_names(Arc::clone(&names));
         for (_, endpoint) in &snapshot.changes.endpoints_removed {
@@ -1038,11 +1013,11 @@ impl<W: Workers> Running<W> {
         config.refused = None;
         config.dns.set_resolvers(&snapshot.resolvers);
         self.follow_names(&host_names);
-        self.config.following.want(wanted.clone());
-        self.config.wanted = wanted;
+        self.config.deliveries.want(wanted);
         self.config.host_names = host_names;
         self.config.endpoint_files = endpoint_files;
         self.publish_done(snapshot, (duration, began), false);
+        self.on_relinked(late, waits);
         warn(&warnings);
         self.config.warnings = warnings;
         let is_refused = |file: &Arc<str>| endpoints_refused.iter().any(|it| it.file == *file);

@@ -1,35 +1,36 @@
-//! Sources of clusters beside the configuration file.
+//! Sources of resources beside the configuration file.
 //!
 //! A source has a task of its own on control's runtime. The task asks it for what is new, hands that over, waits for the
 //! verdicts, passes them to the source, and only then asks again: however fast a source is, one of its batches is
 //! under way, and what changes meanwhile is the source's to put together. docs/new-source.md builds one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use config::{Update, Verdict};
+use config::{ResourceName, Update, Verdict};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// Where clusters come from, beside the file.
+/// Where listeners, route configurations, clusters and secrets come from, beside the file.
 pub trait Source: fmt::Debug + Send {
     /// What it is called in messages and metrics: `folder`, `etcd`. Each source has a name of its own.
     fn name(&self) -> &'static str;
 
-    /// Follows these clusters too: those that rules and listeners name and the file has not. A source that delivers
-    /// all that it has may pass over this.
-    fn subscribe(&mut self, names: &[Arc<str>]);
+    /// Follows these too: what resources name and the file has not. A source that delivers all that it has may pass
+    /// over this.
+    fn subscribe(&mut self, names: &[ResourceName]);
 
     /// Follows these no more.
-    fn unsubscribe(&mut self, names: &[Arc<str>]);
+    fn unsubscribe(&mut self, names: &[ResourceName]);
 
-    /// Waits for what is new: versions of clusters, and clusters that are gone. May be dropped and called again.
+    /// Waits for what is new: versions of resources, and resources that are gone. May be dropped and called again.
     /// Never is a source asked before it has the verdicts about what it said last.
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Vec<Update>> + Send + '_>>;
 
-    /// Takes note of what became of an update. A refused one leaves the version before it.
+    /// Takes note of what became of an update. A refused one leaves the version before it. A version that was
+    /// accepted may be refused later, when what it names turns out not to go with it.
     fn on_verdict(&mut self, verdict: &Verdict);
 }
 
@@ -44,50 +45,71 @@ pub(crate) struct Delivery {
 /// The sources at work.
 #[derive(Debug)]
 pub(crate) struct Following {
-    /// The clusters that are wanted.
-    wanted: watch::Sender<BTreeSet<Arc<str>>>,
+    /// What is wanted.
+    wanted: watch::Sender<Arc<BTreeSet<ResourceName>>>,
+    /// Verdicts that come later, by source.
+    late: BTreeMap<&'static str, mpsc::Sender<Verdict>>,
 }
+
+/// Later verdicts that wait for a source. Of more, only the log has a line.
+const LATE_MAX: usize = 1024;
 
 impl Following {
     /// Starts a task for each source; they end with this. Deliveries come from the receiver.
     pub(crate) fn start(sources: Vec<Box<dyn Source>>) -> (Self, mpsc::Receiver<Delivery>) {
-        let (wanted, _) = watch::channel(BTreeSet::new());
+        let (wanted, _) = watch::channel(Arc::default());
         let (deliveries, delivered) = mpsc::channel(sources.len().max(1));
+        let mut late = BTreeMap::new();
         for source in sources {
-            tokio::spawn(follow(source, wanted.subscribe(), deliveries.clone()));
+            let (sender, verdicts) = mpsc::channel(LATE_MAX);
+            late.insert(source.name(), sender);
+            tokio::spawn(follow(source, wanted.subscribe(), verdicts, deliveries.clone()));
         }
-        (Self { wanted }, delivered)
+        (Self { wanted, late }, delivered)
     }
 
-    /// Says which clusters are wanted from now on.
-    pub(crate) fn want(&self, names: BTreeSet<Arc<str>>) {
+    /// Says what is wanted from now on.
+    pub(crate) fn want(&self, names: BTreeSet<ResourceName>) {
         self.wanted.send_if_modified(|wanted| {
-            let differs = *wanted != names;
-            *wanted = names;
+            let differs = **wanted != names;
+            *wanted = Arc::new(names);
             differs
         });
+    }
+
+    /// Sends a source a later verdict. Returns its name, if there is one.
+    pub(crate) fn tell(&self, source: &str, verdict: Verdict) -> Option<&'static str> {
+        let (name, sender) = self.late.get_key_value(source)?;
+        // The log has it for one that ended, or has too many.
+        let _ = sender.try_send(verdict);
+        Some(name)
     }
 }
 
 async fn follow(
     mut source: Box<dyn Source>,
-    mut wanted: watch::Receiver<BTreeSet<Arc<str>>>,
+    mut wanted: watch::Receiver<Arc<BTreeSet<ResourceName>>>,
+    mut late: mpsc::Receiver<Verdict>,
     deliveries: mpsc::Sender<Delivery>,
 ) {
     let name = source.name();
-    let mut followed = BTreeSet::new();
+    let mut followed = Arc::default();
     wanted.mark_changed();
     loop {
         let updates = tokio::select! {
             changed = wanted.changed() => match changed {
                 Ok(()) => {
-                    let now = wanted.borrow_and_update().clone();
+                    let now = Arc::clone(&wanted.borrow_and_update());
                     subscribe(&mut *source, &followed, &now);
                     followed = now;
                     continue;
                 }
                 Err(_) => return,
             },
+            Some(verdict) = late.recv() => {
+                source.on_verdict(&verdict);
+                continue;
+            }
             updates = source.next() => updates,
         };
         let (verdicts, said) = oneshot::channel();
@@ -101,7 +123,11 @@ async fn follow(
     }
 }
 
-fn subscribe(source: &mut dyn Source, before: &BTreeSet<Arc<str>>, now: &BTreeSet<Arc<str>>) {
+fn subscribe(
+    source: &mut dyn Source,
+    before: &BTreeSet<ResourceName>,
+    now: &BTreeSet<ResourceName>,
+) {
     let gone: Vec<_> = before.difference(now).cloned().collect();
     let new: Vec<_> = now.difference(before).cloned().collect();
     if !gone.is_empty() {

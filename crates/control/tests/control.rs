@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -63,10 +63,18 @@ impl Workers for Notebook {
     }
 
     fn bind(&mut self, snapshot: &Snapshot<()>) -> Result<Bound<()>, Vec<BindFailure>> {
-        if self.refuses.load(Ordering::Relaxed) {
-            let listener = Arc::clone(&snapshot.listeners.first().unwrap().name);
+        let failure = |listener: &Arc<str>| {
             let (address, reason) = ("somewhere".to_owned(), "taken".to_owned());
-            return Err(vec![BindFailure::Listener { listener, address, reason }]);
+            BindFailure::Listener { listener: Arc::clone(listener), address, reason }
+        };
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(vec![failure(&snapshot.listeners.first().unwrap().name)]);
+        }
+        let added = snapshot.changes.listeners_added.iter();
+        let added = added.map(|id| &snapshot.listener(*id).unwrap().1.name);
+        let failures: Vec<_> = added.filter(|it| it.starts_with("taken")).map(failure).collect();
+        if !failures.is_empty() {
+            return Err(failures);
         }
         Ok(Bound { sockets: (), addresses: Vec::new() })
     }
@@ -698,33 +706,59 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
+/// A process with a folder of files as its source.
+struct WithFolder {
+    path: PathBuf,
+    heard: Arc<Mutex<Vec<String>>>,
+    running: Running,
+}
+
+impl WithFolder {
+    fn start(name: &str, text: String) -> Self {
+        let name = format!("strait-control-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).unwrap();
+        let mut config = ConfigFile::fixed("test", text, loader());
+        config.expect_sources();
+        let source = folder::Folder::new(path.clone());
+        let heard = Arc::clone(&source.heard);
+        let running = Running::start_with(config, vec![Box::new(source)]);
+        running.report(Report::Started { worker: 0 });
+        running.report(Report::Started { worker: 1 });
+        Self { path, heard, running }
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        // By renaming, so that no half of it is read.
+        let (part, path) = (self.path.join("part"), self.path.join(format!("{name}.yaml")));
+        std::fs::write(&part, content).unwrap();
+        std::fs::rename(part, path).unwrap();
+    }
+
+    fn hears(&self, text: &str) {
+        until(text, || self.heard.lock().unwrap().iter().any(|heard| heard.starts_with(text)));
+    }
+
+    fn end(self) {
+        self.running.end();
+        std::fs::remove_dir_all(&self.path).unwrap();
+    }
+}
+
 #[test]
 fn a_source_delivers_clusters_and_hears_what_became_of_each() {
-    let name = format!("strait-control-source-{}", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir(&path).unwrap();
-    let write = |name: &str, content: &str| std::fs::write(path.join(name), content).unwrap();
     let web = |port: u16| format!("{{ name: web, endpoints: ['10.0.0.1:{port}'] }}");
-    let text = CONFIG.replace("respond: {}", "cluster: web");
-    write("web.yaml", &web(80));
-    let mut config = ConfigFile::fixed("test", text, loader());
-    config.expect_sources();
-    let source = folder::Folder::new(path.clone());
-    let heard = Arc::clone(&source.heard);
-    let running = Running::start_with(config, vec![Box::new(source)]);
-    running.report(Report::Started { worker: 0 });
-    running.report(Report::Started { worker: 1 });
-    let hears = |text: &str| {
-        until(text, || heard.lock().unwrap().iter().any(|heard| heard.starts_with(text)));
-    };
-    hears("wanted: web");
-    hears("web 1: accepted");
+    let folder = WithFolder::start("source", CONFIG.replace("respond: {}", "cluster: web"));
+    let running = &folder.running;
+    folder.hears("wanted: cluster/web");
+    folder.write("cluster.web", &web(80));
+    folder.hears("cluster/web 1: accepted");
     running.wait_for("version 2, 0 listeners removed");
     assert!(running.ask("GET", "/config?resource=cluster/web").contains("10.0.0.1:80"));
     // A wrong one leaves the version before it.
-    write("web.yaml", &web(0));
-    hears("web 2: folder cluster/web version 2:1:");
+    folder.write("cluster.web", &web(0));
+    folder.hears("cluster/web 2: folder cluster/web version 2:1:");
     let shown = running.ask("GET", "/config?resource=cluster/web");
     assert!(shown.contains("10.0.0.1:80") && shown.contains("\"state\": \"refused\""), "{shown}");
     assert!(shown.contains("\"rule\": "), "{shown}");
@@ -741,11 +775,11 @@ fn a_source_delivers_clusters_and_hears_what_became_of_each() {
         assert!(metrics.contains(&line), "{line} in {metrics}");
     }
     assert!(metrics.contains("strait_config_take_up_seconds_count 2\n"), "{metrics}");
-    write("web.yaml", &web(81));
-    hears("web 3: accepted");
+    folder.write("cluster.web", &web(81));
+    folder.hears("cluster/web 3: accepted");
     running.wait_for("version 3, 0 listeners removed");
-    std::fs::remove_file(path.join("web.yaml")).unwrap();
-    hears("web 4: accepted");
+    std::fs::remove_file(folder.path.join("cluster.web.yaml")).unwrap();
+    folder.hears("cluster/web 4: accepted");
     running.wait_for("version 4, 0 listeners removed");
     let shown = running.ask("GET", "/config?resource=cluster/web");
     assert!(shown.contains("\"state\": \"warming\""), "{shown}");
@@ -756,8 +790,72 @@ fn a_source_delivers_clusters_and_hears_what_became_of_each() {
         metrics.contains("strait_source_failures_total{source=\"folder\",reason=\"invalid\"} 1"),
         "{metrics}"
     );
-    running.end();
-    std::fs::remove_dir_all(&path).unwrap();
+    folder.end();
+}
+
+/// A listener with these routes.
+fn listener(name: &str, port: u16, routes: &str) -> String {
+    format!("{{ name: {name}, address: '127.0.0.1:{port}', routes: {routes} }}")
+}
+
+const SHOP: &str = "{ name: shop, virtual_hosts: [{ name: any, rules: [] }] }";
+
+#[test]
+fn a_listener_waits_for_its_routes_and_one_that_cannot_be_bound_is_refused_alone() {
+    let folder = WithFolder::start("listeners", CONFIG.to_owned());
+    let running = &folder.running;
+    folder.write("listener.rim", &listener("rim", 7, "shop"));
+    folder.hears("listener/rim 1: accepted, waits for route/shop");
+    folder.hears("wanted: route/shop");
+    folder.write("route.shop", SHOP);
+    folder.hears("route/shop 2: accepted");
+    running.wait_for("version 2, 0 listeners removed");
+    assert!(running.ask("GET", "/config?resource=listener/rim").contains("\"routes\""));
+    // Both at once.
+    let (part, ready) = (folder.path.join("listener.a.yaml"), listener("a", 8, "shop"));
+    std::fs::write(part, ready).unwrap();
+    folder.write("listener.taken", &listener("taken", 9, "shop"));
+    folder.hears("listener/a ");
+    folder.hears("listener/taken ");
+    let heard = folder.heard.lock().unwrap().join("\n");
+    assert!(heard.contains(": accepted"), "{heard}");
+    let said = ":1:1: cannot listen on somewhere: taken; free the address";
+    assert!(heard.contains(said), "{heard}");
+    let shows = |name: &str, state: &str| {
+        let shown = running.ask("GET", &format!("/config?resource=listener/{name}"));
+        assert!(shown.contains(&format!("\"state\": \"{state}\"")), "{shown}");
+    };
+    shows("a", "active");
+    shows("taken", "refused");
+    folder.end();
+}
+
+#[test]
+fn a_listener_waits_no_longer_than_the_timeout_for_its_routes() {
+    let text = format!("{CONFIG}resolvers: {{ initial_fetch_timeout: 20ms }}\n");
+    let folder = WithFolder::start("waits", text);
+    folder.write("listener.rim", &listener("rim", 7, "shop"));
+    folder.hears("listener/rim 1: accepted, waits for route/shop");
+    folder.running.wait_for("version 2, 0 listeners removed");
+    assert!(folder.running.ask("GET", "/config?resource=listener/rim").contains("200 OK"));
+    folder.write("route.shop", SHOP);
+    folder.running.wait_for("version 3, 0 listeners removed");
+    folder.end();
+}
+
+#[test]
+fn a_source_hears_later_that_what_it_delivered_does_not_go_with_what_came() {
+    let folder = WithFolder::start("late", CONFIG.to_owned());
+    let routes = |name: &str| SHOP.replace("shop", name);
+    folder.write("listener.rim", &listener("rim", 7, "[shop, late]"));
+    folder.hears("listener/rim 1: accepted, waits for route/late route/shop");
+    folder.write("route.shop", &routes("shop"));
+    folder.hears("route/shop 2: accepted");
+    folder.write("route.late", &routes("late"));
+    folder.hears("listener/rim 1: folder listener/rim version 1:1:");
+    let shown = folder.running.ask("GET", "/config?resource=listener/rim");
+    assert!(shown.contains("\"state\": \"refused\"") && !shown.contains("effective"), "{shown}");
+    folder.end();
 }
 
 #[test]

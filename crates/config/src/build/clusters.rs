@@ -72,33 +72,27 @@ fn relayed_to(file: &file::File) -> Map<&str, ()> {
 /// The names of clusters in rules, listeners and chains.
 pub(super) fn named(file: &file::File) -> impl Iterator<Item = &str> {
     let rules = file.routes.iter().flat_map(|table| &table.rules);
-    let of_rules = rules.flat_map(|rule| {
-        let shares = rule.clusters.iter().flatten().map(|share| &share.cluster);
-        rule.cluster.iter().chain(shares).chain(rule.among.iter().flatten())
-    });
-    let of_listeners = file.listeners.iter().flat_map(|listener| {
-        let chains = listener.chains.iter().map(|chain| (&chain.cluster, &chain.clusters));
-        chains.chain([(&listener.cluster, &listener.clusters)]).flat_map(|(one, several)| {
-            one.iter().chain(several.iter().map(|weighted| &weighted.cluster))
-        })
-    });
-    of_rules.chain(of_listeners).map(String::as_str)
+    let of_listeners = file.listeners.iter().flat_map(named_by_listener);
+    rules.flat_map(named_by_rule).chain(of_listeners)
 }
 
-/// A cluster that a source has delivered.
-pub(crate) fn delivered<F>(
-    file: &file::Cluster,
-    site: &Site<'_>,
-    context: &mut Context<'_, '_, F>,
-) -> Arc<Cluster> {
-    // If it is refused, nothing names the id, and it is free again.
-    let id = context.ids.hold(&file.name);
-    let former = context.former.and_then(|former| former.cluster(id));
-    // Whether a listener relays to it may change at any time.
-    share(cluster(file, id, true, site, former, context), former)
+/// The names of clusters in a rule.
+pub(super) fn named_by_rule(rule: &file::route::Rule) -> impl Iterator<Item = &str> {
+    let shares = rule.clusters.iter().flatten().map(|share| &share.cluster);
+    rule.cluster.iter().chain(shares).chain(rule.among.iter().flatten()).map(String::as_str)
 }
 
-fn cluster<F>(
+/// The names of clusters in a listener and its chains.
+pub(crate) fn named_by_listener(listener: &file::Listener) -> impl Iterator<Item = &str> {
+    let chains = listener.chains.iter().map(|chain| (&chain.cluster, &chain.clusters));
+    let ends = chains.chain([(&listener.cluster, &listener.clusters)]);
+    let names = ends.flat_map(|(one, several)| {
+        one.iter().chain(several.iter().map(|weighted| &weighted.cluster))
+    });
+    names.map(String::as_str)
+}
+
+pub(super) fn cluster<F>(
     file: &file::Cluster,
     id: ClusterId,
     is_relayed_to: bool,

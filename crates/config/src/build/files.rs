@@ -1,6 +1,7 @@
 //! The files that a text names: each is read once, and what was made of the same content for the
 //! snapshot before is used again.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::ErrorKind;
 use std::path::Path as FilePath;
@@ -16,6 +17,7 @@ use crate::file::tls::CertificateFiles;
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::outside::Outside;
+use crate::resource::{Secret, SecretPart};
 use crate::secrets::is_pem;
 use crate::snapshot::{
     CertificateSource, ListenerTls, RootsSource, Signing, Snapshot, TicketKeySource,
@@ -33,7 +35,19 @@ pub(crate) struct Files<'a> {
     certificates: Map<(Arc<str>, Arc<str>), Arc<CertificateSource>>,
     /// By the paths of authorities, of which none is the system, and of what they took back.
     roots: Map<[Option<Arc<str>>; 2], Arc<RootsSource>>,
+    /// Where secrets come from in the place of files, for resources of other sources.
+    secrets: Option<Secrets<'a>>,
 }
+
+/// The secrets that sources have delivered.
+pub(crate) struct Secrets<'a> {
+    pub(crate) find: &'a dyn Fn(&str) -> Option<Arc<Secret>>,
+    /// Those that are named and not there.
+    pub(crate) missing: BTreeSet<Box<str>>,
+}
+
+/// What stands before the name of a secret where a file could be named.
+pub(crate) const SECRET_PREFIX: &str = "secret:";
 
 impl<'a> Files<'a> {
     pub(crate) fn new<F>(outside: &'a dyn Outside, former: Option<&Snapshot<F>>) -> Self {
@@ -61,12 +75,32 @@ impl<'a> Files<'a> {
             contents: Map::default(),
             certificates: Map::default(),
             roots: Map::default(),
+            secrets: None,
         };
         files.know(&[], roots);
         files
     }
 
-    fn know(&mut self, certificates: &[Arc<CertificateSource>], roots: Option<&Arc<RootsSource>>) {
+    /// Those of a resource of another source: what it names are secrets.
+    pub(crate) fn of_secrets(
+        outside: &'a dyn Outside,
+        roots: Option<&Arc<RootsSource>>,
+        find: &'a dyn Fn(&str) -> Option<Arc<Secret>>,
+    ) -> Self {
+        let secrets = Secrets { find, missing: BTreeSet::new() };
+        Self { secrets: Some(secrets), ..Self::none(outside, roots) }
+    }
+
+    /// The secrets that are named and that no source has delivered (yet).
+    pub(crate) fn missing(&self) -> impl Iterator<Item = &str> {
+        self.secrets.iter().flat_map(|secrets| &secrets.missing).map(AsRef::as_ref)
+    }
+
+    pub(crate) fn know(
+        &mut self,
+        certificates: &[Arc<CertificateSource>],
+        roots: Option<&Arc<RootsSource>>,
+    ) {
         for source in certificates {
             let paths = (Arc::clone(&source.chain), Arc::clone(&source.key));
             self.certificates.insert(paths, Arc::clone(source));
@@ -83,8 +117,9 @@ impl<'a> Files<'a> {
         site: &Site<'_>,
         findings: &mut Findings<'_>,
     ) -> Option<Arc<CertificateSource>> {
-        let chain_pem = self.content(&file.chain, &site.key("chain"), findings);
-        let key_pem = self.content(&file.key, &site.key("key"), findings);
+        let chain_pem =
+            self.content_of(&file.chain, SecretPart::Chain, &site.key("chain"), findings);
+        let key_pem = self.content_of(&file.key, SecretPart::Key, &site.key("key"), findings);
         let ocsp_site = site.key("ocsp");
         let ocsp_der = match &file.ocsp {
             None => None,
@@ -144,7 +179,11 @@ impl<'a> Files<'a> {
 
     /// A key that every user of the machine may read is known to whatever runs there.
     fn warn_of_readers(&self, path: &str, site: &Site<'_>, findings: &mut Findings<'_>) {
-        let Some(mode) = self.outside.mode(FilePath::new(path)) else { return };
+        let mode = match self.secrets {
+            None => self.outside.mode(FilePath::new(path)),
+            Some(_) => None,
+        };
+        let Some(mode) = mode else { return };
         if mode & 0o007 != 0 {
             let rule = format!(
                 "every user of this machine may use this key: its mode is {:04o}",
@@ -246,11 +285,13 @@ impl<'a> Files<'a> {
     ) -> Option<Arc<RootsSource>> {
         let paths: [Option<Arc<str>>; 2] = [path.map(Arc::from), crl.map(Arc::from)];
         let pem = match path {
-            Some(path) => self.content(path, &site.key("ca"), findings)?,
+            Some(path) => self.content_of(path, SecretPart::Ca, &site.key("ca"), findings)?,
             None => Arc::default(),
         };
         let crl_pem = match crl {
-            Some(path) => Some(self.content(path, &site.key("crl"), findings)?),
+            Some(path) => {
+                Some(self.content_of(path, SecretPart::Crl, &site.key("crl"), findings)?)
+            }
             None => None,
         };
         let known = self.roots.get(&paths);
@@ -316,6 +357,31 @@ impl<'a> Files<'a> {
         }
     }
 
+    /// The content of the file at `path`, or of this part of the secret that stands there.
+    fn content_of(
+        &mut self,
+        path: &str,
+        part: SecretPart,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Option<Arc<Content>> {
+        let name = path.strip_prefix(SECRET_PREFIX).filter(|name| !name.is_empty());
+        let Some((secrets, name)) = self.secrets.as_mut().zip(name) else {
+            return self.content(path, site, findings);
+        };
+        let Some(secret) = (secrets.find)(name) else {
+            secrets.missing.insert(name.into());
+            return None;
+        };
+        let found = secret.part(part).cloned();
+        if found.is_none() {
+            let rule = format!("secret {name} has no `{}`", part.key());
+            let hint = "let the source deliver it, or name another secret";
+            site.error(findings, Problem::new(rule, hint));
+        }
+        found
+    }
+
     /// The content of the file at `path`, which stands at `site`.
     fn content(
         &mut self,
@@ -324,6 +390,12 @@ impl<'a> Files<'a> {
         findings: &mut Findings<'_>,
     ) -> Option<Arc<Content>> {
         if site.node().is_stand_in {
+            return None;
+        }
+        if self.secrets.is_some() {
+            let rule = "a resource of another source names no files of this machine";
+            let hint = "write secret:NAME where a certificate, a key or authorities are needed";
+            site.error(findings, Problem::new(rule, hint));
             return None;
         }
         let content = match self.contents.get(path) {

@@ -95,6 +95,20 @@ pub(super) fn build<F>(
     listeners
 }
 
+/// A listener that a source has delivered. Whether other listeners have its addresses is found out when they are bound.
+pub(super) fn delivered<F>(
+    file: &file::Listener,
+    site: &Site<'_>,
+    former: Option<&Arc<Listener<F>>>,
+    names: (&mut Names<'_, RouteTableId>, &mut Names<'_, ClusterId>),
+    tables: &Tables,
+    context: &mut Context<'_, '_, F>,
+) -> Arc<Listener<F>> {
+    let mut addresses = Addresses::default();
+    take_addresses(file, &site.key("address"), &mut addresses, context.findings);
+    listener(file, site, former, names, tables, context)
+}
+
 /// Notes where a listener listens, and that each address has one listener.
 fn take_addresses(
     file: &file::Listener,
@@ -573,19 +587,18 @@ fn routes(
     let mut ids = Vec::new();
     let mut hosts = HostTable::default();
     let mut add = |name: &str, site: &Site<'_>| {
-        let Some(id) = names.resolve(name, "route table", site, findings) else { return };
-        if ids.contains(&id) {
-            let problem = Problem::new("this route table stands twice", "remove one of the two");
-            return site.error(findings, problem);
-        }
-        ids.push(id);
-        for host in tables.find(id).iter().flat_map(|table| &table.hosts) {
-            if let Err(other) = hosts.insert(host, id) {
-                let other = tables.find(other).map_or("another", |table| table.name.as_ref());
-                let rule =
-                    format!("route tables `{other}` and `{name}` both claim the host {host}");
-                let hint = format!("remove {host} from one of them, or put their rules together");
-                site.error(findings, Problem::new(rule, hint));
+        for id in names.resolve_all(name, "route table", site, findings) {
+            if ids.contains(&id) {
+                let problem =
+                    Problem::new("this route table stands twice", "remove one of the two");
+                return site.error(findings, problem);
+            }
+            ids.push(id);
+            let Some(table) = tables.find(id) else { continue };
+            for host in &table.hosts {
+                if let Err(other) = hosts.insert(host, id) {
+                    site.error(findings, claimed_twice(host, tables.find(other), table));
+                }
             }
         }
     };
@@ -596,6 +609,12 @@ fn routes(
         }
     }
     (ids, hosts)
+}
+
+fn claimed_twice(host: &Host, other: Option<&Arc<RouteTable>>, table: &RouteTable) -> Problem {
+    let (other, name) = (other.map_or("another", |table| table.name.as_ref()), &table.name);
+    let rule = format!("route tables `{other}` and `{name}` both claim the host {host}");
+    Problem::new(rule, format!("remove {host} from one of them, or put their rules together"))
 }
 
 /// What the connections speak, and whether there is what that needs.

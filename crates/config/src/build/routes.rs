@@ -33,6 +33,12 @@ pub(super) struct Tables {
 }
 
 impl Tables {
+    pub(super) fn new(tables: impl IntoIterator<Item = Arc<RouteTable>>) -> Self {
+        let mut all = Self::default();
+        tables.into_iter().for_each(|table| all.push(table));
+        all
+    }
+
     pub(super) fn find(&self, id: RouteTableId) -> Option<&Arc<RouteTable>> {
         self.places.get(&id).and_then(|place| self.in_order.get(*place))
     }

@@ -14,7 +14,7 @@ use crate::runtime::{Fraction, Runtime, RuntimeCell, RuntimeUse};
 use crate::tree::Site;
 
 /// The values of a file, and the cells by which the admin interface puts others over them.
-pub(super) struct Values<'a> {
+pub(crate) struct Values<'a> {
     file: &'a BTreeMap<String, Percent>,
     former: Option<&'a Runtime>,
     /// Of names that nothing asked for before.
@@ -22,7 +22,7 @@ pub(super) struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    pub(super) fn new(file: &'a BTreeMap<String, Percent>, former: Option<&'a Runtime>) -> Self {
+    pub(crate) fn new(file: &'a BTreeMap<String, Percent>, former: Option<&'a Runtime>) -> Self {
         Self { file, former, added: Map::default() }
     }
 

@@ -66,7 +66,10 @@ pub(super) fn listener<F>(
         check_early_data(file, spoken, site, context.findings);
     }
     // Of what is not whole, a context would say something that is nobody's mistake.
-    if context.findings.errors_len() > mistakes || site.node().has_cut() {
+    if context.findings.errors_len() > mistakes
+        || site.node().has_cut()
+        || context.files.missing().next().is_some()
+    {
         return None;
     }
     let reusable = former.filter(|former| former.source.makes_the_same(&source));
@@ -287,7 +290,10 @@ pub(super) fn cluster<F>(
         groups: parameters.groups,
         alpn: vec![alpn.into()],
     };
-    if context.findings.errors_len() > mistakes || site.node().has_cut() {
+    if context.findings.errors_len() > mistakes
+        || site.node().has_cut()
+        || context.files.missing().next().is_some()
+    {
         return None;
     }
     let reusable = former.filter(|former| {

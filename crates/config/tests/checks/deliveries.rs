@@ -1,18 +1,19 @@
-//! What holds for any deliveries of clusters between any texts: each has a verdict, and what comes of all of them is what
+//! What holds for any deliveries of resources between any texts: each has a verdict, and what comes of all of them is what
 //! building from scratch gives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use config::outside::Memory;
-use config::{FilterKinds, Loader, Update, effective};
-use serde_json::Value;
+use config::snapshot::Action;
+use config::{FilterKinds, Loader, ResourceKind, ResourceName, Update};
 
 /// Steps of an input, at most.
 const STEPS_MAX: usize = 64;
 
 /// Each line of an input is a step. `t012ab` is a text with the clusters `c0`, `c1` and `c2`, and rules for `c0` and
-/// `c1`; `1web=CONTENT` is what the source `1` says of `web`, and `1web` that it is gone.
+/// `c1`; `1web=CONTENT` is what the source `1` says of the cluster `web`, and `1web` that it is gone. Resources of other
+/// kinds have theirs before their names: `1route/shop=CONTENT`.
 ///
 /// # Panics
 ///
@@ -22,40 +23,59 @@ pub(crate) fn check(data: &[u8]) {
     let mut loader = fresh();
     let mut latest = text("");
     loader.load("f", &latest).expect("a sound text");
-    let mut delivered: BTreeMap<String, (String, String)> = BTreeMap::new();
+    // In the order in which they were accepted.
+    let mut delivered: Vec<(ResourceName, String, String)> = Vec::new();
+    let mut has_late = false;
     for step in input.lines().take(STEPS_MAX) {
         let mut rest = step.chars();
         match rest.next() {
             Some('t') => {
                 latest = text(rest.as_str());
-                loader.load("f", &latest).expect("a sound text");
-                let file = effective(loader.snapshot_latest().expect("it was loaded"));
-                delivered.retain(|name, _| named(&file, name) && !latest.contains(&own(name)));
+                let prepared = loader.prepare("f", &latest, &Memory::default());
+                let prepared = prepared.expect("a sound text");
+                has_late |= !prepared.late().is_empty();
+                loader.keep(prepared);
+                let is_in_file = |name: &ResourceName| {
+                    name.kind == ResourceKind::Cluster
+                        && latest.contains(&format!("{{ {} endpoints", own(&name.name)))
+                };
+                delivered.retain(|(name, ..)| !is_in_file(name));
             }
             Some(source) => {
                 let (name, content) = match rest.as_str().split_once('=') {
                     Some((name, content)) => (name, Some(content)),
                     None => (rest.as_str(), None),
                 };
-                if deliver(&mut loader, &source.to_string(), name, content) {
-                    match content {
-                        None => drop(delivered.remove(name)),
-                        Some(content) => {
-                            let said = (source.to_string(), content.to_owned());
-                            delivered.insert(name.to_owned(), said);
-                        }
-                    }
+                let cluster = |_| ResourceName::new(ResourceKind::Cluster, name);
+                let name = name.parse().unwrap_or_else(cluster);
+                let said = deliver(&mut loader, &source.to_string(), &name, content);
+                has_late |= said.has_late;
+                if said.is_accepted {
+                    delivered.retain(|(known, ..)| *known != name);
+                    let content = content.map(|it| (name, source.to_string(), it.to_owned()));
+                    delivered.extend(content);
                 }
             }
             None => {}
         }
     }
+    // Of what turned out to be wrong together with something else, a former version serves.
+    if has_late {
+        return;
+    }
     let mut scratch = fresh();
     scratch.load("f", &latest).expect("a sound text");
-    for (name, (source, content)) in &delivered {
-        assert!(deliver(&mut scratch, source, name, Some(content)), "accepted once: {content}");
+    for (name, source, content) in &delivered {
+        let said = deliver(&mut scratch, source, name, Some(content));
+        assert!(said.is_accepted, "accepted once: {content}");
     }
     assert_eq!(seen(&loader), seen(&scratch));
+}
+
+/// What became of an update.
+struct Said {
+    is_accepted: bool,
+    has_late: bool,
 }
 
 fn fresh() -> Loader<()> {
@@ -64,22 +84,28 @@ fn fresh() -> Loader<()> {
     loader
 }
 
-/// Whether it is accepted.
-fn deliver(loader: &mut Loader<()>, source: &str, name: &str, content: Option<&str>) -> bool {
-    let update =
-        Update { name: name.into(), version: "1".into(), content: content.map(Into::into) };
-    let read = loader.prepare_updates(&Arc::from(source), vec![update], &Memory::default());
+fn deliver(
+    loader: &mut Loader<()>,
+    source: &str,
+    name: &ResourceName,
+    content: Option<&str>,
+) -> Said {
+    let (kind, known_as) = (name.kind, Arc::from(&*name.name));
+    let content = content.map(Into::into);
+    let update = Update { kind, name: known_as, version: "1".into(), content };
+    let (source, outside) = (Arc::from(source), Memory::default());
+    let read = loader.prepare_updates(&source, vec![update], &[], &outside);
     assert_eq!(read.verdicts.len(), 1, "one verdict for one update");
     let verdict = read.verdicts.first().expect("there is one");
     if let Some(errors) = &verdict.refused {
         assert!(read.prepared.is_none(), "a refused update changes nothing");
         assert!(errors.errors.iter().all(|it| !it.rule.is_empty() && !it.hint.is_empty()));
     }
-    let is_accepted = verdict.refused.is_none();
+    let said = Said { is_accepted: verdict.refused.is_none(), has_late: !read.late.is_empty() };
     if let Some(prepared) = read.prepared {
         loader.keep(prepared);
     }
-    is_accepted
+    said
 }
 
 fn text(entries: &str) -> String {
@@ -110,24 +136,42 @@ fn own(name: &str) -> String {
     format!("name: {name},")
 }
 
-fn named(shown: &Value, name: &str) -> bool {
-    shown["clusters"].as_array().is_some_and(|all| all.iter().any(|it| it["name"] == name))
-}
-
-/// The clusters by name, with their endpoints as workers have them, and where rules lead.
+/// The clusters by name with their endpoints, where rules lead, and the hosts of listeners, as workers have them: but
+/// for what waits, and serves as something that was before.
 fn seen(loader: &Loader<()>) -> BTreeMap<String, String> {
     let snapshot = loader.snapshot_latest().expect("it was loaded");
+    let waiting: BTreeSet<String> = loader.waiting().map(|(name, _)| name.to_string()).collect();
     let clusters = snapshot.clusters.iter().map(|(_, cluster)| {
         let endpoints =
             cluster.endpoints.iter().map(|it| format!("{:?} {}", it.address, it.weight));
-        (cluster.name.to_string(), endpoints.collect::<Vec<_>>().join(" "))
+        (format!("cluster/{}", cluster.name), endpoints.collect::<Vec<_>>().join(" "))
     });
-    let tables = snapshot.route_tables.iter().flat_map(|(_, table)| &table.rules);
-    let rules = tables.enumerate().filter_map(|(place, rule)| {
-        let config::snapshot::Action::Forward(forward) = &rule.action else { return None };
-        let found = forward.target.clusters().map(|id| snapshot.cluster(id));
-        let names = found.map(|it| it.map_or_else(String::new, |it| it.name.to_string()));
-        Some((format!("rule {place}"), names.collect::<Vec<_>>().join(" ")))
+    let named = |id| match snapshot.cluster(id).map(|it| format!("cluster/{}", it.name)) {
+        Some(name) if !waiting.contains(&name) => name,
+        Some(_) | None => String::new(),
+    };
+    let rules = snapshot.route_tables.iter().flat_map(|(_, table)| {
+        table.rules.iter().enumerate().filter_map(move |(place, rule)| {
+            let Action::Forward(forward) = &rule.action else { return None };
+            let names: Vec<_> = forward.target.clusters().map(named).collect();
+            Some((format!("rule {place} of {}", table.name), names.join(" ")))
+        })
     });
-    clusters.chain(rules).collect()
+    let listeners = snapshot.listeners.iter().map(|listener| {
+        let tables = listener.route_tables.iter().map(|id| {
+            let table = snapshot.route_table(*id).expect("tables that are named are there");
+            format!("{} {:?}", table.name, table.hosts)
+        });
+        let tables: Vec<String> = tables.collect();
+        let is_tls = listener.tls.is_some();
+        let said = format!("{:?} {is_tls} {}", listener.addresses, tables.join(" "));
+        (format!("listener/{}", listener.name), said)
+    });
+    // One that waits may name tables that are gone.
+    let listeners: BTreeMap<String, String> = match waiting.is_empty() {
+        true => listeners.collect(),
+        false => BTreeMap::new(),
+    };
+    let all = clusters.chain(rules).chain(listeners);
+    all.filter(|(name, _)| !waiting.contains(name)).collect()
 }

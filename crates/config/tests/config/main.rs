@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod chains;
 #[cfg(test)]
+mod deliveries;
+#[cfg(test)]
 mod docs;
 #[cfg(test)]
 mod endpoints;

@@ -287,32 +287,37 @@ impl<F: Send + Sync + 'static> InEffect<F> {
 
     /// How many resources are in which state.
     pub(super) fn resources(&self) -> Vec<ConfigResources> {
-        let count = |kind, state, count: usize| {
-            let count = u64::try_from(count).unwrap_or(u64::MAX);
-            ConfigResources { kind, state, count }
-        };
-        let clusters = &self.snapshot.clusters;
-        let mut missing = self.wanted.clone();
-        if !missing.is_empty() {
-            for (_, cluster) in clusters.iter() {
-                missing.remove(&cluster.name);
+        let mut states = Vec::new();
+        for kind in [ResourceKind::Listener, ResourceKind::Route, ResourceKind::Cluster] {
+            let active = match kind {
+                ResourceKind::Listener => self.snapshot.listeners.len(),
+                ResourceKind::Route => self.snapshot.route_tables.iter().count(),
+                ResourceKind::Cluster | ResourceKind::Secret => {
+                    self.snapshot.clusters.iter().count()
+                }
+            };
+            let mut warming = self.deliveries.warming(kind);
+            if kind == ResourceKind::Cluster && !warming.is_empty() {
+                for (_, cluster) in self.snapshot.clusters.iter() {
+                    warming.remove(&*cluster.name);
+                }
             }
+            let refused = self.deliveries.refused_len(kind);
+            let counts = [("active", active), ("warming", warming.len()), ("refused", refused)];
+            states.extend(counts.map(|(state, count)| ConfigResources {
+                kind: kind.word(),
+                state,
+                count: u64::try_from(count).unwrap_or(u64::MAX),
+            }));
         }
-        vec![
-            count("listener", "active", self.snapshot.listeners.len()),
-            count("route", "active", self.snapshot.route_tables.iter().count()),
-            count("cluster", "active", clusters.iter().count()),
-            count("cluster", "warming", missing.len()),
-            count("cluster", "refused", self.updates_refused.len()),
-        ]
+        states
     }
 
     /// Writes the page about one resource of it.
     fn show_resource(&self, resource: ResourceName, reply: oneshot::Sender<Content>) {
         let snapshot = Arc::clone(&self.snapshot);
-        let is_cluster = resource.kind == ResourceKind::Cluster;
-        let refused = self.updates_refused.get(&*resource.name).filter(|_| is_cluster).cloned();
-        let is_wanted = is_cluster && self.wanted.contains(&*resource.name);
+        let refused = self.deliveries.refused(&resource).cloned();
+        let is_wanted = self.deliveries.is_warming(&resource);
         tokio::task::spawn_blocking(move || {
             let found = config::resource(&snapshot, &resource);
             let state = match (&refused, &found) {

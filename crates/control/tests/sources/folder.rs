@@ -1,4 +1,4 @@
-//! A folder of files, each with one cluster: `web.yaml` holds the cluster `web`.
+//! A folder of files, each with one resource: `cluster.web.yaml` holds the cluster `web`.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -7,15 +7,15 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use config::{Update, Verdict};
+use config::{ResourceName, Text, Update, Verdict};
 use control::Source;
 
 /// The folder, and what was said of it.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    /// What was said last, by the name of the cluster.
-    said: BTreeMap<Arc<str>, Box<str>>,
+    /// What was said last.
+    said: BTreeMap<ResourceName, Text>,
     /// Counts what was said.
     version: u64,
     /// What became of it.
@@ -31,13 +31,14 @@ impl Folder {
         self.heard.lock().expect("nothing panics while it is held").push(text);
     }
 
-    /// The clusters that there are now.
-    fn read(&self) -> BTreeMap<Arc<str>, Box<str>> {
+    /// The resources that there are now.
+    fn read(&self) -> BTreeMap<ResourceName, Text> {
         let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
         let files = entries.filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
+            let name = name.strip_suffix(".yaml")?.replacen('.', "/", 1);
             let content = std::fs::read_to_string(entry.path()).ok()?;
-            Some((name.strip_suffix(".yaml")?.into(), content.into()))
+            Some((name.parse().ok()?, content.into()))
         });
         files.collect()
     }
@@ -46,11 +47,14 @@ impl Folder {
     fn changes(&mut self) -> Vec<Update> {
         let now = self.read();
         let gone = self.said.keys().filter(|name| !now.contains_key(*name));
-        let gone = gone.map(|name| (Arc::clone(name), None));
+        let gone = gone.map(|name| (name, None));
         let new = now.iter().filter(|(name, content)| self.said.get(*name) != Some(*content));
-        let new = new.map(|(name, content)| (Arc::clone(name), Some(content.clone())));
+        let new = new.map(|(name, content)| (name, Some(content.clone())));
         let version: Arc<str> = (self.version + 1).to_string().into();
-        let update = |(name, content)| Update { name, version: Arc::clone(&version), content };
+        let update = |(name, content): (&ResourceName, _)| {
+            let (version, known_as) = (Arc::clone(&version), Arc::from(&*name.name));
+            Update { kind: name.kind, name: known_as, version, content }
+        };
         let changes: Vec<Update> = gone.chain(new).map(update).collect();
         self.version += u64::from(!changes.is_empty());
         self.said = now;
@@ -63,12 +67,12 @@ impl Source for Folder {
         "folder"
     }
 
-    fn subscribe(&mut self, names: &[Arc<str>]) {
-        self.hear(format!("wanted: {}", names.join(" ")));
+    fn subscribe(&mut self, names: &[ResourceName]) {
+        self.hear(format!("wanted: {}", listed(names)));
     }
 
-    fn unsubscribe(&mut self, names: &[Arc<str>]) {
-        self.hear(format!("not wanted: {}", names.join(" ")));
+    fn unsubscribe(&mut self, names: &[ResourceName]) {
+        self.hear(format!("not wanted: {}", listed(names)));
     }
 
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Vec<Update>> + Send + '_>> {
@@ -84,11 +88,16 @@ impl Source for Folder {
     }
 
     fn on_verdict(&mut self, verdict: &Verdict) {
-        let Verdict { name, version, refused } = verdict;
+        let Verdict { name, version, waits_for, refused } = verdict;
         let said = match refused {
-            None => "accepted".to_owned(),
+            None if waits_for.is_empty() => "accepted".to_owned(),
+            None => format!("accepted, waits for {}", listed(waits_for)),
             Some(errors) => errors.to_string(),
         };
         self.hear(format!("{name} {version}: {said}"));
     }
+}
+
+fn listed(names: &[ResourceName]) -> String {
+    names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }

@@ -1,0 +1,529 @@
+//! Resources of other sources that are lowered together.
+//!
+//! They are lowered in the order in which they need each other: secrets, clusters, route configurations, listeners. Then
+//! those that name what came, changed or went are lowered again. A resource that waits was lowered to find its mistakes,
+//! and has no ids.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Loader;
+use crate::answers::NameReads;
+use crate::build::{self, Context, Files, Lowered, Values};
+use crate::delivered::{self, Changed, Content, Delivered, Entry, Text, Unbound, Update, Verdict};
+use crate::endpoint_files::{EndpointReader, EndpointReads};
+use crate::findings::{Errors, Finding, Findings, Problem};
+use crate::ids::{Draft, Ids, Mark, TakenIds};
+use crate::map::Map;
+use crate::matching::Percent;
+use crate::origins::{Origins, ResourceKind, ResourceName};
+use crate::outside::Outside;
+use crate::resource::{RouteConfig, Secret};
+use crate::snapshot::{RootsSource, RouteTable, Snapshot};
+use crate::store::Touched;
+use crate::tree::Site;
+
+/// Kinds in the order in which others need them.
+const ORDER: [ResourceKind; 4] =
+    [ResourceKind::Secret, ResourceKind::Cluster, ResourceKind::Route, ResourceKind::Listener];
+
+/// What the file has.
+pub(super) struct FileParts<'a> {
+    pub(super) origins: Option<&'a Origins>,
+    /// By name; none for those of the latest snapshot.
+    pub(super) tables: Option<Map<&'a str, &'a Arc<RouteTable>>>,
+}
+
+/// Resources that are lowered together.
+pub(super) struct Batch<'a, F> {
+    loader: &'a Loader<F>,
+    outside: &'a dyn Outside,
+    pub(super) former: Option<&'a Snapshot<F>>,
+    delivered: &'a Delivered,
+    pub(super) file: FileParts<'a>,
+    unbound: &'a [Unbound],
+    pub(super) values: Values<'a>,
+    changed: Changed,
+    /// Secrets and route configurations that are others for those that name them.
+    moved: BTreeSet<ResourceName>,
+    touched: Touched<F>,
+    taken: TakenIds,
+    /// Before the resource that was lowered last.
+    mark: Mark,
+    /// Whom the system trusts, once that is known.
+    roots: Option<Arc<RootsSource>>,
+    late: Vec<(Arc<str>, Verdict)>,
+    warnings: Vec<Finding>,
+}
+
+/// What came of a batch.
+pub(super) struct Done<F> {
+    pub(super) changed: Changed,
+    pub(super) touched: Touched<F>,
+    pub(super) taken: TakenIds,
+    pub(super) late: Vec<(Arc<str>, Verdict)>,
+    pub(super) warnings: Vec<Finding>,
+}
+
+/// A version of a resource.
+#[derive(Clone)]
+struct Item {
+    kind: ResourceKind,
+    name: Arc<str>,
+    source: Arc<str>,
+    version: Arc<str>,
+    text: Text,
+    has_waited: bool,
+}
+
+impl Item {
+    fn origin(&self) -> String {
+        delivered::origin(&self.source, self.kind, &self.name, &self.version)
+    }
+
+    fn error(&self, problem: Problem) -> Errors {
+        delivered::error(&self.origin(), problem)
+    }
+
+    fn entry(&self, content: Content, mut names: Vec<ResourceName>) -> Entry {
+        names.sort_unstable();
+        names.dedup();
+        Entry {
+            source: Arc::clone(&self.source),
+            version: Arc::clone(&self.version),
+            bytes: self.text.len(),
+            content,
+            names: names.into(),
+            waits_for: Vec::new(),
+            has_waited: self.has_waited,
+        }
+    }
+}
+
+static NO_VALUES: BTreeMap<String, Percent> = BTreeMap::new();
+
+impl<'a, F> Batch<'a, F> {
+    pub(super) fn new(
+        loader: &'a Loader<F>,
+        delivered: &'a Delivered,
+        unbound: &'a [Unbound],
+        outside: &'a dyn Outside,
+        taken: TakenIds,
+    ) -> Self {
+        let former = loader.store.latest().map(AsRef::as_ref);
+        let values = former.map_or(&NO_VALUES, |former| &former.source.runtime);
+        Self {
+            loader,
+            outside,
+            former,
+            delivered,
+            file: FileParts { origins: former.map(|former| &*former.origins), tables: None },
+            unbound,
+            values: Values::new(values, former.map(|former| &*former.runtime)),
+            changed: Changed::default(),
+            moved: BTreeSet::new(),
+            touched: Touched::default(),
+            mark: taken.mark(),
+            taken,
+            roots: None,
+            late: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Takes what a source says, of each resource once, if there is room for it.
+    pub(super) fn take(
+        &mut self,
+        source: &Arc<str>,
+        updates: Vec<Update>,
+        room: Result<(), Problem>,
+    ) -> Vec<Verdict> {
+        let mut refused: Vec<Option<Errors>> = Vec::new();
+        refused.resize_with(updates.len(), || None);
+        for kind in ORDER {
+            for (update, refused) in updates.iter().zip(&mut refused) {
+                if update.kind == kind {
+                    let taken = match &room {
+                        Ok(()) => self.update(source, update),
+                        Err(problem) => Err(update_error(source, update, problem.clone())),
+                    };
+                    *refused = taken.err();
+                }
+            }
+            self.follow(kind);
+        }
+        let verdict = |(update, refused): (Update, Option<Errors>)| {
+            let found = self.changed.find(self.delivered, update.kind, &update.name);
+            let waits_for =
+                found.filter(|_| refused.is_none()).map(|entry| entry.waits_for.clone());
+            Verdict {
+                name: ResourceName::new(update.kind, &update.name),
+                version: update.version,
+                waits_for: waits_for.unwrap_or_default(),
+                refused,
+            }
+        };
+        updates.into_iter().zip(refused).map(verdict).collect()
+    }
+
+    /// Resources of these names wait no longer for route configurations.
+    pub(super) fn end_waits(&mut self, waited: &BTreeSet<ResourceName>) {
+        for name in waited {
+            let Some(entry) = self.delivered.find(name.kind, &name.name) else { continue };
+            if let Some(item) = item_of(name, entry) {
+                self.lower_again(&Item { has_waited: true, ..item });
+            }
+        }
+    }
+
+    /// Lowers what depends on the file again, after what the file has now was put in its place.
+    pub(super) fn follow_file(&mut self, values: &BTreeMap<String, Percent>) {
+        let Some(origins) = self.file.origins else { return };
+        for kind in ResourceKind::ALL {
+            for (name, entry) in self.delivered.iter(kind) {
+                let has_table = match &entry.content {
+                    Content::Routes(config, _) => config
+                        .virtual_hosts
+                        .iter()
+                        .any(|table| origins.has(ResourceKind::Route, &table.name)),
+                    _ => false,
+                };
+                if has_table || origins.has(kind, name) {
+                    self.remove(kind, name);
+                }
+            }
+        }
+        let is_same = self.former.is_some_and(|former| former.source.runtime == *values);
+        for (name, entry) in self.delivered.iter(ResourceKind::Route) {
+            let name = ResourceName::new(ResourceKind::Route, name);
+            if !is_same
+                && !self.changed.has(name.kind, &name.name)
+                && let Some(item) = item_of(&name, entry)
+            {
+                self.lower_again(&item);
+            }
+        }
+        // Whether the file has them, or has them no more.
+        let tables = self.delivered.named().filter(|it| it.kind == ResourceKind::Route);
+        let of_file = tables.filter(|it| self.delivered.find(it.kind, &it.name).is_none());
+        self.moved.extend(of_file.cloned());
+        self.follow(ResourceKind::Listener);
+    }
+
+    /// Lowers resources of a kind again that name what is another now.
+    fn follow(&mut self, kind: ResourceKind) {
+        let users = self.moved.iter().flat_map(|moved| self.delivered.users(moved));
+        let users: BTreeSet<ResourceName> = users.filter(|it| it.kind == kind).cloned().collect();
+        for user in users {
+            if self.changed.has(kind, &user.name) {
+                continue;
+            }
+            let entry = self.delivered.find(kind, &user.name);
+            if let Some(item) = entry.and_then(|entry| item_of(&user, entry)) {
+                self.lower_again(&item);
+            }
+        }
+    }
+
+    fn lower_again(&mut self, item: &Item) {
+        if let Err(errors) = self.lower(item) {
+            let verdict = Verdict {
+                name: ResourceName::new(item.kind, &item.name),
+                version: Arc::clone(&item.version),
+                waits_for: Vec::new(),
+                refused: Some(errors),
+            };
+            self.late.push((Arc::clone(&item.source), verdict));
+        }
+    }
+
+    fn update(&mut self, source: &Arc<str>, update: &Update) -> Result<(), Errors> {
+        let place = self.file.origins.and_then(|it| it.place(update.kind, &update.name));
+        let owner = self.delivered.check_owner(source, update, place);
+        owner.map_err(|problem| update_error(source, update, problem))?;
+        let Some(text) = &update.content else {
+            self.remove(update.kind, &update.name);
+            return Ok(());
+        };
+        self.lower(&Item {
+            kind: update.kind,
+            name: Arc::clone(&update.name),
+            source: Arc::clone(source),
+            version: Arc::clone(&update.version),
+            text: text.clone(),
+            has_waited: false,
+        })
+    }
+
+    fn remove(&mut self, kind: ResourceKind, name: &Arc<str>) {
+        let Some(former) = self.delivered.find(kind, name) else { return };
+        match &former.content {
+            Content::Cluster(_) => {
+                self.touched.clusters_gone.extend(self.loader.store.ids().cluster(name));
+            }
+            Content::Listener(_, id) => self.touched.listeners_gone.extend(*id),
+            Content::Routes(config, _) => {
+                let ids = config.virtual_hosts.iter().map(|table| table.id);
+                self.touched.tables_gone.extend(ids);
+                self.moved.insert(ResourceName::new(kind, name));
+            }
+            Content::Secret(_) => drop(self.moved.insert(ResourceName::new(kind, name))),
+        }
+        self.changed.insert(kind, name, None);
+    }
+
+    fn lower(&mut self, item: &Item) -> Result<(), Errors> {
+        let text = item.text.clone();
+        let mut findings = Findings::new(&item.origin(), &text);
+        let entry = match item.kind {
+            ResourceKind::Secret => self.secret(item, &mut findings),
+            ResourceKind::Cluster => self.cluster(item, &mut findings),
+            ResourceKind::Route => self.routes(item, &mut findings),
+            ResourceKind::Listener => self.listener(item, &mut findings),
+        };
+        self.warnings.extend(findings.into_result()?);
+        let Some(entry) = entry? else { return Ok(()) };
+        self.changed.insert(item.kind, &item.name, Some(entry));
+        Ok(())
+    }
+
+    fn secret(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
+        let shapes = &self.loader.shapes;
+        let Some(secret) = delivered::secret(shapes, &item.name, &item.text, findings) else {
+            return Ok(None);
+        };
+        let former = self.delivered.find(item.kind, &item.name);
+        let is_same =
+            former.is_some_and(|it| matches!(&it.content, Content::Secret(it) if **it == secret));
+        if !is_same {
+            self.moved.insert(ResourceName::new(item.kind, &item.name));
+        }
+        Ok(Some(item.entry(Content::Secret(Arc::new(secret)), Vec::new())))
+    }
+
+    fn cluster(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
+        let shapes = &self.loader.shapes;
+        let Some((root, file)) = delivered::cluster(shapes, &item.name, &item.text, findings)
+        else {
+            return Ok(None);
+        };
+        let site = Site::root(&root);
+        let lowered = self.with_context(findings, |context, _, _| {
+            build::delivered_cluster(&file, &site, context)
+        });
+        let Some(Lowered { resource, secrets_missing, .. }) = lowered else { return Ok(None) };
+        let names: Vec<_> = delivered::secrets_of_cluster(&file).collect();
+        let text = (!names.is_empty()).then(|| item.text.clone());
+        let mut entry = item.entry(Content::Cluster(text), names);
+        entry.waits_for = missing(ResourceKind::Secret, secrets_missing);
+        if entry.waits_for.is_empty() {
+            self.check_bound(item, "let the source deliver it without, or the process have it")?;
+            let trusted = resource.tls.as_ref().and_then(|tls| tls.source.roots.as_ref());
+            let trusted = trusted.filter(|roots| roots.path.is_none());
+            self.roots = self.roots.take().or_else(|| trusted.cloned());
+            self.touched.clusters.push(resource);
+        } else {
+            self.taken.roll_back(self.mark);
+        }
+        Ok(Some(entry))
+    }
+
+    fn routes(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
+        let shapes = &self.loader.shapes;
+        let Some((root, file)) = delivered::routes(shapes, &item.name, &item.text, findings) else {
+            return Ok(None);
+        };
+        for host in &file.virtual_hosts {
+            let name = build::table_name(&file.name, &host.name);
+            let place = self.file.origins.and_then(|it| it.place(ResourceKind::Route, &name));
+            if let Some(place) = place {
+                let rule = format!("the file has a route table {name}, at {place}, and goes first");
+                return Err(item.error(Problem::new(rule, "rename one of the two")));
+            }
+        }
+        let site = Site::root(&root);
+        let lowered = self.with_context(findings, |context, values, _| {
+            build::delivered_routes(&file, &site, values, context)
+        });
+        let Some(virtual_hosts) = lowered else { return Ok(None) };
+        let config = RouteConfig { virtual_hosts };
+        let known = self.delivered.find(item.kind, &item.name);
+        let former = known.and_then(|known| match &known.content {
+            Content::Routes(config, _) => Some(config),
+            _ => None,
+        });
+        if !former.is_some_and(|former| former.leads_the_same(&config)) {
+            self.moved.insert(ResourceName::new(item.kind, &item.name));
+        }
+        let kept: BTreeSet<_> = config.virtual_hosts.iter().map(|table| table.id).collect();
+        let before = former.into_iter().flat_map(|former| &former.virtual_hosts);
+        let gone = before.map(|table| table.id).filter(|id| !kept.contains(id));
+        self.touched.tables_gone.extend(gone);
+        self.touched.tables.extend(config.virtual_hosts.iter().cloned());
+        let asks = config.virtual_hosts.iter().any(|table| !table.runtime.is_empty());
+        let text = asks.then(|| item.text.clone());
+        let names =
+            build::clusters_of(&file).map(|it| ResourceName::new(ResourceKind::Cluster, it));
+        let names = names.collect();
+        Ok(Some(item.entry(Content::Routes(config, text), names)))
+    }
+
+    fn listener(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
+        let shapes = &self.loader.shapes;
+        let Some((root, file)) = delivered::listener(shapes, &item.name, &item.text, findings)
+        else {
+            return Ok(None);
+        };
+        let known = self.delivered.find(item.kind, &item.name);
+        let id = known.and_then(|known| match known.content {
+            Content::Listener(_, id) => id,
+            _ => None,
+        });
+        let site = Site::root(&root);
+        let lowered = self.with_context(findings, |context, _, around| {
+            let find = |name: &str| around.tables(name);
+            build::delivered_listener(&file, &site, id, &find, context)
+        });
+        let Some(Lowered { resource, routes_missing, secrets_missing }) = lowered else {
+            return Ok(None);
+        };
+        let mut names: Vec<_> = delivered::secrets_of_listener(&file).collect();
+        names.extend(
+            build::route_names(&file).iter().map(|it| ResourceName::new(ResourceKind::Route, it)),
+        );
+        let clusters = build::clusters_of_listener(&file);
+        names.extend(clusters.map(|it| ResourceName::new(ResourceKind::Cluster, it)));
+        let mut waits_for = missing(ResourceKind::Secret, secrets_missing);
+        if !item.has_waited {
+            waits_for.extend(missing(ResourceKind::Route, routes_missing));
+        }
+        let mut entry = item.entry(Content::Listener(item.text.clone(), id), names);
+        entry.waits_for = waits_for;
+        if !entry.waits_for.is_empty() {
+            self.taken.roll_back(self.mark);
+            return Ok(Some(entry));
+        }
+        self.check_bound(item, "free the address, or let the source deliver another")?;
+        if let Some(id) = id.filter(|id| *id != resource.id) {
+            self.touched.listeners_gone.push(id);
+        }
+        entry.content = Content::Listener(item.text.clone(), Some(resource.id));
+        self.touched.listeners.push(resource);
+        Ok(Some(entry))
+    }
+
+    /// Whether the system lets this process have it, as far as that was tried.
+    fn check_bound(&mut self, item: &Item, hint: &'static str) -> Result<(), Errors> {
+        let is_it = |it: &&Unbound| it.name.kind == item.kind && *it.name.name == *item.name;
+        let Some(unbound) = self.unbound.iter().find(is_it) else { return Ok(()) };
+        self.taken.roll_back(self.mark);
+        Err(item.error(Problem::new(unbound.reason.clone(), hint)))
+    }
+
+    /// Lowers with what there is around a resource; none if something is wrong, and then no id is taken.
+    fn with_context<T>(
+        &mut self,
+        findings: &mut Findings<'_>,
+        lower: impl FnOnce(&mut Context<'_, '_, F>, &mut Values<'_>, &Around<'_, F>) -> T,
+    ) -> Option<T> {
+        self.mark = self.taken.mark();
+        let around = Around {
+            former: self.former,
+            ids: self.loader.store.ids(),
+            delivered: self.delivered,
+            changed: &self.changed,
+            file: &self.file,
+        };
+        let find_secret = |name: &str| around.secret(name);
+        let reader = EndpointReader { outside: self.outside, shape: &self.loader.list_shape };
+        let mut context = Context {
+            kinds: &self.loader.kinds,
+            former: self.former,
+            files: Files::of_secrets(self.outside, self.roots.as_ref(), &find_secret),
+            endpoint_files: EndpointReads::new(reader, &self.loader.endpoint_files),
+            names: NameReads::new(&self.loader.answers),
+            has_sources: true,
+            ids: Draft::resume(self.loader.store.ids(), std::mem::take(&mut self.taken)),
+            findings,
+        };
+        let lowered = lower(&mut context, &mut self.values, &around);
+        let has_errors = context.findings.errors_len() > 0;
+        self.taken = context.ids.into_taken();
+        if has_errors {
+            self.taken.roll_back(self.mark);
+            return None;
+        }
+        Some(lowered)
+    }
+
+    pub(super) fn finish(self) -> Done<F> {
+        let Self { changed, touched, taken, late, warnings, .. } = self;
+        Done { changed, touched, taken, late, warnings }
+    }
+}
+
+/// What a resource may name.
+struct Around<'a, F> {
+    former: Option<&'a Snapshot<F>>,
+    ids: &'a Ids,
+    delivered: &'a Delivered,
+    changed: &'a Changed,
+    file: &'a FileParts<'a>,
+}
+
+impl<F> Around<'_, F> {
+    fn secret(&self, name: &str) -> Option<Arc<Secret>> {
+        match &self.changed.find(self.delivered, ResourceKind::Secret, name)?.content {
+            Content::Secret(secret) => Some(Arc::clone(secret)),
+            _ => None,
+        }
+    }
+
+    /// The tables of a route configuration, or the one of the file with this name.
+    fn tables(&self, name: &str) -> Option<Vec<Arc<RouteTable>>> {
+        if let Some(entry) = self.changed.find(self.delivered, ResourceKind::Route, name)
+            && let Content::Routes(config, _) = &entry.content
+        {
+            return Some(config.virtual_hosts.clone());
+        }
+        let table = match &self.file.tables {
+            Some(tables) => tables.get(name).copied(),
+            None if self.file.origins?.has(ResourceKind::Route, name) => {
+                self.former?.route_table(self.ids.route_table(name)?)
+            }
+            None => None,
+        };
+        Some(vec![Arc::clone(table?)])
+    }
+}
+
+/// What was lowered, if nothing in it is wrong.
+type LoweredEntry = Result<Option<Entry>, Errors>;
+
+fn missing(kind: ResourceKind, names: BTreeSet<Box<str>>) -> Vec<ResourceName> {
+    names.into_iter().map(|name| ResourceName { kind, name }).collect()
+}
+
+/// What was accepted, if its text is kept.
+fn item_of(name: &ResourceName, entry: &Entry) -> Option<Item> {
+    let text = match &entry.content {
+        Content::Cluster(text) | Content::Routes(_, text) => text.clone()?,
+        Content::Listener(text, _) => text.clone(),
+        Content::Secret(_) => return None,
+    };
+    Some(Item {
+        kind: name.kind,
+        name: Arc::from(&*name.name),
+        source: Arc::clone(&entry.source),
+        version: Arc::clone(&entry.version),
+        text,
+        has_waited: entry.has_waited,
+    })
+}
+
+fn update_error(source: &str, update: &Update, problem: Problem) -> Errors {
+    delivered::error(
+        &delivered::origin(source, update.kind, &update.name, &update.version),
+        problem,
+    )
+}

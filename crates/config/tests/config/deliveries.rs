@@ -1,0 +1,528 @@
+//! Resources of all kinds that other sources deliver: what they wait for, who goes first, and what each change touches.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use config::ResourceKind::{Cluster, Listener, Route, Secret};
+use config::snapshot::Snapshot;
+use config::{
+    RESOURCES_MAX, ResourceKind, ResourceName, Text, UPDATES_WAITING_MAX, Unbound, Update,
+};
+use proptest::prelude::*;
+
+use crate::loads::Known;
+use crate::sample::{self, CERTIFICATES, Headers};
+use crate::sources::{deliver, fresh, of};
+use crate::unchanged::seen;
+
+type Loaded = Arc<Snapshot<Headers>>;
+type Loader = config::Loader<Headers>;
+
+const TEXT: &str = "listeners: [{ name: edge, address: '127.0.0.1:1', routes: own }]
+routes: [{ name: own, hosts: [own.example], rules: [{ match: { prefix: / }, cluster: web }] }]
+clusters: [{ name: web, endpoints: ['10.0.0.1:80'] }]
+";
+
+const LISTENER: &str = "{ name: rim, address: '127.0.0.1:2', routes: shop }";
+
+/// A route configuration with these hosts, each of which has a virtual host with a rule for `prefix`.
+fn routes(hosts: &[&str], prefix: &str) -> String {
+    let host = |host: &&str| {
+        format!(
+            "{{ name: {host}, hosts: [{host}], rules: [{{ match: {{ prefix: {prefix} }}, cluster: api }}] }}"
+        )
+    };
+    let hosts: Vec<String> = hosts.iter().map(host).collect();
+    format!("{{ name: shop, virtual_hosts: [{}] }}", hosts.join(", "))
+}
+
+/// A secret of these parts, each a file of the sample.
+fn secret(name: &str, parts: &[(&str, &str)]) -> String {
+    let mut text = format!("name: {name}\n");
+    for (part, file) in parts {
+        let pem = CERTIFICATES.iter().find(|(known, _)| known == file).unwrap().1;
+        let lines: String = pem.lines().map(|line| format!("  {line}\n")).collect();
+        text.push_str(&format!("{part}: |\n{lines}"));
+    }
+    text
+}
+
+fn listener<'s>(
+    snapshot: &'s Loaded,
+    name: &str,
+) -> Option<&'s Arc<config::snapshot::Listener<Headers>>> {
+    snapshot.listeners.iter().find(|listener| &*listener.name == name)
+}
+
+fn loaded() -> Loader {
+    let mut loader = fresh();
+    loader.load("f", TEXT).unwrap();
+    loader
+}
+
+/// What becomes of one update: what is linked, if anything is, and what is said.
+fn one(
+    loader: &mut Loader,
+    kind: ResourceKind,
+    name: &str,
+    content: &str,
+) -> (Option<Loaded>, String) {
+    let (now, mut verdicts) = deliver(loader, "folder", vec![of(kind, name, "1", content)]);
+    (now, verdicts.remove(0))
+}
+
+fn taken(loader: &mut Loader, kind: ResourceKind, name: &str, content: &str) -> Loaded {
+    let (now, said) = one(loader, kind, name, content);
+    assert_eq!(said, "ok");
+    now.expect("something differs")
+}
+
+#[test]
+fn a_listener_waits_for_its_route_configuration_and_its_former_version_serves() {
+    let mut loader = loaded();
+    let (now, said) = one(&mut loader, Listener, "rim", LISTENER);
+    assert!(now.is_none(), "nothing serves yet");
+    assert_eq!(said, "waits for route/shop");
+    let waiting: Vec<String> = loader.waiting().map(|(name, _)| name.to_string()).collect();
+    assert_eq!(waiting, ["listener/rim"]);
+    let now = taken(&mut loader, Route, "shop", &routes(&["a.example"], "/"));
+    assert_eq!(loader.waiting().count(), 0);
+    let rim = listener(&now, "rim").unwrap();
+    let table = now.route_table(rim.hosts.find(b"a.example").unwrap()).unwrap();
+    assert_eq!((&*table.name, table.rules.len()), ("shop/a.example", 1));
+    assert_eq!(now.changes.listeners_added, [rim.id]);
+    assert_eq!(now.changes.route_tables_added, [table.id]);
+    let edge = |snapshot: &Loaded| Arc::as_ptr(listener(snapshot, "edge").unwrap());
+    // A rule changes its virtual host alone.
+    let two = taken(&mut loader, Route, "shop", &routes(&["a.example", "b.example"], "/"));
+    let next = taken(&mut loader, Route, "shop", &routes(&["a.example", "b.example"], "/x"));
+    assert!(Arc::ptr_eq(&two.listeners, &next.listeners));
+    assert_eq!(next.changes.route_tables_changed.len(), 2);
+    assert_eq!(two.changes.listeners_changed, [rim.id], "another host is another listener");
+    assert_eq!(two.changes.route_tables_added.len(), 1);
+    assert_eq!(edge(&two), edge(&now));
+    // Its next version names what is not there.
+    let (now, said) = one(&mut loader, Listener, "rim", &LISTENER.replace("shop", "[shop, later]"));
+    assert!(now.is_none());
+    assert_eq!(said, "waits for route/later");
+    let latest = loader.snapshot_latest().unwrap();
+    assert!(Arc::ptr_eq(listener(latest, "rim").unwrap(), listener(&next, "rim").unwrap()));
+    let later = "{ name: later, virtual_hosts: [] }";
+    let now = taken(&mut loader, Route, "later", later);
+    assert_eq!(now.changes.listeners_changed, [rim.id], "with the socket that it has");
+    // With another address it is another socket.
+    let moved = taken(&mut loader, Listener, "rim", &LISTENER.replace(":2", ":3"));
+    assert_eq!(moved.changes.listeners_removed, [rim.id]);
+    assert_eq!(moved.changes.listeners_added.len(), 1);
+    let gone = taken(&mut loader, Listener, "rim", "");
+    assert_eq!((gone.changes.listeners_removed.len(), gone.listeners.len()), (1, 1));
+}
+
+#[test]
+fn a_wait_ends_without_the_route_configuration() {
+    let mut loader = loaded();
+    let text = LISTENER
+        .replace("}", ", tls: { certificates: [{ chain: 'secret:site', key: 'secret:site' }] } }");
+    for (name, content) in [("rim", LISTENER.to_owned()), ("tls", text.replace("rim", "tls"))] {
+        one(&mut loader, Listener, name, &content);
+    }
+    let names = ["rim", "tls"].map(|name| ResourceName::new(Listener, name));
+    let done = loader.prepare_waited(&names.into(), &[], &sample::outside());
+    let now = loader.keep(done.prepared.unwrap());
+    let rim = listener(&now, "rim").expect("it serves without");
+    assert_eq!(rim.hosts.find(b"a.example"), None);
+    let waiting: Vec<_> = loader.waiting().collect();
+    let site = ResourceName::new(Secret, "site");
+    assert_eq!(
+        waiting,
+        [(&ResourceName::new(Listener, "tls"), &[site][..])],
+        "but not without keys"
+    );
+    let now = taken(&mut loader, Route, "shop", &routes(&["a.example"], "/"));
+    assert!(listener(&now, "rim").unwrap().hosts.find(b"a.example").is_some());
+}
+
+#[test]
+fn listeners_and_clusters_wait_for_secrets_and_follow_renewed_ones() {
+    let mut loader = loaded();
+    let text = "{ name: rim, address: '127.0.0.1:2', routes: own, \
+                tls: { certificates: [{ chain: 'secret:site', key: 'secret:site' }] } }";
+    let api = "{ name: api, endpoints: ['10.0.0.2:443'], tls: { ca: 'secret:trust' } }";
+    assert_eq!(one(&mut loader, Listener, "rim", text).1, "waits for secret/site");
+    assert_eq!(one(&mut loader, Cluster, "api", api).1, "waits for secret/trust");
+    assert_eq!(loader.snapshot_latest().unwrap().clusters.iter().count(), 1);
+    let site = secret("site", &[("chain", "site.pem"), ("key", "site.key")]);
+    let now = taken(&mut loader, Secret, "site", &site);
+    let rim = listener(&now, "rim").unwrap().clone();
+    let host = rim.hosts.find(b"own.example").unwrap();
+    assert_eq!(&*now.route_table(host).unwrap().name, "own", "a table of the file");
+    let now = taken(&mut loader, Secret, "trust", &secret("trust", &[("ca", "ca.pem")]));
+    let cluster = now.clusters.iter().find(|(_, it)| &*it.name == "api").unwrap().1.clone();
+    assert_eq!(now.changes.clusters_added, [cluster.id]);
+    // The same again is no change; another is one of the listener alone.
+    assert!(one(&mut loader, Secret, "site", &site).0.is_none());
+    let other = secret("site", &[("chain", "tenants.pem"), ("key", "tenants.key")]);
+    let now = taken(&mut loader, Secret, "site", &other);
+    assert_eq!(now.changes.listeners_changed, [rim.id]);
+    let tls = listener(&now, "rim").unwrap().tls.clone().unwrap();
+    assert!(!Arc::ptr_eq(&tls.context, &rim.tls.as_ref().unwrap().context));
+    assert!(now.clusters.iter().any(|(_, it)| Arc::ptr_eq(it, &cluster)));
+    // One whose key is of another certificate leaves what serves, and is said of the listener.
+    let wrong = secret("site", &[("chain", "site.pem"), ("key", "tenants.key")]);
+    let updates = vec![of(Secret, "site", "9", &wrong)];
+    let done = loader.prepare_updates(&"folder".into(), updates, &[], &sample::outside());
+    assert!(done.prepared.is_none() && done.verdicts[0].refused.is_none());
+    let (source, verdict) = &done.late[0];
+    assert_eq!((&**source, verdict.name.to_string()), ("folder", "listener/rim".to_owned()));
+    let errors = verdict.refused.as_ref().unwrap().to_string();
+    assert!(errors.starts_with("folder listener/rim version 1:1:"), "{errors}");
+    assert!(!errors.contains("PRIVATE") && !format!("{done:?}").contains("PRIVATE"));
+}
+
+#[test]
+fn each_kind_is_accepted_or_refused_by_itself_with_origin_rule_and_hint() {
+    let mut loader = loaded();
+    let updates = vec![
+        of(Listener, "a", "1", "{ name: a, address: '127.0.0.1:0x', routes: own }"),
+        of(Listener, "b", "1", "{ name: b, address: '127.0.0.1:3', routes: own }"),
+        of(
+            Listener,
+            "c",
+            "1",
+            "{ name: c, address: '127.0.0.1:4', routes: own, tls: { certificates: [{ chain: /etc/a.pem, key: 'secret:site' }] } }",
+        ),
+        of(Listener, "edge", "1", "{ name: edge, address: '127.0.0.1:5', routes: own }"),
+        of(Route, "own", "1", "{ name: own, virtual_hosts: [] }"),
+        of(Route, "d", "1", "name: d\nvirtual_hosts:\n- { name: x/y, rules: [] }"),
+        of(
+            Route,
+            "e",
+            "1",
+            "name: e\nvirtual_hosts:\n- { name: x, rules: [{ match: { prefix: / }, cluster_header: to }] }",
+        ),
+        of(
+            Route,
+            "g",
+            "1",
+            "name: g\nvirtual_hosts: [{ name: x, error_pages: [{ file: /etc/passwd, content_type: a/b, status: ['503'] }], rules: [] }]",
+        ),
+        of(Secret, "h", "1", "{ name: h, key: x }"),
+        of(Secret, "i", "1", "{ name: i }"),
+        of(Route, "shop", "1", &routes(&["a.example"], "/")),
+    ];
+    let (now, verdicts) = deliver(&mut loader, "folder", updates);
+    for (verdict, said) in verdicts.iter().zip([
+        "folder listener/a version 1:1:21: address: ",
+        "ok",
+        "folder listener/c version 1:1:80: tls.certificates[0].chain: \"/etc/a.pem\": a resource of another source names no files",
+        "folder listener/edge version 1:1:1: the file has a listener of this name, at f:1, and goes first",
+        "folder route/own version 1:1:1: the file has a route of this name, at f:2, and goes first",
+        "folder route/d version 1:3:11: virtual_hosts[0].name: \"x/y\": `/` stands between",
+        "folder route/e version 1:3:62: virtual_hosts[0].rules[0].cluster_header: \"to\": which clusters there are is not known",
+        "folder route/g version 1:2:",
+        "folder secret/h version 1:1:1: a certificate and its key belong together",
+        "folder secret/i version 1:1:1: this secret holds nothing",
+        "ok",
+    ]) {
+        assert!(verdict.starts_with(said), "{verdict}\n{said}");
+    }
+    let now = now.unwrap();
+    let names: Vec<&str> = now.listeners.iter().map(|listener| &*listener.name).collect();
+    assert_eq!(names, ["edge", "b"]);
+    assert_eq!(now.route_tables.iter().count(), 2);
+}
+
+#[test]
+fn a_listener_that_cannot_be_bound_is_refused_alone() {
+    let mut loader = loaded();
+    let text = |name: u8| format!("{{ name: l{name}, address: '127.0.0.1:1{name}', routes: own }}");
+    let updates = || (0..10).map(|it| of(Listener, &format!("l{it}"), "1", &text(it))).collect();
+    let unbound = [Unbound {
+        name: ResourceName::new(Listener, "l3"),
+        reason: "cannot listen on 127.0.0.1:13: it is in use".to_owned(),
+    }];
+    let outside = sample::outside();
+    let done = loader.prepare_updates(&"folder".into(), updates(), &unbound, &outside);
+    let refused = done.verdicts.iter().filter_map(|it| it.refused.as_ref());
+    let refused: Vec<String> = refused.map(ToString::to_string).collect();
+    assert_eq!(refused.len(), 1);
+    let said = "folder listener/l3 version 1:1:1: cannot listen on 127.0.0.1:13: it is in use; ";
+    assert!(refused[0].starts_with(said), "{refused:?}");
+    let now = loader.keep(done.prepared.unwrap());
+    assert_eq!((now.listeners.len(), now.changes.listeners_added.len()), (10, 9));
+}
+
+#[test]
+fn listeners_follow_the_tables_of_the_file_and_the_file_goes_first() {
+    let mut loader = loaded();
+    let text = "{ name: rim, address: '127.0.0.1:2', routes: [own, shop] }";
+    taken(&mut loader, Route, "shop", &routes(&["a.example"], "/"));
+    let now = taken(&mut loader, Listener, "rim", text);
+    let hosts = |snapshot: &Loaded, name: &str| {
+        let rim = listener(snapshot, "rim").unwrap();
+        rim.hosts.find(name.as_bytes()).is_some()
+    };
+    assert!(hosts(&now, "own.example") && hosts(&now, "a.example"));
+    let same = loader.load("f", &format!("# more\n{TEXT}")).unwrap();
+    assert!(Arc::ptr_eq(listener(&now, "rim").unwrap(), listener(&same, "rim").unwrap()));
+    let now = loader.load("f", &TEXT.replace("own.example", "new.example")).unwrap();
+    assert!(hosts(&now, "new.example") && !hosts(&now, "own.example"));
+    // The file takes a host that the listener has: the listener stays as it was, and that is said.
+    let claimed =
+        loader.prepare("f", &TEXT.replace("own.example", "a.example"), &sample::outside()).unwrap();
+    let (_, verdict) = &claimed.late()[0];
+    assert!(verdict.refused.as_ref().unwrap().to_string().contains("both claim the host"));
+    // The file takes the names.
+    let text = TEXT.replace("name: edge", "name: rim").replace("routes: own", "routes: shop");
+    let text = text.replace("name: own", "name: shop");
+    let now = loader.load("f", &text).unwrap();
+    assert_eq!((now.listeners.len(), now.route_tables.iter().count()), (1, 1));
+    let said = one(&mut loader, Route, "shop", &routes(&["a.example"], "/")).1;
+    assert!(said.contains("the file has a route of this name"), "{said}");
+}
+
+#[test]
+fn the_bounds_are_of_each_source_and_kind_and_more_is_refused_as_a_whole() {
+    let mut loader = loaded();
+    for kind in ResourceKind::ALL {
+        let name = |n: usize| n.to_string();
+        let updates: Vec<Update> =
+            (0..=RESOURCES_MAX).map(|n| of(kind, &name(n), "1", "x: y")).collect();
+        let (none, verdicts) = deliver(&mut loader, "folder", updates);
+        assert!(none.is_none());
+        let word = kind.word();
+        let said = format!("(resources_max), and has {} of {word}", RESOURCES_MAX + 1);
+        assert!(verdicts.iter().all(|it| it.contains(&said)), "{}", verdicts[0]);
+    }
+    // The three share their text.
+    let text = Text::from("#".repeat(100 << 20));
+    let large = |name: &str| Update { content: Some(text.clone()), ..of(Cluster, name, "1", "") };
+    let good = of(Cluster, "good", "1", "{ name: good, endpoints: [] }");
+    let updates = vec![large("a"), good.clone(), large("b"), large("c")];
+    let (none, verdicts) = deliver(&mut loader, "folder", updates);
+    assert!(none.is_none());
+    assert!(verdicts.iter().all(|it| it.contains("at most 256 MiB (resource_bytes_max)")));
+    let many = vec![of(Cluster, "gone", "1", ""); UPDATES_WAITING_MAX + 1];
+    let (none, verdicts) = deliver(&mut loader, "folder", many);
+    assert!(none.is_none() && verdicts.len() == 1);
+    assert!(verdicts[0].contains("updates waiting (updates_waiting_max)"), "{verdicts:?}");
+    assert_eq!(deliver(&mut loader, "folder", vec![good]).1, ["ok"]);
+}
+
+#[test]
+fn what_is_named_and_not_in_the_file_is_wanted() {
+    let mut loader = fresh();
+    let prepared =
+        loader.prepare("f", &TEXT.replace("name: web", "name: other"), &sample::outside());
+    let prepared = prepared.unwrap();
+    let names = |wanted: &BTreeSet<ResourceName>| -> Vec<String> {
+        wanted.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(names(prepared.wanted()), ["cluster/web"]);
+    loader.keep(prepared);
+    let mut wanted = |kind, name: &str, content: &str| {
+        let updates = vec![of(kind, name, "1", content)];
+        let done = loader.prepare_updates(&"folder".into(), updates, &[], &sample::outside());
+        drop(done.prepared.map(|prepared| loader.keep(prepared)));
+        done.wanted.map(|wanted| names(&wanted))
+    };
+    let text = "{ name: rim, address: '127.0.0.1:2', routes: [own, shop], cluster: raw, \
+                tls: { certificates: [{ chain: 'secret:site', key: 'secret:site' }] } }";
+    let all = ["route/shop", "cluster/raw", "cluster/web", "secret/site"].map(str::to_owned);
+    assert_eq!(wanted(Listener, "rim", text), Some(all.to_vec()));
+    assert_eq!(wanted(Listener, "rim", text), None, "as before");
+    let more = wanted(Route, "shop", &routes(&["a.example"], "/")).unwrap();
+    assert_eq!(more, ["route/shop", "cluster/api", "cluster/raw", "cluster/web", "secret/site"]);
+    assert_eq!(wanted(Listener, "rim", ""), Some(vec!["cluster/api".into(), "cluster/web".into()]));
+}
+
+/// What comes next: a text with these clusters and the table of some, or what a source says.
+#[derive(Clone, Debug)]
+enum Step {
+    Text { clusters: Vec<u8>, rules: Vec<u8>, has_table: bool, canary: u8 },
+    Updates(u8, Vec<(ResourceKind, u8, u8)>),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let names = || proptest::collection::btree_set(0u8..4, 0..4);
+    let text = (names(), names(), any::<bool>(), 0u8..2);
+    let kind = prop_oneof![
+        2 => Just(Cluster), 3 => Just(Route), 3 => Just(Listener), 2 => Just(Secret)
+    ];
+    let update = (kind, 0u8..3, 0u8..7);
+    prop_oneof![
+        1 => text.prop_map(|(clusters, rules, has_table, canary)| Step::Text {
+            clusters: clusters.into_iter().collect(),
+            rules: rules.into_iter().collect(),
+            has_table,
+            canary,
+        }),
+        4 => (0u8..2, proptest::collection::vec(update, 1..4))
+            .prop_map(|(source, updates)| Step::Updates(source, updates)),
+    ]
+}
+
+fn text(clusters: &[u8], rules: &[u8], has_table: bool, canary: u8) -> String {
+    let rule = |name: &u8| format!("{{ match: {{ prefix: /{name}/ }}, cluster: n{name} }}");
+    let rules: Vec<_> = rules.iter().map(rule).collect();
+    let cluster = |name: &u8| format!("{{ name: n{name}, endpoints: ['10.0.1.{name}:80'] }}");
+    let clusters: Vec<_> = clusters.iter().map(cluster).collect();
+    let table = if has_table {
+        "{ name: n0, hosts: [f.example], rules: [] }, { name: n1/v0, hosts: [g.example], rules: [] }, "
+    } else {
+        ""
+    };
+    format!(
+        "runtime: {{ canary: {canary} }}\n\
+         listeners: [{{ name: n2, address: '127.0.0.1:1', routes: r }}]\n\
+         routes: [{table}{{ name: r, rules: [{}] }}]\nclusters: [{}]\n",
+        rules.join(", "),
+        clusters.join(", ")
+    )
+}
+
+/// A resource in one of several forms; none for one that is gone.
+fn form(kind: ResourceKind, name: u8, form: u8) -> String {
+    let site = || "{ chain: 'secret:n0', key: 'secret:n0' }";
+    match (kind, form) {
+        (_, 0) => String::new(),
+        // Refused.
+        (_, 1) => "{ name: other }".to_owned(),
+        (Cluster, 2) => {
+            format!("{{ name: n{name}, endpoints: ['10.0.2.1:80'], tls: {{ verify: off }} }}")
+        }
+        (Cluster, 3) => {
+            format!("{{ name: n{name}, endpoints: ['10.0.2.1:80'], tls: {{ ca: 'secret:n1' }} }}")
+        }
+        (Cluster, form) => {
+            format!("{{ name: n{name}, endpoints: ['10.0.2.{form}:80', '10.0.2.9:80'] }}")
+        }
+        (Secret, form) => match form {
+            2 | 3 => secret(
+                &format!("n{name}"),
+                &[("chain", "site.pem"), ("key", "site.key"), ("ca", "ca.pem")],
+            ),
+            4 => secret(&format!("n{name}"), &[("chain", "tenants.pem"), ("key", "tenants.key")]),
+            _ => secret(&format!("n{name}"), &[("ca", "ca.pem")]),
+        },
+        (Route, form) => {
+            let host = |host: u8, rule: &str| {
+                format!("{{ name: v{host}, hosts: [h{host}.n{name}.example], rules: [{rule}] }}")
+            };
+            let forward = format!("{{ match: {{ prefix: / }}, cluster: n{} }}", form % 4);
+            let canary =
+                "{ match: { prefix: /, fraction: { percent: 10, runtime: canary } }, respond: {} }";
+            let hosts = match form {
+                2 => vec![],
+                3 => vec![host(0, &forward)],
+                4 => vec![host(0, canary), host(1, &forward)],
+                _ => vec![host(1, &forward)],
+            };
+            format!("{{ name: n{name}, virtual_hosts: [{}] }}", hosts.join(", "))
+        }
+        (Listener, form) => {
+            let address = format!("address: '127.0.0.1:{}'", 10 + name + 10 * (form / 5));
+            let tls = format!("tls: {{ certificates: [{}] }}", site());
+            match form {
+                2 => format!("{{ name: n{name}, {address}, routes: n0 }}"),
+                3 => format!("{{ name: n{name}, {address}, routes: [n0, n1], {tls} }}"),
+                4 => format!(
+                    "{{ name: n{name}, {address}, chains: [{{ name: a, match: {{ server_names: [a.example] }}, routes: n1, {tls} }}] }}"
+                ),
+                5 => format!("{{ name: n{name}, {address}, protocol: tcp, cluster: n1 }}"),
+                _ => format!("{{ name: n{name}, {address}, routes: r }}"),
+            }
+        }
+    }
+}
+
+/// What is seen of a configuration but for what waits: that serves as something that was before.
+fn settled(loader: &Loader) -> BTreeMap<String, String> {
+    let waiting = loader.waiting().map(|(name, _)| match name.kind {
+        Listener => format!("listeners \"{}\"", name.name),
+        _ => format!("clusters \"{}\"", name.name),
+    });
+    let waiting: BTreeSet<String> = waiting.collect();
+    let mut seen = seen(loader);
+    // Where rules lead and what endpoints a cluster has is not said for those either.
+    let names: BTreeSet<String> = waiting
+        .iter()
+        .filter_map(|it| Some(it.strip_prefix("clusters \"")?.trim_end_matches('"').to_owned()))
+        .collect();
+    seen.retain(|key, _| {
+        !waiting.contains(key) && !names.iter().any(|name| key == &format!("endpoints {name}"))
+    });
+    if !names.is_empty() {
+        seen.retain(|key, _| !key.starts_with("targets "));
+    }
+    seen
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn any_deliveries_and_texts_give_what_building_from_scratch_gives(
+        steps in proptest::collection::vec(step(), 1..14)
+    ) {
+        let mut loader = fresh();
+        let mut known = Known::default();
+        let mut latest = text(&[], &[], false, 0);
+        known.apply(&loader.load("f", &latest).unwrap());
+        // What was accepted, by the order in which it came.
+        let mut delivered: Vec<(u8, Update)> = Vec::new();
+        let mut late = BTreeSet::new();
+        for step in steps {
+            match step {
+                Step::Text { clusters, rules, has_table, canary } => {
+                    latest = text(&clusters, &rules, has_table, canary);
+                    let prepared = loader.prepare("f", &latest, &sample::outside()).unwrap();
+                    late.extend(prepared.late().iter().map(|(_, it)| it.name.clone()));
+                    known.apply(&loader.keep(prepared));
+                    delivered.retain(|(_, it)| match it.kind {
+                        Cluster => !latest.contains(&format!("{{ name: {}, endpoints", it.name)),
+                        Route => !has_table
+                            || &*it.name != "n0"
+                                && !(&*it.name == "n1" && it.content.as_ref().is_some_and(|it| it.contains("name: v0"))),
+                        Listener => &*it.name != "n2",
+                        Secret => true,
+                    });
+                }
+                Step::Updates(source, updates) => {
+                    let updates: Vec<Update> = updates
+                        .into_iter()
+                        .map(|(kind, name, it)| of(kind, &format!("n{name}"), "1", &form(kind, name, it)))
+                        .collect();
+                    let done = loader.prepare_updates(
+                        &source.to_string().into(), updates.clone(), &[], &sample::outside(),
+                    );
+                    late.extend(done.late.iter().map(|(_, it)| it.name.clone()));
+                    for verdict in done.verdicts.iter().filter(|it| it.refused.is_none()) {
+                        let is_it = |it: &Update| it.kind == verdict.name.kind && *it.name == *verdict.name.name;
+                        delivered.retain(|(_, it)| !is_it(it));
+                        late.remove(&verdict.name);
+                        let last = updates.iter().rfind(|it| is_it(it)).unwrap();
+                        delivered.extend(last.content.is_some().then(|| (source, last.clone())));
+                    }
+                    if let Some(prepared) = done.prepared {
+                        known.apply(&loader.keep(prepared));
+                    }
+                }
+            }
+            prop_assert_eq!(&known, &Known::of(loader.snapshot_latest().unwrap()));
+        }
+        // Of what turned out to be wrong together with something else, a former version serves.
+        if late.is_empty() {
+            let mut scratch = fresh();
+            scratch.load("f", &latest).unwrap();
+            for (source, update) in &delivered {
+                let (_, verdicts) = deliver(&mut scratch, &source.to_string(), vec![update.clone()]);
+                prop_assert!(verdicts[0] == "ok" || verdicts[0].starts_with("waits"), "{}", verdicts[0]);
+            }
+            prop_assert_eq!(settled(&loader), settled(&scratch));
+            let waiting = |loader: &Loader| -> Vec<ResourceName> {
+                loader.waiting().map(|(name, _)| name.clone()).collect()
+            };
+            prop_assert_eq!(waiting(&loader), waiting(&scratch));
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Control's part in what sources beside the file deliver: what is handed to the builder, what cannot be bound, how long
+//! resources wait for what they name, and which source gets which verdict.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::{Errors, ResourceKind, ResourceName, Unbound, Update, Verdict};
+use telemetry::events::SourceKind;
+use tokio::sync::{mpsc, oneshot};
+
+use super::handover::Handing;
+use super::{Running, State};
+use crate::clock;
+use crate::reload::DeliveredUpdates;
+use crate::source::{Delivery, Following, Source};
+use crate::workers::{BindFailure, Workers};
+
+/// Refused resources whose mistakes the admin interface shows.
+const REFUSED_MAX: usize = 10_000;
+
+/// What sources deliver, as far as control has it.
+#[derive(Debug)]
+pub(super) struct Deliveries {
+    following: Following,
+    /// What the builder has, or is to have again.
+    asked: Option<Question>,
+    /// Whether the builder is to have it again.
+    is_to_be_asked: bool,
+    waits: BTreeMap<ResourceName, Wait>,
+    /// What other sources may have.
+    wanted: BTreeSet<ResourceName>,
+    /// The resources of which the last version is refused, since when, and why.
+    refused: BTreeMap<ResourceName, (u64, Errors)>,
+}
+
+/// What the builder is asked.
+#[derive(Debug)]
+struct Question {
+    what: Asked,
+    /// What the system does not let this process have.
+    unbound: Vec<Unbound>,
+}
+
+#[derive(Debug)]
+enum Asked {
+    Updates { source: &'static str, updates: Vec<Update>, reply: oneshot::Sender<Vec<Verdict>> },
+    Waited(BTreeSet<ResourceName>),
+}
+
+/// What a listener or a cluster waits for.
+#[derive(Debug)]
+struct Wait {
+    /// Monotonic time, ns.
+    since: u64,
+    names: Vec<ResourceName>,
+    /// Whether that was too long.
+    is_over: bool,
+}
+
+impl Deliveries {
+    /// Starts the sources, which get what is wanted.
+    pub(super) fn start(
+        sources: Vec<Box<dyn Source>>,
+        wanted: BTreeSet<ResourceName>,
+    ) -> (Self, mpsc::Receiver<Delivery>) {
+        let (following, delivered) = Following::start(sources);
+        following.want(wanted.clone());
+        let deliveries = Self {
+            following,
+            asked: None,
+            is_to_be_asked: false,
+            waits: BTreeMap::new(),
+            wanted,
+            refused: BTreeMap::new(),
+        };
+        (deliveries, delivered)
+    }
+
+    pub(super) fn want(&mut self, wanted: BTreeSet<ResourceName>) {
+        self.following.want(wanted.clone());
+        self.wanted = wanted;
+    }
+
+    /// Why the last version of a resource is refused, and since when.
+    pub(super) fn refused(&self, name: &ResourceName) -> Option<&(u64, Errors)> {
+        self.refused.get(name)
+    }
+
+    /// How many resources of a kind have a last version that is refused.
+    pub(super) fn refused_len(&self, kind: ResourceKind) -> usize {
+        self.refused.keys().filter(|name| name.kind == kind).count()
+    }
+
+    /// Whether a resource, or a version of it, waits, or is waited for.
+    pub(super) fn is_warming(&self, name: &ResourceName) -> bool {
+        self.waits.contains_key(name) || self.wanted.contains(name)
+    }
+
+    /// The resources of a kind that wait, and those that are waited for.
+    pub(super) fn warming(&self, kind: ResourceKind) -> BTreeSet<&str> {
+        let named = self.waits.values().flat_map(|wait| &wait.names);
+        // A rule leads to any cluster that is not there.
+        let clusters = self.wanted.iter().filter(|name| name.kind == ResourceKind::Cluster);
+        let all = self.waits.keys().chain(named).chain(clusters);
+        all.filter(|name| name.kind == kind).map(|name| &*name.name).collect()
+    }
+
+    /// Takes note of what could not be bound: the builder is asked again, without these.
+    pub(super) fn on_unbindable(&mut self, failures: Vec<BindFailure>) {
+        let Some(asked) = &mut self.asked else { return };
+        asked.unbound.extend(failures.into_iter().map(|failure| match failure {
+            BindFailure::Cluster { cluster, reason } => {
+                Unbound { name: ResourceName::new(ResourceKind::Cluster, &cluster), reason }
+            }
+            BindFailure::Listener { listener, address, reason } => Unbound {
+                name: ResourceName::new(ResourceKind::Listener, &listener),
+                reason: format!("cannot listen on {address}: {reason}"),
+            },
+        }));
+        self.is_to_be_asked = true;
+    }
+
+    fn note_waits(&mut self, waits: Vec<(ResourceName, Vec<ResourceName>)>) {
+        for (name, names) in waits {
+            if names.is_empty() {
+                if self.waits.remove(&name).is_some() {
+                    tracing::info!("{name} waits no longer");
+                }
+                continue;
+            }
+            let is_same = |wait: &Wait| wait.names == names;
+            if !self.waits.get(&name).is_some_and(is_same) {
+                tracing::info!("{name} waits for {}", listed(&names));
+                let since = clock::monotonic_ns();
+                self.waits.insert(name, Wait { since, names, is_over: false });
+            }
+        }
+    }
+}
+
+impl<W: Workers> Running<W> {
+    /// Whether what sources say can be handed over: while it cannot, they wait.
+    pub(super) fn takes_deliveries(&self) -> bool {
+        let is_idle = !self.config.builder.is_busy() && self.handing == Handing::None;
+        let is_free = self.config.deliveries.asked.is_none();
+        is_idle && is_free && matches!(self.state, State::Starting | State::Ready)
+    }
+
+    pub(super) fn on_delivery(&mut self, delivery: Delivery) {
+        let Delivery { source, updates, verdicts } = delivery;
+        self.ask_deliveries(Asked::Updates { source, updates, reply: verdicts });
+    }
+
+    fn ask_deliveries(&mut self, what: Asked) {
+        self.config.deliveries.asked = Some(Question { what, unbound: Vec::new() });
+        self.config.deliveries.is_to_be_asked = true;
+        self.hand_deliveries();
+    }
+
+    /// Asks the builder what is to be asked, once it has time.
+    pub(super) fn hand_deliveries(&mut self) {
+        let config = &mut self.config;
+        if config.builder.is_busy() || self.handing != Handing::None {
+            return;
+        }
+        let Some(asked) = config.deliveries.asked.as_ref() else { return };
+        if !std::mem::take(&mut config.deliveries.is_to_be_asked) {
+            return;
+        }
+        let unbound = asked.unbound.clone();
+        match &asked.what {
+            Asked::Updates { source, updates, .. } => {
+                config.builder.updates((*source).into(), updates.clone(), unbound);
+            }
+            Asked::Waited(names) => config.builder.waited(names.clone(), unbound),
+        }
+    }
+
+    /// Reports what became of what sources deliver, and tells those who did.
+    pub(super) fn on_delivered(&mut self, delivered: DeliveredUpdates) {
+        let DeliveredUpdates { verdicts, late, wanted, waits } = delivered;
+        let asked = self.config.deliveries.asked.take();
+        if let Some(wanted) = wanted {
+            self.config.deliveries.want(wanted);
+        }
+        self.on_relinked(late, waits);
+        let Some(Asked::Updates { source, reply, .. }) = asked.map(|asked| asked.what) else {
+            return;
+        };
+        for verdict in &verdicts {
+            self.report_verdict(source, verdict);
+        }
+        // A source that ended needs none.
+        let _ = reply.send(verdicts);
+    }
+
+    /// Reports what follows for resources of sources from what others say, or the file.
+    pub(super) fn on_relinked(
+        &mut self,
+        late: Vec<(Arc<str>, Verdict)>,
+        waits: Vec<(ResourceName, Vec<ResourceName>)>,
+    ) {
+        self.config.deliveries.note_waits(waits);
+        for (source, verdict) in late {
+            if let Some(source) = self.config.deliveries.following.tell(&source, verdict.clone()) {
+                self.report_verdict(source, &verdict);
+            }
+        }
+    }
+
+    fn report_verdict(&mut self, source: &'static str, verdict: &Verdict) {
+        let refused = &mut self.config.deliveries.refused;
+        match &verdict.refused {
+            Some(errors) if refused.len() < REFUSED_MAX || refused.contains_key(&verdict.name) => {
+                refused.insert(verdict.name.clone(), (clock::wall_ns(), errors.clone()));
+            }
+            // The log has it.
+            Some(_) => {}
+            None => drop(refused.remove(&verdict.name)),
+        }
+        let failure = verdict.refused.as_ref().map(|_| "invalid");
+        self.count_answer(SourceKind::Named(source), failure);
+        if let Some(errors) = &verdict.refused {
+            let name = &verdict.name;
+            tracing::error!(source, %name, "refused, the version before serves on:\n{errors}");
+        }
+    }
+
+    /// Ends the waits that took longer than `resolvers.initial_fetch_timeout`: listeners serve without the route
+    /// configurations that are not there, and for secrets there is nothing else to use.
+    pub(super) fn end_waits(&mut self) {
+        if !self.takes_deliveries() {
+            return;
+        }
+        let timeout = self.config.snapshot.resolvers.initial_fetch_timeout;
+        let late = self.config.deliveries.late(timeout);
+        if !late.is_empty() {
+            self.ask_deliveries(Asked::Waited(late));
+        }
+    }
+}
+
+impl Deliveries {
+    /// What has waited for too long, from now on.
+    fn late(&mut self, timeout: Duration) -> BTreeSet<ResourceName> {
+        let now = clock::monotonic_ns();
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let mut late = BTreeSet::new();
+        for (name, wait) in &mut self.waits {
+            if wait.is_over || timeout_ns == 0 || now.saturating_sub(wait.since) < timeout_ns {
+                continue;
+            }
+            wait.is_over = true;
+            let names = listed(&wait.names);
+            tracing::warn!(
+                ?timeout,
+                "no {names} within resolvers.initial_fetch_timeout: {name} serves without route \
+                 configurations, and not without secrets"
+            );
+            late.insert(name.clone());
+        }
+        late
+    }
+}
+
+fn listed(names: &[ResourceName]) -> String {
+    names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
