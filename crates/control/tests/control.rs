@@ -762,6 +762,17 @@ fn a_source_delivers_clusters_and_hears_what_became_of_each() {
     let shown = running.ask("GET", "/config?resource=cluster/web");
     assert!(shown.contains("10.0.0.1:80") && shown.contains("\"state\": \"refused\""), "{shown}");
     assert!(shown.contains("\"rule\": "), "{shown}");
+    let sources = running.ask("GET", "/sources");
+    let sources: serde_json::Value =
+        serde_json::from_str(sources.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let folder = sources["sources"].as_array().unwrap().iter().find(|it| it["name"] == "folder");
+    let folder = folder.unwrap();
+    assert_eq!(folder["accepted_total"], 1);
+    assert_eq!(folder["refused_total"]["invalid"], 1);
+    assert!(folder["last_accepted_at"].is_string() && folder["age_seconds"].is_u64(), "{folder}");
+    assert_eq!(sources["sources"][0]["last_accepted_at"], serde_json::Value::Null);
+    assert_eq!(sources["refused"][0]["resource"], "cluster/web");
+    assert_eq!(sources["refused"][0]["errors"][0]["path"].as_str(), Some("endpoints[0]"));
     let metrics = running.ask("GET", "/metrics");
     for (kind, state, count) in [
         ("listener", "active", 1),

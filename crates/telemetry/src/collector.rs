@@ -23,7 +23,7 @@ use crate::metrics::upstream::ClusterBlock;
 use crate::metrics::{RULES_MAX, View, families};
 use crate::names::{EndpointName, Names, RouteNames};
 use crate::process::ProcessFacts;
-use crate::totals::{ClusterTotals, ListenerTotals};
+use crate::totals::{ClusterTotals, ListenerTotals, SourceTotals};
 
 /// Adds up what the workers count.
 #[derive(Debug)]
@@ -158,6 +158,12 @@ impl Collector {
     /// Takes the states of all files and names of sources, in the place of those before.
     pub fn source_resources(&mut self, resources: Vec<SourceResources>) {
         self.control.source_resources(resources);
+    }
+
+    /// What each source has said.
+    #[must_use]
+    pub fn source_totals(&self) -> Vec<SourceTotals> {
+        self.control.source_totals()
     }
 
     /// Takes how many resources are in each state, in the place of those before.

@@ -54,4 +54,4 @@ pub use metrics::reference as metrics_reference;
 pub use names::{EndpointName, Names, RouteNames};
 pub use process::ProcessFacts;
 pub use record::FAILED_ATTEMPTS_BYTES_MAX;
-pub use totals::{ClusterTotals, ListenerTotals};
+pub use totals::{ClusterTotals, ListenerTotals, SourceTotals};

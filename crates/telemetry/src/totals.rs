@@ -15,6 +15,21 @@ pub struct ListenerTotals {
     pub exchanges_total: u64,
 }
 
+/// What a source has said, for the admin's own pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceTotals {
+    /// Its name: `file`, `dns`, or that of a source of clusters.
+    pub source: &'static str,
+    /// What it gave that was accepted, also if it was nothing new.
+    pub answers_total: u64,
+    /// What it did not give, or what was refused of it, by reason: those that occurred.
+    pub failures: Vec<(&'static str, u64)>,
+    /// When it last gave something that was accepted, ns since the Unix epoch; 0 for never.
+    pub answered_at: u64,
+    /// How many of its files or names are in which state.
+    pub states: Vec<(&'static str, u64)>,
+}
+
 /// What a cluster has counted, for the admin's own pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterTotals {

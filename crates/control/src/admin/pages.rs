@@ -65,6 +65,7 @@ pub(crate) enum Page {
     Resource(ResourceName),
     Clusters(Listing),
     Listeners(Listing),
+    Sources,
     Stats {
         filter: String,
     },
@@ -114,6 +115,7 @@ const PATHS: &[(&str, &str, &str)] = &[
         "clusters, their endpoints and what they carry; ?filter=, &sort=, &limit=, &endpoints=no",
     ),
     ("GET, HEAD", "/listeners", "listeners, where they are bound and what they carry; ?filter="),
+    ("GET, HEAD", "/sources", "where endpoints and clusters come from, and what became of them"),
     (
         "GET, HEAD",
         "/explain",
@@ -142,6 +144,7 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
             Ok(listing) => Asked::Page(Page::Listeners(listing)),
             Err(hint) => Asked::Nothing(Answer::text(400, hint + "\n")),
         },
+        "/sources" => Asked::Page(Page::Sources),
         "/explain" if query.is_empty() => Asked::Nothing(Answer::text(200, explain::USAGE)),
         "/explain" => match explain::wanted(arguments(query)) {
             Ok(request) => Asked::Explain(request),

@@ -25,6 +25,9 @@ use crate::clock;
 use crate::names::label;
 use crate::workers::{Workers, address_text};
 
+/// Refused updates that `/sources` shows.
+const REFUSED_SHOWN_MAX: usize = 100;
+
 impl<W: Workers> Running<W> {
     pub(super) fn on_query(&mut self, query: Query) {
         match query {
@@ -85,6 +88,10 @@ impl<W: Workers> Running<W> {
                 let page = self.show_carried(listing, Carried::write_listeners);
                 let _ = reply.send(page);
                 return;
+            }
+            Page::Sources => {
+                self.describe_sources();
+                Answer::json(&self.sources())
             }
             Page::Drain => {
                 if matches!(self.state, State::Starting | State::Ready) {
@@ -211,6 +218,41 @@ impl<W: Workers> Running<W> {
         let count = clusters.map(|(_, cluster)| cluster.endpoints.len()).sum::<usize>();
         let left_out = u64::try_from(count - named.len()).unwrap_or(u64::MAX);
         self.collector.set_endpoints(named, left_out);
+    }
+
+    /// What the sources have said, and how resources are.
+    fn sources(&self) -> Value {
+        let now = clock::wall_ns();
+        let counts = |counts: Vec<(&'static str, u64)>| -> Value {
+            let counts = counts.into_iter().map(|(word, count)| (word.to_owned(), json!(count)));
+            counts.collect::<serde_json::Map<_, _>>().into()
+        };
+        let sources = self.collector.source_totals().into_iter().map(|totals| {
+            let at = Some(totals.answered_at).filter(|at| *at > 0);
+            json!({
+                "name": totals.source,
+                "states": counts(totals.states),
+                "accepted_total": totals.answers_total,
+                "refused_total": counts(totals.failures),
+                "last_accepted_at": at.map(clock::rfc3339),
+                "age_seconds": at.map(|at| now.saturating_sub(at) / 1_000_000_000),
+            })
+        });
+        let refused = self.config.updates_refused.iter().map(|(name, (at, errors))| {
+            json!({
+                "resource": format!("cluster/{name}"),
+                "at": clock::rfc3339(*at),
+                "errors": errors.errors,
+            })
+        });
+        let resources = self.config.resources().into_iter().map(
+            |ConfigResources { kind, state, count }| json!({ "kind": kind, "state": state, "count": count }),
+        );
+        json!({
+            "sources": sources.collect::<Vec<_>>(),
+            "resources": resources.collect::<Vec<_>>(),
+            "refused": refused.take(REFUSED_SHOWN_MAX).collect::<Vec<_>>(),
+        })
     }
 
     /// Writes a page about what is configured, and what it carries.

@@ -145,9 +145,11 @@ impl EarlyPages {
                 Err(hint) => Answer::text(404, hint + "\n"),
             },
             Page::Drain => Answer::text(202, "draining\n"),
-            Page::Clusters(_) | Page::Listeners(_) | Page::Release | Page::Runtime(_) => {
-                Answer::text(503, reason(warming) + "\n")
-            }
+            Page::Clusters(_)
+            | Page::Listeners(_)
+            | Page::Sources
+            | Page::Release
+            | Page::Runtime(_) => Answer::text(503, reason(warming) + "\n"),
         };
         answer.into()
     }

@@ -152,7 +152,7 @@ impl Top {
             (None, View::Listeners) => {
                 format!("/listeners?sort={sort}&limit={limit}&filter={filter}")
             }
-            (None, View::Sources) => "/stats?filter=strait_source".to_owned(),
+            (None, View::Sources) => "/sources".to_owned(),
             (None, View::Slow) => "/slow?format=text".to_owned(),
         };
         Question { path }
@@ -175,7 +175,8 @@ impl Top {
             return;
         }
         let page: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        let listed = ["/clusters", "/listeners"].iter().find_map(|key| page.pointer(key));
+        let listed =
+            ["/clusters", "/listeners", "/sources"].iter().find_map(|key| page.pointer(key));
         self.entries = listed.and_then(Value::as_array).cloned().unwrap_or_default();
         self.lines = match listed {
             Some(_) => Vec::new(),
@@ -287,7 +288,8 @@ impl Top {
             (None, View::Clusters | View::Listeners) => {
                 usize::try_from(self.matched).unwrap_or(usize::MAX)
             }
-            (None, View::Sources | View::Slow) => self.lines.len(),
+            (None, View::Sources) => self.entries.len(),
+            (None, View::Slow) => self.lines.len(),
         }
     }
 
@@ -319,10 +321,10 @@ impl Top {
                 let rows = self.entries.iter().map(|it| listener_row(it, self.rates(it)));
                 Table { titles: LISTENER_TITLES.to_vec(), rows: rows.collect() }
             }
-            (None, View::Sources) => Table {
-                titles: vec!["METRIC", "VALUE"],
-                rows: self.lines.iter().map(|line| source_row(line)).collect(),
-            },
+            (None, View::Sources) => {
+                let rows = self.entries.iter().map(source_row);
+                Table { titles: SOURCE_TITLES.to_vec(), rows: rows.collect() }
+            }
             (None, View::Slow) => {
                 let rows = self.lines.iter().map(|line| vec![line.clone()]);
                 Table { titles: vec!["SLOWEST RECENT REQUESTS"], rows: rows.collect() }
@@ -388,10 +390,21 @@ fn endpoint_table(endpoints: &[Value]) -> Table {
     Table { titles, rows: rows.collect() }
 }
 
-/// A line of `/stats`: the name with its labels, and the value.
-fn source_row(line: &str) -> Vec<String> {
-    let (name, value) = line.rsplit_once(' ').unwrap_or((line, ""));
-    vec![name.trim_end_matches(':').to_owned(), value.to_owned()]
+const SOURCE_TITLES: [&str; 5] = ["SOURCE", "AGE", "ACCEPTED", "REFUSED", "STATES"];
+
+fn source_row(entry: &Value) -> Vec<String> {
+    let counts = |pointer| entry.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
+    let refused = counts("/refused_total").filter_map(|(_, count)| count.as_u64());
+    let states = counts("/states").filter(|(_, count)| count.as_u64() != Some(0));
+    let states: Vec<_> = states.map(|(state, count)| format!("{state}={count}")).collect();
+    let age = entry.pointer("/age_seconds").and_then(Value::as_u64);
+    vec![
+        text(entry, "/name").to_owned(),
+        age.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds}s")),
+        number(entry, "/accepted_total").to_string(),
+        refused.sum::<u64>().to_string(),
+        states.join(","),
+    ]
 }
 
 fn rate(rate: Option<f64>) -> String {

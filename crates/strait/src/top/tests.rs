@@ -174,7 +174,7 @@ fn keys_filter_sort_choose_and_quit() {
     assert_eq!(top.question().path, "/clusters?endpoints=no&sort=pending&limit=1&filter=");
     for (key, path) in [
         (KeyCode::Char('2'), "/listeners?sort=pending&limit=1&filter="),
-        (KeyCode::Char('3'), "/stats?filter=strait_source"),
+        (KeyCode::Char('3'), "/sources"),
         (KeyCode::Tab, "/slow?format=text"),
         (KeyCode::Tab, "/clusters?endpoints=no&sort=pending&limit=1&filter="),
     ] {
@@ -220,6 +220,26 @@ ENDPOINT     WEIGHT  REQUESTS  FAILED  CONNECT-FAILURES  LAST-ERROR
     assert!(shown.contains(expected), "{shown}");
     press(&mut top, &[KeyCode::Esc]);
     assert!(top.question().path.starts_with("/clusters?endpoints=no"));
+}
+
+#[test]
+fn sources_are_shown_with_the_age_of_their_last_word() {
+    let mut top = top();
+    press(&mut top, &[KeyCode::Char('3')]);
+    let page = json!({ "sources": [
+        { "name": "file", "states": { "good": 0, "refused": 0 }, "accepted_total": 0,
+          "refused_total": {}, "last_accepted_at": null, "age_seconds": null },
+        { "name": "dns", "states": { "fresh": 12, "stale": 1 }, "accepted_total": 99,
+          "refused_total": { "servfail": 2, "timeout": 1 }, "age_seconds": 4 },
+    ] });
+    tell(&mut top, answer(READY, &page), 1);
+    let shown = drawn(&mut top, 80, 8);
+    let expected = "\
+1 clusters  2 listeners  3 sources  4 slow  1 of 2
+SOURCE  AGE  ACCEPTED  REFUSED  STATES
+file      -         0        0
+dns      4s        99        3  fresh=12,stale=1";
+    assert!(shown.contains(expected), "{shown}");
 }
 
 #[test]

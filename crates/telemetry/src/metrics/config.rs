@@ -8,6 +8,7 @@ use crate::events::{
     SourceAnswered, SourceKind, SourceResources,
 };
 use crate::histogram::{Histogram, HistogramTotals};
+use crate::totals::SourceTotals;
 
 /// Counts of the control thread; no other thread reads them, so they are plain numbers.
 #[derive(Debug, Default)]
@@ -75,6 +76,28 @@ impl ControlCounters {
             [SourceKind::File, SourceKind::Dns].map(|source| (source, (0, 0))).into();
         answers.extend(&self.source_answers);
         answers
+    }
+
+    pub(crate) fn source_totals(&self) -> Vec<SourceTotals> {
+        let mut sources: Vec<_> = self.answers().into_iter().collect();
+        for (source, _) in self.source_failures.keys() {
+            // One of which all was refused.
+            if !sources.iter().any(|(known, _)| known == source) {
+                sources.push((*source, (0, 0)));
+            }
+        }
+        let totals = sources.into_iter().map(|(source, (answers_total, answered_at))| {
+            let failures = self.source_failures.iter().filter(|((it, _), _)| *it == source);
+            let states = self.source_resources.iter().filter(|it| it.source == source);
+            SourceTotals {
+                source: source.as_str(),
+                answers_total,
+                failures: failures.map(|((_, reason), count)| (*reason, *count)).collect(),
+                answered_at,
+                states: states.map(|it| (it.state, it.count)).collect(),
+            }
+        });
+        totals.collect()
     }
 
     pub(crate) fn source_resources(&mut self, resources: Vec<SourceResources>) {
