@@ -765,11 +765,11 @@ fn a_source_delivers_clusters_and_hears_what_became_of_each() {
     let sources = running.ask("GET", "/sources");
     let sources: serde_json::Value =
         serde_json::from_str(sources.split_once("\r\n\r\n").unwrap().1).unwrap();
-    let folder = sources["sources"].as_array().unwrap().iter().find(|it| it["name"] == "folder");
-    let folder = folder.unwrap();
-    assert_eq!(folder["accepted_total"], 1);
-    assert_eq!(folder["refused_total"]["invalid"], 1);
-    assert!(folder["last_accepted_at"].is_string() && folder["age_seconds"].is_u64(), "{folder}");
+    let shown = sources["sources"].as_array().unwrap().iter().find(|it| it["name"] == "folder");
+    let shown = shown.unwrap();
+    assert_eq!(shown["accepted_total"], 1);
+    assert_eq!(shown["refused_total"]["invalid"], 1);
+    assert!(shown["last_accepted_at"].is_string() && shown["age_seconds"].is_u64(), "{shown}");
     assert_eq!(sources["sources"][0]["last_accepted_at"], serde_json::Value::Null);
     assert_eq!(sources["refused"][0]["resource"], "cluster/web");
     assert_eq!(sources["refused"][0]["errors"][0]["path"].as_str(), Some("endpoints[0]"));

@@ -87,6 +87,11 @@ impl Deliveries {
         self.refused.get(name)
     }
 
+    /// All that are refused, since when, and why.
+    pub(super) fn all_refused(&self) -> impl Iterator<Item = (&ResourceName, &(u64, Errors))> {
+        self.refused.iter()
+    }
+
     /// How many resources of a kind have a last version that is refused.
     pub(super) fn refused_len(&self, kind: ResourceKind) -> usize {
         self.refused.keys().filter(|name| name.kind == kind).count()

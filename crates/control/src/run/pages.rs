@@ -238,9 +238,9 @@ impl<W: Workers> Running<W> {
                 "age_seconds": at.map(|at| now.saturating_sub(at) / 1_000_000_000),
             })
         });
-        let refused = self.config.updates_refused.iter().map(|(name, (at, errors))| {
+        let refused = self.config.deliveries.all_refused().map(|(name, (at, errors))| {
             json!({
-                "resource": format!("cluster/{name}"),
+                "resource": name.to_string(),
                 "at": clock::rfc3339(*at),
                 "errors": errors.errors,
             })
