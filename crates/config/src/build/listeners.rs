@@ -1,30 +1,29 @@
 //! `listeners` to [`Listener`]s.
 
+mod addresses;
+mod http;
+
 use std::num::NonZeroU32;
-use std::path::Path as FilePath;
 use std::sync::Arc;
 
-use wire::path::Slashes;
-
+use self::addresses::{Addresses, Taken, take_addresses};
+use self::http::{http, proxy_protocol};
 use super::routes::Tables;
 use super::tls::Spoken;
-use super::{Context, Names, Once, error_pages, http2, keepalive, or_none, resolved, tls};
+use super::{Context, Names, Once, http2, keepalive, or_none, resolved, tls};
 use crate::chain_names::ChainNames;
 use crate::chains::Chains;
-use crate::cidr::Cidr;
 use crate::file::chain::Match;
-use crate::file::listener::{
-    ClientCertDetail, Http, OneOrSeveral, Protocol, ProxyProtocol, WeightedCluster,
-};
+use crate::file::listener::{OneOrSeveral, Protocol, WeightedCluster};
 use crate::file::{self, OrNone};
 use crate::file_mode::FileMode;
 use crate::findings::{Findings, Problem};
 use crate::hosts::{Host, HostTable};
 use crate::map::Map;
 use crate::snapshot::{
-    Address, Chain, ChainMatch, ClientCertDetails, ClusterId, Detected, DownstreamTimeouts,
-    FILTERS_MAX, HttpOptions, ListenSocket, Listener, ListenerId, ListenerProtocol, ListenerTls,
-    OriginalDestination, Relay, RouteTable, RouteTableId,
+    Chain, ChainMatch, ClusterId, Detected, DownstreamTimeouts, FILTERS_MAX, ListenSocket,
+    Listener, ListenerId, ListenerProtocol, ListenerTls, OriginalDestination, Relay, RouteTable,
+    RouteTableId,
 };
 use crate::tree::Site;
 
@@ -62,8 +61,7 @@ pub(super) fn build<F>(
         if let Some(address) = running.filter(|running| Some(*running) != asked) {
             // It cannot be taken by what it only seems to make room for.
             let owner = "the admin interface, until a restart,".to_owned();
-            let taken = Taken::by_admin(address, owner);
-            addresses.0.entry(Taken::place(address)).or_default().push(taken);
+            addresses.keep(Taken::by_admin(address, owner));
         }
     }
     let site = site.key("listeners");
@@ -107,99 +105,6 @@ pub(super) fn delivered<F>(
     let mut addresses = Addresses::default();
     take_addresses(file, &site.key("address"), &mut addresses, context.findings);
     listener(file, site, former, names, tables, context)
-}
-
-/// Notes where a listener listens, and that each address has one listener.
-fn take_addresses(
-    file: &file::Listener,
-    site: &Site<'_>,
-    addresses: &mut Addresses,
-    findings: &mut Findings<'_>,
-) {
-    let mut take = |address: &Address, at: &Site<'_>| {
-        let line = findings.line_name(at.at().line);
-        let owner = format!("listener {:?} on {line}", file.name);
-        addresses.take(Taken::by_listener(address, owner), at, findings);
-    };
-    match &file.address {
-        OneOrSeveral::One(address) => take(address, site),
-        OneOrSeveral::Several(several) => {
-            several.iter().zip(site.items()).for_each(|(address, at)| take(address, &at));
-            for (place, at) in (0..several.len()).zip(site.items()) {
-                let (before, rest) = several.split_at(place);
-                // Of the others it is known that they are in the way of each other.
-                if rest.first().is_some_and(|it| it.is_any_port() && before.contains(it)) {
-                    let rule =
-                        "two ports of the system's choice, on one address, are not told apart";
-                    at.error(findings, Problem::new(rule, "write the port, or remove one"));
-                }
-            }
-        }
-    }
-}
-
-/// Who listens where, by what two must share to be in each other's way.
-#[derive(Default)]
-struct Addresses(Map<Place, Vec<Taken>>);
-
-#[derive(PartialEq, Eq, Hash)]
-enum Place {
-    Port(u16),
-    Path(Arc<FilePath>),
-}
-
-/// An address with its owner.
-struct Taken {
-    address: Address,
-    owner: String,
-    /// Whether all addresses of IPv6 are those of IPv4 as well. Listeners keep the two apart.
-    is_dual: bool,
-}
-
-impl Taken {
-    fn by_listener(address: &Address, owner: String) -> Self {
-        Self { address: address.clone(), owner, is_dual: false }
-    }
-
-    fn by_admin(address: &Address, owner: String) -> Self {
-        let is_dual =
-            matches!(address, Address::Tcp(tcp) if tcp.is_ipv6() && tcp.ip().is_unspecified());
-        Self { address: address.clone(), owner, is_dual }
-    }
-
-    fn place(address: &Address) -> Place {
-        match address {
-            Address::Tcp(address) => Place::Port(address.port()),
-            Address::Unix(path) => Place::Path(Arc::clone(path)),
-        }
-    }
-
-    fn is_in_the_way_of(&self, other: &Self) -> bool {
-        self.address.overlaps(&other.address) || self.is_dual || other.is_dual
-    }
-}
-
-impl Addresses {
-    fn take(&mut self, taken: Taken, site: &Site<'_>, findings: &mut Findings<'_>) {
-        // Port 0 is any free port: two listeners get two.
-        if taken.address.is_any_port() {
-            return;
-        }
-        let others = self.0.entry(Taken::place(&taken.address)).or_default();
-        if let Some(other) = others.iter().find(|other| other.is_in_the_way_of(&taken)) {
-            let Taken { address, owner, .. } = other;
-            let problem = if *address == taken.address {
-                let hint = format!("{owner} has it already; choose another port");
-                Problem::new("each listener has its own address", hint)
-            } else {
-                let hint = format!("{owner} has {address} already; choose another port");
-                let rule = "each listener has its own address, of which 0.0.0.0 and [::] are all";
-                Problem::new(rule, hint)
-            };
-            site.error(findings, problem);
-        }
-        others.push(taken);
-    }
 }
 
 fn listener<F>(
@@ -691,141 +596,4 @@ fn relay(
 fn half_of(connections_max: NonZeroU32) -> NonZeroU32 {
     let half = connections_max.get().div_ceil(crate::defaults::CONNECTIONS_PER_CLIENT_DIVISOR);
     NonZeroU32::new(half).unwrap_or(NonZeroU32::MIN)
-}
-
-/// Fields with an option of their own: what a client says there is never its own to say.
-const FORWARDED_OWN: [(&str, &str); 5] = [
-    ("x-forwarded-client-cert", "use `forward_client_cert`"),
-    ("x-forwarded-for", "use `trusted_hops`"),
-    ("x-forwarded-host", "use `trusted_hops`"),
-    ("x-forwarded-port", "use `trusted_hops`"),
-    ("x-forwarded-proto", "use `trusted_hops`"),
-];
-
-fn forwarded_allowed(
-    names: &[String],
-    site: &Site<'_>,
-    findings: &mut Findings<'_>,
-) -> Arc<[Box<[u8]>]> {
-    let mut allowed: Vec<Box<[u8]>> = Vec::with_capacity(names.len());
-    for (name, site) in names.iter().zip(site.items()) {
-        let lower = name.to_ascii_lowercase();
-        let is_forwarded = lower.strip_prefix("x-forwarded-").is_some_and(super::http::is_token);
-        if let Some((_, hint)) = FORWARDED_OWN.iter().find(|(own, _)| *own == lower) {
-            let rule = "this field has an option of its own";
-            site.error(findings, Problem::new(rule, *hint));
-        } else if !is_forwarded || lower.contains('_') {
-            let rule = "these names begin with `x-forwarded-`; all others go through as it is";
-            site.error(findings, Problem::new(rule, "write x-forwarded-prefix, for instance"));
-        } else if allowed.iter().any(|known| **known == *lower.as_bytes()) {
-            let problem = Problem::new("this name stands twice", "remove one of the two");
-            site.error(findings, problem);
-        } else {
-            allowed.push(lower.into_bytes().into());
-        }
-    }
-    allowed.into()
-}
-
-/// What matches on where connections come from, if anything does that a listener leads to.
-fn matches_sources(file: &file::Listener, tables: &Tables) -> Option<String> {
-    if file.chains.iter().any(|chain| !chain.matches.sources.is_empty()) {
-        return Some("chains".to_owned());
-    }
-    let names = file.chains.iter().map(|chain| &chain.routes).chain([&file.routes]);
-    let mut names = names.flatten().flat_map(OneOrSeveral::as_slice);
-    let asks = |name: &&String| tables.named(name).is_some_and(RouteTable::asks_sources);
-    names.find(asks).map(|name| format!("rules of {name}"))
-}
-
-/// Whose PROXY protocol headers are believed.
-fn proxy_protocol(
-    file: &file::Listener,
-    site: &Site<'_>,
-    tables: &Tables,
-    findings: &mut Findings<'_>,
-) -> Option<Arc<[Cidr]>> {
-    let is_unix = file.has_unix();
-    match &file.proxy_protocol {
-        ProxyProtocol::Any(false) => None,
-        ProxyProtocol::Any(true) => {
-            if let Some(who) = matches_sources(file, tables).filter(|_| !is_unix) {
-                let rule = format!("any peer can claim a source address, and {who} match on it");
-                let hint =
-                    "write { from: [10.0.0.0/8] }, with the addresses of the proxies in front";
-                site.key("proxy_protocol").warning(findings, Problem::new(rule, hint));
-            }
-            Some(Arc::new([]))
-        }
-        ProxyProtocol::Listed(sources) => {
-            if is_unix {
-                let rule = "connections of a unix socket come from no address";
-                let hint = "write true; the permissions of the socket say who may connect";
-                site.key("proxy_protocol").key("from").error(findings, Problem::new(rule, hint));
-            }
-            Some(sources.from.as_slice().into())
-        }
-    }
-}
-
-fn http<F>(
-    file: &Http,
-    proxy_protocol: Option<Arc<[Cidr]>>,
-    site: &Site<'_>,
-    context: &mut Context<'_, '_, F>,
-) -> HttpOptions {
-    let Context { files, findings, .. } = context;
-    let pages = site.key("error_pages");
-    let error_pages = error_pages::build(&file.error_pages, &pages, files, findings);
-    // One that was cut is not known to be too large, nor to be too small.
-    let is_known = !site.is_cut("request_line_max") && !site.is_cut("head_max");
-    if is_known && file.request_line_max > file.head_max {
-        let rule =
-            format!("a request line is part of its head, which has at most {}", file.head_max);
-        let key =
-            if site.key("request_line_max").is_written() { "request_line_max" } else { "head_max" };
-        let hint =
-            format!("write {} or less, or allow longer heads with `head_max`", file.head_max);
-        site.key(key).error(findings, Problem::new(rule, hint));
-    }
-    if file.via.as_deref().is_some_and(|via| !super::http::is_token(via)) {
-        let rule = "a name in `via` consists of letters, digits and !#$%&'*+-.^_`|~";
-        site.key("via").error(findings, Problem::new(rule, "write strait, for instance"));
-    }
-    // The bounds of these sizes, in the schema, are far below 4 GiB.
-    let bytes = |size: crate::units::Size| u32::try_from(size.0).unwrap_or(u32::MAX);
-    HttpOptions {
-        error_pages,
-        request_line_bytes_max: bytes(file.request_line_max),
-        head_bytes_max: bytes(file.head_max),
-        fields_max: file.fields_max,
-        body_bytes_max: match file.body_max {
-            OrNone::None => None,
-            OrNone::Some(size) => Some(size.0),
-        },
-        request_buffer_bytes_max: bytes(file.request_buffer),
-        request_rate_bytes_min: bytes(file.request_rate_min),
-        response_rate_bytes_min: bytes(file.response_rate_min),
-        slashes: if file.merge_slashes { Slashes::Merge } else { Slashes::Keep },
-        trusted_hops: file.trusted_hops,
-        forwarded: file.forwarded,
-        forwarded_allowed: forwarded_allowed(
-            &file.forwarded_allowed,
-            &site.key("forwarded_allowed"),
-            findings,
-        ),
-        underscores: file.headers_with_underscores,
-        forward_client_cert: file.forward_client_cert,
-        client_cert_details: ClientCertDetails {
-            cert: file.client_cert_details.contains(&ClientCertDetail::Cert),
-            chain: file.client_cert_details.contains(&ClientCertDetail::Chain),
-            subject: file.client_cert_details.contains(&ClientCertDetail::Subject),
-            uri: file.client_cert_details.contains(&ClientCertDetail::Uri),
-            dns: file.client_cert_details.contains(&ClientCertDetail::Dns),
-        },
-        via: file.via.as_deref().map(Arc::from),
-        request_id: file.request_id,
-        grpc_web: file.grpc_web,
-        proxy_protocol,
-    }
 }
