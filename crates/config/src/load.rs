@@ -15,7 +15,7 @@ pub use deliveries::PreparedUpdates;
 use self::deliveries::Relinked;
 use crate::answers::{self, Answers, NameReads, NameUsers};
 use crate::build::{self, Context, Declared, Files, Parts};
-use crate::delivered::{Delivered, Shapes, Verdict};
+use crate::delivered::{Delivered, Shapes, Unbound, Verdict};
 use crate::dns::{DnsAnswer, DnsName};
 use crate::endpoint_files::{Accepted, EndpointFiles, EndpointReader, EndpointReads, ListShape};
 use crate::filters::FilterKinds;
@@ -54,6 +54,8 @@ pub struct Loader<F> {
     delivered: Option<Delivered>,
     /// The clusters that the latest text names and has not.
     named_by_file: BTreeSet<ResourceName>,
+    /// What the next text is loaded without.
+    left_out: Vec<Unbound>,
     warnings: Vec<Finding>,
 }
 
@@ -202,6 +204,7 @@ impl<F> Loader<F> {
             entries: Entries::default(),
             delivered: None,
             named_by_file: BTreeSet::new(),
+            left_out: Vec::new(),
             warnings: Vec::new(),
         })
     }
@@ -343,6 +346,7 @@ impl<F> Loader<F> {
             prepared;
         if let Some(entries) = entries {
             self.entries = entries;
+            self.left_out.clear();
         }
         if let Some(known) = &mut self.delivered {
             known.apply(relinked.changed);

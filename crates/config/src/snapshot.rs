@@ -35,7 +35,7 @@ use crate::hosts::{Host, HostTable};
 use crate::map::Map;
 use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Regexes, Searches};
 use crate::metrics::Metrics;
-use crate::origins::Origins;
+use crate::origins::{Origins, ResourceName};
 use crate::paths::PathTable;
 use crate::retry::{RetryBudget, RetryPolicy};
 use crate::rewrite::Rewrite;
@@ -183,6 +183,12 @@ impl<F> Snapshot<F> {
     #[must_use]
     pub fn cluster(&self, id: ClusterId) -> Option<&Arc<Cluster>> {
         self.clusters.find(id.0)
+    }
+
+    /// Whether a resource is of the file, and not of another source.
+    #[must_use]
+    pub fn is_in_file(&self, name: &ResourceName) -> bool {
+        self.origins.has(name.kind, &name.name)
     }
 
     /// The clusters that rules, listeners and chains name, whether they are there or not.

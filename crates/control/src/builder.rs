@@ -61,6 +61,7 @@ enum Command<F> {
     Answers(Vec<Change>),
     Updates(Arc<str>, Vec<Update>, Vec<Unbound>),
     Waited(BTreeSet<ResourceName>, Vec<Unbound>),
+    LeaveOut(Vec<Unbound>),
     Skip,
     Keep(Box<Candidate<F>>),
     Discard(Box<Candidate<F>>),
@@ -153,6 +154,11 @@ impl<F: Send + Sync + 'static> Builder<F> {
         self.ask(Command::Waited(names, unbound));
     }
 
+    /// Has the file loaded without these resources of other sources, until a configuration of it counts.
+    pub(crate) fn leave_out(&self, unbound: Vec<Unbound>) {
+        self.tell(Command::LeaveOut(unbound));
+    }
+
     /// Asks for the file to be taken for read as it is.
     pub(crate) fn skip(&mut self) {
         if self.has_file && self.state == State::Idle {
@@ -223,6 +229,10 @@ fn build<F>(
                 let is_same = file.look() == Look::Same;
                 file.skip();
                 if is_same { Built::Same } else { Built::Skipped }
+            }
+            Command::LeaveOut(unbound) => {
+                file.leave_out(unbound);
+                continue;
             }
             Command::Keep(candidate) => {
                 file.keep(*candidate);

@@ -403,6 +403,11 @@ impl<F> ConfigFile<F> {
         self.loader.expect_sources();
     }
 
+    /// Loads without these resources of other sources, until what is loaded counts.
+    pub(crate) fn leave_out(&mut self, unbound: Vec<Unbound>) {
+        self.loader.leave_out(unbound);
+    }
+
     /// Takes what a source says of resources, each of which is accepted or refused by itself.
     pub(crate) fn load_updates(
         &mut self,

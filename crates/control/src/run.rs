@@ -988,9 +988,10 @@ impl<W: Workers> Running<W> {
             Ok(bound) => bound,
             Err(failures) => {
                 self.config.builder.discard(candidate);
-                return Err(Refused::Unbindable(failures));
+                return self.leave_out(failures, &snapshot).map_err(Refused::Unbindable);
             }
         };
+        self.config.deliveries.on_file_taken();
         let taken_up = candidate.take_up();
         let TakenUp { warnings, endpoints_refused, log_output, names, expiry, .. } = taken_up;
         let TakenUp { host_names, wanted, endpoint_files, duration, late, waits, .. } = taken_up;

@@ -719,7 +719,9 @@ impl WithFolder {
         let path = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).unwrap();
-        let mut config = ConfigFile::fixed("test", text, loader());
+        let file = path.join("strait.conf");
+        std::fs::write(&file, text).unwrap();
+        let mut config = ConfigFile::new(&file, loader());
         config.expect_sources();
         let source = folder::Folder::new(path.clone());
         let heard = Arc::clone(&source.heard);
@@ -838,6 +840,25 @@ fn a_listener_waits_for_its_routes_and_one_that_cannot_be_bound_is_refused_alone
     };
     shows("a", "active");
     shows("taken", "refused");
+    folder.end();
+}
+
+#[test]
+fn a_file_that_lets_a_listener_serve_is_not_refused_because_that_cannot_be_bound() {
+    let folder = WithFolder::start("file", CONFIG.to_owned());
+    for name in ["rim", "taken"] {
+        folder.write(&format!("listener.{name}"), &listener(name, 7, "shop"));
+        folder.hears(&format!("listener/{name} "));
+    }
+    let text = CONFIG.replace("name: all,", "name: shop, rules: [] }\n  - { name: all,");
+    std::fs::write(folder.path.join("strait.conf"), text).unwrap();
+    let said = "cannot listen on somewhere: taken";
+    until(said, || folder.heard.lock().unwrap().iter().any(|heard| heard.contains(said)));
+    folder.running.wait_for("version 2, 0 listeners removed");
+    let shown = folder.running.ask("GET", "/config?resource=listener/rim");
+    assert!(shown.contains("\"state\": \"active\""), "{shown}");
+    let shown = folder.running.ask("GET", "/config");
+    assert!(shown.contains("\"last_error\": null"), "{shown}");
     folder.end();
 }
 

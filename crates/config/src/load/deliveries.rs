@@ -42,6 +42,12 @@ impl<F> Loader<F> {
         self.delivered.get_or_insert_default();
     }
 
+    /// Until a text is kept, loads texts without these versions of other sources' resources, beside those that were left
+    /// out before: the system does not let this process have them.
+    pub fn leave_out(&mut self, unbound: Vec<Unbound>) {
+        self.left_out.extend(unbound);
+    }
+
     /// What waits for something that it names, and for what, in the order of the names.
     pub fn waiting(&self) -> impl Iterator<Item = (&ResourceName, &[ResourceName])> {
         let delivered = self.delivered.iter();
@@ -146,7 +152,7 @@ impl<F> Loader<F> {
         outside: &dyn Outside,
     ) -> (Relinked, TakenIds) {
         let Some(delivered) = &self.delivered else { return (Relinked::default(), taken) };
-        let mut batch = Batch::new(self, delivered, &[], outside, taken);
+        let mut batch = Batch::new(self, delivered, &self.left_out, outside, taken);
         let tables = parts.route_tables.iter();
         batch.file = FileParts {
             origins: Some(&parts.origins),

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::snapshot::Snapshot;
 use config::{Errors, ResourceKind, ResourceName, Unbound, Update, Verdict};
 use telemetry::events::SourceKind;
 use tokio::sync::{mpsc, oneshot};
 
 use super::handover::Handing;
 use super::{Running, State};
+use crate::builder::Reading;
 use crate::clock;
 use crate::reload::DeliveredUpdates;
 use crate::source::{Delivery, Following, Source};
@@ -28,6 +30,8 @@ pub(super) struct Deliveries {
     /// Whether the builder is to have it again.
     is_to_be_asked: bool,
     waits: BTreeMap<ResourceName, Wait>,
+    /// What the file is read without, until it is taken up.
+    left_out: BTreeSet<ResourceName>,
     /// What other sources may have.
     wanted: BTreeSet<ResourceName>,
     /// The resources of which the last version is refused, since when, and why.
@@ -71,6 +75,7 @@ impl Deliveries {
             asked: None,
             is_to_be_asked: false,
             waits: BTreeMap::new(),
+            left_out: BTreeSet::new(),
             wanted,
             refused: BTreeMap::new(),
         };
@@ -114,16 +119,13 @@ impl Deliveries {
     /// Takes note of what could not be bound: the builder is asked again, without these.
     pub(super) fn on_unbindable(&mut self, failures: Vec<BindFailure>) {
         let Some(asked) = &mut self.asked else { return };
-        asked.unbound.extend(failures.into_iter().map(|failure| match failure {
-            BindFailure::Cluster { cluster, reason } => {
-                Unbound { name: ResourceName::new(ResourceKind::Cluster, &cluster), reason }
-            }
-            BindFailure::Listener { listener, address, reason } => Unbound {
-                name: ResourceName::new(ResourceKind::Listener, &listener),
-                reason: format!("cannot listen on {address}: {reason}"),
-            },
-        }));
+        asked.unbound.extend(failures.iter().map(unbound));
         self.is_to_be_asked = true;
+    }
+
+    /// A configuration of the file counts.
+    pub(super) fn on_file_taken(&mut self) {
+        self.left_out.clear();
     }
 
     fn note_waits(&mut self, waits: Vec<(ResourceName, Vec<ResourceName>)>) {
@@ -145,6 +147,28 @@ impl Deliveries {
 }
 
 impl<W: Workers> Running<W> {
+    /// Reads the file again without what other sources have delivered and cannot be bound, which the file made serve.
+    ///
+    /// # Errors
+    ///
+    /// The failures, if it is the file's own that cannot be bound.
+    pub(super) fn leave_out(
+        &mut self,
+        failures: Vec<BindFailure>,
+        snapshot: &Snapshot<W::Filter>,
+    ) -> Result<(), Vec<BindFailure>> {
+        let left_out = &mut self.config.deliveries.left_out;
+        let unbound: Vec<Unbound> = failures.iter().map(unbound).collect();
+        if unbound.iter().any(|it| snapshot.is_in_file(&it.name) || left_out.contains(&it.name)) {
+            left_out.clear();
+            return Err(failures);
+        }
+        left_out.extend(unbound.iter().map(|it| it.name.clone()));
+        self.config.builder.leave_out(unbound);
+        self.read_config(Reading::Anyway);
+        Ok(())
+    }
+
     /// Whether what sources say can be handed over: while it cannot, they wait.
     pub(super) fn takes_deliveries(&self) -> bool {
         let is_idle = !self.config.builder.is_busy() && self.handing == Handing::None;
@@ -266,6 +290,19 @@ impl Deliveries {
             late.insert(name.clone());
         }
         late
+    }
+}
+
+fn unbound(failure: &BindFailure) -> Unbound {
+    match failure {
+        BindFailure::Cluster { cluster, reason } => Unbound {
+            name: ResourceName::new(ResourceKind::Cluster, cluster),
+            reason: reason.clone(),
+        },
+        BindFailure::Listener { listener, address, reason } => Unbound {
+            name: ResourceName::new(ResourceKind::Listener, listener),
+            reason: format!("cannot listen on {address}: {reason}"),
+        },
     }
 }
 
