@@ -27,6 +27,7 @@ pub mod chains;
 pub mod cidr;
 pub mod clients;
 pub mod date;
+pub mod decimal;
 pub mod defaults;
 mod delivered;
 mod described;

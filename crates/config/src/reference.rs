@@ -140,7 +140,7 @@ fn kind(shape: &Shape) -> String {
                 Format::Endpoint => "address, or host with a port",
                 Format::Range => "address range",
                 Format::Percent => "share in percent",
-                Format::Aggression => "number",
+                Format::Decimal => "number",
                 Format::Mode => "permissions",
             }
             .to_owned();

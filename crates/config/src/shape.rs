@@ -22,11 +22,11 @@ use serde_json::{Map as JsonMap, Value as Json};
 
 use crate::address::Address;
 use crate::cidr::Cidr;
+use crate::decimal::Decimal;
 use crate::dns::EndpointAddress;
 use crate::file_mode::FileMode;
 use crate::findings::Problem;
 use crate::matching::Percent;
-use crate::slow_start::Aggression;
 use crate::units::{Period, Size};
 
 /// What may stand at one place.
@@ -129,8 +129,8 @@ pub(crate) enum Format {
     Range,
     /// A share of requests.
     Percent,
-    /// How fast a share grows.
-    Aggression,
+    /// A number with a few digits behind the point.
+    Decimal,
     /// Permissions of a file.
     Mode,
 }
@@ -323,7 +323,7 @@ fn special(schema: &Json, format: &Json, path: &str) -> Result<Special, SchemaEr
         Some("endpoint") => Format::Endpoint,
         Some("range") => Format::Range,
         Some("percent") => Format::Percent,
-        Some("aggression") => Format::Aggression,
+        Some("decimal") => Format::Decimal,
         Some("mode") => Format::Mode,
         _ => return Err(unknown(path, &format!("x-format {format}"))),
     };
@@ -389,7 +389,7 @@ impl Format {
             Self::Endpoint => text.parse::<EndpointAddress>().map(|_| 0),
             Self::Range => text.parse::<Cidr>().map(|_| 0),
             Self::Percent => text.parse::<Percent>().map(|_| 0),
-            Self::Aggression => text.parse::<Aggression>().map(|_| 0),
+            Self::Decimal => text.parse::<Decimal>().map(|_| 0),
             Self::Mode => text.parse::<FileMode>().map(|_| 0),
         }
     }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::decimal::written;
 use crate::findings::Problem;
 
 /// A share in millionths, up to all of them.
@@ -24,10 +25,19 @@ const PERCENT_PATTERN: &str = "^[0-9]+(\\.[0-9]{1,4})?%?$";
 
 impl Percent {
     /// One of ten.
-    pub(crate) const TENTH: Self = Self(10 * POINT);
+    pub(crate) const TENTH: Self = Self::of_points(10);
 
     /// One of five.
-    pub(crate) const FIFTH: Self = Self(20 * POINT);
+    pub(crate) const FIFTH: Self = Self::of_points(20);
+
+    /// Half.
+    pub(crate) const HALF: Self = Self::of_points(50);
+
+    /// So many percent, at most 100.
+    pub(crate) const fn of_points(points: u32) -> Self {
+        debug_assert!(points <= 100, "at most all");
+        Self(points * POINT)
+    }
 
     /// So many millionths; none if that is more than all of them.
     pub(crate) const fn of_millionths(millionths: u32) -> Option<Self> {
@@ -105,20 +115,7 @@ impl Serialize for Percent {
 
 impl<'de> Deserialize<'de> for Percent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Whole(u64),
-            Number(f64),
-            Text(String),
-        }
-        let text = match Written::deserialize(deserializer)? {
-            Written::Whole(number) => number.to_string(),
-            // As short as it was written: its digits come back.
-            Written::Number(number) => number.to_string(),
-            Written::Text(text) => text,
-        };
-        text.parse().map_err(serde::de::Error::custom)
+        written(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

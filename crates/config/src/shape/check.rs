@@ -417,7 +417,7 @@ pub(crate) fn describe(shape: &Shape) -> String {
                 Format::Address | Format::Endpoint => "an address",
                 Format::Range => "an address range",
                 Format::Percent => "a share in percent, such as 10 or 0.5%",
-                Format::Aggression => "a number such as 1.0",
+                Format::Decimal => "a number such as 1.0",
                 Format::Mode => "permissions, such as 0660",
             };
             format!("{what}{none}")
@@ -451,7 +451,7 @@ fn example(shape: &Shape) -> String {
             Format::Address | Format::Endpoint => "127.0.0.1:8080".to_owned(),
             Format::Range => "10.0.0.0/8".to_owned(),
             Format::Percent => "10".to_owned(),
-            Format::Aggression => "1.0".to_owned(),
+            Format::Decimal => "1.0".to_owned(),
             Format::Mode => "0660".to_owned(),
         },
         Kind::Either(shapes) => shapes.first().map(example).unwrap_or_default(),
