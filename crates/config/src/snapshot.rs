@@ -31,11 +31,13 @@ use crate::file;
 use crate::file_mode::FileMode;
 use crate::filters::FilterSource;
 use crate::hash::Hashing;
+use crate::health::HealthCell;
 use crate::hosts::{Host, HostTable};
 use crate::map::Map;
-use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Regexes, Searches};
+use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Percent, Regexes, Searches};
 use crate::metrics::Metrics;
 use crate::origins::{Origins, ResourceName};
+use crate::outlier::Outlier;
 use crate::paths::PathTable;
 use crate::retry::{RetryBudget, RetryPolicy};
 use crate::rewrite::Rewrite;
@@ -867,6 +869,10 @@ pub struct Cluster {
     pub balancer: Balancer,
     /// What one of them gets that came lately, if that is less.
     pub slow_start: Option<SlowStart>,
+    /// When its endpoints are ejected, if they are.
+    pub outlier: Option<Outlier>,
+    /// All endpoints get requests where fewer than this share of them may be chosen.
+    pub panic: Percent,
     /// How many retries may be under way.
     pub retry_budget: RetryBudget,
     /// Who of them may be chosen, by what a request asks for.
@@ -913,6 +919,12 @@ impl Cluster {
         self.place_of(id).is_some() || self.original_destination == Some(id)
     }
 
+    /// Whether requests may meet endpoints that are ejected, since too few others are left.
+    #[must_use]
+    pub fn is_panicking(&self) -> bool {
+        self.view.is_panicking(self.panic)
+    }
+
     /// The place of the endpoint with this id among its endpoints, found by bisection.
     #[must_use]
     pub fn place_of(&self, id: EndpointId) -> Option<usize> {
@@ -939,6 +951,8 @@ pub struct Endpoint {
     pub host: Option<Arc<str>>,
     /// It is chosen only where no endpoint of a lower number may be.
     pub priority: u8,
+    /// What is known of its health, if its cluster asks for that.
+    pub health: HealthCell,
     /// What it is, for subsets; none for nothing.
     pub(crate) metadata: Option<Arc<Metadata>>,
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::balance::Balancer;
 use crate::build::{Declared, Parts};
+use crate::health::HealthCell;
 use crate::ids::{Draft, Ids, TakenIds};
 use crate::map::Map;
 use crate::origins::{Origins, ResourceKind};
@@ -142,7 +143,8 @@ impl<F> Store<F> {
         for (id, assignment) in assigned {
             let Some(before) = former.cluster(*id) else { continue };
             let from = &before.endpoints_from;
-            let choice = (before.balancer, before.selectors.as_ref());
+            let has_health = before.outlier.is_some();
+            let choice = (before.balancer, before.selectors.as_ref(), has_health);
             let assigned = Assigned::new(assignment, from, choice, Some(before), &mut draft);
             if before.endpoints == assigned.endpoints {
                 continue;
@@ -277,7 +279,7 @@ impl Assigned {
     pub(crate) fn new(
         assignment: &Assignment,
         from: &EndpointsFrom,
-        (balancer, selectors): (Balancer, Option<&Selectors>),
+        (balancer, selectors, has_health): (Balancer, Option<&Selectors>, bool),
         former: Option<&Arc<Cluster>>,
         draft: &mut Draft<'_>,
     ) -> Self {
@@ -285,22 +287,26 @@ impl Assigned {
             from.logical().is_some() && former.endpoints_from.logical() == from.logical()
         };
         let logical = former.filter(is_same_name).and_then(|former| former.endpoints.first());
-        let known: Map<(&Address, Option<&str>), EndpointId> = former
+        let known: Map<(&Address, Option<&str>), &Endpoint> = former
             .iter()
             .flat_map(|former| &former.endpoints)
-            .map(|endpoint| ((&endpoint.address, endpoint.host.as_deref()), endpoint.id))
+            .map(|endpoint| ((&endpoint.address, endpoint.host.as_deref()), endpoint))
             .collect();
-        let id_of = |endpoint: &resource::Endpoint| match logical {
-            Some(logical) => Some(logical.id),
+        let before = |endpoint: &resource::Endpoint| match logical {
+            Some(logical) => Some(logical),
             None => known.get(&(&endpoint.address, endpoint.host.as_deref())).copied(),
         };
-        let endpoints = assignment.endpoints.iter().map(|endpoint| Endpoint {
-            id: id_of(endpoint).unwrap_or_else(|| draft.endpoint()),
-            address: endpoint.address.clone(),
-            weight: endpoint.weight,
-            host: endpoint.host.clone(),
-            priority: endpoint.traits.priority,
-            metadata: endpoint.traits.metadata.clone(),
+        let endpoints = assignment.endpoints.iter().map(|endpoint| {
+            let before = before(endpoint);
+            Endpoint {
+                id: before.map_or_else(|| draft.endpoint(), |before| before.id),
+                address: endpoint.address.clone(),
+                weight: endpoint.weight,
+                host: endpoint.host.clone(),
+                priority: endpoint.traits.priority,
+                health: HealthCell::new(has_health, before.map(|before| &before.health)),
+                metadata: endpoint.traits.metadata.clone(),
+            }
         });
         let endpoints: Vec<Endpoint> = endpoints.collect();
         let places_by_id = places_by_id(&endpoints);
@@ -323,6 +329,7 @@ fn members(endpoints: &[Endpoint]) -> Vec<Member<'_>> {
         weight: endpoint.weight,
         priority: endpoint.priority,
         metadata: endpoint.metadata(),
+        health: &endpoint.health,
     });
     members.collect()
 }

@@ -10,8 +10,11 @@ use std::sync::Arc;
 use crate::address::Address;
 use crate::balance::Balancer;
 use crate::hash_table::HashTable;
+use crate::health::{Availability, HealthCell};
 use crate::map::Map;
+use crate::matching::Percent;
 use crate::schedule::Schedule;
+use crate::snapshot::Endpoint;
 use crate::subsets::{Fallback, Metadata, Selectors, SubsetHash};
 
 /// Groups of endpoints, by what a request asks for.
@@ -49,6 +52,10 @@ pub struct Group {
     hash_table: Option<Arc<HashTable>>,
     /// Of their weights.
     weight_sum: u64,
+    /// How many of them have a weight.
+    weighted: u32,
+    /// How many of these may be chosen, as far as their health is known.
+    available: Availability,
 }
 
 /// An endpoint, as far as it matters who may be chosen.
@@ -58,6 +65,7 @@ pub(crate) struct Member<'e> {
     pub(crate) weight: u16,
     pub(crate) priority: u8,
     pub(crate) metadata: &'e Metadata,
+    pub(crate) health: &'e HealthCell,
 }
 
 impl View {
@@ -93,6 +101,21 @@ impl View {
         self.subsets.as_ref().is_some_and(|split| split.by_hash.contains_key(&asked))
     }
 
+    /// Counts who may be chosen of each group again.
+    pub(crate) fn count_available(&self, endpoints: &[Endpoint]) {
+        for group in self.groups() {
+            let members = (0..group.len).filter_map(|at| endpoints.get(group.place(at)?));
+            let available = members.filter(|it| it.weight > 0 && it.health.is_available());
+            group.available.set(count(available));
+        }
+    }
+
+    /// Whether requests that ask for no subset may meet endpoints that are ejected, since too few others are left.
+    pub(crate) fn is_panicking(&self, panic: Percent) -> bool {
+        let shares = Shares::of(&self.whole.0, panic);
+        self.whole.0.iter().any(|group| shares.is_panicking(group))
+    }
+
     fn groups(&self) -> impl Iterator<Item = &Group> {
         let split = self.subsets.iter();
         let split = split.flat_map(|split| split.by_hash.values().chain([&split.default]));
@@ -100,7 +123,125 @@ impl View {
     }
 }
 
+/// A group that a request goes to.
+#[derive(Clone, Copy, Debug)]
+pub struct Level<'v> {
+    /// Its place among the groups.
+    pub place: usize,
+    /// The group.
+    pub group: &'v Group,
+    /// Whether some of its endpoints may not be chosen.
+    pub is_partial: bool,
+}
+
+/// The group that a request goes to, by a die. Those of the first priority get all requests while enough of their
+/// endpoints may be chosen: the share that may, times 1.4, and at most all. What they do not get goes on to the next. If
+/// that leaves requests over, a group of which less than `panic` may be chosen gets its requests at all of its endpoints.
+/// So it is in Envoy. None if no endpoint may be chosen at all.
+#[inline]
+#[must_use]
+pub fn level(levels: &[Group], panic: Percent, die: impl FnOnce() -> u64) -> Option<Level<'_>> {
+    let first = levels.first()?;
+    match first.available() {
+        Some(available) if available < first.weighted => share_out(levels, panic, die()),
+        _ => Some(Level { place: 0, group: first, is_partial: false }),
+    }
+}
+
+// Apart, so that what is asked for each request is short.
+#[cold]
+fn share_out(levels: &[Group], panic: Percent, die: u64) -> Option<Level<'_>> {
+    let shares = Shares::of(levels, panic);
+    let mut left = die % shares.all();
+    for (place, group) in levels.iter().enumerate() {
+        let share = shares.share(group);
+        if left < share {
+            let is_partial = !shares.is_panicking(group);
+            return Some(Level { place, group, is_partial });
+        }
+        left -= share;
+    }
+    None
+}
+
+/// What part of the requests each group gets, as [`level`] chooses, and whether some of its endpoints may not be chosen.
+#[must_use]
+pub fn parts(levels: &[Group], panic: Percent) -> Vec<(f64, bool)> {
+    let shares = Shares::of(levels, panic);
+    let mut left = shares.all();
+    let parts = levels.iter().map(|group| {
+        let share = shares.share(group).min(left);
+        left -= share;
+        let is_partial = group.available() != Some(group.weighted) && !shares.is_panicking(group);
+        (share as f64 / shares.all() as f64, is_partial)
+    });
+    parts.collect()
+}
+
+/// What of the requests each of several groups gets, by how many of their endpoints may be chosen.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    panic: Percent,
+    /// What the groups can take together, in millionths of all requests.
+    sum: u64,
+    /// How many endpoints have a weight.
+    weighted: u64,
+}
+
+/// Of all requests.
+const WHOLE: u64 = 1_000_000;
+
+/// How much more than its share of the requests an endpoint may get, in percent, before others are asked to take some.
+const OVERPROVISIONING: u64 = 140;
+
+impl Shares {
+    fn of(levels: &[Group], panic: Percent) -> Self {
+        let sum = levels.iter().map(Group::capacity).sum();
+        let weighted = levels.iter().map(|group| u64::from(group.weighted)).sum();
+        Self { panic, sum, weighted }
+    }
+
+    /// What a die has sides of.
+    fn all(self) -> u64 {
+        if self.sum == 0 { self.weighted.max(1) } else { self.sum.min(WHOLE) }
+    }
+
+    /// What a group gets of that, behind those before it.
+    fn share(self, group: &Group) -> u64 {
+        match (self.sum, self.is_panicking(group)) {
+            (0, true) => u64::from(group.weighted),
+            (0, false) => 0,
+            _ => group.capacity(),
+        }
+    }
+
+    /// Whether all endpoints of a group get its requests.
+    fn is_panicking(self, group: &Group) -> bool {
+        let available = u64::from(group.available().unwrap_or(group.weighted));
+        let least = u64::from(group.weighted) * u64::from(self.panic.millionths());
+        self.sum < WHOLE && available * WHOLE < least
+    }
+}
+
+fn count<T>(members: impl Iterator<Item = T>) -> u32 {
+    u32::try_from(members.count()).unwrap_or(u32::MAX)
+}
+
 impl Group {
+    /// How many of its endpoints that have a weight may be chosen; none if their health is not asked for.
+    #[must_use]
+    #[inline]
+    pub fn available(&self) -> Option<u32> {
+        self.available.get()
+    }
+
+    /// What part of all requests its endpoints that may be chosen can take, in millionths.
+    fn capacity(&self) -> u64 {
+        let available = u64::from(self.available().unwrap_or(self.weighted));
+        let share = available * OVERPROVISIONING * WHOLE / 100;
+        share.checked_div(u64::from(self.weighted)).unwrap_or_default().min(WHOLE)
+    }
+
     /// How many endpoints it has.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "there is always one that has a weight")]
@@ -201,6 +342,11 @@ impl Builder<'_> {
         if weight_sum == 0 {
             return None;
         }
+        let weighted = || members().filter(|endpoint| endpoint.weight > 0);
+        let available = weighted().filter(|endpoint| endpoint.health.is_available());
+        let has_health = members().any(|endpoint| endpoint.health.get().is_some());
+        let available = Availability::new(has_health.then(|| count(available)));
+        let weighted = count(weighted());
         let hash_table = self.hash_table(members);
         let len = places.len();
         let number = self.groups;
@@ -212,6 +358,8 @@ impl Builder<'_> {
             schedule: Schedule::new(&weights),
             hash_table,
             weight_sum,
+            weighted,
+            available,
         })
     }
 

@@ -26,6 +26,7 @@ mod log_output;
 mod log_writer;
 mod memory;
 mod names;
+mod outliers;
 mod overflows;
 mod questions;
 mod reload;

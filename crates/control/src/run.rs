@@ -31,6 +31,7 @@ use crate::handover::{Begun, HandoverStep};
 use crate::log_writer::{LinesLost, LogWriter};
 use crate::memory::MemoryRelease;
 use crate::names::label;
+use crate::outliers::Outliers;
 use crate::overflows::Overflows;
 use crate::questions::Answerers;
 use crate::reload::{
@@ -184,6 +185,7 @@ enum Event<W: Workers> {
     Handover(HandoverStep<W>),
     Answered(u32, W::Asker, Arc<[u8]>),
     LinesLost(LinesLost),
+    OutlierDue,
     Upkeep,
 }
 
@@ -221,6 +223,7 @@ struct Running<W: Workers> {
     describe_next: u64,
     descriptors_warned_at: Option<u64>,
     overflows: Overflows,
+    outliers: Outliers,
     memory: MemoryRelease,
     service_manager: ServiceManager,
     /// Whether a reload was reported to the service manager, and its end was not.
@@ -310,6 +313,8 @@ impl<W: Workers> Running<W> {
         warn(&warnings);
         let expiry = Expiry::new(&snapshot);
         collector.certificates_in_use(expiry.in_use());
+        let mut outliers = Outliers::default();
+        outliers.on_snapshot(&snapshot);
         let running = Self {
             workers,
             state: State::Starting,
@@ -349,6 +354,7 @@ impl<W: Workers> Running<W> {
             describe_next: 0,
             descriptors_warned_at: None,
             overflows: Overflows::default(),
+            outliers,
             memory: MemoryRelease::default(),
             service_manager: parts.service_manager,
             is_reloading: false,
@@ -378,6 +384,7 @@ impl<W: Workers> Running<W> {
                     None => std::future::pending().await,
                 }
             };
+            let outlier_due = self.outliers.next_in();
             let event = tokio::select! {
                 asked = sources.signals.next() => Event::Signal(asked),
                 () = changed => Event::FileChanged,
@@ -393,6 +400,9 @@ impl<W: Workers> Running<W> {
                     Event::Answered(worker, asker, answer)
                 }
                 Some(lost) = self.log.lost.recv() => Event::LinesLost(lost),
+                () = tokio::time::sleep(outlier_due.unwrap_or_default()), if outlier_due.is_some() => {
+                    Event::OutlierDue
+                }
                 _ = upkeep.tick() => Event::Upkeep,
             };
             self.on_event(event).await;
@@ -439,6 +449,9 @@ impl<W: Workers> Running<W> {
             }
             Event::LinesLost(LinesLost(lines)) => {
                 self.collector.access_log_write_failed(&AccessLogWriteFailed { lines });
+            }
+            Event::OutlierDue => {
+                self.outliers.on_deadlines(&self.config.snapshot, &mut self.collector);
             }
             Event::Upkeep => {
                 self.collector.poll();
@@ -582,6 +595,10 @@ impl<W: Workers> Running<W> {
             }
             Report::BufferedOverflow { listener, closed } => {
                 self.warn_of_overflow(listener, closed);
+            }
+            Report::OutlierFound { cluster, endpoint, kind } => {
+                let found = (cluster, endpoint, kind);
+                self.outliers.on_reached(&self.config.snapshot, found, &mut self.collector);
             }
             Report::OutOfDescriptors { worker } => self.warn_of_descriptors(worker),
             Report::Drained { worker, cut_off: 0 } => tracing::debug!(worker, "drained"),
@@ -822,6 +839,7 @@ impl<W: Workers> Running<W> {
         let all = all.map(|(source, (state, count))| SourceResources { source, state, count });
         self.collector.source_resources(all.collect());
         self.collector.config_resources(self.config.resources());
+        self.outliers.describe(&self.config.snapshot, &mut self.collector);
     }
 
     // Host names.
@@ -975,6 +993,7 @@ impl<W: Workers> Running<W> {
         } else {
             tracing::info!(version, milliseconds, %changed, "configuration taken up");
         }
+        self.outliers.on_snapshot(&snapshot);
         let former = std::mem::replace(&mut self.config.snapshot, snapshot);
         self.config.builder.free(former);
         self.config.loaded_at = loaded_at;

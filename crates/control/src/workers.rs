@@ -5,7 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use config::snapshot::{Address, ListenerId, Snapshot};
+use config::outlier::OutlierKind;
+use config::snapshot::{Address, ClusterId, EndpointId, ListenerId, Snapshot};
 
 use crate::admin::{Described, ExplainRequest, ExplainStep};
 use crate::questions::Question;
@@ -168,6 +169,15 @@ pub enum Report<W: Workers> {
         listener: ListenerId,
         /// How many were closed.
         closed: u32,
+    },
+    /// An endpoint reached a bound of its cluster's `outlier`.
+    OutlierFound {
+        /// The cluster.
+        cluster: ClusterId,
+        /// Which of its endpoints.
+        endpoint: EndpointId,
+        /// Which bound.
+        kind: OutlierKind,
     },
     /// A worker had no descriptor left to accept a connection with.
     OutOfDescriptors {

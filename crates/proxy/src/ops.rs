@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use config::snapshot::{Address, Keepalive, ListenerId};
+use config::outlier::OutlierKind;
+use config::snapshot::{Address, ClusterId, EndpointId, Keepalive, ListenerId};
 use telemetry::cause::Cause;
 
 use crate::Snapshot;
@@ -54,6 +55,15 @@ pub enum Op {
         listener: ListenerId,
         /// How many.
         closed: u32,
+    },
+    /// Tell control that an endpoint reached a bound of its cluster's `outlier`.
+    OutlierFound {
+        /// The cluster.
+        cluster: ClusterId,
+        /// Which of its endpoints.
+        endpoint: EndpointId,
+        /// Which bound.
+        kind: OutlierKind,
     },
     /// This worker does not use this snapshot any more; control frees it.
     Retire(Arc<Snapshot>),

@@ -72,6 +72,8 @@ pub struct Configurations {
     speak_http2: [bool; CLUSTERS.len()],
     /// Whether rules may have `retry`.
     pub(crate) has_retries: bool,
+    /// Whether clusters may eject endpoints.
+    has_outliers: bool,
     /// Bytes of a body that some filter gathered at most, so far.
     pub(crate) gathered_bytes_max: usize,
 }
@@ -87,10 +89,19 @@ impl Configurations {
         let mut protocols = random.split("protocols", 0);
         let speak_http2 = CLUSTERS.map(|_| has_http2 && protocols.chance(500));
         let has_retries = random.split("retries", 0).chance(400);
+        let has_outliers = random.split("outliers", 0).chance(400);
         let mut kinds = FilterKinds::new();
         crate::filter::register(&mut kinds);
         let loader = Loader::new(kinds).expect("the schema is one that the loader understands");
-        Self { loader, random, patience, speak_http2, has_retries, gathered_bytes_max: 0 }
+        Self {
+            loader,
+            random,
+            patience,
+            speak_http2,
+            has_retries,
+            has_outliers,
+            gathered_bytes_max: 0,
+        }
     }
 
     /// Another configuration: with other endpoints, bounds and timeouts, and with random changes
@@ -290,6 +301,9 @@ impl Configurations {
             let share = self.random.below(101);
             let _ = writeln!(text, "    retry_budget: {{ share: {share}, at_least: 1 }}");
         }
+        if self.has_outliers && self.random.chance(700) {
+            self.outlier(text);
+        }
         let connections_max = self.random.between(1, 12);
         let _ = write!(text, "    connections_max: {connections_max}\n    pending_max: 1000\n");
         *text += match self.patience {
@@ -307,6 +321,31 @@ impl Configurations {
             self.http2(text);
         } else if self.random.chance(150) {
             *text += "    proxy_protocol: v1\n";
+        }
+    }
+
+    fn outlier(&mut self, text: &mut String) {
+        let errors = self.random.between(1, 4);
+        let share = self.random.below(101);
+        let base = self.random.between(10, 3_000);
+        // Without panic, there may be no endpoint left for a request.
+        let panic = self.random.between(1, 100);
+        let _ = write!(
+            text,
+            "    panic: {panic}\n    outlier:\n      errors_5xx: {errors}\n      interval: 500ms\n      \
+             ejection: {{ base: {base}ms, max: 5s, share_max: {share} }}\n"
+        );
+        if self.random.chance(300) {
+            *text += "      errors_local: 2\n";
+        }
+        if self.random.chance(300) {
+            *text += "      errors_gateway: 2\n";
+        }
+        if self.random.chance(300) {
+            *text += "      failure_percentage: { threshold: 50, endpoints: 1, requests: 2 }\n";
+        }
+        if self.random.chance(300) {
+            *text += "      success_rate: { stdev: 0.5, endpoints: 2, requests: 2 }\n";
         }
     }
 }

@@ -78,6 +78,7 @@ struct Totals {
     virtual_hours: f64,
     retried: usize,
     moved: usize,
+    ejected: usize,
     secure: usize,
     outcomes: BTreeMap<Outcome, usize>,
 }
@@ -90,6 +91,7 @@ impl Totals {
         self.virtual_hours += summary.duration.as_secs_f64() / 3600.0;
         self.retried += summary.retried;
         self.moved += summary.moved;
+        self.ejected += summary.ejected;
         self.secure += summary.secure;
         for (outcome, count) in &summary.outcomes {
             *self.outcomes.entry(*outcome).or_default() += count;

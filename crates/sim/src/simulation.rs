@@ -5,6 +5,7 @@
 //! that was begun has to end within its time; in the third no client is connected, and everything
 //! has to be released.
 
+mod outliers;
 mod population;
 mod promises;
 mod scenario;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use config::outlier::Detector;
 use config::snapshot::ListenerId;
 use proxy::time::Time;
 use proxy::{ExchangeKey, Proxy, Share, Snapshot};
@@ -69,6 +71,8 @@ pub struct Summary {
     pub retried: usize,
     /// Connections that were moved to another worker.
     pub moved: usize,
+    /// Endpoints that were ejected.
+    pub ejected: usize,
     /// Bytes that went from one connection to the other unread.
     pub spliced: u64,
     /// Connections that spoke TLS.
@@ -133,6 +137,7 @@ enum Errand {
     Swap,
     Drain,
     Move,
+    Outliers,
     Answer { worker: usize, exchange: ExchangeKey, payload: Arc<[u8]> },
 }
 
@@ -145,6 +150,11 @@ pub struct Simulation {
     peers: Vec<Peer>,
     ledger: Ledger,
     configurations: Configurations,
+    /// The latest configuration.
+    snapshot: Option<Arc<Snapshot>>,
+    detector: Detector,
+    /// Endpoints that were ejected so far.
+    ejections: usize,
     postboxes: Vec<Postbox<SimListener, SimSocket>>,
     reports: Receiver<Report>,
     errands: BTreeMap<(Time, u64), Errand>,
@@ -207,6 +217,9 @@ impl Simulation {
             peers: Vec::new(),
             ledger,
             configurations,
+            snapshot: None,
+            detector: Detector::default(),
+            ejections: 0,
             postboxes: mailboxes.postboxes,
             reports: mailboxes.reports,
             errands: BTreeMap::new(),
@@ -227,6 +240,7 @@ impl Simulation {
             Some(text) => simulation.configurations.load(text),
             None => simulation.configurations.another(),
         };
+        simulation.detect_in(&snapshot);
         simulation.name(&snapshot);
         simulation.log.set_style(Some(LogStyle::all(LogFormat::Json)));
         for (number, mailbox) in mailboxes.mailboxes.into_iter().enumerate() {
@@ -511,6 +525,9 @@ impl Simulation {
                 ReportBody::ListenerBroken(id) => {
                     self.ledger.violate(format!("listener {id:?} broke"));
                 }
+                ReportBody::OutlierFound { cluster, endpoint, kind } => {
+                    self.on_outlier(cluster, endpoint, kind);
+                }
                 ReportBody::Started
                 | ReportBody::Stopped
                 | ReportBody::Failed(_)
@@ -526,6 +543,7 @@ impl Simulation {
         match errand {
             Errand::Swap => self.swap(),
             Errand::Move => self.move_one(),
+            Errand::Outliers => self.on_outliers_due(),
             Errand::Drain => self.post_all(|_| Message::Drain),
             Errand::Answer { worker, exchange, payload } => {
                 self.post(worker, Message::Answer { exchange, payload });
@@ -569,6 +587,7 @@ impl Simulation {
 
     fn swap(&mut self) {
         let snapshot = self.configurations.another();
+        self.detect_in(&snapshot);
         self.read_log();
         self.name(&snapshot);
         for number in 0..self.threads.len() {
@@ -649,6 +668,7 @@ impl Simulation {
             outcomes: self.ledger.outcomes(),
             retried: self.ledger.retried(),
             moved: self.moved,
+            ejected: self.ejections,
             spliced: network.spliced_total,
             secure: network.secure_total(),
         })

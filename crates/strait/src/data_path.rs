@@ -513,6 +513,9 @@ fn pass_on(from: &Receiver<worker::Report>, to: &Sender<Report<DataPath>>) {
             ReportBody::BufferedOverflow { listener, closed } => {
                 Report::BufferedOverflow { listener, closed }
             }
+            ReportBody::OutlierFound { cluster, endpoint, kind } => {
+                Report::OutlierFound { cluster, endpoint, kind }
+            }
             ReportBody::Drained { cut_off } => Report::Drained { worker, cut_off },
         };
         if to.blocking_send(report).is_err() {

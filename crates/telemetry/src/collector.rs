@@ -12,7 +12,7 @@ use crate::block::{Announced, ListenerBlock, WorkerBlock};
 use crate::emitter::CounterSource;
 use crate::events::{
     AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
-    LabelId, SourceAnswered, SourceResources,
+    EjectionCounted, LabelId, OutlierCluster, SourceAnswered, SourceResources,
 };
 use crate::exposition::{Glob, PrometheusText, StatsText};
 use crate::former::Former;
@@ -169,6 +169,17 @@ impl Collector {
     /// Takes how many resources are in each state, in the place of those before.
     pub fn config_resources(&mut self, resources: Vec<ConfigResources>) {
         self.control.config_resources(resources);
+    }
+
+    /// See [`EjectionCounted`].
+    pub fn ejection_counted(&mut self, event: EjectionCounted) {
+        self.control.outliers.counted(event);
+    }
+
+    /// Takes the states of all clusters that eject endpoints, in the place of those before. What was counted for
+    /// others is forgotten.
+    pub fn outlier_clusters(&mut self, clusters: Vec<OutlierCluster>) {
+        self.control.outliers.set_clusters(clusters);
     }
 
     /// See [`AccessLogWriteFailed`].

@@ -14,7 +14,7 @@ mod worker;
 
 pub use config::{
     AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
-    SourceAnswered, SourceKind, SourceResources,
+    EJECTION_REASONS, EjectionCounted, OutlierCluster, SourceAnswered, SourceKind, SourceResources,
 };
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened, ConnectionRefused,

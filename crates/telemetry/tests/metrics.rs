@@ -8,10 +8,10 @@ use std::sync::Arc;
 use telemetry::cause::Cause;
 use telemetry::events::{
     AccessLogWriteFailed, CertificateInUse, ClusterGauges, ConfigAccepted, ConfigRejected,
-    ConnectionClosed, ConnectionOpened, ConnectionRefused, ExchangeFinished, ExchangeStarted,
-    GrpcCall, LabelId, ListenerGauges, SourceAnswered, SourceKind, SourceResources, Stages,
-    TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused,
-    UpstreamRetried, WorkerGauges,
+    ConnectionClosed, ConnectionOpened, ConnectionRefused, EjectionCounted, ExchangeFinished,
+    ExchangeStarted, GrpcCall, LabelId, ListenerGauges, OutlierCluster, SourceAnswered, SourceKind,
+    SourceResources, Stages, TunnelStarted, UpstreamClosed, UpstreamConnectFailed,
+    UpstreamConnected, UpstreamPaused, UpstreamRetried, WorkerGauges,
 };
 use telemetry::{
     ClusterTotals, Collector, Emitter, EndpointName, ListenerTotals, Names, ProcessFacts,
@@ -601,8 +601,15 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
     collector.certificates_in_use(vec![certificate]);
     let address = "127.0.0.1:9000".to_owned();
     collector.set_endpoints(vec![EndpointName { id: API, cluster: "api".into(), address }], 0);
-    let page = prometheus(&mut collector);
     let (mut emitters, mut busy) = workers(1);
+    for collector in [&mut collector, &mut busy] {
+        let cluster = "api".into();
+        let ejecting = OutlierCluster { cluster, ejected: 2, is_panicking: true };
+        collector.outlier_clusters(vec![ejecting]);
+    }
+    let kind = "errors_5xx";
+    busy.ejection_counted(EjectionCounted { cluster: "api".into(), kind, is_denied: false });
+    let page = prometheus(&mut collector);
     everything(&mut emitters[0], &mut busy);
     let (fresh, all) = (named_families(&page), named_families(&prometheus(&mut busy)));
     assert_eq!(fresh, all, "a family without a sample");
@@ -623,6 +630,10 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
         "strait_upstream_grpc_calls_total{cluster=\"api\",status=\"OK\"} 0",
         "strait_upstream_connect_failure_reasons_total{cluster=\"api\",reason=\"ECONNREFUSED\"} 0",
         "strait_endpoint_connect_failures_total{cluster=\"api\",endpoint=\"127.0.0.1:9000\",reason=\"timeout\"} 0",
+        "strait_upstream_endpoints_ejected{cluster=\"api\"} 2",
+        "strait_upstream_ejections_total{cluster=\"api\",reason=\"success_rate\"} 0",
+        "strait_upstream_ejections_denied_total{cluster=\"api\",reason=\"errors_5xx\"} 0",
+        "strait_upstream_panic{cluster=\"api\"} 1",
         "strait_source_failures_total{source=\"dns\",reason=\"servfail\"} 0",
         "strait_source_resources{source=\"file\",state=\"refused\"} 0",
         "strait_source_last_answer_timestamp_seconds{source=\"file\"} 0",

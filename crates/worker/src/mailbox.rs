@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 
-use config::snapshot::ListenerId;
+use config::outlier::OutlierKind;
+use config::snapshot::{ClusterId, EndpointId, ListenerId};
 use proxy::filter::Question;
 use proxy::save::{Differing, RestoreError};
 use proxy::{ConnectionSummary, ExchangeKey, Snapshot};
@@ -156,6 +157,15 @@ pub enum ReportBody {
         listener: ListenerId,
         /// How many were.
         closed: u32,
+    },
+    /// An endpoint reached a bound of its cluster's `outlier`.
+    OutlierFound {
+        /// The cluster.
+        cluster: ClusterId,
+        /// Which of its endpoints.
+        endpoint: EndpointId,
+        /// Which bound.
+        kind: OutlierKind,
     },
     /// The drain is over; the worker ends.
     Drained {

@@ -531,6 +531,9 @@ impl<W: World> Worker<W> {
                 Op::BufferedOverflow { listener, closed } => {
                     self.mailbox.report(ReportBody::BufferedOverflow { listener, closed });
                 }
+                Op::OutlierFound { cluster, endpoint, kind } => {
+                    self.mailbox.report(ReportBody::OutlierFound { cluster, endpoint, kind });
+                }
                 Op::Retire(snapshot) => self.mailbox.report(ReportBody::Retired(snapshot)),
             }
         }

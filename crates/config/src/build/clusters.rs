@@ -10,6 +10,7 @@ use crate::file::listener::{OneOrSeveral, OriginalDestination};
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
+use crate::outlier::Outlier;
 use crate::resource::{self, Assignment};
 use crate::slow_start::SlowStart;
 use crate::snapshot::{
@@ -113,7 +114,8 @@ pub(super) fn cluster<F>(
     let (assignment, endpoints_from) = assignment(file, id, tls.as_deref(), site, context);
     let balancer = balancer(file, site, context.findings);
     let selectors = subsets::selectors(file, &assignment, site, context.findings);
-    let choice = (balancer, selectors.as_ref());
+    let outlier = outlier(file, site, context.findings);
+    let choice = (balancer, selectors.as_ref(), outlier.is_some());
     let Assigned { endpoints, places_by_id, view } =
         Assigned::new(&assignment, &endpoints_from, choice, former, &mut context.ids);
     if file.protocol == Protocol::Http2 && file.proxy_protocol != ProxyProtocol::Off {
@@ -131,6 +133,8 @@ pub(super) fn cluster<F>(
         places_by_id,
         balancer,
         slow_start: slow_start(file, balancer, site, context.findings),
+        outlier,
+        panic: file.panic,
         retry_budget: file.retry_budget,
         view,
         selectors,
@@ -174,6 +178,22 @@ fn slow_start(
         site.key_error(findings, "slow_start", Problem::new(rule, hint));
     }
     file.slow_start
+}
+
+/// When its endpoints are ejected.
+fn outlier(file: &file::Cluster, site: &Site<'_>, findings: &mut Findings<'_>) -> Option<Outlier> {
+    let outlier = file.outlier.as_ref()?;
+    let outlier_site = site.key("outlier");
+    if file.original_destination {
+        let rule = "a cluster with `original_destination` has no endpoints that could be ejected";
+        outlier_site.error(findings, Problem::new(rule, "remove it"));
+    }
+    if outlier.ejection.max.0 < outlier.ejection.base.0 {
+        let rule = "the longest ejection is not shorter than the first";
+        let hint = format!("write at least {}", outlier.ejection.base);
+        outlier_site.key("ejection").key("max").error(findings, Problem::new(rule, hint));
+    }
+    Some(outlier.clone())
 }
 
 /// How requests are shared among its endpoints, if it has any of its own.

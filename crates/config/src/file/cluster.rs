@@ -12,6 +12,8 @@ use crate::address::Address;
 use crate::balance::Balance;
 use crate::defaults;
 use crate::dns::{DnsFamily, DnsMode, EndpointAddress};
+use crate::matching::Percent;
+use crate::outlier::Outlier;
 use crate::retry::RetryBudget;
 use crate::slow_start::SlowStart;
 use crate::subsets::{Metadata, Subsets};
@@ -39,6 +41,13 @@ pub struct Cluster {
     /// `least_request` and `peak_ewma`. Absent: it gets all at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_start: Option<SlowStart>,
+    /// Ejects endpoints for a while whose attempts fail. Absent: none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outlier: Option<Outlier>,
+    /// All endpoints get requests, those that are ejected too, while fewer than this share of them (of each
+    /// priority) is left and the others cannot take their load. With 0, never: requests get 503.
+    #[serde(default = "panic")]
+    pub panic: Percent,
     /// Groups of its endpoints by their `metadata`, of which rules choose one by `subset`. Absent: each request may go
     /// to any endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -301,6 +310,10 @@ const fn connect_timeout() -> Timeout {
 
 const fn connections_max() -> NonZeroU32 {
     defaults::UPSTREAM_CONNECTIONS_MAX
+}
+
+fn panic() -> Percent {
+    Percent::HALF
 }
 
 const fn interim_responses_max() -> u8 {

@@ -27,6 +27,8 @@ mod names;
 #[cfg(test)]
 mod origins;
 #[cfg(test)]
+mod outliers;
+#[cfg(test)]
 mod sample;
 #[cfg(test)]
 mod secrets;

@@ -313,6 +313,15 @@ clusters:
     retry_budget: { share: 10%, at_least: 5 }
     balance: { least_request: { choices: 3 } }
     slow_start: { window: 30s, aggression: 1.5, weight_min: 20% }
+    panic: 40%
+    outlier:
+      errors_5xx: 4
+      errors_gateway: 3
+      errors_local: 6
+      interval: 5s
+      ejection: { base: 20s, max: 2m, share_max: 25% }
+      success_rate: { stdev: 2.5, endpoints: 3, requests: 50 }
+      failure_percentage: { threshold: 70%, endpoints: 4, requests: 20 }
     response_parsing: strict
     interim_responses_max: 8
     proxy_protocol: v2

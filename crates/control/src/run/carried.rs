@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
-use config::snapshot::{Address, Cluster, Endpoint, Listener, ListenerId, Snapshot};
+use config::snapshot::{Address, Cluster, Endpoint, EndpointId, Listener, ListenerId, Snapshot};
 use serde_json::{Value, json};
 use telemetry::events::LabelId;
 use telemetry::{ClusterTotals, EndpointTotals, ListenerTotals};
@@ -27,6 +27,8 @@ pub(super) struct Carried<F> {
     pub(super) snapshot: Arc<Snapshot<F>>,
     /// Where the listeners are bound.
     pub(super) addresses: BTreeMap<ListenerId, Vec<Address>>,
+    /// The endpoints that are ejected, and why.
+    pub(super) ejections: BTreeMap<EndpointId, Value>,
     /// To control, which reads the counters.
     pub(super) queries: mpsc::Sender<Query>,
     pub(super) listing: Listing,
@@ -97,8 +99,12 @@ impl<F> Carried<F> {
         for piece in cluster.endpoints.chunks(COUNTERS_A_TURN_MAX) {
             let ids = piece.iter().map(|it| label(it.id.0)).collect();
             let totals = self.counted(ids, |ids, reply| Query::Endpoints { ids, reply })?;
-            endpoints
-                .extend(piece.iter().zip(totals).map(|(it, totals)| endpoint_json(it, &totals)));
+            endpoints.extend(
+                piece
+                    .iter()
+                    .zip(totals)
+                    .map(|(it, totals)| endpoint_json(it, self.ejections.get(&it.id), &totals)),
+            );
         }
         Ok(endpoints)
     }
@@ -162,6 +168,7 @@ fn cluster_json(cluster: &Cluster, endpoints: Option<Vec<Value>>, totals: &Clust
     json!({
         "name": cluster.name,
         "endpoints": endpoints,
+        "panic": cluster.is_panicking(),
         "original_destination": cluster.original_destination.is_some(),
         "connections": {
             "active": totals.connections_active,
@@ -182,11 +189,12 @@ fn cluster_json(cluster: &Cluster, endpoints: Option<Vec<Value>>, totals: &Clust
     })
 }
 
-fn endpoint_json(endpoint: &Endpoint, totals: &EndpointTotals) -> Value {
+fn endpoint_json(endpoint: &Endpoint, ejected: Option<&Value>, totals: &EndpointTotals) -> Value {
     let reasons = totals.connect_failures.iter();
     json!({
         "address": address_text(&endpoint.address),
         "weight": endpoint.weight,
+        "ejected": ejected,
         "exchanges": {
             "total": totals.exchanges_total,
             "failed_total": totals.exchanges_failed_total,
@@ -249,7 +257,8 @@ mod tests {
         let snapshot = loader.load("test", &yaml).unwrap();
         let (queries, mut asked) = mpsc::channel(1);
         let listing = Listing { sort: Some(Sort::Pending), ..Listing::default() };
-        let carried = Carried { snapshot, addresses: BTreeMap::new(), queries, listing };
+        let (addresses, ejections) = (BTreeMap::new(), BTreeMap::new());
+        let carried = Carried { snapshot, addresses, ejections, queries, listing };
         let (writer, page) = pieces();
         let written = tokio::task::spawn_blocking(move || carried.write_clusters(writer));
         let counting = tokio::spawn(async move {

@@ -264,6 +264,7 @@ impl<W: Workers> Running<W> {
         let carried = Carried {
             snapshot: Arc::clone(&self.config.snapshot),
             addresses: self.config.addresses.clone(),
+            ejections: self.outliers.ejections(),
             queries: self.admin_handles.queries(),
             listing,
         };

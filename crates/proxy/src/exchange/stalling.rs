@@ -1,8 +1,5 @@
 //! Where an exchange begins to wait for its client, and where it ceases to.
 
-use std::time::Duration;
-
-use config::balance::Balancer;
 use config::snapshot::ClusterId;
 
 use crate::exchange::exchanges::Exchanges;
@@ -12,7 +9,7 @@ use crate::keys::ExchangeKey;
 use crate::listen::clients::{Clients, Part};
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
-use crate::upstream::pool::{FAILED_MIN, Pools};
+use crate::upstream::pool::Pools;
 
 impl Exchange {
     /// Whether it can be stalled: where both sides speak as they like, silence means nothing.
@@ -53,41 +50,13 @@ impl Exchange {
         }
     }
 
-    /// Its attempt begins, where the balancer wants to know how long that takes: but not where the client still sends its
-    /// request, and could make an endpoint look slow.
-    #[inline]
-    pub(crate) fn begin_measure(&mut self, now: Time) {
-        if self.counted_at.is_some() && self.request.is_complete && self.latency_decay().is_some() {
-            self.measured_from = Some(now);
-        }
-    }
-
-    /// The head of the response is there, or the attempt `has_failed`.
-    #[inline]
-    pub(crate) fn end_measure(&mut self, has_failed: bool, pools: &mut Pools, now: Time) {
-        let Some(began) = self.measured_from.take() else { return };
-        let (Some((_, endpoint)), Some(decay)) = (self.counted_at, self.latency_decay()) else {
-            return;
-        };
-        let length = now - began;
-        let length = if has_failed { length.max(FAILED_MIN) } else { length };
-        pools.on_measured(endpoint, length, decay, now);
-    }
-
-    /// How long measured responses count, where the balancer compares these.
-    fn latency_decay(&self) -> Option<Duration> {
-        match self.cluster()?.balancer {
-            Balancer::PeakEwma { decay } => Some(decay),
-            _ => None,
-        }
-    }
-
     /// It has no upstream connection any more.
     #[inline]
     pub(crate) fn let_go(&mut self, clients: &mut Clients, stalls: &mut Stalls, pools: &mut Pools) {
         if std::mem::take(&mut self.is_holding) {
             clients.remove(self.client, Part::Held);
             if let Some(at) = self.counted_at.take() {
+                self.measured_from = None;
                 pools.on_request_over(at);
             }
         }

@@ -19,6 +19,8 @@ const NEIGHBOURS_MAX: usize = 16;
 pub(crate) struct Among<'c> {
     pub(crate) cluster: &'c Cluster,
     pub(crate) group: &'c Group,
+    /// Whether those that are ejected are passed over.
+    pub(crate) is_partial: bool,
 }
 
 impl<'c> Among<'c> {
@@ -26,6 +28,12 @@ impl<'c> Among<'c> {
     fn at(self, inner: usize) -> Option<(usize, &'c Endpoint)> {
         let place = self.group.place(inner)?;
         self.cluster.endpoints.get(place).map(|endpoint| (place, endpoint))
+    }
+
+    /// Whether an endpoint of the group may get requests.
+    #[inline]
+    pub(crate) fn may_be(self, endpoint: &Endpoint) -> bool {
+        !self.is_partial || endpoint.health.is_available()
     }
 
     /// The other endpoints around from the one behind `place`, a place in the cluster, and that one at last.
@@ -46,13 +54,24 @@ pub(crate) fn pick(
     let mut avoided = 0;
     for _ in 0..PASSES_MAX {
         let (place, endpoint) = among.at(among.group.schedule().place(draw())?)?;
-        if Some(endpoint.id) != avoid {
+        if Some(endpoint.id) != avoid && among.may_be(endpoint) {
             return Some((place, endpoint));
         }
         avoided = place;
     }
-    // The next one that has turns at all, which is the avoided one if there is no other.
-    among.behind(avoided).find(|(_, endpoint)| endpoint.weight > 0)
+    stand_in(among, avoided, avoid)
+}
+
+/// The next endpoint behind a place that has turns at all, and the one to avoid if there is no other.
+fn stand_in(
+    among: Among<'_>,
+    place: usize,
+    avoid: Option<EndpointId>,
+) -> Option<(usize, &Endpoint)> {
+    let mut fit =
+        among.behind(place).filter(|(_, endpoint)| endpoint.weight > 0 && among.may_be(endpoint));
+    let first = fit.next()?;
+    if Some(first.1.id) != avoid { Some(first) } else { fit.next().or(Some(first)) }
 }
 
 /// Of `choices` endpoints that `draw` finds, the one that is less than all others. What is drawn twice is no choice: the
@@ -100,7 +119,7 @@ pub(crate) fn pick_by_hash(
     let (mut unfit, mut avoided) = (None, 0);
     for turn in 0..PASSES_MAX {
         let found = among.at(table.place(hash, turn)?)?;
-        if Some(found.1.id) == avoid {
+        if Some(found.1.id) == avoid || !among.may_be(found.1) {
             avoided = found.0;
         } else if fits(found.1) {
             return Some(found);
@@ -108,7 +127,7 @@ pub(crate) fn pick_by_hash(
             unfit = unfit.or(Some(found));
         }
     }
-    unfit.or_else(|| among.behind(avoided).find(|(_, endpoint)| endpoint.weight > 0))
+    unfit.or_else(|| stand_in(among, avoided, avoid))
 }
 
 /// Whether an endpoint that has so many of the requests under way may have another: with that it has no more than this
@@ -132,7 +151,7 @@ fn neighbour(
     avoid: Option<EndpointId>,
 ) -> Option<(usize, &Endpoint)> {
     let mut near = among.behind(place).take(NEIGHBOURS_MAX.min(among.group.len() - 1));
-    near.find(|(_, endpoint)| endpoint.weight > 0 && Some(endpoint.id) != avoid)
+    near.find(|(_, it)| it.weight > 0 && Some(it.id) != avoid && among.may_be(it))
 }
 
 #[cfg(test)]
@@ -162,7 +181,7 @@ mod tests {
     }
 
     fn among(cluster: &Cluster) -> Among<'_> {
-        Among { cluster, group: &cluster.view.levels(None)[0] }
+        Among { cluster, group: &cluster.view.levels(None)[0], is_partial: false }
     }
 
     fn cluster(weights: &[u16]) -> Arc<Cluster> {

@@ -16,6 +16,7 @@ use std::time::Duration;
 use config::balance::Balancer;
 use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId};
 use config::subsets::SubsetHash;
+use config::view::{self, Level};
 use telemetry::cause::Cause;
 
 use self::backoff::Refusing;
@@ -67,6 +68,8 @@ pub(crate) struct Pools {
     pub(crate) waiting: u32,
     /// Whether any balancer compares what is under way: while none does, nothing is counted.
     pub(crate) is_counting: bool,
+    /// Whether any cluster ejects endpoints by how attempts end: while none does, that is not counted.
+    pub(crate) counts_results: bool,
     /// Requests under way at endpoints whose balancer compares them.
     pub(crate) counted: u32,
 }
@@ -169,6 +172,7 @@ impl Pools {
             idle: 0,
             waiting: 0,
             is_counting: false,
+            counts_results: false,
             counted: 0,
         }
     }
@@ -244,12 +248,16 @@ impl Pools {
     fn choose<'c>(&mut self, ask: &Ask<'c>, random: &mut Random, now: Time) -> Option<Choice<'c>> {
         let Ask { cluster, avoid, subset, .. } = *ask;
         let levels = cluster.view.levels(subset);
-        let (first, others) = levels.split_first()?;
-        let choice = self.choose_among(Among { cluster, group: first }, ask, random, now)?;
+        let die = || ask.hash.map_or_else(|| random.next(), NonZeroU64::get);
+        let Level { place, group, is_partial } = view::level(levels, cluster.panic, die)?;
+        self.counts_results |= cluster.outlier.is_some();
+        let among = Among { cluster, group, is_partial };
+        let choice = self.choose_among(among, ask, random, now)?;
         // The only one of a priority failed: those of the next stand in.
-        match others.first() {
+        match levels.get(place + 1) {
             Some(group) if Some(choice.endpoint.id) == avoid => {
-                self.choose_among(Among { cluster, group }, ask, random, now)
+                let next = Among { cluster, group, is_partial };
+                self.choose_among(next, ask, random, now).or(Some(choice))
             }
             _ => Some(choice),
         }
@@ -520,7 +528,9 @@ impl Pools {
         let Some(endpoint) = among.cluster.endpoints.get(place) else { return Ok(place) };
         let Some(until) = self.pause_of(endpoint.id, now) else { return Ok(place) };
         let mut others = among.behind(place).take(OTHERS_MAX.min(among.group.len()) - 1);
-        let found = others.find(|(_, it)| it.weight > 0 && self.pause_of(it.id, now).is_none());
+        let found = others.find(|(_, it)| {
+            it.weight > 0 && among.may_be(it) && self.pause_of(it.id, now).is_none()
+        });
         found.map(|(place, _)| place).ok_or(until)
     }
 

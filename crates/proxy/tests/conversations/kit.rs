@@ -12,6 +12,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::outlier::{Detector, Event, Happened};
 use config::snapshot::Address;
 use proxy::filter::{Filter, Question};
 use proxy::save::RestoreError;
@@ -149,6 +150,11 @@ pub(crate) struct Talk<'s> {
     piece_bytes: usize,
     /// The loader for further configurations, once there are any.
     loader: Option<config::Loader<Box<dyn Filter>>>,
+    /// The latest configuration, and who ejects its endpoints.
+    snapshot: Arc<Snapshot>,
+    detector: Detector,
+    /// What that one did, and was not asked for yet.
+    detected: Vec<Event>,
     moves: u32,
     is_draining: bool,
     /// Whether the worker always has something else to do.
@@ -196,6 +202,9 @@ impl<'s> Talk<'s> {
         let now = Time::from_nanos(1_000_000_000);
         let mut log = log_reader();
         let (proxy, counts) = fresh_proxy(setting, 0, &mut log, now);
+        let mut detector = Detector::default();
+        let snapshot = Arc::clone(&setting.variants[0].0);
+        detector.on_snapshot(&snapshot, now - Time::from_nanos(0));
         Self {
             setting,
             proxy,
@@ -208,6 +217,9 @@ impl<'s> Talk<'s> {
             manner,
             piece_bytes: 0,
             loader: None,
+            snapshot,
+            detector,
+            detected: Vec::new(),
             moves: 0,
             is_draining: false,
             is_busy: false,
@@ -411,6 +423,8 @@ impl<'s> Talk<'s> {
             self.settle();
         }
         self.now = until;
+        let now = self.now - Time::from_nanos(0);
+        self.detected.extend(self.detector.on_deadlines(&self.snapshot, now, || 0));
         self.proxy.on_deadlines(self.now);
         self.settle();
         self.proxy.end_aged(self.now);
@@ -488,8 +502,16 @@ impl<'s> Talk<'s> {
             loader
         });
         let snapshot = loader.load("test.yaml", config).expect("a valid configuration");
+        let now = self.now - Time::from_nanos(0);
+        self.detected.extend(self.detector.on_snapshot(&snapshot, now));
+        self.snapshot = Arc::clone(&snapshot);
         self.proxy.on_snapshot(snapshot, self.now);
         self.settle();
+    }
+
+    /// What became of endpoints that failed, since this was asked last.
+    pub(crate) fn detected(&mut self) -> Vec<Happened> {
+        std::mem::take(&mut self.detected).into_iter().map(|event| event.happened).collect()
     }
 
     /// Snapshots that the proxy gave back.
@@ -761,6 +783,11 @@ impl<'s> Talk<'s> {
                 }
                 Op::Ask { exchange, question } => self.asked.push((exchange, question)),
                 Op::BufferedOverflow { closed, .. } => self.overflows.push(closed),
+                Op::OutlierFound { cluster, endpoint, kind } => {
+                    let cluster = self.snapshot.cluster(cluster).expect("it was asked");
+                    let at = (self.now - Time::from_nanos(0), 0);
+                    self.detected.extend(self.detector.on_reached(cluster, endpoint, kind, at));
+                }
                 Op::Retire(_) => self.retired += 1,
                 Op::Read(_) | Op::CloseListener(_) => {}
             }

@@ -42,6 +42,7 @@ mod keep_alive;
 mod lookalikes;
 mod misdirected;
 mod original;
+mod outliers;
 mod pools;
 mod proxy_sources;
 mod reconfiguring;

@@ -4,7 +4,7 @@ use config::hash::Hashed;
 use config::matching::{Asked, Searches};
 use config::snapshot::{Cluster, ClusterId, Endpoint, Forward};
 use config::targets::Target;
-use config::view::Group;
+use config::view::{self, Group};
 use proxy::Snapshot;
 use proxy::route;
 use wire::head::RequestHead;
@@ -75,10 +75,17 @@ fn describe_cluster(
         story.asks_dns = story.knowledge == Knowledge::OfFile;
     }
     let subset = forward.subset.as_ref().and_then(|it| it.hash(asked, &mut Searches::default()));
-    let first = cluster.view.levels(subset).first();
+    let levels = cluster.view.levels(subset);
+    let parts: Vec<_> = levels.iter().zip(view::parts(levels, cluster.panic)).collect();
     for (place, endpoint) in cluster.endpoints.iter().enumerate() {
-        let group = first.filter(|group| group.inner(place).is_some());
-        story.endpoint(endpoint.id, endpoint_text(group, endpoint));
+        let found = parts.iter().find(|(group, _)| group.inner(place).is_some());
+        let percent = found.map_or(0.0, |(group, (part, is_partial))| {
+            100.0 * part * part_of(cluster, group, endpoint, *is_partial)
+        });
+        story.endpoint(endpoint.id, endpoint_text(endpoint, percent));
+    }
+    if cluster.is_panicking() {
+        story.line("panic", "few endpoints are left: those that are ejected get requests too");
     }
     describe_subset(story, forward, cluster, asked);
     describe_hash(story, forward, cluster, asked);
@@ -142,10 +149,19 @@ fn describe_hash(story: &mut Story, forward: &Forward, cluster: &Cluster, asked:
     story.line("hash", words);
 }
 
-/// An endpoint, with its share of the requests like this one; `group`: those that get them, if it is one of them.
-fn endpoint_text(group: Option<&Group>, endpoint: &Endpoint) -> String {
-    let weight = endpoint.weight;
-    let all = group.and_then(|group| u32::try_from(group.weight_sum()).ok());
-    let percent = all.map_or(0.0, |all| f64::from(weight) * 100.0 / f64::from(all.max(1)));
-    format!("{} (weight {weight}, {percent:.1} % of requests)", endpoint.address)
+/// What part of the requests that a group gets one of its endpoints gets.
+fn part_of(cluster: &Cluster, group: &Group, endpoint: &Endpoint, is_partial: bool) -> f64 {
+    let weight = |it: &Endpoint| {
+        if is_partial && !it.health.is_available() { 0 } else { u64::from(it.weight) }
+    };
+    let members = (0..group.len()).filter_map(|at| cluster.endpoints.get(group.place(at)?));
+    let all: u64 = members.map(weight).sum();
+    weight(endpoint) as f64 / all.max(1) as f64
+}
+
+/// An endpoint, with its share of the requests like this one.
+fn endpoint_text(endpoint: &Endpoint, percent: f64) -> String {
+    let Endpoint { weight, address, .. } = endpoint;
+    let ejected = if endpoint.health.is_available() { "" } else { "ejected, " };
+    format!("{address} ({ejected}weight {weight}, {percent:.1} % of requests)")
 }

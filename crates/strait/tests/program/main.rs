@@ -21,6 +21,7 @@ mod life;
 mod logs;
 mod memory;
 mod names;
+mod outliers;
 mod reload;
 mod service_manager;
 mod stalls;

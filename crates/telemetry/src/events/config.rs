@@ -99,3 +99,29 @@ pub struct AccessLogWriteFailed {
     /// Lines that are lost.
     pub lines: u64,
 }
+
+/// The options for which an endpoint is ejected.
+pub const EJECTION_REASONS: [&str; 5] =
+    ["errors_5xx", "errors_gateway", "errors_local", "success_rate", "failure_percentage"];
+
+/// An endpoint was ejected, or was not since as many are as may be.
+#[derive(Clone, Debug)]
+pub struct EjectionCounted {
+    /// The name of its cluster.
+    pub cluster: Arc<str>,
+    /// One of [`EJECTION_REASONS`].
+    pub kind: &'static str,
+    /// Whether it was not.
+    pub is_denied: bool,
+}
+
+/// A cluster that ejects endpoints, as it is now.
+#[derive(Clone, Debug)]
+pub struct OutlierCluster {
+    /// Its name.
+    pub cluster: Arc<str>,
+    /// Endpoints that are ejected.
+    pub ejected: u64,
+    /// Whether all of them get requests, since too few are left.
+    pub is_panicking: bool,
+}

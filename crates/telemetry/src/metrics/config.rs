@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::outlier::Outliers;
 use super::{BOUNDS_COARSE, Family, MetricType};
 use crate::events::{
     AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
@@ -30,6 +31,7 @@ pub(crate) struct ControlCounters {
     source_answers: BTreeMap<SourceKind, (u64, u64)>,
     source_failures: BTreeMap<(SourceKind, &'static str), u64>,
     source_resources: Vec<SourceResources>,
+    pub(crate) outliers: Outliers,
 }
 
 impl ControlCounters {

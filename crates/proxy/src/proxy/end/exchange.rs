@@ -6,6 +6,7 @@ use wire::h2::ErrorCode;
 
 use crate::connection::Life;
 use crate::connection::codec::streams::Tail;
+use crate::exchange::attempts::Outcome;
 use crate::exchange::fault::{Side, consequence};
 use crate::exchange::{Deadlines, Stage, Wait};
 use crate::keys::ExchangeKey;
@@ -91,8 +92,11 @@ impl Proxy {
     /// Takes the upstream connection, or the place in a queue, from an exchange.
     pub(crate) fn drop_upstream(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
-        if cause.is_some_and(|cause| consequence(cause).side == Side::Upstream) {
-            exchange.end_measure(true, &mut self.upstream.pools, now);
+        if let (Some(cause), Some(upstream)) = (cause, exchange.upstream())
+            && exchange.blames_endpoint(cause, self.connections.get(upstream.connection))
+        {
+            let outcome = Outcome::Failed(cause);
+            exchange.on_result(outcome, &mut self.upstream.pools, &mut self.cx, now);
         }
         exchange.let_go(
             &mut self.listen.clients,

@@ -10,6 +10,7 @@ use wire::head::ResponseHead;
 use crate::connection::Connection;
 use crate::connection::codec::Codec;
 use crate::connection::codec::http1::Http1;
+use crate::exchange::attempts::Outcome;
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
 use crate::keys::{ExchangeKey, StreamKey};
@@ -28,9 +29,11 @@ impl Proxy {
             return self.fail(key, cause, now);
         };
         let decision = attempt.decide(exchange.retry_policy());
+        let is_blamed = exchange.blames_endpoint(cause, Some(connection));
+        let outcome = is_blamed.then_some(Outcome::Failed(cause));
         match self.pace(key, decision) {
             Some(pause) => {
-                let Some(request) = self.retry(key, upstream, cause, now) else { return };
+                let Some(request) = self.retry(key, upstream, cause, outcome, now) else { return };
                 self.end_upstream(upstream, Some(cause), ErrorCode::CANCEL, now);
                 self.try_after(key, request, pause, now);
             }
@@ -66,7 +69,8 @@ impl Proxy {
             None => Decision::Denied(RetryDenial::Body),
         };
         let Some(pause) = self.pace(key, decision) else { return false };
-        let Some(request) = self.retry(key, upstream, cause, now) else { return false };
+        let outcome = Some(Outcome::Retried(head.status()));
+        let Some(request) = self.retry(key, upstream, cause, outcome, now) else { return false };
         if is_end && is_sent {
             if upstream.is_alone()
                 && let Some(connection) = self.connections.get_mut(upstream.connection)
@@ -111,6 +115,7 @@ impl Proxy {
         key: ExchangeKey,
         upstream: StreamKey,
         cause: Cause,
+        outcome: Option<Outcome>,
         now: Time,
     ) -> Option<QueuedRequest> {
         let connection = self.connections.get_mut(upstream.connection)?;
@@ -124,7 +129,9 @@ impl Proxy {
             exchange.record.cause_detail = None;
         }
         exchange.stage = Stage::Finishing;
-        exchange.end_measure(true, &mut self.upstream.pools, now);
+        if let Some(outcome) = outcome {
+            exchange.on_result(outcome, &mut self.upstream.pools, &mut self.cx, now);
+        }
         exchange.let_go(
             &mut self.listen.clients,
             &mut self.exchanges.stalls,

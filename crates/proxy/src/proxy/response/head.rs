@@ -11,6 +11,7 @@ use crate::connection::bounds::OUTBOX_BYTES_MAX;
 use crate::connection::codec::Codec;
 use crate::connection::codec::bytes::Bytes;
 use crate::connection::codec::elements::Answer;
+use crate::exchange::attempts::Outcome;
 use crate::exchange::encoding::announces_trailers;
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, Stage, Wait};
@@ -68,7 +69,8 @@ impl Proxy {
         if exchange.record.captures.is_some() {
             exchange.record.capture_response(&exchange.snapshot.access_log.captures, head);
         }
-        exchange.end_measure(false, &mut self.upstream.pools, now);
+        let outcome = Outcome::Answered(head.status());
+        exchange.on_result(outcome, &mut self.upstream.pools, &mut self.cx, now);
         exchange.deadlines.clear(Wait::ResponseHead);
         exchange.deadlines.clear(Wait::Try);
         // From here on either side may be silent while the other speaks.
@@ -280,6 +282,7 @@ impl Proxy {
         });
         let trailers = if is_said { &[] } else { trailers };
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        exchange.on_call_result(&self.upstream.pools, &mut self.cx);
         exchange.record.stamps.response_read = now;
         exchange.deadlines.clear(Wait::ResponseBody);
         if !exchange.progress.is_tunnel {

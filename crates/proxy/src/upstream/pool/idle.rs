@@ -52,7 +52,7 @@ impl Pools {
         sharing: Sharing,
         connections: &mut Connections,
     ) -> Option<Acquired> {
-        let Among { cluster, group } = among;
+        let Among { cluster, group, .. } = among;
         let mut candidates = std::mem::take(&mut self.cluster(cluster.id)?.candidates);
         let found = candidates.find(|endpoint| {
             let Some(state) = self.endpoint(endpoint) else { return Look::Empty };
@@ -61,9 +61,13 @@ impl Pools {
                 return Look::Empty;
             };
             let Some(of_newest) = cluster.place_of(endpoint) else { return Look::Unfit };
-            // One without a weight, or of another group, gets nothing more; its idle connections may make room.
+            // One without a weight, of another group, or ejected, gets nothing more; its idle connections may make
+            // room.
             let has_turns = group.inner(of_newest).is_some()
-                && cluster.endpoints.get(of_newest).is_some_and(|it| it.weight > 0);
+                && cluster
+                    .endpoints
+                    .get(of_newest)
+                    .is_some_and(|it| it.weight > 0 && among.may_be(it));
             // What only a new connection will do for need not wait for idle ones to grow old.
             let acquired = if sharing == Sharing::Personal || stays || !has_turns {
                 is_unused(newest, connections).then_some(Acquired::Replace(newest, place))

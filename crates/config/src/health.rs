@@ -1,0 +1,143 @@
+//! What the process knows of the health of endpoints, beside their configuration.
+//!
+//! An endpoint of a cluster that asks for it has one cell, which all snapshots and workers share: workers count in it how
+//! attempts ended, and read from it whether the endpoint may be chosen. Only [`Detector`](crate::outlier::Detector)
+//! ejects endpoints and takes them back, at one place in the process, so that bounds over a cluster hold whatever workers
+//! see at the same time. A cell is no part of a configuration: it stays while its endpoint does.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// The health of one endpoint.
+#[derive(Debug, Default)]
+pub struct EndpointHealth {
+    is_ejected: AtomicBool,
+    /// Whether it is said of it that it reached a bound, and that is not settled.
+    is_reported: AtomicBool,
+    /// Failures in a row, by their kind.
+    pub(crate) streaks: [AtomicU32; 3],
+    /// Attempts of this interval, and those of them that succeeded.
+    attempts: AtomicU32,
+    successes: AtomicU32,
+}
+
+impl EndpointHealth {
+    /// Whether it was ejected, and gets requests only where too few others are left.
+    #[must_use]
+    #[inline]
+    pub fn is_ejected(&self) -> bool {
+        self.is_ejected.load(Ordering::Relaxed)
+    }
+
+    /// It is ejected, or not any more. It begins anew with either.
+    pub(crate) fn set_ejected(&self, is_ejected: bool) {
+        self.is_ejected.store(is_ejected, Ordering::Relaxed);
+        self.settle();
+        self.streaks.iter().for_each(|streak| streak.store(0, Ordering::Relaxed));
+        self.take_interval();
+    }
+
+    /// It reached a bound: whether that is to be reported. It is once, until [`EndpointHealth::settle`].
+    pub(crate) fn report(&self) -> bool {
+        !self.is_reported.swap(true, Ordering::Relaxed)
+    }
+
+    /// What it did is settled: the next bound that it reaches is reported.
+    pub(crate) fn settle(&self) {
+        self.is_reported.store(false, Ordering::Relaxed);
+    }
+
+    /// An attempt ended.
+    pub(crate) fn count(&self, has_succeeded: bool) {
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        self.successes.fetch_add(u32::from(has_succeeded), Ordering::Relaxed);
+    }
+
+    /// The attempts since the last call, and those of them that succeeded.
+    pub(crate) fn take_interval(&self) -> (u32, u32) {
+        let attempts = self.attempts.swap(0, Ordering::Relaxed);
+        // Workers go on counting: a success whose attempt was taken before counts for the next interval.
+        (attempts, self.successes.swap(0, Ordering::Relaxed).min(attempts))
+    }
+}
+
+/// The cell of an endpoint, if its cluster asks for one.
+#[derive(Clone, Default)]
+pub struct HealthCell(Option<Arc<EndpointHealth>>);
+
+impl HealthCell {
+    /// A new cell, or that of `former`; none if the cluster asks for none.
+    pub(crate) fn new(is_asked: bool, former: Option<&Self>) -> Self {
+        if !is_asked {
+            return Self::default();
+        }
+        Self(former.and_then(|former| former.0.clone()).or_else(|| Some(Arc::default())))
+    }
+
+    /// What is known, if its cluster asks.
+    #[must_use]
+    #[inline]
+    pub fn get(&self) -> Option<&EndpointHealth> {
+        self.0.as_deref()
+    }
+
+    /// Whether its endpoint may be chosen.
+    #[must_use]
+    #[inline]
+    pub fn is_available(&self) -> bool {
+        self.0.as_ref().is_none_or(|health| !health.is_ejected())
+    }
+}
+
+impl PartialEq for HealthCell {
+    /// Whether both are there, or none is: what is known is no part of a configuration.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.is_some() == other.0.is_some()
+    }
+}
+
+impl Eq for HealthCell {}
+
+impl fmt::Debug for HealthCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HealthCell").field(&self.0.is_some()).finish()
+    }
+}
+
+/// How many endpoints of a group may be chosen: those that have a weight and are not ejected. None where its
+/// cluster asks for no health.
+#[derive(Clone, Default)]
+pub(crate) struct Availability(Option<Arc<AtomicU32>>);
+
+impl Availability {
+    pub(crate) fn new(count: Option<u32>) -> Self {
+        Self(count.map(|count| Arc::new(AtomicU32::new(count))))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> Option<u32> {
+        self.0.as_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set(&self, count: u32) {
+        if let Some(cell) = &self.0 {
+            cell.store(count, Ordering::Relaxed);
+        }
+    }
+}
+
+impl PartialEq for Availability {
+    /// As that of [`HealthCell`].
+    fn eq(&self, other: &Self) -> bool {
+        self.0.is_some() == other.0.is_some()
+    }
+}
+
+impl Eq for Availability {}
+
+impl fmt::Debug for Availability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Availability").field(&self.0.is_some()).finish()
+    }
+}

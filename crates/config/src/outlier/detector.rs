@@ -1,0 +1,374 @@
+//! Who ejects endpoints and takes them back: one for the process.
+//!
+//! ```text
+//!  workers ─ count ─► EndpointHealth ─ a bound is reached ─► Detector::on_reached ─┐
+//!                        ▲    │ intervals                                          ├─► ejected, events
+//!                        │    └────────────────────────► Detector::on_deadlines ───┘
+//!                        └──────────────── set_ejected, groups counted again ◄─────┘
+//! ```
+//!
+//! A state machine without a clock: `now` is the time since any fixed moment. Clusters of which no endpoint was ejected
+//! lately, and whose endpoints are not compared, cost nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Outlier, OutlierKind};
+use crate::address::Address;
+use crate::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Snapshot};
+
+/// Something that operators want to know of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The name of the cluster.
+    pub cluster: Arc<str>,
+    /// What happened in it.
+    pub happened: Happened,
+}
+
+/// What happened to an endpoint or a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// It gets no requests for a while.
+    Ejected {
+        /// Which endpoint.
+        endpoint: Address,
+        /// What it did.
+        kind: OutlierKind,
+        /// For how long.
+        length: Duration,
+        /// How often it was lately, this time included.
+        times: u32,
+    },
+    /// It was not ejected although it reached a bound, since as many are ejected as may be.
+    Kept {
+        /// Which endpoint.
+        endpoint: Address,
+        /// What it did.
+        kind: OutlierKind,
+    },
+    /// It gets requests again.
+    Returned {
+        /// Which endpoint.
+        endpoint: Address,
+    },
+    /// So few endpoints are left that those that are ejected get requests too.
+    PanicBegan,
+    /// Enough are left again.
+    PanicEnded,
+}
+
+/// An ejection that lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ejected {
+    /// Why.
+    pub kind: OutlierKind,
+    /// Until when.
+    pub until: Duration,
+    /// How often it was lately, this time included.
+    pub times: u32,
+}
+
+/// An endpoint that was ejected lately.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    /// How often, less one for each interval since.
+    times: u32,
+    /// While it is.
+    ejection: Option<Ejected>,
+    /// Since when it is not, else.
+    returned: Duration,
+}
+
+/// A cluster of which something is remembered.
+#[derive(Debug, Default)]
+struct Watched {
+    /// When the interval ends; none while there is nothing to do then.
+    interval_ends: Option<Duration>,
+    records: BTreeMap<EndpointId, Record>,
+    /// Endpoints that reached a bound while no more could be ejected. What they do is not looked at before that changes.
+    kept: BTreeSet<EndpointId>,
+    is_panicking: bool,
+}
+
+impl Watched {
+    fn ejected(&self) -> usize {
+        self.records.values().filter(|record| record.ejection.is_some()).count()
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        let untils = self.records.values().filter_map(|record| Some(record.ejection?.until));
+        untils.chain(self.interval_ends).min()
+    }
+}
+
+/// Ejects endpoints and takes them back.
+#[derive(Debug, Default)]
+pub struct Detector {
+    clusters: BTreeMap<ClusterId, Watched>,
+    /// What is next to do for which of them.
+    deadlines: BTreeSet<(Duration, ClusterId)>,
+}
+
+impl Detector {
+    /// There is a new configuration, with these changes to the one of before.
+    pub fn on_snapshot<F>(&mut self, snapshot: &Snapshot<F>, now: Duration) -> Vec<Event> {
+        let changes = &snapshot.changes;
+        for id in &changes.clusters_removed {
+            self.forget(*id);
+        }
+        let mut events = Vec::new();
+        for id in changes.clusters_added.iter().chain(&changes.clusters_changed) {
+            let Some(cluster) = snapshot.cluster(*id) else { continue };
+            let Some(policy) = &cluster.outlier else {
+                self.forget(*id);
+                continue;
+            };
+            self.update(*id, |watched| {
+                watched.records.retain(|endpoint, _| cluster.place_of(*endpoint).is_some());
+                begin_anew(watched, cluster);
+                schedule(watched, policy, now);
+                settle(watched, cluster, &mut events);
+            });
+        }
+        events
+    }
+
+    /// Workers saw an endpoint reach a bound.
+    pub fn on_reached(
+        &mut self,
+        cluster: &Arc<Cluster>,
+        endpoint: EndpointId,
+        kind: OutlierKind,
+        (now, die): (Duration, u64),
+    ) -> Vec<Event> {
+        let mut events = Vec::new();
+        let endpoint = cluster.place_of(endpoint).and_then(|place| cluster.endpoints.get(place));
+        if let (Some(policy), Some(endpoint)) = (&cluster.outlier, endpoint) {
+            self.update(cluster.id, |watched| {
+                eject(watched, (cluster, policy), endpoint, kind, (now, die), &mut events);
+                schedule(watched, policy, now);
+                settle(watched, cluster, &mut events);
+            });
+        }
+        events
+    }
+
+    /// When [`Detector::on_deadlines`] has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Takes endpoints back whose time is over, and compares those of clusters whose interval is.
+    pub fn on_deadlines<F>(
+        &mut self,
+        snapshot: &Snapshot<F>,
+        now: Duration,
+        mut random: impl FnMut() -> u64,
+    ) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some((_, id)) = self.deadlines.first().filter(|(at, _)| *at <= now).copied() {
+            let Some((cluster, policy)) =
+                snapshot.cluster(id).and_then(|it| Some((it, it.outlier.as_ref()?)))
+            else {
+                self.forget(id);
+                continue;
+            };
+            self.update(id, |watched| {
+                take_back(watched, cluster, now, &mut events);
+                if watched.interval_ends.is_some_and(|end| end <= now) {
+                    watched.interval_ends = None;
+                    forgive(watched, policy.interval.0, now);
+                    for (endpoint, kind) in outliers(cluster, policy) {
+                        let at = (now, random());
+                        eject(watched, (cluster, policy), endpoint, kind, at, &mut events);
+                    }
+                }
+                schedule(watched, policy, now);
+                settle(watched, cluster, &mut events);
+            });
+        }
+        events
+    }
+
+    /// The endpoints of a cluster that are ejected.
+    pub fn ejections(&self, cluster: ClusterId) -> impl Iterator<Item = (EndpointId, Ejected)> {
+        let watched = self.clusters.get(&cluster).into_iter();
+        let records = watched.flat_map(|watched| &watched.records);
+        records.filter_map(|(endpoint, record)| Some((*endpoint, record.ejection?)))
+    }
+
+    /// All endpoints that are ejected.
+    pub fn all_ejections(&self) -> impl Iterator<Item = (EndpointId, Ejected)> {
+        self.clusters.keys().flat_map(|cluster| self.ejections(*cluster))
+    }
+
+    fn forget(&mut self, id: ClusterId) {
+        if let Some(deadline) = self.clusters.remove(&id).and_then(|gone| gone.next_deadline()) {
+            self.deadlines.remove(&(deadline, id));
+        }
+    }
+
+    /// Changes what is remembered of a cluster, and when it is looked at again.
+    fn update(&mut self, id: ClusterId, change: impl FnOnce(&mut Watched)) {
+        let watched = self.clusters.entry(id).or_default();
+        let before = watched.next_deadline();
+        change(watched);
+        let after = watched.next_deadline();
+        if before != after {
+            before.map(|before| self.deadlines.remove(&(before, id)));
+            self.deadlines.extend(after.map(|after| (after, id)));
+        }
+        if watched.records.is_empty() && watched.kept.is_empty() && after.is_none() {
+            self.clusters.remove(&id);
+        }
+    }
+}
+
+/// Begins an interval, if there is something to do at its end and none has begun.
+fn schedule(watched: &mut Watched, policy: &Outlier, now: Duration) {
+    let compares = policy.success_rate.is_some() || policy.failure_percentage.is_some();
+    let is_needed = compares || !watched.records.is_empty();
+    watched.interval_ends = match watched.interval_ends.filter(|_| is_needed) {
+        Some(end) => Some(end.min(now + policy.interval.0)),
+        None => is_needed.then(|| now + policy.interval.0),
+    };
+}
+
+/// Endpoints that nothing is remembered of begin anew: nobody else ejects.
+fn begin_anew(watched: &mut Watched, cluster: &Cluster) {
+    watched.kept.clear();
+    let ejected = |id| watched.records.get(&id).is_some_and(|record| record.ejection.is_some());
+    for endpoint in cluster.endpoints.iter().filter(|endpoint| !ejected(endpoint.id)) {
+        match endpoint.health.get() {
+            Some(health) if health.is_ejected() => health.set_ejected(false),
+            Some(health) => health.settle(),
+            None => {}
+        }
+    }
+}
+
+fn eject(
+    watched: &mut Watched,
+    (cluster, policy): (&Arc<Cluster>, &Outlier),
+    endpoint: &Endpoint,
+    kind: OutlierKind,
+    (now, die): (Duration, u64),
+    events: &mut Vec<Event>,
+) {
+    let Some(health) = endpoint.health.get().filter(|health| !health.is_ejected()) else { return };
+    let address = endpoint.address.clone();
+    let ejected = watched.ejected();
+    let share = policy.ejection.share_max.part();
+    let max = cluster.endpoints.len() as f64 * share;
+    if ejected > 0 && (ejected + 1) as f64 > max {
+        if watched.kept.insert(endpoint.id) {
+            note(events, cluster, Happened::Kept { endpoint: address, kind });
+        }
+        return;
+    }
+    let record = watched.records.entry(endpoint.id).or_insert(Record {
+        times: 0,
+        ejection: None,
+        returned: now,
+    });
+    record.times = record.times.saturating_add(1);
+    let times = record.times;
+    let longest = policy.ejection.base.0.saturating_mul(times).min(policy.ejection.max.0);
+    let tenth = u64::try_from(longest.as_nanos() / 10).unwrap_or(u64::MAX).max(1);
+    let length = longest - Duration::from_nanos(die % tenth);
+    record.ejection = Some(Ejected { kind, until: now + length, times });
+    health.set_ejected(true);
+    note(events, cluster, Happened::Ejected { endpoint: address, kind, length, times });
+}
+
+/// Takes endpoints back whose time is over.
+fn take_back(
+    watched: &mut Watched,
+    cluster: &Arc<Cluster>,
+    now: Duration,
+    events: &mut Vec<Event>,
+) {
+    let ejected = watched.ejected();
+    for (id, record) in &mut watched.records {
+        if record.ejection.is_none_or(|ejection| ejection.until > now) {
+            continue;
+        }
+        (record.ejection, record.returned) = (None, now);
+        let endpoint = cluster.place_of(*id).and_then(|place| cluster.endpoints.get(place));
+        let Some(endpoint) = endpoint else { continue };
+        endpoint.health.get().into_iter().for_each(|health| health.set_ejected(false));
+        note(events, cluster, Happened::Returned { endpoint: endpoint.address.clone() });
+    }
+    if watched.ejected() < ejected {
+        look_again(watched, cluster);
+    }
+}
+
+/// Others may be ejected: what kept endpoints do is looked at again.
+fn look_again(watched: &mut Watched, cluster: &Cluster) {
+    for id in std::mem::take(&mut watched.kept) {
+        let endpoint = cluster.place_of(id).and_then(|place| cluster.endpoints.get(place));
+        if let Some(health) = endpoint.and_then(|endpoint| endpoint.health.get()) {
+            health.settle();
+        }
+    }
+}
+
+/// Forgets one ejection of each endpoint that was not ejected for all of the interval.
+fn forgive(watched: &mut Watched, interval: Duration, now: Duration) {
+    watched.records.retain(|_, record| {
+        if record.ejection.is_none() && now.saturating_sub(record.returned) >= interval {
+            record.times = record.times.saturating_sub(1);
+        }
+        record.times > 0
+    });
+}
+
+/// The endpoints that this interval sets apart from the others.
+fn outliers<'c>(cluster: &'c Cluster, policy: &Outlier) -> Vec<(&'c Endpoint, OutlierKind)> {
+    let of_interval = cluster.endpoints.iter().filter_map(|endpoint| {
+        let health = endpoint.health.get().filter(|health| !health.is_ejected())?;
+        let (attempts, successes) = health.take_interval();
+        Some((endpoint, attempts, f64::from(successes) / f64::from(attempts.max(1))))
+    });
+    let rates: Vec<(&Endpoint, u32, f64)> = of_interval.collect();
+    let enough = |requests: u32, endpoints: u32| {
+        let found: Vec<_> = rates.iter().filter(|(_, attempts, _)| *attempts >= requests).collect();
+        (found.len() >= endpoints as usize).then_some(found)
+    };
+    let mut found = Vec::new();
+    if let Some(policy) = policy.success_rate
+        && let Some(rates) = enough(policy.requests, policy.endpoints)
+    {
+        let count = rates.len() as f64;
+        let mean = rates.iter().map(|(.., rate)| rate).sum::<f64>() / count;
+        let variance = rates.iter().map(|(.., rate)| (rate - mean).powi(2)).sum::<f64>() / count;
+        let least = mean - variance.sqrt() * policy.stdev.value();
+        let below = rates.iter().filter(|(.., rate)| *rate < least);
+        found.extend(below.map(|(endpoint, ..)| (*endpoint, OutlierKind::SuccessRate)));
+    }
+    if let Some(policy) = policy.failure_percentage
+        && let Some(rates) = enough(policy.requests, policy.endpoints)
+    {
+        let above = rates.iter().filter(|(.., rate)| 1.0 - rate >= policy.threshold.part());
+        found.extend(above.map(|(endpoint, ..)| (*endpoint, OutlierKind::FailurePercentage)));
+    }
+    found
+}
+
+/// Counts again who may be chosen, and says if panic began or ended.
+fn settle(watched: &mut Watched, cluster: &Arc<Cluster>, events: &mut Vec<Event>) {
+    cluster.view.count_available(&cluster.endpoints);
+    let is_panicking = cluster.is_panicking();
+    if std::mem::replace(&mut watched.is_panicking, is_panicking) != is_panicking {
+        let happened = if is_panicking { Happened::PanicBegan } else { Happened::PanicEnded };
+        note(events, cluster, happened);
+    }
+}
+
+fn note(events: &mut Vec<Event>, cluster: &Cluster, happened: Happened) {
+    events.push(Event { cluster: Arc::clone(&cluster.name), happened });
+}

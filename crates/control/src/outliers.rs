@@ -1,0 +1,175 @@
+//! Endpoints that are ejected: reports of workers and times that are over go to the [`Detector`], and what it does is told.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::outlier::{Detector, Event, Happened, OutlierKind};
+use config::snapshot::{ClusterId, EndpointId, Snapshot};
+use serde_json::{Value, json};
+use telemetry::Collector;
+use telemetry::events::{EjectionCounted, OutlierCluster};
+
+use crate::clock;
+use crate::workers::address_text;
+
+/// The ejections of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Outliers {
+    detector: Detector,
+    pace: Pace,
+}
+
+/// Lines of the log about endpoints, so many a second.
+#[derive(Debug, Default)]
+struct Pace {
+    second: u64,
+    told: u32,
+    left_out: u32,
+}
+
+/// Lines of a second.
+const LINES_MAX: u32 = 20;
+
+impl Outliers {
+    /// A configuration is in effect.
+    pub(crate) fn on_snapshot<F>(&mut self, snapshot: &Snapshot<F>) {
+        let events = self.detector.on_snapshot(snapshot, now());
+        events.iter().for_each(|event| self.pace.tell(event));
+    }
+
+    /// A worker saw an endpoint reach a bound.
+    pub(crate) fn on_reached<F>(
+        &mut self,
+        snapshot: &Snapshot<F>,
+        (cluster, endpoint, kind): (ClusterId, EndpointId, OutlierKind),
+        collector: &mut Collector,
+    ) {
+        if let Some(cluster) = snapshot.cluster(cluster) {
+            let events = self.detector.on_reached(cluster, endpoint, kind, (now(), random()));
+            self.count(&events, collector);
+        }
+    }
+
+    /// When [`Outliers::on_deadlines`] has something to do, as time from now.
+    pub(crate) fn next_in(&self) -> Option<Duration> {
+        self.detector.next_deadline().map(|deadline| deadline.saturating_sub(now()))
+    }
+
+    /// A time of ejection or an interval is over.
+    pub(crate) fn on_deadlines<F>(&mut self, snapshot: &Snapshot<F>, collector: &mut Collector) {
+        let events = self.detector.on_deadlines(snapshot, now(), random);
+        self.count(&events, collector);
+    }
+
+    fn count(&mut self, events: &[Event], collector: &mut Collector) {
+        for event in events {
+            self.pace.tell(event);
+            let (kind, is_denied) = match &event.happened {
+                Happened::Ejected { kind, .. } => (kind, false),
+                Happened::Kept { kind, .. } => (kind, true),
+                Happened::Returned { .. } | Happened::PanicBegan | Happened::PanicEnded => continue,
+            };
+            let cluster = Arc::clone(&event.cluster);
+            collector.ejection_counted(EjectionCounted { cluster, kind: kind.as_str(), is_denied });
+        }
+    }
+
+    /// Brings the gauges up to date.
+    pub(crate) fn describe<F>(&self, snapshot: &Snapshot<F>, collector: &mut Collector) {
+        let clusters = snapshot.clusters.iter().filter(|(_, cluster)| cluster.outlier.is_some());
+        let described = clusters.map(|(_, cluster)| OutlierCluster {
+            cluster: Arc::clone(&cluster.name),
+            ejected: u64::try_from(self.detector.ejections(cluster.id).count()).unwrap_or(u64::MAX),
+            is_panicking: cluster.is_panicking(),
+        });
+        collector.outlier_clusters(described.collect());
+    }
+
+    /// Why endpoints are ejected, and until when.
+    pub(crate) fn ejections(&self) -> BTreeMap<EndpointId, Value> {
+        let now = now();
+        let described = self.detector.all_ejections().map(|(endpoint, ejected)| {
+            let left = ejected.until.saturating_sub(now);
+            let until = clock::wall_ns() + u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+            let described = json!({
+                "reason": ejected.kind.as_str(),
+                "until": clock::rfc3339(until),
+                "times": ejected.times,
+            });
+            (endpoint, described)
+        });
+        described.collect()
+    }
+}
+
+fn now() -> Duration {
+    Duration::from_nanos(clock::monotonic_ns())
+}
+
+fn random() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+impl Pace {
+    fn tell(&mut self, event: &Event) {
+        let second = now().as_secs();
+        if second != self.second {
+            if self.left_out > 0 {
+                tracing::warn!(lines = self.left_out, "more happened to endpoints than is logged");
+            }
+            *self = Self { second, ..Self::default() };
+        }
+        if self.told < LINES_MAX {
+            self.told += 1;
+            tell(event);
+        } else {
+            self.left_out += 1;
+        }
+    }
+}
+
+fn tell(event: &Event) {
+    let cluster = &*event.cluster;
+    match &event.happened {
+        Happened::Ejected { endpoint, kind, length, times } => tracing::warn!(
+            cluster,
+            endpoint = address_text(endpoint),
+            reason = kind.as_str(),
+            ?length,
+            times,
+            "endpoint ejected: its attempts fail, and it gets no requests for a while"
+        ),
+        Happened::Kept { endpoint, kind } => tracing::warn!(
+            cluster,
+            endpoint = address_text(endpoint),
+            reason = kind.as_str(),
+            "endpoint not ejected although its attempts fail: ejection.share_max of the cluster is reached"
+        ),
+        Happened::Returned { endpoint } => tracing::info!(
+            cluster,
+            endpoint = address_text(endpoint),
+            "endpoint gets requests again: its time of ejection is over"
+        ),
+        Happened::PanicBegan => tracing::warn!(
+            cluster,
+            "panic: so few endpoints are left that all get requests, those that are ejected too"
+        ),
+        Happened::PanicEnded => {
+            tracing::info!(cluster, "panic ended: enough endpoints are left");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use telemetry::events::EJECTION_REASONS;
+
+    use super::*;
+
+    #[test]
+    fn metrics_have_a_word_for_each_reason() {
+        assert_eq!(OutlierKind::ALL.map(OutlierKind::as_str), EJECTION_REASONS);
+    }
+}
