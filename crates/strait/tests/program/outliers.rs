@@ -39,10 +39,14 @@ clusters:
         assert_eq!(client.get("/").status, 200);
         assert_eq!(get(process.listener, "/").status, 200);
     }
-    let gauge = "strait_upstream_endpoints_ejected{cluster=\"web\"}";
-    assert!((process.metric(gauge) - 1.0).abs() < f64::EPSILON);
-    let counter = "strait_upstream_ejections_total{cluster=\"web\",reason=\"errors_5xx\"}";
-    assert!((process.metric(counter) - 1.0).abs() < f64::EPSILON);
+    let metrics = get(process.admin, "/metrics").text();
+    for sample in [
+        "strait_upstream_endpoints_ejected{cluster=\"web\"} 1",
+        "strait_upstream_ejections_total{cluster=\"web\",reason=\"errors_5xx\"} 1",
+        "strait_upstream_panic{cluster=\"web\"} 0",
+    ] {
+        assert!(metrics.lines().any(|line| line == sample), "{sample} in {metrics}");
+    }
     // Half of them are left, which is no less than half.
     assert_eq!(process.admin_json("/clusters")["clusters"][0]["panic"], false);
     let admin = process.admin.to_string();
