@@ -14,7 +14,6 @@ use crate::health::{Availability, HealthCell};
 use crate::map::Map;
 use crate::matching::Percent;
 use crate::schedule::Schedule;
-use crate::snapshot::Endpoint;
 use crate::subsets::{Fallback, Metadata, Selectors, SubsetHash};
 
 /// Groups of endpoints, by what a request asks for.
@@ -101,12 +100,11 @@ impl View {
         self.subsets.as_ref().is_some_and(|split| split.by_hash.contains_key(&asked))
     }
 
-    /// Counts who may be chosen of each group again.
-    pub(crate) fn count_available(&self, endpoints: &[Endpoint]) {
+    /// Counts again how many endpoints of each group may be chosen, which `is_available` says of a place in the cluster.
+    pub(crate) fn count_available(&self, is_available: impl Fn(usize) -> bool) {
         for group in self.groups() {
-            let members = (0..group.len).filter_map(|at| endpoints.get(group.place(at)?));
-            let available = members.filter(|it| it.weight > 0 && it.health.is_available());
-            group.available.set(count(available));
+            let members = (0..group.len).filter_map(|at| group.place(at));
+            group.available.set(count(members.filter(|place| is_available(*place))));
         }
     }
 

@@ -1,4 +1,5 @@
-//! Endpoints that are ejected: reports of workers and times that are over go to the [`Detector`], and what it does is told.
+//! Endpoints that are ejected: reports of workers and times that are over go to the [`Detector`], whose events are logged and
+//! counted.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -25,7 +26,7 @@ pub(crate) struct Outliers {
 #[derive(Debug, Default)]
 struct Pace {
     second: u64,
-    told: u32,
+    logged: u32,
     left_out: u32,
 }
 
@@ -36,7 +37,7 @@ impl Outliers {
     /// A configuration is in effect.
     pub(crate) fn on_snapshot<F>(&mut self, snapshot: &Snapshot<F>) {
         let events = self.detector.on_snapshot(snapshot, now());
-        events.iter().for_each(|event| self.pace.tell(event));
+        events.iter().for_each(|event| self.pace.log(event));
     }
 
     /// A worker saw an endpoint reach a bound.
@@ -65,7 +66,7 @@ impl Outliers {
 
     fn count(&mut self, events: &[Event], collector: &mut Collector) {
         for event in events {
-            self.pace.tell(event);
+            self.pace.log(event);
             let (kind, is_denied) = match &event.happened {
                 Happened::Ejected { kind, .. } => (kind, false),
                 Happened::Kept { kind, .. } => (kind, true),
@@ -113,7 +114,7 @@ fn random() -> u64 {
 }
 
 impl Pace {
-    fn tell(&mut self, event: &Event) {
+    fn log(&mut self, event: &Event) {
         let second = now().as_secs();
         if second != self.second {
             if self.left_out > 0 {
@@ -121,16 +122,16 @@ impl Pace {
             }
             *self = Self { second, ..Self::default() };
         }
-        if self.told < LINES_MAX {
-            self.told += 1;
-            tell(event);
+        if self.logged < LINES_MAX {
+            self.logged += 1;
+            log(event);
         } else {
             self.left_out += 1;
         }
     }
 }
 
-fn tell(event: &Event) {
+fn log(event: &Event) {
     let cluster = &*event.cluster;
     match &event.happened {
         Happened::Ejected { endpoint, kind, length, times } => tracing::warn!(
