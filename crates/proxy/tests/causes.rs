@@ -17,7 +17,7 @@ fn counted(name: &str, emit: impl FnOnce(&mut Emitter)) -> Vec<(String, u64)> {
     collector.add_worker(reports.counters);
     emit(&mut emitter);
     let mut out = String::new();
-    collector.write_stats(&ProcessFacts::default(), name, &mut out);
+    collector.readings().write_stats(&ProcessFacts::default(), name, &mut out);
     let line = |line: &str| {
         let (labels, count) = line.rsplit_once(' ').unwrap();
         let word = labels.split_once("cause=\"").unwrap().1.trim_end_matches("\"}");

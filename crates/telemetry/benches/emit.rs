@@ -212,7 +212,7 @@ fn scrape(bencher: Bencher<'_, '_>, clusters: u32) {
     let mut out = String::new();
     bencher.bench_local(|| {
         out.clear();
-        collector.write_prometheus(&ProcessFacts::default(), &mut out);
+        collector.readings().write_prometheus(&ProcessFacts::default(), &mut out);
         out.len()
     });
 }

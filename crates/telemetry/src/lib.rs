@@ -35,6 +35,7 @@ mod log_reader;
 mod metrics;
 mod names;
 mod process;
+mod readings;
 mod record;
 #[cfg(test)]
 mod sample;
@@ -53,5 +54,6 @@ pub use metrics::endpoint::{EndpointError, EndpointTotals};
 pub use metrics::reference as metrics_reference;
 pub use names::{EndpointName, Names, RouteNames};
 pub use process::ProcessFacts;
+pub use readings::Readings;
 pub use record::FAILED_ATTEMPTS_BYTES_MAX;
 pub use totals::{ClusterTotals, ListenerTotals, SourceTotals};

@@ -83,7 +83,7 @@ fn finished() -> ExchangeFinished<'static> {
 /// The value of the line with this name, as it is written.
 fn stat(collector: &mut Collector, name: &str) -> Option<String> {
     let mut out = String::new();
-    collector.write_stats(&ProcessFacts::default(), name, &mut out);
+    collector.readings().write_stats(&ProcessFacts::default(), name, &mut out);
     out.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(' ')?.to_owned()))
 }
 
@@ -95,7 +95,7 @@ fn assert_stats(collector: &mut Collector, expected: &[(&str, &str)]) {
 
 fn prometheus(collector: &mut Collector) -> String {
     let mut out = String::new();
-    collector.write_prometheus(&ProcessFacts::read(1_795_234_467_000_000_000), &mut out);
+    collector.readings().write_prometheus(&ProcessFacts::read(1_795_234_467_000_000_000), &mut out);
     out
 }
 
@@ -393,7 +393,11 @@ fn rules_beyond_the_65535th_are_counted_as_themselves() {
         emitters[0].exchange_finished(&ExchangeFinished { rule: Some((SHOP, rule)), ..finished() });
     }
     let mut out = String::new();
-    collector.write_stats(&ProcessFacts::default(), "strait_route_exchanges_total", &mut out);
+    collector.readings().write_stats(
+        &ProcessFacts::default(),
+        "strait_route_exchanges_total",
+        &mut out,
+    );
     let line = |line: &str| line.split_once("rule=").unwrap().1.replace(['"', '}'], "");
     let counted: Vec<String> = out.lines().map(line).collect();
     assert_eq!(counted, ["65535 /65535 1", "65536 /65536 1", "65539 /65539 2"]);
@@ -415,7 +419,11 @@ fn what_a_rule_has_taken_goes_with_the_rule_when_its_place_changes() {
     };
     let reported = |collector: &mut Collector| -> Vec<String> {
         let mut out = String::new();
-        collector.write_stats(&ProcessFacts::default(), "strait_route_exchanges_total", &mut out);
+        collector.readings().write_stats(
+            &ProcessFacts::default(),
+            "strait_route_exchanges_total",
+            &mut out,
+        );
         let line = |line: &str| line.split_once("rule=").unwrap().1.replace(['"', '}'], "");
         out.lines().map(line).filter(|line| !line.ends_with(" 0")).collect()
     };
@@ -489,7 +497,11 @@ fn a_filter_leaves_only_what_it_names() {
     let (mut emitters, mut collector) = workers(1);
     everything(&mut emitters[0], &mut collector);
     let mut out = String::new();
-    collector.write_stats(&ProcessFacts::default(), "exchange*stage=\"total\"", &mut out);
+    collector.readings().write_stats(
+        &ProcessFacts::default(),
+        "exchange*stage=\"total\"",
+        &mut out,
+    );
     let names: Vec<_> = out.lines().map(|line| line.split('{').next().unwrap()).collect();
     assert_eq!(
         names,
@@ -497,7 +509,7 @@ fn a_filter_leaves_only_what_it_names() {
             .map(|suffix| format!("strait_exchange_stage_seconds_{suffix}"))
     );
     out.clear();
-    collector.write_stats(&ProcessFacts::default(), "no such thing", &mut out);
+    collector.readings().write_stats(&ProcessFacts::default(), "no such thing", &mut out);
     assert_eq!(out, "");
 }
 

@@ -104,7 +104,7 @@ impl<W: Workers> Running<W> {
                 self.begin_when_read();
             }
             HandoverStep::Summarize(reply) => {
-                let _ = reply.send(self.collector.write_totals());
+                let _ = reply.send(self.collector.readings().write_totals());
             }
             HandoverStep::RolledBack => self.end_giving(),
             HandoverStep::Committed(successor) => self.hand_over(successor),

@@ -11,7 +11,7 @@ use config::snapshot::Snapshot;
 use config::{Errors, ResourceKind, ResourceName};
 use serde_json::{Value, json};
 use telemetry::events::ConfigResources;
-use telemetry::{EndpointName, ProcessFacts};
+use telemetry::{EndpointName, ProcessFacts, Readings};
 use tokio::sync::oneshot;
 
 use super::carried::Carried;
@@ -63,19 +63,18 @@ impl<W: Workers> Running<W> {
             Page::Ready { is_verbose } => self.ready().answer(is_verbose),
             Page::Healthz => Answer::text(200, "ok\n"),
             Page::Metrics => {
-                self.describe_sources();
-                self.name_endpoints();
-                let mut text = String::new();
-                self.collector.write_prometheus(&ProcessFacts::read(clock::wall_ns()), &mut text);
-                Answer::metrics(text)
+                return self.write_metrics(reply, |readings, process| {
+                    let mut text = String::new();
+                    readings.write_prometheus(process, &mut text);
+                    Answer::metrics(text)
+                });
             }
             Page::Stats { filter } => {
-                self.describe_sources();
-                self.name_endpoints();
-                let mut text = String::new();
-                let process = ProcessFacts::read(clock::wall_ns());
-                self.collector.write_stats(&process, &filter, &mut text);
-                Answer::text(200, text)
+                return self.write_metrics(reply, move |readings, process| {
+                    let mut text = String::new();
+                    readings.write_stats(process, &filter, &mut text);
+                    Answer::text(200, text)
+                });
             }
             Page::Config => return self.config.show(reply),
             Page::Resource(resource) => return self.config.show_resource(resource, reply),
@@ -104,6 +103,21 @@ impl<W: Workers> Running<W> {
         };
         // The client may be gone; the same below.
         let _ = reply.send(answer.into());
+    }
+
+    /// Writes what was counted, on a thread of its own: with many clusters that takes longer than a turn may.
+    fn write_metrics(
+        &mut self,
+        reply: oneshot::Sender<Content>,
+        write: impl FnOnce(&Readings, &ProcessFacts) -> Answer + Send + 'static,
+    ) {
+        self.describe_sources();
+        self.name_endpoints();
+        let readings = self.collector.readings();
+        tokio::task::spawn_blocking(move || {
+            let process = ProcessFacts::read(clock::wall_ns());
+            let _ = reply.send(write(&readings, &process).into());
+        });
     }
 
     /// Says which way a request would take now. What stands about the process comes first.

@@ -130,13 +130,15 @@ impl EarlyPages {
             Page::Healthz => Answer::text(200, "ok\n"),
             Page::Metrics => {
                 let mut text = String::new();
-                self.collector.write_prometheus(&ProcessFacts::read(clock::wall_ns()), &mut text);
+                self.collector
+                    .readings()
+                    .write_prometheus(&ProcessFacts::read(clock::wall_ns()), &mut text);
                 Answer::metrics(text)
             }
             Page::Stats { filter } => {
                 let mut text = String::new();
                 let process = ProcessFacts::read(clock::wall_ns());
-                self.collector.write_stats(&process, &filter, &mut text);
+                self.collector.readings().write_stats(&process, &filter, &mut text);
                 Answer::text(200, text)
             }
             Page::Config => return show(candidate, file, (warming, dns)),

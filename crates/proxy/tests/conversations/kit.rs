@@ -620,7 +620,11 @@ impl<'s> Talk<'s> {
         let mut counted = BTreeMap::new();
         for collector in &mut self.counts {
             let mut lines = String::new();
-            collector.write_stats(&ProcessFacts::default(), &format!("{name}*"), &mut lines);
+            collector.readings().write_stats(
+                &ProcessFacts::default(),
+                &format!("{name}*"),
+                &mut lines,
+            );
             for line in lines.lines() {
                 let (labels, value) = line[name.len()..].rsplit_once(' ').expect("a value");
                 let values = labels.split('"').skip(1).step_by(2).collect::<Vec<_>>().join(" ");

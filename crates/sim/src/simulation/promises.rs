@@ -74,7 +74,11 @@ impl Simulation {
             self.check_leases(number);
         }
         let mut stats = String::new();
-        self.collector.write_stats(&ProcessFacts::default(), "buffers_leased", &mut stats);
+        self.collector.readings().write_stats(
+            &ProcessFacts::default(),
+            "buffers_leased",
+            &mut stats,
+        );
         if stats != "strait_buffers_leased 0\n" {
             self.ledger.violate(format!("buffers are still leased: {stats:?}"));
         }
@@ -95,7 +99,7 @@ impl Simulation {
     /// Everything that began has ended, by the counters.
     pub(super) fn check_pairs(&mut self) {
         let mut stats = String::new();
-        self.collector.write_stats(&ProcessFacts::default(), "_total", &mut stats);
+        self.collector.readings().write_stats(&ProcessFacts::default(), "_total", &mut stats);
         let count = |name: &str| -> u64 {
             let numbers = stats.lines().filter(|line| line.starts_with(name));
             numbers.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()

@@ -1,6 +1,7 @@
 //! Counted from what the control thread reports.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::outlier::Outliers;
 use super::{BOUNDS_COARSE, Family, MetricType};
@@ -12,15 +13,15 @@ use crate::histogram::{Histogram, HistogramTotals};
 use crate::totals::SourceTotals;
 
 /// Counts of the control thread; no other thread reads them, so they are plain numbers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ControlCounters {
     version: u64,
     accepted: u64,
     rejected: u64,
     accepted_at: u64,
     accepted_duration: u64,
-    build_times: Histogram,
-    take_up_times: Histogram,
+    build_times: Arc<Histogram>,
+    take_up_times: Arc<Histogram>,
     resources: Vec<ConfigResources>,
     rejected_at: u64,
     rejected_errors: u32,

@@ -7,12 +7,12 @@ use super::{CLUSTERS_MAX, Family, MetricType};
 use crate::events::{EJECTION_REASONS, EjectionCounted, OutlierCluster};
 
 /// Ejections by cluster. Only the control thread has them, so they are plain numbers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Outliers {
     clusters: BTreeMap<Arc<str>, Ejections>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Ejections {
     ejected: u64,
     is_panicking: bool,

@@ -1,0 +1,198 @@
+//! What was counted up to a moment, to be added up and written wherever there is time for that.
+//!
+//! The blocks of workers are shared, so that taking it costs little and writing it needs no turn of the control loop: with
+//! ten thousand clusters that takes longer than a turn may.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::block::{ListenerBlock, WorkerBlock};
+use crate::events::LabelId;
+use crate::exposition::{Glob, PrometheusText, StatsText};
+use crate::former::Former;
+use crate::metrics::config::ControlCounters;
+use crate::metrics::endpoint::{EndpointBlock, EndpointTotals};
+use crate::metrics::exchange::RuleBlock;
+use crate::metrics::upstream::ClusterBlock;
+use crate::metrics::{RULES_MAX, View, families};
+use crate::names::{EndpointName, Names};
+use crate::process::ProcessFacts;
+
+/// What workers, control and former processes have counted.
+#[derive(Clone, Debug)]
+pub struct Readings {
+    pub(crate) version: &'static str,
+    pub(crate) commit: &'static str,
+    pub(crate) names: Arc<Names>,
+    pub(crate) workers: Vec<Arc<Blocks>>,
+    /// The route tables whose rules have changed since they were first counted.
+    pub(crate) moved: Arc<BTreeMap<LabelId, Moved>>,
+    pub(crate) control: ControlCounters,
+    /// The endpoints that are reported.
+    pub(crate) endpoints: Arc<[EndpointName]>,
+    pub(crate) endpoints_left_out: u64,
+    /// What the processes had counted whose place this one took.
+    pub(crate) former: Arc<Former>,
+}
+
+/// Workers count by the place of a rule in its table. This keeps a rule's count when its place
+/// changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Moved {
+    /// Counts of the workers at the last change, by place.
+    pub(crate) before: Vec<u64>,
+    /// Counts at the last change of the rules that there are now, by place.
+    pub(crate) carried: Vec<u64>,
+}
+
+/// The blocks of a worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Blocks {
+    pub(crate) worker: Arc<WorkerBlock>,
+    pub(crate) listeners: BTreeMap<LabelId, Arc<ListenerBlock>>,
+    pub(crate) rules: BTreeMap<(LabelId, u32), Arc<RuleBlock>>,
+    pub(crate) clusters: BTreeMap<LabelId, Arc<ClusterBlock>>,
+    /// By slot, with the generation: a newer endpoint takes the place of one that is gone.
+    pub(crate) endpoints: BTreeMap<u32, (u32, Arc<EndpointBlock>)>,
+}
+
+impl Readings {
+    /// Appends all metrics in the Prometheus text format 0.0.4
+    /// (`text/plain; version=0.0.4; charset=utf-8`).
+    pub fn write_prometheus(&self, process: &ProcessFacts, out: &mut String) {
+        let view = self.view(process);
+        for (_, family) in families() {
+            let mut samples = PrometheusText::begin(family, out);
+            self.former.samples(family, &view, &mut samples);
+        }
+    }
+
+    /// Appends the metrics as lines `name value`, those of whose name `filter` is a part; `*` in
+    /// the filter stands for anything, and an empty one for all.
+    pub fn write_stats(&self, process: &ProcessFacts, filter: &str, out: &mut String) {
+        let view = self.view(process);
+        let filter = Glob::new(filter);
+        for (_, family) in families() {
+            self.former.samples(family, &view, &mut StatsText::new(family, &filter, out));
+        }
+    }
+
+    /// All that this process and those before it have counted, for the one that takes its place.
+    pub fn write_totals(&self) -> Vec<u8> {
+        // Figures of the process itself do not go along.
+        let process = ProcessFacts::default();
+        self.former.write(&self.view(&process)).into_bytes()
+    }
+
+    /// What an endpoint has counted.
+    pub(crate) fn totals_of(&self, id: LabelId) -> EndpointTotals {
+        let mut totals = EndpointTotals::default();
+        for worker in &self.workers {
+            if let Some((generation, block)) = worker.endpoints.get(&id.slot)
+                && *generation == id.generation
+            {
+                block.add_to(&mut totals);
+            }
+        }
+        totals
+    }
+
+    /// Counts of the workers for each place of a route table.
+    pub(crate) fn counted(&self, table: LabelId) -> Vec<u64> {
+        let mut counts = Vec::new();
+        for worker in &self.workers {
+            for (&(_, group), block) in worker.rules.range((table, 0)..=(table, u32::MAX)) {
+                for (place, count) in block.taken(group) {
+                    add_at(&mut counts, place, count);
+                }
+            }
+        }
+        counts
+    }
+
+    /// How many exchanges each rule of a route table has taken, by its place now.
+    pub(crate) fn taken(&self, table: LabelId) -> Vec<u64> {
+        let mut counts = self.counted(table);
+        if let Some(moved) = self.moved.get(&table) {
+            for (count, before) in counts.iter_mut().zip(&moved.before) {
+                *count = count.saturating_sub(*before);
+            }
+            for (place, carried) in moved.carried.iter().enumerate() {
+                add_at(&mut counts, place, *carried);
+            }
+        }
+        counts
+    }
+
+    fn view<'a>(&'a self, process: &'a ProcessFacts) -> View<'a> {
+        let mut view = View {
+            workers: Vec::with_capacity(self.workers.len()),
+            listeners: BTreeMap::new(),
+            clusters: BTreeMap::new(),
+            rules: Vec::new(),
+            endpoints: self
+                .endpoints
+                .iter()
+                .map(|it| (&*it.cluster, it.address.as_str(), self.totals_of(it.id)))
+                .collect(),
+            endpoints_left_out: self.endpoints_left_out,
+            control: &self.control,
+            process,
+            version: self.version,
+            commit: self.commit,
+        };
+        // Configured listeners and clusters are reported from the start, with zeros to which an
+        // alert can compare.
+        for name in self.names.listeners() {
+            view.listeners.insert(name, Vec::new());
+        }
+        for name in self.names.clusters() {
+            view.clusters.insert(name, Vec::new());
+        }
+        let rules = self.names.routes().map(|(_, route)| route.rules.len()).sum::<usize>();
+        let are_few = rules <= RULES_MAX;
+        let mut tables = BTreeSet::new();
+        if are_few {
+            tables.extend(self.names.routes().map(|(id, _)| id));
+        }
+        for (index, worker) in self.workers.iter().enumerate() {
+            let block: &WorkerBlock = &worker.worker;
+            view.workers.push((index.to_string(), block));
+            for (id, block) in &worker.listeners {
+                if let Some(name) = self.names.listener(*id) {
+                    view.listeners.entry(name).or_default().push(block);
+                }
+            }
+            for (id, block) in &worker.clusters {
+                if let Some(name) = self.names.cluster(*id) {
+                    view.clusters.entry(name).or_default().push(block);
+                }
+            }
+            tables.extend(worker.rules.keys().map(|(id, _)| *id));
+        }
+        for id in tables {
+            let Some(route) = self.names.route(id) else { continue };
+            // Places behind the last are those of rules that are gone.
+            let mut taken = self.taken(id);
+            if are_few {
+                taken.resize(route.rules.len(), 0);
+            }
+            for (place, (count, text)) in taken.into_iter().zip(&*route.rules).enumerate() {
+                if count > 0 || are_few {
+                    view.rules.push((&route.name, format!("{place} {text}"), count));
+                }
+            }
+        }
+        view.rules.sort_by_key(|(route, ..)| *route);
+        view
+    }
+}
+
+fn add_at(counts: &mut Vec<u64>, place: usize, count: u64) {
+    if counts.len() <= place {
+        counts.resize(place + 1, 0);
+    }
+    if let Some(total) = counts.get_mut(place) {
+        *total += count;
+    }
+}
