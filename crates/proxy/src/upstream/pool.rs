@@ -256,7 +256,7 @@ impl Pools {
         // The only one of a priority failed: those of the next stand in.
         match levels.get(place + 1) {
             Some(group) if Some(choice.endpoint.id) == avoid => {
-                let next = Among { cluster, group, is_partial };
+                let next = Among { cluster, group, is_partial: true };
                 self.choose_among(next, ask, random, now).or(Some(choice))
             }
             _ => Some(choice),

@@ -34,8 +34,12 @@ fn hold_here(config: &str, script: impl Fn(&mut Talk<'_>)) {
 
 /// Who gets the next request, which is answered with this.
 fn asks(talk: &mut Talk<'_>, response: &str) -> Address {
+    asks_for(talk, GET, response)
+}
+
+fn asks_for(talk: &mut Talk<'_>, request: &str, response: &str) -> Address {
     let client = talk.client();
-    talk.says(client, GET);
+    talk.says(client, request);
     let upstream = talk.upstream();
     let address = talk.address(upstream).clone();
     talk.says(upstream, response);
@@ -176,21 +180,38 @@ fn those_of_the_next_priority_take_what_is_left_over() {
 }
 
 #[test]
+fn another_attempt_goes_to_no_endpoint_of_the_next_priority_that_is_ejected() {
+    let three = "[{ address: '127.0.0.1:9000' }, { address: '127.0.0.1:9001', priority: 1 }, \
+                 { address: '127.0.0.1:9002', priority: 1 }]";
+    let config = config("{ errors_5xx: 1, ejection: { share_max: 100 } }")
+        .replace("['127.0.0.1:9000', '127.0.0.1:9001', '127.0.0.1:9002']", three)
+        .replace("cluster: web }]", "cluster: web, retry: { on: [reset] } }]");
+    for (ejected, left) in [(9001, 9002), (9002, 9001)] {
+        hold_here(&config, |talk| {
+            is_ejected(talk, 9000, FAILED);
+            talk.passes(Duration::from_secs(20));
+            is_ejected(talk, ejected, FAILED);
+            talk.passes(Duration::from_secs(10));
+            let client = talk.client();
+            talk.says(client, GET);
+            let first = talk.upstream();
+            assert_eq!(*talk.address(first), at(9000));
+            talk.ends(first);
+            talk.passes(Duration::from_millis(40));
+            let second = talk.upstream();
+            assert_eq!(*talk.address(second), at(left));
+        });
+    }
+}
+
+#[test]
 fn a_hash_leads_on_to_the_next_and_back() {
     let config = config("{ errors_5xx: 1 }")
         .replace("outlier:", "balance: maglev\n    outlier:")
         .replace("cluster: web }]", "cluster: web, hash: [{ header: x-user }] }]");
     hold_here(&config, |talk| {
-        let ask = |talk: &mut Talk<'_>, response: &str| {
-            let client = talk.client();
-            talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nx-user: a\r\n\r\n");
-            let upstream = talk.upstream();
-            let address = talk.address(upstream).clone();
-            talk.says(upstream, response);
-            talk.ends(upstream);
-            talk.breaks(client);
-            address
-        };
+        let request = "GET / HTTP/1.1\r\nHost: x\r\nx-user: a\r\n\r\n";
+        let ask = |talk: &mut Talk<'_>, response| asks_for(talk, request, response);
         let first = ask(talk, FAILED);
         assert_eq!(talk.detected().len(), 1);
         let second = ask(talk, OK);
