@@ -159,7 +159,9 @@ fn share_out(levels: &[Group], panic: Percent, die: u64) -> Option<Level<'_>> {
         }
         left -= share;
     }
-    None
+    // Counted while it changed.
+    let group = levels.first().filter(|_| shares.sum > 0)?;
+    Some(Level { place: 0, group, is_partial: true })
 }
 
 /// What part of the requests each group gets, as [`level`] chooses, and whether some of its endpoints may not be chosen.

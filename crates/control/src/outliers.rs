@@ -77,6 +77,11 @@ impl Outliers {
         }
     }
 
+    /// Some time has passed: says how much was not logged of a second that is over.
+    pub(crate) fn end_second(&mut self) {
+        self.pace.end_second(now().as_secs());
+    }
+
     /// Brings the gauges up to date.
     pub(crate) fn describe<F>(&self, snapshot: &Snapshot<F>, collector: &mut Collector) {
         let clusters = snapshot.clusters.iter().filter(|(_, cluster)| cluster.outlier.is_some());
@@ -114,14 +119,18 @@ fn random() -> u64 {
 }
 
 impl Pace {
-    fn log(&mut self, event: &Event) {
-        let second = now().as_secs();
-        if second != self.second {
-            if self.left_out > 0 {
-                tracing::warn!(lines = self.left_out, "more happened to endpoints than is logged");
-            }
-            *self = Self { second, ..Self::default() };
+    fn end_second(&mut self, second: u64) {
+        if second == self.second {
+            return;
         }
+        if self.left_out > 0 {
+            tracing::warn!(lines = self.left_out, "more happened to endpoints than is logged");
+        }
+        *self = Self { second, ..Self::default() };
+    }
+
+    fn log(&mut self, event: &Event) {
+        self.end_second(now().as_secs());
         if self.logged < LINES_MAX {
             self.logged += 1;
             log(event);

@@ -454,6 +454,7 @@ impl<W: Workers> Running<W> {
                 self.outliers.on_deadlines(&self.config.snapshot, &mut self.collector);
             }
             Event::Upkeep => {
+                self.outliers.end_second();
                 self.collector.poll();
                 self.workers.flush();
                 self.config.expiry.look();
@@ -965,6 +966,8 @@ impl<W: Workers> Running<W> {
         for (_, endpoint) in &snapshot.changes.endpoints_removed {
             self.collector.forget_endpoint(label(endpoint.0));
         }
+        // Before workers choose by it: what was ejected while it was built is counted.
+        self.outliers.on_snapshot(&snapshot);
         self.workers.publish(&snapshot, bound.sockets);
         for id in &snapshot.changes.listeners_removed {
             self.config.addresses.remove(id);
@@ -993,7 +996,9 @@ impl<W: Workers> Running<W> {
         } else {
             tracing::info!(version, milliseconds, %changed, "configuration taken up");
         }
-        self.outliers.on_snapshot(&snapshot);
+        if !snapshot.changes.clusters_removed.is_empty() {
+            self.outliers.describe(&snapshot, &mut self.collector);
+        }
         let former = std::mem::replace(&mut self.config.snapshot, snapshot);
         self.config.builder.free(former);
         self.config.loaded_at = loaded_at;
@@ -1021,6 +1026,8 @@ impl<W: Workers> Running<W> {
         }
         self.log.set_names(names).await;
         self.log.set_output(log_output);
+        // Before workers choose by it: what was ejected while it was built is counted.
+        self.outliers.on_snapshot(&snapshot);
         self.workers.publish(&snapshot, bound.sockets);
 
         let config = &mut self.config;

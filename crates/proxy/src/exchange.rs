@@ -56,6 +56,7 @@ use wire::upgrade::WEBSOCKET_ACCEPT_LEN;
 
 use crate::connection::codec::Codec;
 use crate::connection::codec::streams::Tail;
+use crate::exchange::attempts::Attempt;
 use crate::exchange::calls::Call;
 use crate::exchange::progress::Progress;
 use crate::exchange::record::Record;
@@ -87,6 +88,8 @@ pub struct Exchange {
     pub(crate) counted_at: Option<(ClusterId, EndpointId)>,
     /// When its attempt there began, while its balancer wants to know how long that takes.
     pub(crate) measured_from: Option<Time>,
+    /// What of its attempt is still to be counted for the endpoint.
+    pub(crate) attempt: Attempt,
     /// Its place among the stalled exchanges, if it is one.
     pub(crate) stall: Option<StallKey>,
     pub(crate) kind: Kind,

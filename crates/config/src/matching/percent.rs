@@ -67,6 +67,12 @@ impl Percent {
         Self(u32::try_from(die % u64::from(WHOLE)).unwrap_or(WHOLE))
     }
 
+    /// Whether it is none of them.
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
     /// Whether it is all of them.
     #[must_use]
     pub const fn is_whole(self) -> bool {

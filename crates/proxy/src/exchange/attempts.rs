@@ -1,11 +1,17 @@
-//! How attempts at endpoints go: the one place where an attempt's end is counted for its endpoint.
+//! How attempts at endpoints go: the one place where an attempt's end is counted for its endpoint, once.
+//!
+//! ```text
+//!  Began ─► Answering, AnsweringCall ─► Counted
+//!     └────────── (failed, or 5xx) ───────┘
+//! ```
 
 use std::time::Duration;
 
 use config::balance::Balancer;
 use config::outlier::AttemptResult;
 use telemetry::cause::Cause;
-use wire::grpc::Status;
+use wire::grpc::{GrpcVariant, Status, is_grpc};
+use wire::head::{Known, ResponseHead};
 
 use crate::connection::Connection;
 use crate::cx::Cx;
@@ -15,78 +21,152 @@ use crate::ops::Op;
 use crate::tools::time::Time;
 use crate::upstream::pool::{FAILED_MIN, Pools};
 
-/// How an attempt ended, as far as its endpoint is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The head of a final response came, with this status, and goes to the client.
-    Answered(u16),
-    /// The same, and the request is sent again in its place.
-    Retried(u16),
-    /// No response came, or it broke off.
-    Failed(Cause),
+/// What of an attempt is still to be counted for its endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// Nothing, or it was.
+    #[default]
+    Counted,
+    /// It began then.
+    Began(Time),
+    /// A response with this status is on its way.
+    Answering(u16),
+    /// A response to a call of gRPC is, whose own status is behind it.
+    AnsweringCall,
 }
+
+/// A connection that had been idle, and was closed, shows that within this time of an attempt.
+const RACE_MAX: Duration = Duration::from_secs(1);
 
 impl Exchange {
     /// Its attempt begins. How long that takes is measured where the balancer wants to know: but not where the client still
     /// sends its request, and could make an endpoint look slow.
     #[inline]
-    pub(crate) fn on_attempt(&mut self, now: Time) {
+    pub(crate) fn on_attempt(&mut self, pools: &Pools, now: Time) {
         if self.counted_at.is_some() && self.request.is_complete && self.latency_decay().is_some() {
             self.measured_from = Some(now);
         }
+        if pools.counts_results {
+            self.attempt = Attempt::Began(now);
+        }
     }
 
-    /// Its attempt ended so. A call of gRPC that is being answered has no result before its status.
+    /// The head of the final response is there.
     #[inline]
-    pub(crate) fn on_result(
+    pub(crate) fn on_answered(
         &mut self,
-        outcome: Outcome,
+        head: &ResponseHead<'_>,
         pools: &mut Pools,
         cx: &mut Cx,
         now: Time,
     ) {
         if let Some(began) = self.measured_from.take() {
-            self.end_measure(began, outcome, pools, now);
+            self.end_measure(now - began, pools, now);
         }
-        if pools.counts_results {
-            self.count_result(outcome, cx);
-        }
-    }
-
-    /// The response of a call of gRPC ended, with its status.
-    pub(crate) fn on_call_result(&self, pools: &Pools, cx: &mut Cx) {
-        let Some(call) = self.call.as_ref().filter(|_| pools.counts_results) else { return };
-        let status = call.status.and_then(|code| Status::ALL.get(usize::from(code)).copied());
-        let status = status.unwrap_or(Status::Unknown);
-        // A client may set itself any deadline.
-        if status != Status::DeadlineExceeded || call.timeout.is_none() {
-            self.count_at_endpoint(AttemptResult::Response(http_status(status)), cx);
+        if self.attempt != Attempt::Counted {
+            self.begin_answer(head, cx);
         }
     }
 
-    fn end_measure(&self, began: Time, outcome: Outcome, pools: &mut Pools, now: Time) {
-        let (Some((_, endpoint)), Some(decay)) = (self.counted_at, self.latency_decay()) else {
-            return;
-        };
-        let length = now - began;
-        let has_failed = !matches!(outcome, Outcome::Answered(_));
-        let length = if has_failed { length.max(FAILED_MIN) } else { length };
-        pools.on_measured(endpoint, length, decay, now);
+    // Apart, so that what every response asks is short.
+    #[inline(never)]
+    fn begin_answer(&mut self, head: &ResponseHead<'_>, cx: &mut Cx) {
+        self.attempt = Attempt::Answering(head.status());
+        let is_call = self.call.as_ref().is_some_and(|call| match &call.web {
+            Some(web) => !web.is_foreign,
+            None => head.field(Known::ContentType).and_then(is_grpc) == Some(GrpcVariant::Grpc),
+        });
+        if head.status() >= 500 {
+            self.end_answer(cx);
+        } else if is_call && head.status() == 200 {
+            self.attempt = Attempt::AnsweringCall;
+        }
+    }
+
+    /// The connection carries bytes of another protocol from here on: the attempt succeeded.
+    pub(crate) fn on_tunnel(&mut self, cx: &mut Cx) {
+        if self.attempt != Attempt::Counted {
+            self.attempt = Attempt::Answering(200);
+            self.end_answer(cx);
+        }
+    }
+
+    /// The response is over, or its client does not wait for the rest of it.
+    #[inline]
+    pub(crate) fn on_answer_over(&mut self, cx: &mut Cx) {
+        if self.attempt != Attempt::Counted {
+            self.end_answer(cx);
+        }
     }
 
     #[inline(never)]
-    fn count_result(&self, outcome: Outcome, cx: &mut Cx) {
-        let result = match outcome {
-            Outcome::Answered(_) if self.call.is_some() => return,
-            Outcome::Answered(status) | Outcome::Retried(status) => AttemptResult::Response(status),
-            Outcome::Failed(cause) => {
-                AttemptResult::NoResponse(consequence(cause).status.unwrap_or(502))
+    fn end_answer(&mut self, cx: &mut Cx) {
+        let status = match std::mem::take(&mut self.attempt) {
+            Attempt::Counted | Attempt::Began(_) => return,
+            Attempt::Answering(status) => status,
+            Attempt::AnsweringCall => {
+                let Some(call) = &self.call else { return };
+                let known = call.status.and_then(|code| Status::ALL.get(usize::from(code)));
+                let status = known.copied().unwrap_or(Status::Unknown);
+                if status == Status::DeadlineExceeded && call.timeout.is_some() {
+                    // A client may set itself any deadline.
+                    return;
+                }
+                http_status(status)
             }
         };
-        self.count_at_endpoint(result, cx);
+        self.count(AttemptResult::Response(status), cx);
     }
 
-    fn count_at_endpoint(&self, result: AttemptResult, cx: &mut Cx) {
+    /// The attempt is over, and its response goes to no one: the request is sent again in its place. `grpc_status` is that
+    /// of a call, if that is why.
+    pub(crate) fn on_retried(
+        &mut self,
+        (status, grpc_status): (u16, Option<u32>),
+        pools: &mut Pools,
+        cx: &mut Cx,
+        now: Time,
+    ) {
+        self.measure_failure(pools, now);
+        if std::mem::take(&mut self.attempt) != Attempt::Counted {
+            let of_call = grpc_status.and_then(|code| Status::ALL.get(usize::try_from(code).ok()?));
+            let status = of_call.map_or(status, |status| http_status(*status));
+            self.count(AttemptResult::Response(status), cx);
+        }
+    }
+
+    /// The attempt failed for this reason: no response came, or it broke off.
+    pub(crate) fn on_failure(
+        &mut self,
+        cause: Cause,
+        connection: Option<&Connection>,
+        pools: &mut Pools,
+        cx: &mut Cx,
+        now: Time,
+    ) {
+        if !self.blames_endpoint(cause, connection, now) {
+            return;
+        }
+        self.measure_failure(pools, now);
+        if std::mem::take(&mut self.attempt) != Attempt::Counted {
+            let status = consequence(cause).status.unwrap_or(502);
+            self.count(AttemptResult::NoResponse(status), cx);
+        }
+    }
+
+    fn measure_failure(&mut self, pools: &mut Pools, now: Time) {
+        if let Some(began) = self.measured_from.take() {
+            self.end_measure((now - began).max(FAILED_MIN), pools, now);
+        }
+    }
+
+    fn end_measure(&self, length: Duration, pools: &mut Pools, now: Time) {
+        if let (Some((_, endpoint)), Some(decay)) = (self.counted_at, self.latency_decay()) {
+            pools.on_measured(endpoint, length, decay, now);
+        }
+    }
+
+    fn count(&self, result: AttemptResult, cx: &mut Cx) {
         let place = self.route.as_ref().and_then(|route| route.endpoint);
         let Some((cluster, place)) = self.cluster().zip(place) else { return };
         let Some((policy, endpoint)) = cluster.outlier.as_ref().zip(cluster.endpoints.get(place))
@@ -109,20 +189,36 @@ impl Exchange {
     }
 
     /// Whether the endpoint is to blame for the end of the attempt on this connection. It is not where it said that it goes
-    /// away, or closed a connection that had been idle; nor for what a client does that takes long to send its request.
-    pub(crate) fn blames_endpoint(&self, cause: Cause, connection: Option<&Connection>) -> bool {
-        let is_attempting = matches!(self.stage, Stage::Attempting { .. });
+    /// away, or closed a connection that had been idle; nor for time that its client, a queue or another endpoint took.
+    fn blames_endpoint(&self, cause: Cause, connection: Option<&Connection>, now: Time) -> bool {
+        let since = match self.attempt {
+            Attempt::Began(since) => Some(now - since),
+            _ => None,
+        };
         match cause {
-            Cause::UpstreamGoingAway => false,
+            Cause::UpstreamGoingAway | Cause::ResponseBodyTooLarge => false,
             Cause::UpstreamClosed => {
-                !is_attempting || connection.is_none_or(|connection| connection.requests <= 1)
+                let may_be_race = |connection: &Connection| {
+                    connection.multiplex().is_none() && connection.requests > 1
+                };
+                let is_early = since.is_none_or(|since| since <= RACE_MAX);
+                let is_attempting = matches!(self.stage, Stage::Attempting { .. });
+                !(is_attempting && is_early && connection.is_some_and(may_be_race))
             }
+            // The rule's own, most of which the attempt had.
             Cause::RequestTimeout => {
+                let whole = self.forward().and_then(|forward| forward.timeout);
                 let is_of_client = self.call.as_ref().is_some_and(|call| call.timeout.is_some());
-                is_attempting && self.request.is_complete && !is_of_client
+                let had_most = |(since, whole): (Duration, Duration)| since >= whole * 9 / 10;
+                !is_of_client && since.zip(whole).is_some_and(had_most) && self.waits_for_response()
             }
             _ => consequence(cause).side == Side::Upstream,
         }
+    }
+
+    /// Whether the request is a head alone, so that its client has no part in what takes long.
+    fn waits_for_response(&self) -> bool {
+        self.request.is_complete && self.progress.request_bytes == 0
     }
 }
 

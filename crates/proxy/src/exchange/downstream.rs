@@ -6,6 +6,7 @@ use crate::connection::Role;
 use crate::connection::codec::Codec;
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
+use crate::exchange::attempts::Attempt;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::progress::Progress;
 use crate::exchange::record::{Record, Stamps, label};
@@ -51,6 +52,7 @@ impl Exchanges {
             is_holding: false,
             counted_at: None,
             measured_from: None,
+            attempt: Attempt::Counted,
             stall: None,
             kind: Kind::Http,
             stage: Stage::Finishing,

@@ -144,7 +144,7 @@ impl Exchanges {
             exchange.debug_bound(upstream, place, now, cx);
         }
         exchange.hold(&mut listen.clients, pools);
-        exchange.on_attempt(now);
+        exchange.on_attempt(pools, now);
         if exchange.progress.has_retries && exchange.request.is_complete {
             exchange.begin_try(now, cx);
         }

@@ -21,6 +21,7 @@ use crate::connection::codec::streams::Tail;
 use crate::connection::connections::Connections;
 use crate::connection::{Connection, Role, UpstreamState};
 use crate::cx::Cx;
+use crate::exchange::attempts::Attempt;
 use crate::exchange::calls::Call;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::progress::Progress;
@@ -411,6 +412,7 @@ impl Proxy {
             counted_at: None,
             // How long it took where it comes from is not known.
             measured_from: None,
+            attempt: Attempt::Counted,
             stall: None,
             kind: saved.kind,
             stage: Stage::Finishing,

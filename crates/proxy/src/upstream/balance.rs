@@ -59,19 +59,32 @@ pub(crate) fn pick(
         }
         avoided = place;
     }
-    stand_in(among, avoided, avoid)
+    stand_in(among, avoided, avoid, draw())
 }
 
-/// The next endpoint behind a place that has turns at all, and the one to avoid if there is no other.
+/// An endpoint for a draw that met none: of a group some of which are ejected, by the weights of those that are left, so
+/// that what a heavy one leaves is not all its neighbour's; else the next one behind a place. The one to avoid if there is
+/// no other.
 fn stand_in(
     among: Among<'_>,
     place: usize,
     avoid: Option<EndpointId>,
+    die: u64,
 ) -> Option<(usize, &Endpoint)> {
-    let mut fit =
-        among.behind(place).filter(|(_, endpoint)| endpoint.weight > 0 && among.may_be(endpoint));
-    let first = fit.next()?;
-    if Some(first.1.id) != avoid { Some(first) } else { fit.next().or(Some(first)) }
+    let fit = || among.behind(place).filter(|(_, it)| it.weight > 0 && among.may_be(it));
+    let others = || fit().filter(|(_, it)| Some(it.id) != avoid);
+    if !among.is_partial {
+        return others().next().or_else(|| fit().next());
+    }
+    let all: u64 = others().map(|(_, it)| u64::from(it.weight)).sum();
+    let mut left = die.checked_rem(all).unwrap_or_default();
+    let found = others().find(|(_, it)| {
+        let weight = u64::from(it.weight);
+        let is_it = left < weight;
+        left = left.saturating_sub(weight);
+        is_it
+    });
+    found.or_else(|| fit().next())
 }
 
 /// Of `choices` endpoints that `draw` finds, the one that is less than all others. What is drawn twice is no choice: the
@@ -127,7 +140,7 @@ pub(crate) fn pick_by_hash(
             unfit = unfit.or(Some(found));
         }
     }
-    unfit.or_else(|| stand_in(among, avoided, avoid))
+    unfit.or_else(|| stand_in(among, avoided, avoid, hash))
 }
 
 /// Whether an endpoint that has so many of the requests under way may have another: with that it has no more than this
@@ -158,6 +171,9 @@ fn neighbour(
 mod tests {
     use std::sync::Arc;
 
+    use std::time::Duration;
+
+    use config::outlier::{Detector, OutlierKind};
     use config::outside::Memory;
     use config::{FilterKinds, Loader};
 
@@ -268,6 +284,33 @@ mod tests {
             // It is only chosen where it is drawn again and again, which a neighbour keeps from happening.
             assert_eq!(chosen[3], 0, "{choices}: {chosen:?}");
         }
+    }
+
+    #[test]
+    fn what_a_heavy_endpoint_leaves_is_shared_by_the_weights_of_the_others() {
+        let weights = [&[1_000][..], &[1; 9]].concat();
+        let endpoints = weights.iter().enumerate().map(|(place, weight)| {
+            format!("{{ address: '127.0.0.1:{}', weight: {weight} }}", 9000 + place)
+        });
+        let text = format!(
+            "listeners: [{{ name: a, address: 127.0.0.1:80, protocol: tcp, cluster: a }}]\n\
+             clusters: [{{ name: a, outlier: {{}}, endpoints: [{}] }}]\n",
+            endpoints.collect::<Vec<_>>().join(", ")
+        );
+        let mut loader = Loader::<()>::new(FilterKinds::new()).unwrap();
+        let snapshot = loader.load_with("test", &text, &Memory::new(0)).unwrap();
+        let (_, cluster) = snapshot.clusters.iter().next().unwrap();
+        let mut detector = Detector::default();
+        detector.on_snapshot(&snapshot, Duration::ZERO);
+        let (heavy, kind) = (cluster.endpoints[0].id, OutlierKind::Errors5xx);
+        detector.on_reached(cluster, heavy, kind, (Duration::ZERO, 0));
+        let group = &cluster.view.levels(None)[0];
+        let among = Among { cluster, group, is_partial: true };
+        let mut random = Random::new(3);
+        let chosen = shares(10, |_| pick(among, None, || random.next()).unwrap().0);
+        assert_eq!(chosen[0], 0);
+        let even = DRAWS / 9;
+        assert!(chosen[1..].iter().all(|chosen| chosen.abs_diff(even) < even / 5), "{chosen:?}");
     }
 
     #[test]

@@ -252,7 +252,14 @@ impl Pools {
         let Level { place, group, is_partial } = view::level(levels, cluster.panic, die)?;
         self.counts_results |= cluster.outlier.is_some();
         let among = Among { cluster, group, is_partial };
-        let choice = self.choose_among(among, ask, random, now)?;
+        let choice = match self.choose_among(among, ask, random, now) {
+            // The last one was ejected, and what follows of that is not counted yet.
+            None if is_partial && !cluster.panic.is_none() => {
+                let all = Among { is_partial: false, ..among };
+                self.choose_among(all, ask, random, now)?
+            }
+            choice => choice?,
+        };
         // The only one of a priority failed: those of the next stand in.
         match levels.get(place + 1) {
             Some(group) if Some(choice.endpoint.id) == avoid => {

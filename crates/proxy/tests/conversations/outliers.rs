@@ -325,6 +325,75 @@ fn calls_count_with_the_status_that_is_behind_their_messages() {
 }
 
 #[test]
+fn a_response_that_is_none_of_grpc_counts_as_what_it_is() {
+    hold_here(&config("{ errors_5xx: 1 }"), |talk| {
+        let request = "POST /a.B/c HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n";
+        for _ in 0..3 {
+            asks_for(talk, request, OK);
+            asks_for(talk, request, NOT_FOUND);
+            // Of gRPC-Web, whose status is in the body, where it passes as it is.
+            let web = request.replace("application/grpc", "application/grpc-web");
+            let answer = OK.replace("\r\n\r\n", "\r\nContent-Type: application/grpc-web\r\n\r\n");
+            asks_for(talk, &web, &answer);
+        }
+        assert_eq!(talk.detected(), []);
+    });
+}
+
+#[test]
+fn a_call_that_is_sent_again_counts_with_its_status() {
+    let retry = "cluster: web, retry: { on: [unavailable], methods: any } }]";
+    let config = config("{ errors_5xx: 1 }").replace("cluster: web }]", retry);
+    hold_here(&config, |talk| {
+        let client = talk.client();
+        talk.says(
+            client,
+            "POST /a.B/c HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n",
+        );
+        let upstream = talk.upstream();
+        talk.says(
+            upstream,
+            "HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\ngrpc-status: 14\r\nContent-Length: 0\r\n\r\n",
+        );
+        let detected = talk.detected();
+        assert!(matches!(detected[..], [Happened::Ejected { .. }]), "{detected:?}");
+    });
+}
+
+#[test]
+fn responses_that_break_off_are_failures_in_a_row() {
+    hold_here(&config("{ errors_5xx: 3 }"), |talk| {
+        let cut = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf";
+        let detected = is_ejected(talk, 9001, cut);
+        assert!(matches!(detected[..], [Happened::Ejected { .. }]), "{detected:?}");
+    });
+}
+
+#[test]
+fn the_end_of_a_tunnel_is_no_failure() {
+    let upgrades = "cluster: web, upgrades: [websocket] }]";
+    let config = config("{ errors_5xx: 1 }").replace("cluster: web }]", upgrades);
+    hold_here(&config, |talk| {
+        for _ in 0..4 {
+            let client = talk.client();
+            talk.says(
+                client,
+                "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+            );
+            let upstream = talk.upstream();
+            talk.says(
+                upstream,
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+            );
+            talk.says(client, "hello");
+            talk.breaks(upstream);
+            assert!(talk.is_closed(client));
+        }
+        assert_eq!(talk.detected(), []);
+    });
+}
+
+#[test]
 fn a_share_of_failures_ejects_at_the_end_of_the_interval() {
     let policy = "{ threshold: 50, endpoints: 3, requests: 4 }";
     let outlier = format!("{{ errors_5xx: 0, failure_percentage: {policy} }}");

@@ -52,7 +52,7 @@ fn the_configuration_and_the_clusters_have_the_keys_that_are_documented() {
     let cluster = strait.admin_json("/clusters")["clusters"][0].clone();
     assert_eq!(
         keys(&cluster),
-        ["name", "endpoints", "original_destination", "connections", "exchanges"]
+        ["name", "endpoints", "panic", "original_destination", "connections", "exchanges"]
     );
     let inner = ["connections", "exchanges"]
         .iter()

@@ -6,7 +6,6 @@ use wire::h2::ErrorCode;
 
 use crate::connection::Life;
 use crate::connection::codec::streams::Tail;
-use crate::exchange::attempts::Outcome;
 use crate::exchange::fault::{Side, consequence};
 use crate::exchange::{Deadlines, Stage, Wait};
 use crate::keys::ExchangeKey;
@@ -28,6 +27,7 @@ impl Proxy {
     pub(crate) fn fail(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         self.exchanges.take_reason(key, cause, &self.connections);
         self.exchanges.note_configured_reason(key, cause);
+        self.blame(key, cause, now);
         self.drop_upstream(key, Some(cause), now);
         if self.exchanges.is_relay(key) {
             return self.abort(key, cause, now);
@@ -39,6 +39,14 @@ impl Proxy {
             Some(_) => self.break_off(key, cause, now),
             None => self.abort(key, cause, now),
         }
+    }
+
+    /// Counts the end of an attempt for its endpoint, if that is what failed.
+    fn blame(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+        let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
+        let Some(upstream) = exchange.upstream() else { return };
+        let connection = self.connections.get(upstream.connection);
+        exchange.on_failure(cause, connection, &mut self.upstream.pools, &mut self.cx, now);
     }
 
     /// There is no client left to answer, or the response cannot be completed: the exchange and its
@@ -92,12 +100,7 @@ impl Proxy {
     /// Takes the upstream connection, or the place in a queue, from an exchange.
     pub(crate) fn drop_upstream(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
-        if let (Some(cause), Some(upstream)) = (cause, exchange.upstream())
-            && exchange.blames_endpoint(cause, self.connections.get(upstream.connection))
-        {
-            let outcome = Outcome::Failed(cause);
-            exchange.on_result(outcome, &mut self.upstream.pools, &mut self.cx, now);
-        }
+        exchange.on_answer_over(&mut self.cx);
         exchange.let_go(
             &mut self.listen.clients,
             &mut self.exchanges.stalls,

@@ -19,7 +19,6 @@ use crate::agenda::Note;
 use crate::connection::codec::Codec;
 use crate::connection::codec::bytes::Bytes;
 use crate::connection::{Connection, Life};
-use crate::exchange::attempts::Outcome;
 use crate::exchange::record::Words;
 use crate::exchange::{Form, Kind, QueuedRequest, Request, Route, Stage};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
@@ -281,7 +280,7 @@ impl Proxy {
         connection.outbox.forget(&mut self.cx.buffers);
         let (is_sent, is_ending) = (connection.is_sent(), connection.is_ending());
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
-        exchange.on_result(Outcome::Answered(200), &mut self.upstream.pools, &mut self.cx, now);
+        exchange.on_tunnel(&mut self.cx);
         exchange.stage = Stage::Responding { upstream: StreamKey::alone(key) };
         let downstream = exchange.downstream;
         if exchange.kind == Kind::Connect {

@@ -10,7 +10,6 @@ use wire::head::ResponseHead;
 use crate::connection::Connection;
 use crate::connection::codec::Codec;
 use crate::connection::codec::http1::Http1;
-use crate::exchange::attempts::Outcome;
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
 use crate::keys::{ExchangeKey, StreamKey};
@@ -29,11 +28,9 @@ impl Proxy {
             return self.fail(key, cause, now);
         };
         let decision = attempt.decide(exchange.retry_policy());
-        let is_blamed = exchange.blames_endpoint(cause, Some(connection));
-        let outcome = is_blamed.then_some(Outcome::Failed(cause));
         match self.pace(key, decision) {
             Some(pause) => {
-                let Some(request) = self.retry(key, upstream, cause, outcome, now) else { return };
+                let Some(request) = self.retry(key, upstream, cause, None, now) else { return };
                 self.end_upstream(upstream, Some(cause), ErrorCode::CANCEL, now);
                 self.try_after(key, request, pause, now);
             }
@@ -69,8 +66,8 @@ impl Proxy {
             None => Decision::Denied(RetryDenial::Body),
         };
         let Some(pause) = self.pace(key, decision) else { return false };
-        let outcome = Some(Outcome::Retried(head.status()));
-        let Some(request) = self.retry(key, upstream, cause, outcome, now) else { return false };
+        let answer = Some((head.status(), grpc_status(head).filter(|_| is_call)));
+        let Some(request) = self.retry(key, upstream, cause, answer, now) else { return false };
         if is_end && is_sent {
             if upstream.is_alone()
                 && let Some(connection) = self.connections.get_mut(upstream.connection)
@@ -109,13 +106,14 @@ impl Proxy {
         None
     }
 
-    /// Takes the request back from its connection, and notes why.
+    /// Takes the request back from its connection, and notes why: `answer`, if it had one, has its status and that of
+    /// a call.
     fn retry(
         &mut self,
         key: ExchangeKey,
         upstream: StreamKey,
         cause: Cause,
-        outcome: Option<Outcome>,
+        answer: Option<(u16, Option<u32>)>,
         now: Time,
     ) -> Option<QueuedRequest> {
         let connection = self.connections.get_mut(upstream.connection)?;
@@ -128,10 +126,15 @@ impl Proxy {
             // What was said of this attempt is no reason for the end.
             exchange.record.cause_detail = None;
         }
-        exchange.stage = Stage::Finishing;
-        if let Some(outcome) = outcome {
-            exchange.on_result(outcome, &mut self.upstream.pools, &mut self.cx, now);
+        let (pools, cx) = (&mut self.upstream.pools, &mut self.cx);
+        match answer {
+            Some(answer) => exchange.on_retried(answer, pools, cx, now),
+            None => {
+                let connection = self.connections.get(upstream.connection);
+                exchange.on_failure(cause, connection, pools, cx, now);
+            }
         }
+        exchange.stage = Stage::Finishing;
         exchange.let_go(
             &mut self.listen.clients,
             &mut self.exchanges.stalls,

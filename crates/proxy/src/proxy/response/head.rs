@@ -11,7 +11,6 @@ use crate::connection::bounds::OUTBOX_BYTES_MAX;
 use crate::connection::codec::Codec;
 use crate::connection::codec::bytes::Bytes;
 use crate::connection::codec::elements::Answer;
-use crate::exchange::attempts::Outcome;
 use crate::exchange::encoding::announces_trailers;
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, Stage, Wait};
@@ -69,8 +68,7 @@ impl Proxy {
         if exchange.record.captures.is_some() {
             exchange.record.capture_response(&exchange.snapshot.access_log.captures, head);
         }
-        let outcome = Outcome::Answered(head.status());
-        exchange.on_result(outcome, &mut self.upstream.pools, &mut self.cx, now);
+        exchange.on_answered(head, &mut self.upstream.pools, &mut self.cx, now);
         exchange.deadlines.clear(Wait::ResponseHead);
         exchange.deadlines.clear(Wait::Try);
         // From here on either side may be silent while the other speaks.
@@ -197,6 +195,7 @@ impl Proxy {
         exchange.record.status = head.status();
         exchange.progress.has_response = true;
         exchange.progress.is_tunnel = true;
+        exchange.on_tunnel(&mut self.cx);
         let listener = label(exchange.listener().id.0);
         self.cx.emitter.tunnel_started(&TunnelStarted { listener });
         let was_complete = std::mem::take(&mut exchange.request.is_complete);
@@ -282,7 +281,7 @@ impl Proxy {
         });
         let trailers = if is_said { &[] } else { trailers };
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
-        exchange.on_call_result(&self.upstream.pools, &mut self.cx);
+        exchange.on_answer_over(&mut self.cx);
         exchange.record.stamps.response_read = now;
         exchange.deadlines.clear(Wait::ResponseBody);
         if !exchange.progress.is_tunnel {
