@@ -370,6 +370,62 @@ fn responses_that_break_off_are_failures_in_a_row() {
 }
 
 #[test]
+fn a_client_that_does_not_answer_ping_is_held_against_no_endpoint() {
+    let ping = "http: { forwarded: off, request_id: false }\n    http2: { ping: { interval: 5s, timeout: 1s } }";
+    let config =
+        config("{ errors_5xx: 1 }").replace("http: { forwarded: off, request_id: false }", ping);
+    hold_here(&config, |talk| {
+        let mut client = Speaker::client(talk);
+        for path in ["/one", "/two", "/three"] {
+            client.gets(talk, path);
+            talk.upstream();
+        }
+        talk.passes(Duration::from_secs(10));
+        assert!(talk.is_closed(client.peer) && talk.log().contains("http2_ping_timeout"));
+        assert_eq!(talk.detected(), []);
+    });
+}
+
+#[test]
+fn the_timeout_of_a_rule_counts_where_the_endpoint_had_most_of_it() {
+    let timeout = "cluster: web, timeout: 10s }]";
+    let config = config("{ errors_5xx: 1 }").replace("cluster: web }]", timeout);
+    hold_here(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n");
+        talk.upstream();
+        talk.passes(Duration::from_secs(9));
+        talk.says(client, "body");
+        talk.passes(Duration::from_secs(2));
+        talk.hears_about(client, "HTTP/1.1 504 Gateway Timeout\r\n", &["request_timeout"]);
+        assert_eq!(talk.detected(), []);
+        let client = talk.client();
+        talk.says(client, GET);
+        talk.upstream();
+        talk.passes(Duration::from_secs(11));
+        talk.hears_about(client, "HTTP/1.1 504 Gateway Timeout\r\n", &["request_timeout"]);
+        let detected = talk.detected();
+        assert!(matches!(detected[..], [Happened::Ejected { .. }]), "{detected:?}");
+    });
+}
+
+#[test]
+fn an_endpoint_that_closes_a_connection_with_streams_fails_them() {
+    let outlier = "['127.0.0.1:9000'], outlier: { errors_5xx: 3 }";
+    hold_here(&to_one().replace("['127.0.0.1:9000']", outlier), |talk| {
+        let mut client = Speaker::client(talk);
+        client.posts(talk, "/one", b"body");
+        let mut upstream = Speaker::upstream(talk);
+        client.posts(talk, "/two", b"body");
+        client.posts(talk, "/three", b"body");
+        upstream.hears(talk);
+        talk.ends(upstream.peer);
+        let detected = talk.detected();
+        assert!(matches!(detected[..], [Happened::Ejected { .. }, ..]), "{detected:?}");
+    });
+}
+
+#[test]
 fn the_end_of_a_tunnel_is_no_failure() {
     let upgrades = "cluster: web, upgrades: [websocket] }]";
     let config = config("{ errors_5xx: 1 }").replace("cluster: web }]", upgrades);
