@@ -34,6 +34,9 @@ use worker::{
     Kernel, Listener, Mailbox, Mailboxes, Message, Postbox, ReportBody, Reporter, Worker, World,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// Sockets of listeners, a list for each worker.
 pub(crate) type Sockets = Vec<AddressSockets>;
 
@@ -261,7 +264,11 @@ impl Workers for DataPath {
             let going = &snapshot.changes.listeners_removed;
             let mut addresses = Vec::with_capacity(listener.addresses.len());
             for address in &*listener.addresses {
-                match self.bind_address(listener, address, going) {
+                let bound_address = match in_the_way_of_new(&bound.sockets, address, snapshot) {
+                    None => self.bind_address(listener, address, going),
+                    Some(reason) => Err(reason),
+                };
+                match bound_address {
                     Ok((sockets, address)) => {
                         addresses.push(address.clone());
                         bound.sockets.push(AddressSockets { id: *id, address, sockets });
@@ -610,6 +617,19 @@ fn failure(
 ) -> BindFailure {
     let address = address_text(address);
     BindFailure::Listener { listener: Arc::clone(&listener.name), address, reason }
+}
+
+/// Why a new listener cannot have an address beside those that were bound before it for the same snapshot. The system
+/// would let it: sockets that take over from others share their address.
+fn in_the_way_of_new(
+    bound: &[AddressSockets],
+    address: &Address,
+    snapshot: &Snapshot,
+) -> Option<String> {
+    let other = bound.iter().find(|other| other.address.overlaps(address))?;
+    let name = snapshot.listener(other.id).map_or("", |(_, listener)| &listener.name);
+    let at = address_text(&other.address);
+    Some(format!("listener {name}, which is new with it, has {at}; choose another port"))
 }
 
 /// The new and changed clusters that ask for a mark, if this process cannot give any.
