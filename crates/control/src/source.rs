@@ -30,7 +30,7 @@ pub trait Source: fmt::Debug + Send {
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Vec<Update>> + Send + '_>>;
 
     /// Takes note of what became of an update. A refused one leaves the version before it. A version that was
-    /// accepted may be refused later, when what it names turns out not to go with it.
+    /// accepted may be refused later, when what it names turns out not to go with it, and accepted again when it does.
     fn on_verdict(&mut self, verdict: &Verdict);
 }
 

@@ -96,6 +96,7 @@ impl Item {
             names: names.into(),
             waits_for: Vec::new(),
             has_waited: self.has_waited,
+            is_refused: false,
         }
     }
 }
@@ -225,16 +226,26 @@ impl<'a, F> Batch<'a, F> {
         }
     }
 
+    /// Lowers a version that was accepted, since something is another that decides about it. Its source hears of a
+    /// refusal, and of the end of one.
     fn lower_again(&mut self, item: &Item) {
-        if let Err(errors) = self.lower(item) {
-            let verdict = Verdict {
-                name: ResourceName::new(item.kind, &item.name),
-                version: Arc::clone(&item.version),
-                waits_for: Vec::new(),
-                refused: Some(errors),
-            };
-            self.late.push((Arc::clone(&item.source), verdict));
+        let refused = self.lower(item).err();
+        let Some(former) = self.delivered.find(item.kind, &item.name) else { return };
+        if refused.is_some() {
+            // The version that serves stays, and waits for nothing.
+            let entry = Entry { waits_for: Vec::new(), is_refused: true, ..former.clone() };
+            self.changed.insert(item.kind, &item.name, Some(entry));
+        } else if !former.is_refused {
+            return;
         }
+        let entry = self.changed.find(self.delivered, item.kind, &item.name);
+        let verdict = Verdict {
+            name: ResourceName::new(item.kind, &item.name),
+            version: Arc::clone(&item.version),
+            waits_for: entry.map(|entry| entry.waits_for.clone()).unwrap_or_default(),
+            refused,
+        };
+        self.late.push((Arc::clone(&item.source), verdict));
     }
 
     fn update(&mut self, source: &Arc<str>, update: &Update) -> Result<(), Errors> {

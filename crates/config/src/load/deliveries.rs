@@ -20,7 +20,8 @@ pub struct PreparedUpdates<F> {
     pub prepared: Option<Prepared<F>>,
     /// Of each resource that was delivered, in that order.
     pub verdicts: Vec<Verdict>,
-    /// Of others, with their sources: those that were accepted before and turn out to be wrong together with what came.
+    /// Of others, with their sources: those that were accepted before and turn out to be wrong together with what came,
+    /// or to be right again.
     pub late: Vec<(Arc<str>, Verdict)>,
     /// What other sources may have and something names, if that is not what it was.
     pub wanted: Option<BTreeSet<ResourceName>>,

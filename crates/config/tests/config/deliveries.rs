@@ -187,6 +187,48 @@ fn listeners_and_clusters_wait_for_secrets_and_follow_renewed_ones() {
     assert!(!errors.contains("PRIVATE") && !format!("{done:?}").contains("PRIVATE"));
 }
 
+/// What is said of other resources after one was delivered.
+fn late(loader: &mut Loader, update: Update) -> Vec<String> {
+    let done = loader.prepare_updates(&"folder".into(), vec![update], &[], &sample::outside());
+    assert!(done.verdicts[0].refused.is_none(), "{:?}", done.verdicts);
+    let said = done.late.iter().map(|(_, verdict)| match &verdict.refused {
+        Some(errors) => format!("{} {}: {errors}", verdict.name, verdict.version),
+        None => format!("{} {}: ok {:?}", verdict.name, verdict.version, verdict.waits_for),
+    });
+    let said = said.collect();
+    if let Some(prepared) = done.prepared {
+        loader.keep(prepared);
+    }
+    said
+}
+
+#[test]
+fn what_was_refused_later_is_accepted_again_once_it_goes_with_what_it_names() {
+    let mut loader = loaded();
+    let site =
+        |key| of(Secret, "site", "1", &secret("site", &[("chain", "site.pem"), ("key", key)]));
+    assert!(late(&mut loader, site("site.key")).is_empty());
+    let text = "{ name: rim, address: '127.0.0.1:2', routes: own, \
+                tls: { certificates: [{ chain: 'secret:site', key: 'secret:site' }] } }";
+    taken(&mut loader, Listener, "rim", text);
+    let refused = late(&mut loader, site("tenants.key"));
+    assert!(
+        refused[0].starts_with("listener/rim 1: folder listener/rim version 1:1:"),
+        "{refused:?}"
+    );
+    // A version that is wrong in itself changes nothing of that.
+    assert!(one(&mut loader, Listener, "rim", "{ name: rim, address: x }").1 != "ok");
+    assert_eq!(late(&mut loader, site("site.key")), ["listener/rim 1: ok []"]);
+    assert!(late(&mut loader, of(Secret, "other", "1", "{ name: other, ca: x }")).is_empty());
+    assert!(late(&mut loader, site("site.key")).is_empty(), "it is told once");
+    // One that has to wait is accepted, and says for what.
+    assert_eq!(late(&mut loader, site("tenants.key")).len(), 1);
+    assert_eq!(loader.waiting().count(), 0, "what is refused waits for nothing");
+    let gone = late(&mut loader, of(Secret, "site", "2", ""));
+    assert!(gone[0].starts_with("listener/rim 1: ok [") && gone[0].contains("site"), "{gone:?}");
+    assert_eq!(loader.waiting().count(), 1);
+}
+
 #[test]
 fn each_kind_is_accepted_or_refused_by_itself_with_origin_rule_and_hint() {
     let mut loader = loaded();
@@ -315,6 +357,13 @@ fn the_bounds_are_of_each_source_and_kind_and_more_is_refused_as_a_whole() {
     assert!(none.is_none() && verdicts.len() == 1);
     assert!(verdicts[0].contains("updates waiting (updates_waiting_max)"), "{verdicts:?}");
     assert_eq!(deliver(&mut loader, "folder", vec![good]).1, ["ok"]);
+    // What goes is refused with what comes, and taken by itself.
+    let gone = of(Cluster, "good", "2", "");
+    let updates = vec![gone.clone(), large("a"), large("b"), large("c")];
+    let (none, verdicts) = deliver(&mut loader, "folder", updates);
+    assert!(none.is_none() && verdicts[0].contains("resource_bytes_max"), "{verdicts:?}");
+    let (now, verdicts) = deliver(&mut loader, "folder", vec![gone]);
+    assert_eq!((now.unwrap().clusters.iter().count(), verdicts), (1, vec!["ok".to_owned()]));
 }
 
 #[test]

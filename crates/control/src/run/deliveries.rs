@@ -34,8 +34,17 @@ pub(super) struct Deliveries {
     left_out: BTreeSet<ResourceName>,
     /// What other sources may have.
     wanted: BTreeSet<ResourceName>,
-    /// The resources of which the last version is refused, since when, and why.
-    refused: BTreeMap<ResourceName, (u64, Errors)>,
+    /// The resources of which the last version is refused.
+    refused: BTreeMap<ResourceName, Refusal>,
+}
+
+/// A version of a resource that is refused.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    version: Arc<str>,
+    /// Wall-clock time, ns.
+    pub(super) at: u64,
+    pub(super) errors: Errors,
 }
 
 /// What the builder is asked.
@@ -88,12 +97,12 @@ impl Deliveries {
     }
 
     /// Why the last version of a resource is refused, and since when.
-    pub(super) fn refused(&self, name: &ResourceName) -> Option<&(u64, Errors)> {
+    pub(super) fn refused(&self, name: &ResourceName) -> Option<&Refusal> {
         self.refused.get(name)
     }
 
     /// All that are refused, since when, and why.
-    pub(super) fn all_refused(&self) -> impl Iterator<Item = (&ResourceName, &(u64, Errors))> {
+    pub(super) fn all_refused(&self) -> impl Iterator<Item = (&ResourceName, &Refusal)> {
         self.refused.iter()
     }
 
@@ -126,6 +135,25 @@ impl Deliveries {
     /// A configuration of the file counts.
     pub(super) fn on_file_taken(&mut self) {
         self.left_out.clear();
+    }
+
+    /// Takes note of whether the last version of a resource is refused. What is said later of a version before it says
+    /// nothing of it.
+    fn note_refusal(&mut self, verdict: &Verdict, is_late: bool) {
+        let known = self.refused.get(&verdict.name);
+        if is_late && known.is_some_and(|known| known.version != verdict.version) {
+            return;
+        }
+        match &verdict.refused {
+            Some(errors) if self.refused.len() < REFUSED_MAX || known.is_some() => {
+                let (version, errors) = (Arc::clone(&verdict.version), errors.clone());
+                let refusal = Refusal { version, at: clock::wall_ns(), errors };
+                self.refused.insert(verdict.name.clone(), refusal);
+            }
+            // The log has it.
+            Some(_) => {}
+            None => drop(self.refused.remove(&verdict.name)),
+        }
     }
 
     fn note_waits(&mut self, waits: Vec<(ResourceName, Vec<ResourceName>)>) {
@@ -218,7 +246,7 @@ impl<W: Workers> Running<W> {
             return;
         };
         for verdict in &verdicts {
-            self.report_verdict(source, verdict);
+            self.report_verdict(source, verdict, false);
         }
         // A source that ended needs none.
         let _ = reply.send(verdicts);
@@ -233,26 +261,21 @@ impl<W: Workers> Running<W> {
         self.config.deliveries.note_waits(waits);
         for (source, verdict) in late {
             if let Some(source) = self.config.deliveries.following.tell(&source, verdict.clone()) {
-                self.report_verdict(source, &verdict);
+                self.report_verdict(source, &verdict, true);
             }
         }
     }
 
-    fn report_verdict(&mut self, source: &'static str, verdict: &Verdict) {
-        let refused = &mut self.config.deliveries.refused;
-        match &verdict.refused {
-            Some(errors) if refused.len() < REFUSED_MAX || refused.contains_key(&verdict.name) => {
-                refused.insert(verdict.name.clone(), (clock::wall_ns(), errors.clone()));
-            }
-            // The log has it.
-            Some(_) => {}
-            None => drop(refused.remove(&verdict.name)),
-        }
+    fn report_verdict(&mut self, source: &'static str, verdict: &Verdict, is_late: bool) {
+        self.config.deliveries.note_refusal(verdict, is_late);
         let failure = verdict.refused.as_ref().map(|_| "invalid");
         self.count_answer(SourceKind::Named(source), failure);
         if let Some(errors) = &verdict.refused {
             let name = &verdict.name;
             tracing::error!(source, %name, "refused, the version before serves on:\n{errors}");
+        } else if is_late {
+            let Verdict { name, version, .. } = verdict;
+            tracing::info!(source, %name, %version, "good again, with what it names now");
         }
     }
 

@@ -252,11 +252,11 @@ impl<W: Workers> Running<W> {
                 "age_seconds": at.map(|at| now.saturating_sub(at) / 1_000_000_000),
             })
         });
-        let refused = self.config.deliveries.all_refused().map(|(name, (at, errors))| {
+        let refused = self.config.deliveries.all_refused().map(|(name, refusal)| {
             json!({
                 "resource": name.to_string(),
-                "at": clock::rfc3339(*at),
-                "errors": errors.errors,
+                "at": clock::rfc3339(refusal.at),
+                "errors": refusal.errors.errors,
             })
         });
         let resources = self.config.resources().into_iter().map(
@@ -386,8 +386,8 @@ impl<F: Send + Sync + 'static> InEffect<F> {
                 ("state", json!(state)),
                 (
                     "last_error",
-                    json!(refused.as_ref().map(|(at, errors)| {
-                        json!({ "at": clock::rfc3339(*at), "errors": errors.errors })
+                    json!(refused.as_ref().map(|it| {
+                        json!({ "at": clock::rfc3339(it.at), "errors": it.errors.errors })
                     })),
                 ),
             ];
