@@ -27,6 +27,7 @@ mod runtime;
 mod subsets;
 mod targets;
 mod tls;
+pub(crate) mod tunnels;
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -297,7 +298,6 @@ pub(crate) fn parts<F>(
     warn_unused(&file.clusters, &cluster_names, &site.key("clusters"), context.findings);
     hashing::check(file, site, context.findings);
     subsets::check(file, site, context.findings);
-    routes::check_tunnels(file, site, context.findings);
     routes::check_clients(file, site, context.findings);
     routes::check_slashes(file, site, context.findings);
     routes::check_access(file, site, context.findings);

@@ -169,6 +169,24 @@ impl Delivered {
         self.users.get(name).into_iter().flatten()
     }
 
+    /// What a route configuration is called in reports whose rules open tunnels to a cluster, if there is one, but for
+    /// those in `passed_over`.
+    pub(crate) fn tunnels_to(
+        &self,
+        cluster: &str,
+        passed_over: &dyn Fn(&ResourceName) -> bool,
+    ) -> Option<String> {
+        let named = ResourceName::new(ResourceKind::Cluster, cluster);
+        let users = self.users(&named).filter(|user| user.kind == ResourceKind::Route);
+        let mut users = users.filter(|user| !passed_over(user));
+        users.find_map(|user| {
+            let entry = self.find(user.kind, &user.name)?;
+            let Content::Routes(config, _) = &entry.content else { return None };
+            let opens = config.tunnelled.contains(cluster);
+            opens.then(|| origin(&entry.source, user.kind, &user.name, &entry.version))
+        })
+    }
+
     /// What is named.
     pub(crate) fn named(&self) -> impl Iterator<Item = &ResourceName> {
         self.users.keys()

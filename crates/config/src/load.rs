@@ -14,10 +14,11 @@ pub use deliveries::PreparedUpdates;
 
 use self::deliveries::Relinked;
 use crate::answers::{self, Answers, NameReads, NameUsers};
-use crate::build::{self, Context, Declared, Files, Parts};
+use crate::build::{self, Context, Declared, Files, Parts, tunnels};
 use crate::delivered::{Delivered, Shapes, Unbound, Verdict};
 use crate::dns::{DnsAnswer, DnsName};
 use crate::endpoint_files::{Accepted, EndpointFiles, EndpointReader, EndpointReads, ListShape};
+use crate::file::File;
 use crate::filters::FilterKinds;
 use crate::findings::{Errors, Finding, Findings, Path, Problem};
 use crate::ids::TakenIds;
@@ -26,7 +27,7 @@ use crate::origins::{ResourceKind, ResourceName};
 use crate::outside::{Memory, Outside};
 use crate::schema::compiled;
 use crate::shape::{self, SchemaError, Shape};
-use crate::snapshot::{ClusterId, Snapshot};
+use crate::snapshot::{ClusterId, ClusterProtocol, Snapshot};
 use crate::store::{Linked, Store};
 use crate::tree::{self, Site};
 use crate::unchanged::{Digests, Entries};
@@ -54,6 +55,8 @@ pub struct Loader<F> {
     delivered: Option<Delivered>,
     /// The clusters that the latest text names and has not.
     named_by_file: BTreeSet<ResourceName>,
+    /// The clusters that rules of the latest text open tunnels to.
+    tunnelled_by_file: BTreeSet<Box<str>>,
     /// What the next text is loaded without.
     left_out: Vec<Unbound>,
     warnings: Vec<Finding>,
@@ -76,6 +79,8 @@ pub struct Prepared<F> {
     relinked: Relinked,
     /// The clusters that the text names and has not, if it was read.
     named_by_file: Option<BTreeSet<ResourceName>>,
+    /// The clusters that its rules open tunnels to.
+    tunnelled_by_file: BTreeSet<Box<str>>,
     wanted: BTreeSet<ResourceName>,
 }
 
@@ -170,6 +175,7 @@ impl<F> Prepared<F> {
             entries: None,
             relinked: Relinked::default(),
             named_by_file: None,
+            tunnelled_by_file: BTreeSet::new(),
             wanted: BTreeSet::new(),
         }
     }
@@ -204,6 +210,7 @@ impl<F> Loader<F> {
             entries: Entries::default(),
             delivered: None,
             named_by_file: BTreeSet::new(),
+            tunnelled_by_file: BTreeSet::new(),
             left_out: Vec::new(),
             warnings: Vec::new(),
         })
@@ -250,7 +257,7 @@ impl<F> Loader<F> {
         let lowered = self.lower(text, outside, &mut findings);
         let warnings = findings.into_result()?;
         let lowered = lowered.expect("what stops the reading is reported as an error");
-        let Lowered { parts, taken, files, refused, names, digests, relinked } = lowered;
+        let Lowered { parts, taken, files, refused, names, digests, relinked, tunnelled } = lowered;
         let refused = refused.into_iter();
         let unanswered = names.keys().filter(|name| !self.answers.contains_key(*name));
         let mut unanswered: Vec<_> = unanswered.cloned().collect();
@@ -260,6 +267,7 @@ impl<F> Loader<F> {
         Ok(Prepared {
             wanted: self.wanted_after(&parts, &relinked, &named),
             named_by_file: Some(named),
+            tunnelled_by_file: tunnelled,
             linked: self.store.link(parts, taken),
             entries: Some(digests.without(&warnings)),
             warnings,
@@ -342,8 +350,8 @@ impl<F> Loader<F> {
 
     /// Makes what was prepared last the latest snapshot.
     pub fn keep(&mut self, prepared: Prepared<F>) -> Arc<Snapshot<F>> {
-        let Prepared { linked, warnings, files, names, entries, relinked, named_by_file, .. } =
-            prepared;
+        let Prepared { linked, warnings, files, names, entries, relinked, .. } = prepared;
+        let (named_by_file, tunnelled) = (prepared.named_by_file, prepared.tunnelled_by_file);
         if let Some(entries) = entries {
             self.entries = entries;
             self.left_out.clear();
@@ -353,6 +361,7 @@ impl<F> Loader<F> {
         }
         if let Some(named) = named_by_file {
             self.named_by_file = named;
+            self.tunnelled_by_file = tunnelled;
         }
         if let Some(names) = names {
             self.name_users = names;
@@ -423,11 +432,26 @@ impl<F> Loader<F> {
         };
         let declared = (&declared.0, &declared.1);
         let mut parts = build::parts(&file, &Site::root(&root), declared, &mut context);
+        self.check_tunnels(&file, &Site::root(&root), context.findings);
         let (files, refused) = context.endpoint_files.into_files();
         let names = context.names.into_users();
         let taken = context.ids.into_taken();
         let (relinked, taken) = self.add_delivered(&mut parts, taken, outside);
-        Some(Lowered { parts, taken, files, refused, names, digests, relinked })
+        let tunnelled = tunnels::tunnelled(file.routes.iter().map(AsRef::as_ref));
+        Some(Lowered { parts, taken, files, refused, names, digests, relinked, tunnelled })
+    }
+
+    /// Refuses tunnels to clusters of HTTP/2, whether rules, clusters or both are of the file.
+    fn check_tunnels(&self, file: &File, site: &Site<'_>, findings: &mut Findings<'_>) {
+        let delivered = self.delivered.as_ref();
+        let multiplexes = |name: &str| {
+            let is_delivered = delivered?.find(ResourceKind::Cluster, name).is_some();
+            let cluster = self.store.latest()?.cluster(self.store.ids().cluster(name)?)?;
+            Some(is_delivered && cluster.protocol == ClusterProtocol::Http2)
+        };
+        let multiplexes = |name: &str| multiplexes(name).unwrap_or_default();
+        let tunnels_to = |cluster: &str| delivered?.tunnels_to(cluster, &|_| false);
+        tunnels::check(file, site, &multiplexes, &tunnels_to, findings);
     }
 }
 
@@ -454,6 +478,8 @@ struct Lowered<F> {
     refused: Vec<(Arc<str>, Errors)>,
     names: NameUsers,
     digests: Digests,
+    /// The clusters that its rules open tunnels to.
+    tunnelled: BTreeSet<Box<str>>,
     /// What changes of the resources of other sources.
     relinked: Relinked,
 }

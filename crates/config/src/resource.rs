@@ -4,6 +4,7 @@
 //! gives them. So a resource may come from the configuration file or from a source of its own, and what
 //! is made of it is the same.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -39,6 +40,8 @@ pub(crate) struct Endpoint {
 pub(crate) struct RouteConfig {
     /// In the order in which they were given.
     pub(crate) virtual_hosts: Vec<Arc<RouteTable>>,
+    /// The clusters that their rules open tunnels to.
+    pub(crate) tunnelled: BTreeSet<Box<str>>,
 }
 
 impl RouteConfig {

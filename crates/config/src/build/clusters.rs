@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use super::tunnels::opens_tunnels;
 use super::{Context, Names, Once, endpoints, http2, keepalive, resolved, share, subsets, tls};
 use crate::balance::Balancer;
 use crate::file::cluster::{Endpoints, EndpointsFile, Protocol, ProxyProtocol};
@@ -62,11 +63,8 @@ fn relayed_to(file: &file::File) -> Map<&str, ()> {
         one.as_deref().into_iter().chain(several)
     });
     let rules = file.routes.iter().flat_map(|table| &table.rules);
-    let takes_connect = |rule: &&file::route::Rule| {
-        let upgrades = rule.upgrades.iter().flatten();
-        upgrades.into_iter().any(|upgrade| upgrade.eq_ignore_ascii_case("connect"))
-    };
-    let of_rules = rules.filter(takes_connect).filter_map(|rule| rule.cluster.as_deref());
+    let of_rules =
+        rules.filter(|rule| opens_tunnels(rule)).filter_map(|rule| rule.cluster.as_deref());
     of_listeners.chain(of_rules).map(|name| (name, ())).collect()
 }
 

@@ -8,7 +8,6 @@ use super::runtime::Values;
 use super::{Context, Names, Once, error_pages, resolved, share};
 use super::{edits, hashing, matching, retries, rewrites, subsets, targets};
 use crate::defaults;
-use crate::file::cluster::Protocol;
 use crate::file::listener::OneOrSeveral;
 use crate::file::route::{self, Scheme};
 use crate::file::tls::{ClientMode, Mode};
@@ -539,31 +538,6 @@ fn warn_unknown_upgrade(token: &str, site: &Site<'_>, findings: &mut Findings<'_
             .to_owned(),
     };
     site.warning(findings, Problem::new("no protocol of this name is known", hint));
-}
-
-/// A tunnel carries bytes, and has a connection of its own for them.
-pub(super) fn check_tunnels(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) {
-    let of_http2 = file.clusters.iter().filter(|cluster| cluster.protocol == Protocol::Http2);
-    let of_http2: BTreeSet<&str> = of_http2.map(|cluster| cluster.name.as_str()).collect();
-    let multiplexes = |name: &str| of_http2.contains(name);
-    for (table, site) in file.routes.iter().zip(site.key("routes").items()) {
-        for (rule, site) in table.rules.iter().zip(site.key("rules").items()) {
-            let shares = rule.clusters.iter().flatten().map(|share| &share.cluster);
-            let mut names = rule.cluster.iter().chain(shares).chain(rule.among.iter().flatten());
-            if !names.any(|name| multiplexes(name)) {
-                continue;
-            }
-            let upgrades = site.key("upgrades");
-            for (entry, site) in rule.upgrades.iter().flatten().zip(upgrades.items()) {
-                if entry.eq_ignore_ascii_case("connect") {
-                    let rule = "a tunnel needs a connection of its own, and the cluster has \
-                                `protocol: http2`";
-                    let hint = "name a cluster of `protocol: http1`, whatever is spoken in tunnels";
-                    site.error(findings, Problem::new(rule, hint));
-                }
-            }
-        }
-    }
 }
 
 fn respond(file: &route::Respond, site: &Site<'_>, findings: &mut Findings<'_>) -> Respond {

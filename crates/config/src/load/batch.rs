@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Loader;
 use crate::answers::NameReads;
-use crate::build::{self, Context, Files, Lowered, Values};
+use crate::build::{self, Context, Files, Lowered, Values, tunnels};
 use crate::delivered::{self, Changed, Content, Delivered, Entry, Text, Unbound, Update, Verdict};
 use crate::endpoint_files::{EndpointReader, EndpointReads};
 use crate::findings::{Errors, Finding, Findings, Problem};
@@ -19,7 +19,7 @@ use crate::matching::Percent;
 use crate::origins::{Origins, ResourceKind, ResourceName};
 use crate::outside::Outside;
 use crate::resource::{RouteConfig, Secret};
-use crate::snapshot::{RootsSource, RouteTable, Snapshot};
+use crate::snapshot::{ClusterProtocol, RootsSource, RouteTable, Snapshot};
 use crate::store::Touched;
 use crate::tree::Site;
 
@@ -44,6 +44,8 @@ pub(super) struct Batch<'a, F> {
     unbound: &'a [Unbound],
     pub(super) values: Values<'a>,
     changed: Changed,
+    /// The route configurations that a source says something of in it, with that; none for those that are gone.
+    asked: BTreeMap<ResourceName, Option<Text>>,
     /// Secrets and route configurations that are others for those that name them.
     moved: BTreeSet<ResourceName>,
     touched: Touched<F>,
@@ -122,6 +124,7 @@ impl<'a, F> Batch<'a, F> {
             unbound,
             values: Values::new(values, former.map(|former| &*former.runtime)),
             changed: Changed::default(),
+            asked: BTreeMap::new(),
             moved: BTreeSet::new(),
             touched: Touched::default(),
             mark: taken.mark(),
@@ -141,6 +144,9 @@ impl<'a, F> Batch<'a, F> {
     ) -> Vec<Verdict> {
         let mut refused: Vec<Option<Errors>> = Vec::new();
         refused.resize_with(updates.len(), || None);
+        let routes = updates.iter().filter(|update| update.kind == ResourceKind::Route);
+        let asked = |it: &Update| (ResourceName::new(it.kind, &it.name), it.content.clone());
+        self.asked = routes.map(asked).collect();
         for kind in ORDER {
             for (update, refused) in updates.iter().zip(&mut refused) {
                 if update.kind == kind {
@@ -327,6 +333,12 @@ impl<'a, F> Batch<'a, F> {
         let text = (!names.is_empty()).then(|| item.text.clone());
         let mut entry = item.entry(Content::Cluster(text), names);
         entry.waits_for = missing(ResourceKind::Secret, secrets_missing);
+        if resource.protocol == ClusterProtocol::Http2
+            && let Some(origin) = self.tunnels_to(&item.name)
+        {
+            self.taken.roll_back(self.mark);
+            return Err(item.error(tunnels::shared(&origin)));
+        }
         if entry.waits_for.is_empty() {
             self.check_bound(item, "let the source deliver it without, or the process have it")?;
             let trusted = resource.tls.as_ref().and_then(|tls| tls.source.roots.as_ref());
@@ -353,11 +365,16 @@ impl<'a, F> Batch<'a, F> {
             }
         }
         let site = Site::root(&root);
-        let lowered = self.with_context(findings, |context, values, _| {
+        let lowered = self.with_context(findings, |context, values, around| {
+            let multiplexes = |name: &str| around.multiplexes(name);
+            let site_of_hosts = site.key("virtual_hosts");
+            let hosts = &file.virtual_hosts;
+            tunnels::check_rules(hosts, &site_of_hosts, &multiplexes, context.findings);
             build::delivered_routes(&file, &site, values, context)
         });
         let Some(virtual_hosts) = lowered else { return Ok(None) };
-        let config = RouteConfig { virtual_hosts };
+        let config =
+            RouteConfig { virtual_hosts, tunnelled: tunnels::tunnelled(&file.virtual_hosts) };
         let known = self.delivered.find(item.kind, &item.name);
         let former = known.and_then(|known| match &known.content {
             Content::Routes(config, _) => Some(config),
@@ -423,6 +440,27 @@ impl<'a, F> Batch<'a, F> {
         Ok(Some(entry))
     }
 
+    /// What opens tunnels to a cluster, if anything does. Of route configurations that are delivered with the cluster it is
+    /// the new version that counts.
+    fn tunnels_to(&self, cluster: &str) -> Option<String> {
+        if self.loader.tunnelled_by_file.contains(cluster) {
+            return Some("a rule of the file".to_owned());
+        }
+        let ends_them = |name: &ResourceName| match self.asked.get(name) {
+            None => false,
+            Some(None) => true,
+            Some(Some(text)) => {
+                let mut findings = Findings::new("", text);
+                let shapes = &self.loader.shapes;
+                let read = delivered::routes(shapes, &name.name, text, &mut findings);
+                read.is_some_and(|(_, file)| {
+                    !tunnels::tunnelled(&file.virtual_hosts).contains(cluster)
+                })
+            }
+        };
+        self.delivered.tunnels_to(cluster, &ends_them)
+    }
+
     /// Whether the system lets this process have it, as far as that was tried.
     fn check_bound(&mut self, item: &Item, hint: &'static str) -> Result<(), Errors> {
         let is_it = |it: &&Unbound| it.name.kind == item.kind && *it.name.name == *item.name;
@@ -443,6 +481,7 @@ impl<'a, F> Batch<'a, F> {
             ids: self.loader.store.ids(),
             delivered: self.delivered,
             changed: &self.changed,
+            touched: &self.touched,
             file: &self.file,
         };
         let find_secret = |name: &str| around.secret(name);
@@ -479,10 +518,24 @@ struct Around<'a, F> {
     ids: &'a Ids,
     delivered: &'a Delivered,
     changed: &'a Changed,
+    touched: &'a Touched<F>,
     file: &'a FileParts<'a>,
 }
 
 impl<F> Around<'_, F> {
+    /// Whether exchanges with a cluster share connections, as far as it is there.
+    fn multiplexes(&self, name: &str) -> bool {
+        let new = self.touched.clusters.iter().rev().find(|cluster| *cluster.name == *name);
+        let is_gone = || {
+            let known = self.delivered.find(ResourceKind::Cluster, name);
+            let now = self.changed.find(self.delivered, ResourceKind::Cluster, name);
+            known.is_some() && now.is_none()
+        };
+        let former = || self.former?.cluster(self.ids.cluster(name)?).filter(|_| !is_gone());
+        let cluster = new.or_else(former);
+        cluster.is_some_and(|cluster| cluster.protocol == ClusterProtocol::Http2)
+    }
+
     fn secret(&self, name: &str) -> Option<Arc<Secret>> {
         match &self.changed.find(self.delivered, ResourceKind::Secret, name)?.content {
             Content::Secret(secret) => Some(Arc::clone(secret)),

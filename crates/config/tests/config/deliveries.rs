@@ -283,6 +283,50 @@ fn each_kind_is_accepted_or_refused_by_itself_with_origin_rule_and_hint() {
 }
 
 #[test]
+fn tunnels_and_clusters_of_http2_do_not_meet_whichever_comes_first() {
+    let api = |protocol: &str| {
+        format!("{{ name: api, endpoints: ['10.0.0.2:80'], protocol: {protocol} }}")
+    };
+    let tunnel = |upgrade: &str| {
+        format!(
+            "{{ name: shop, virtual_hosts: [{{ name: a, rules: [{{ match: {{ prefix: / }}, cluster: api, upgrades: [{upgrade}] }}] }}] }}"
+        )
+    };
+    let mut loader = loaded();
+    taken(&mut loader, Cluster, "api", &api("http2"));
+    let said = one(&mut loader, Route, "shop", &tunnel("CONNECT")).1;
+    let refused = "virtual_hosts[0].rules[0].upgrades[0]: \"CONNECT\": a tunnel needs a connection";
+    assert!(said.contains(refused), "{said}");
+    assert_eq!(one(&mut loader, Route, "shop", &tunnel("websocket")).1, "ok");
+    // Together they are looked at as they are to be.
+    let both = |protocol: &str, upgrade: &str| {
+        vec![of(Route, "shop", "2", &tunnel(upgrade)), of(Cluster, "api", "2", &api(protocol))]
+    };
+    assert_eq!(deliver(&mut loader, "folder", both("http1", "connect")).1, ["ok", "ok"]);
+    let said = one(&mut loader, Cluster, "api", &api("http2")).1;
+    let origin = "folder cluster/api version 1:1:1: folder route/shop version 2 opens tunnels";
+    assert!(said.starts_with(origin), "{said}");
+    let (_, verdicts) = deliver(&mut loader, "folder", both("http2", "connect"));
+    assert!(verdicts[0] == "ok" && verdicts[1].contains("route/shop version 2"), "{verdicts:?}");
+    assert_eq!(deliver(&mut loader, "folder", both("http2", "websocket")).1, ["ok", "ok"]);
+    // The same with the file on either side.
+    let rules = TEXT.replace("cluster: web }", "cluster: api, upgrades: [connect] }");
+    let errors = loader.load("f", &rules).unwrap_err().to_string();
+    assert!(errors.contains("routes[0].rules[0].upgrades[0]: "), "{errors}");
+    taken(&mut loader, Cluster, "api", &api("http1"));
+    loader.load("f", &rules).unwrap();
+    let said = one(&mut loader, Cluster, "api", &api("http2")).1;
+    assert!(said.contains("a rule of the file opens tunnels to this cluster"), "{said}");
+    loader.load("f", TEXT).unwrap();
+    assert_eq!(one(&mut loader, Cluster, "api", &api("http2")).1, "ok");
+    assert_eq!(deliver(&mut loader, "folder", both("http1", "connect")).1, ["ok", "ok"]);
+    let own = TEXT.replace("clusters: [", &format!("clusters: [{}, ", api("http2")));
+    let errors = loader.load("f", &own).unwrap_err().to_string();
+    let origin = "clusters[0].protocol: \"http2\": folder route/shop version 2 opens tunnels";
+    assert!(errors.contains(origin), "{errors}");
+}
+
+#[test]
 fn a_listener_that_cannot_be_bound_is_refused_alone() {
     let mut loader = loaded();
     let text = |name: u8| format!("{{ name: l{name}, address: '127.0.0.1:1{name}', routes: own }}");
