@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use crate::map::Map;
 use crate::snapshot::{
-    ChainId, Changes, Cluster, ClusterId, EndpointId, Id, ListenerId, RouteTableId, Snapshot,
-    TransportId,
+    ChainId, Changes, ClusterId, EndpointId, Id, ListenerId, RouteTableId, Snapshot, TransportId,
 };
 
 /// The slots of one kind of resource.
@@ -78,7 +77,9 @@ struct Named {
     /// With those that are held.
     clusters: Map<Arc<str>, ClusterId>,
     /// Clusters that are named by rules or listeners and are not there: they will have these ids.
-    held: Map<Arc<str>, ClusterId>,
+    held: Map<ClusterId, Arc<str>>,
+    /// How often rules, listeners and chains name each cluster.
+    uses: Map<ClusterId, u32>,
 }
 
 /// What a draft took.
@@ -176,7 +177,6 @@ impl Ids {
         let Changes {
             listeners_removed,
             chains_removed,
-            clusters_removed,
             endpoints_removed,
             route_tables_removed,
             route_tables_added,
@@ -186,8 +186,8 @@ impl Ids {
         self.listeners.keep(taken.listeners, listeners_removed.iter().map(|id| id.0));
         self.chains.keep(taken.chains, chains_removed.iter().map(|(_, id)| id.0));
         self.route_tables.keep(taken.route_tables, route_tables_removed.iter().map(|id| id.0));
-        let removed = clusters_removed.iter().filter_map(|id| former?.cluster(*id));
-        let gone = self.named.hold(taken.held, removed, now);
+        let unused = self.named.count_uses(now, former);
+        let gone = self.named.hold(taken.held, unused, now, former);
         self.clusters.keep(taken.clusters, gone.into_iter().map(|id| id.0));
         self.endpoints.keep(taken.endpoints, endpoints_removed.iter().map(|(_, id)| id.0));
         self.transports.keep(taken.transports, transports_gone.iter().map(|id| id.0));
@@ -205,40 +205,93 @@ impl Ids {
 }
 
 impl Named {
+    /// Counts who names which cluster, after tables and listeners changed. Returns those that nothing names any more.
+    fn count_uses<F>(&mut self, now: &Snapshot<F>, former: Option<&Snapshot<F>>) -> Vec<ClusterId> {
+        let Changes {
+            listeners_added,
+            listeners_changed,
+            listeners_removed,
+            route_tables_added,
+            route_tables_changed,
+            route_tables_removed,
+            ..
+        } = &now.changes;
+        let new = uses_of(
+            Some(now),
+            [listeners_added, listeners_changed],
+            [route_tables_added, route_tables_changed],
+        );
+        for id in new {
+            *self.uses.entry(id).or_default() += 1;
+        }
+        let mut unused = Vec::new();
+        let gone = uses_of(
+            former,
+            [listeners_changed, listeners_removed],
+            [route_tables_changed, route_tables_removed],
+        );
+        for id in gone {
+            let Some(count) = self.uses.get_mut(&id) else { continue };
+            *count -= 1;
+            if *count == 0 {
+                self.uses.remove(&id);
+                unused.push(id);
+            }
+        }
+        unused
+    }
+
     /// Holds the ids of clusters that are not there (any more) for as long as something names them. Returns those that
-    /// nothing does.
-    fn hold<'c, F>(
+    /// nothing does. Looks at what was taken, came, went, or is `unused` now, and at nothing else.
+    fn hold<F>(
         &mut self,
         taken: Map<Arc<str>, ClusterId>,
-        removed: impl Iterator<Item = &'c Arc<Cluster>>,
+        unused: Vec<ClusterId>,
         now: &Snapshot<F>,
+        former: Option<&Snapshot<F>>,
     ) -> Vec<ClusterId> {
-        self.held.extend(taken);
-        for cluster in removed {
-            self.clusters.remove(&cluster.name);
-            self.held.insert(Arc::clone(&cluster.name), cluster.id);
+        let Self { clusters, held, uses, .. } = self;
+        let mut touched = unused;
+        touched.extend(&now.changes.clusters_added);
+        for (name, id) in taken {
+            held.insert(id, name);
+            touched.push(id);
+        }
+        let removed = now.changes.clusters_removed.iter();
+        for cluster in removed.filter_map(|id| former?.cluster(*id)) {
+            clusters.remove(&cluster.name);
+            held.insert(cluster.id, Arc::clone(&cluster.name));
+            touched.push(cluster.id);
         }
         let mut gone = Vec::new();
-        if self.held.is_empty() {
-            return gone;
-        }
-        let named = now.clusters_named();
-        let Self { clusters, held, .. } = self;
-        held.retain(|name, id| {
-            if now.cluster(*id).is_some() {
-                return false;
-            }
-            let stays = named.contains_key(id);
-            if stays {
-                clusters.insert(Arc::clone(name), *id);
-            } else {
+        for id in touched {
+            let Some(name) = held.get(&id) else { continue };
+            if now.cluster(id).is_none() {
+                if uses.contains_key(&id) {
+                    clusters.insert(Arc::clone(name), id);
+                    continue;
+                }
                 clusters.remove(name);
-                gone.push(*id);
+                gone.push(id);
             }
-            stays
-        });
+            held.remove(&id);
+        }
         gone
     }
+}
+
+/// The clusters that these listeners and tables name, as often as they do.
+fn uses_of<'s, F>(
+    snapshot: Option<&'s Snapshot<F>>,
+    listeners: [&'s Vec<ListenerId>; 2],
+    tables: [&'s Vec<RouteTableId>; 2],
+) -> impl Iterator<Item = ClusterId> + 's {
+    let tables = tables.into_iter().flatten();
+    let tables = tables.filter_map(move |id| snapshot?.route_table(*id));
+    let listeners = listeners.into_iter().flatten();
+    let listeners = listeners.filter_map(move |id| Some(snapshot?.listener(*id)?.1));
+    let of_tables = tables.flat_map(|table| table.clusters());
+    of_tables.chain(listeners.flat_map(|listener| listener.clusters()))
 }
 
 impl<'a> Draft<'a> {

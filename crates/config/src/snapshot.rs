@@ -33,7 +33,6 @@ use crate::filters::FilterSource;
 use crate::hash::Hashing;
 use crate::health::HealthCell;
 use crate::hosts::{Host, HostTable};
-use crate::map::Map;
 use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Percent, Regexes, Searches};
 use crate::metrics::Metrics;
 use crate::origins::{Origins, ResourceName};
@@ -191,21 +190,6 @@ impl<F> Snapshot<F> {
     #[must_use]
     pub fn is_in_file(&self, name: &ResourceName) -> bool {
         self.origins.has(name.kind, &name.name)
-    }
-
-    /// The clusters that rules, listeners and chains name, whether they are there or not.
-    pub(crate) fn clusters_named(&self) -> Map<ClusterId, ()> {
-        let rules = self.route_tables.iter().flat_map(|(_, table)| &table.rules);
-        let of_rules = rules.filter_map(|rule| match &rule.action {
-            Action::Forward(forward) => Some(forward.target.clusters()),
-            Action::Respond(_) | Action::Redirect(_) => None,
-        });
-        let relays = self.listeners.iter().flat_map(|listener| {
-            let chains = listener.chains.iter().map(|chain| &chain.listener.relay);
-            chains.chain([&listener.relay]).flatten()
-        });
-        let of_relays = relays.flat_map(|relay| relay.clusters.iter().map(|(id, _)| *id));
-        of_rules.flatten().chain(of_relays).map(|id| (id, ())).collect()
     }
 
     /// The route table with this id, if this snapshot still has it.
@@ -368,6 +352,12 @@ pub struct Listener<F> {
 }
 
 impl<F> Listener<F> {
+    /// The clusters that it and its chains relay to, whether they are there or not, as often as they are named.
+    pub(crate) fn clusters(&self) -> impl Iterator<Item = ClusterId> {
+        let relays = self.chains.iter().map(|chain| &chain.listener.relay).chain([&self.relay]);
+        relays.flatten().flat_map(|relay| relay.clusters.iter().map(|(id, _)| *id))
+    }
+
     /// The listener as connections of this chain see it, and as those see it that have none, or
     /// whose chain is gone.
     #[must_use]
@@ -630,6 +620,15 @@ pub struct RouteTable {
 }
 
 impl RouteTable {
+    /// The clusters that its rules name, whether they are there or not, as often as they are named.
+    pub(crate) fn clusters(&self) -> impl Iterator<Item = ClusterId> {
+        let forwards = self.rules.iter().filter_map(|rule| match &rule.action {
+            Action::Forward(forward) => Some(forward.target.clusters()),
+            Action::Respond(_) | Action::Redirect(_) => None,
+        });
+        forwards.flatten()
+    }
+
     /// The first rule that a request meets, with its place among the rules. `searches` is the worker's.
     #[must_use]
     #[inline]
