@@ -89,8 +89,8 @@ impl SecretPart {
 
 impl Secret {
     /// A secret of these parts, each PEM, by the order of [`SecretPart`].
-    pub(crate) fn new(parts: [Option<&str>; SecretPart::ALL.len()]) -> Self {
-        Self { parts: parts.map(|part| Some(Arc::new(Zeroizing::new(part?.as_bytes().to_vec())))) }
+    pub(crate) fn new(parts: [Option<Zeroizing<Vec<u8>>>; SecretPart::ALL.len()]) -> Self {
+        Self { parts: parts.map(|part| part.map(Arc::new)) }
     }
 
     /// A part of it.

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use config::{FilterKinds, Loader};
+use config::{FilterKinds, Loader, ResourceKind, Text, Update};
 
 const LINE_LEN: usize = 64;
 
@@ -61,6 +61,28 @@ fn private_line(path: &Path) -> [u8; LINE_LEN] {
     lines.nth(16).unwrap().try_into().unwrap()
 }
 
+/// A secret with the certificate and the key in `folder`, in memory that is never moved: in YAML, or in JSON.
+fn secret(folder: &Path, is_json: bool) -> Text {
+    let mut text = String::with_capacity(1 << 16);
+    text.push_str(if is_json { "{\"name\":\"site\"" } else { "name: site\n" });
+    for (part, file) in [("chain", "site-rsa.pem"), ("key", "site-rsa.key")] {
+        let mut pem = [0; 8192];
+        let len = File::open(folder.join(file)).unwrap().read(&mut pem).unwrap();
+        let pem = std::str::from_utf8(pem.get(..len).unwrap()).unwrap();
+        text.push_str(if is_json { ",\"" } else { "" });
+        text.push_str(part);
+        text.push_str(if is_json { "\":\"" } else { ": |\n" });
+        for line in pem.lines() {
+            text.push_str(if is_json { "" } else { "  " });
+            text.push_str(line);
+            text.push_str(if is_json { "\\n" } else { "\n" });
+        }
+        text.push_str(if is_json { "\"" } else { "" });
+    }
+    text.push_str(if is_json { "}" } else { "" });
+    text.into()
+}
+
 fn text(chain: &str, key: &str) -> String {
     format!(
         "listeners:
@@ -100,6 +122,34 @@ fn what_held_the_text_of_a_key_is_wiped_before_it_is_freed() {
         let snapshot = loader.load_with("strait.yaml", &text(chain, key), &files).unwrap();
         drop((snapshot, files));
         assert_eq!(FOUND.load(Ordering::Relaxed), 0, "{chain} {key}");
+    }
+    drop(loader);
+    assert_eq!(FOUND.load(Ordering::Relaxed), 0);
+
+    let mut loader = Loader::<()>::new(FilterKinds::new()).unwrap();
+    loader.expect_sources();
+    let listener = text("secret:site", "secret:site");
+    let listener = listener.split_once("- ").unwrap().1.split_once("routes: [").unwrap().0;
+    let listener = listener.replace("\n  ", "\n");
+    loader.load("f", "listeners: []\nroutes: [{ name: all, rules: [] }]").unwrap();
+    for is_json in [false, true] {
+        let update = |kind, name: &str, content| Update {
+            kind,
+            name: name.into(),
+            version: "1".into(),
+            content: Some(content),
+        };
+        let updates = vec![
+            update(ResourceKind::Secret, "site", secret(&folder, is_json)),
+            update(ResourceKind::Listener, "edge", listener.as_str().into()),
+        ];
+        let files = control::Files::beside(&path);
+        let done = loader.prepare_updates(&"folder".into(), updates, &[], &files);
+        assert!(done.verdicts.iter().all(|it| it.refused.is_none()), "{:?}", done.verdicts);
+        if let Some(prepared) = done.prepared {
+            loader.keep(prepared);
+        }
+        assert_eq!(FOUND.load(Ordering::Relaxed), 0, "a delivered secret, in JSON: {is_json}");
     }
     drop(loader);
     assert_eq!(FOUND.load(Ordering::Relaxed), 0);

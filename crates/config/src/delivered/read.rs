@@ -4,6 +4,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
+use super::keys::Masked;
 use crate::build::SECRET_PREFIX;
 use crate::file;
 use crate::file::cluster::Endpoints;
@@ -140,7 +141,8 @@ pub(crate) fn secret(
     text: &str,
     findings: &mut Findings<'_>,
 ) -> Option<resource::Secret> {
-    let (root, file) = read::<Secret>(&shapes.secret, name, text, findings)?;
+    let masked = Masked::new(text);
+    let (root, file) = read::<Secret>(&shapes.secret, name, &masked.text, findings)?;
     if file.chain.is_some() != file.key.is_some() {
         let rule = "a certificate and its key belong together";
         Site::root(&root).error(findings, Problem::new(rule, "add the other of `chain` and `key`"));
@@ -150,7 +152,7 @@ pub(crate) fn secret(
         Site::root(&root).error(findings, Problem::new(rule, "add `chain` and `key`, or `ca`"));
     }
     let parts = [&file.chain, &file.key, &file.ca, &file.crl];
-    Some(resource::Secret::new(parts.map(Option::as_deref)))
+    Some(resource::Secret::new(parts.map(|part| Some(masked.fill(part.as_ref()?)))))
 }
 
 /// The secrets that a cluster names.
