@@ -43,7 +43,7 @@ pub(crate) use runtime::Values;
 
 use crate::answers::NameReads;
 use crate::endpoint_files::EndpointReads;
-use crate::file::{self, OrNone, Timeout};
+use crate::file::{self, OrNone, Rebalance, Timeout};
 use crate::filters::FilterKinds;
 use crate::findings::{Findings, Problem};
 use crate::hosts::Host;
@@ -88,6 +88,7 @@ pub(crate) struct Parts<F> {
     pub(crate) limits: Limits,
     pub(crate) access_log: AccessLog,
     pub(crate) metrics: Metrics,
+    pub(crate) rebalance: Rebalance,
     pub(crate) runtime: Runtime,
     pub(crate) source: Arc<file::File>,
     pub(crate) origins: Origins,
@@ -314,6 +315,7 @@ pub(crate) fn parts<F>(
         resolvers: resolvers::build(&file.resolvers, &site.key("resolvers"), context.findings),
         limits: limits(&file.limits),
         metrics: file.metrics,
+        rebalance: file.rebalance,
         wanted: cluster_names.others.keys().map(|name| Arc::from(&**name)).collect(),
         origins: Origins::read(site.node(), context.findings.places()),
         source: resolved::sections(file, context.former.map(|former| &*former.source)),

@@ -13,6 +13,7 @@ pub mod handover;
 pub mod http2;
 pub mod limits;
 pub mod listener;
+mod rebalance;
 pub mod resolvers;
 pub mod route;
 mod scalar;
@@ -32,6 +33,7 @@ pub use handover::Handover;
 pub use http2::Http2;
 pub use limits::Limits;
 pub use listener::Listener;
+pub use rebalance::Rebalance;
 pub use resolvers::Resolvers;
 pub use route::RouteTable;
 pub use scalar::{OrNone, Timeout};
@@ -60,6 +62,10 @@ pub struct File {
     /// The threads that carry traffic. Takes a restart.
     #[serde(default)]
     pub workers: Workers,
+    /// Whether connections move between workers, so that these are about equally busy. It costs nothing while they are;
+    /// `strait_worker_busy_seconds_total` says how busy each is.
+    #[serde(default)]
+    pub rebalance: Rebalance,
     /// How another process takes this one's place without a client noticing. Takes a restart, or a handover.
     #[serde(default)]
     pub handover: Handover,

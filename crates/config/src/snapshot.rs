@@ -27,7 +27,7 @@ use crate::cidr::Cidr;
 use crate::clients::ClientMatch;
 use crate::edits::HeaderEdits;
 use crate::error_pages::ErrorPages;
-use crate::file;
+use crate::file::{self, Rebalance};
 use crate::file_mode::FileMode;
 use crate::filters::FilterSource;
 use crate::hash::Hashing;
@@ -162,6 +162,8 @@ pub struct Snapshot<F> {
     pub access_log: AccessLog,
     /// What is reported beside the metrics that are always there.
     pub metrics: Metrics,
+    /// Whether connections move between workers.
+    pub rebalance: Rebalance,
     /// What the sections were built from, all but those that are lists.
     pub source: Arc<file::File>,
     /// The values that rules ask for and operators may change.

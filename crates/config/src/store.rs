@@ -124,6 +124,7 @@ impl<F> Store<F> {
             limits: parts.limits,
             access_log: parts.access_log,
             metrics: parts.metrics,
+            rebalance: parts.rebalance,
             source: parts.source,
             changes,
         };
@@ -222,6 +223,7 @@ impl<F> Store<F> {
             limits: former.limits,
             access_log: former.access_log.clone(),
             metrics: former.metrics,
+            rebalance: former.rebalance,
             source: Arc::clone(&former.source),
             origins: Arc::clone(&former.origins),
             changes,

@@ -37,6 +37,8 @@ use telemetry::events::LabelId;
 use telemetry::{ClusterTotals, EndpointTotals, ListenerTotals};
 use tokio::sync::oneshot;
 
+use crate::moves::{ConnectionId, Moved, NotMoved};
+
 /// What the admin interface asks the control loop.
 #[derive(Debug)]
 pub(crate) enum Query {
@@ -46,6 +48,8 @@ pub(crate) enum Query {
     Slow { as_text: bool, reply: oneshot::Sender<Vec<u8>> },
     /// Some connections of a worker.
     Connections { worker: u32, first: u32, reply: oneshot::Sender<Rows> },
+    /// A connection is to move to that worker.
+    Move { connection: ConnectionId, to: u32, reply: oneshot::Sender<Result<Moved, NotMoved>> },
     /// The way of a request.
     Explain { request: ExplainRequest, reply: oneshot::Sender<Explained> },
     /// What these endpoints have counted, in this order.

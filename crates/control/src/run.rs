@@ -47,10 +47,12 @@ use crate::workers::{BindFailure, Report, Workers};
 mod carried;
 mod deliveries;
 mod handover;
+mod moves;
 mod pages;
 
 use self::deliveries::Deliveries;
 use self::handover::{AdminHandles, Handing};
+use self::moves::{Ended, Moves};
 
 /// Queries of the admin interface that wait.
 const QUERIES_MAX: usize = 64;
@@ -185,6 +187,7 @@ enum Event<W: Workers> {
     Handover(HandoverStep<W>),
     Answered(u32, W::Asker, Arc<[u8]>),
     LinesLost(LinesLost),
+    MoveEnded(Ended),
     OutlierDue,
     Upkeep,
 }
@@ -224,6 +227,7 @@ struct Running<W: Workers> {
     descriptors_warned_at: Option<u64>,
     overflows: Overflows,
     outliers: Outliers,
+    moves: Moves,
     memory: MemoryRelease,
     service_manager: ServiceManager,
     /// Whether a reload was reported to the service manager, and its end was not.
@@ -355,6 +359,7 @@ impl<W: Workers> Running<W> {
             descriptors_warned_at: None,
             overflows: Overflows::default(),
             outliers,
+            moves: Moves::default(),
             memory: MemoryRelease::default(),
             service_manager: parts.service_manager,
             is_reloading: false,
@@ -385,10 +390,11 @@ impl<W: Workers> Running<W> {
                 }
             };
             let outlier_due = self.outliers.next_in();
+            let nothing_moves = self.moves.under_way.is_empty();
             let event = tokio::select! {
                 asked = sources.signals.next() => Event::Signal(asked),
                 () = changed => Event::FileChanged,
-                Some(built) = sources.built.recv() => Event::Built(built),
+                Some(built) = sources.built.recv(), if nothing_moves => Event::Built(built),
                 Some(report) = sources.resolved.recv() => Event::Resolved(report),
                 Some(delivery) = sources.delivered.recv(), if takes_deliveries => {
                     Event::Delivered(delivery)
@@ -399,6 +405,7 @@ impl<W: Workers> Running<W> {
                 Some(Ok((worker, asker, answer))) = self.answering.join_next() => {
                     Event::Answered(worker, asker, answer)
                 }
+                Some(Ok(ended)) = self.moves.under_way.join_next() => Event::MoveEnded(ended),
                 Some(lost) = self.log.lost.recv() => Event::LinesLost(lost),
                 () = tokio::time::sleep(outlier_due.unwrap_or_default()), if outlier_due.is_some() => {
                     Event::OutlierDue
@@ -406,6 +413,7 @@ impl<W: Workers> Running<W> {
                 _ = upkeep.tick() => Event::Upkeep,
             };
             self.on_event(event).await;
+            self.begin_moves();
         };
         self.admin_handles.close();
         for admin in std::mem::take(&mut self.admin) {
@@ -450,6 +458,7 @@ impl<W: Workers> Running<W> {
             Event::LinesLost(LinesLost(lines)) => {
                 self.collector.access_log_write_failed(&AccessLogWriteFailed { lines });
             }
+            Event::MoveEnded(ended) => self.on_move_ended(ended),
             Event::OutlierDue => {
                 self.outliers.on_deadlines(&self.config.snapshot, &mut self.collector);
             }
@@ -467,6 +476,7 @@ impl<W: Workers> Running<W> {
                 self.hand_answers();
                 self.report_alive();
                 self.drain_after_delay();
+                self.rebalance();
                 self.describing.retain(|_, (_, reply)| !reply.is_closed());
             }
         }
@@ -538,7 +548,7 @@ impl<W: Workers> Running<W> {
         self.config.dns.stop();
         self.service_manager.forget_workers();
         self.service_manager.stopping(timeout.saturating_add(END_MAX), "draining");
-        self.workers.drain();
+        self.drain_workers();
     }
 
     fn on_report(&mut self, report: Report<W>) {

@@ -9,6 +9,7 @@ use config::outlier::OutlierKind;
 use config::snapshot::{Address, ClusterId, EndpointId, ListenerId, Snapshot};
 
 use crate::admin::{Described, ExplainRequest, ExplainStep};
+use crate::moves::Mover;
 use crate::questions::Question;
 
 /// The workers as control sees them. No method waits: what does not fit into a mailbox is kept, in
@@ -22,6 +23,8 @@ pub trait Workers: Send + 'static {
     type Sockets: Send;
     /// Handles on the listening sockets, for the process that takes this one's place.
     type Handles: Send;
+    /// Moves connections from worker to worker.
+    type Mover: Mover;
 
     /// How many there are.
     fn count(&self) -> u32;
@@ -46,6 +49,10 @@ pub trait Workers: Send + 'static {
     /// Asks `worker` to describe its connections from the slot `first` on; the answer is a
     /// [`Report::Described`] with the number `request`.
     fn describe(&mut self, worker: u32, first: u32, request: u64);
+
+    /// What moves connections from worker to worker; none while messages wait for room in a mailbox. Until
+    /// it has done so, no snapshot may be published, and no drain may begin.
+    fn mover(&self) -> Option<Self::Mover>;
 
     /// Handles on the listening sockets that there are.
     ///

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot};
 use config::{FilterKinds, Loader};
 use control::{
-    AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionRow, ConnectionSide, Control,
-    Described, ExplainRequest, ExplainStep, HandoverStep, LogWriter, Outcome, Parts, Question,
-    Report, ServiceManager, Source, Workers,
+    AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionId, ConnectionRow,
+    ConnectionSide, ConnectionWork, Control, Described, ExplainRequest, ExplainStep, HandoverStep,
+    LogWriter, Moved, NotMoved, Outcome, Parts, Question, Report, ServiceManager, Source, Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
@@ -44,6 +44,31 @@ mod certificate {
 struct Notebook {
     told: Arc<Mutex<Vec<String>>>,
     refuses: Arc<AtomicBool>,
+    holds_moves: Arc<AtomicBool>,
+}
+
+/// Notes what it is to move, and takes until it need not hold on.
+struct Mover {
+    notes: Arc<Mutex<Vec<String>>>,
+    holds: Arc<AtomicBool>,
+}
+
+impl control::Mover for Mover {
+    fn move_group(&self, connection: ConnectionId, to: u32) -> Result<Moved, NotMoved> {
+        self.notes.lock().unwrap().push(format!("move {connection} to {to}"));
+        while self.holds.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        self.notes.lock().unwrap().push(format!("moved {connection}"));
+        if connection.slot == 0 {
+            return Err(NotMoved::Stays);
+        }
+        Ok(Moved { connection: ConnectionId { worker: to, ..connection }, group: 2 })
+    }
+
+    fn work(&self, _: u32) -> Vec<ConnectionWork> {
+        Vec::new()
+    }
 }
 
 impl Notebook {
@@ -57,6 +82,7 @@ impl Workers for Notebook {
     type Asker = u32;
     type Sockets = ();
     type Handles = u32;
+    type Mover = Mover;
 
     fn count(&self) -> u32 {
         2
@@ -77,6 +103,11 @@ impl Workers for Notebook {
             return Err(failures);
         }
         Ok(Bound { sockets: (), addresses: Vec::new() })
+    }
+
+    fn mover(&self) -> Option<Mover> {
+        let (notes, holds) = (Arc::clone(&self.told), Arc::clone(&self.holds_moves));
+        Some(Mover { notes, holds })
     }
 
     fn handles(&self) -> std::io::Result<u32> {
@@ -127,6 +158,7 @@ impl Workers for Notebook {
 struct Running {
     told: Arc<Mutex<Vec<String>>>,
     refuses: Arc<AtomicBool>,
+    holds_moves: Arc<AtomicBool>,
     reports: Sender<Report<Notebook>>,
     steps: Sender<HandoverStep<Notebook>>,
     admin: SocketAddr,
@@ -142,7 +174,12 @@ impl Running {
         let candidate = config.load().unwrap();
         let mut first = config.keep(candidate);
         let (told, refuses): (Arc<Mutex<Vec<_>>>, Arc<AtomicBool>) = Default::default();
-        let workers = Notebook { told: Arc::clone(&told), refuses: Arc::clone(&refuses) };
+        let holds_moves = Arc::new(AtomicBool::default());
+        let workers = Notebook {
+            told: Arc::clone(&told),
+            refuses: Arc::clone(&refuses),
+            holds_moves: Arc::clone(&holds_moves),
+        };
         let (sender, reports) = channel(16);
         let (steps, handover) = channel(16);
         let socket = AdminSocket::bind(&"127.0.0.1:0".parse().unwrap(), None).unwrap();
@@ -169,7 +206,7 @@ impl Running {
             version: "0.0.0",
         });
         let thread = std::thread::spawn(move || control.run());
-        Self { told, refuses, reports: sender, steps, admin, thread }
+        Self { told, refuses, holds_moves, reports: sender, steps, admin, thread }
     }
 
     fn fixed() -> Self {
@@ -534,7 +571,94 @@ fn connections_are_asked_for_and_shown() {
     ];
     let expected = expected.map(|(name, peer, n)| (name.to_owned(), peer.to_owned(), n));
     assert_eq!(shown.collect::<Vec<_>>(), expected);
+    assert_eq!(page["connections"][1]["id"], "0.1.3");
     assert_eq!(control.end(), Outcome::Drained);
+}
+
+#[test]
+fn a_connection_moves_while_the_process_serves_and_the_answer_says_what_came_of_it() {
+    let control = Running::fixed();
+    assert!(control.ask("POST", "/connections/move?connection=0.1.3&to=1").contains("starting"));
+    control.report(Report::Started { worker: 0 });
+    control.report(Report::Started { worker: 1 });
+    until("ready", || control.ask("GET", "/ready").contains(" 200 "));
+    for (connection, status, part) in [
+        ("0.1.3", 200, "\"id\": \"1.1.3\",\n  \"moved\": 2"),
+        ("0.0.3", 409, "not configured any more"),
+        ("1.1.3", 409, "on worker 1 already"),
+        ("2.1.3", 404, "no connection 2.1.3"),
+    ] {
+        let answer =
+            control.ask("POST", &format!("/connections/move?connection={connection}&to=1"));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(answer.contains(part), "{answer}");
+    }
+    let stats = control.ask("GET", "/stats?filter=moves_total");
+    let counts = ["request\",result=\"moved\"} 1", "request\",result=\"refused\"} 1"];
+    assert!(counts.iter().all(|count| stats.contains(count)), "{stats}");
+    let (reply, begun) = tokio::sync::oneshot::channel();
+    control.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
+    begun.blocking_recv().unwrap().unwrap();
+    let answer = control.ask("POST", "/connections/move?connection=0.1.3&to=1");
+    assert!(answer.contains(" 409 ") && answer.contains("a handover is under way"), "{answer}");
+    control.steps.blocking_send(HandoverStep::RolledBack).unwrap();
+    assert_eq!(control.end(), Outcome::Drained);
+}
+
+#[test]
+fn nothing_that_needs_every_connection_in_its_place_begins_while_one_is_on_its_way() {
+    let folder = std::env::temp_dir().join(format!("strait-control-moves-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    let path = folder.join("strait.yaml");
+    std::fs::write(&path, CONFIG).unwrap();
+    let control = Arc::new(Running::start(ConfigFile::new(&path, loader())));
+    control.report(Report::Started { worker: 0 });
+    control.report(Report::Started { worker: 1 });
+    until("ready", || control.ask("GET", "/ready").contains(" 200 "));
+    let begin_to_move = |slot| {
+        control.holds_moves.store(true, Ordering::Relaxed);
+        let asking = Arc::clone(&control);
+        let path = format!("/connections/move?connection=0.{slot}.0&to=1");
+        let asked = std::thread::spawn(move || asking.ask("POST", &path));
+        control.wait_for(&format!("move 0.{slot}.0 to 1"));
+        asked
+    };
+    let moved = |asked: JoinHandle<String>| {
+        control.holds_moves.store(false, Ordering::Relaxed);
+        assert!(asked.join().unwrap().contains(" 200 "));
+    };
+    let asked = begin_to_move(1);
+    std::fs::write(&path, CONFIG.replace("/ }", "/x }")).unwrap();
+    // Until it was read, and a little more.
+    #[expect(clippy::disallowed_methods, reason = "nothing tells that something has not happened")]
+    std::thread::sleep(Duration::from_millis(300));
+    let (reply, mut begun) = tokio::sync::oneshot::channel();
+    control.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
+    assert!(control.ask("GET", "/config").contains("\"version\": 1"));
+    assert!(begun.try_recv().is_err());
+    moved(asked);
+    let begun = begun.blocking_recv().unwrap().unwrap();
+    assert_eq!(begun.snapshot.version, 2, "first the configuration, then the handover");
+    control.steps.blocking_send(HandoverStep::RolledBack).unwrap();
+
+    let asked = begin_to_move(2);
+    control.ask("POST", "/drain");
+    assert!(control.ask("GET", "/ready").contains("draining"));
+    moved(asked);
+    control.wait_for("drain");
+    let expected = [
+        "move 0.1.0 to 1",
+        "moved 0.1.0",
+        "version 2, 0 listeners removed",
+        "move 0.2.0 to 1",
+        "moved 0.2.0",
+        "drain",
+    ];
+    assert_eq!(*control.told.lock().unwrap(), expected);
+    let control = Arc::into_inner(control).unwrap();
+    assert_eq!(control.end(), Outcome::Drained);
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// One of HTTP/2, one of a unix socket, and one to an endpoint of a cluster that is gone.
@@ -542,6 +666,7 @@ fn some_connections() -> Vec<ConnectionRow> {
     let (first, gone) = (Id { slot: 0, generation: 0 }, Id { slot: 9, generation: 0 });
     let row = |slot, side, peer, streams| ConnectionRow {
         slot,
+        generation: 3,
         side,
         peer,
         state: "idle",

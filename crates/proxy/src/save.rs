@@ -204,7 +204,7 @@ impl Proxy {
         if upstream.is_some_and(|upstream| upstream.exchange().is_some()) {
             return None;
         }
-        let (connections, exchanges) = self.companions(key);
+        let (connections, exchanges) = self.companions(key, usize::MAX);
         let is_movable = |key: &ConnKey| {
             let connection = self.connections.get(*key);
             // A handshake is finished where it began.
@@ -259,6 +259,26 @@ impl Proxy {
         (movable.collect(), next)
     }
 
+    /// Whether a connection can be moved; none for a stale key.
+    #[must_use]
+    pub fn movable_one(&self, key: ConnKey) -> Option<Movable> {
+        Some(self.movability(key, self.connections.get(key)?))
+    }
+
+    /// The connection by which [`Proxy::save`] takes the group of this one: its downstream, if an exchange has it alone.
+    #[must_use]
+    pub fn leading(&self, key: ConnKey) -> ConnKey {
+        let upstream = self.connections.get(key).and_then(Connection::upstream);
+        let exchange = upstream.and_then(|upstream| self.exchanges.get(upstream.exchange()?));
+        exchange.map_or(key, |exchange| exchange.downstream.connection)
+    }
+
+    /// Whether no more connections than these go with this one, itself among them.
+    #[must_use]
+    pub fn is_group_within(&self, key: ConnKey, connections_max: usize) -> bool {
+        self.companions(key, connections_max).0.len() <= connections_max
+    }
+
     fn movability(&self, key: ConnKey, connection: &Connection) -> Movable {
         let upstream = connection.upstream();
         if upstream.is_some_and(|upstream| upstream.exchange().is_some()) {
@@ -291,12 +311,16 @@ impl Proxy {
         self.settle(now);
     }
 
-    /// Every connection and exchange that this connection cannot be moved without.
-    fn companions(&self, key: ConnKey) -> (Vec<ConnKey>, Vec<ExchangeKey>) {
+    /// Every connection and exchange that this connection cannot be moved without; of more than `connections_max`
+    /// connections, some of them.
+    fn companions(&self, key: ConnKey, connections_max: usize) -> (Vec<ConnKey>, Vec<ExchangeKey>) {
         let mut connections = vec![key];
         let mut exchanges = Vec::new();
         let mut seen = 0;
         while let Some(key) = connections.get(seen).copied() {
+            if connections.len() > connections_max {
+                break;
+            }
             seen += 1;
             for exchange in self.connections.exchanges_on(key) {
                 if exchanges.contains(&exchange) {

@@ -5,6 +5,7 @@
 //! that was begun has to end within its time; in the third no client is connected, and everything
 //! has to be released.
 
+mod moves;
 mod outliers;
 mod population;
 mod promises;
@@ -33,6 +34,8 @@ use crate::network::{Network, PeerId, Shared, Wake};
 use crate::random::Random;
 use crate::service::Service;
 use crate::world::{SimListener, SimSocket, SimWorld};
+
+use self::moves::Move;
 
 pub use scenario::Scenario;
 
@@ -167,6 +170,9 @@ pub struct Simulation {
     turns: u64,
     idle_turns: u32,
     moved: usize,
+    /// Moves under way.
+    moves: Vec<Move>,
+    is_draining: bool,
     /// Connections that were taken out of a worker, whichever took them up.
     uprooted: usize,
     /// The last values of the counters, and the lines recorded so far, if they are recorded.
@@ -232,6 +238,8 @@ impl Simulation {
             turns: 0,
             idle_turns: 0,
             moved: 0,
+            moves: Vec::new(),
+            is_draining: false,
             uprooted: 0,
             counters: BTreeMap::new(),
             events: None,
@@ -468,6 +476,7 @@ impl Simulation {
             self.check_queues(number);
         }
         self.give_keys(number);
+        self.go_on_with_moves();
         if self.events.is_some() {
             self.record(Some(number));
         }
@@ -541,48 +550,22 @@ impl Simulation {
 
     fn run_errand(&mut self, errand: Errand) {
         match errand {
+            // As in production, these wait for connections that are between two workers.
+            errand @ (Errand::Swap | Errand::Drain) if !self.moves.is_empty() => {
+                let later = self.now() + Duration::from_millis(1);
+                self.errand(later, errand);
+            }
             Errand::Swap => self.swap(),
             Errand::Move => self.move_one(),
             Errand::Outliers => self.on_outliers_due(),
-            Errand::Drain => self.post_all(|_| Message::Drain),
+            Errand::Drain => {
+                self.is_draining = true;
+                self.post_all(|_| Message::Drain);
+            }
             Errand::Answer { worker, exchange, payload } => {
                 self.post(worker, Message::Answer { exchange, payload });
             }
         }
-    }
-
-    /// Moves some connection with all that belongs to it to some worker, as bytes and sockets.
-    fn move_one(&mut self) {
-        let now = self.now();
-        let from = self.random.length_below(self.threads.len());
-        let to = self.random.length_below(self.threads.len());
-        let Some(Some(thread)) = self.threads.get_mut(from) else { return };
-        let (connections, _) = thread.worker.proxy().describe(0, u32::MAX, now);
-        if connections.is_empty() {
-            return;
-        }
-        let key = self.random.pick(&connections).key;
-        let Some(moving) = thread.worker.save(key) else { return };
-        self.uprooted += 1;
-        let refused = match self.threads.get_mut(to) {
-            Some(Some(thread)) => thread.worker.restore(moving).err().map(|(_, moving)| moving),
-            // That one has drained.
-            _ => Some(moving),
-        };
-        match refused {
-            None => self.moved += 1,
-            // The other does not have its listener yet, or not any more: it stays.
-            Some(moving) => {
-                let Some(Some(thread)) = self.threads.get_mut(from) else { return };
-                if let Err((error, _)) = thread.worker.restore(moving) {
-                    self.ledger.violate(format!("worker {from} has lost a connection: {error}"));
-                }
-            }
-        }
-        self.give_keys(from);
-        self.give_keys(to);
-        self.network.borrow_mut().trace.note(now, "move", to as u64, &key.to_bits().to_le_bytes());
-        self.read_reports();
     }
 
     fn swap(&mut self) {
@@ -632,11 +615,19 @@ impl Simulation {
     }
 
     fn post(&self, worker: usize, message: Message<SimListener, SimSocket>) {
-        let postbox = self.postboxes.get(worker).expect("one for each worker");
         // A worker that has drained is gone, and its mail with it.
-        if postbox.post(message).is_ok() {
-            self.network.borrow_mut().notify(worker);
-        }
+        drop(self.try_post(worker, message));
+    }
+
+    fn try_post(
+        &self,
+        worker: usize,
+        message: Message<SimListener, SimSocket>,
+    ) -> Result<(), Message<SimListener, SimSocket>> {
+        let postbox = self.postboxes.get(worker).expect("one for each worker");
+        postbox.post(message)?;
+        self.network.borrow_mut().notify(worker);
+        Ok(())
     }
 
     fn read_log(&mut self) {

@@ -15,6 +15,7 @@ use crate::activation::Activation;
 use crate::crypto_thread::LazyCryptoThread;
 use crate::descriptors::Descriptors;
 use crate::explain::{self, Knowledge};
+use crate::moves::Moves;
 use crate::secrecy::CoreDumps;
 use config::snapshot::{
     Address, ClusterId, EndpointId, Id, Listener as ListenerConfig, ListenerId,
@@ -251,6 +252,7 @@ impl Workers for DataPath {
     type Asker = ExchangeKey;
     type Sockets = Sockets;
     type Handles = Handles;
+    type Mover = Moves;
 
     fn count(&self) -> u32 {
         u32::try_from(self.workers.len()).unwrap_or(u32::MAX)
@@ -309,6 +311,11 @@ impl Workers for DataPath {
         request: &ExplainRequest,
     ) -> Result<Vec<ExplainStep>, String> {
         explain::steps(snapshot, request, None, Knowledge::Live)
+    }
+
+    fn mover(&self) -> Option<Moves> {
+        let has_all = self.workers.iter().all(|contact| contact.waiting.is_empty());
+        has_all.then(|| Moves(self.contacts()))
     }
 
     fn handles(&self) -> std::io::Result<Handles> {
@@ -535,6 +542,7 @@ fn row(summary: ConnectionSummary) -> ConnectionRow {
     let id = |label: LabelId| Id { slot: label.slot, generation: label.generation };
     ConnectionRow {
         slot: summary.key.index(),
+        generation: summary.key.generation(),
         side: match summary.side {
             SummarySide::Downstream(listener) => {
                 ConnectionSide::Downstream(ListenerId(id(listener)))

@@ -20,6 +20,7 @@ mod handover;
 mod logging;
 mod manual;
 mod message_queue;
+mod moves;
 mod secrecy;
 mod serve;
 mod top;

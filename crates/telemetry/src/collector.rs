@@ -12,7 +12,7 @@ use crate::block::Announced;
 use crate::emitter::CounterSource;
 use crate::events::{
     AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
-    EjectionCounted, LabelId, OutlierCluster, SourceAnswered, SourceResources,
+    ConnectionMoved, EjectionCounted, LabelId, OutlierCluster, SourceAnswered, SourceResources,
 };
 use crate::former::Former;
 use crate::metrics::config::ControlCounters;
@@ -166,6 +166,11 @@ impl Collector {
         self.readings.control.outliers.set_clusters(clusters);
     }
 
+    /// See [`ConnectionMoved`].
+    pub fn connection_moved(&mut self, event: ConnectionMoved) {
+        self.readings.control.connection_moved(event);
+    }
+
     /// See [`AccessLogWriteFailed`].
     pub fn access_log_write_failed(&mut self, event: &AccessLogWriteFailed) {
         self.readings.control.access_log_write_failed(event);
@@ -183,30 +188,47 @@ impl Collector {
         self.readings.former = Arc::new(Former::read(totals));
     }
 
-    /// The counts of a listener.
+    /// The counts of a listener, with those of former processes. What one worker, or process, opened may have ended in
+    /// another: all that began is added up before all that ended is taken off.
     pub fn listener_totals(&mut self, id: LabelId) -> ListenerTotals {
         self.poll();
-        let mut totals = ListenerTotals::default();
+        let former = self.readings.names.listener(id).map(|name| {
+            let level = |family| self.readings.former.level(family, name);
+            (level("strait_downstream_connections_active"), level("strait_exchanges_active"))
+        });
+        let ((mut opened, mut closed), (mut started, mut finished)) = former.unwrap_or_default();
         for block in self.readings.workers.iter().filter_map(|worker| worker.listeners.get(&id)) {
-            let closed = block.connections.closed.value();
-            let finished = block.exchanges.finished.value();
-            let opened = block.connections.opened.value();
-            totals.connections_total += opened;
-            totals.connections_active += opened.saturating_sub(closed);
-            totals.exchanges_total += finished;
-            totals.exchanges_active += block.exchanges.started.value().saturating_sub(finished);
+            closed += block.connections.closed.value();
+            finished += block.exchanges.finished.value();
+            opened += block.connections.opened.value();
+            started += block.exchanges.started.value();
         }
+        ListenerTotals {
+            connections_active: opened.saturating_sub(closed),
+            connections_total: opened,
+            exchanges_active: started.saturating_sub(finished),
+            exchanges_total: finished,
+        }
+    }
+
+    /// The counts of a cluster, with those of former processes.
+    pub fn cluster_totals(&mut self, id: LabelId) -> ClusterTotals {
+        self.poll();
+        let (mut totals, mut closed) = match self.readings.names.cluster(id) {
+            Some(name) => self.readings.former.cluster_totals(name),
+            None => Default::default(),
+        };
+        for block in self.readings.workers.iter().filter_map(|worker| worker.clusters.get(&id)) {
+            closed += block.add_to(&mut totals);
+        }
+        totals.connections_active = totals.connections_total.saturating_sub(closed);
         totals
     }
 
-    /// The counts of a cluster.
-    pub fn cluster_totals(&mut self, id: LabelId) -> ClusterTotals {
-        self.poll();
-        let mut totals = ClusterTotals::default();
-        for block in self.readings.workers.iter().filter_map(|worker| worker.clusters.get(&id)) {
-            block.add_to(&mut totals);
-        }
-        totals
+    /// How long each worker has been at work, ns, up to its last turn.
+    #[must_use]
+    pub fn busy(&self) -> Vec<u64> {
+        self.readings.workers.iter().map(|worker| worker.worker.levels.busy()).collect()
     }
 
     /// What an endpoint has counted.

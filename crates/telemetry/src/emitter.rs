@@ -328,6 +328,11 @@ impl Emitter {
         }
     }
 
+    /// Sets how long turns were at work, ns, since the start: all but what they waited for events.
+    pub fn worker_busy(&mut self, busy: u64) {
+        self.worker.levels.set_busy(busy);
+    }
+
     /// Sets the levels of the worker. To be called once a turn or so: it also announces what could
     /// not be announced before.
     pub fn worker_gauges(&mut self, gauges: &WorkerGauges) {

@@ -12,11 +12,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use crate::histogram::HistogramTotals;
 use crate::metrics::{
     BOUNDS_COARSE, BOUNDS_FINE, Bound, Family, MetricType, Samples, View, families,
 };
+use crate::totals::ClusterTotals;
 
 /// Series at most; what is beyond is not carried on.
 const SERIES_MAX: usize = 1 << 20;
@@ -87,6 +89,57 @@ impl Former {
                 value.report(&labels, out);
             }
         }
+    }
+}
+
+// What the admin interface's own pages show.
+impl Former {
+    /// What had begun and what had ended, of a series with this one label.
+    pub(crate) fn level(&self, family: &str, name: &str) -> (u64, u64) {
+        self.of(family, name).fold((0, 0), |(up, down), (_, value)| match value {
+            Value::Level(more_up, more_down) => (up + more_up, down + more_down),
+            Value::Number(_) | Value::Decimal(_) | Value::Histogram(..) => (up, down),
+        })
+    }
+
+    /// The counts of a cluster, without what is open; and how many connections had been closed.
+    pub(crate) fn cluster_totals(&self, name: &str) -> (ClusterTotals, u64) {
+        let count = |family, is_counted: &dyn Fn(&str) -> bool| {
+            let all = self.of(family, name);
+            let all = all.filter(|(labels, _)| labels.get(1).is_none_or(|it| is_counted(it)));
+            let numbers = all.map(|(_, value)| if let Value::Number(n) = value { *n } else { 0 });
+            numbers.sum::<u64>()
+        };
+        let any = |_: &str| true;
+        let has_failed = |class: &str| matches!(class, "none" | "5xx");
+        let (opened, closed) = self.level("strait_upstream_connections_active", name);
+        let mut times = HistogramTotals::default();
+        for (_, value) in self.of("strait_upstream_exchange_seconds", name) {
+            if let Value::Histogram(_, totals) = value {
+                times.add_totals(totals);
+            }
+        }
+        let totals = ClusterTotals {
+            connections_total: opened,
+            connect_failures_total: count("strait_upstream_connect_failures_total", &any),
+            exchanges_total: count("strait_upstream_exchanges_total", &any),
+            exchanges_failed_total: count("strait_upstream_exchanges_total", &has_failed),
+            exchanges_timed_total: times.count(),
+            exchange_time_total: Duration::from_nanos(times.sum),
+            retries_total: count("strait_upstream_retries_total", &any),
+            ..ClusterTotals::default()
+        };
+        (totals, closed)
+    }
+
+    /// The series of a family whose first label is this name.
+    fn of(&self, family: &str, name: &str) -> impl Iterator<Item = (&Vec<String>, &Value)> {
+        let series = self.families.get(family);
+        let behind = series.map(|series| series.range(vec![name.to_owned()]..));
+        let is_its = move |(labels, _): &(&Vec<String>, &Value)| {
+            labels.first().is_some_and(|label| label == name)
+        };
+        behind.into_iter().flatten().take_while(is_its)
     }
 }
 

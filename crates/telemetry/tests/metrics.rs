@@ -360,6 +360,58 @@ fn a_gauge_does_not_fall_below_zero_when_its_opening_was_not_counted() {
 }
 
 #[test]
+fn what_one_worker_or_process_began_may_end_in_another() {
+    let open = |emitter: &mut Emitter| {
+        emitter.connection_opened(&ConnectionOpened { listener: EDGE });
+        emitter.exchange_started(&ExchangeStarted { listener: EDGE });
+        emitter.upstream_connected(&UpstreamConnected { cluster: API, duration: 1 });
+    };
+    let close = |emitter: &mut Emitter| {
+        emitter.exchange_finished(&finished());
+        emitter.upstream_closed(&UpstreamClosed {
+            cluster: API,
+            cause: None,
+            lifetime: 1,
+            requests: 1,
+        });
+        emitter.connection_closed(&ConnectionClosed {
+            listener: EDGE,
+            cause: None,
+            lifetime: 1,
+            requests: 1,
+            undelivered_bytes: 0,
+        });
+    };
+    let (mut emitters, mut collector) = workers(2);
+    open(&mut emitters[0]);
+    open(&mut emitters[0]);
+    close(&mut emitters[1]);
+    let listener = ListenerTotals {
+        connections_active: 1,
+        connections_total: 2,
+        exchanges_active: 1,
+        exchanges_total: 1,
+    };
+    assert_eq!(collector.listener_totals(EDGE), listener);
+    let cluster = collector.cluster_totals(API);
+    assert_eq!((cluster.connections_active, cluster.connections_total), (1, 2));
+
+    // The other one ends in the next process.
+    let totals = collector.readings().write_totals();
+    let (mut emitters, mut collector) = workers(1);
+    collector.set_former_totals(&totals);
+    assert_eq!(collector.listener_totals(EDGE), listener);
+    assert_eq!(collector.cluster_totals(API), cluster);
+    close(&mut emitters[0]);
+    let listener = collector.listener_totals(EDGE);
+    assert_eq!((listener.connections_active, listener.exchanges_active), (0, 0));
+    assert_eq!((listener.connections_total, listener.exchanges_total), (2, 2));
+    let cluster = collector.cluster_totals(API);
+    assert_eq!((cluster.connections_active, cluster.connections_total), (0, 2));
+    assert_eq!((cluster.exchanges_total, cluster.exchanges_timed_total), (2, 2));
+}
+
+#[test]
 fn what_is_no_longer_named_is_no_longer_reported_and_a_new_use_of_its_slot_starts_at_zero() {
     let (mut emitters, mut collector) = workers(1);
     let emitter = &mut emitters[0];

@@ -17,7 +17,8 @@ pub use kernel::{
     DescriptorBounds, Kernel, Listener, bind, bind_beside, inherit, probe_mark, take_over,
 };
 pub use mailbox::{
-    Give, Given, Mailbox, Mailboxes, Message, Postbox, Report, ReportBody, Reporter, Take, Taken,
+    Give, Given, Kept, Mailbox, Mailboxes, Message, Origin, Postbox, Report, ReportBody, Reporter,
+    Take, Taken, Wanted, Weigh, Weighed, Work,
 };
 pub use moving::Moving;
 pub use turn::{Settings, TurnError, Worker};

@@ -8,7 +8,7 @@ use config::outlier::OutlierKind;
 use config::snapshot::{ClusterId, EndpointId, ListenerId};
 use proxy::filter::Question;
 use proxy::save::{Differing, RestoreError};
-use proxy::{ConnectionSummary, ExchangeKey, Snapshot};
+use proxy::{ConnKey, ConnectionSummary, ExchangeKey, Snapshot};
 
 use crate::moving::Moving;
 
@@ -47,6 +47,8 @@ pub enum Message<L, S> {
     Give(Give<S>),
     /// Go on with connections that come from elsewhere.
     Take(Take<S>),
+    /// Say what was done for connections, a part of them at a time.
+    Weigh(Weigh),
     /// Where the process that connections come from is configured otherwise.
     Differing(Arc<Differing>),
     /// Another process accepts from the same sockets: leave that to it, and keep them.
@@ -61,17 +63,34 @@ pub enum Message<L, S> {
     Stop,
 }
 
-/// Asks a worker for connections, from a slot on.
+/// Asks a worker for connections.
 #[derive(Debug)]
 pub struct Give<S> {
-    /// The first slot to look at.
-    pub first: u32,
-    /// Groups, at most.
-    pub groups_max: u32,
-    /// Whether to take only connections that carry nothing.
-    pub only_idle: bool,
+    /// Which.
+    pub wanted: Wanted,
     /// Who asks.
     pub reply: Sender<Given<S>>,
+}
+
+/// Which connections a worker is to give away.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted {
+    /// What can move, from a slot on.
+    From {
+        /// The first slot to look at.
+        first: u32,
+        /// Groups, at most.
+        groups_max: u32,
+        /// Whether to take only connections that carry nothing.
+        only_idle: bool,
+    },
+    /// One, with all that belongs to it.
+    One {
+        /// Which.
+        connection: ConnKey,
+        /// Connections of its group, at most.
+        connections_max: usize,
+    },
 }
 
 /// Connections that a worker gave away.
@@ -87,6 +106,21 @@ pub struct Given<S> {
     pub pending: u32,
     /// Connections that were looked at and stay: they came back, or their listener is gone.
     pub staying: u32,
+    /// Why the one that was asked for is not given.
+    pub kept: Option<Kept>,
+}
+
+/// Why a connection is not given away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// A handshake has to end first.
+    Handshake,
+    /// Its listener, or its chain, is not configured any more.
+    Stays,
+    /// Its group has more connections than were asked for.
+    TooLarge,
+    /// There is no such connection.
+    Unknown,
 }
 
 /// Brings connections to a worker.
@@ -94,12 +128,23 @@ pub struct Given<S> {
 pub struct Take<S> {
     /// They.
     pub moving: Moving<S>,
-    /// Whether they were given away here before, and are not to be again.
-    pub is_returned: bool,
+    /// Where they come from.
+    pub origin: Origin,
     /// Given back with the answer.
     pub number: u64,
     /// Who asks.
     pub reply: Sender<Taken<S>>,
+}
+
+/// Where connections come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Another process, which has the sockets, too.
+    Process,
+    /// Another process that this worker gave them to. They are not to be given again.
+    Returned,
+    /// A worker of this process.
+    Worker,
 }
 
 /// What became of a [`Take`].
@@ -107,8 +152,38 @@ pub struct Take<S> {
 pub struct Taken<S> {
     /// The asker's own number.
     pub number: u64,
-    /// Why the worker cannot go on with them, and they.
-    pub result: Result<(), (RestoreError, Moving<S>)>,
+    /// What the connections are named by now, in the order in which they were saved; or why the worker cannot go on
+    /// with them, and they.
+    pub result: Result<Vec<ConnKey>, (RestoreError, Moving<S>)>,
+}
+
+/// Asks a worker what was done for its clients' connections since it was asked last.
+#[derive(Debug)]
+pub struct Weigh {
+    /// The first slot to look at.
+    pub first: u32,
+    /// Who asks.
+    pub reply: Sender<Weighed>,
+}
+
+/// What was done for some connections.
+#[derive(Debug)]
+pub struct Weighed {
+    /// Those for which something was.
+    pub connections: Vec<Work>,
+    /// The slot to go on with, if there are more.
+    pub next: Option<u32>,
+}
+
+/// What was done for a client's connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// Which.
+    pub connection: ConnKey,
+    /// Reads, writes and events since it was asked for last.
+    pub operations: u16,
+    /// Requests since it was accepted.
+    pub requests: u32,
 }
 
 /// A report from a worker to control.

@@ -1,12 +1,12 @@
 //! Connections that leave a worker and arrive at another, or at the next process, with their
-//! sockets.
+//! sockets; and by which of them a worker would be relieved.
 
 use std::time::Duration;
 
 use proxy::ConnKey;
 use proxy::save::{Movable, RestoreError};
 
-use crate::mailbox::{Give, Given, Take, Taken};
+use crate::mailbox::{Give, Given, Kept, Origin, Take, Taken, Wanted, Weigh, Weighed, Work};
 use crate::sockets::Flags;
 use crate::turn::Worker;
 use crate::world::World;
@@ -28,19 +28,43 @@ pub struct Moving<S> {
 }
 
 impl<W: World> Worker<W> {
-    /// Gives away what can move of the connections from a slot on, for a moment at most.
+    /// Gives away what is asked for, as far as it can move.
     pub(crate) fn give(&mut self, give: &Give<W::Socket>) {
-        let until = self.world.now() + GIVING_TIME_MAX;
-        let (candidates, mut next) = self.proxy.movable(give.first, SLOTS_MAX);
-        let mut given = Given {
+        let given = match give.wanted {
+            Wanted::From { first, groups_max, only_idle } => {
+                self.give_from(first, groups_max, only_idle)
+            }
+            Wanted::One { connection, connections_max } => {
+                self.give_one(connection, connections_max)
+            }
+        };
+        // Who asked may have given up; then the connections go on here.
+        if let Err(unsent) = give.reply.send(given) {
+            for moving in unsent.0.groups {
+                // It was saved here a moment ago.
+                let _ = self.restore(moving);
+            }
+        }
+    }
+
+    const fn no_groups(&self) -> Given<W::Socket> {
+        Given {
             worker: self.mailbox.worker(),
             groups: Vec::new(),
             next: None,
             pending: 0,
             staying: 0,
-        };
+            kept: None,
+        }
+    }
+
+    /// What can move of the connections from a slot on, for a moment at most.
+    fn give_from(&mut self, first: u32, groups_max: u32, only_idle: bool) -> Given<W::Socket> {
+        let until = self.world.now() + GIVING_TIME_MAX;
+        let (candidates, mut next) = self.proxy.movable(first, SLOTS_MAX);
+        let mut given = self.no_groups();
         for (key, movable) in candidates {
-            let is_full = given.groups.len() >= give.groups_max as usize;
+            let is_full = given.groups.len() >= groups_max as usize;
             if is_full || self.world.now() >= until && !given.groups.is_empty() {
                 next = Some(key.index());
                 break;
@@ -49,7 +73,7 @@ impl<W: World> Worker<W> {
                 // Their companions went with the group, and they with those.
                 Movable::WithAnother => {}
                 _ if self.returned.contains(&key.to_bits()) => given.staying += 1,
-                Movable::Busy if give.only_idle => {}
+                Movable::Busy if only_idle => {}
                 Movable::NotYet => given.pending += 1,
                 Movable::Stays => given.staying += 1,
                 Movable::Idle | Movable::Busy => match self.save(key) {
@@ -60,26 +84,56 @@ impl<W: World> Worker<W> {
             }
         }
         given.next = next;
-        // Who asked may have given up; then the connections go on here.
-        if let Err(unsent) = give.reply.send(given) {
-            for moving in unsent.0.groups {
-                // It was saved here a moment ago.
-                let _ = self.restore(moving);
+        given
+    }
+
+    fn give_one(&mut self, connection: ConnKey, connections_max: usize) -> Given<W::Socket> {
+        let mut given = self.no_groups();
+        // With an upstream connection that an exchange has alone goes what it belongs to.
+        let key = self.proxy.leading(connection);
+        let kept = match self.proxy.movable_one(key) {
+            None => Kept::Unknown,
+            Some(Movable::NotYet | Movable::WithAnother) => Kept::Handshake,
+            Some(Movable::Stays) => Kept::Stays,
+            Some(Movable::Idle | Movable::Busy)
+                if !self.proxy.is_group_within(key, connections_max) =>
+            {
+                Kept::TooLarge
             }
-        }
+            Some(Movable::Idle | Movable::Busy) => match self.save(key) {
+                Some(moving) => {
+                    given.groups.push(moving);
+                    return given;
+                }
+                None => Kept::Handshake,
+            },
+        };
+        given.kept = Some(kept);
+        given
     }
 
     /// Goes on with connections from elsewhere, and says so.
     pub(crate) fn take(&mut self, take: Take<W::Socket>) {
-        let Take { moving, is_returned, number, reply } = take;
-        self.shares_sockets |= !is_returned;
-        let result = self.restore_keys(moving).map(|keys| {
-            if is_returned {
-                self.returned.extend(keys.iter().map(|key| key.to_bits()));
-            }
-        });
+        let Take { moving, origin, number, reply } = take;
+        self.shares_sockets |= origin == Origin::Process;
+        let result = self.restore_keys(moving);
+        if let (Origin::Returned, Ok(keys)) = (origin, &result) {
+            self.returned.extend(keys.iter().map(|key| key.to_bits()));
+        }
         // Who asked may be gone; what was taken goes on.
         let _ = reply.send(Taken { number, result });
+    }
+
+    /// Says what was done for clients' connections since this was asked last.
+    pub(crate) fn weigh(&mut self, weigh: &Weigh) {
+        let (requests, next) = self.proxy.requests_carried(weigh.first, SLOTS_MAX);
+        let work = |(connection, requests)| {
+            let operations = self.sockets.take_operations(connection);
+            (operations > 0).then_some(Work { connection, operations, requests })
+        };
+        let connections = requests.into_iter().filter_map(work).collect();
+        // Who asked may have given up.
+        let _ = weigh.reply.send(Weighed { connections, next });
     }
 
     /// Takes a downstream connection with all that belongs to it, or an idle upstream connection,

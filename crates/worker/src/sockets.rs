@@ -20,6 +20,9 @@ impl<S> Default for Sockets<S> {
 pub(crate) struct Entry<S> {
     generation: u32,
     pub(crate) flags: Flags,
+    /// How often something was done with it since [`Sockets::take_operations`], up to the highest number. In room that
+    /// the entry has anyway.
+    operations: u16,
     pub(crate) socket: Option<S>,
 }
 
@@ -61,10 +64,16 @@ impl<S> Sockets<S> {
     pub(crate) fn insert(&mut self, key: ConnKey, socket: S, flags: Flags) {
         let index = key.index() as usize;
         while self.entries.len() <= index {
-            self.entries.grow(|_| Entry { generation: 0, flags: Flags::default(), socket: None });
+            self.entries.grow(|_| Entry {
+                generation: 0,
+                flags: Flags::default(),
+                operations: 0,
+                socket: None,
+            });
         }
         if let Some(entry) = self.entries.get_mut(index) {
-            *entry = Entry { generation: key.generation(), flags, socket: Some(socket) };
+            let generation = key.generation();
+            *entry = Entry { generation, flags, operations: 0, socket: Some(socket) };
         }
     }
 
@@ -76,11 +85,13 @@ impl<S> Sockets<S> {
         }
     }
 
+    /// A socket with which something is to be done, which counts.
     #[inline]
     pub(crate) fn get(&mut self, key: ConnKey) -> Option<(&S, &mut Flags)> {
         let entry = self.entries.get_mut(key.index() as usize)?;
         match &entry.socket {
             Some(socket) if entry.generation == key.generation() => {
+                entry.operations = entry.operations.saturating_add(1);
                 Some((socket, &mut entry.flags))
             }
             _ => None,
@@ -92,6 +103,13 @@ impl<S> Sockets<S> {
         let entry = self.entries.get(key.index() as usize)?;
         let socket = entry.socket.as_ref().filter(|_| entry.generation == key.generation());
         socket.map(|socket| (socket, entry.flags))
+    }
+
+    /// How often something was done with it since this was asked last.
+    pub(crate) fn take_operations(&mut self, key: ConnKey) -> u16 {
+        let entry = self.entries.get_mut(key.index() as usize);
+        let entry = entry.filter(|entry| entry.generation == key.generation());
+        entry.map_or(0, |entry| std::mem::take(&mut entry.operations))
     }
 
     pub(crate) fn remove(&mut self, key: ConnKey) -> Option<S> {

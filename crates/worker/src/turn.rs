@@ -90,6 +90,8 @@ pub struct Worker<W: World> {
     upkeep_at: Time,
     upkeeps: u32,
     turns: u64,
+    /// How long turns have been at work, ns.
+    busy: u64,
     events_total: u64,
     state: State,
     /// Whether new connections are taken: not while another process does.
@@ -145,6 +147,7 @@ impl<W: World> Worker<W> {
             upkeep_at: now,
             upkeeps: 0,
             turns: 0,
+            busy: 0,
             events_total: 0,
             state: State::Running,
             is_accepting: true,
@@ -215,6 +218,8 @@ impl<W: World> Worker<W> {
             self.mailbox.report(ReportBody::Drained { cut_off: self.proxy.cut_off() });
             self.state = State::Stopped;
         }
+        self.busy += self.world.now().nanos_since(self.now);
+        self.proxy.tell_busy(self.busy);
         Ok(self.state != State::Stopped)
     }
 
@@ -722,6 +727,7 @@ impl<W: World> Worker<W> {
                 }
                 Message::Give(give) => self.give(&give),
                 Message::Take(take) => self.take(take),
+                Message::Weigh(weigh) => self.weigh(&weigh),
                 Message::Differing(differing) => self.proxy.set_differing(differing),
                 Message::StopAccepting => self.stop_accepting(),
                 Message::AcceptAgain => self.accept_again(),

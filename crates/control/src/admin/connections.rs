@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Query;
 use super::pages::Answer;
+use crate::moves::{ConnectionId, Moved, NotMoved};
 use crate::workers::address_text;
 
 /// Connections on a page.
@@ -32,6 +33,8 @@ pub struct Described {
 pub struct ConnectionRow {
     /// Its slot in its worker.
     pub slot: u32,
+    /// How often that slot was used before.
+    pub generation: u32,
     /// Which way it faces.
     pub side: ConnectionSide,
     /// The peer; none for unix sockets.
@@ -70,6 +73,7 @@ pub(crate) struct Rows {
 
 #[derive(Debug, Serialize)]
 struct Row {
+    id: String,
     worker: u32,
     slot: u32,
     side: &'static str,
@@ -114,9 +118,11 @@ impl Rows {
                 (None, None, ConnectionSide::Upstream(..)) => gone(),
                 (None, None, ConnectionSide::Downstream(_)) => "unix".to_owned(),
             };
+            let (slot, generation) = (connection.slot, connection.generation);
             Row {
+                id: ConnectionId { worker, slot, generation }.to_string(),
                 worker,
-                slot: connection.slot,
+                slot,
                 side,
                 listener,
                 cluster,
@@ -190,6 +196,16 @@ pub(super) async fn page(wanted: Wanted, workers: u32, queries: &mpsc::Sender<Qu
     Answer::json_bytes(200, render(&rows, next.filter(|_| worker < workers).as_deref()))
 }
 
+/// What came of a move.
+pub(super) fn moved(result: Result<Moved, NotMoved>) -> Answer {
+    match result {
+        Ok(Moved { connection, group }) => {
+            Answer::json(&serde_json::json!({ "id": connection.to_string(), "moved": group }))
+        }
+        Err(error) => Answer::text(error.status(), format!("{error}\n")),
+    }
+}
+
 /// One connection a line, so that `grep` is of use.
 fn render(rows: &[Row], next: Option<&str>) -> Vec<u8> {
     let mut out = b"{\"connections\":[".to_vec();
@@ -223,6 +239,7 @@ mod tests {
 
     fn row(worker: u32, slot: u32) -> Row {
         Row {
+            id: String::new(),
             worker,
             slot,
             side: "downstream",

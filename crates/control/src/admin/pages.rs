@@ -8,6 +8,7 @@ use config::matching::Percent;
 use super::connections::Wanted;
 use super::explain::{self, ExplainRequest};
 use super::listing::Listing;
+use crate::moves::ConnectionId;
 
 /// What is sent back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +85,8 @@ pub(super) enum Asked {
     },
     Connections(Wanted),
     Explain(ExplainRequest),
+    /// A connection is to move to that worker.
+    Move(ConnectionId, u32),
     /// Nothing that there is; what to say.
     Nothing(Answer),
     /// The path has another method; `allow` says which.
@@ -121,6 +124,7 @@ const PATHS: &[(&str, &str, &str)] = &[
         "/explain",
         "where a request would go, and why; ?url=http://HOST/PATH, &method=, &header=, &listener=",
     ),
+    ("POST", "/connections/move", "?connection=ID&to=WORKER moves it, with all that belongs to it"),
     ("POST", "/runtime", "?canary=50 puts a value over that of the file, ?canary= takes it back"),
     ("POST", "/drain", "stop accepting, finish what runs, exit"),
     ("POST", "/release", "while draining: let the admin addresses go for a successor"),
@@ -169,10 +173,14 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
                 Err(problem) => Asked::Nothing(Answer::text(400, problem + "\n")),
             }
         }
+        "/connections/move" => match wanted_move(query) {
+            Ok((connection, to)) => Asked::Move(connection, to),
+            Err(problem) => Asked::Nothing(Answer::text(400, problem + "\n")),
+        },
         _ => return Asked::Nothing(not_found(path)),
     };
-    let allow =
-        if matches!(path, "/drain" | "/release" | "/runtime") { "POST" } else { "GET, HEAD" };
+    let is_operation = matches!(path, "/connections/move" | "/drain" | "/release" | "/runtime");
+    let allow = if is_operation { "POST" } else { "GET, HEAD" };
     if allow.split(", ").any(|allowed| allowed == method) {
         page
     } else {
@@ -198,6 +206,15 @@ fn runtime(query: &str) -> Result<Vec<(String, Option<Percent>)>, String> {
         }
     }
     Ok(values)
+}
+
+/// Which connection is to move, and to which worker.
+fn wanted_move(query: &str) -> Result<(ConnectionId, u32), String> {
+    let connection = argument(query, "connection").unwrap_or_default();
+    let connection = connection.parse().map_err(|expected| format!("connection: {expected}"))?;
+    let to = argument(query, "to").unwrap_or_default();
+    let to = to.parse().map_err(|_| "to: the number of a worker, from 0".to_owned())?;
+    Ok((connection, to))
 }
 
 /// Values that one request changes.
@@ -303,8 +320,12 @@ mod tests {
     fn every_listed_path_is_found_by_its_method_and_no_other() {
         for (methods, path, _) in PATHS {
             for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "get"] {
-                // It has nothing to say without.
-                let query = if *path == "/explain" { "url=/" } else { "" };
+                // These have nothing to say without.
+                let query = match *path {
+                    "/explain" => "url=/",
+                    "/connections/move" => "connection=0.1.2&to=1",
+                    _ => "",
+                };
                 let asked = find(method, path, query, false);
                 if methods.split(", ").any(|listed| listed == method) {
                     assert!(
@@ -327,6 +348,25 @@ mod tests {
         for query in ["canary", "canary=x", "canary=101", "a=1&canary=-1", &"a=1&".repeat(101)] {
             let Asked::Nothing(answer) = asked(query) else { panic!("{query}") };
             assert_eq!(answer.status, 400, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_move_names_a_connection_and_a_worker() {
+        let asked = |query| find("POST", "/connections/move", query, false);
+        let id = ConnectionId { worker: 0, slot: 17, generation: 2 };
+        assert_eq!(asked("connection=0.17.2&to=1"), Asked::Move(id, 1));
+        for (query, what) in [
+            ("", "connection: "),
+            ("to=1", "connection: "),
+            ("connection=0.17&to=1", "connection: "),
+            ("connection=0.17.2", "to: "),
+            ("connection=0.17.2&to=-1", "to: "),
+            ("connection=0.17.2&to=x", "to: "),
+        ] {
+            let Asked::Nothing(answer) = asked(query) else { panic!("{query}") };
+            assert_eq!(answer.status, 400, "{query}");
+            assert!(answer.body.starts_with(what.as_bytes()), "{query}");
         }
     }
 

@@ -305,7 +305,7 @@ impl Pages {
                 response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
                 response
             }
-            Asked::Page(Page::Drain | Page::Release | Page::Runtime(_))
+            Asked::Page(Page::Drain | Page::Release | Page::Runtime(_)) | Asked::Move(..)
                 if is_cross_site(headers) =>
             {
                 response(Answer::text(403, "a page of another site may not do that\n"))
@@ -327,6 +327,11 @@ impl Pages {
             Asked::Explain(request) => {
                 let answer = in_time(explain::page(request, &self.queries)).await;
                 response(answer.unwrap_or_else(|answer| answer))
+            }
+            Asked::Move(connection, to) => {
+                let (reply, answer) = oneshot::channel();
+                let query = Query::Move { connection, to, reply };
+                response(self.ask(query, answer).await.map_or_else(|it| it, connections::moved))
             }
             Asked::Connections(wanted) => {
                 response(connections::page(wanted, self.workers, &self.queries).await)

@@ -123,9 +123,11 @@ impl<W: Workers> Running<W> {
     }
 
     /// Begins the handover that was asked for, unless a configuration is being read: both processes have to
-    /// begin with the same, and reading takes no longer than its files are large.
+    /// begin with the same, and reading takes no longer than its files are large. Nor while connections are between two
+    /// workers, where it would not find them.
     pub(super) fn begin_when_read(&mut self) {
-        if self.config.builder.is_busy() && self.state == State::Ready {
+        let is_reading = self.config.builder.is_busy() && self.state == State::Ready;
+        if is_reading || !self.moves.under_way.is_empty() {
             return;
         }
         if let Some(reply) = self.begin_waits.take() {

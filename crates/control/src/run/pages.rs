@@ -46,6 +46,7 @@ impl<W: Workers> Running<W> {
                 let totals = ids.into_iter().map(|id| self.collector.listener_totals(id));
                 let _ = reply.send(totals.collect());
             }
+            Query::Move { connection, to, reply } => self.move_connection(connection, to, reply),
             Query::Connections { worker, first, reply } => {
                 let request = self.describe_next;
                 self.describe_next += 1;

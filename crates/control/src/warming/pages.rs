@@ -18,6 +18,7 @@ use crate::admin::{
 use crate::clock;
 use crate::dns::Dns;
 use crate::expiry::Expiry;
+use crate::moves::NotMoved;
 use crate::reload::Candidate;
 
 /// Queries that wait.
@@ -102,6 +103,9 @@ impl EarlyPages {
             }
             Query::Explain { reply, .. } => {
                 let _ = reply.send(Err(reason(warming)));
+            }
+            Query::Move { reply, .. } => {
+                let _ = reply.send(Err(NotMoved::NotNow(reason(warming))));
             }
             // Without workers none of these are asked for.
             Query::Connections { .. }

@@ -122,6 +122,20 @@ impl Proxy {
         }
     }
 
+    /// The requests that clients' connections have carried, of those in `count` slots from `first` on, and the slot to
+    /// go on with.
+    #[must_use]
+    pub fn requests_carried(&self, first: u32, count: u32) -> (Vec<(ConnKey, u32)>, Option<u32>) {
+        let (slots, next) = self.connections.slots(first, count);
+        let downstreams = slots.filter(|(_, connection)| connection.downstream().is_some());
+        (downstreams.map(|(key, connection)| (key, connection.requests)).collect(), next)
+    }
+
+    /// Tells how long this worker has been at work since its start, ns.
+    pub fn tell_busy(&mut self, busy: u64) {
+        self.cx.emitter.worker_busy(busy);
+    }
+
     /// Tells the gauges of this worker.
     pub fn tell_gauges(&mut self, turns: u64, events: u64) {
         let buffers = self.cx.buffers.usage();

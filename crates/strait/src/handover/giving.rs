@@ -21,7 +21,7 @@ use io::packets::{PacketListener, ProcessHandle};
 use proxy::save::VERSION as FORM;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
-use worker::{Give, Message as Mail, Take};
+use worker::{Give, Message as Mail, Origin, Take, Wanted};
 
 use super::groups::GivenAway;
 use super::line::{Incoming, Line, now};
@@ -533,7 +533,8 @@ impl Attempt<'_> {
             }
             room -= share;
             let only_idle = self.cursors.only_idle;
-            let give = Give { first, groups_max: share, only_idle, reply: reply.clone() };
+            let wanted = Wanted::From { first, groups_max: share, only_idle };
+            let give = Give { wanted, reply: reply.clone() };
             asked += u32::from(self.giving.contacts.post(worker, Mail::Give(give)).is_ok());
         }
         drop(reply);
@@ -563,7 +564,7 @@ impl Attempt<'_> {
         let worker = given.worker;
         // The worker's answer is of no use: it took the same bytes up once.
         let (reply, _) = channel();
-        let take = Take { moving: given.into_moving(), is_returned: true, number: 0, reply };
+        let take = Take { moving: given.into_moving(), origin: Origin::Returned, number: 0, reply };
         if self.giving.contacts.post(worker, Mail::Take(take)).is_err() {
             tracing::error!(worker, "handover: a worker does not take connections back");
         }

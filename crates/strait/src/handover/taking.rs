@@ -20,7 +20,7 @@ use proxy::Snapshot;
 use proxy::save::{Differing, VERSION as FORM};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
-use worker::{Give, Message as Mail, Moving, Take};
+use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted};
 
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, now};
@@ -279,7 +279,8 @@ impl Taking {
                     let worker = *next % contacts.count().max(1);
                     *next += 1;
                     let number = number.into();
-                    let take = Take { moving, is_returned: false, number, reply: reply.clone() };
+                    let take =
+                        Take { moving, origin: Origin::Process, number, reply: reply.clone() };
                     asked += u32::from(contacts.post(worker, Mail::Take(take)).is_ok());
                 }
                 None => {
@@ -344,8 +345,8 @@ impl Taking {
 fn are_running(contacts: &Contacts) -> bool {
     let (reply, answers) = channel();
     for worker in 0..contacts.count() {
-        let nothing =
-            Give { first: u32::MAX, groups_max: 0, only_idle: true, reply: reply.clone() };
+        let wanted = Wanted::From { first: u32::MAX, groups_max: 0, only_idle: true };
+        let nothing = Give { wanted, reply: reply.clone() };
         if contacts.post(worker, Mail::Give(nothing)).is_err() {
             return false;
         }

@@ -525,6 +525,11 @@ impl Client {
         Self { reader: BufReader::new(stream) }
     }
 
+    /// Its own address.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.reader.get_ref().local_addr().unwrap()
+    }
+
     pub(crate) fn send(&mut self, request: &str) {
         self.reader.get_mut().write_all(request.as_bytes()).unwrap();
     }

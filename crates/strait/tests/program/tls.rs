@@ -1,18 +1,16 @@
 //! Keys do not leave the process.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
 
-use ::tls::{ClientContext, ClientOptions, Handshake, Verify, Version};
-use wire::buffer::Buffer;
-use wire::tls::record::Opened;
+use ::tls::Version;
 
 use crate::kit::{KEY_LOG, Scratch, Service, Strait, get, read, strait, text, until};
+use crate::tls_client::{self, TlsClient};
 
 /// Copies of certificates of tests.
-fn certificates() -> Scratch {
+pub(crate) fn certificates() -> Scratch {
     let scratch = Scratch::new();
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/tests/certificates");
     for file in ["site.pem", "site.key", "site-rsa.pem", "site-rsa.key", "client.pem", "client.key"]
@@ -45,48 +43,7 @@ access_log: {{ output: '{}', format: json }}
 
 /// Asks over TLS, and says what came back.
 fn ask(address: SocketAddr, versions: Version) -> String {
-    let options = ClientOptions {
-        verify: Verify::Nothing,
-        certificate: None,
-        versions: versions..=versions,
-        cipher_suites: Vec::new(),
-        groups: Vec::new(),
-        alpn: Vec::new(),
-        names: Vec::new(),
-    };
-    let context = Arc::new(ClientContext::new(options).unwrap());
-    let mut handshake = Handshake::connect(&context, "shop.example.com").unwrap();
-    let mut socket = TcpStream::connect(address).unwrap();
-    let (mut unread, mut piece) = (Vec::new(), [0; 4096]);
-    loop {
-        let mut out = Vec::new();
-        handshake.poll_output(&mut out);
-        socket.write_all(&out).unwrap();
-        if handshake.is_done() {
-            break;
-        }
-        let n = socket.read(&mut piece).unwrap();
-        unread.extend_from_slice(&piece[..n]);
-        let consumed = handshake.on_bytes(&unread).unwrap();
-        unread.drain(..consumed);
-    }
-    let mut records = handshake.finish().unwrap().records;
-    let mut out = Buffer::new(1024);
-    let request = b"GET / HTTP/1.1\r\nhost: shop.example.com\r\nconnection: close\r\n\r\n";
-    records.seal(&[request], &mut out).unwrap();
-    socket.write_all(out.filled()).unwrap();
-    socket.read_to_end(&mut unread).unwrap();
-    let (mut at, mut heard) = (0, Vec::new());
-    loop {
-        match records.open(&mut unread[at..]).unwrap() {
-            (n, Opened::Data { bytes, .. }) => {
-                heard.extend_from_slice(bytes);
-                at += n;
-            }
-            (n, Opened::Ticket(_)) => at += n,
-            (_, Opened::End | Opened::NeedMore { .. }) => return text(&heard),
-        }
-    }
+    TlsClient::connect(address, &tls_client::context(versions)).get("/")
 }
 
 /// What must not leave the process: lines of keys, as base64.

@@ -100,6 +100,15 @@ pub struct AccessLogWriteFailed {
     pub lines: u64,
 }
 
+/// A connection was to move to another worker, with all that belongs to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionMoved {
+    /// Whether `rebalance` chose it, or the admin interface was asked.
+    pub is_rebalanced: bool,
+    /// Whether it did move.
+    pub is_moved: bool,
+}
+
 /// The options for which an endpoint is ejected.
 pub const EJECTION_REASONS: [&str; 5] =
     ["errors_5xx", "errors_gateway", "errors_local", "success_rate", "failure_percentage"];

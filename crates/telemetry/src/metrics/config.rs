@@ -7,7 +7,7 @@ use super::outlier::Outliers;
 use super::{BOUNDS_COARSE, Family, MetricType};
 use crate::events::{
     AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
-    SourceAnswered, SourceKind, SourceResources,
+    ConnectionMoved, SourceAnswered, SourceKind, SourceResources,
 };
 use crate::histogram::{Histogram, HistogramTotals};
 use crate::totals::SourceTotals;
@@ -33,6 +33,8 @@ pub(crate) struct ControlCounters {
     source_failures: BTreeMap<(SourceKind, &'static str), u64>,
     source_resources: Vec<SourceResources>,
     pub(crate) outliers: Outliers,
+    /// Moves that were asked for and those that `rebalance` chose: done, and refused.
+    moves: [[u64; 2]; 2],
 }
 
 impl ControlCounters {
@@ -43,6 +45,14 @@ impl ControlCounters {
         self.accepted_duration = event.duration;
         self.build_times.record(event.duration);
         self.take_up_times.record(event.taking_up);
+    }
+
+    pub(crate) fn connection_moved(&mut self, event: ConnectionMoved) {
+        let by_result = self.moves.get_mut(usize::from(event.is_rebalanced));
+        let count = by_result.and_then(|it| it.get_mut(usize::from(!event.is_moved)));
+        if let Some(count) = count {
+            *count = count.saturating_add(1);
+        }
     }
 
     pub(crate) fn config_resources(&mut self, resources: Vec<ConfigResources>) {
@@ -140,6 +150,21 @@ const RESOURCE_STATES: [(SourceKind, &str); 6] = [
 ];
 
 pub(super) static FAMILIES: &[Family] = &[
+    Family {
+        name: "strait_connection_moves_total",
+        kind: MetricType::Counter,
+        help: "Connections that were to move to another worker, with all that belongs to each: because the admin \
+               interface was asked (`request`) or `rebalance` chose them, and whether they did (`moved`) or stay \
+               (`refused`).",
+        labels: &["reason", "result"],
+        samples: |view, out| {
+            for (reason, by_result) in ["request", "rebalance"].iter().zip(&view.control.moves) {
+                for (result, count) in ["moved", "refused"].iter().zip(by_result) {
+                    out.number(&[reason, result], *count);
+                }
+            }
+        },
+    },
     Family {
         name: "strait_config_accepted_total",
         kind: MetricType::Counter,

@@ -110,13 +110,12 @@ impl ClusterBlock {
         }
     }
 
-    /// Adds what the admin's own pages show.
-    pub(crate) fn add_to(&self, totals: &mut ClusterTotals) {
+    /// Adds what the admin's own pages show, all but `connections_active`; gives how many connections were closed here,
+    /// of which some may have been opened elsewhere.
+    pub(crate) fn add_to(&self, totals: &mut ClusterTotals) -> u64 {
         let closed = self.closed.value();
-        let opened = self.opened.value();
-        totals.connections_active += opened.saturating_sub(closed);
         totals.connections_idle += self.idle.value();
-        totals.connections_total += opened;
+        totals.connections_total += self.opened.value();
         totals.connect_failures_total += self.connect_failures.sum();
         totals.pending += self.pending.value();
         totals.exchanges_total += self.classes.iter().map(Counter::value).sum::<u64>();
@@ -130,6 +129,7 @@ impl ClusterBlock {
         totals.exchanges_timed_total += times.count();
         totals.exchange_time_total += Duration::from_nanos(times.sum);
         totals.retries_total += self.retries.sum();
+        closed
     }
 
     pub(crate) fn set_gauges(&self, gauges: &ClusterGauges) {

@@ -9,6 +9,7 @@ use crate::events::WorkerGauges;
 pub(crate) struct WorkerLevels {
     turns: Counter,
     events: Counter,
+    busy: Counter,
     buffers_leased: Counter,
     buffers_reused: Counter,
     buffers_allocated: Counter,
@@ -31,6 +32,15 @@ impl WorkerLevels {
         self.connections_upstream.set(gauges.connections_upstream);
         self.idle_upstream.set(gauges.idle_upstream);
         self.pending.set(gauges.pending);
+    }
+
+    pub(crate) fn set_busy(&self, busy: u64) {
+        self.busy.set(busy);
+    }
+
+    /// How long it has been at work, ns.
+    pub(crate) fn busy(&self) -> u64 {
+        self.busy.value()
     }
 
     /// About how many bytes it holds for its load.
@@ -66,6 +76,18 @@ pub(super) static FAMILIES: &[Family] = &[
         help: "Socket events and operations that the worker's loop handled.",
         labels: &["worker"],
         samples: |view, out| view.each_worker(out, |block| &block.levels.events),
+    },
+    Family {
+        name: "strait_worker_busy_seconds_total",
+        kind: MetricType::Counter,
+        help: "Time that turns of the worker's loop were at work, and not waiting for events: its rate is the share \
+               of the time that the worker is busy, 0 to 1.",
+        labels: &["worker"],
+        samples: |view, out| {
+            for (worker, block) in &view.workers {
+                out.decimal(&[worker], super::seconds(block.levels.busy()));
+            }
+        },
     },
     Family {
         name: "strait_worker_connections_downstream",

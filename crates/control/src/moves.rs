@@ -1,0 +1,149 @@
+//! Connections that move between the workers of this process: what is asked, and what comes of it.
+//!
+//! A connection goes with all that belongs to it, as at a handover to another process. No configuration is taken up
+//! while one is on its way, so that both workers know the same listeners, chains and clusters.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Connections of one group that move between workers; both stand still for larger ones.
+pub const GROUP_CONNECTIONS_MAX: usize = 64;
+
+/// Names a connection until it is closed or moves: `/connections` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnectionId {
+    /// Its worker, from 0.
+    pub worker: u32,
+    /// Its slot there.
+    pub slot: u32,
+    /// How often the slot was used before.
+    pub generation: u32,
+}
+
+impl fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.worker, self.slot, self.generation)
+    }
+}
+
+impl FromStr for ConnectionId {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let read = || {
+            let mut numbers = text.split('.').map(str::parse);
+            let id = Self {
+                worker: numbers.next()?.ok()?,
+                slot: numbers.next()?.ok()?,
+                generation: numbers.next()?.ok()?,
+            };
+            numbers.next().is_none().then_some(id)
+        };
+        read().ok_or("what `id` of /connections says, such as 0.17.2")
+    }
+}
+
+/// A connection that has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// What it is named by now.
+    pub connection: ConnectionId,
+    /// How many moved together, this one among them.
+    pub group: usize,
+}
+
+/// Why a connection did not move.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotMoved {
+    /// A TLS handshake is finished where it began.
+    #[error("a TLS handshake has to end first: try again")]
+    Handshake,
+    /// A worker has taken no message for a second.
+    #[error("worker {0} takes no message: try again")]
+    NoAnswer(u32),
+    /// The process is at something that connections have to wait for.
+    #[error("nothing moves now: {0}")]
+    NotNow(String),
+    /// The other worker refused it.
+    #[error("worker {worker} refused it: {reason}; it goes on as {connection}")]
+    Refused {
+        /// The other worker.
+        worker: u32,
+        /// Why.
+        reason: String,
+        /// What it is named by now, where it was.
+        connection: ConnectionId,
+    },
+    /// It is where it is to go.
+    #[error("it is on worker {0} already")]
+    SameWorker(u32),
+    /// Nothing says what it would meet elsewhere.
+    #[error("its listener or chain is not configured any more: it ends where it is")]
+    Stays,
+    /// The connections that belong together are more than move at once.
+    #[error("more than {GROUP_CONNECTIONS_MAX} connections would have to move together")]
+    TooLarge,
+    /// There is none of this name.
+    #[error("there is no connection {0}: it was closed, or has moved since")]
+    UnknownConnection(ConnectionId),
+    /// There is no such worker.
+    #[error("there is no worker {worker}: the last is {last}")]
+    UnknownWorker {
+        /// The one that was asked for.
+        worker: u32,
+        /// The last that there is.
+        last: u32,
+    },
+}
+
+impl NotMoved {
+    /// The status of an answer with it.
+    pub(crate) const fn status(&self) -> u16 {
+        match self {
+            Self::UnknownConnection(_) | Self::UnknownWorker { .. } => 404,
+            Self::Handshake | Self::Refused { .. } | Self::SameWorker(_) => 409,
+            Self::NotNow(_) | Self::Stays | Self::TooLarge => 409,
+            Self::NoAnswer(_) => 503,
+        }
+    }
+}
+
+/// What a connection of a client has had done for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionWork {
+    /// Which.
+    pub connection: ConnectionId,
+    /// Reads, writes and events since its worker was asked last.
+    pub operations: u32,
+    /// Requests since it was accepted.
+    pub requests: u32,
+}
+
+/// Moves connections. Its methods wait for workers: control calls them on a thread that may.
+pub trait Mover: Send + 'static {
+    /// Moves a connection with all that belongs to it to another worker.
+    ///
+    /// # Errors
+    ///
+    /// Why it did not; it goes on where it was.
+    fn move_group(&self, connection: ConnectionId, to: u32) -> Result<Moved, NotMoved>;
+
+    /// The clients' connections of a worker for which something was done since this was asked last.
+    fn work(&self, worker: u32) -> Vec<ConnectionWork>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_is_shown_and_nothing_else_is() {
+        let id = ConnectionId { worker: 1, slot: 17, generation: 4_294_967_295 };
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for text in
+            ["", "1", "1.2", "1.2.", "1.2.3.", "1.2.3.4", "-1.2.3", "a.b.c", "1.2.4294967296"]
+        {
+            assert!(text.parse::<ConnectionId>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Moves connections between the workers of this process, from a thread that may wait for them: one gives, the other
+//! takes, and what it refuses returns.
+
+use std::sync::mpsc::channel;
+
+use control::{ConnectionId, ConnectionWork, GROUP_CONNECTIONS_MAX, Moved, Mover, NotMoved};
+use io::Socket;
+use proxy::ConnKey;
+use worker::{Give, Kept, Message as Mail, Moving, Origin, Take, Wanted, Weigh, Work};
+
+use crate::data_path::Contacts;
+
+/// What is given and taken by way of the workers' mailboxes.
+#[derive(Debug)]
+pub(crate) struct Moves(pub(crate) Contacts);
+
+impl Mover for Moves {
+    fn move_group(&self, connection: ConnectionId, to: u32) -> Result<Moved, NotMoved> {
+        let moving = self.give(connection)?;
+        let (reason, moving) = match self.take(to, moving) {
+            Ok(keys) => return arrived(to, &keys).ok_or(NotMoved::UnknownConnection(connection)),
+            Err(refused) => refused,
+        };
+        let from = connection.worker;
+        match self.take(from, moving) {
+            Ok(keys) => {
+                let back = arrived(from, &keys);
+                let connection = back.map_or(connection, |moved| moved.connection);
+                Err(NotMoved::Refused { worker: to, reason, connection })
+            }
+            Err((again, _)) => {
+                tracing::error!(
+                    from,
+                    to,
+                    "connections are lost that no worker takes: {reason}; {again}"
+                );
+                Err(NotMoved::UnknownConnection(connection))
+            }
+        }
+    }
+
+    fn work(&self, worker: u32) -> Vec<ConnectionWork> {
+        let mut all = Vec::new();
+        let mut next = Some(0);
+        while let Some(first) = next {
+            let (reply, answer) = channel();
+            if self.0.post(worker as usize, Mail::Weigh(Weigh { first, reply })).is_err() {
+                break;
+            }
+            let Ok(weighed) = answer.recv() else { break };
+            let work = |Work { connection, operations, requests }| ConnectionWork {
+                connection: named(worker, connection),
+                operations: operations.into(),
+                requests,
+            };
+            all.extend(weighed.connections.into_iter().map(work));
+            next = weighed.next;
+        }
+        all
+    }
+}
+
+impl Moves {
+    /// Takes a connection out of its worker, with all that belongs to it.
+    fn give(&self, connection: ConnectionId) -> Result<Moving<Socket>, NotMoved> {
+        let ConnectionId { worker, slot, generation } = connection;
+        let key = ConnKey::from_bits(u64::from(generation) << 32 | u64::from(slot));
+        let wanted = Wanted::One { connection: key, connections_max: GROUP_CONNECTIONS_MAX };
+        let (reply, answer) = channel();
+        let no_answer = || NotMoved::NoAnswer(worker);
+        let give = Mail::Give(Give { wanted, reply });
+        self.0.post(worker as usize, give).map_err(|_| no_answer())?;
+        // It answers in its next turn, unless the process ends.
+        let given = answer.recv().map_err(|_| no_answer())?;
+        given.groups.into_iter().next().ok_or(match given.kept {
+            Some(Kept::Handshake) => NotMoved::Handshake,
+            Some(Kept::Stays) => NotMoved::Stays,
+            Some(Kept::TooLarge) => NotMoved::TooLarge,
+            Some(Kept::Unknown) | None => NotMoved::UnknownConnection(connection),
+        })
+    }
+
+    /// Has a worker go on with connections; or says why it does not, with them.
+    fn take(
+        &self,
+        worker: u32,
+        moving: Moving<Socket>,
+    ) -> Result<Vec<ConnKey>, (String, Moving<Socket>)> {
+        let (reply, answer) = channel();
+        let take = Take { moving, origin: Origin::Worker, number: 0, reply };
+        match self.0.post(worker as usize, Mail::Take(take)) {
+            Ok(()) => match answer.recv() {
+                Ok(taken) => taken.result.map_err(|(error, moving)| (error.to_string(), moving)),
+                // It has ended with all that it had.
+                Err(_) => Ok(Vec::new()),
+            },
+            Err(Mail::Take(take)) => Err(("it takes no message".to_owned(), take.moving)),
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+}
+
+/// The first of the connections that a worker took, by which they were asked for.
+fn arrived(worker: u32, keys: &[ConnKey]) -> Option<Moved> {
+    keys.first().map(|key| Moved { connection: named(worker, *key), group: keys.len() })
+}
+
+fn named(worker: u32, key: ConnKey) -> ConnectionId {
+    ConnectionId { worker, slot: key.index(), generation: key.generation() }
+}
